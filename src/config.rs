@@ -1,0 +1,1 @@
+//! What the node's owner says: TOML files in systemd's order, every key documented.

@@ -1,0 +1,1 @@
+//! Why a daemon does or does not run here, term by term.

@@ -1,0 +1,312 @@
+//! The words of the domain: objects, DaemonSets, the node, and what is known of them.
+//!
+//! Owns plain values only. Templates stay JSON, so that a field this program has never heard of
+//! survives; typed views serve decisions.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A namespaced name, printed as `namespace/name`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ObjectKey {
+    /// The namespace; empty for cluster-scoped objects.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl ObjectKey {
+    /// Builds a key from its parts.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            write!(f, "{}", self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+/// The kinds of objects that this program reads beside DaemonSets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Kind {
+    /// v1 ConfigMap.
+    ConfigMap,
+    /// v1 Secret.
+    Secret,
+    /// v1 ServiceAccount.
+    ServiceAccount,
+    /// scheduling.k8s.io/v1 PriorityClass (cluster-scoped).
+    PriorityClass,
+    /// node.k8s.io/v1 RuntimeClass (cluster-scoped).
+    RuntimeClass,
+    /// v1 Namespace (cluster-scoped).
+    Namespace,
+    /// v1 Service; only `default/kubernetes` is ever read.
+    Service,
+}
+
+impl Kind {
+    /// The kind as Kubernetes spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::ConfigMap => "ConfigMap",
+            Kind::Secret => "Secret",
+            Kind::ServiceAccount => "ServiceAccount",
+            Kind::PriorityClass => "PriorityClass",
+            Kind::RuntimeClass => "RuntimeClass",
+            Kind::Namespace => "Namespace",
+            Kind::Service => "Service",
+        }
+    }
+
+    /// Whether objects of this kind live in a namespace.
+    pub fn is_namespaced(self) -> bool {
+        !matches!(self, Kind::PriorityClass | Kind::RuntimeClass | Kind::Namespace)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One object that something refers to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ObjectRef {
+    /// The kind.
+    pub kind: Kind,
+    /// Namespace (empty for cluster-scoped kinds) and name.
+    #[serde(flatten)]
+    pub key: ObjectKey,
+}
+
+impl ObjectRef {
+    /// Builds a reference; `namespace` is ignored for cluster-scoped kinds.
+    pub fn new(kind: Kind, namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        let namespace = if kind.is_namespaced() { namespace.into() } else { String::new() };
+        Self { kind, key: ObjectKey { namespace, name: name.into() } }
+    }
+}
+
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.key)
+    }
+}
+
+/// What is known of an object.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Lookup<'a> {
+    /// It exists; this is its JSON.
+    Present(&'a Value),
+    /// A complete view says that it does not exist.
+    Absent,
+    /// Nobody has been able to say yet. Never treated as absence.
+    Unknown,
+}
+
+/// Where decisions look objects up. Implemented by plain maps; must not do I/O.
+pub trait ObjectSource {
+    /// What is known of `reference`.
+    fn lookup(&self, reference: &ObjectRef) -> Lookup<'_>;
+}
+
+/// A fixed set of objects; what is not in it is absent (`complete`) or unknown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObjectMap {
+    /// The objects.
+    pub objects: BTreeMap<ObjectRef, Value>,
+    /// Whether the map is all there is.
+    pub complete: bool,
+}
+
+impl ObjectSource for ObjectMap {
+    fn lookup(&self, reference: &ObjectRef) -> Lookup<'_> {
+        match self.objects.get(reference) {
+            Some(value) => Lookup::Present(value),
+            None if self.complete => Lookup::Absent,
+            None => Lookup::Unknown,
+        }
+    }
+}
+
+/// A service-account token that a pod asks for, bound to the Node when requested.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TokenRequest {
+    /// Namespace and name of the ServiceAccount.
+    pub service_account: ObjectKey,
+    /// The audience; empty for the API server's own.
+    pub audience: String,
+    /// The life asked for, in seconds (600 at least, as the API demands).
+    pub expiration_seconds: i64,
+}
+
+/// Where rendering looks tokens up; must not do I/O.
+pub trait TokenSource {
+    /// The last token issued for `request`, expired or not; `None` if there never was one.
+    fn token(&self, request: &TokenRequest) -> Option<&str>;
+}
+
+impl TokenSource for BTreeMap<TokenRequest, String> {
+    fn token(&self, request: &TokenRequest) -> Option<&str> {
+        self.get(request).map(String::as_str)
+    }
+}
+
+/// Where a DaemonSet was read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Source {
+    /// A document of a file in one of the folders.
+    File {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The API server.
+    Api,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::File { path } => write!(f, "{}", path.display()),
+            Source::Api => f.write_str("API"),
+        }
+    }
+}
+
+/// How a DaemonSet is run: label `daemonlet.dev/mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// In place of the stock DaemonSet controller.
+    Static,
+    /// Until the stock controller's pod can run.
+    Bootstrap,
+}
+
+/// The label whose value is a [`Mode`].
+pub const MODE_LABEL: &str = "daemonlet.dev/mode";
+/// The node selector key that keeps the stock controller away; ignored in placement.
+pub const STATIC_GATE: &str = "daemonlet.dev/static";
+/// Annotation: with the value `config`, a change of referenced data gives a new instance.
+pub const RESTART_ON: &str = "daemonlet.dev/restart-on";
+/// Annotation of our manifests: `namespace/name` of the DaemonSet. This is the mark of ownership.
+pub const OWNER_ANNOTATION: &str = "daemonlet.dev/daemonset";
+/// Annotation of our manifests: the incarnation number.
+pub const INCARNATION_ANNOTATION: &str = "daemonlet.dev/incarnation";
+/// Label of upstream's daemon pods: the hash of the revision.
+pub const HASH_LABEL: &str = "controller-revision-hash";
+/// Label of upstream's daemon pods: the template generation.
+pub const GENERATION_LABEL: &str = "pod-template-generation";
+
+/// A number or a percentage, as in `maxUnavailable`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum IntOrPercent {
+    /// An absolute number.
+    Int(u32),
+    /// A percentage, 0 to 100.
+    Percent(u32),
+}
+
+/// `spec.updateStrategy` with upstream's defaults filled in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum UpdateStrategy {
+    /// RollingUpdate.
+    RollingUpdate {
+        /// `maxUnavailable`, default 1.
+        max_unavailable: IntOrPercent,
+        /// `maxSurge`, default 0.
+        max_surge: IntOrPercent,
+    },
+    /// OnDelete: a template change waits until the pod is deleted.
+    OnDelete,
+}
+
+/// A DaemonSet as decisions see it; apps/v1, validated (`validate`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DaemonSet {
+    /// Namespace and name; a missing namespace is `default`.
+    pub key: ObjectKey,
+    /// `metadata.uid`, if the API has seen it.
+    pub uid: Option<String>,
+    /// `metadata.generation`, if the API has seen it.
+    pub generation: Option<i64>,
+    /// `metadata.labels`.
+    pub labels: BTreeMap<String, String>,
+    /// `metadata.annotations`.
+    pub annotations: BTreeMap<String, String>,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+    /// `metadata.finalizers`.
+    pub finalizers: Vec<String>,
+    /// `spec.selector` as written.
+    pub selector: Value,
+    /// `spec.template` as written: `{metadata, spec}`.
+    pub template: Value,
+    /// `spec.updateStrategy`.
+    pub update_strategy: UpdateStrategy,
+    /// `spec.minReadySeconds`.
+    pub min_ready_seconds: u32,
+    /// Where it was read.
+    pub source: Source,
+}
+
+/// A taint of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taint {
+    /// The key.
+    pub key: String,
+    /// The value; empty if none.
+    #[serde(default)]
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+}
+
+/// The node as decisions see it: "the parts that can change".
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`, once registered.
+    pub uid: Option<String>,
+    /// `metadata.labels`.
+    pub labels: BTreeMap<String, String>,
+    /// `spec.taints`.
+    pub taints: Vec<Taint>,
+    /// `status.nodeInfo.kubeletVersion`, such as `v1.36.2`, if known.
+    pub kubelet_version: Option<String>,
+    /// Whether this is the API's Node (false: config and what the kubelet would set).
+    pub registered: bool,
+}
+
+/// An invalid object: which field, why, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// The field as a path, such as `spec.template.spec.restartPolicy`.
+    pub field: String,
+    /// What is wrong, in lower case without a full stop.
+    pub reason: String,
+    /// What to do about it, if there is something to do.
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.reason)
+    }
+}

@@ -1,0 +1,1 @@
+//! What the node's owner allows: modes and namespaces (`default-mode`, `[policy]`).

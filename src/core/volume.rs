@@ -1,0 +1,29 @@
+//! What a materialised volume contains: files with bytes, modes and owners, before any disk is touched.
+//!
+//! Owns the value that rendering produces and the disk side writes. Must not do I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One file of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeFile {
+    /// The content.
+    pub data: Vec<u8>,
+    /// Permission bits, as the kubelet's own plugin would leave them (fsGroup included).
+    pub mode: u32,
+    /// Owner; `None` is root (a token's `runAsUser`).
+    pub uid: Option<u32>,
+}
+
+/// One volume, written as an emptyDir under the pinned pod UID in the kubelet's AtomicWriter layout.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeData {
+    /// The volume's name in the pod.
+    pub name: String,
+    /// Path inside the volume (relative, validated) to file.
+    pub files: BTreeMap<String, VolumeFile>,
+    /// `fsGroup` of the pod: group of every file and folder, folders setgid.
+    pub fs_group: Option<u32>,
+    /// Folders that other volumes are mounted on inside this one (the kubelet's nested mount points).
+    pub nested_mount_points: BTreeSet<String>,
+}

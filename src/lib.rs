@@ -1,0 +1,24 @@
+//! daemonlet: one agent per node that runs DaemonSets as static pods.
+//!
+//! ```text
+//!  folders ─┐                         ┌─> manifests (kubelet's staticPodPath)
+//!  API ─────┼─> inputs ─> plan ─> apply ─> volume data (pods/<uid>/volumes)
+//!  disk ────┘   (node)   (core)  (node) └─> events, status, checkpoint
+//! ```
+//!
+//! * [`core`] decides: functions of values, no I/O, no clock, no logging, no globals.
+//! * [`node`] is the shell: it fetches inputs, applies plans and reports.
+//! * [`config`] is what the node's owner says.
+//! * [`cli`] is what a person types; only it and `main` print and choose exit codes.
+//!
+//! Invariants, each held by a test:
+//! * Absence is not deletion: a manifest goes only on positive evidence.
+//! * A pod UID whose manifest was ever removed is never used again.
+//! * A file that is not ours is never touched.
+//! * The data is on disk before the manifest that needs it.
+//! * The same inputs give the same bytes.
+
+pub mod cli;
+pub mod config;
+pub mod core;
+pub mod node;

@@ -1,0 +1,3 @@
+//! The binary: parses arguments, runs one command, chooses the exit code.
+
+fn main() {}

@@ -1,0 +1,10 @@
+//! The agent: the shell around the core. Fetches inputs, applies plans, reports.
+//!
+//! Owns every effect on the node. Must not decide: decisions are `crate::core`'s.
+
+pub mod api;
+pub mod checkpoint;
+pub mod cri;
+pub mod folders;
+pub mod manifests;
+pub mod volumes;
