@@ -6,5 +6,7 @@ pub mod api;
 pub mod checkpoint;
 pub mod cri;
 pub mod folders;
+pub mod fsx;
+pub mod kubelet;
 pub mod manifests;
 pub mod volumes;

@@ -1,1 +1,216 @@
+//! Volume data on disk, where the kubelet finds it: emptyDirs filled before their pod exists.
 //!
+//! Owns the folders of the volumes it wrote: content, modes, owners, links, readiness markers. Must
+//! not decide what a volume contains (`crate::core::render` does), nor touch anything else under
+//! the kubelet's root. The layout is that of the kubelet's AtomicWriter
+//! (pkg/volume/util/atomic_writer.go), so that a reader sees all of one version or all of the next.
+
+mod clear;
+mod layout;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::hash::Hash;
+use std::hash::Hasher;
+use std::path::PathBuf;
+
+use crate::core::volume::VolumeData;
+use crate::node::fsx::Dir;
+use crate::node::fsx::FsError;
+use crate::node::fsx::Stamp;
+
+pub use layout::Target;
+
+/// Volume data that could not be written or cleared.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// A pod UID that cannot be the name of a folder.
+    #[error("pod UID {uid:?} cannot name a folder")]
+    Uid {
+        /// The UID.
+        uid: String,
+    },
+    /// A volume or file name that would leave the volume.
+    #[error("volume {volume} of pod UID {uid}: {path:?} is no relative path inside a volume")]
+    Path {
+        /// The pod's UID.
+        uid: String,
+        /// The volume.
+        volume: String,
+        /// The path.
+        path: String,
+    },
+    /// The data could not be written; what was there before is still in force.
+    #[error("cannot write volume {volume} of pod UID {uid}")]
+    Write {
+        /// The pod's UID.
+        uid: String,
+        /// The volume.
+        volume: String,
+        /// The step that failed.
+        #[source]
+        source: FsError,
+    },
+    /// The pod's folder could not be made or opened.
+    #[error("cannot prepare the folder of pod UID {uid}")]
+    Pod {
+        /// The pod's UID.
+        uid: String,
+        /// The step that failed.
+        #[source]
+        source: FsError,
+    },
+    /// What an ended pod left could not be removed.
+    #[error("cannot clear the folder of the ended pod UID {uid}")]
+    Clear {
+        /// The pod's UID.
+        uid: String,
+        /// The step that failed.
+        #[source]
+        source: FsError,
+    },
+}
+
+impl VolumeError {
+    /// What to do about it, if there is something to do.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            VolumeError::Uid { .. } | VolumeError::Path { .. } => None,
+            VolumeError::Write { source, .. } | VolumeError::Pod { source, .. } | VolumeError::Clear { source, .. } => {
+                source.hint()
+            }
+        }
+    }
+}
+
+/// What one pass over the volumes of a pod did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Volumes whose data was published anew: a new version was switched in.
+    pub published: BTreeSet<String>,
+    /// Volumes whose data was right but whose links, modes or marker were not.
+    pub repaired: BTreeSet<String>,
+}
+
+impl Written {
+    /// Whether nothing was touched.
+    pub fn is_empty(&self) -> bool {
+        self.published.is_empty() && self.repaired.is_empty()
+    }
+}
+
+/// What is left of an ended pod's folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cleared {
+    /// Nothing of ours is left.
+    Gone,
+    /// Something is mounted there or below: nothing was touched. Try again later.
+    Mounted {
+        /// One of the mount points.
+        at: PathBuf,
+    },
+    /// Ours is gone; things that are not ours are left to the kubelet.
+    Foreign {
+        /// One of them.
+        left: PathBuf,
+    },
+}
+
+/// The volumes under one [`Target`], with a memory of what was last seen right.
+#[derive(Debug)]
+pub struct Volumes {
+    target: Target,
+    seen: BTreeMap<String, BTreeMap<String, Seen>>,
+}
+
+/// One volume as it was when it was last compared or written.
+#[derive(Debug)]
+struct Seen {
+    content: u64,
+    /// Paths below the pod's folder, each with its state.
+    stamps: Vec<(PathBuf, Stamp)>,
+}
+
+impl Seen {
+    fn holds(&self, pod: &Dir) -> bool {
+        self.stamps.iter().all(|(path, stamp)| matches!(pod.stat(path), Ok(Some(now)) if Stamp::from(&now) == *stamp))
+    }
+}
+
+impl Volumes {
+    /// Volumes below `target`.
+    pub fn new(target: Target) -> Self {
+        Self { target, seen: BTreeMap::new() }
+    }
+
+    /// Makes the disk hold exactly `volumes` for the pod `uid`: data, modes, owners and links.
+    ///
+    /// Writes nothing where that is so already. When it returns without error, the data outlives a
+    /// loss of power, so that a manifest may follow. Each volume is switched in one rename; after an
+    /// error every volume holds either its old or its new version.
+    pub fn write(&mut self, uid: &str, volumes: &[VolumeData]) -> Result<Written, VolumeError> {
+        layout::check_uid(uid)?;
+        for volume in volumes {
+            layout::check_volume(uid, volume)?;
+        }
+        let mut written = Written::default();
+        if volumes.is_empty() {
+            return Ok(written);
+        }
+        let pod = self.target.make_pod(uid).map_err(|source| VolumeError::Pod { uid: uid.to_owned(), source })?;
+        let seen = self.seen.entry(uid.to_owned()).or_default();
+        for volume in volumes {
+            let content = fingerprint(volume);
+            if seen.get(&volume.name).is_some_and(|seen| seen.content == content && seen.holds(&pod)) {
+                continue;
+            }
+            seen.remove(&volume.name);
+            let (change, stamps) = write::write(&self.target, &pod, volume).map_err(|source| VolumeError::Write {
+                uid: uid.to_owned(),
+                volume: volume.name.clone(),
+                source,
+            })?;
+            seen.insert(volume.name.clone(), Seen { content, stamps });
+            match change {
+                write::Change::None => {}
+                write::Change::Repaired => drop(written.repaired.insert(volume.name.clone())),
+                write::Change::Published => drop(written.published.insert(volume.name.clone())),
+            }
+        }
+        Ok(written)
+    }
+
+    /// Whether all that [`Volumes::write`] last wrote for `uid` is untouched. Reads no data, so that a
+    /// pass over many idle pods is cheap; false says only that it is worth to write again.
+    pub fn intact(&self, uid: &str) -> bool {
+        let Some(seen) = self.seen.get(uid) else { return false };
+        match self.target.open_pod(uid) {
+            Ok(Some(pod)) => seen.values().all(|volume| volume.holds(&pod)),
+            Ok(None) | Err(_) => false,
+        }
+    }
+
+    /// Removes what is left of the ended pod `uid`: volumes in our layout, their markers, then
+    /// folders that are empty. Nothing that is mounted and nothing that is not ours.
+    pub fn clear(&mut self, uid: &str) -> Result<Cleared, VolumeError> {
+        layout::check_uid(uid)?;
+        self.seen.remove(uid);
+        clear::clear(&self.target, uid).map_err(|source| VolumeError::Clear { uid: uid.to_owned(), source })
+    }
+}
+
+/// A hash of all that a volume is to be; equal values have equal hashes within this process.
+fn fingerprint(volume: &VolumeData) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    volume.fs_group.hash(&mut hasher);
+    volume.nested_mount_points.hash(&mut hasher);
+    for (path, file) in &volume.files {
+        (path, &file.data, file.mode, file.uid).hash(&mut hasher);
+    }
+    volume.files.len().hash(&mut hasher);
+    hasher.finish()
+}

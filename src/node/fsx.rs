@@ -1,0 +1,142 @@
+//! Steps on a file system that the disk side shares: folders by descriptor, whole-file writes, stamps.
+//!
+//! Owns how a step is done safely (never through a symbolic link below the folder that the owner
+//! named, modes independent of the umask) and how its failure is worded. Must not know what the
+//! files mean.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::sys::stat::FileStat;
+use nix::sys::stat::SFlag;
+
+mod dir;
+
+pub use dir::Dir;
+pub use dir::Owner;
+
+/// What was being done when a step failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// Opening a file or folder.
+    Open,
+    /// Making a file, folder or link.
+    Create,
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+    /// Setting mode or owner.
+    SetAttributes,
+    /// Waiting until data is on stable storage.
+    Sync,
+    /// Giving a file its final name.
+    Rename,
+    /// Removing.
+    Remove,
+    /// Watching for changes.
+    Watch,
+}
+
+impl fmt::Display for Doing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Doing::Open => "open",
+            Doing::Create => "create",
+            Doing::Read => "read",
+            Doing::Write => "write",
+            Doing::SetAttributes => "set mode and owner of",
+            Doing::Sync => "sync",
+            Doing::Rename => "rename into place",
+            Doing::Remove => "remove",
+            Doing::Watch => "watch",
+        })
+    }
+}
+
+/// A step on a file system that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing} {}", path.display())]
+pub struct FsError {
+    /// The step.
+    pub doing: Doing,
+    /// The file or folder.
+    pub path: PathBuf,
+    /// What the system said.
+    #[source]
+    pub source: std::io::Error,
+}
+
+impl FsError {
+    fn new(doing: Doing, path: impl Into<PathBuf>, source: impl Into<std::io::Error>) -> Self {
+        Self { doing, path: path.into(), source: source.into() }
+    }
+
+    /// A read of `path` that failed.
+    pub fn reading(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
+        Self::new(Doing::Read, path, source)
+    }
+
+    /// What to do about it, where the system's answer says so.
+    pub fn hint(&self) -> Option<String> {
+        let path = self.path.display();
+        match Errno::from_raw(self.source.raw_os_error()?) {
+            Errno::EROFS => Some(format!("{path} is read-only for this service: add its folder to ReadWritePaths=")),
+            Errno::EACCES | Errno::EPERM => {
+                Some(format!("this process may not {} {path}: run it as root, or give it the folder", self.doing))
+            }
+            Errno::ENOSPC | Errno::EDQUOT => {
+                Some(format!("the file system of {path} is full (bytes or inodes): free some; this is tried again"))
+            }
+            Errno::ELOOP => Some(format!("{path} is a symbolic link where none may be: remove it")),
+            Errno::ENOTDIR => Some(format!("something that is not a folder stands in the way of {path}: remove it")),
+            _ => None,
+        }
+    }
+}
+
+/// What tells one state of a file from another without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    dev: u64,
+    ino: u64,
+    size: i64,
+    mtime: (i64, i64),
+    ctime: (i64, i64),
+}
+
+impl From<&FileStat> for Stamp {
+    fn from(stat: &FileStat) -> Self {
+        Self {
+            dev: stat.st_dev,
+            ino: stat.st_ino,
+            size: stat.st_size,
+            mtime: (stat.st_mtime, stat.st_mtime_nsec),
+            ctime: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+}
+
+/// The kind of a directory entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link.
+    Link,
+    /// Anything else.
+    Other,
+}
+
+/// The kind of what `stat` describes.
+pub fn kind(stat: &FileStat) -> FileKind {
+    match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
+        SFlag::S_IFREG => FileKind::File,
+        SFlag::S_IFDIR => FileKind::Folder,
+        SFlag::S_IFLNK => FileKind::Link,
+        _ => FileKind::Other,
+    }
+}

@@ -1,0 +1,302 @@
+//! A folder held by its descriptor: every step below it goes through that, never through a link.
+
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::fcntl::OFlag;
+use nix::sys::stat::FileStat;
+use nix::sys::stat::Mode;
+use nix::unistd::Gid;
+use nix::unistd::Uid;
+use nix::unistd::UnlinkatFlags;
+
+use super::Doing;
+use super::FileKind;
+use super::FsError;
+use super::kind;
+
+/// Owner and group to give; `None` leaves one as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The user.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+}
+
+impl Owner {
+    fn ids(self) -> (Option<Uid>, Option<Gid>) {
+        (self.uid.map(Uid::from_raw), self.gid.map(Gid::from_raw))
+    }
+}
+
+/// An open folder, with its path for messages.
+#[derive(Debug)]
+pub struct Dir {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+
+impl Dir {
+    /// Opens a folder that the node's owner named; symbolic links on the way are his word.
+    pub fn open(path: &Path) -> Result<Self, FsError> {
+        let fd = nix::fcntl::open(path, FOLDER, Mode::empty()).map_err(|e| FsError::new(Doing::Open, path, e))?;
+        Ok(Self { fd, path: path.to_owned() })
+    }
+
+    /// Opens `path`, making it and what is missing above it with `mode`; `true`: it was made.
+    pub fn open_or_create(path: &Path, mode: u32) -> Result<(Self, bool), FsError> {
+        match Self::open(path) {
+            Ok(dir) => Ok((dir, false)),
+            Err(e) if e.source.kind() == std::io::ErrorKind::NotFound => {
+                std::fs::DirBuilder::new()
+                    .recursive(true)
+                    .mode(mode)
+                    .create(path)
+                    .map_err(|e| FsError::new(Doing::Create, path, e))?;
+                let dir = Self::open(path)?;
+                dir.set_mode(mode)?;
+                Ok((dir, true))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Its path, for messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        let name = name.as_ref();
+        // Joining an empty name would leave a slash at the end.
+        if name.as_os_str().is_empty() { self.path.clone() } else { self.path.join(name) }
+    }
+
+    fn fail(&self, doing: Doing, name: impl AsRef<Path>) -> impl FnOnce(Errno) -> FsError {
+        let path = self.join(name);
+        move |errno| FsError::new(doing, path, errno)
+    }
+
+    /// The error that `name` is not there.
+    pub fn missing(&self, name: &str) -> FsError {
+        self.fail(Doing::Open, name)(Errno::ENOENT)
+    }
+
+    /// The folder `name` in it, never through a link; `None` if there is nothing of that name.
+    pub fn child(&self, name: impl AsRef<Path>) -> Result<Option<Dir>, FsError> {
+        let name = name.as_ref();
+        match nix::fcntl::openat(&self.fd, name, FOLDER | OFlag::O_NOFOLLOW, Mode::empty()) {
+            Ok(fd) => Ok(Some(Dir { fd, path: self.join(name) })),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(e) => Err(self.fail(Doing::Open, name)(e)),
+        }
+    }
+
+    /// The folder `name` in it, made with exactly `mode` if it is not there; `true`: it was made.
+    pub fn child_or_create(&self, name: impl AsRef<Path>, mode: u32) -> Result<(Dir, bool), FsError> {
+        let name = name.as_ref();
+        if let Some(dir) = self.child(name)? {
+            return Ok((dir, false));
+        }
+        match nix::sys::stat::mkdirat(&self.fd, name, Mode::from_bits_truncate(mode & 0o777)) {
+            Ok(()) => {}
+            Err(Errno::EEXIST) => {}
+            Err(e) => return Err(self.fail(Doing::Create, name)(e)),
+        }
+        let dir = self.child(name)?.ok_or(Errno::ENOENT).map_err(self.fail(Doing::Create, name))?;
+        dir.set_mode(mode)?;
+        Ok((dir, true))
+    }
+
+    /// Makes a new folder `name` with exactly `mode`; `None` if the name is taken.
+    pub fn create_child(&self, name: &str, mode: u32) -> Result<Option<Dir>, FsError> {
+        match nix::sys::stat::mkdirat(&self.fd, name, Mode::from_bits_truncate(mode & 0o777)) {
+            Ok(()) => {}
+            Err(Errno::EEXIST) => return Ok(None),
+            Err(e) => return Err(self.fail(Doing::Create, name)(e)),
+        }
+        let dir = self.child(name)?.ok_or(Errno::ENOENT).map_err(self.fail(Doing::Create, name))?;
+        dir.set_mode(mode)?;
+        Ok(Some(dir))
+    }
+
+    /// Writes a new file whole, with exactly `mode` and `owner`; the name must not be taken.
+    /// The bytes are not on stable storage until [`File::sync_all`].
+    pub fn create_file(&self, name: impl AsRef<Path>, data: &[u8], mode: u32, owner: Owner) -> Result<File, FsError> {
+        let name = name.as_ref();
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        // Nobody may read it before its owner and mode are what they shall be.
+        let fd = nix::fcntl::openat(&self.fd, name, flags, Mode::from_bits_truncate(0o600))
+            .map_err(self.fail(Doing::Create, name))?;
+        let mut file = File::from(fd);
+        file.write_all(data).map_err(|e| FsError::new(Doing::Write, self.join(name), e))?;
+        let (uid, gid) = owner.ids();
+        if uid.is_some() || gid.is_some() {
+            nix::unistd::fchown(&file, uid, gid).map_err(self.fail(Doing::SetAttributes, name))?;
+        }
+        // After the owner: a change of owner takes set-uid and set-gid bits away.
+        nix::sys::stat::fchmod(&file, Mode::from_bits_truncate(mode)).map_err(self.fail(Doing::SetAttributes, name))?;
+        Ok(file)
+    }
+
+    /// Opens the regular file `name` for reading, never through a link; `None` if there is none.
+    pub fn open_file(&self, name: impl AsRef<Path>) -> Result<Option<File>, FsError> {
+        let name = name.as_ref();
+        // O_NONBLOCK: a fifo of that name must not stop the pass.
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        match nix::fcntl::openat(&self.fd, name, flags, Mode::empty()) {
+            Ok(fd) => Ok(Some(File::from(fd))),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(e) => Err(self.fail(Doing::Open, name)(e)),
+        }
+    }
+
+    /// At most `limit` bytes of the file `name`; `None` if there is none.
+    pub fn read_file(&self, name: impl AsRef<Path>, limit: u64) -> Result<Option<Vec<u8>>, FsError> {
+        let name = name.as_ref();
+        let Some(file) = self.open_file(name)? else { return Ok(None) };
+        let mut data = Vec::new();
+        file.take(limit).read_to_end(&mut data).map_err(|e| FsError::new(Doing::Read, self.join(name), e))?;
+        Ok(Some(data))
+    }
+
+    /// What `name` is, itself if it is a link; `None` if there is nothing.
+    pub fn stat(&self, name: impl AsRef<Path>) -> Result<Option<FileStat>, FsError> {
+        self.stat_with(name.as_ref(), AtFlags::AT_SYMLINK_NOFOLLOW)
+    }
+
+    /// What `name` is, or what it points to if it is a link; `None` if there is nothing.
+    pub fn stat_following(&self, name: impl AsRef<Path>) -> Result<Option<FileStat>, FsError> {
+        self.stat_with(name.as_ref(), AtFlags::empty())
+    }
+
+    fn stat_with(&self, name: &Path, flags: AtFlags) -> Result<Option<FileStat>, FsError> {
+        match nix::sys::stat::fstatat(&self.fd, name, flags) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(None),
+            Err(e) => Err(self.fail(Doing::Read, name)(e)),
+        }
+    }
+
+    /// What this folder itself is.
+    pub fn own_stat(&self) -> Result<FileStat, FsError> {
+        nix::sys::stat::fstat(&self.fd).map_err(self.fail(Doing::Read, ""))
+    }
+
+    /// Where the link `name` points; `None` if there is no link of that name.
+    pub fn read_link(&self, name: impl AsRef<Path>) -> Result<Option<OsString>, FsError> {
+        let name = name.as_ref();
+        match nix::fcntl::readlinkat(&self.fd, name) {
+            Ok(target) => Ok(Some(target)),
+            Err(Errno::ENOENT | Errno::EINVAL) => Ok(None),
+            Err(e) => Err(self.fail(Doing::Read, name)(e)),
+        }
+    }
+
+    /// Makes the link `name` that points to `target`.
+    pub fn symlink(&self, target: &Path, name: impl AsRef<Path>) -> Result<(), FsError> {
+        let name = name.as_ref();
+        nix::unistd::symlinkat(target, &self.fd, name).map_err(self.fail(Doing::Create, name))
+    }
+
+    /// Gives `from` the name `to` in the folder `folder`, in place of what had it.
+    pub fn rename(&self, from: impl AsRef<Path>, folder: &Dir, to: impl AsRef<Path>) -> Result<(), FsError> {
+        let to = to.as_ref();
+        nix::fcntl::renameat(&self.fd, from.as_ref(), &folder.fd, to).map_err(folder.fail(Doing::Rename, to))
+    }
+
+    /// Removes the file or link `name`; `false` if it was not there.
+    pub fn unlink(&self, name: impl AsRef<Path>) -> Result<bool, FsError> {
+        self.remove(name.as_ref(), UnlinkatFlags::NoRemoveDir)
+    }
+
+    /// Removes the empty folder `name`; `false` if it was not there.
+    pub fn remove_dir(&self, name: impl AsRef<Path>) -> Result<bool, FsError> {
+        self.remove(name.as_ref(), UnlinkatFlags::RemoveDir)
+    }
+
+    fn remove(&self, name: &Path, flags: UnlinkatFlags) -> Result<bool, FsError> {
+        match nix::unistd::unlinkat(&self.fd, name, flags) {
+            Ok(()) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
+            Err(e) => Err(self.fail(Doing::Remove, name)(e)),
+        }
+    }
+
+    /// Removes `name` and all below it, on this file system only and never through a link.
+    pub fn remove_tree(&self, name: impl AsRef<Path>) -> Result<(), FsError> {
+        let name = name.as_ref();
+        let Some(stat) = self.stat(name)? else { return Ok(()) };
+        if kind(&stat) != FileKind::Folder {
+            return self.unlink(name).map(drop);
+        }
+        if stat.st_dev != self.own_stat()?.st_dev {
+            return Err(self.fail(Doing::Remove, name)(Errno::EXDEV));
+        }
+        if let Some(dir) = self.child(name)? {
+            for entry in dir.names()? {
+                dir.remove_tree(&entry)?;
+            }
+        }
+        self.remove_dir(name).map(drop)
+    }
+
+    /// The names in it, without `.` and `..`, sorted.
+    pub fn names(&self) -> Result<Vec<OsString>, FsError> {
+        let fail = |e| FsError::new(Doing::Read, &self.path, e);
+        let mut listing = nix::dir::Dir::openat(&self.fd, ".", FOLDER, Mode::empty()).map_err(fail)?;
+        let mut names = Vec::new();
+        for entry in listing.iter() {
+            let entry = entry.map_err(fail)?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Sets its mode, whatever the umask.
+    pub fn set_mode(&self, mode: u32) -> Result<(), FsError> {
+        nix::sys::stat::fchmod(&self.fd, Mode::from_bits_truncate(mode)).map_err(self.fail(Doing::SetAttributes, ""))
+    }
+
+    /// Sets its owner.
+    pub fn set_owner(&self, owner: Owner) -> Result<(), FsError> {
+        let (uid, gid) = owner.ids();
+        nix::unistd::fchown(&self.fd, uid, gid).map_err(self.fail(Doing::SetAttributes, ""))
+    }
+
+    /// Sets the owner of the entry `name`, of the link itself if it is one.
+    pub fn set_owner_of(&self, name: impl AsRef<Path>, owner: Owner) -> Result<(), FsError> {
+        let name = name.as_ref();
+        let (uid, gid) = owner.ids();
+        nix::unistd::fchownat(&self.fd, name, uid, gid, AtFlags::AT_SYMLINK_NOFOLLOW)
+            .map_err(self.fail(Doing::SetAttributes, name))
+    }
+
+    /// Waits until its entries are on stable storage.
+    pub fn sync(&self) -> Result<(), FsError> {
+        nix::unistd::fsync(self.fd.as_fd()).map_err(self.fail(Doing::Sync, ""))
+    }
+
+    /// Waits until the bytes of `file`, the entry `name`, are on stable storage.
+    pub fn sync_file(&self, name: impl AsRef<Path>, file: &File) -> Result<(), FsError> {
+        file.sync_all().map_err(|e| FsError::new(Doing::Sync, self.join(name), e))
+    }
+}

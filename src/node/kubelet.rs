@@ -1,0 +1,1 @@
+//! What the kubelet itself says: its configuration file and its own API.

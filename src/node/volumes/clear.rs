@@ -1,0 +1,143 @@
+//! What an ended pod left: remove what is ours, leave the rest to the kubelet.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+
+use super::Cleared;
+use super::layout::Target;
+use super::write::DATA;
+use super::write::is_into_data;
+use crate::node::fsx::Dir;
+use crate::node::fsx::FileKind;
+use crate::node::fsx::FsError;
+use crate::node::fsx::kind;
+
+/// Clears the pod `uid` below `target`.
+pub(super) fn clear(target: &Target, uid: &str) -> Result<Cleared, FsError> {
+    let Some(pod) = target.open_pod(uid)? else { return Ok(Cleared::Gone) };
+    if let Some(at) = mount_below(pod.path())? {
+        return Ok(Cleared::Mounted { at });
+    }
+    let volumes_path = target.volumes_below_pod();
+    if let Some(volumes) = descend(&pod, &volumes_path)? {
+        for name in volumes.names()? {
+            if clear_volume(&volumes, &name)?
+                && let Some(markers) = target.markers_below_pod()
+                && let Some(markers) = descend(&pod, &markers)?
+                && let Some(marker) = markers.child(&name)?
+            {
+                marker.unlink("ready")?;
+                remove_if_empty(&markers, &name)?;
+            }
+        }
+    }
+    for path in [target.markers_below_pod(), Some(volumes_path)].into_iter().flatten() {
+        for path in path.ancestors().filter(|path| !path.as_os_str().is_empty()) {
+            remove_if_empty(&pod, path)?;
+        }
+    }
+    let pods = Dir::open(&target.pods())?;
+    if remove_if_empty(&pods, uid)? {
+        return Ok(Cleared::Gone);
+    }
+    let left = pod.names()?.into_iter().next().map_or_else(|| pod.path().to_owned(), |name| pod.path().join(name));
+    Ok(Cleared::Foreign { left })
+}
+
+/// The folder `path` below `dir`, each step without following a link.
+fn descend(dir: &Dir, path: &Path) -> Result<Option<Dir>, FsError> {
+    let mut found = dir.child(".")?;
+    for name in path {
+        let Some(dir) = found else { return Ok(None) };
+        found = dir.child(name)?;
+    }
+    Ok(found)
+}
+
+/// Removes the volume `name` if it has our layout; `true` if nothing of that name is left.
+fn clear_volume(volumes: &Dir, name: &OsString) -> Result<bool, FsError> {
+    if !matches!(volumes.stat(name)?, Some(stat) if kind(&stat) == FileKind::Folder) {
+        return Ok(false);
+    }
+    let Some(volume) = volumes.child(name)? else { return Ok(true) };
+    let names = volume.names()?;
+    // `..data` is the mark: a daemon's own emptyDir has none and is the kubelet's to remove.
+    if volume.read_link(DATA)?.is_some_and(|version| version.as_bytes().starts_with(b"..")) {
+        for entry in &names {
+            if is_into_data(&volume, entry)? {
+                volume.unlink(entry)?;
+            }
+        }
+        // The mark goes last, so that a crash leaves something that is recognised again.
+        for entry in names.iter().filter(|entry| entry.as_bytes().starts_with(b"..") && *entry != DATA) {
+            volume.remove_tree(entry)?;
+        }
+        for entry in names.iter().filter(|entry| !entry.as_bytes().starts_with(b"..")) {
+            remove_empty_tree(&volume, entry)?;
+        }
+        volume.unlink(DATA)?;
+    }
+    remove_if_empty(volumes, name)
+}
+
+/// Removes folders below `name` that have no files: mount points made for other volumes.
+fn remove_empty_tree(dir: &Dir, name: &OsString) -> Result<(), FsError> {
+    if !matches!(dir.stat(name)?, Some(stat) if kind(&stat) == FileKind::Folder) {
+        return Ok(());
+    }
+    if let Some(child) = dir.child(name)? {
+        for entry in child.names()? {
+            remove_empty_tree(&child, &entry)?;
+        }
+    }
+    remove_if_empty(dir, name).map(drop)
+}
+
+/// Removes the folder `name` if it is empty; `true` if nothing of that name is left.
+fn remove_if_empty(dir: &Dir, name: impl AsRef<Path>) -> Result<bool, FsError> {
+    match dir.remove_dir(name) {
+        Ok(_) => Ok(true),
+        Err(e) => match e.source.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::ENOTEMPTY | Errno::EEXIST | Errno::EBUSY | Errno::ENOTDIR) => Ok(false),
+            _ => Err(e),
+        },
+    }
+}
+
+/// A mount point at or below `path`, if there is one.
+fn mount_below(path: &Path) -> Result<Option<PathBuf>, FsError> {
+    let path = path.canonicalize().map_err(|e| FsError::reading(path, e))?;
+    let table = Path::new("/proc/self/mountinfo");
+    let table = std::fs::read(table).map_err(|e| FsError::reading(table, e))?;
+    let mounts = table.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
+    Ok(mounts.map(unescape).find(|mount| mount.starts_with(&path)))
+}
+
+/// A path of the mount table, where space, tab, line break and backslash stand as octal escapes.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, tail)) = rest.split_first() {
+        let escaped = (*first == b'\\').then(|| tail.get(..3)).flatten().and_then(octal);
+        match escaped {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+fn octal(digits: &[u8]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+}

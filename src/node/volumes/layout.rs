@@ -1,0 +1,133 @@
+//! Where a pod's volumes lie below a root, and which names may stand there.
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use super::VolumeError;
+use crate::core::volume::VolumeData;
+use crate::node::fsx::Dir;
+use crate::node::fsx::FsError;
+
+/// The kubelet's folder of emptyDirs, for volumes and for readiness markers.
+const EMPTY_DIR: &str = "kubernetes.io~empty-dir";
+
+/// A root below which pods have their volumes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    dir: PathBuf,
+    kubelet: bool,
+    strict_ownership: bool,
+}
+
+impl Target {
+    /// A kubelet's root folder: `DIR/pods/<uid>/volumes/kubernetes.io~empty-dir/<volume>/`.
+    /// Files get their owners, or writing fails.
+    pub fn kubelet(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into(), kubelet: true, strict_ownership: true }
+    }
+
+    /// A plain folder to look at: `DIR/volumes/<uid>/<volume>/`. Owners that this process may not
+    /// give stay its own.
+    pub fn plain(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into(), kubelet: false, strict_ownership: false }
+    }
+
+    /// The same, where owners must be given (`true`) or may stay this process's own.
+    pub fn with_strict_ownership(self, strict_ownership: bool) -> Self {
+        Self { strict_ownership, ..self }
+    }
+
+    /// Whether owners that cannot be given are an error.
+    pub(super) fn strict_ownership(&self) -> bool {
+        self.strict_ownership
+    }
+
+    /// The folder that holds the pods' folders.
+    pub(super) fn pods(&self) -> PathBuf {
+        self.dir.join(if self.kubelet { "pods" } else { "volumes" })
+    }
+
+    /// The volumes' folder below a pod's folder; empty: the pod's folder itself.
+    pub(super) fn volumes_below_pod(&self) -> PathBuf {
+        if self.kubelet { Path::new("volumes").join(EMPTY_DIR) } else { PathBuf::new() }
+    }
+
+    /// The readiness markers' folder below a pod's folder (volume/util.SetReady), if a kubelet looks.
+    pub(super) fn markers_below_pod(&self) -> Option<PathBuf> {
+        self.kubelet.then(|| Path::new("plugins").join(EMPTY_DIR))
+    }
+
+    /// The pod's folder, if it is there.
+    pub(super) fn open_pod(&self, uid: &str) -> Result<Option<Dir>, FsError> {
+        match Dir::open(&self.pods()) {
+            Ok(pods) => pods.child(uid),
+            Err(e) if e.source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The pod's folder, made as the kubelet makes it (makePodDataDirs: 0750) if it is not there.
+    pub(super) fn make_pod(&self, uid: &str) -> Result<Dir, FsError> {
+        let (pods, _) = Dir::open_or_create(&self.pods(), 0o750)?;
+        let (pod, made) = pods.child_or_create(uid, 0o750)?;
+        if made {
+            pods.sync()?;
+        }
+        Ok(pod)
+    }
+
+    /// The volumes' folder of a pod, made if it is not there: `volumes` 0750 (makePodDataDirs), the
+    /// plugin's folder 0755 (the emptyDir plugin's MkdirAll with the usual umask).
+    pub(super) fn make_volumes(&self, pod: &Dir) -> Result<Dir, FsError> {
+        if !self.kubelet {
+            return pod.child(".")?.ok_or_else(|| pod.missing("."));
+        }
+        let (volumes, made) = pod.child_or_create("volumes", 0o750)?;
+        if made {
+            pod.sync()?;
+        }
+        let (empty_dirs, made) = volumes.child_or_create(EMPTY_DIR, 0o755)?;
+        if made {
+            volumes.sync()?;
+        }
+        Ok(empty_dirs)
+    }
+
+    /// The readiness marker's folder of `volume`, made if it is not there (0750 each).
+    pub(super) fn make_marker(&self, pod: &Dir, volume: &str) -> Result<Option<Dir>, FsError> {
+        if !self.kubelet {
+            return Ok(None);
+        }
+        let (plugins, _) = pod.child_or_create("plugins", 0o750)?;
+        let (empty_dirs, _) = plugins.child_or_create(EMPTY_DIR, 0o750)?;
+        let (marker, _) = empty_dirs.child_or_create(volume, 0o750)?;
+        Ok(Some(marker))
+    }
+}
+
+/// Whether `name` can name one folder entry.
+fn is_entry_name(name: &str) -> bool {
+    !name.is_empty() && name != "." && name != ".." && name.len() <= 255 && !name.contains(['/', '\0'])
+}
+
+/// Refuses a UID that is no single entry name.
+pub(super) fn check_uid(uid: &str) -> Result<(), VolumeError> {
+    if is_entry_name(uid) { Ok(()) } else { Err(VolumeError::Uid { uid: uid.to_owned() }) }
+}
+
+/// Refuses names that would leave the volume or clash with its versions, as AtomicWriter's
+/// validatePath does; rendering has refused them before, with the field's name.
+pub(super) fn check_volume(uid: &str, volume: &VolumeData) -> Result<(), VolumeError> {
+    let fail =
+        |path: &str| VolumeError::Path { uid: uid.to_owned(), volume: volume.name.clone(), path: path.to_owned() };
+    if !is_entry_name(&volume.name) {
+        return Err(fail(&volume.name));
+    }
+    for path in volume.files.keys().chain(&volume.nested_mount_points) {
+        let inside = path.len() <= 4096 && path.split('/').all(is_entry_name) && !path.starts_with("..");
+        if !inside {
+            return Err(fail(path));
+        }
+    }
+    Ok(())
+}

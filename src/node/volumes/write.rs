@@ -1,0 +1,381 @@
+//! One volume: compare with what is on disk, publish a new version where they differ.
+//!
+//! Follows AtomicWriter.Write, and what the configMap, secret and projected plugins do around it
+//! (emptyDir's setupDir, MakeNestedMountpoints, SetVolumeOwnership with a read-only mask).
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::sys::stat::FileStat;
+
+use super::layout::Target;
+use crate::core::volume::VolumeData;
+use crate::core::volume::VolumeFile;
+use crate::node::fsx::Dir;
+use crate::node::fsx::FileKind;
+use crate::node::fsx::FsError;
+use crate::node::fsx::Owner;
+use crate::node::fsx::Stamp;
+use crate::node::fsx::kind;
+
+/// The link that names the version in force.
+pub(super) const DATA: &str = "..data";
+const NEW_DATA: &str = "..data_tmp";
+const READY: &str = "ready";
+const SET_GID: u32 = 0o2000;
+const PERMISSIONS: u32 = 0o7777;
+
+/// What was done to a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Nothing.
+    None,
+    /// Links, modes or the marker were put right.
+    Repaired,
+    /// A new version was switched in.
+    Published,
+}
+
+/// How everything in one volume is owned, and what of it can be demanded here.
+#[derive(Clone, Copy)]
+struct Ownership {
+    fs_group: Option<u32>,
+    strict: bool,
+}
+
+impl Ownership {
+    /// The mode of a folder that the kubelet makes with `mode`, as SetVolumeOwnership leaves it.
+    fn folder_mode(self, mode: u32) -> u32 {
+        if self.fs_group.is_some() { mode | SET_GID | 0o550 } else { mode }
+    }
+
+    fn owner(self, uid: Option<u32>) -> Owner {
+        // Without an fsGroup things belong to who makes them: the kubelet runs as root, and so do we.
+        let uid = uid.unwrap_or_else(|| nix::unistd::geteuid().as_raw());
+        let gid = self.fs_group.unwrap_or_else(|| nix::unistd::getegid().as_raw());
+        Owner { uid: Some(uid), gid: Some(gid) }
+    }
+
+    fn is_owned(self, stat: &FileStat, uid: Option<u32>) -> bool {
+        let owner = self.owner(uid);
+        !self.strict || (Some(stat.st_uid) == owner.uid && Some(stat.st_gid) == owner.gid)
+    }
+
+    fn is_folder(self, stat: &FileStat, mode: u32) -> bool {
+        kind(stat) == FileKind::Folder
+            && stat.st_mode & PERMISSIONS == self.folder_mode(mode)
+            && self.is_owned(stat, None)
+    }
+
+    /// Owners that may not be given are let pass where they are not demanded.
+    fn lenient(self, result: Result<(), FsError>) -> Result<(), FsError> {
+        match result {
+            Err(e) if !self.strict && e.source.raw_os_error() == Some(Errno::EPERM as i32) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn set_folder(self, dir: &Dir, mode: u32) -> Result<(), FsError> {
+        self.lenient(dir.set_owner(self.owner(None)))?;
+        dir.set_mode(self.folder_mode(mode))
+    }
+}
+
+/// Makes `volume` of the pod whose folder is `pod` what it shall be; returns the states to remember.
+pub(super) fn write(
+    target: &Target,
+    pod: &Dir,
+    volume: &VolumeData,
+) -> Result<(Change, Vec<(PathBuf, Stamp)>), FsError> {
+    let ownership = Ownership { fs_group: volume.fs_group, strict: target.strict_ownership() };
+    let volumes = target.make_volumes(pod)?;
+    let (dir, made) = volumes.child_or_create(&volume.name, 0o777)?;
+    let mut change = Change::None;
+    if !ownership.is_folder(&dir.own_stat()?, 0o777) {
+        ownership.set_folder(&dir, 0o777)?;
+        change = Change::Repaired;
+    }
+    if make_mount_points(&dir, volume, ownership)? {
+        change = Change::Repaired;
+    }
+
+    let current = current_version(&dir)?;
+    let holds = match &current {
+        Some((_, version)) => version_holds(version, volume, ownership)?,
+        None => false,
+    };
+    let version_name = match current {
+        Some((name, _)) if holds => name,
+        _ => {
+            change = Change::Published;
+            publish(&dir, volume, ownership)?
+        }
+    };
+    if make_links(&dir, volume, ownership)? | sweep(&dir, volume, &version_name)? {
+        change = change.max_with(Change::Repaired);
+    }
+    if change != Change::None {
+        dir.sync()?;
+    }
+    if made {
+        volumes.sync()?;
+    }
+    // Last: with the marker in place the kubelet takes the volume as set up and never applies the
+    // fsGroup itself (emptyDir's SetUpAt), which would open files wider than the data's own plugin does.
+    if let Some(marker) = target.make_marker(pod, &volume.name)?
+        && marker.stat(READY)?.is_none()
+    {
+        marker.create_file(READY, b"", 0o644, Owner::default())?;
+        change = change.max_with(Change::Repaired);
+    }
+    let stamps = stamps(target, pod, volume, &version_name)?;
+    Ok((change, stamps))
+}
+
+impl Change {
+    fn max_with(self, other: Change) -> Change {
+        if self == Change::Published { self } else { other }
+    }
+}
+
+/// The version that `..data` names, if it names a folder of the volume.
+fn current_version(dir: &Dir) -> Result<Option<(String, Dir)>, FsError> {
+    let Some(target) = dir.read_link(DATA)? else { return Ok(None) };
+    let Some(name) = target.to_str().filter(|name| name.starts_with("..") && !name.contains('/') && *name != "..")
+    else {
+        return Ok(None);
+    };
+    match dir.stat(name)? {
+        Some(stat) if kind(&stat) == FileKind::Folder => Ok(dir.child(name)?.map(|version| (name.to_owned(), version))),
+        _ => Ok(None),
+    }
+}
+
+/// Every folder that the files of a volume need below its version, without the version itself.
+fn folders(volume: &VolumeData) -> BTreeSet<&str> {
+    let mut folders = BTreeSet::new();
+    for path in volume.files.keys() {
+        for (at, _) in path.match_indices('/') {
+            folders.insert(&path[..at]);
+        }
+    }
+    folders
+}
+
+/// Whether `version` holds exactly the files and folders of `volume`.
+fn version_holds(version: &Dir, volume: &VolumeData, ownership: Ownership) -> Result<bool, FsError> {
+    if !ownership.is_folder(&version.own_stat()?, 0o755) {
+        return Ok(false);
+    }
+    let folders = folders(volume);
+    let mut found = 0;
+    let mut open = vec![(String::new(), None)];
+    while let Some((prefix, dir)) = open.pop() {
+        let dir: &Dir = dir.as_ref().unwrap_or(version);
+        for name in dir.names()? {
+            let Some(name) = name.to_str() else { return Ok(false) };
+            let path = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") };
+            if let Some(file) = volume.files.get(&path) {
+                if !file_holds(dir, name, file, ownership)? {
+                    return Ok(false);
+                }
+                found += 1;
+            } else if folders.contains(path.as_str()) {
+                let Some(child) = dir.child(name).ok().flatten() else { return Ok(false) };
+                if !ownership.is_folder(&child.own_stat()?, 0o755) {
+                    return Ok(false);
+                }
+                open.push((path, Some(child)));
+            } else {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(found == volume.files.len())
+}
+
+fn file_holds(dir: &Dir, name: &str, file: &VolumeFile, ownership: Ownership) -> Result<bool, FsError> {
+    let Some(stat) = dir.stat(name)? else { return Ok(false) };
+    if kind(&stat) != FileKind::File
+        || stat.st_mode & PERMISSIONS != file.mode & PERMISSIONS
+        || stat.st_size != i64::try_from(file.data.len()).unwrap_or(i64::MAX)
+        || !ownership.is_owned(&stat, file.uid)
+    {
+        return Ok(false);
+    }
+    let limit = file.data.len() as u64 + 1;
+    Ok(dir.read_file(name, limit)?.is_some_and(|data| data == file.data))
+}
+
+/// Writes a new version, waits until it is on stable storage and switches `..data` to it.
+fn publish(dir: &Dir, volume: &VolumeData, ownership: Ownership) -> Result<String, FsError> {
+    let (name, version) = new_version(dir)?;
+    let result = fill(&version, volume, ownership).and_then(|()| {
+        // A crash may have left the link; the kubelet itself would stumble over it for ever.
+        dir.unlink(NEW_DATA)?;
+        dir.symlink(Path::new(&name), NEW_DATA)?;
+        ownership.lenient(dir.set_owner_of(NEW_DATA, ownership.owner(None)))?;
+        if matches!(dir.stat(DATA)?, Some(stat) if kind(&stat) == FileKind::Folder) {
+            dir.remove_tree(DATA)?;
+        }
+        dir.rename(NEW_DATA, dir, DATA)
+    });
+    if let Err(e) = result {
+        // The version in force is still the old one. What cannot be swept now is swept next time.
+        let _ = dir.unlink(NEW_DATA);
+        let _ = dir.remove_tree(&name);
+        return Err(e);
+    }
+    Ok(name)
+}
+
+/// A new folder for a version, named as the kubelet names them.
+fn new_version(dir: &Dir) -> Result<(String, Dir), FsError> {
+    let now = jiff::Timestamp::now();
+    let stamp = now.strftime("..%Y_%m_%d_%H_%M_%S");
+    let mut digits = now.subsec_nanosecond().unsigned_abs();
+    loop {
+        let name = format!("{stamp}.{digits}");
+        if let Some(version) = dir.create_child(&name, 0o755)? {
+            return Ok((name, version));
+        }
+        digits = digits.wrapping_add(1);
+    }
+}
+
+fn fill(version: &Dir, volume: &VolumeData, ownership: Ownership) -> Result<(), FsError> {
+    ownership.set_folder(version, 0o755)?;
+    let mut opened: BTreeMap<&str, Dir> = BTreeMap::new();
+    // Sorted: a folder comes before what is in it.
+    for folder in folders(volume) {
+        let (parent, name) = folder.rsplit_once('/').unwrap_or(("", folder));
+        let (dir, _) = opened.get(parent).unwrap_or(version).child_or_create(name, 0o755)?;
+        ownership.set_folder(&dir, 0o755)?;
+        opened.insert(folder, dir);
+    }
+    let mut files = Vec::with_capacity(volume.files.len());
+    for (path, file) in &volume.files {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let dir = opened.get(parent).unwrap_or(version);
+        let owner = ownership.owner(file.uid);
+        let written = match dir.create_file(name, &file.data, file.mode, owner) {
+            Err(e) if !ownership.strict && e.source.raw_os_error() == Some(Errno::EPERM as i32) => {
+                dir.unlink(name)?;
+                dir.create_file(name, &file.data, file.mode, Owner::default())?
+            }
+            other => other?,
+        };
+        files.push((dir, name, written));
+    }
+    // File by file, not syncfs(2): that would wait for every other writer of the node's disk.
+    for (dir, name, file) in &files {
+        dir.sync_file(name, file)?;
+    }
+    for dir in opened.values() {
+        dir.sync()?;
+    }
+    version.sync()
+}
+
+/// Makes the folders that other volumes are mounted on; `true` if one was missing.
+fn make_mount_points(dir: &Dir, volume: &VolumeData, ownership: Ownership) -> Result<bool, FsError> {
+    let mut changed = false;
+    for path in &volume.nested_mount_points {
+        let mut below: Option<Dir> = None;
+        for name in path.split('/') {
+            let parent = below.as_ref().unwrap_or(dir);
+            // Inside the data (a link of ours): the runtime makes it or fails, as with the kubelet.
+            if parent.read_link(name)?.is_some() {
+                break;
+            }
+            let (child, made) = parent.child_or_create(name, 0o755)?;
+            if made || !ownership.is_folder(&child.own_stat()?, 0o755) {
+                ownership.set_folder(&child, 0o755)?;
+                changed = true;
+            }
+            below = Some(child);
+        }
+    }
+    Ok(changed)
+}
+
+/// The top-level names that a reader shall see, each with the owner of its link.
+fn visible(volume: &VolumeData) -> BTreeMap<&str, Option<u32>> {
+    let mut visible = BTreeMap::new();
+    for (path, file) in &volume.files {
+        let name = path.split('/').next().unwrap_or(path);
+        let uid = visible.entry(name).or_insert(file.uid);
+        *uid = uid.or(file.uid);
+    }
+    visible
+}
+
+/// Makes the links into `..data`; `true` if something had to be done.
+fn make_links(dir: &Dir, volume: &VolumeData, ownership: Ownership) -> Result<bool, FsError> {
+    let mut changed = false;
+    for (name, uid) in visible(volume) {
+        let target = Path::new(DATA).join(name);
+        match dir.stat(name)? {
+            // A mount point of another volume: the kubelet leaves it, and the files below it hidden.
+            Some(stat) if kind(&stat) == FileKind::Folder => continue,
+            Some(stat)
+                if dir.read_link(name)?.as_deref() == Some(target.as_os_str()) && ownership.is_owned(&stat, uid) =>
+            {
+                continue;
+            }
+            Some(_) => drop(dir.unlink(name)?),
+            None => {}
+        }
+        dir.symlink(&target, name)?;
+        ownership.lenient(dir.set_owner_of(name, ownership.owner(uid)))?;
+        changed = true;
+    }
+    Ok(changed)
+}
+
+/// Removes links to files that are no longer there, and versions that are not in force.
+fn sweep(dir: &Dir, volume: &VolumeData, version: &str) -> Result<bool, FsError> {
+    let visible = visible(volume);
+    let mut changed = false;
+    let names = dir.names()?;
+    for name in names.iter().filter(|name| name.to_str().is_none_or(|name| !visible.contains_key(name))) {
+        if is_into_data(dir, name)? {
+            changed |= dir.unlink(name)?;
+        }
+    }
+    for name in names.iter().filter(|name| name.as_bytes().starts_with(b"..")) {
+        if name != DATA && name != version {
+            dir.remove_tree(name)?;
+            changed = true;
+        }
+    }
+    Ok(changed)
+}
+
+/// Whether `name` is a link into `..data`.
+pub(super) fn is_into_data(dir: &Dir, name: &OsStr) -> Result<bool, FsError> {
+    Ok(dir.read_link(name)?.is_some_and(|target| target.as_bytes().starts_with(b"..data/")))
+}
+
+/// The states of all that was just compared or written.
+fn stamps(target: &Target, pod: &Dir, volume: &VolumeData, version: &str) -> Result<Vec<(PathBuf, Stamp)>, FsError> {
+    let root = target.volumes_below_pod().join(&volume.name);
+    let data = root.join(version);
+    let mut paths = vec![root.clone(), root.join(DATA), data.clone()];
+    paths.extend(folders(volume).into_iter().map(|path| data.join(path)));
+    paths.extend(volume.files.keys().map(|path| data.join(path)));
+    paths.extend(target.markers_below_pod().map(|markers| markers.join(&volume.name).join(READY)));
+    let mut stamps = Vec::with_capacity(paths.len());
+    for path in paths {
+        // One that has gone meanwhile is left out; the folder's own state tells of it.
+        if let Some(stat) = pod.stat(&path)? {
+            stamps.push((path, Stamp::from(&stat)));
+        }
+    }
+    Ok(stamps)
+}
