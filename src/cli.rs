@@ -1,1 +1,118 @@
 //! The command line: arguments in, text and an exit code out.
+//!
+//! Owns what a person types and sees. Must not decide: it asks `core` or the running agent.
+//! Data goes to standard output, everything else to standard error.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::Parser;
+use clap::Subcommand;
+
+use crate::config;
+use crate::config::Config;
+use crate::config::ConfigError;
+
+mod output;
+mod run;
+
+/// How a command ends. The numbers are a contract; the highest that applies wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exit {
+    /// Done, nothing to report.
+    Success = 0,
+    /// Something is refused, failing or unknown.
+    Refused = 1,
+    /// The command line cannot be understood.
+    Usage = 2,
+    /// A path cannot be read, or a document or the configuration is invalid.
+    Unreadable = 3,
+    /// `plan`: changes are pending.
+    Pending = 4,
+}
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// A command that could not do its work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The exit code.
+    pub exit: Exit,
+    /// Each: what went wrong (file, object, field: reason), and what to do.
+    pub errors: Vec<(String, Option<String>)>,
+}
+
+impl Failure {
+    /// A failure of one message.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, errors: vec![(message.into(), None)] }
+    }
+
+    /// The same with a hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        if let Some(last) = self.errors.last_mut() {
+            last.1 = Some(hint.into());
+        }
+        self
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        let errors = error.problems.into_iter().map(|problem| (problem.message, problem.hint)).collect();
+        Self { exit: Exit::Unreadable, errors }
+    }
+}
+
+/// Runs DaemonSets as static pods of this node's kubelet
+#[derive(Debug, Parser)]
+#[command(name = "daemonlet", version, propagate_version = true, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Arguments),
+}
+
+/// The configuration to use.
+#[derive(Debug, Args)]
+struct ConfigArgument {
+    /// Configuration file; its drop-ins are *.toml in the folder <stem>.d beside it
+    /// [default: /etc/daemonlet/daemonlet.toml and its drop-ins]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl ConfigArgument {
+    fn load(&self) -> Result<Config, Failure> {
+        Ok(config::load(self.config.as_deref())?)
+    }
+}
+
+/// Runs the command line `arguments` (the program's name first).
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are errors to clap; a closed pipe is none to us.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage } else { Exit::Success };
+        }
+    };
+    let result = match arguments.command {
+        Command::Run(arguments) => run::run(&arguments),
+    };
+    result.unwrap_or_else(|failure| {
+        output::errors(&failure.errors);
+        failure.exit
+    })
+}

@@ -21,4 +21,5 @@
 pub mod cli;
 pub mod config;
 pub mod core;
+pub mod log;
 pub mod node;

@@ -1,3 +1,7 @@
 //! The binary: parses arguments, runs one command, chooses the exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    daemonlet::cli::main(std::env::args_os()).into()
+}

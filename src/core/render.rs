@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use serde::Deserialize;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -60,7 +61,7 @@ pub struct RenderInput<'a> {
 }
 
 /// Something that has to be there before the pod can start.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Missing {
     /// `ConfigMap`, `Secret`, `ServiceAccount`, `ServiceAccountToken`, `PriorityClass`, `RuntimeClass`, `Service`, `APIEndpoint` or `KubeletVersion`.
     pub kind: String,

@@ -1,1 +1,136 @@
+//! What the agent tells: the value behind `daemonlet status [--json]`.
 //!
+//! Owns the schema. Must not gather anything. The JSON is a contract: fields are only added, and
+//! [`SCHEMA_VERSION`] grows when one changes its meaning or goes.
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::core::model::Mode;
+use crate::core::model::Source;
+use crate::core::render::Missing;
+
+/// The version of the JSON schema of [`StatusReport`].
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Everything that one node has to tell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusReport {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// The node's name.
+    pub node: String,
+    /// The agent itself.
+    pub agent: AgentStatus,
+    /// The daemons, by namespace and name.
+    pub daemons: Vec<DaemonStatus>,
+    /// What is wrong beside single daemons: files, folders, the API, the runtime.
+    pub problems: Vec<Problem>,
+}
+
+/// The agent's own state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentStatus {
+    /// Whether it answered. False: the report is made from checkpoint and folders.
+    pub running: bool,
+    /// When it started (RFC 3339), if it runs.
+    pub since: Option<String>,
+    /// Its version.
+    pub version: String,
+    /// The API server: `connected`, `none` (not configured), or why it is not connected.
+    pub api: String,
+    /// Since when the API is in that state (RFC 3339).
+    pub api_since: Option<String>,
+}
+
+/// One daemon on this node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DaemonStatus {
+    /// The DaemonSet's namespace.
+    pub namespace: String,
+    /// The DaemonSet's name.
+    pub name: String,
+    /// Where it was read.
+    pub source: Source,
+    /// Its mode; none: it is left alone.
+    pub mode: Option<Mode>,
+    /// The hash of the revision that runs, or is to run.
+    pub revision: String,
+    /// The instance's pod name without the node's; empty if there is none.
+    pub pod: String,
+    /// The instance's pod UID; empty if there is none.
+    pub uid: String,
+    /// What it is doing.
+    pub state: State,
+    /// Whether it is ready; `None`: nobody can say.
+    pub ready: Option<bool>,
+    /// Since when it is in that state (RFC 3339).
+    pub since: Option<String>,
+    /// Why, in one line; empty if there is nothing to say.
+    pub reason: String,
+    /// What it waits for.
+    pub waiting_for: Vec<Missing>,
+    /// Things to know, such as pull secrets that were left out.
+    pub notes: Vec<String>,
+}
+
+/// What a daemon is doing on this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum State {
+    /// Its manifest is there and its pod runs.
+    Running,
+    /// Its manifest is there; the kubelet has not started it yet.
+    Starting,
+    /// It needs something that is not there (`waitingFor`).
+    Waiting,
+    /// An old instance ends before a new one starts.
+    Replacing,
+    /// Its manifest is gone, its pod is ending.
+    Stopping,
+    /// It does not belong on this node.
+    NotSelected,
+    /// It cannot be a static pod, is invalid, or policy forbids it.
+    Refused,
+    /// The kubelet rejected it, or it crashes.
+    Failing,
+    /// Nobody can say.
+    Unknown,
+}
+
+impl State {
+    /// The state as the table shows it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Running => "running",
+            State::Starting => "starting",
+            State::Waiting => "waiting",
+            State::Replacing => "replacing",
+            State::Stopping => "stopping",
+            State::NotSelected => "not selected",
+            State::Refused => "refused",
+            State::Failing => "failing",
+            State::Unknown => "unknown",
+        }
+    }
+
+    /// Whether `status` ends with exit code 1 for it.
+    pub fn is_bad(self) -> bool {
+        matches!(self, State::Refused | State::Failing | State::Unknown)
+    }
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// What it is about: a file, a folder, `API`, `runtime`, a DaemonSet.
+    pub object: String,
+    /// What is wrong, lower case.
+    pub reason: String,
+    /// What to do about it, if there is something to do.
+    pub hint: Option<String>,
+}

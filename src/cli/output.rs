@@ -1,0 +1,57 @@
+//! Text to the two streams.
+
+use std::io;
+use std::io::IsTerminal;
+use std::io::Write;
+
+use crate::cli::Exit;
+use crate::cli::Failure;
+
+/// Writes data to standard output. That nobody reads it any more is no error.
+pub(super) fn data(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Unreadable, format!("standard output: cannot be written: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes errors, each with its hint, to standard error.
+pub(super) fn errors(errors: &[(String, Option<String>)]) {
+    let colour = Colour::new(&io::stderr());
+    let mut text = String::new();
+    for (message, hint) in errors {
+        text.push_str(&format!("{} {message}\n", colour.red("error:")));
+        if let Some(hint) = hint {
+            text.push_str(&format!("{} {hint}\n", colour.cyan("hint:")));
+        }
+    }
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Colours for a terminal, nothing for anything else.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Colour(bool);
+
+impl Colour {
+    /// Colours if `stream` is a terminal and `NO_COLOR` is not set.
+    pub(super) fn new(stream: &impl IsTerminal) -> Self {
+        Self(stream.is_terminal() && std::env::var_os("NO_COLOR").is_none())
+    }
+
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// Something is wrong.
+    pub(super) fn red(self, text: &str) -> String {
+        self.paint("31", text)
+    }
+
+    /// Something to know.
+    pub(super) fn cyan(self, text: &str) -> String {
+        self.paint("36", text)
+    }
+}

@@ -1,0 +1,39 @@
+//! What defaults are taken from: the host's name, and which files exist.
+
+use std::io;
+use std::path::Path;
+
+/// The parts of a host that defaults rest on.
+pub trait Host {
+    /// The host's name.
+    ///
+    /// # Errors
+    /// The system's.
+    fn host_name(&self) -> io::Result<String>;
+    /// Whether `path` exists.
+    fn exists(&self, path: &Path) -> bool;
+    /// The text of the file `path`.
+    ///
+    /// # Errors
+    /// The system's.
+    fn read(&self, path: &Path) -> io::Result<String>;
+}
+
+/// The host that this program runs on.
+#[derive(Clone, Copy, Debug)]
+pub struct RealHost;
+
+impl Host for RealHost {
+    fn host_name(&self) -> io::Result<String> {
+        let name = nix::unistd::gethostname().map_err(io::Error::from)?;
+        name.into_string().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn read(&self, path: &Path) -> io::Result<String> {
+        std::fs::read_to_string(path)
+    }
+}

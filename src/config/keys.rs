@@ -1,0 +1,302 @@
+//! The one table of keys: name, kind, default and meaning.
+//!
+//! Reading, `--print-config`, the example file and the messages are all made from it.
+
+/// A key, as code names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)]
+pub enum Id {
+    NodeName,
+    Kubeconfig,
+    ApiEndpoint,
+    Folders,
+    Selector,
+    DefaultMode,
+    ManifestDir,
+    KubeletConfig,
+    KubeletRoot,
+    KubeletEndpoint,
+    RuntimeEndpoint,
+    StateDir,
+    RunDir,
+    UpdateJitter,
+    MaxRemovals,
+    RemovalsDelay,
+    OnceTimeout,
+    NodeLabels,
+    NodeTaints,
+    PolicyNamespaces,
+    InlineSecretEnv,
+    LogLevel,
+    LogTarget,
+}
+
+/// What a key takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A node name: a lower-case DNS subdomain.
+    NodeName,
+    /// An absolute path.
+    Path,
+    /// An absolute path or `""`.
+    PathOrEmpty,
+    /// A list of absolute paths.
+    Paths,
+    /// `unix://` and an absolute path, or `""`.
+    Socket,
+    /// An `https://` URL, or `""`.
+    Url,
+    /// `host:port`, or `""`.
+    HostPort,
+    /// A label selector as `kubectl -l` takes it.
+    Selector,
+    /// A duration such as `30s`.
+    Duration,
+    /// A number, `half` or `off`.
+    Removals,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A log level or a filter such as `info,daemonlet=debug`.
+    Filter,
+    /// A table of labels.
+    Labels,
+    /// A list of taints, `key=value:Effect`.
+    Taints,
+    /// A list of namespaces.
+    Namespaces,
+    /// `true` or `false`.
+    Bool,
+}
+
+/// One key of the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// The key, as code names it.
+    pub id: Id,
+    /// The section; empty at the top of the file.
+    pub section: &'static str,
+    /// The name within the section.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// The example file's value, in TOML: the default where it is the same on every host.
+    pub example: &'static str,
+    /// What it means, one line of the example file per line.
+    pub doc: &'static str,
+}
+
+impl Key {
+    /// The key with its section, as messages name it: `policy.namespaces`.
+    pub fn path(&self) -> String {
+        if self.section.is_empty() { self.name.to_owned() } else { format!("{}.{}", self.section, self.name) }
+    }
+}
+
+const fn key(
+    id: Id,
+    section: &'static str,
+    name: &'static str,
+    kind: Kind,
+    example: &'static str,
+    doc: &'static str,
+) -> Key {
+    Key { id, section, name, kind, example, doc }
+}
+
+/// Every key, in the order of the example file; sections are contiguous.
+pub const KEYS: &[Key] = &[
+    key(
+        Id::NodeName,
+        "",
+        "node-name",
+        Kind::NodeName,
+        r#""node-1.example""#,
+        "Name of this node in the cluster. It is part of every pod's UID.
+Default: the host name in lower case. `run --once` needs it written.",
+    ),
+    key(
+        Id::Kubeconfig,
+        "",
+        "kubeconfig",
+        Kind::PathOrEmpty,
+        r#""/etc/daemonlet/kubeconfig""#,
+        "How to reach the API server; \"\" is no API: DaemonSets come from folders alone.
+Default: /etc/daemonlet/kubeconfig where that file exists when the agent starts, else \"\".",
+    ),
+    key(
+        Id::ApiEndpoint,
+        "",
+        "api-endpoint",
+        Kind::HostPort,
+        r#""""#,
+        "host:port of the API server as pods with hostNetwork are told it
+(KUBERNETES_SERVICE_HOST and _PORT). Default, also for \"\": the kubeconfig's server.",
+    ),
+    key(
+        Id::Folders,
+        "",
+        "folders",
+        Kind::Paths,
+        r#"["/usr/lib/daemonlet/daemonsets.d", "/run/daemonlet/daemonsets.d", "/etc/daemonlet/daemonsets.d"]"#,
+        "Folders with DaemonSets and what they need. A later folder's file replaces an
+earlier folder's file of the same name; an empty file masks it.",
+    ),
+    key(
+        Id::Selector,
+        "",
+        "selector",
+        Kind::Selector,
+        r#""""#,
+        "Label selector (as `kubectl -l` takes it) for DaemonSets of the API; \"\" is all.",
+    ),
+    key(
+        Id::DefaultMode,
+        "",
+        "default-mode",
+        Kind::Word(&["labelled", "static", "bootstrap"]),
+        r#""labelled""#,
+        "Mode of a DaemonSet that only the API has and that has no label daemonlet.dev/mode:
+\"labelled\" leaves it alone, \"static\" runs it in place of the stock controller,
+\"bootstrap\" until the stock controller's pod can run.",
+    ),
+    key(
+        Id::ManifestDir,
+        "",
+        "manifest-dir",
+        Kind::Path,
+        r#""/etc/kubernetes/manifests""#,
+        "The kubelet's staticPodPath. Default: as the kubelet's own configuration file has it
+(key kubelet-config), else /etc/kubernetes/manifests.",
+    ),
+    key(
+        Id::KubeletConfig,
+        "",
+        "kubelet-config",
+        Kind::Path,
+        r#""/var/lib/kubelet/config.yaml""#,
+        "The kubelet's own configuration file; read for the defaults of other keys.",
+    ),
+    key(
+        Id::KubeletRoot,
+        "",
+        "kubelet-root",
+        Kind::Path,
+        r#""/var/lib/kubelet""#,
+        "The kubelet's root folder (--root-dir); volume data goes below it.",
+    ),
+    key(
+        Id::KubeletEndpoint,
+        "",
+        "kubelet-endpoint",
+        Kind::Url,
+        r#""""#,
+        "URL of the kubelet's API, such as \"https://127.0.0.1:10250\", asked what runs where
+there is no container runtime to ask; \"\" is never.",
+    ),
+    key(
+        Id::RuntimeEndpoint,
+        "",
+        "runtime-endpoint",
+        Kind::Socket,
+        r#""unix:///run/containerd/containerd.sock""#,
+        "CRI socket of the container runtime; \"\" is none. Default: containerRuntimeEndpoint of
+the kubelet's configuration file, else the socket of containerd, CRI-O or cri-dockerd
+that exists when the agent starts, else the kubelet's own default, containerd's.",
+    ),
+    key(
+        Id::StateDir,
+        "",
+        "state-dir",
+        Kind::Path,
+        r#""/var/lib/daemonlet""#,
+        "Where the checkpoint is kept: what the node needs to start again without an API.",
+    ),
+    key(Id::RunDir, "", "run-dir", Kind::Path, r#""/run/daemonlet""#, "Where the agent's socket (agent.sock) lives."),
+    key(
+        Id::UpdateJitter,
+        "",
+        "update-jitter",
+        Kind::Duration,
+        r#""30s""#,
+        "Longest delay before a changed template of the API replaces what runs. Each node
+takes its own share of it. DaemonSets from folders never wait.",
+    ),
+    key(
+        Id::MaxRemovals,
+        "",
+        "max-removals",
+        Kind::Removals,
+        r#""half""#,
+        "When more DaemonSets than this are missing from a list, nothing is removed until a
+second list says the same. \"half\": more than half and more than two; a number; \"off\".",
+    ),
+    key(
+        Id::RemovalsDelay,
+        "",
+        "removals-delay",
+        Kind::Duration,
+        r#""30s""#,
+        "How long after the first list the second one is asked for.",
+    ),
+    key(
+        Id::OnceTimeout,
+        "",
+        "once-timeout",
+        Kind::Duration,
+        r#""10s""#,
+        "How long `run --once` waits for the API before it goes on with what is on disk.",
+    ),
+    key(
+        Id::NodeLabels,
+        "node",
+        "labels",
+        Kind::Labels,
+        "{}",
+        "Labels of this node, for placement until the Node object has been seen. The kubelet's
+own (kubernetes.io/hostname, /os, /arch) need not be given.",
+    ),
+    key(
+        Id::NodeTaints,
+        "node",
+        "taints",
+        Kind::Taints,
+        "[]",
+        "Taints of this node until the Node object has been seen, as \"key=value:Effect\".",
+    ),
+    key(
+        Id::PolicyNamespaces,
+        "policy",
+        "namespaces",
+        Kind::Namespaces,
+        r#"["kube-system"]"#,
+        "Namespaces whose DaemonSets the API may run here; [\"*\"] is all. Folders are the node
+owner's word and not bound by it.",
+    ),
+    key(
+        Id::InlineSecretEnv,
+        "policy",
+        "inline-secret-env",
+        Kind::Bool,
+        "false",
+        "Whether a Secret's value that no file can carry may stand in the manifest, where it
+shows in the mirror pod. If not, a DaemonSet that needs one is refused.",
+    ),
+    key(
+        Id::LogLevel,
+        "log",
+        "level",
+        Kind::Filter,
+        r#""info""#,
+        "What is logged: error, warn, info, debug, trace, or a filter such as
+\"info,daemonlet::node=debug\". The variable DAEMONLET_LOG takes precedence.",
+    ),
+    key(
+        Id::LogTarget,
+        "log",
+        "target",
+        Kind::Word(&["auto", "journal", "stderr"]),
+        r#""auto""#,
+        "Where logs go: \"journal\" (with structured fields), \"stderr\", or \"auto\": the journal
+where standard error is connected to it.",
+    ),
+];

@@ -1,0 +1,132 @@
+//! The configuration as text: `--print-config`, and the example file.
+
+use std::time::Duration;
+
+use toml::Value;
+
+use crate::config::Config;
+use crate::config::Id;
+use crate::config::LogTarget;
+use crate::config::MaxRemovals;
+use crate::config::keys::KEYS;
+use crate::core::model::Mode;
+
+/// The resolved configuration as TOML; above each key, where its value came from.
+pub(super) fn config(config: &Config) -> String {
+    let mut text = String::new();
+    let mut section = "";
+    for key in KEYS {
+        if key.section != section {
+            section = key.section;
+            text.push_str(&format!("\n[{section}]\n"));
+        }
+        let origin = config.origins.get(&key.id).map(ToString::to_string).unwrap_or_default();
+        text.push_str(&format!("# {origin}\n{} = {}\n", key.name, value(config, key.id)));
+    }
+    text
+}
+
+/// The example file: every key with its meaning, commented out.
+pub fn example() -> String {
+    let mut text = String::from(
+        "# The configuration of daemonlet. Every key is commented out and shows its default,
+# or an example where the default depends on the host.
+#
+# Files are read in this order, and a later one's keys replace an earlier one's:
+# this file, then /usr/lib/daemonlet/daemonlet.d/*.toml, /run/daemonlet/daemonlet.d/*.toml
+# and /etc/daemonlet/daemonlet.d/*.toml by name. Of files with the same name only the last
+# counts, and an empty one masks the others. `daemonlet run --print-config` shows the result.
+",
+    );
+    let mut section = "";
+    for key in KEYS {
+        if key.section != section {
+            section = key.section;
+            text.push_str(&format!("\n[{section}]\n"));
+        }
+        text.push('\n');
+        for line in key.doc.lines() {
+            text.push_str(&format!("# {line}\n"));
+        }
+        text.push_str(&format!("#{} = {}\n", key.name, key.example));
+    }
+    text
+}
+
+/// The value of the key `id`, as the file would have it.
+fn value(config: &Config, id: Id) -> Value {
+    let path = |path: &std::path::Path| Value::String(path.display().to_string());
+    let optional = |text: Option<String>| Value::String(text.unwrap_or_default());
+    let list = |items: Vec<String>| Value::Array(items.into_iter().map(Value::String).collect());
+    match id {
+        Id::NodeName => Value::String(config.node_name.clone()),
+        Id::Kubeconfig => optional(config.kubeconfig.as_ref().map(|path| path.display().to_string())),
+        Id::ApiEndpoint => optional(config.api_endpoint.as_ref().map(|endpoint| {
+            let host = &endpoint.host;
+            if host.contains(':') { format!("[{host}]:{}", endpoint.port) } else { format!("{host}:{}", endpoint.port) }
+        })),
+        Id::Folders => list(config.folders.iter().map(|folder| folder.display().to_string()).collect()),
+        Id::Selector => Value::String(config.selector.clone()),
+        Id::DefaultMode => Value::String(
+            match config.default_mode {
+                None => "labelled",
+                Some(Mode::Static) => "static",
+                Some(Mode::Bootstrap) => "bootstrap",
+            }
+            .to_owned(),
+        ),
+        Id::ManifestDir => path(&config.manifest_dir),
+        Id::KubeletConfig => path(&config.kubelet_config),
+        Id::KubeletRoot => path(&config.kubelet_root),
+        Id::KubeletEndpoint => optional(config.kubelet_endpoint.clone()),
+        Id::RuntimeEndpoint => {
+            optional(config.runtime_endpoint.as_ref().map(|socket| format!("unix://{}", socket.display())))
+        }
+        Id::StateDir => path(&config.state_dir),
+        Id::RunDir => path(&config.run_dir),
+        Id::UpdateJitter => duration(config.update_jitter),
+        Id::MaxRemovals => match config.max_removals {
+            MaxRemovals::Half => Value::String("half".to_owned()),
+            MaxRemovals::Off => Value::String("off".to_owned()),
+            MaxRemovals::Count(number) => Value::Integer(number.into()),
+        },
+        Id::RemovalsDelay => duration(config.removals_delay),
+        Id::OnceTimeout => duration(config.once_timeout),
+        Id::NodeLabels => {
+            Value::Table(config.node_labels.iter().map(|(k, v)| (k.clone(), Value::String(v.clone()))).collect())
+        }
+        Id::NodeTaints => list(
+            config
+                .node_taints
+                .iter()
+                .map(|taint| {
+                    if taint.value.is_empty() {
+                        format!("{}:{}", taint.key, taint.effect)
+                    } else {
+                        format!("{}={}:{}", taint.key, taint.value, taint.effect)
+                    }
+                })
+                .collect(),
+        ),
+        Id::PolicyNamespaces => list(config.policy_namespaces.clone()),
+        Id::InlineSecretEnv => Value::Boolean(config.inline_secret_env),
+        Id::LogLevel => Value::String(config.log_level.clone()),
+        Id::LogTarget => Value::String(
+            match config.log_target {
+                LogTarget::Auto => "auto",
+                LogTarget::Journal => "journal",
+                LogTarget::Stderr => "stderr",
+            }
+            .to_owned(),
+        ),
+    }
+}
+
+fn duration(duration: Duration) -> Value {
+    let text = if duration.subsec_millis() == 0 {
+        format!("{}s", duration.as_secs())
+    } else {
+        format!("{}ms", duration.as_millis())
+    };
+    Value::String(text)
+}

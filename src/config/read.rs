@@ -1,0 +1,209 @@
+//! Files into settings: which files count, in which order, and what each says.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+
+use toml::de::DeTable;
+use toml::de::DeValue;
+
+use crate::config::ConfigError;
+use crate::config::MAIN_FILE;
+use crate::config::Problem;
+use crate::config::keys::Id;
+use crate::config::keys::KEYS;
+use crate::config::value;
+use crate::config::value::Setting;
+
+/// A value and where it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Written {
+    /// The value.
+    pub(super) setting: Setting,
+    /// The file.
+    pub(super) path: PathBuf,
+    /// The line, from 1.
+    pub(super) line: usize,
+}
+
+/// What is written, by key.
+pub(super) type Settings = BTreeMap<Id, Written>;
+
+/// A file's path and text.
+pub(super) type SourceFile = (PathBuf, String);
+
+/// `file` and the drop-ins of its sibling folder `<stem>.d`.
+pub(super) fn own_files(file: &Path) -> Result<Vec<SourceFile>, ConfigError> {
+    let main = (file.to_owned(), fs::read_to_string(file).map_err(|error| unreadable(file, &error))?);
+    let mut files = vec![main];
+    files.extend(drop_ins(&[file.with_extension("d")])?);
+    Ok(files)
+}
+
+/// The system's files below `root`: the main file of /etc, /run or /usr/lib (the first that
+/// exists), then the drop-ins of all three (systemd.unit(5) has the same order).
+pub(super) fn system_files(root: &Path) -> Result<Vec<SourceFile>, ConfigError> {
+    let below = |path: &str| root.join(path.trim_start_matches('/'));
+    let mut files = Vec::new();
+    for main in [MAIN_FILE, "/run/daemonlet/daemonlet.toml", "/usr/lib/daemonlet/daemonlet.toml"] {
+        let main = below(main);
+        match fs::read_to_string(&main) {
+            Ok(text) => {
+                files.push((main, text));
+                break;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unreadable(&main, &error)),
+        }
+    }
+    let folders =
+        ["/usr/lib/daemonlet/daemonlet.d", "/run/daemonlet/daemonlet.d", "/etc/daemonlet/daemonlet.d"].map(below);
+    files.extend(drop_ins(&folders)?);
+    Ok(files)
+}
+
+/// The `*.toml` files of `folders` by name: a later folder's file replaces an earlier one's of the
+/// same name, an empty one (also a link to /dev/null) masks it.
+fn drop_ins(folders: &[PathBuf]) -> Result<Vec<SourceFile>, ConfigError> {
+    let mut by_name = BTreeMap::new();
+    for folder in folders {
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(unreadable(folder, &error)),
+        };
+        for entry in entries {
+            let path = entry.map_err(|error| unreadable(folder, &error))?.path();
+            let name = path.file_name().unwrap_or_default().to_owned();
+            let hidden = name.to_string_lossy().starts_with('.');
+            if !hidden && path.extension().is_some_and(|extension| extension == "toml") {
+                by_name.insert(name, path);
+            }
+        }
+    }
+    let mut files = Vec::new();
+    for path in by_name.into_values() {
+        let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
+        if !text.is_empty() {
+            files.push((path, text));
+        }
+    }
+    Ok(files)
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
+    let message = format!("{}: cannot be read: {}", path.display(), reason(error));
+    ConfigError { problems: vec![Problem { message, hint: None }] }
+}
+
+/// An I/O error in a message's style: `no such file or directory`.
+pub(crate) fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
+}
+
+/// What `files` say together: a later file's key replaces an earlier file's.
+pub(super) fn merge(files: &[SourceFile]) -> Result<Settings, ConfigError> {
+    let mut settings = Settings::new();
+    let mut problems = Vec::new();
+    for (path, text) in files {
+        settings.extend(fragment(path, text, &mut problems));
+    }
+    if problems.is_empty() { Ok(settings) } else { Err(ConfigError { problems }) }
+}
+
+/// What one file says; what is wrong with it goes to `problems`, in the order of lines.
+fn fragment(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Settings {
+    let mut found = Found { path, text, settings: Settings::new(), problems: Vec::new() };
+    match DeTable::parse(text) {
+        Err(error) => {
+            let at = error.span().map_or(0, |span| span.start);
+            let why = error.message().lines().collect::<Vec<_>>().join(", ");
+            found.problem(at, why, None);
+        }
+        Ok(table) => {
+            for (key, value) in table.get_ref() {
+                let name = key.get_ref().as_ref();
+                match value.get_ref() {
+                    DeValue::Table(section) if KEYS.iter().any(|key| key.section == name) => {
+                        for (key, value) in section {
+                            found.key(name, key.get_ref(), key.span().start, value.get_ref());
+                        }
+                    }
+                    _ if KEYS.iter().any(|key| key.section == name) => {
+                        found.problem(key.span().start, format!("{name}: expected a table, [{name}]"), None);
+                    }
+                    value => found.key("", name, key.span().start, value),
+                }
+            }
+        }
+    }
+    found.problems.sort_by_key(|(line, _)| *line);
+    problems.extend(found.problems.into_iter().map(|(_, problem)| problem));
+    found.settings
+}
+
+struct Found<'a> {
+    path: &'a Path,
+    text: &'a str,
+    settings: Settings,
+    problems: Vec<(usize, Problem)>,
+}
+
+impl Found<'_> {
+    fn line(&self, offset: usize) -> usize {
+        1 + self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+    }
+
+    fn problem(&mut self, offset: usize, what: String, hint: Option<String>) {
+        let line = self.line(offset);
+        let message = format!("{}:{line}: {what}", self.path.display());
+        self.problems.push((line, Problem { message, hint }));
+    }
+
+    fn key(&mut self, section: &str, name: &str, offset: usize, value: &DeValue<'_>) {
+        let Some(key) = KEYS.iter().find(|key| key.section == section && key.name == name) else {
+            let path = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
+            self.problem(offset, format!("unknown key \"{path}\""), Some(suggestion(section, &path, value)));
+            return;
+        };
+        match value::read(key.kind, value) {
+            Ok(setting) => {
+                let written = Written { setting, path: self.path.to_owned(), line: self.line(offset) };
+                self.settings.insert(key.id, written);
+            }
+            Err(why) => self.problem(offset, format!("{}: {why}", key.path()), None),
+        }
+    }
+}
+
+/// The key that was probably meant: the same name in another section, or the nearest spelling.
+fn suggestion(section: &str, path: &str, value: &DeValue<'_>) -> String {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    let sections = KEYS.iter().map(|key| key.section).filter(|section| !section.is_empty());
+    let candidates: Vec<String> = match value {
+        DeValue::Table(_) if section.is_empty() => sections.map(str::to_owned).collect(),
+        _ => KEYS.iter().map(|key| key.path()).collect(),
+    };
+    if let Some(key) = KEYS.iter().find(|key| key.name == name.replace('_', "-")) {
+        return match (key.section, key.section == section) {
+            (_, true) => format!("did you mean \"{}\"?", key.path()),
+            ("", false) => format!("\"{}\" belongs to the top of the file, before any [section]", key.name),
+            (other, false) => format!("\"{}\" belongs to the section [{other}]", key.name),
+        };
+    }
+    let nearest = candidates
+        .iter()
+        .map(|candidate| (strsim::damerau_levenshtein(path, candidate), candidate))
+        .min_by_key(|(distance, _)| *distance);
+    match nearest {
+        Some((distance, candidate)) if distance <= 3.max(candidate.len() / 4) => {
+            format!("did you mean \"{candidate}\"?")
+        }
+        _ => "`daemonlet run --print-config` lists every key".to_owned(),
+    }
+}

@@ -1,0 +1,205 @@
+//! Where log records go: the journal, with structured fields, or one line on standard error.
+//!
+//! Owns the two sinks and the choice between them. Must not be used by `core`, which returns notes.
+//!
+//! Every field of an event (`daemonset`, `revision`, `pod`, …) reaches the journal as a field of
+//! its own with an upper-case name, so that `journalctl DAEMONSET=kube-system/cni` works.
+
+use std::fmt;
+use std::io::IsTerminal;
+use std::io::Write;
+use std::os::fd::AsFd;
+
+use systemd_journal_logger::JournalLog;
+use tracing::Event;
+use tracing::Level;
+use tracing::Subscriber;
+use tracing::field::Field;
+use tracing::field::Visit;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::config::LogTarget;
+
+/// The environment variable that takes precedence over the configured level.
+pub const VARIABLE: &str = "DAEMONLET_LOG";
+
+/// Logging could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The filter does not parse.
+    #[error("log filter \"{filter}\": expected a level such as \"info\" or \"info,daemonlet::node=debug\"")]
+    Filter {
+        /// The filter.
+        filter: String,
+    },
+    /// The journal was asked for and cannot be reached.
+    #[error("log.target: the journal cannot be reached")]
+    Journal {
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Logging was set up before.
+    #[error("logging is set up twice")]
+    Twice {
+        /// Why.
+        #[source]
+        source: tracing_subscriber::util::TryInitError,
+    },
+}
+
+/// Starts logging for the process: `level` is a level or a filter, [`VARIABLE`] overrides it.
+///
+/// # Errors
+/// A filter that does not parse, and a journal that was demanded and is not there; with
+/// [`LogTarget::Auto`] standard error takes its place.
+pub fn init(level: &str, target: LogTarget) -> Result<(), LogError> {
+    let filter = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty()).unwrap_or_else(|| level.to_owned());
+    let targets: Targets = filter.parse().map_err(|_| LogError::Filter { filter })?;
+    let journal = match target {
+        LogTarget::Stderr => None,
+        LogTarget::Journal => Some(journal().map_err(|source| LogError::Journal { source })?),
+        LogTarget::Auto if stderr_is_the_journal() => journal().ok(),
+        LogTarget::Auto => None,
+    };
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let stderr = journal.is_none().then_some(StderrLayer { colour });
+    tracing_subscriber::registry()
+        .with(journal.with_filter(targets.clone()))
+        .with(stderr.with_filter(targets))
+        .try_init()
+        .map_err(|source| LogError::Twice { source })
+}
+
+fn journal() -> std::io::Result<JournalLayer> {
+    let journal = JournalLog::empty()?.with_syslog_identifier("daemonlet".to_owned());
+    Ok(JournalLayer { journal })
+}
+
+/// Whether standard error is the stream that `JOURNAL_STREAM` names (systemd.exec(5)).
+fn stderr_is_the_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
+    let stat = nix::sys::stat::fstat(std::io::stderr().as_fd());
+    stat.is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
+}
+
+/// Sends every event to the journal.
+struct JournalLayer {
+    journal: JournalLog,
+}
+
+impl<S: Subscriber> Layer<S> for JournalLayer {
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        // An event that the journal does not take is lost: there is nobody left to tell.
+        as_record(event, |record| drop(self.journal.journal_send(record)));
+    }
+}
+
+/// Gives `event` to `send` as a record of the `log` crate, its fields as key values.
+fn as_record(event: &Event<'_>, send: impl FnOnce(&::log::Record<'_>)) {
+    let mut fields = Fields::default();
+    event.record(&mut fields);
+    let pairs: Vec<(&str, &str)> = fields.pairs.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let metadata = event.metadata();
+    let level = match *metadata.level() {
+        Level::ERROR => ::log::Level::Error,
+        Level::WARN => ::log::Level::Warn,
+        Level::INFO => ::log::Level::Info,
+        Level::DEBUG => ::log::Level::Debug,
+        Level::TRACE => ::log::Level::Trace,
+    };
+    send(
+        &::log::Record::builder()
+            .level(level)
+            .target(metadata.target())
+            .module_path(metadata.module_path())
+            .file(metadata.file())
+            .line(metadata.line())
+            .key_values(&pairs.as_slice())
+            .args(format_args!("{}", fields.message))
+            .build(),
+    );
+}
+
+/// Writes every event as one line to standard error.
+struct StderrLayer {
+    colour: bool,
+}
+
+impl<S: Subscriber> Layer<S> for StderrLayer {
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let line = line(&jiff::Timestamp::now(), *event.metadata().level(), &fields, self.colour);
+        // Nobody reads standard error any more: that must not end the agent.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+}
+
+/// `2026-11-21T09:30:00.123Z info  message key=value`.
+fn line(now: &jiff::Timestamp, level: Level, fields: &Fields, colour: bool) -> String {
+    let (name, code) = match level {
+        Level::ERROR => ("error", "31"),
+        Level::WARN => ("warn ", "33"),
+        Level::INFO => ("info ", "32"),
+        Level::DEBUG => ("debug", "34"),
+        Level::TRACE => ("trace", "35"),
+    };
+    let level = if colour { format!("\x1b[{code}m{name}\x1b[0m") } else { name.to_owned() };
+    let mut line = format!("{now:.3} {level} {}", fields.message.replace('\n', "\\n"));
+    for (name, value) in &fields.pairs {
+        let plain = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || c.is_control() || c == '"');
+        if plain {
+            line.push_str(&format!(" {name}={value}"));
+        } else {
+            line.push_str(&format!(" {name}={value:?}"));
+        }
+    }
+    line.push('\n');
+    line
+}
+
+/// Message and fields of an event as text.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    pairs: Vec<(&'static str, String)>,
+}
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: String) {
+        if field.name() == "message" {
+            self.message = value;
+        } else {
+            self.pairs.push((field.name(), value));
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value.to_owned());
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        // The whole chain: messages leave their source out.
+        let mut text = value.to_string();
+        let mut next = value.source();
+        while let Some(source) = next {
+            text.push_str(&format!(": {source}"));
+            next = source.source();
+        }
+        self.put(field, text);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, format!("{value:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests;
