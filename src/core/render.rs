@@ -2,6 +2,22 @@
 //!
 //! Owns what a rendered pod is. Must not do I/O or know time: the same inputs give the same bytes.
 
+mod api_endpoint;
+mod containers;
+mod context;
+mod downward;
+mod env;
+mod env_file;
+mod expansion;
+mod json;
+mod metadata;
+mod payload;
+mod scheduling;
+mod self_check;
+mod service_account;
+mod volumes;
+mod windows;
+
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
@@ -15,6 +31,9 @@ use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
 use crate::core::model::TokenSource;
+use crate::core::render::context::Context;
+use crate::core::render::downward::PodView;
+use crate::core::render::json::Object;
 use crate::core::volume::VolumeData;
 
 /// Host and port of an API server, as containers shall reach it.
@@ -99,7 +118,55 @@ pub struct Refused {
     pub errors: Vec<FieldError>,
 }
 
-/// Renders one instance.
-pub fn render(_input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
-    Err(Refused { errors: Vec::new() })
+/// Renders one instance: each step is one pass over the pod.
+///
+/// # Errors
+/// Every field that a static pod cannot carry. What is merely not there yet is no error: it is named
+/// in [`RenderedPod::waiting_for`], and the pod is rendered with what there is.
+pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
+    let ctx = &mut Context::new(input);
+    let template = json::at(&input.daemon_set.template, &["spec"]).unwrap_or(&Value::Null);
+    let account = service_account::name(template);
+    let mut spec = template.as_object().cloned().unwrap_or_default();
+    let metadata = metadata::build(input);
+    let pod = PodView::new(input, &metadata, account);
+
+    windows::refuse(ctx, &spec);
+    scheduling::refuse_claims(ctx, &spec);
+    scheduling::drop_placement(&mut spec);
+    scheduling::priority(ctx, &mut spec);
+    scheduling::overhead(ctx, &mut spec);
+    service_account::apply(ctx, account, &mut spec);
+    volumes::convert(ctx, &pod, &mut spec);
+    env::resolve(ctx, account, &mut spec);
+    api_endpoint::add(ctx, &mut spec);
+    volumes::nest(ctx, &spec);
+    self_check::check(ctx, &spec);
+
+    if !ctx.errors.is_empty() {
+        return Err(Refused { errors: std::mem::take(&mut ctx.errors) });
+    }
+    Ok(RenderedPod {
+        pod: assemble(metadata, spec),
+        data_version: ctx.data_version(),
+        volumes: std::mem::take(&mut ctx.volumes),
+        references: std::mem::take(&mut ctx.references),
+        tokens: std::mem::take(&mut ctx.tokens),
+        waiting_for: std::mem::take(&mut ctx.waiting_for).into_iter().collect(),
+        notes: std::mem::take(&mut ctx.notes),
+    })
 }
+
+fn assemble(metadata: Object, spec: Object) -> Value {
+    let mut pod = Object::new();
+    pod.insert("apiVersion".to_owned(), "v1".into());
+    pod.insert("kind".to_owned(), "Pod".into());
+    pod.insert("metadata".to_owned(), metadata.into());
+    pod.insert("spec".to_owned(), spec.into());
+    Value::Object(pod)
+}
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod tests;

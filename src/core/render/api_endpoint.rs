@@ -1,0 +1,58 @@
+//! `KUBERNETES_SERVICE_HOST` and `_PORT`: written out, because the kubelet may know no Service at a boot.
+
+use serde_json::Value;
+
+use crate::core::model::Kind;
+use crate::core::model::Lookup;
+use crate::core::render::Endpoint;
+use crate::core::render::containers;
+use crate::core::render::context::Context;
+use crate::core::render::env;
+use crate::core::render::json;
+use crate::core::render::json::Object;
+
+const HOST: &str = "KUBERNETES_SERVICE_HOST";
+const PORT: &str = "KUBERNETES_SERVICE_PORT";
+
+/// Adds the two variables to every container that does not set them itself.
+pub(super) fn add(ctx: &mut Context<'_>, spec: &mut Object) {
+    let host_network = json::member(spec, "hostNetwork").and_then(Value::as_bool).unwrap_or(false);
+    let endpoint = if host_network { ctx.input.options.api_endpoint.clone() } else { service(ctx) };
+    let Some(endpoint) = endpoint else {
+        let may_do_without = ctx.is_from_folder() && ctx.tokens.is_empty();
+        if ctx.input.options.has_api && !may_do_without {
+            match host_network {
+                true => ctx.miss_in("APIEndpoint", "", "api-endpoint", ""),
+                false => ctx.miss_in(Kind::Service.as_str(), "default", "kubernetes", ""),
+            }
+        }
+        return;
+    };
+    let host = endpoint.host.trim_start_matches('[').trim_end_matches(']');
+    let variables = [env::literal(HOST, host), env::literal(PORT, &endpoint.port.to_string())];
+    containers::for_each_mut(spec, |_, _, container| {
+        let Some(own) = json::list_mut(container, "env") else { return };
+        let missing: Vec<&Value> = variables
+            .iter()
+            .filter(|variable| !own.iter().any(|own| json::text(own, "name") == json::text(variable, "name")))
+            .collect();
+        // `$(X)` sees only what is declared before it; otherwise the container's own come first.
+        let first = own.iter().any(|own| env::refers_to(own, HOST) || env::refers_to(own, PORT));
+        let at = if first { 0 } else { own.len() };
+        own.splice(at..at, missing.into_iter().cloned());
+    });
+}
+
+/// Address and port of the Service `default/kubernetes`, as the kubelet would write them.
+fn service(ctx: &mut Context<'_>) -> Option<Endpoint> {
+    let Lookup::Present(service) = ctx.look_up_in(Kind::Service, "default", "kubernetes") else { return None };
+    let spec = json::at(service, &["spec"])?;
+    let host = json::text(spec, "clusterIP").filter(|address| *address != "None")?;
+    let ports = json::list(spec, "ports");
+    let port = ports.iter().find(|port| json::text(port, "name") == Some("https")).or_else(|| ports.first())?;
+    let port = u16::try_from(port.get("port")?.as_u64()?).ok()?;
+    Some(Endpoint { host: host.to_owned(), port })
+}
+
+#[cfg(test)]
+mod tests;

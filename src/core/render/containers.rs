@@ -1,0 +1,109 @@
+//! Walking over the containers of a pod, and what all of them together say.
+//!
+//! Must not change anything but what a visitor changes.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::core::render::json;
+use crate::core::render::json::Object;
+
+/// The lists that hold containers, in the order in which upstream visits them.
+pub(super) const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
+/// Every container of `spec` with its field path.
+pub(super) fn all(spec: &Object) -> impl Iterator<Item = (String, &Value)> {
+    LISTS.into_iter().flat_map(|list| {
+        json::list_of(spec, list)
+            .iter()
+            .enumerate()
+            .map(move |(index, container)| (format!("spec.template.spec.{list}[{index}]"), container))
+    })
+}
+
+/// Calls `visit` with list name, index and every container of `spec`.
+pub(super) fn for_each_mut(spec: &mut Object, mut visit: impl FnMut(&'static str, usize, &mut Object)) {
+    for list in LISTS {
+        let Some(containers) = spec.get_mut(list).and_then(Value::as_array_mut) else { continue };
+        for (index, container) in containers.iter_mut().enumerate() {
+            if let Some(container) = container.as_object_mut() {
+                visit(list, index, container);
+            }
+        }
+    }
+}
+
+/// The one user that all containers run as, if they say so and agree (upstream's `FsUserFrom`).
+pub(super) fn common_run_as_user(spec: &Object) -> Option<u32> {
+    let of_pod = json::member(spec, "securityContext").and_then(|context| context.get("runAsUser"));
+    let mut common = None;
+    for (_, container) in all(spec) {
+        let own = json::at(container, &["securityContext", "runAsUser"]);
+        let user = own.or(of_pod).and_then(Value::as_u64).and_then(|user| u32::try_from(user).ok())?;
+        if common.is_some_and(|common| common != user) {
+            return None;
+        }
+        common = Some(user);
+    }
+    common
+}
+
+/// The pod's `securityContext.fsGroup`.
+pub(super) fn fs_group(spec: &Object) -> Option<u32> {
+    let group = json::member(spec, "securityContext").and_then(|context| context.get("fsGroup"));
+    group.and_then(Value::as_u64).and_then(|group| u32::try_from(group).ok())
+}
+
+/// Folders inside the volume `name` that other volumes are mounted on, relative to its root
+/// (upstream's `getNestedMountpoints`).
+pub(super) fn nested_mount_points(spec: &Object, name: &str) -> BTreeSet<String> {
+    let mut nested = BTreeSet::new();
+    for (_, container) in all(spec) {
+        let mounts = json::list(container, "volumeMounts");
+        if mounts.len() < 2 || !mounts.iter().any(|mount| json::text(mount, "name") == Some(name)) {
+            continue;
+        }
+        let mut points: Vec<_> = mounts.iter().filter_map(mount_point).collect();
+        points.sort();
+        for own in mounts.iter().filter(|mount| json::text(mount, "name") == Some(name)).filter_map(mount_point) {
+            let prefix = format!("{own}/");
+            let mut found: Vec<String> = Vec::new();
+            for point in points.iter().filter(|point| point.starts_with(&prefix)) {
+                if !found.iter().any(|outer| point.starts_with(outer.as_str())) {
+                    found.push(format!("{point}/"));
+                    nested.extend(point.get(prefix.len()..).map(str::to_owned));
+                }
+            }
+        }
+    }
+    nested
+}
+
+fn mount_point(mount: &Value) -> Option<String> {
+    json::text(mount, "mountPath").map(clean_path)
+}
+
+/// `path` without empty, `.` and resolvable `..` elements (Go's `filepath.Clean`).
+pub(super) fn clean_path(path: &str) -> String {
+    let rooted = path.starts_with('/');
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            ".." if rooted => {}
+            other => parts.push(other),
+        }
+    }
+    match (rooted, parts.is_empty()) {
+        (true, _) => format!("/{}", parts.join("/")),
+        (false, true) => ".".to_owned(),
+        (false, false) => parts.join("/"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! Downward-API files inside a projected volume that is materialised: the values that are known here.
+//!
+//! Follows upstream's `downwardapi.CollectData`. Plain downwardAPI volumes stay with the kubelet.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::core::render::RenderInput;
+use crate::core::render::json;
+use crate::core::render::json::Object;
+use crate::core::render::payload;
+use crate::core::render::payload::Payload;
+
+/// The pod's metadata as its containers see it.
+pub(super) struct PodView<'a> {
+    /// The full name, with the node's.
+    pub(super) name: String,
+    /// The namespace.
+    pub(super) namespace: &'a str,
+    /// The pod's UID.
+    pub(super) uid: &'a str,
+    /// The labels.
+    pub(super) labels: Option<&'a Object>,
+    /// The annotations, without those that the kubelet adds.
+    pub(super) annotations: Option<&'a Object>,
+    /// The ServiceAccount's name.
+    pub(super) service_account: &'a str,
+}
+
+impl<'a> PodView<'a> {
+    /// The view of an instance with `metadata`.
+    pub(super) fn new(input: RenderInput<'a>, metadata: &'a Object, service_account: &'a str) -> Self {
+        let map = |name| metadata.get(name).and_then(Value::as_object);
+        Self {
+            name: format!("{}-{}", input.identity.pod_name, input.options.node_name.to_lowercase()),
+            namespace: &input.daemon_set.key.namespace,
+            uid: &input.identity.uid,
+            labels: map("labels"),
+            annotations: map("annotations"),
+            service_account,
+        }
+    }
+}
+
+/// Adds the files of a downwardAPI source.
+pub(super) fn project(payload: &mut Payload<'_, '_>, pod: &PodView<'_>, spec: &Object, source: &Value, field: &str) {
+    for (index, item) in json::list(source, "items").iter().enumerate() {
+        let field = format!("{field}.items[{index}]");
+        let known = match (json::at(item, &["fieldRef"]), json::at(item, &["resourceFieldRef"])) {
+            (Some(reference), _) => {
+                field_value(pod, json::text(reference, "fieldPath").unwrap_or_default()).ok_or("fieldRef")
+            }
+            (None, Some(reference)) => resource_value(spec, reference).ok_or("resourceFieldRef"),
+            (None, None) => Ok(String::new()),
+        };
+        let value = match known {
+            Ok(value) => value,
+            Err(member) => {
+                payload.ctx.refuse(
+                    format!("{field}.{member}"),
+                    "only the kubelet knows this value, and it shares its volume with data that the kubelet cannot fetch",
+                    "move it to a downwardAPI volume of its own",
+                );
+                continue;
+            }
+        };
+        let mode = payload::mode(item, "mode").unwrap_or(payload.mode);
+        let file = payload.owner.file(value.into_bytes(), mode);
+        payload.insert(json::text(item, "path").unwrap_or_default(), file, &format!("{field}.path"));
+    }
+}
+
+/// The value of a field path (upstream's `ExtractFieldPathAsString`).
+fn field_value(pod: &PodView<'_>, path: &str) -> Option<String> {
+    if let Some((map, key)) = path.strip_suffix("']").and_then(|path| path.split_once("['")) {
+        let map = match map {
+            "metadata.labels" => labels(pod),
+            "metadata.annotations" => annotations(pod),
+            _ => return None,
+        };
+        return Some(map.get(key).map(|value| value.clone().into_owned()).unwrap_or_default());
+    }
+    match path {
+        "metadata.name" => Some(pod.name.clone()),
+        "metadata.namespace" => Some(pod.namespace.to_owned()),
+        "metadata.uid" => Some(pod.uid.to_owned()),
+        "metadata.labels" => Some(format_map(&labels(pod))),
+        "metadata.annotations" => Some(format_map(&annotations(pod))),
+        _ => None,
+    }
+}
+
+type TextMap<'a> = BTreeMap<&'a str, Cow<'a, str>>;
+
+fn text_map(object: Option<&Object>) -> TextMap<'_> {
+    object
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| (key.as_str(), Cow::Borrowed(value.as_str().unwrap_or_default())))
+        .collect()
+}
+
+fn labels<'a>(pod: &PodView<'a>) -> TextMap<'a> {
+    text_map(pod.labels)
+}
+
+/// The annotations with those that the kubelet adds, but for the time at which it first saw the file.
+fn annotations<'a>(pod: &PodView<'a>) -> TextMap<'a> {
+    let mut map = text_map(pod.annotations);
+    map.insert("kubernetes.io/config.hash", Cow::Borrowed(pod.uid));
+    map.insert("kubernetes.io/config.source", Cow::Borrowed("file"));
+    map
+}
+
+/// Upstream's `FormatMap`: one `key="value"` a line, sorted.
+fn format_map(map: &TextMap<'_>) -> String {
+    let lines: Vec<String> = map.iter().map(|(key, value)| format!("{key}={}", go_quote(value))).collect();
+    lines.join("\n")
+}
+
+/// `text` as Go's `strconv.Quote` writes it.
+fn go_quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{c}' => quoted.push_str("\\f"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\u{b}' => quoted.push_str("\\v"),
+            c if c.is_ascii_control() => drop(write!(quoted, "\\x{:02x}", u32::from(c))),
+            c if c.is_control() || (c.is_whitespace() && c != ' ') => match u32::from(c) {
+                code @ ..=0xffff => drop(write!(quoted, "\\u{code:04x}")),
+                code => drop(write!(quoted, "\\U{code:08x}")),
+            },
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// The value of a container's resource, where the container itself decides it.
+fn resource_value(_spec: &Object, _reference: &Value) -> Option<String> {
+    None
+}
+
+#[cfg(test)]
+mod tests;

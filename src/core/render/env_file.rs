@@ -1,0 +1,161 @@
+//! Values of Secrets in a container's environment: one file per container that the kubelet reads.
+//!
+//! Owns what upstream's parser (`pkg/kubelet/util/env`) can carry. A value never shows in a message.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use serde_json::json;
+use sha2::Digest;
+use sha2::Sha256;
+
+use crate::core::render::context::Context;
+use crate::core::render::env;
+use crate::core::render::json;
+use crate::core::render::json::Object;
+use crate::core::volume::VolumeData;
+use crate::core::volume::VolumeFile;
+
+/// Where the container sees the file; the kubelet demands that somebody mounts its volume.
+const MOUNT_PATH: &str = "/.daemonlet-env";
+/// The file's name in its volume.
+const FILE: &str = "env";
+/// The first kubelet that resolves `fileKeyRef` by default.
+const SINCE: (u32, u32) = (1, 35);
+/// The longest line that the kubelet's parser reads (Go's `bufio.Scanner`), in bytes without the break.
+const MAX_LINE: usize = 64 * 1024 - 1;
+
+/// Where a value comes from, for messages.
+#[derive(Clone, Copy)]
+pub(super) struct SecretKey<'a> {
+    /// The field that refers to it.
+    pub(super) field: &'a str,
+    /// The Secret.
+    pub(super) secret: &'a str,
+    /// The key.
+    pub(super) key: &'a str,
+}
+
+/// The file of one container.
+pub(super) struct EnvFile {
+    volume: String,
+    content: String,
+    keys: BTreeSet<String>,
+}
+
+impl EnvFile {
+    /// An empty file for `container`, in a volume that is none of `volumes`.
+    pub(super) fn new(container: &Object, volumes: &[Value]) -> Self {
+        let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
+        Self { volume: volume_name(name, volumes), content: String::new(), keys: BTreeSet::new() }
+    }
+
+    /// The variable `name` with `value` (`None`: not there yet); nothing if it cannot be written.
+    pub(super) fn carry(
+        &mut self,
+        ctx: &mut Context<'_>,
+        name: &str,
+        value: Option<&[u8]>,
+        at: SecretKey<'_>,
+    ) -> Option<Value> {
+        let options = ctx.input.options;
+        let text = match value.map(std::str::from_utf8) {
+            None => None,
+            Some(Ok(text)) if !text.contains('\0') => Some(text),
+            Some(_) => {
+                refuse(ctx, at, "which is not text", "a variable cannot hold it; mount the Secret as a volume");
+                return None;
+            }
+        };
+        if text == Some("") {
+            return Some(json!({"name": name, "value": ""}));
+        }
+        let unfit = match options.kubelet_version {
+            Some(version) if version < SINCE => Some("which needs a kubelet of 1.35 or later"),
+            _ => text.and_then(|text| unfit(name, text)),
+        };
+        match (unfit, text) {
+            (Some(_), None) if options.inline_secret_env => return None,
+            (Some(_), Some(text)) if options.inline_secret_env => return Some(env::literal(name, text)),
+            (Some(reason), _) => {
+                refuse(ctx, at, reason, "change the value, or allow inlining in [policy]: it then shows in the pod");
+                return None;
+            }
+            (None, _) => {}
+        }
+        if options.kubelet_version.is_none() {
+            ctx.miss_in("KubeletVersion", "", &options.node_name, "");
+        }
+        let key = self.key(name);
+        if let Some(text) = text {
+            self.content.push_str(&format!("{key}='{text}'\n"));
+        }
+        let reference = json!({"volumeName": self.volume, "path": FILE, "key": key});
+        Some(json!({"name": name, "valueFrom": {"fileKeyRef": reference}}))
+    }
+
+    /// A key for the variable `name` that the parser takes and that no other variable has.
+    fn key(&mut self, name: &str) -> String {
+        let safe: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let safe = if safe.starts_with(|c: char| c.is_ascii_digit()) { format!("_{safe}") } else { safe };
+        let mut key = safe.clone();
+        let mut number = 2;
+        while !self.keys.insert(key.clone()) {
+            key = format!("{safe}_{number}");
+            number += 1;
+        }
+        key
+    }
+
+    /// Adds volume and mount to the pod, if anything is in the file.
+    pub(super) fn mount(self, ctx: &mut Context<'_>, container: &mut Object, volumes: &mut Vec<Value>) {
+        if self.keys.is_empty() {
+            return;
+        }
+        let Some(mounts) = json::list_mut(container, "volumeMounts") else { return };
+        mounts.push(json!({"name": self.volume, "mountPath": MOUNT_PATH, "readOnly": true}));
+        volumes.push(json!({"name": self.volume, "emptyDir": {}}));
+        let file = VolumeFile { data: self.content.into_bytes(), mode: 0o400, uid: None };
+        let files = BTreeMap::from([(FILE.to_owned(), file)]);
+        ctx.volumes.push(VolumeData { name: self.volume, files, ..VolumeData::default() });
+    }
+}
+
+fn refuse(ctx: &mut Context<'_>, at: SecretKey<'_>, reason: &str, hint: &str) {
+    let secret = format!("the key {:?} of Secret {}/{}", at.key, ctx.namespace(), at.secret);
+    ctx.refuse(at.field, format!("a static pod cannot take this variable from {secret}, {reason}"), hint);
+}
+
+/// Why the kubelet's parser cannot carry `text`.
+fn unfit(name: &str, text: &str) -> Option<&'static str> {
+    if text.contains('\'') {
+        return Some("whose value has a single quote");
+    }
+    if text.contains("\r\n") {
+        return Some("whose value has a carriage return before a line break");
+    }
+    // The key may get up to a dozen characters more than the name has.
+    let longest = text.split('\n').map(str::len).max().unwrap_or(0) + name.len() + 16;
+    (longest > MAX_LINE).then_some("whose value has a line of more than 64 KiB")
+}
+
+/// A volume name for `container`: readable, at most 63 characters, and none of `volumes`.
+fn volume_name(container: &str, volumes: &[Value]) -> String {
+    let taken = |name: &str| volumes.iter().any(|volume| json::text(volume, "name") == Some(name));
+    let plain = format!("daemonlet-env-{container}");
+    if plain.len() <= 63 && !taken(&plain) {
+        return plain;
+    }
+    let short: String = container.chars().take(40).collect();
+    let short = short.trim_end_matches('-');
+    let hashed = |number: u32| {
+        let digest = Sha256::digest(format!("{container}/{number}"));
+        let hash: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        format!("daemonlet-env-{short}-{hash}")
+    };
+    (0..).map(hashed).find(|name| !taken(name)).unwrap_or(plain)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! The pod's metadata: the template's labels and annotations, and who the instance is.
+//!
+//! Everything else that a template's metadata may hold (finalizers, owners, generateName) is not carried over.
+
+use serde_json::Value;
+
+use crate::core::model::GENERATION_LABEL;
+use crate::core::model::HASH_LABEL;
+use crate::core::model::INCARNATION_ANNOTATION;
+use crate::core::model::OWNER_ANNOTATION;
+use crate::core::render::RenderInput;
+use crate::core::render::json;
+use crate::core::render::json::Object;
+
+/// The annotation of a DaemonSet from which upstream takes the generation label.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+/// Annotations that belong to the kubelet; a mirror annotation on a static pod would make it one.
+const OF_KUBELET: &str = "kubernetes.io/config.";
+
+/// Builds the metadata of the instance.
+pub(super) fn build(input: RenderInput<'_>) -> Object {
+    let mut metadata = Object::new();
+    let mut put = |name: &str, value: Value| metadata.insert(name.to_owned(), value);
+    put("name", input.identity.pod_name.clone().into());
+    put("namespace", input.daemon_set.key.namespace.clone().into());
+    put("uid", input.identity.uid.clone().into());
+    put("labels", labels(input).into());
+    put("annotations", annotations(input).into());
+    metadata
+}
+
+/// The template's labels and those that upstream's `CreatePodTemplate` adds.
+fn labels(input: RenderInput<'_>) -> Object {
+    let mut labels = of_template(input, "labels");
+    let generation = input.daemon_set.annotations.get(TEMPLATE_GENERATION);
+    if let Some(generation) = generation.and_then(|generation| generation.parse::<i64>().ok()) {
+        labels.insert(GENERATION_LABEL.to_owned(), generation.to_string().into());
+    }
+    if !input.revision.is_empty() {
+        labels.insert(HASH_LABEL.to_owned(), input.revision.into());
+    }
+    labels
+}
+
+/// The template's annotations and the mark of ownership.
+fn annotations(input: RenderInput<'_>) -> Object {
+    let mut annotations = of_template(input, "annotations");
+    annotations.retain(|name, _| !name.starts_with(OF_KUBELET));
+    annotations.insert(OWNER_ANNOTATION.to_owned(), input.daemon_set.key.to_string().into());
+    annotations.insert(INCARNATION_ANNOTATION.to_owned(), input.incarnation.to_string().into());
+    annotations
+}
+
+fn of_template(input: RenderInput<'_>, name: &str) -> Object {
+    let found = json::at(&input.daemon_set.template, &["metadata", name]);
+    found.and_then(Value::as_object).cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! The files that ConfigMaps, Secrets and tokens become inside a volume, with the kubelet's modes.
+//!
+//! Follows `MakePayload` of upstream's configmap and secret volumes and `collectData` of projected ones.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use crate::core::model::Kind;
+use crate::core::model::ObjectKey;
+use crate::core::model::TokenRequest;
+use crate::core::render::containers::clean_path;
+use crate::core::render::context::Context;
+use crate::core::render::json;
+use crate::core::volume::VolumeFile;
+
+/// Upstream's default mode of configMap, secret, projected and downwardAPI volumes.
+const DEFAULT_MODE: u32 = 0o644;
+/// The life of a projected token that does not ask for one, in seconds.
+const DEFAULT_EXPIRATION: i64 = 3600;
+/// The shortest life that the API grants, in seconds.
+const MIN_EXPIRATION: i64 = 600;
+
+/// The files of a volume by clean path.
+pub(super) type Files = BTreeMap<String, VolumeFile>;
+
+/// What the whole pod decides about the files of its volumes.
+#[derive(Clone, Copy)]
+pub(super) struct Ownership {
+    /// The pod's `fsGroup`.
+    pub(super) fs_group: Option<u32>,
+    /// The one user of all containers.
+    pub(super) fs_user: Option<u32>,
+}
+
+impl Ownership {
+    /// `mode` after upstream's `SetVolumeOwnership` on a read-only volume.
+    fn widened(self, mode: u32) -> u32 {
+        if self.fs_group.is_some() { mode | 0o440 } else { mode }
+    }
+
+    /// A file with `mode` from the volume's source.
+    pub(super) fn file(self, data: Vec<u8>, mode: u32) -> VolumeFile {
+        VolumeFile { data, mode: self.widened(mode), uid: None }
+    }
+
+    /// A token: for its user alone as soon as user or group of the pod are known.
+    fn token(self, data: Vec<u8>, default_mode: u32) -> VolumeFile {
+        let known = self.fs_user.is_some() || self.fs_group.is_some();
+        VolumeFile { data, mode: self.widened(if known { 0o600 } else { default_mode }), uid: self.fs_user }
+    }
+}
+
+/// `mode` or `defaultMode` of `value`.
+pub(super) fn mode(value: &Value, name: &str) -> Option<u32> {
+    value.get(name).and_then(Value::as_u64).map(|mode| (mode & 0o777) as u32)
+}
+
+/// `defaultMode` of a volume source.
+pub(super) fn default_mode(source: &Value) -> u32 {
+    mode(source, "defaultMode").unwrap_or(DEFAULT_MODE)
+}
+
+/// The value of `key` in a ConfigMap or Secret as bytes; `None` if it is absent or not decodable.
+pub(super) fn value<'a>(kind: Kind, object: &'a Value, key: &str) -> Option<Cow<'a, [u8]>> {
+    let text = |member: &str| object.get(member).and_then(|data| data.get(key)).and_then(Value::as_str);
+    let (plain, encoded) = match kind {
+        Kind::Secret => ("stringData", "data"),
+        _ => ("data", "binaryData"),
+    };
+    match text(plain) {
+        Some(text) => Some(Cow::Borrowed(text.as_bytes())),
+        None => decode(text(encoded)?).map(Cow::Owned),
+    }
+}
+
+/// The keys of a ConfigMap (`binary`: those of `binaryData` too) or Secret, sorted.
+pub(super) fn keys(kind: Kind, object: &Value, binary: bool) -> Vec<&str> {
+    let members: &[&str] = match kind {
+        Kind::Secret => &["data", "stringData"],
+        _ if binary => &["data", "binaryData"],
+        _ => &["data"],
+    };
+    let mut keys: Vec<&str> = members
+        .iter()
+        .filter_map(|member| object.get(member).and_then(Value::as_object))
+        .flat_map(|data| data.keys().map(String::as_str))
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+/// Base64 as Go's decoder of `[]byte` takes it: line breaks are skipped.
+fn decode(text: &str) -> Option<Vec<u8>> {
+    if text.contains(['\n', '\r']) {
+        STANDARD.decode(text.replace(['\n', '\r'], "")).ok()
+    } else {
+        STANDARD.decode(text).ok()
+    }
+}
+
+/// Gathers the files of one volume.
+pub(super) struct Payload<'c, 'a> {
+    /// Where missing and refused things are remembered.
+    pub(super) ctx: &'c mut Context<'a>,
+    /// The files so far; a later source overwrites an equal path.
+    pub(super) files: Files,
+    /// The volume's `defaultMode`.
+    pub(super) mode: u32,
+    /// Owners.
+    pub(super) owner: Ownership,
+}
+
+/// An object that exists, and how it is referred to.
+#[derive(Clone, Copy)]
+struct Found<'a> {
+    kind: Kind,
+    name: &'a str,
+    object: &'a Value,
+}
+
+impl<'a> Payload<'_, 'a> {
+    /// Adds the files of the ConfigMap or Secret `name`, as `source` at `field` asks for.
+    pub(super) fn object(&mut self, kind: Kind, name: &str, source: &Value, field: &str) {
+        let optional = json::flag(source, "optional");
+        let Some(object) = self.ctx.data_object(kind, name, optional) else { return };
+        let found = Found { kind, name, object };
+        let items = json::list(source, "items");
+        if items.is_empty() {
+            for key in keys(kind, object, true) {
+                self.key(found, key, key, self.mode, false, field);
+            }
+        }
+        for (index, item) in items.iter().enumerate() {
+            let key = json::text(item, "key").unwrap_or_default();
+            let path = json::text(item, "path").unwrap_or_default();
+            let mode = mode(item, "mode").unwrap_or(self.mode);
+            self.key(found, key, path, mode, optional, &format!("{field}.items[{index}].path"));
+        }
+    }
+
+    fn key(&mut self, found: Found<'_>, key: &str, path: &str, mode: u32, optional: bool, field: &str) {
+        let data = value(found.kind, found.object, key);
+        self.ctx.record(found.kind, found.name, key, data.as_deref());
+        match data {
+            Some(data) => {
+                let file = self.owner.file(data.into_owned(), mode);
+                self.insert(path, file, field);
+            }
+            None if optional => {}
+            None => self.ctx.miss(found.kind.as_str(), found.name, key),
+        }
+    }
+
+    /// Adds the token that the projected `source` asks for.
+    pub(super) fn token(&mut self, account: &str, source: &Value, field: &str) {
+        let asked = source.get("expirationSeconds").and_then(Value::as_i64).unwrap_or(DEFAULT_EXPIRATION);
+        let request = TokenRequest {
+            service_account: ObjectKey::new(self.ctx.namespace(), account),
+            audience: json::text(source, "audience").unwrap_or_default().to_owned(),
+            expiration_seconds: asked.max(MIN_EXPIRATION),
+        };
+        match self.ctx.input.tokens.token(&request) {
+            Some(token) => {
+                let file = self.owner.token(token.as_bytes().to_vec(), self.mode);
+                let path = json::text(source, "path").unwrap_or_default();
+                self.insert(path, file, &format!("{field}.path"));
+            }
+            None => self.ctx.miss("ServiceAccountToken", account, &request.audience),
+        }
+        self.ctx.tokens.insert(request);
+    }
+
+    /// Adds `file` at `path`, which `field` has asked for.
+    pub(super) fn insert(&mut self, path: &str, file: VolumeFile, field: &str) {
+        match volume_path(path) {
+            Ok(path) => {
+                self.files.insert(path, file);
+            }
+            Err(reason) => self.ctx.refuse(field, reason, "the kubelet writes no such file; choose another path"),
+        }
+    }
+
+    /// The files, once none of them lies where another needs a folder.
+    pub(super) fn finish(self, field: &str) -> Files {
+        let Self { ctx, files, .. } = self;
+        for path in files.keys() {
+            let parents = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
+            for parent in parents.filter(|parent| files.contains_key(*parent)) {
+                let reason = format!("the path {path:?} needs a folder where the file {parent:?} is");
+                ctx.refuse(field, reason, "choose paths of which none lies inside another");
+            }
+        }
+        files
+    }
+}
+
+/// `path` made clean, if the kubelet's AtomicWriter takes it (its `validatePath`).
+fn volume_path(path: &str) -> Result<String, String> {
+    if path.starts_with('/') {
+        return Err(format!("the path {path:?} is not relative"));
+    }
+    if path.len() > 4096 || path.split('/').any(|part| part.len() > 255) {
+        return Err(format!("the path {path:?} is too long for a file name"));
+    }
+    if path.split('/').any(|part| part == "..") || path.starts_with("..") {
+        return Err(format!("the path {path:?} has `..` in it or starts with it"));
+    }
+    match clean_path(path) {
+        clean if clean == "." => Err(format!("the path {path:?} names no file")),
+        clean => Ok(clean),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! What scheduler and admission would have settled: placement fields, tolerations, priority, overhead.
+//!
+//! Follows upstream's Priority and RuntimeClass admission. Placement itself is `placement`'s.
+
+use serde_json::Value;
+
+use crate::core::model::Kind;
+use crate::core::model::Lookup;
+use crate::core::render::context::Context;
+use crate::core::render::json;
+use crate::core::render::json::Object;
+
+/// The classes that every cluster has.
+const SYSTEM_CLASSES: [(&str, i64); 2] =
+    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+
+/// Refuses claims for devices, which only the scheduler can allocate.
+pub(super) fn refuse_claims(ctx: &mut Context<'_>, spec: &Object) {
+    if !json::list_of(spec, "resourceClaims").is_empty() {
+        ctx.refuse(
+            "spec.template.spec.resourceClaims",
+            "a static pod cannot have resource claims: the scheduler allocates them through the API",
+            "use a device plugin or hostPath devices, or leave this DaemonSet to the stock controller",
+        );
+    }
+}
+
+/// Takes out what has been decided, and what the kubelet would judge again at a boot without API.
+pub(super) fn drop_placement(spec: &mut Object) {
+    for member in ["nodeSelector", "nodeName", "schedulingGates"] {
+        spec.shift_remove(member);
+    }
+    let Some(affinity) = spec.get_mut("affinity").and_then(Value::as_object_mut) else { return };
+    affinity.shift_remove("nodeAffinity");
+    if affinity.values().all(Value::is_null) {
+        spec.shift_remove("affinity");
+    }
+}
+
+/// Sets the number that belongs to the priority class, as the kubelet knows no classes.
+pub(super) fn priority(ctx: &mut Context<'_>, spec: &mut Object) {
+    let Some(class) = json::member(spec, "priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty())
+    else {
+        if json::member(spec, "priority").is_some_and(|priority| priority.as_i64() != Some(0)) {
+            let reason = "left out: the API takes no priority without a class";
+            ctx.note("spec.template.spec.priority", reason, "set priorityClassName");
+            spec.shift_remove("priority");
+        }
+        return;
+    };
+    let built_in = SYSTEM_CLASSES.iter().find(|(name, _)| *name == class);
+    let (value, policy) = match built_in {
+        Some((_, value)) => (Some(Value::from(*value)), None),
+        None => match ctx.look_up(Kind::PriorityClass, class) {
+            Lookup::Present(object) => (object.get("value").cloned(), json::text(object, "preemptionPolicy")),
+            Lookup::Absent | Lookup::Unknown => {
+                ctx.miss_in(Kind::PriorityClass.as_str(), "", class, "");
+                return;
+            }
+        },
+    };
+    let policy = policy.unwrap_or("PreemptLowerPriority");
+    spec.insert("priority".to_owned(), value.unwrap_or_else(|| 0.into()));
+    spec.insert("preemptionPolicy".to_owned(), policy.into());
+}
+
+/// Sets the overhead of the runtime class.
+pub(super) fn overhead(ctx: &mut Context<'_>, spec: &mut Object) {
+    let class = json::member(spec, "runtimeClassName").and_then(Value::as_str).filter(|name| !name.is_empty());
+    let fixed = match class.map(|class| (class, ctx.look_up(Kind::RuntimeClass, class))) {
+        Some((_, Lookup::Present(object))) => json::at(object, &["overhead", "podFixed"]),
+        Some((class, Lookup::Absent | Lookup::Unknown)) => {
+            ctx.miss_in(Kind::RuntimeClass.as_str(), "", class, "");
+            return;
+        }
+        None => None,
+    };
+    match fixed {
+        Some(fixed) => {
+            spec.insert("overhead".to_owned(), fixed.clone());
+        }
+        None if json::member(spec, "overhead").is_some() => {
+            let reason = "left out: the API takes no overhead that its runtime class does not have";
+            ctx.note("spec.template.spec.overhead", reason, "set it in the RuntimeClass");
+            spec.shift_remove("overhead");
+        }
+        None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

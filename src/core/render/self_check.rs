@@ -1,0 +1,62 @@
+//! The last look: nothing may remain that the kubelet refuses in a static pod.
+//!
+//! A port of upstream's `HasAPIObjectReference` to JSON, independent of the passes that should have
+//! removed everything: what it finds is refused by name rather than written to a file that kills.
+
+use serde_json::Value;
+
+use crate::core::render::containers;
+use crate::core::render::context::Context;
+use crate::core::render::json;
+use crate::core::render::json::Object;
+
+const HINT: &str = "leave this DaemonSet to the stock controller, and report this as a bug";
+
+/// Refuses everything in `spec` that refers to an object of the API.
+pub(super) fn check(ctx: &mut Context<'_>, spec: &Object) {
+    for member in ["serviceAccountName", "serviceAccount", "imagePullSecrets", "schedulingGates"] {
+        if json::member(spec, member).is_some_and(|value| !is_empty(value)) {
+            refuse(ctx, format!("spec.template.spec.{member}"));
+        }
+    }
+    for (field, container) in containers::all(spec) {
+        for (index, source) in json::list(container, "envFrom").iter().enumerate() {
+            if json::at(source, &["configMapRef"]).or(json::at(source, &["secretRef"])).is_some() {
+                refuse(ctx, format!("{field}.envFrom[{index}]"));
+            }
+        }
+        for (index, variable) in json::list(container, "env").iter().enumerate() {
+            let from = |member| json::at(variable, &["valueFrom", member]);
+            if from("configMapKeyRef").or_else(|| from("secretKeyRef")).is_some() {
+                refuse(ctx, format!("{field}.env[{index}]"));
+            }
+        }
+    }
+    for (index, volume) in json::list_of(spec, "volumes").iter().enumerate() {
+        let field = format!("spec.template.spec.volumes[{index}]");
+        let of_api = |member| json::at(volume, &[member]).is_some();
+        let sources = json::at(volume, &["projected"]).map_or(&[][..], |projected| json::list(projected, "sources"));
+        if ["configMap", "secret", "csi", "persistentVolumeClaim", "ephemeral"].into_iter().any(of_api)
+            || sources.iter().any(|source| json::at(source, &["downwardAPI"]).is_none())
+        {
+            refuse(ctx, field);
+        }
+    }
+}
+
+fn refuse(ctx: &mut Context<'_>, field: String) {
+    if !ctx.errors.iter().any(|error| error.field.starts_with(&field)) {
+        ctx.refuse(field, "this still refers to an object of the API, and the kubelet takes no such static pod", HINT);
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

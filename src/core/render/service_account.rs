@@ -1,0 +1,113 @@
+//! ServiceAccounts: the default token volume, as upstream's admission adds it, and pull secrets.
+//!
+//! Owns what replaces `serviceAccountName` and `imagePullSecrets`. The token's file is `payload`'s work.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::model::Kind;
+use crate::core::model::Lookup;
+use crate::core::render::context::Context;
+use crate::core::render::context::ROOT_CA;
+use crate::core::render::json;
+use crate::core::render::json::Object;
+
+/// Where every container finds its token.
+const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// The name of the volume that is added; the API's has a random suffix.
+const VOLUME: &str = "kube-api-access";
+/// A volume of this prefix in the template is taken for the token volume, as upstream does.
+const VOLUME_PREFIX: &str = "kube-api-access-";
+/// The life that the API asks for on behalf of a pod, in seconds.
+const EXPIRATION: i64 = 3607;
+
+const CREDENTIALS: &str =
+    "give the node the registry's credentials: its docker config or the kubelet's credential-provider configuration";
+
+/// The name of the pod's ServiceAccount.
+pub(super) fn name(spec: &Value) -> &str {
+    json::text(spec, "serviceAccountName").or_else(|| json::text(spec, "serviceAccount")).unwrap_or("default")
+}
+
+/// Adds the default token volume, and takes out what names objects of the API.
+pub(super) fn apply(ctx: &mut Context<'_>, account: &str, spec: &mut Object) {
+    let of_pod = json::member(spec, "automountServiceAccountToken").and_then(Value::as_bool);
+    let object = match ctx.look_up(Kind::ServiceAccount, account) {
+        Lookup::Present(object) => Some(object),
+        Lookup::Absent | Lookup::Unknown => None,
+    };
+    if of_pod.is_none() && object.is_none() {
+        ctx.miss(Kind::ServiceAccount.as_str(), account, "");
+    }
+    let of_account = || object?.get("automountServiceAccountToken")?.as_bool();
+    if of_pod.or_else(of_account).unwrap_or(true) {
+        mount_token(spec);
+    }
+    spec.shift_remove("serviceAccountName");
+    spec.shift_remove("serviceAccount");
+    pull_secrets(ctx, account, object, spec);
+}
+
+/// Takes the pull secrets out and says so.
+fn pull_secrets(ctx: &mut Context<'_>, account: &str, object: Option<&Value>, spec: &mut Object) {
+    let names = |list: &[Value]| -> Vec<String> {
+        list.iter().filter_map(|secret| json::text(secret, "name")).map(str::to_owned).collect()
+    };
+    let own = names(json::list_of(spec, "imagePullSecrets"));
+    spec.shift_remove("imagePullSecrets");
+    if !own.is_empty() {
+        let reason = format!("left out ({}): a static pod cannot name pull secrets", own.join(", "));
+        ctx.note("spec.template.spec.imagePullSecrets", reason, CREDENTIALS);
+        return;
+    }
+    let inherited = names(object.map_or(&[], |object| json::list(object, "imagePullSecrets")));
+    if !inherited.is_empty() {
+        let reason = format!(
+            "the pull secrets of ServiceAccount {}/{account} ({}) are not used: a static pod cannot name them",
+            ctx.namespace(),
+            inherited.join(", ")
+        );
+        ctx.note("spec.template.spec.serviceAccountName", reason, CREDENTIALS);
+    }
+}
+
+/// Upstream's `mountServiceAccountToken`.
+fn mount_token(spec: &mut Object) {
+    let names = || json::list_of(spec, "volumes").iter().filter_map(|volume| json::text(volume, "name"));
+    let own = names().find(|name| name.starts_with(VOLUME_PREFIX)).map(str::to_owned);
+    let taken = own.is_none() && names().any(|name| name == VOLUME);
+    let volume = match &own {
+        Some(own) => own.clone(),
+        None if taken => format!("{VOLUME_PREFIX}token"),
+        None => VOLUME.to_owned(),
+    };
+    let mut needed = false;
+    for list in ["initContainers", "containers"] {
+        let Some(containers) = spec.get_mut(list).and_then(Value::as_array_mut) else { continue };
+        for container in containers.iter_mut().filter_map(Value::as_object_mut) {
+            let Some(mounts) = json::list_mut(container, "volumeMounts") else { continue };
+            if !mounts.iter().any(|mount| json::text(mount, "mountPath") == Some(MOUNT_PATH)) {
+                mounts.push(json!({"name": volume, "mountPath": MOUNT_PATH, "readOnly": true}));
+                needed = true;
+            }
+        }
+    }
+    if needed
+        && own.is_none()
+        && let Some(volumes) = json::list_mut(spec, "volumes")
+    {
+        volumes.push(token_volume(&volume));
+    }
+}
+
+/// Upstream's `TokenVolumeSource`.
+fn token_volume(name: &str) -> Value {
+    json!({"name": name, "projected": {"defaultMode": 0o644, "sources": [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": EXPIRATION}},
+        {"configMap": {"name": ROOT_CA, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+    ]}})
+}
+
+#[cfg(test)]
+mod tests;

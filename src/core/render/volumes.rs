@@ -1,0 +1,200 @@
+//! Volumes: what the API would be asked for becomes an emptyDir with files; what cannot be carried is refused.
+//!
+//! Owns the choice per volume source (upstream's `HasAPIObjectReference`). Files are `payload`'s work.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::model::Kind;
+use crate::core::render::containers;
+use crate::core::render::context::Context;
+use crate::core::render::downward;
+use crate::core::render::json;
+use crate::core::render::json::Object;
+use crate::core::render::payload;
+use crate::core::render::payload::Ownership;
+use crate::core::render::payload::Payload;
+use crate::core::volume::VolumeData;
+
+/// Sources that the kubelet takes in a static pod as they are, once they name no Secret.
+const KEPT: [&str; 23] = [
+    "awsElasticBlockStore",
+    "azureDisk",
+    "cephfs",
+    "cinder",
+    "downwardAPI",
+    "emptyDir",
+    "fc",
+    "flexVolume",
+    "flocker",
+    "gcePersistentDisk",
+    "gitRepo",
+    "hostPath",
+    "image",
+    "iscsi",
+    "nfs",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "quobyte",
+    "rbd",
+    "scaleIO",
+    "storageos",
+    "vsphereVolume",
+    "projected",
+];
+
+const HOST_STORAGE: &str =
+    "use a hostPath volume on the node's own disk, or leave this DaemonSet to the stock controller";
+
+/// Sources that only an API server can resolve: why, and what to do instead.
+const REFUSED: [(&str, &str, &str); 5] = [
+    ("persistentVolumeClaim", "a static pod cannot claim a persistent volume", HOST_STORAGE),
+    (
+        "ephemeral",
+        "a static pod cannot have a generic ephemeral volume: it is a persistent volume claim",
+        "use an emptyDir volume, or leave this DaemonSet to the stock controller",
+    ),
+    (
+        "csi",
+        "a static pod cannot have an inline CSI volume: its driver is looked up in the API",
+        "mount what the driver gives by hostPath, or leave this DaemonSet to the stock controller",
+    ),
+    ("azureFile", "a static pod cannot mount azureFile: its credentials are a Secret", HOST_STORAGE),
+    ("glusterfs", "a static pod cannot mount glusterfs: its servers are Endpoints in the API", HOST_STORAGE),
+];
+
+/// Converts the volumes of `spec` and makes their mounts read-only.
+pub(super) fn convert(ctx: &mut Context<'_>, pod: &downward::PodView<'_>, spec: &mut Object) {
+    let owner = Ownership { fs_group: containers::fs_group(spec), fs_user: containers::common_run_as_user(spec) };
+    let mut volumes = json::take_list(spec, "volumes");
+    let mut converted = BTreeSet::new();
+    for (index, volume) in volumes.iter_mut().enumerate() {
+        let field = format!("spec.template.spec.volumes[{index}]");
+        let Some(volume) = volume.as_object_mut() else { continue };
+        let Some(files) = files(ctx, pod, spec, volume, owner, &field) else { continue };
+        let name = volume.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        volume.retain(|member, _| member == "name");
+        volume.insert("emptyDir".to_owned(), json!({}));
+        ctx.volumes.push(VolumeData { name: name.clone(), files, fs_group: owner.fs_group, ..VolumeData::default() });
+        converted.insert(name);
+    }
+    json::put_list(spec, "volumes", volumes);
+    mount_read_only(spec, &converted);
+}
+
+/// Notes the folders that other volumes are mounted on inside the converted ones.
+pub(super) fn nest(ctx: &mut Context<'_>, spec: &Object) {
+    for volume in &mut ctx.volumes {
+        volume.nested_mount_points = containers::nested_mount_points(spec, &volume.name);
+    }
+}
+
+/// The files of `volume`, if it is one that is converted.
+fn files(
+    ctx: &mut Context<'_>,
+    pod: &downward::PodView<'_>,
+    spec: &Object,
+    volume: &Object,
+    owner: Ownership,
+    field: &str,
+) -> Option<payload::Files> {
+    let (kind, source) = volume.iter().find(|(member, value)| *member != "name" && !value.is_null())?;
+    let field = format!("{field}.{kind}");
+    let sources = json::list(source, "sources");
+    let kept = match kind.as_str() {
+        "configMap" | "secret" => false,
+        "projected" => sources.iter().all(|source| source_kind(source) == Some("downwardAPI")),
+        kind => {
+            judge(ctx, kind, source, &field);
+            true
+        }
+    };
+    if kept {
+        return None;
+    }
+    let mut payload = Payload { ctx, files: payload::Files::new(), mode: payload::default_mode(source), owner };
+    match kind.as_str() {
+        "configMap" => payload.object(Kind::ConfigMap, json::text(source, "name").unwrap_or_default(), source, &field),
+        "secret" => payload.object(Kind::Secret, json::text(source, "secretName").unwrap_or_default(), source, &field),
+        _ => {
+            for (index, source) in sources.iter().enumerate() {
+                project(&mut payload, pod, spec, source, &format!("{field}.sources[{index}]"));
+            }
+        }
+    }
+    Some(payload.finish(&field))
+}
+
+/// The member of a projected source that is set.
+fn source_kind(source: &Value) -> Option<&str> {
+    source.as_object()?.iter().find(|(_, value)| !value.is_null()).map(|(kind, _)| kind.as_str())
+}
+
+/// Adds one source of a projected volume.
+fn project(payload: &mut Payload<'_, '_>, pod: &downward::PodView<'_>, spec: &Object, source: &Value, field: &str) {
+    let kind = source_kind(source).unwrap_or_default();
+    let Some(inner) = source.get(kind) else {
+        payload.ctx.refuse(
+            field,
+            "the source is empty",
+            "name a configMap, secret, serviceAccountToken or downwardAPI",
+        );
+        return;
+    };
+    let field = format!("{field}.{kind}");
+    let name = json::text(inner, "name").unwrap_or_default();
+    match kind {
+        "configMap" => payload.object(Kind::ConfigMap, name, inner, &field),
+        "secret" => payload.object(Kind::Secret, name, inner, &field),
+        "serviceAccountToken" => payload.token(pod.service_account, inner, &field),
+        "downwardAPI" => downward::project(payload, pod, spec, inner, &field),
+        "clusterTrustBundle" => payload.ctx.refuse(
+            field,
+            "a static pod cannot project a ClusterTrustBundle",
+            "put the certificates into a ConfigMap and project that",
+        ),
+        "podCertificate" => payload.ctx.refuse(
+            field,
+            "a static pod cannot have a pod certificate: the API refuses the request for its mirror pod",
+            "use a service-account token, or a Secret that a certificate controller fills",
+        ),
+        _ => payload.ctx.refuse(
+            field,
+            "this kind of projected source is not known to work in a static pod",
+            "leave this DaemonSet to the stock controller",
+        ),
+    }
+}
+
+/// Refuses a source that is kept as it is but that the kubelet would not take.
+fn judge(ctx: &mut Context<'_>, kind: &str, source: &Value, field: &str) {
+    if let Some((_, reason, hint)) = REFUSED.iter().find(|(refused, _, _)| *refused == kind) {
+        ctx.refuse(field, *reason, hint);
+    } else if !KEPT.contains(&kind) {
+        let reason = "this kind of volume is not known to work in a static pod";
+        ctx.refuse(field, reason, "leave this DaemonSet to the stock controller");
+    } else if source.get("secretRef").is_some_and(|secret| json::text(secret, "name").is_some()) {
+        let reason = format!("a static pod cannot mount {kind} with credentials from a Secret");
+        ctx.refuse(format!("{field}.secretRef"), reason, HOST_STORAGE);
+    }
+}
+
+/// Makes every mount of the `converted` volumes read-only, as the kubelet mounts what they were.
+fn mount_read_only(spec: &mut Object, converted: &BTreeSet<String>) {
+    containers::for_each_mut(spec, |_, _, container| {
+        let Some(mounts) = container.get_mut("volumeMounts").and_then(Value::as_array_mut) else { return };
+        for mount in mounts {
+            let name = mount.get("name").and_then(Value::as_str).unwrap_or_default();
+            if converted.contains(name)
+                && let Some(mount) = mount.as_object_mut()
+            {
+                mount.insert("readOnly".to_owned(), Value::Bool(true));
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests;
