@@ -6,6 +6,8 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
+use std::time::SystemTime;
 
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
@@ -104,6 +106,25 @@ pub struct Stamp {
     size: i64,
     mtime: (i64, i64),
     ctime: (i64, i64),
+}
+
+impl Stamp {
+    /// Whether both are of the same file, changed or not.
+    pub fn is_same_file(&self, other: &Stamp) -> bool {
+        (self.dev, self.ino) == (other.dev, other.ino)
+    }
+
+    /// Whether both are of the same file with the same content; its name, mode and owner may differ.
+    pub fn is_same_content(&self, other: &Stamp) -> bool {
+        self.is_same_file(other) && (self.size, self.mtime) == (other.size, other.mtime)
+    }
+
+    /// When anything of the file last changed.
+    pub fn changed(&self) -> SystemTime {
+        let (seconds, nanoseconds) = self.ctime;
+        let whole = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+        SystemTime::UNIX_EPOCH + whole + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))
+    }
 }
 
 impl From<&FileStat> for Stamp {

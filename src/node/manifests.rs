@@ -1,1 +1,338 @@
+//! The kubelet's folder of static pods: prove a manifest, put it in place by one rename, see drift.
 //!
+//! Owns the files that carry our annotation, and the staging folder `.daemonlet` (the kubelet skips
+//! names with a leading dot). Must never touch, rename or count another's file, and never decides
+//! which manifests there are to be.
+
+mod folder;
+mod scan;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use sha2::Digest;
+use sha2::Sha256;
+
+use crate::core::yaml;
+use crate::node::fsx::Dir;
+use crate::node::fsx::FsError;
+use crate::node::fsx::Owner;
+use crate::node::fsx::Stamp;
+
+use folder::Folder;
+pub use scan::Manifest;
+use scan::Memory;
+pub use scan::Scan;
+use watch::Expected;
+use watch::Watch;
+
+/// A manifest folder that cannot be used, or a manifest that could not be written or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// The folder is not safe to work in.
+    #[error("manifest folder {} {why}: nothing is written there", path.display())]
+    Unsafe {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+        /// What to do.
+        hint: String,
+    },
+    /// The folder could not be opened, made or listed.
+    #[error("cannot use manifest folder {}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The step that failed.
+        #[source]
+        source: FsError,
+    },
+    /// A file of that name is somebody else's.
+    #[error("{} is not daemonlet's ({why}): it is left alone", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What tells that it is not ours.
+        why: String,
+    },
+    /// The folder was opened only to look at.
+    #[error("manifest folder {} was opened for reading only", path.display())]
+    ReadOnly {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A name that the kubelet would not read, or that is no file name.
+    #[error("{name:?} cannot be the file name of a manifest")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// What was staged does not read back as what was meant; it was not put in place.
+    #[error("manifest {} does not read back as it was meant ({why}): what was there before stays", path.display())]
+    Check {
+        /// The file that it would have become.
+        path: PathBuf,
+        /// The difference.
+        why: String,
+    },
+    /// A manifest could not be put in place; what was there before stays.
+    #[error("cannot write manifest {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The step that failed.
+        #[source]
+        source: FsError,
+    },
+    /// A manifest could not be removed.
+    #[error("cannot remove manifest {}", path.display())]
+    Remove {
+        /// The file.
+        path: PathBuf,
+        /// The step that failed.
+        #[source]
+        source: FsError,
+    },
+    /// The folder cannot be watched; changes are seen at the next pass only.
+    #[error("cannot watch manifest folder {}: changes by others are seen late", path.display())]
+    Watch {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: notify::Error,
+    },
+}
+
+impl ManifestError {
+    /// What to do about it, if there is something to do.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            ManifestError::Unsafe { hint, .. } => Some(hint.clone()),
+            ManifestError::Folder { source, .. }
+            | ManifestError::Write { source, .. }
+            | ManifestError::Remove { source, .. } => source.hint(),
+            ManifestError::Foreign { path, .. } => Some(format!("move {} out of the folder", path.display())),
+            ManifestError::Watch { .. } => Some("raise fs.inotify.max_user_instances or max_user_watches".to_owned()),
+            ManifestError::ReadOnly { .. } | ManifestError::Name { .. } | ManifestError::Check { .. } => None,
+        }
+    }
+}
+
+/// The longest manifest that the kubelet reads: 10 MiB less one byte (kubelet/config/common.go).
+const MAX_BYTES: u64 = (10 << 20) - 1;
+
+/// The manifest folder of one agent.
+#[derive(Debug)]
+pub struct ManifestDir {
+    path: PathBuf,
+    folder: Folder,
+    memory: Memory,
+    expected: Expected,
+    watch: Option<Watch>,
+}
+
+impl ManifestDir {
+    /// Opens the folder for work: makes it (0700) if it is not there, refuses one that is a symbolic
+    /// link, that others may write to or that somebody else owns, and sweeps the staging folder.
+    pub fn open(path: &Path) -> Result<Self, ManifestError> {
+        // Without a slash at the end, which would follow a link.
+        let path: PathBuf = path.components().collect();
+        let folder = Folder::open(&path)?;
+        Ok(Self::with(path, folder))
+    }
+
+    /// Opens the folder to look at only: changes nothing. `None` if there is no such folder.
+    pub fn open_read_only(path: &Path) -> Result<Option<Self>, ManifestError> {
+        let path: PathBuf = path.components().collect();
+        Ok(Folder::open_read_only(&path)?.map(|folder| Self::with(path, folder)))
+    }
+
+    fn with(path: PathBuf, folder: Folder) -> Self {
+        Self { path, folder, memory: Memory::default(), expected: Expected::default(), watch: None }
+    }
+
+    /// The folder's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Calls `wake` whenever something in the folder changes that this value did not do itself. A
+    /// folder that is removed and made again goes on being watched after the next [`ManifestDir::scan`].
+    pub fn watch(&mut self, wake: impl Fn() + Send + Sync + 'static) -> Result<(), ManifestError> {
+        let error = |source| ManifestError::Watch { path: self.path.clone(), source };
+        self.watch = Some(Watch::start(&self.path, self.expected.clone(), wake).map_err(error)?);
+        Ok(())
+    }
+
+    /// What is in the folder now. Files that did not change since the last look are not read again.
+    pub fn scan(&mut self) -> Result<Scan, ManifestError> {
+        self.reopen_if_replaced()?;
+        let Self { path, folder, memory, .. } = self;
+        memory.scan(folder.dir()).map_err(|source| ManifestError::Folder { path: path.clone(), source })
+    }
+
+    /// Puts `bytes` in place as the manifest `name`, after they were read back from the disk and
+    /// decoded to exactly `intended`.
+    ///
+    /// The kubelet sees one event. Content of an own file of that name is replaced in the same
+    /// rename. When it returns without error the manifest outlives a loss of power.
+    pub fn write(&mut self, name: &str, bytes: &[u8], intended: &Value) -> Result<(), ManifestError> {
+        self.write_checked(name, bytes, |read| reads_as(read, intended))
+    }
+
+    /// As [`ManifestDir::write`], with `check` to prove the bytes that were read back.
+    pub fn write_checked(
+        &mut self,
+        name: &str,
+        bytes: &[u8],
+        check: impl FnOnce(&[u8]) -> Result<(), String>,
+    ) -> Result<(), ManifestError> {
+        check_name(name)?;
+        self.reopen_if_replaced()?;
+        let path = self.path.join(name);
+        if bytes.len() as u64 > MAX_BYTES {
+            let why = format!("{} bytes, and the kubelet reads no more than {MAX_BYTES}", bytes.len());
+            return Err(ManifestError::Check { path, why });
+        }
+        self.refuse_foreign(name)?;
+        let Some(stage) = self.folder.stage() else { return Err(ManifestError::ReadOnly { path: self.path.clone() }) };
+        let fail = |source| ManifestError::Write { path: path.clone(), source };
+
+        stage.unlink(name).map_err(fail)?;
+        let staged = stage_file(stage, name, bytes).map_err(fail)?;
+        let read = stage.read_file(name, MAX_BYTES + 1).map_err(fail)?.unwrap_or_default();
+        let proven = if read == bytes { check(&read) } else { Err("other bytes came back from the disk".to_owned()) };
+        if let Err(why) = proven {
+            stage.unlink(name).map_err(fail)?;
+            return Err(ManifestError::Check { path, why });
+        }
+        self.expected.will_appear(name, staged);
+        let dir = self.folder.dir();
+        if let Err(source) = stage.rename(name, dir, name) {
+            self.expected.forget(name);
+            // What cannot be swept now is swept when the folder is opened next.
+            let _ = stage.unlink(name);
+            return Err(fail(source));
+        }
+        dir.sync().map_err(fail)
+    }
+
+    /// Removes the own manifest `name`; `false` if there was none. The removal outlives a loss of power.
+    pub fn remove(&mut self, name: &str) -> Result<bool, ManifestError> {
+        check_name(name)?;
+        self.reopen_if_replaced()?;
+        if self.folder.stage().is_none() {
+            return Err(ManifestError::ReadOnly { path: self.path.clone() });
+        }
+        self.refuse_foreign(name)?;
+        let fail = |source| ManifestError::Remove { path: self.path.join(name), source };
+        self.expected.will_vanish(name);
+        let dir = self.folder.dir();
+        let removed = dir.unlink(name).map_err(fail)?;
+        dir.sync().map_err(fail)?;
+        Ok(removed)
+    }
+
+    fn refuse_foreign(&mut self, name: &str) -> Result<(), ManifestError> {
+        let path = self.path.join(name);
+        match self.memory.look(self.folder.dir(), name.as_ref()) {
+            Ok(None) => Ok(()),
+            Ok(Some(Ok(_))) => Ok(()),
+            Ok(Some(Err(why))) => Err(ManifestError::Foreign { path, why }),
+            Err(source) => Err(ManifestError::Folder { path, source }),
+        }
+    }
+
+    /// Follows the path to another folder if somebody put one there, or makes a removed one again.
+    fn reopen_if_replaced(&mut self) -> Result<(), ManifestError> {
+        if self.folder.is_at(&self.path) {
+            return Ok(());
+        }
+        let read_only = self.folder.stage().is_none();
+        let reopened = if read_only { Folder::open_read_only(&self.path)? } else { Some(Folder::open(&self.path)?) };
+        // To look at: a folder that is gone is empty, and the old descriptor lists just that.
+        let Some(folder) = reopened else { return Ok(()) };
+        self.folder = folder;
+        self.memory = Memory::default();
+        if let Some(watch) = &mut self.watch {
+            watch.rearm(&self.path).map_err(|source| ManifestError::Watch { path: self.path.clone(), source })?;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses names that the kubelet skips (leading dot) and what is no single file name.
+fn check_name(name: &str) -> Result<(), ManifestError> {
+    if name.is_empty() || name.starts_with('.') || name.len() > 255 || name.contains(['/', '\0']) {
+        return Err(ManifestError::Name { name: name.to_owned() });
+    }
+    Ok(())
+}
+
+fn stage_file(stage: &Dir, name: &str, bytes: &[u8]) -> Result<Stamp, FsError> {
+    let file = stage.create_file(name, bytes, 0o600, Owner::default())?;
+    stage.sync_file(name, &file)?;
+    stage.stat(name)?.map(|stat| Stamp::from(&stat)).ok_or_else(|| stage.missing(name))
+}
+
+/// Whether the first document of `bytes` is exactly `intended`, and there is no other.
+fn reads_as(bytes: &[u8], intended: &Value) -> Result<(), String> {
+    let text = std::str::from_utf8(bytes).map_err(|e| e.to_string())?;
+    let mut documents = documents(text).into_iter();
+    let (Some(document), None) = (documents.next(), documents.next()) else {
+        return Err("it is not one document".to_owned());
+    };
+    match document.value {
+        Ok(value) if value == *intended => Ok(()),
+        Ok(value) => Err(first_difference("", &value, intended)),
+        Err(e) => Err(format!("line {}, column {}: {}", e.line, e.column, e.message)),
+    }
+}
+
+/// The path of the first place where two values differ. Not the values: they may be secret.
+fn first_difference(at: &str, left: &Value, right: &Value) -> String {
+    match (left, right) {
+        (Value::Object(left), Value::Object(right)) => {
+            let keys = left.keys().chain(right.keys());
+            for key in keys {
+                match (left.get(key), right.get(key)) {
+                    (Some(a), Some(b)) if a == b => {}
+                    (Some(a), Some(b)) => return first_difference(&format!("{at}.{key}"), a, b),
+                    _ => return format!("{at}.{key} is in only one of them"),
+                }
+            }
+            format!("{at} differs")
+        }
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            let at_first = left.iter().zip(right).enumerate().find(|(_, (a, b))| a != b);
+            at_first
+                .map_or_else(|| format!("{at} differs"), |(i, (a, b))| first_difference(&format!("{at}[{i}]"), a, b))
+        }
+        _ => format!("{at} differs"),
+    }
+}
+
+/// The documents of `text`. JSON is YAML, and quicker read as what it is.
+fn documents(text: &str) -> Vec<yaml::Document> {
+    match serde_json::from_str(text) {
+        Ok(value) => vec![yaml::Document { line: 1, value: Ok(value) }],
+        Err(_) => yaml::read_documents(text),
+    }
+}
+
+/// SHA-256 in lower-case hex.
+fn sha256(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}

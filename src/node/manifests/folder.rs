@@ -1,0 +1,95 @@
+//! The manifest folder and its staging folder: which are safe to use.
+
+use std::path::Path;
+
+use super::ManifestError;
+use crate::node::fsx::Dir;
+use crate::node::fsx::FileKind;
+use crate::node::fsx::FsError;
+use crate::node::fsx::kind;
+
+/// Inside the manifest folder: a sibling folder would be another mount under systemd's
+/// `ReadWritePaths=`, and a rename across mounts fails.
+const STAGE: &str = ".daemonlet";
+
+/// An open manifest folder.
+#[derive(Debug)]
+pub(super) struct Folder {
+    dir: Dir,
+    stage: Option<Dir>,
+}
+
+impl Folder {
+    /// Opens it for work.
+    pub(super) fn open(path: &Path) -> Result<Self, ManifestError> {
+        let fail = |source| ManifestError::Folder { path: path.to_owned(), source };
+        refuse_link(path)?;
+        let (dir, made) = Dir::open_or_create(path, 0o700).map_err(fail)?;
+        let refuse =
+            |why: &str, hint: String| ManifestError::Unsafe { path: path.to_owned(), why: why.to_owned(), hint };
+        let stat = dir.own_stat().map_err(fail)?;
+        let me = nix::unistd::geteuid();
+        if stat.st_uid != me.as_raw() {
+            let why = format!("is owned by user {}", stat.st_uid);
+            return Err(refuse(&why, format!("chown {me} {}", path.display())));
+        }
+        if stat.st_mode & 0o022 != 0 {
+            let hint = format!("chmod go-w {}", path.display());
+            return Err(refuse("can be written to by others than its owner", hint));
+        }
+        if made {
+            sync_parent(path).map_err(fail)?;
+        }
+        let (stage, _) = dir.child_or_create(STAGE, 0o700).map_err(fail)?;
+        stage.set_mode(0o700).map_err(fail)?;
+        for name in stage.names().map_err(fail)? {
+            stage.remove_tree(&name).map_err(fail)?;
+        }
+        Ok(Self { dir, stage: Some(stage) })
+    }
+
+    /// Opens it to look at; `None` if it is not there.
+    pub(super) fn open_read_only(path: &Path) -> Result<Option<Self>, ManifestError> {
+        refuse_link(path)?;
+        match Dir::open(path) {
+            Ok(dir) => Ok(Some(Self { dir, stage: None })),
+            Err(e) if e.source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(ManifestError::Folder { path: path.to_owned(), source }),
+        }
+    }
+
+    /// The folder.
+    pub(super) fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// The staging folder; `None` if the folder is only looked at.
+    pub(super) fn stage(&self) -> Option<&Dir> {
+        self.stage.as_ref()
+    }
+
+    /// Whether `path` still leads to this folder.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        let (Ok(here), Ok(there)) = (self.dir.own_stat(), nix::sys::stat::lstat(path)) else { return false };
+        (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+            && self.stage.as_ref().is_none_or(|stage| stage.own_stat().is_ok_and(|stat| stat.st_nlink > 0))
+    }
+}
+
+fn refuse_link(path: &Path) -> Result<(), ManifestError> {
+    match nix::sys::stat::lstat(path) {
+        Ok(stat) if kind(&stat) == FileKind::Link => Err(ManifestError::Unsafe {
+            path: path.to_owned(),
+            why: "is a symbolic link".to_owned(),
+            hint: "name the folder that it leads to, here and in the kubelet's staticPodPath".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn sync_parent(path: &Path) -> Result<(), FsError> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => Dir::open(parent)?.sync(),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,174 @@
+//! Which files of the folder are ours, and what they say; with a memory of unchanged ones.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Duration;
+use std::time::SystemTime;
+
+use nix::sys::stat::FileStat;
+use serde_json::Value;
+
+use super::MAX_BYTES;
+use super::documents;
+use super::sha256;
+use crate::core::model::HASH_LABEL;
+use crate::core::model::INCARNATION_ANNOTATION;
+use crate::core::model::OWNER_ANNOTATION;
+use crate::core::model::ObjectKey;
+use crate::node::fsx::Dir;
+use crate::node::fsx::FileKind;
+use crate::node::fsx::FsError;
+use crate::node::fsx::Stamp;
+use crate::node::fsx::kind;
+
+/// One of our manifests as it lies on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// The file's name in the folder.
+    pub file: String,
+    /// The DaemonSet: the annotation that makes the file ours.
+    pub owner: ObjectKey,
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name as written, without the node's.
+    pub pod_name: String,
+    /// The pinned UID; empty if it has none.
+    pub uid: String,
+    /// The incarnation; `None` if the annotation is missing or no number.
+    pub incarnation: Option<u64>,
+    /// The label `controller-revision-hash`; empty if it has none.
+    pub revision: String,
+    /// SHA-256 of the file's bytes, lower-case hex.
+    pub sha256: String,
+    /// Set if the file was ours and was overwritten in place with something that does not say so any
+    /// more: why. The other fields, but the sum, are those that it had.
+    pub damage: Option<String>,
+}
+
+/// What is in the folder.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// Ours, by file name.
+    pub ours: BTreeMap<String, Arc<Manifest>>,
+    /// Files that could not be read: whether they are ours is not known, and never taken for gone.
+    pub unreadable: BTreeMap<String, FsError>,
+}
+
+/// What is known of the files in the folder since the last look.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    files: BTreeMap<OsString, Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    stamp: Stamp,
+    /// Whether a change after the look must have changed the stamp, too.
+    settled: bool,
+    verdict: Verdict,
+}
+
+/// Ours, or why not.
+pub(super) type Verdict = Result<Arc<Manifest>, String>;
+
+/// Time stamps of files advance in ticks of the kernel, of at most 10 ms. A file that changed less
+/// than this before it was read may change again without a new stamp.
+const TICK: Duration = Duration::from_millis(20);
+
+impl Memory {
+    /// Looks at every file of the folder.
+    pub(super) fn scan(&mut self, dir: &Dir) -> Result<Scan, FsError> {
+        let mut scan = Scan::default();
+        let mut present = BTreeSet::new();
+        for name in dir.names()? {
+            if name.as_bytes().starts_with(b".") {
+                continue;
+            }
+            match self.look(dir, &name) {
+                Ok(Some(Ok(manifest))) => drop(scan.ours.insert(manifest.file.clone(), manifest)),
+                Ok(Some(Err(_)) | None) => {}
+                Err(e) => drop(scan.unreadable.insert(name.to_string_lossy().into_owned(), e)),
+            }
+            present.insert(name);
+        }
+        self.files.retain(|name, _| present.contains(name));
+        Ok(scan)
+    }
+
+    /// What the file `name` is; `None` if there is none.
+    pub(super) fn look(&mut self, dir: &Dir, name: &OsStr) -> Result<Option<Verdict>, FsError> {
+        let Some(stat) = dir.stat(name)? else {
+            self.files.remove(name);
+            return Ok(None);
+        };
+        let stamp = Stamp::from(&stat);
+        let known = self.files.get(name);
+        if let Some(known) = known.filter(|known| known.settled && known.stamp == stamp) {
+            return Ok(Some(known.verdict.clone()));
+        }
+        let verdict = match judge(dir, name, &stat)? {
+            // The file that we knew as ours, written over in place: still ours, and to be repaired.
+            Err(why) => match known {
+                Some(Known { stamp: before, verdict: Ok(was), .. }) if before.is_same_file(&stamp) => {
+                    let read = dir.read_file(name, MAX_BYTES + 1)?.unwrap_or_default();
+                    Ok(Arc::new(Manifest { sha256: sha256(&read), damage: Some(why), ..Manifest::clone(was) }))
+                }
+                _ => Err(why),
+            },
+            ours => ours,
+        };
+        let settled = SystemTime::now().duration_since(stamp.changed()).is_ok_and(|age| age > TICK);
+        self.files.insert(name.to_owned(), Known { stamp, settled, verdict: verdict.clone() });
+        Ok(Some(verdict))
+    }
+}
+
+/// Whether the file `name` is ours by what it says.
+fn judge(dir: &Dir, name: &OsStr, stat: &FileStat) -> Result<Verdict, FsError> {
+    if kind(stat) != FileKind::File {
+        return Ok(Err("it is no regular file".to_owned()));
+    }
+    let Some(file) = name.to_str() else { return Ok(Err("its name is not UTF-8".to_owned())) };
+    let Some(bytes) = dir.read_file(name, MAX_BYTES + 1)? else { return Ok(Err("it has just gone".to_owned())) };
+    if bytes.len() as u64 > MAX_BYTES {
+        return Ok(Err("it is longer than any manifest".to_owned()));
+    }
+    // Without the mark it is not ours, whatever else it is: another's file need not be parsed.
+    if !contains(&bytes, OWNER_ANNOTATION.as_bytes()) {
+        return Ok(Err(format!("it has no annotation {OWNER_ANNOTATION}")));
+    }
+    let Ok(text) = std::str::from_utf8(&bytes) else { return Ok(Err("it is not UTF-8".to_owned())) };
+    Ok(match documents(text).into_iter().next().map(|document| document.value) {
+        Some(Ok(pod)) => manifest(file, &pod, &bytes),
+        Some(Err(e)) => Err(format!("it does not parse: line {}, column {}: {}", e.line, e.column, e.message)),
+        None => Err("it is empty".to_owned()),
+    })
+}
+
+fn manifest(file: &str, pod: &Value, bytes: &[u8]) -> Verdict {
+    let metadata = &pod["metadata"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let owner = metadata["annotations"][OWNER_ANNOTATION].as_str().and_then(|owner| owner.split_once('/'));
+    let Some((namespace, name)) = owner else {
+        return Err(format!("its annotation {OWNER_ANNOTATION} does not name a DaemonSet"));
+    };
+    Ok(Arc::new(Manifest {
+        file: file.to_owned(),
+        owner: ObjectKey::new(namespace, name),
+        namespace: text(&metadata["namespace"]),
+        pod_name: text(&metadata["name"]),
+        uid: text(&metadata["uid"]),
+        incarnation: metadata["annotations"][INCARNATION_ANNOTATION].as_str().and_then(|number| number.parse().ok()),
+        revision: text(&metadata["labels"][HASH_LABEL]),
+        sha256: sha256(bytes),
+        damage: None,
+    }))
+}
+
+fn contains(bytes: &[u8], word: &[u8]) -> bool {
+    bytes.windows(word.len()).any(|window| window == word)
+}

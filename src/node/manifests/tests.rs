@@ -1,0 +1,312 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::json;
+
+use super::ManifestDir;
+use super::ManifestError;
+use crate::core::model::ObjectKey;
+
+const NAME: &str = "kube-system-net-abcde.yaml";
+
+fn pod(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "namespace": "kube-system",
+            "name": name,
+            "uid": "0f8fad5b-d9cb-569f-a165-70867728950e",
+            "labels": {"controller-revision-hash": "7d9f"},
+            "annotations": {"daemonlet.dev/daemonset": "kube-system/net", "daemonlet.dev/incarnation": "3"},
+        },
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    })
+}
+
+fn bytes(pod: &Value) -> Vec<u8> {
+    serde_json::to_vec_pretty(pod).unwrap()
+}
+
+fn put(dir: &mut ManifestDir, pod: &Value) {
+    dir.write(NAME, &bytes(pod), pod).unwrap();
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().permissions().mode() & 0o7777
+}
+
+/// A manifest folder that does not exist yet, opened.
+fn fresh() -> (tempfile::TempDir, ManifestDir) {
+    let root = tempfile::tempdir().unwrap();
+    let dir = ManifestDir::open(&root.path().join("manifests")).unwrap();
+    (root, dir)
+}
+
+#[test]
+fn a_written_manifest_is_found_again_with_all_it_says() {
+    let (_root, mut dir) = fresh();
+    put(&mut dir, &pod("net-abcde"));
+    assert_eq!(mode(dir.path()), 0o700);
+    assert_eq!(mode(&dir.path().join(NAME)), 0o600);
+    assert_eq!(names(dir.path()), [".daemonlet", NAME]);
+    assert_eq!(names(&dir.path().join(".daemonlet")), [""; 0]);
+    let scan = ManifestDir::open(dir.path()).unwrap().scan().unwrap();
+    let found = &scan.ours[NAME];
+    assert_eq!(found.owner, ObjectKey::new("kube-system", "net"));
+    assert_eq!((found.namespace.as_str(), found.pod_name.as_str()), ("kube-system", "net-abcde"));
+    assert_eq!(found.uid, "0f8fad5b-d9cb-569f-a165-70867728950e");
+    assert_eq!((found.incarnation, found.revision.as_str()), (Some(3), "7d9f"));
+    assert_eq!(found.sha256, super::sha256(&bytes(&pod("net-abcde"))));
+    assert!(dir.remove(NAME).unwrap());
+    assert!(!dir.remove(NAME).unwrap());
+    assert_eq!(names(dir.path()), [".daemonlet"]);
+}
+
+#[test]
+fn what_does_not_read_back_as_meant_never_gets_the_name() {
+    let (_root, mut dir) = fresh();
+    put(&mut dir, &pod("old"));
+    let error = dir.write(NAME, &bytes(&pod("new")), &pod("other")).unwrap_err();
+    assert!(error.to_string().contains("(.metadata.name differs): what was there before stays"), "{error}");
+    let error = dir.write(NAME, b"{\"kind\": [", &pod("new")).unwrap_err();
+    assert!(matches!(error, ManifestError::Check { .. }), "{error}");
+    let error = dir.write(NAME, &vec![b' '; 10 << 20], &pod("new")).unwrap_err();
+    assert!(matches!(error, ManifestError::Check { .. }), "{error}");
+    assert_eq!(fs::read(dir.path().join(NAME)).unwrap(), bytes(&pod("old")));
+    assert_eq!(names(&dir.path().join(".daemonlet")), [""; 0]);
+}
+
+#[test]
+fn a_foreign_file_is_never_touched_or_counted() {
+    let (_root, mut dir) = fresh();
+    let foreign = dir.path().join(NAME);
+    let unlike = [
+        "kind: Pod\n".to_owned(),
+        String::from_utf8(bytes(&json!({"metadata": {"name": "about daemonlet.dev/daemonset"}}))).unwrap(),
+        r#"{"metadata": {"annotations": {"daemonlet.dev/daemonset": "no slash"}}}"#.to_owned(),
+    ];
+    for text in unlike {
+        fs::write(&foreign, &text).unwrap();
+        for error in [dir.write(NAME, &bytes(&pod("a")), &pod("a")).unwrap_err(), dir.remove(NAME).unwrap_err()] {
+            assert!(matches!(&error, ManifestError::Foreign { path, .. } if *path == foreign), "{error}");
+            assert!(error.hint().unwrap().contains(NAME));
+        }
+        assert!(dir.scan().unwrap().ours.is_empty());
+        assert_eq!(fs::read_to_string(&foreign).unwrap(), text);
+    }
+    fs::remove_file(&foreign).unwrap();
+    // A link to a file that says it is ours is not ours.
+    let elsewhere = dir.path().parent().unwrap().join("elsewhere");
+    fs::write(&elsewhere, bytes(&pod("a"))).unwrap();
+    symlink(&elsewhere, &foreign).unwrap();
+    assert!(dir.scan().unwrap().ours.is_empty());
+    assert!(matches!(dir.remove(NAME).unwrap_err(), ManifestError::Foreign { .. }));
+    assert!(elsewhere.exists());
+}
+
+#[test]
+fn drift_is_seen_and_a_spoiled_manifest_stays_ours() {
+    let (_root, mut dir) = fresh();
+    put(&mut dir, &pod("a"));
+    let path = dir.path().join(NAME);
+    let before = dir.scan().unwrap().ours[NAME].clone();
+    // Edited by somebody who kept the annotation.
+    fs::write(&path, bytes(&pod("b"))).unwrap();
+    let after = dir.scan().unwrap().ours[NAME].clone();
+    assert_eq!(after.pod_name, "b");
+    assert_ne!(after.sha256, before.sha256);
+    // Emptied in place.
+    fs::write(&path, "").unwrap();
+    let spoiled = dir.scan().unwrap().ours[NAME].clone();
+    assert!(spoiled.damage.is_some());
+    assert_eq!(spoiled.uid, before.uid);
+    put(&mut dir, &pod("a"));
+    assert_eq!(dir.scan().unwrap().ours[NAME].sha256, before.sha256);
+    fs::remove_file(&path).unwrap();
+    assert!(dir.scan().unwrap().ours.is_empty());
+}
+
+#[test]
+fn a_change_of_the_same_length_right_after_a_look_is_seen() {
+    let (_root, mut dir) = fresh();
+    put(&mut dir, &pod("a"));
+    for name in ["b", "c", "d", "e", "f", "g"] {
+        fs::write(dir.path().join(NAME), bytes(&pod(name))).unwrap();
+        assert_eq!(dir.scan().unwrap().ours[NAME].pod_name, name);
+    }
+}
+
+#[test]
+fn folders_that_are_not_safe_are_refused_with_what_to_do() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("manifests");
+    fs::create_dir(&path).unwrap();
+    for unsafe_mode in [0o775, 0o707, 0o777, 0o1777] {
+        fs::set_permissions(&path, PermissionsExt::from_mode(unsafe_mode)).unwrap();
+        let error = ManifestDir::open(&path).unwrap_err();
+        assert!(error.to_string().contains("can be written to by others"), "{error}");
+        assert_eq!(error.hint().unwrap(), format!("chmod go-w {}", path.display()));
+    }
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    ManifestDir::open(&path).unwrap();
+    assert_eq!(mode(&path), 0o755, "the mode of a folder that was there is its owner's word");
+    let link = root.path().join("link");
+    symlink(&path, &link).unwrap();
+    for link in [link.clone(), link.join("")] {
+        let error = ManifestDir::open(&link).unwrap_err();
+        assert!(error.to_string().contains("is a symbolic link"), "{error}");
+    }
+    if nix::unistd::geteuid().is_root() {
+        std::os::unix::fs::chown(&path, Some(1234), None).unwrap();
+        let error = ManifestDir::open(&path).unwrap_err();
+        assert!(error.to_string().contains("is owned by user 1234"), "{error}");
+    }
+    fs::write(root.path().join("file"), "").unwrap();
+    let error = ManifestDir::open(&root.path().join("file")).unwrap_err();
+    assert!(error.hint().unwrap().contains("not a folder"), "{error}");
+}
+
+#[test]
+fn what_a_crash_left_in_the_stage_is_swept_and_never_read() {
+    let (_root, mut dir) = fresh();
+    put(&mut dir, &pod("a"));
+    let stage = dir.path().join(".daemonlet");
+    fs::write(stage.join(NAME), "half").unwrap();
+    fs::create_dir(stage.join("folder")).unwrap();
+    put(&mut dir, &pod("b"));
+    let mut again = ManifestDir::open(dir.path()).unwrap();
+    assert_eq!(names(&stage), [""; 0]);
+    assert_eq!(again.scan().unwrap().ours.len(), 1);
+}
+
+#[test]
+fn to_look_at_changes_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    assert!(ManifestDir::open_read_only(&root.path().join("absent")).unwrap().is_none());
+    fs::write(root.path().join(NAME), bytes(&pod("a"))).unwrap();
+    let mut dir = ManifestDir::open_read_only(root.path()).unwrap().unwrap();
+    assert_eq!(dir.scan().unwrap().ours.len(), 1);
+    assert!(matches!(dir.write(NAME, b"", &pod("a")).unwrap_err(), ManifestError::ReadOnly { .. }));
+    assert!(matches!(dir.remove(NAME).unwrap_err(), ManifestError::ReadOnly { .. }));
+    assert_eq!(names(root.path()), [NAME]);
+}
+
+#[test]
+fn a_folder_that_is_removed_is_made_again() {
+    let (_root, mut dir) = fresh();
+    put(&mut dir, &pod("a"));
+    fs::remove_dir_all(dir.path()).unwrap();
+    assert!(dir.scan().unwrap().ours.is_empty());
+    put(&mut dir, &pod("a"));
+    assert_eq!(names(dir.path()), [".daemonlet", NAME]);
+    fs::remove_dir_all(dir.path().join(".daemonlet")).unwrap();
+    put(&mut dir, &pod("b"));
+    assert_eq!(dir.scan().unwrap().ours[NAME].pod_name, "b");
+}
+
+#[test]
+fn names_that_the_kubelet_would_skip_are_refused() {
+    let (_root, mut dir) = fresh();
+    for name in ["", ".x", "a/b", "..", "../x"] {
+        assert!(matches!(dir.write(name, b"", &pod("a")).unwrap_err(), ManifestError::Name { .. }), "{name}");
+        assert!(matches!(dir.remove(name).unwrap_err(), ManifestError::Name { .. }), "{name}");
+    }
+}
+
+#[test]
+fn the_watch_tells_of_others_and_not_of_ourselves() {
+    let (_root, mut dir) = fresh();
+    let (sender, woken) = mpsc::channel();
+    let sender = std::sync::Mutex::new(sender);
+    dir.watch(move || sender.lock().unwrap().send(()).unwrap_or_default()).unwrap();
+    let foreign = |what: &str, act: &dyn Fn()| {
+        act();
+        woken.recv_timeout(Duration::from_secs(10)).unwrap_or_else(|e| panic!("{what}: {e}"));
+        while woken.recv_timeout(Duration::from_millis(50)).is_ok() {}
+    };
+    let path = dir.path().join(NAME);
+    put(&mut dir, &pod("a"));
+    foreign("edit", &|| fs::write(&path, bytes(&pod("b"))).unwrap());
+    put(&mut dir, &pod("a"));
+    foreign("mode", &|| fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap());
+    foreign("removal", &|| fs::remove_file(&path).unwrap());
+    put(&mut dir, &pod("a"));
+    put(&mut dir, &pod("c"));
+    dir.scan().unwrap();
+    dir.remove(NAME).unwrap();
+    // A foreign event after ours: what comes first is told first, so ours were not told.
+    let other = dir.path().join("other");
+    fs::write(&other, "").unwrap();
+    woken.recv_timeout(Duration::from_secs(10)).unwrap();
+    while woken.recv_timeout(Duration::from_millis(100)).is_ok() {}
+    dir.write(NAME, &bytes(&pod("a")), &pod("a")).unwrap();
+    dir.remove(NAME).unwrap();
+    assert!(woken.recv_timeout(Duration::from_millis(300)).is_err(), "our own writes and removals wake nobody");
+    let folder = dir.path().to_owned();
+    foreign("folder", &|| fs::remove_dir_all(&folder).unwrap());
+    dir.scan().unwrap();
+    while woken.recv_timeout(Duration::from_millis(100)).is_ok() {}
+    foreign("file in the new folder", &|| fs::write(folder.join("x"), "").unwrap());
+}
+
+/// What the kubelet's inotify sees of one write and one removal.
+#[test]
+fn the_kubelet_sees_one_event_for_each_step() {
+    let (_root, mut dir) = fresh();
+    let (sender, events) = mpsc::channel();
+    let mut watcher = notify::recommended_watcher(move |event: Result<notify::Event, notify::Error>| {
+        let event = event.unwrap();
+        if !matches!(event.kind, notify::EventKind::Access(_)) {
+            sender.send(event).unwrap();
+        }
+    })
+    .unwrap();
+    notify::Watcher::watch(&mut watcher, dir.path(), notify::RecursiveMode::NonRecursive).unwrap();
+    put(&mut dir, &pod("a"));
+    put(&mut dir, &pod("b"));
+    dir.remove(NAME).unwrap();
+    fs::write(dir.path().join("end"), "").unwrap();
+    let mut seen = Vec::new();
+    loop {
+        let event = events.recv_timeout(Duration::from_secs(10)).unwrap();
+        if event.paths[0].ends_with("end") {
+            break;
+        }
+        seen.push(event);
+    }
+    assert_eq!(seen.len(), 3, "{seen:?}");
+    assert!(seen.iter().all(|event| event.paths == [dir.path().join(NAME)]), "{seen:?}");
+}
+
+#[test]
+fn a_pass_over_unchanged_files_reads_none_of_them() {
+    let (_root, mut dir) = fresh();
+    let many = 100;
+    for i in 0..many {
+        dir.write(&format!("{i}.yaml"), &bytes(&pod("a")), &pod("a")).unwrap();
+    }
+    // Until the time stamps are old enough to be trusted.
+    std::thread::sleep(Duration::from_millis(30));
+    dir.scan().unwrap();
+    let first = dir.scan().unwrap();
+    let started = std::time::Instant::now();
+    let second = dir.scan().unwrap();
+    eprintln!("{many} unchanged manifests: {:?}", started.elapsed());
+    assert_eq!(second.ours.len(), many);
+    for (name, manifest) in &first.ours {
+        assert!(std::sync::Arc::ptr_eq(manifest, &second.ours[name]), "{name} was read again");
+    }
+}
