@@ -1,8 +1,24 @@
 //! Who an instance is: UID and pod name, from template, node and incarnation and nothing else.
+//!
+//! Owns the functions that every restart hangs on: a change of any byte that they hash replaces
+//! every daemon on every node. Must not look at labels, objects, versions or addresses.
 
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::core::model::ObjectKey;
+
+/// The namespace of our UUIDs. Never to change.
+const NAMESPACE: Uuid =
+    Uuid::from_bytes([0x5b, 0x0f, 0x1d, 0x4e, 0x62, 0xc7, 0x4a, 0x39, 0x9e, 0x18, 0xd3, 0x71, 0xc4, 0xa6, 0x2f, 0x80]);
+/// The version of the encoding, its first field.
+const ENCODING: &str = "daemonlet instance 1";
+/// Upstream's alphabet for generated names: no vowels, no look-alikes.
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+/// The length of the random-looking end of a pod name, as upstream's.
+const SUFFIX: usize = 5;
+/// The longest name of a pod.
+const MAX_POD_NAME: usize = 253;
 
 /// UID and pod name of one instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,11 +30,121 @@ pub struct Identity {
 }
 
 /// The identity of `incarnation` of the daemon `key` with the canonical template `canonical` on `node`.
-pub fn identity(_key: &ObjectKey, _canonical: &Value, _node: &str, _incarnation: u64) -> Identity {
-    Identity { uid: String::new(), pod_name: String::new() }
+///
+/// `canonical` is what [`crate::core::canonical::template`] gives; its keys are sorted, so that its
+/// JSON is one string of bytes. The DaemonSet's part of the pod name is shortened where the mirror
+/// pod, which the kubelet names `<pod name>-<node, lower case>`, would be longer than 253 bytes.
+pub fn identity(key: &ObjectKey, canonical: &Value, node: &str, incarnation: u64) -> Identity {
+    let template = canonical.to_string();
+    let mut encoded = Vec::with_capacity(template.len() + 256);
+    for field in [ENCODING, &key.namespace, &key.name, &template, node, &incarnation.to_string()] {
+        encoded.extend_from_slice(&(field.len() as u64).to_be_bytes());
+        encoded.extend_from_slice(field.as_bytes());
+    }
+    let uuid = Uuid::new_v5(&NAMESPACE, &encoded);
+    Identity { uid: uuid.to_string(), pod_name: pod_name(&key.name, node, &suffix(uuid)) }
 }
 
-/// The hash of a revision (label `controller-revision-hash`) over its canonical template.
-pub fn revision_hash(_canonical: &Value) -> String {
-    String::new()
+/// The hash of a revision (label `controller-revision-hash`) over its canonical template:
+/// 32-bit FNV-1a in decimal, written with upstream's alphabet as `rand.SafeEncodeString` does.
+pub fn revision_hash(canonical: &Value) -> String {
+    let hash = canonical
+        .to_string()
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    hash.to_string().bytes().map(|digit| letter(u128::from(digit))).collect()
+}
+
+fn suffix(uuid: Uuid) -> String {
+    let mut rest = uuid.as_u128();
+    let mut suffix = String::with_capacity(SUFFIX);
+    for _ in 0..SUFFIX {
+        suffix.push(letter(rest));
+        rest /= ALPHABET.len() as u128;
+    }
+    suffix
+}
+
+fn letter(number: u128) -> char {
+    char::from(ALPHABET[(number % ALPHABET.len() as u128) as usize])
+}
+
+fn pod_name(daemon_set: &str, node: &str, suffix: &str) -> String {
+    let budget = MAX_POD_NAME.saturating_sub(suffix.len() + 2 + node.to_lowercase().len());
+    let end = daemon_set.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= budget).last();
+    let stem = daemon_set[..end.unwrap_or(0)].trim_end_matches(['-', '.']);
+    if stem.is_empty() { suffix.to_owned() } else { format!("{stem}-{suffix}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn example() -> Value {
+        json!({"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"image": "x:1", "name": "x"}]}})
+    }
+
+    /// These values are a promise to every cluster: an agent that computes others restarts every
+    /// daemon in the world at its upgrade. If this test fails, the code is wrong, not the values.
+    #[test]
+    fn pinned_for_ever() {
+        let pinned = [
+            ("kube-system", "flannel", "n1", 0, PINNED[0]),
+            ("kube-system", "flannel", "n1", 1, PINNED[1]),
+            ("default", "flannel", "n1", 0, PINNED[2]),
+            ("kube-system", "flannel", "n2", 0, PINNED[3]),
+        ];
+        for (namespace, name, node, incarnation, (uid, pod_name)) in pinned {
+            let got = identity(&ObjectKey::new(namespace, name), &example(), node, incarnation);
+            assert_eq!((got.uid.as_str(), got.pod_name.as_str()), (uid, pod_name), "{namespace}/{name} {node}");
+        }
+        assert_eq!(revision_hash(&example()), PINNED_HASH);
+    }
+
+    const PINNED: [(&str, &str); 4] = [
+        ("8985242b-7008-5d5d-9e0b-999d5e6ac0b6", "flannel-gwhbk"),
+        ("d858fb46-173b-5e5f-a4a1-03dfb7375c87", "flannel-59kn6"),
+        ("985e52d1-0eb2-51bf-a1be-8873d196290a", "flannel-msshp"),
+        ("6db1f32c-f466-57de-ba25-a1d8c322c2fd", "flannel-6j4w8"),
+    ];
+    const PINNED_HASH: &str = "5ff9b785d6";
+
+    #[test]
+    fn fields_do_not_run_together() {
+        let one = identity(&ObjectKey::new("a", "bc"), &example(), "n", 0);
+        let other = identity(&ObjectKey::new("ab", "c"), &example(), "n", 0);
+        assert_ne!(one.uid, other.uid);
+    }
+
+    #[test]
+    fn upstreams_fnv_and_alphabet() {
+        // fnv32a over `{}` and over `"foobar"` with its quotes: numbers from Go's hash/fnv; letters from rand.SafeEncodeString.
+        assert_eq!(revision_hash(&json!({})), GO_EMPTY_OBJECT);
+        assert_eq!(revision_hash(&json!("foobar")), GO_FOOBAR);
+    }
+
+    const GO_EMPTY_OBJECT: &str = "5859f96865";
+    const GO_FOOBAR: &str = "6df54d5f94";
+
+    #[test]
+    fn the_mirror_pods_name_fits() {
+        let node = "N".repeat(100);
+        for length in [1, 5, 145, 146, 147, 200, 253] {
+            let name = "d".repeat(length);
+            let got = identity(&ObjectKey::new("x", &name), &example(), &node, 0).pod_name;
+            assert!(got.len() + 1 + node.len() <= 253, "{length}: {got}");
+            assert_eq!(got.len(), length.min(253 - 101 - 6) + 6, "{length}: as much of the name as fits");
+        }
+    }
+
+    #[test]
+    fn a_shortened_name_never_ends_in_a_separator() {
+        let node = "n".repeat(240);
+        let got = identity(&ObjectKey::new("x", "abcd-.-efgh"), &example(), &node, 0).pod_name;
+        assert!(got.starts_with("abcd-") && got.len() == 10, "{got}");
+        let long = "n".repeat(253);
+        assert_eq!(identity(&ObjectKey::new("x", "abc"), &example(), &long, 0).pod_name.len(), 5);
+    }
 }
