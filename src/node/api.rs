@@ -1,1 +1,154 @@
+//! The API server: one HTTP/2 connection, a store of what it said, and requests of our own.
 //!
+//! Owns everything that speaks to it. Must not decide: it tells what is known and how well, and an
+//! error never turns into an absence. Nothing here blocks the agent's loop; every request is bounded
+//! in time.
+
+mod backoff;
+mod body;
+mod confirm;
+mod connector;
+mod dial;
+mod error;
+mod health;
+mod kubeconfig;
+mod object;
+mod store;
+mod tls;
+mod watches;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use tokio::task::AbortHandle;
+
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
+use crate::core::render::Endpoint;
+
+pub use confirm::Live;
+pub use connector::Connector;
+pub use connector::Counters;
+pub use connector::Link;
+pub use error::Failure;
+pub use error::FailureKind;
+pub use error::words;
+pub use health::ApiHealth;
+pub use health::ApiState;
+pub use health::ScopeHealth;
+pub use kubeconfig::KubeconfigError;
+pub use kubeconfig::endpoint;
+pub use store::Entry;
+pub use store::Presence;
+pub use store::Scope;
+pub use store::ScopeState;
+pub use store::Snapshot;
+pub use store::Store;
+
+use watches::Context;
+use watches::Watches;
+
+/// What is watched, and as whom.
+#[derive(Clone, Debug)]
+pub struct ApiOptions {
+    /// The kubeconfig. It may be missing or bad at the start; it is read again.
+    pub kubeconfig: PathBuf,
+    /// The own node's name.
+    pub node_name: String,
+    /// Label selector for DaemonSets; `None`: all of them.
+    pub selector: Option<String>,
+}
+
+/// The API server as the agent sees it; clones share everything. The tasks end with the last clone.
+#[derive(Clone)]
+pub struct Api {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    connector: Connector,
+    client: kube::Client,
+    store: Store,
+    watches: Mutex<Watches>,
+    keeper: AbortHandle,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+impl Api {
+    /// Starts connecting and watching. Never fails and never waits; trouble shows in
+    /// [`Api::health`]. Needs a running tokio runtime.
+    pub fn start(options: ApiOptions) -> Self {
+        let connector = Connector::new(options.kubeconfig);
+        let client = connector.client();
+        let store = Store::default();
+        let keeper = tokio::spawn(connector.clone().keep()).abort_handle();
+        let context = Context { client: client.clone(), store: store.clone(), link: connector.link() };
+        let watches = Mutex::new(Watches::start(context, &options.node_name, options.selector));
+        Self { shared: Arc::new(Shared { connector, client, store, watches, keeper }) }
+    }
+
+    /// What is known: [`Store::snapshot`] for a pass, [`Store::changed`] to be woken.
+    pub fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    /// The client, for other requests to the same server.
+    pub fn client(&self) -> &kube::Client {
+        &self.shared.client
+    }
+
+    /// The connections: counters and the link's state.
+    pub fn connector(&self) -> &Connector {
+        &self.shared.connector
+    }
+
+    /// The server that the kubeconfig names, once it was read: the default of `api-endpoint`.
+    pub fn endpoint(&self) -> Option<Endpoint> {
+        self.shared.connector.endpoint()
+    }
+
+    fn with_watches<T>(&self, f: impl FnOnce(&mut Watches) -> T) -> T {
+        f(&mut self.shared.watches.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Watches exactly the objects that daemons name.
+    pub fn set_wanted(&self, wanted: &BTreeSet<ObjectRef>) {
+        self.with_watches(|watches| watches.set_wanted(wanted));
+    }
+
+    /// Lists the DaemonSets anew over a new connection (R8). That list is complete once
+    /// [`Snapshot::lists`] of [`Scope::DaemonSets`] is greater than the returned number.
+    pub fn relist_fresh(&self) -> u64 {
+        self.with_watches(|watches| {
+            self.shared.connector.retire();
+            watches.relist();
+            self.shared.store.lists(&Scope::DaemonSets)
+        })
+    }
+
+    /// Asks the API server for one DaemonSet, now.
+    pub async fn get_daemon_set(&self, key: &ObjectKey) -> Live {
+        confirm::get_daemon_set(&self.shared.client, key).await
+    }
+
+    /// UID of the namespace `kube-system`: which cluster this is.
+    pub async fn cluster_uid(&self) -> Result<String, Failure> {
+        confirm::cluster_uid(&self.shared.client).await
+    }
+
+    /// How everything is.
+    pub fn health(&self) -> ApiHealth {
+        let snapshot = self.shared.store.snapshot();
+        let connector = &self.shared.connector;
+        let link = connector.link().borrow().clone();
+        health::summary(&link, connector, &snapshot)
+    }
+}

@@ -1,0 +1,140 @@
+//! Response bodies: counted, watched for silence, and with errors that tell the cause.
+//!
+//! Owns what happens between a response's head and its end. Must not interpret the bytes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Context;
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::body::Body;
+use hyper::body::Bytes;
+use hyper::body::Frame;
+use hyper::body::Incoming;
+use hyper::body::SizeHint;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+use tokio::time::Sleep;
+
+use crate::node::api::connector::Inner;
+use crate::node::api::dial::Line;
+use crate::node::api::error::Failure;
+use crate::node::api::error::FailureKind;
+use crate::node::api::error::words;
+
+/// An ordinary response that stops in the middle is given up after this.
+pub(super) const BODY_SILENCE: Duration = Duration::from_secs(30);
+/// A watch that ends sooner than this without an event is a failure (client-go: "very short watch"):
+/// kube's watcher would ask again at once, in a tight loop.
+const SHORT_WATCH: Duration = Duration::from_secs(1);
+
+/// A stream that is counted on its connection for as long as this lives.
+pub(super) struct StreamGuard {
+    pub(super) inner: Arc<Inner>,
+    pub(super) streams: Arc<std::sync::atomic::AtomicUsize>,
+    /// Held by lists, whose number at one time is bounded.
+    pub(super) permit: Option<OwnedSemaphorePermit>,
+}
+
+impl StreamGuard {
+    pub(super) fn new(
+        inner: Arc<Inner>,
+        streams: Arc<std::sync::atomic::AtomicUsize>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        streams.fetch_add(1, Ordering::Relaxed);
+        Self { inner, streams, permit }
+    }
+}
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        self.permit.take();
+        if self.streams.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.inner.close_spare();
+        }
+    }
+}
+
+/// The body of a response.
+pub(super) struct ResponseBody {
+    incoming: Incoming,
+    line: Arc<Line>,
+    /// `None` for watches: the pings of the connection guard those.
+    silence: Option<Pin<Box<Sleep>>>,
+    watch_since: Option<Instant>,
+    any_data: bool,
+    done: bool,
+    _guard: StreamGuard,
+}
+
+impl ResponseBody {
+    pub(super) fn new(incoming: Incoming, line: Arc<Line>, is_watch: bool, guard: StreamGuard) -> Self {
+        Self {
+            incoming,
+            line,
+            silence: (!is_watch).then(|| Box::pin(tokio::time::sleep(BODY_SILENCE))),
+            watch_since: is_watch.then(Instant::now),
+            any_data: false,
+            done: false,
+            _guard: guard,
+        }
+    }
+
+    fn end(&self) -> Option<Failure> {
+        let since = self.watch_since?;
+        let short = !self.any_data && since.elapsed() < SHORT_WATCH;
+        short.then(|| Failure::new(FailureKind::Server, "the server ended the watch at once, without an event"))
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Failure;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
+        if self.done {
+            return Poll::Ready(None);
+        }
+        match Pin::new(&mut self.incoming).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.any_data |= frame.is_data();
+                if let Some(silence) = &mut self.silence {
+                    silence.as_mut().reset(Instant::now() + BODY_SILENCE);
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => {
+                self.done = true;
+                let failure = self.line.cause().unwrap_or_else(|| {
+                    Failure::new(FailureKind::Unreachable, format!("response cut off: {}", words(&error)))
+                });
+                Poll::Ready(Some(Err(failure)))
+            }
+            Poll::Ready(None) => {
+                self.done = true;
+                Poll::Ready(self.end().map(Err))
+            }
+            Poll::Pending => {
+                let Some(silence) = &mut self.silence else { return Poll::Pending };
+                if silence.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                self.done = true;
+                Poll::Ready(Some(Err(Failure::timeout("the response stopped in the middle", BODY_SILENCE))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        // A watch that ends at once must be polled for it, so that it becomes an error.
+        self.done || (self.watch_since.is_none() && self.incoming.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}

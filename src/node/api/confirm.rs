@@ -1,0 +1,54 @@
+//! Asking the API server itself, right now, before something is removed.
+//!
+//! Owns the two questions "does this DaemonSet exist?" and "which cluster is this?". Must not decide.
+
+use kube::Api;
+use serde_json::Value;
+
+use crate::core::model::ObjectKey;
+use crate::node::api::error::Failure;
+use crate::node::api::error::FailureKind;
+use crate::node::api::object;
+use crate::node::api::object::RawObject;
+
+/// The answer to a GET of one DaemonSet.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Live {
+    /// It exists; this is it (without `status`).
+    Object(Value),
+    /// The API server knows the resource and says that this object is not there.
+    NotFound,
+    /// Nobody knows.
+    Error(Failure),
+}
+
+/// Reads one DaemonSet.
+pub(super) async fn get_daemon_set(client: &kube::Client, key: &ObjectKey) -> Live {
+    let resource = object::api_resource("apps", "DaemonSet", "daemonsets");
+    let api: Api<RawObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
+    match api.get(&key.name).await {
+        Ok(found) => match object::keep_daemon_set(found.value) {
+            Some(value) => Live::Object(value),
+            None => Live::Error(Failure::new(FailureKind::Protocol, "the answer is not an object")),
+        },
+        Err(kube::Error::Api(status)) if is_absence(&status, "daemonsets", &key.name) => Live::NotFound,
+        Err(error) => Live::Error(Failure::from_kube(&error)),
+    }
+}
+
+/// UID of the namespace `kube-system`: what tells one cluster from another.
+pub(super) async fn cluster_uid(client: &kube::Client) -> Result<String, Failure> {
+    let api: Api<RawObject> = Api::all_with(client.clone(), &object::api_resource("", "Namespace", "namespaces"));
+    let found = api.get("kube-system").await.map_err(|error| Failure::from_kube(&error))?;
+    let uid = found.value.pointer("/metadata/uid").and_then(Value::as_str).map(String::from);
+    uid.ok_or_else(|| Failure::new(FailureKind::Protocol, "the namespace kube-system has no UID"))
+}
+
+/// Whether a 404 is the API server's word on this very object. A server that lacks the API group, a
+/// load balancer's page and a wrong path are 404 too.
+fn is_absence(status: &kube::core::Status, resource: &str, name: &str) -> bool {
+    let details = status.details.as_ref();
+    status.code == 404
+        && status.reason == "NotFound"
+        && details.is_some_and(|details| details.kind == resource && details.name == name)
+}

@@ -1,0 +1,184 @@
+//! What goes wrong with the API server, in words and in kinds.
+//!
+//! Owns the one error value of this part, which can be cloned to everybody who waits for the same
+//! connection. Must not decide what to do about it.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use kube::core::Status;
+use kube::runtime::watcher;
+use serde::Serialize;
+
+/// The kinds of failure that are treated or shown differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FailureKind {
+    /// The kubeconfig or a file that it names cannot be used.
+    Kubeconfig,
+    /// No connection: refused, no route, unknown host, reset.
+    Unreachable,
+    /// Connected or accepted, and then silence.
+    Timeout,
+    /// The TLS handshake failed (certificate not trusted, wrong name, refused client certificate).
+    Tls,
+    /// 401.
+    Unauthorized,
+    /// 403.
+    Forbidden,
+    /// 404: the resource, or the API group, is not there.
+    NotFound,
+    /// 410: the resource version is too old; a new list is made.
+    Expired,
+    /// Any other answer of the API server that is not a success.
+    Server,
+    /// Something came that is not what an API server says.
+    Protocol,
+}
+
+/// A failed request or connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// What kind it is.
+    pub kind: FailureKind,
+    /// The cause in words, lower case.
+    pub message: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for Failure {}
+
+impl Failure {
+    /// A failure of this kind with this message.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// Whether the request never got an answer because there is no working connection.
+    pub fn is_link(&self) -> bool {
+        matches!(
+            self.kind,
+            FailureKind::Kubeconfig | FailureKind::Unreachable | FailureKind::Timeout | FailureKind::Tls
+        )
+    }
+
+    pub(super) fn timeout(what: &str, after: Duration) -> Self {
+        Self::new(FailureKind::Timeout, format!("{what}: no answer within {} s", after.as_secs()))
+    }
+
+    pub(super) fn io(what: &str, error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::TimedOut {
+            return Self::new(FailureKind::Timeout, format!("{what}: timed out"));
+        }
+        Self::new(FailureKind::Unreachable, format!("{what}: {}", io_words(error)))
+    }
+
+    /// An answer of the API server that is not a success.
+    pub(super) fn status(status: &Status) -> Self {
+        let kind = match status.code {
+            401 => FailureKind::Unauthorized,
+            403 => FailureKind::Forbidden,
+            404 => FailureKind::NotFound,
+            410 => FailureKind::Expired,
+            _ => FailureKind::Server,
+        };
+        let message = if status.message.is_empty() { &status.reason } else { &status.message };
+        Self::new(kind, format!("{message} ({})", status.code))
+    }
+
+    /// From kube's error: our own failure where it caused it, else the API's status, else words.
+    pub fn from_kube(error: &kube::Error) -> Self {
+        if let kube::Error::Api(status) = error {
+            return Self::status(status);
+        }
+        if let Some(own) = find(error) {
+            return own.clone();
+        }
+        Self::new(FailureKind::Protocol, words(error))
+    }
+
+    /// From an error of a watch.
+    pub(super) fn from_watcher(error: &watcher::Error) -> Self {
+        match error {
+            watcher::Error::InitialListFailed(error)
+            | watcher::Error::WatchStartFailed(error)
+            | watcher::Error::WatchFailed(error) => Self::from_kube(error),
+            watcher::Error::WatchError(status) => Self::status(status),
+            watcher::Error::NoResourceVersion => {
+                Self::new(FailureKind::Protocol, "an object without a resource version came from the server")
+            }
+        }
+    }
+}
+
+/// The [`Failure`] at the bottom of a chain of wrappers. `io::Error` hides its inner error from
+/// `source()`, so that it is asked by name.
+fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Failure> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(own) = error.downcast_ref::<Failure>() {
+            return Some(own);
+        }
+        next = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    None
+}
+
+/// An error and its sources, joined by `: `; a source that its parent already prints is left out.
+pub fn words(error: &(dyn StdError + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let part = match error.downcast_ref::<io::Error>() {
+            Some(error) => io_words(error),
+            None => error.to_string(),
+        };
+        if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+        source = error.source();
+    }
+    text
+}
+
+/// An I/O error without the number, in lower case: `connection refused`.
+fn io_words(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_lowercase().chain(chars).collect(),
+        None => error.kind().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_found_below_every_wrapper() {
+        let own = Failure::timeout("connect to 192.0.2.1:6443", Duration::from_secs(10));
+        let inner = kube::Error::Service(Box::new(own.clone()));
+        assert_eq!(Failure::from_kube(&inner), own);
+        let nested = kube::Error::ReadEvents(io::Error::other(inner));
+        assert_eq!(Failure::from_kube(&nested), own);
+    }
+
+    #[test]
+    fn io_errors_are_words() {
+        let refused = io::Error::from_raw_os_error(111);
+        assert_eq!(Failure::io("connect to a:1", &refused).message, "connect to a:1: connection refused");
+    }
+}

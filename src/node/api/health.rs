@@ -1,0 +1,120 @@
+//! How the API server and each watch are, for `status`.
+//!
+//! Owns plain values. Must not ask anybody.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::Serializer;
+
+use crate::node::api::connector::Connector;
+use crate::node::api::connector::Counters;
+use crate::node::api::connector::Link;
+use crate::node::api::store::Snapshot;
+
+/// The state of the whole connection.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "state")]
+pub enum ApiState {
+    /// No kubeconfig is configured.
+    NotConfigured,
+    /// Not connected and not failed yet, or not everything listed yet.
+    Connecting,
+    /// Connected, and every watch works.
+    Ok,
+    /// There is no connection, or a watch fails (then `scopes` tells which).
+    Failing {
+        /// Why, in words.
+        error: String,
+        /// Since when.
+        #[serde(serialize_with = "timestamp")]
+        since: Timestamp,
+    },
+}
+
+/// The state of one watch.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScopeHealth {
+    /// What it covers, such as `daemonsets` or `ConfigMap kube-system/flannel`.
+    pub scope: String,
+    /// Complete lists so far; 0: nothing is known of it.
+    pub lists: u64,
+    /// Why it fails, if it does.
+    pub error: Option<String>,
+    /// Since when it fails.
+    #[serde(serialize_with = "optional_timestamp")]
+    pub since: Option<Timestamp>,
+}
+
+/// Everything that `status` shows of the API.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApiHealth {
+    /// In one word.
+    #[serde(flatten)]
+    pub state: ApiState,
+    /// `host:port` of the server, once the kubeconfig was read.
+    pub server: Option<String>,
+    /// The kubeconfig as it is now cannot be used; its last good content is in force.
+    pub kubeconfig_error: Option<String>,
+    /// Numbers.
+    pub counters: Counters,
+    /// Each watch.
+    pub scopes: Vec<ScopeHealth>,
+}
+
+impl ApiHealth {
+    /// For an agent without a kubeconfig.
+    pub fn not_configured() -> Self {
+        Self {
+            state: ApiState::NotConfigured,
+            server: None,
+            kubeconfig_error: None,
+            counters: Counters::default(),
+            scopes: Vec::new(),
+        }
+    }
+}
+
+/// Puts together what the connections and the store know.
+pub(super) fn summary(link: &Link, connector: &Connector, snapshot: &Snapshot) -> ApiHealth {
+    let scopes = snapshot.scopes.iter().map(|(scope, state)| ScopeHealth {
+        scope: scope.to_string(),
+        lists: state.lists,
+        error: state.error.as_ref().map(|(failure, _)| failure.message.clone()),
+        since: state.error.as_ref().map(|(_, since)| *since),
+    });
+    let scopes: Vec<ScopeHealth> = scopes.collect();
+    let failing = scopes.iter().find_map(|scope| {
+        let (error, since) = (scope.error.as_ref()?, scope.since?);
+        Some(ApiState::Failing { error: format!("{}: {error}", scope.scope), since })
+    });
+    let state = match link {
+        Link::Down { failure, since } => ApiState::Failing { error: failure.message.clone(), since: *since },
+        Link::Connecting => ApiState::Connecting,
+        Link::Up => failing.unwrap_or(if snapshot.is_complete() { ApiState::Ok } else { ApiState::Connecting }),
+    };
+    ApiHealth {
+        state,
+        server: connector.endpoint().map(|endpoint| format!("{}:{}", endpoint.host, endpoint.port)),
+        kubeconfig_error: connector.complaint(),
+        counters: connector.counters(),
+        scopes,
+    }
+}
+
+fn timestamp<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&whole_seconds(*time))
+}
+
+fn optional_timestamp<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => timestamp(time, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// As the API prints times: whole seconds.
+fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}

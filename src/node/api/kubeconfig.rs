@@ -1,0 +1,313 @@
+//! The kubeconfig: which server, whom to trust, who we are; and noticing when its files change.
+//!
+//! Owns reading and refusing. Must not connect. What is read last stays in force when a file turns
+//! bad (`connector` keeps it).
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderMap;
+use http::HeaderName;
+use http::HeaderValue;
+use http::Uri;
+use http::header::AUTHORIZATION;
+use kube::config::AuthInfo;
+use kube::config::Cluster;
+use kube::config::Kubeconfig;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use secrecy::ExposeSecret;
+use sha2::Digest;
+use sha2::Sha256;
+
+use crate::core::render::Endpoint;
+use crate::node::api::tls;
+use crate::node::api::tls::TlsError;
+use crate::node::api::tls::TlsInput;
+
+/// Why a kubeconfig cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeconfigError {
+    /// The file does not read or parse.
+    #[error("kubeconfig {path} cannot be read")]
+    Read {
+        /// The kubeconfig.
+        path: PathBuf,
+        /// What kube said.
+        #[source]
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// A file that it names does not read.
+    #[error("kubeconfig {path}: {field} {file} cannot be read")]
+    File {
+        /// The kubeconfig.
+        path: PathBuf,
+        /// The field that names it.
+        field: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A field's value is not usable.
+    #[error("kubeconfig {path}: {field}: {reason}")]
+    Field {
+        /// The kubeconfig.
+        path: PathBuf,
+        /// The field.
+        field: &'static str,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// Certificates or keys are not usable.
+    #[error("kubeconfig {path}")]
+    Tls {
+        /// The kubeconfig.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: TlsError,
+    },
+}
+
+/// Size, time and identity of a file: what differs when it was replaced or written.
+type Stamp = Option<(u64, i64, i64, u64)>;
+
+/// A kubeconfig, read and ready to connect with.
+pub(super) struct Credentials {
+    /// The server's URL: scheme, authority and an optional path that every request gets in front.
+    pub(super) server: Uri,
+    /// Host (no brackets) and port.
+    pub(super) endpoint: Endpoint,
+    /// TLS and the name that the certificate has to carry; `None` for `http://`.
+    pub(super) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    /// `Authorization` and impersonation.
+    pub(super) headers: HeaderMap,
+    /// Differs when a connection made with other credentials must not be used any longer.
+    pub(super) fingerprint: [u8; 32],
+    files: Vec<(PathBuf, Stamp)>,
+}
+
+impl Credentials {
+    /// Reads the kubeconfig and everything that it names.
+    pub(super) fn load(path: &Path) -> Result<Self, KubeconfigError> {
+        let mut reader = Reader { path, files: vec![(path.to_path_buf(), stamp(path))] };
+        let (cluster, user) = reader.context()?;
+        let server = reader.server(&cluster)?;
+        let host = server.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_string();
+        let plain = server.scheme_str() == Some("http");
+        let port = server.port_u16().unwrap_or(if plain { 80 } else { 443 });
+        let input = reader.tls_input(&cluster, &user)?;
+        let name = cluster.tls_server_name.filter(|name| !name.is_empty()).unwrap_or_else(|| host.clone());
+        let fingerprint = fingerprint(&server, &name, &input);
+        let tls = if plain {
+            None
+        } else {
+            let config =
+                tls::client_config(&input).map_err(|source| KubeconfigError::Tls { path: path.into(), source })?;
+            let name = ServerName::try_from(name)
+                .map_err(|_| reader.field("tls-server-name", "neither a host name nor an address"))?;
+            Some((Arc::new(config), name))
+        };
+        let headers = reader.headers(&user)?;
+        Ok(Self { server, endpoint: Endpoint { host, port }, tls, headers, fingerprint, files: reader.files })
+    }
+
+    /// Whether one of the files has changed since.
+    pub(super) fn is_stale(&self) -> bool {
+        self.files.iter().any(|(path, before)| stamp(path) != *before)
+    }
+}
+
+/// Host and port of the server that a kubeconfig names: the default of `api-endpoint`.
+pub fn endpoint(path: &Path) -> Result<Endpoint, KubeconfigError> {
+    Credentials::load(path).map(|credentials| credentials.endpoint)
+}
+
+struct Reader<'a> {
+    path: &'a Path,
+    files: Vec<(PathBuf, Stamp)>,
+}
+
+impl Reader<'_> {
+    fn field(&self, field: &'static str, reason: impl Into<String>) -> KubeconfigError {
+        KubeconfigError::Field { path: self.path.into(), field, reason: reason.into() }
+    }
+
+    /// Cluster and user of the current context.
+    fn context(&self) -> Result<(Cluster, AuthInfo), KubeconfigError> {
+        let config = Kubeconfig::read_from(self.path)
+            .map_err(|source| KubeconfigError::Read { path: self.path.into(), source: Box::new(source) })?;
+        let current = config.current_context.unwrap_or_default();
+        if current.is_empty() {
+            return Err(self.field("current-context", "is empty; name the context to use"));
+        }
+        let context = config
+            .contexts
+            .into_iter()
+            .find(|named| named.name == current)
+            .and_then(|named| named.context)
+            .ok_or_else(|| self.field("current-context", format!("there is no context {current}")))?;
+        let cluster = config
+            .clusters
+            .into_iter()
+            .find(|named| named.name == context.cluster)
+            .and_then(|named| named.cluster)
+            .ok_or_else(|| self.field("clusters", format!("there is no cluster {}", context.cluster)))?;
+        let user = context.user.filter(|user| !user.is_empty());
+        let user = match user {
+            None => AuthInfo::default(),
+            Some(name) => config
+                .auth_infos
+                .into_iter()
+                .find(|named| named.name == name)
+                .and_then(|named| named.auth_info)
+                .ok_or_else(|| self.field("users", format!("there is no user {name}")))?,
+        };
+        self.refuse(&cluster, &user)?;
+        Ok((cluster, user))
+    }
+
+    /// What is not supported is refused by name and never silently left out: a request would go out
+    /// as somebody else, or by another way, than the file says.
+    fn refuse(&self, cluster: &Cluster, user: &AuthInfo) -> Result<(), KubeconfigError> {
+        let instead = "use a client certificate, a token or a tokenFile";
+        if user.exec.is_some() {
+            return Err(self.field("exec", format!("credential plugins are not run on a node; {instead}")));
+        }
+        if user.auth_provider.is_some() {
+            return Err(self.field("auth-provider", format!("not supported; {instead}")));
+        }
+        if user.username.is_some() || user.password.is_some() {
+            return Err(self.field("username", format!("no API server takes passwords any longer; {instead}")));
+        }
+        if cluster.proxy_url.as_deref().is_some_and(|url| !url.is_empty()) {
+            return Err(self.field("proxy-url", "proxies are not supported; name the server's own address"));
+        }
+        if user.impersonate_uid.is_some() || user.impersonate_user_extra.is_some() {
+            return Err(self.field("as-uid", "only as and as-groups are supported"));
+        }
+        Ok(())
+    }
+
+    fn server(&self, cluster: &Cluster) -> Result<Uri, KubeconfigError> {
+        let text = cluster.server.as_deref().unwrap_or_default();
+        let uri: Uri = text.parse().map_err(|_| self.field("server", format!("{text:?} is not a URL")))?;
+        let host = uri.host().unwrap_or_default();
+        match uri.scheme_str() {
+            Some("https") if !host.is_empty() => Ok(uri),
+            // Credentials must not cross a network in the clear; on loopback this serves tests.
+            Some("http") if matches!(host, "127.0.0.1" | "localhost" | "[::1]") => Ok(uri),
+            Some("http") => Err(self.field("server", "http:// is only taken for loopback addresses; use https://")),
+            _ => Err(self.field("server", format!("{text:?} is not an https:// URL"))),
+        }
+    }
+
+    fn tls_input(&mut self, cluster: &Cluster, user: &AuthInfo) -> Result<TlsInput, KubeconfigError> {
+        let insecure = cluster.insecure_skip_tls_verify.unwrap_or(false);
+        let ca = self.bytes(
+            "certificate-authority",
+            cluster.certificate_authority_data.as_deref(),
+            cluster.certificate_authority.as_deref(),
+        )?;
+        if insecure && ca.is_some() {
+            return Err(self.field("insecure-skip-tls-verify", "contradicts certificate-authority; remove one"));
+        }
+        let certificate = self.bytes(
+            "client-certificate",
+            user.client_certificate_data.as_deref(),
+            user.client_certificate.as_deref(),
+        )?;
+        let key = self.bytes(
+            "client-key",
+            user.client_key_data.as_ref().map(|secret| secret.expose_secret()),
+            user.client_key.as_deref(),
+        )?;
+        if certificate.is_some() != key.is_some() {
+            return Err(self.field("client-certificate", "certificate and key must come together"));
+        }
+        Ok(TlsInput { ca, certificate, key, insecure })
+    }
+
+    /// Inline data wins over a file, as in client-go.
+    fn bytes(
+        &mut self,
+        field: &'static str,
+        inline: Option<&str>,
+        file: Option<&str>,
+    ) -> Result<Option<Vec<u8>>, KubeconfigError> {
+        if let Some(inline) = inline.filter(|text| !text.is_empty()) {
+            let text: String = inline.split_ascii_whitespace().collect();
+            let bytes = STANDARD.decode(text).map_err(|_| self.field(field, "the inline data is not base64"))?;
+            return Ok(Some(bytes));
+        }
+        file.filter(|file| !file.is_empty()).map(|file| self.file(field, Path::new(file))).transpose()
+    }
+
+    fn file(&mut self, field: &'static str, file: &Path) -> Result<Vec<u8>, KubeconfigError> {
+        self.files.push((file.to_path_buf(), stamp(file)));
+        fs::read(file).map_err(|source| KubeconfigError::File {
+            path: self.path.into(),
+            field,
+            file: file.into(),
+            source,
+        })
+    }
+
+    fn headers(&mut self, user: &AuthInfo) -> Result<HeaderMap, KubeconfigError> {
+        let mut headers = HeaderMap::new();
+        let token_file = user.token_file.as_deref().filter(|file| !file.is_empty());
+        let inline = user.token.as_ref().map(|token| token.expose_secret().to_string());
+        let token = match (token_file, inline.filter(|token| !token.is_empty())) {
+            // client-go: the file wins over the inline token, which is the start value only.
+            (Some(file), inline) => match (self.file("tokenFile", Path::new(file)), inline) {
+                (Ok(bytes), _) => Some(String::from_utf8_lossy(&bytes).trim().to_string()),
+                (Err(_), Some(token)) => Some(token),
+                (Err(error), None) => return Err(error),
+            },
+            (None, inline) => inline,
+        };
+        if let Some(token) = token {
+            let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+                .map_err(|_| self.field("token", "has characters that no header can carry"))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let impersonate = user.impersonate.iter().map(|name| ("impersonate-user", name));
+        let groups = user.impersonate_groups.iter().flatten().map(|group| ("impersonate-group", group));
+        for (name, value) in impersonate.chain(groups) {
+            let value = HeaderValue::try_from(value.as_str())
+                .map_err(|_| self.field("as", "has characters that no header can carry"))?;
+            headers.append(HeaderName::from_static(name), value);
+        }
+        Ok(headers)
+    }
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let data = fs::metadata(path).ok()?;
+    Some((data.len(), data.mtime(), data.mtime_nsec(), data.ino()))
+}
+
+fn fingerprint(server: &Uri, name: &str, input: &TlsInput) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    let server = server.to_string();
+    let flags = [u8::from(input.insecure)];
+    let parts = [Some(server.as_bytes()), Some(name.as_bytes()), Some(&flags[..])].into_iter().chain([
+        input.ca.as_deref(),
+        input.certificate.as_deref(),
+        input.key.as_deref(),
+    ]);
+    for part in parts {
+        hash.update(part.map_or(u64::MAX, |part| part.len() as u64).to_le_bytes());
+        hash.update(part.unwrap_or_default());
+    }
+    hash.finalize().into()
+}

@@ -1,0 +1,230 @@
+//! One object as it comes from the API: raw JSON, of which only what is read is kept.
+//!
+//! Owns the deserialisation and what is left out, so that an object that this program does not
+//! understand is still an object, and memory holds no more than decisions need.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use kube::core::DynamicResourceScope;
+use kube::core::ObjectMeta;
+use kube::discovery::ApiResource;
+use serde::Deserialize;
+use serde::Deserializer;
+use serde::de::IgnoredAny;
+use serde::de::MapAccess;
+use serde::de::Visitor;
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::core::model::Kind;
+
+/// kubectl's copy of the whole object, in an annotation of the object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// An object of any kind. `metadata.managedFields` is never built.
+#[derive(Clone)]
+pub(super) struct RawObject {
+    meta: ObjectMeta,
+    /// The object.
+    pub(super) value: Value,
+}
+
+impl fmt::Debug for RawObject {
+    /// The name only: it may be a Secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RawObject({:?}/{:?})", self.meta.namespace, self.meta.name)
+    }
+}
+
+impl kube::Resource for RawObject {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(dt: &ApiResource) -> Cow<'_, str> {
+        dt.kind.as_str().into()
+    }
+
+    fn group(dt: &ApiResource) -> Cow<'_, str> {
+        dt.group.as_str().into()
+    }
+
+    fn version(dt: &ApiResource) -> Cow<'_, str> {
+        dt.version.as_str().into()
+    }
+
+    fn api_version(dt: &ApiResource) -> Cow<'_, str> {
+        dt.api_version.as_str().into()
+    }
+
+    fn plural(dt: &ApiResource) -> Cow<'_, str> {
+        dt.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
+    }
+}
+
+impl<'de> Deserialize<'de> for RawObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut map = deserializer.deserialize_map(Without { left_out: &[], metadata: true })?;
+        if let Some(metadata) = map.get_mut("metadata") {
+            drop_last_applied(metadata);
+        }
+        let text = |name: &str| map.get("metadata")?.get(name)?.as_str().map(String::from);
+        let meta = ObjectMeta {
+            name: text("name"),
+            namespace: text("namespace"),
+            resource_version: text("resourceVersion"),
+            ..ObjectMeta::default()
+        };
+        Ok(Self { meta, value: Value::Object(map) })
+    }
+}
+
+/// Builds a map without some of its keys; in `metadata`, without `managedFields`.
+struct Without {
+    left_out: &'static [&'static str],
+    metadata: bool,
+}
+
+impl<'de> serde::de::DeserializeSeed<'de> for Without {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_map(self).map(Value::Object)
+    }
+}
+
+impl<'de> Visitor<'de> for Without {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = access.next_key::<String>()? {
+            if self.left_out.contains(&key.as_str()) {
+                access.next_value::<IgnoredAny>()?;
+            } else if self.metadata && key == "metadata" {
+                let seed = Without { left_out: &["managedFields"], metadata: false };
+                map.insert(key, access.next_value_seed(seed)?);
+            } else {
+                map.insert(key, access.next_value()?);
+            }
+        }
+        Ok(map)
+    }
+}
+
+/// The API's word for a kind that daemons refer to.
+pub(super) fn resource(kind: Kind) -> ApiResource {
+    let (group, plural) = match kind {
+        Kind::ConfigMap => ("", "configmaps"),
+        Kind::Secret => ("", "secrets"),
+        Kind::ServiceAccount => ("", "serviceaccounts"),
+        Kind::Namespace => ("", "namespaces"),
+        Kind::Service => ("", "services"),
+        Kind::PriorityClass => ("scheduling.k8s.io", "priorityclasses"),
+        Kind::RuntimeClass => ("node.k8s.io", "runtimeclasses"),
+    };
+    api_resource(group, kind.as_str(), plural)
+}
+
+/// A resource of version v1.
+pub(super) fn api_resource(group: &str, kind: &str, plural: &str) -> ApiResource {
+    let api_version = if group.is_empty() { "v1".to_string() } else { format!("{group}/v1") };
+    ApiResource { group: group.into(), version: "v1".into(), api_version, kind: kind.into(), plural: plural.into() }
+}
+
+/// A DaemonSet: without `status`, which other controllers write all the time.
+pub(super) fn keep_daemon_set(mut value: Value) -> Option<Value> {
+    value.as_object_mut()?.remove("status");
+    Some(value)
+}
+
+/// A Node: what placement and the kubelet's version need. Heartbeats, images and annotations go.
+pub(super) fn keep_node(value: Value) -> Option<Value> {
+    let mut value = value;
+    let object = value.as_object_mut()?;
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        metadata.remove("annotations");
+    }
+    let status = object.remove("status").unwrap_or_default();
+    let mut kept = Map::new();
+    if let Some(info) = status.get("nodeInfo") {
+        kept.insert("nodeInfo".into(), info.clone());
+    }
+    kept.insert("conditions".into(), conditions(&status, &["lastHeartbeatTime"]));
+    object.insert("status".into(), Value::Object(kept));
+    Some(value)
+}
+
+/// A pod of this node: mirror pods and pods of DaemonSets, with metadata and what `status` shows.
+pub(super) fn keep_pod(value: Value) -> Option<Value> {
+    let mut value = value;
+    let metadata = value.get("metadata")?;
+    let is_mirror = metadata.pointer("/annotations/kubernetes.io~1config.mirror").is_some();
+    let owners = metadata.get("ownerReferences").and_then(Value::as_array);
+    let of_daemon_set = owners
+        .is_some_and(|owners| owners.iter().any(|owner| owner.get("kind").is_some_and(|kind| kind == "DaemonSet")));
+    if !is_mirror && !of_daemon_set {
+        return None;
+    }
+    let object = value.as_object_mut()?;
+    object.remove("spec");
+    let status = object.remove("status").unwrap_or_default();
+    let mut kept = Map::new();
+    for field in ["phase", "reason", "message", "startTime"] {
+        if let Some(value) = status.get(field) {
+            kept.insert(field.into(), value.clone());
+        }
+    }
+    kept.insert("conditions".into(), conditions(&status, &["lastProbeTime"]));
+    for field in ["initContainerStatuses", "containerStatuses"] {
+        let Some(list) = status.get(field).and_then(Value::as_array) else { continue };
+        let list = list.iter().map(|status| pick(status, &["name", "ready", "started", "restartCount", "state"]));
+        kept.insert(field.into(), list.collect());
+    }
+    object.insert("status".into(), Value::Object(kept));
+    Some(value)
+}
+
+/// A referenced object: all of it.
+pub(super) fn keep_all(value: Value) -> Option<Value> {
+    Some(value)
+}
+
+fn conditions(status: &Value, without: &[&str]) -> Value {
+    let list = status.get("conditions").and_then(Value::as_array).into_iter().flatten();
+    list.map(|condition| {
+        let mut condition = condition.clone();
+        if let Some(condition) = condition.as_object_mut() {
+            condition.retain(|key, _| !without.contains(&key.as_str()));
+        }
+        condition
+    })
+    .collect()
+}
+
+fn pick(value: &Value, fields: &[&str]) -> Value {
+    let fields = fields.iter().filter_map(|field| Some((field.to_string(), value.get(*field)?.clone())));
+    Value::Object(fields.collect())
+}
+
+fn drop_last_applied(metadata: &mut Value) {
+    let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return };
+    annotations.remove(LAST_APPLIED);
+    if annotations.is_empty()
+        && let Some(metadata) = metadata.as_object_mut()
+    {
+        metadata.remove("annotations");
+    }
+}

@@ -1,0 +1,328 @@
+//! What the API has told, kept until it says otherwise.
+//!
+//! Owns the last good objects and, for each watched scope, how complete the knowledge is. An error
+//! never removes anything; only a DELETED event, or the end of a complete list, does.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::core::model::Lookup;
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
+use crate::core::model::ObjectSource;
+use crate::node::api::error::Failure;
+
+/// Deletions that are remembered, so that a flood of them cannot fill memory.
+const TOMBSTONES: usize = 1024;
+
+/// What one watch covers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// The DaemonSets of the cluster (of the configured selector).
+    DaemonSets,
+    /// The own Node.
+    Node,
+    /// Mirror pods, and pods of DaemonSets, on the own node.
+    Pods,
+    /// One referenced object.
+    Object(ObjectRef),
+}
+
+impl std::fmt::Display for Scope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Scope::DaemonSets => f.write_str("daemonsets"),
+            Scope::Node => f.write_str("node"),
+            Scope::Pods => f.write_str("pods of this node"),
+            Scope::Object(reference) => reference.fmt(f),
+        }
+    }
+}
+
+/// How much is known of a scope.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScopeState {
+    /// Complete lists seen since the start. 0: absence cannot be told.
+    pub lists: u64,
+    /// The error that its watch is in, and since when.
+    pub error: Option<(Failure, Timestamp)>,
+}
+
+/// An object with the store's version of its last change that matters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Grows with every change of anything in the store; equal versions are equal objects.
+    pub version: u64,
+    /// The object, without what nobody reads.
+    pub value: Arc<Value>,
+}
+
+/// What is known of one DaemonSet in the API.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Presence {
+    /// It exists.
+    Present(Entry),
+    /// A watch said DELETED (or that it left the selector); the UID that it had.
+    Deleted {
+        /// `metadata.uid` of the deleted object.
+        uid: String,
+    },
+    /// A complete list did not have it. `list` is that list's number.
+    ListedAbsent {
+        /// Number of the last complete list.
+        list: u64,
+    },
+    /// No complete list yet.
+    Unknown,
+}
+
+/// An immutable copy for one pass.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The store's version.
+    pub version: u64,
+    /// DaemonSets.
+    pub daemon_sets: BTreeMap<ObjectKey, Entry>,
+    /// The own Node.
+    pub node: Option<Entry>,
+    /// Pods of this node (see [`Scope::Pods`]).
+    pub pods: BTreeMap<ObjectKey, Entry>,
+    /// Referenced objects.
+    pub objects: BTreeMap<ObjectRef, Entry>,
+    /// The scopes that are watched.
+    pub scopes: BTreeMap<Scope, ScopeState>,
+    deleted: BTreeMap<ObjectKey, String>,
+}
+
+impl Snapshot {
+    /// Complete lists of a scope so far; 0 when it is not known at all.
+    pub fn lists(&self, scope: &Scope) -> u64 {
+        self.scopes.get(scope).map_or(0, |state| state.lists)
+    }
+
+    /// Whether DaemonSets, Node and pods have each been listed completely at least once, and every
+    /// referenced object too.
+    pub fn is_complete(&self) -> bool {
+        self.lists(&Scope::DaemonSets) > 0 && self.scopes.values().all(|state| state.lists > 0)
+    }
+
+    /// What is known of one DaemonSet.
+    pub fn presence(&self, key: &ObjectKey) -> Presence {
+        if let Some(entry) = self.daemon_sets.get(key) {
+            return Presence::Present(entry.clone());
+        }
+        if let Some(uid) = self.deleted.get(key) {
+            return Presence::Deleted { uid: uid.clone() };
+        }
+        match self.lists(&Scope::DaemonSets) {
+            0 => Presence::Unknown,
+            list => Presence::ListedAbsent { list },
+        }
+    }
+}
+
+impl ObjectSource for Snapshot {
+    fn lookup(&self, reference: &ObjectRef) -> Lookup<'_> {
+        match self.objects.get(reference) {
+            Some(entry) => Lookup::Present(&entry.value),
+            None if self.lists(&Scope::Object(reference.clone())) > 0 => Lookup::Absent,
+            None => Lookup::Unknown,
+        }
+    }
+}
+
+/// The store; clones share it.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Mutex<Snapshot>>,
+    changed: watch::Sender<u64>,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self { inner: Arc::default(), changed: watch::Sender::new(0) }
+    }
+}
+
+impl Store {
+    /// A copy for one pass.
+    pub fn snapshot(&self) -> Snapshot {
+        self.with(|snapshot| snapshot.clone())
+    }
+
+    /// Wakes when something changed that a pass reads. The value is the version.
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Complete lists of a scope so far.
+    pub fn lists(&self, scope: &Scope) -> u64 {
+        self.with(|snapshot| snapshot.lists(scope))
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Snapshot) -> T) -> T {
+        f(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Tells the waiters, if the version has grown.
+    pub(super) fn wake(&self) {
+        let version = self.with(|snapshot| snapshot.version);
+        self.changed.send_if_modified(|told| std::mem::replace(told, version) != version);
+    }
+
+    /// A watch begins: the scope is known of, though nothing in it is.
+    pub(super) fn open(&self, scope: &Scope) {
+        self.with(|snapshot| {
+            snapshot.scopes.entry(scope.clone()).or_default();
+        });
+    }
+
+    /// A referenced object is not wanted any longer: everything about it goes.
+    pub(super) fn close(&self, reference: &ObjectRef) {
+        self.with(|snapshot| {
+            snapshot.objects.remove(reference);
+            snapshot.scopes.remove(&Scope::Object(reference.clone()));
+        });
+    }
+
+    /// An object exists and looks like this. Returns whether it is `immutable`.
+    pub(super) fn apply(&self, scope: &Scope, value: Value) -> bool {
+        let immutable = value.get("immutable") == Some(&Value::Bool(true));
+        let key = key_of(&value);
+        self.with(|snapshot| {
+            let version = snapshot.version + 1;
+            let entry = Entry { version, value: Arc::new(value) };
+            let changed = match scope {
+                Scope::DaemonSets => {
+                    snapshot.deleted.remove(&key);
+                    put(&mut snapshot.daemon_sets, key, entry)
+                }
+                Scope::Pods => put(&mut snapshot.pods, key, entry),
+                Scope::Object(reference) if key == reference.key => {
+                    put(&mut snapshot.objects, reference.clone(), entry)
+                }
+                // The API server ignored the field selector, which no API server does.
+                Scope::Object(_) => false,
+                Scope::Node => {
+                    let changed = snapshot.node.as_ref().is_none_or(|old| differs(&old.value, &entry.value));
+                    if changed {
+                        snapshot.node = Some(entry);
+                    }
+                    changed
+                }
+            };
+            if changed {
+                snapshot.version = version;
+            }
+        });
+        immutable
+    }
+
+    /// A DELETED event.
+    pub(super) fn delete(&self, scope: &Scope, value: &Value) {
+        let key = key_of(value);
+        self.with(|snapshot| {
+            let gone = match scope {
+                Scope::DaemonSets => {
+                    let uid = value.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+                    if snapshot.deleted.len() >= TOMBSTONES {
+                        snapshot.deleted.pop_first();
+                    }
+                    snapshot.deleted.insert(key.clone(), uid.to_string());
+                    snapshot.daemon_sets.remove(&key).is_some()
+                }
+                Scope::Pods => snapshot.pods.remove(&key).is_some(),
+                Scope::Object(reference) => snapshot.objects.remove(reference).is_some(),
+                Scope::Node => snapshot.node.take().is_some(),
+            };
+            snapshot.version += u64::from(gone);
+        });
+    }
+
+    /// A complete list has ended; `seen` are the names that it had.
+    pub(super) fn complete(&self, scope: &Scope, seen: &BTreeSet<ObjectKey>) {
+        self.with(|snapshot| {
+            let before = (snapshot.daemon_sets.len(), snapshot.pods.len(), snapshot.objects.len());
+            let mut gone = false;
+            match scope {
+                Scope::DaemonSets => snapshot.daemon_sets.retain(|key, _| seen.contains(key)),
+                Scope::Pods => snapshot.pods.retain(|key, _| seen.contains(key)),
+                Scope::Object(reference) => {
+                    if !seen.contains(&reference.key) {
+                        snapshot.objects.remove(reference);
+                    }
+                }
+                Scope::Node => gone = seen.is_empty() && snapshot.node.take().is_some(),
+            }
+            gone |= before != (snapshot.daemon_sets.len(), snapshot.pods.len(), snapshot.objects.len());
+            let state = snapshot.scopes.entry(scope.clone()).or_default();
+            state.lists += 1;
+            state.error = None;
+            // The first complete list turns "unknown" into "absent", and a list of DaemonSets may be
+            // the one that somebody waits for.
+            let news = state.lists == 1 || *scope == Scope::DaemonSets;
+            snapshot.version += u64::from(gone || news);
+        });
+    }
+
+    /// The watch of a scope failed. Returns whether that is news.
+    pub(super) fn failed(&self, scope: &Scope, failure: Failure) -> bool {
+        self.with(|snapshot| {
+            let Some(state) = snapshot.scopes.get_mut(scope) else { return false };
+            let news = state.error.as_ref().is_none_or(|(before, _)| *before != failure);
+            let since = state.error.as_ref().map_or_else(Timestamp::now, |(_, since)| *since);
+            state.error = Some((failure, since));
+            news
+        })
+    }
+
+    /// The watch of a scope works.
+    pub(super) fn recovered(&self, scope: &Scope) {
+        self.with(|snapshot| {
+            if let Some(state) = snapshot.scopes.get_mut(scope) {
+                state.error = None;
+            }
+        });
+    }
+}
+
+fn put<K: Ord>(map: &mut BTreeMap<K, Entry>, key: K, entry: Entry) -> bool {
+    let changed = map.get(&key).is_none_or(|old| differs(&old.value, &entry.value));
+    if changed {
+        map.insert(key, entry);
+    }
+    changed
+}
+
+/// Whether two states of an object differ in anything but their resource version: a write to what
+/// we leave out (a status, a heartbeat) changes only that.
+fn differs(old: &Value, new: &Value) -> bool {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else { return old != new };
+    old.len() != new.len()
+        || old.iter().any(|(key, old)| match (key.as_str(), new.get(key)) {
+            (_, None) => true,
+            ("metadata", Some(new)) => metadata_differs(old, new),
+            (_, Some(new)) => old != new,
+        })
+}
+
+fn metadata_differs(old: &Value, new: &Value) -> bool {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else { return old != new };
+    old.len() != new.len() || old.iter().any(|(key, old)| key != "resourceVersion" && new.get(key) != Some(old))
+}
+
+/// Namespace and name of an object.
+pub(super) fn key_of(value: &Value) -> ObjectKey {
+    let text = |name: &str| value.pointer(name).and_then(Value::as_str).unwrap_or_default();
+    ObjectKey::new(text("/metadata/namespace"), text("/metadata/name"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+use serde_json::json;
+
+use super::*;
+use crate::core::model::Kind;
+use crate::node::api::error::FailureKind;
+
+fn daemon_set(name: &str, version: &str, image: &str) -> Value {
+    json!({"metadata": {"namespace": "kube-system", "name": name, "uid": format!("uid-{name}"), "resourceVersion": version},
+        "spec": {"template": {"spec": {"containers": [{"image": image}]}}}})
+}
+
+fn seen(names: &[&str]) -> BTreeSet<ObjectKey> {
+    names.iter().map(|name| ObjectKey::new("kube-system", *name)).collect()
+}
+
+#[test]
+fn nothing_is_absent_before_a_complete_list() {
+    let store = Store::default();
+    let key = ObjectKey::new("kube-system", "a");
+    store.open(&Scope::DaemonSets);
+    assert_eq!(store.snapshot().presence(&key), Presence::Unknown);
+    store.complete(&Scope::DaemonSets, &seen(&[]));
+    assert_eq!(store.snapshot().presence(&key), Presence::ListedAbsent { list: 1 });
+}
+
+#[test]
+fn a_relist_removes_only_when_it_is_complete() {
+    let store = Store::default();
+    for name in ["a", "b"] {
+        store.apply(&Scope::DaemonSets, daemon_set(name, "1", "i"));
+    }
+    store.complete(&Scope::DaemonSets, &seen(&["a", "b"]));
+    store.apply(&Scope::DaemonSets, daemon_set("a", "1", "i"));
+    assert!(store.failed(&Scope::DaemonSets, Failure::new(FailureKind::Forbidden, "no")));
+    assert_eq!(store.snapshot().daemon_sets.len(), 2);
+    store.complete(&Scope::DaemonSets, &seen(&["a"]));
+    let snapshot = store.snapshot();
+    assert_eq!(snapshot.presence(&ObjectKey::new("kube-system", "b")), Presence::ListedAbsent { list: 2 });
+    assert_eq!(snapshot.scopes[&Scope::DaemonSets].error, None);
+}
+
+#[test]
+fn a_deletion_that_was_seen_is_told_from_an_absence() {
+    let store = Store::default();
+    let object = daemon_set("a", "1", "i");
+    store.apply(&Scope::DaemonSets, object.clone());
+    store.complete(&Scope::DaemonSets, &seen(&["a"]));
+    store.delete(&Scope::DaemonSets, &object);
+    let key = ObjectKey::new("kube-system", "a");
+    assert_eq!(store.snapshot().presence(&key), Presence::Deleted { uid: "uid-a".into() });
+    store.apply(&Scope::DaemonSets, object);
+    assert!(matches!(store.snapshot().presence(&key), Presence::Present(_)));
+}
+
+#[test]
+fn a_write_to_what_nobody_reads_wakes_nobody() {
+    let store = Store::default();
+    store.apply(&Scope::DaemonSets, daemon_set("a", "1", "i"));
+    store.wake();
+    let mut changed = store.changed();
+    changed.mark_unchanged();
+    store.apply(&Scope::DaemonSets, daemon_set("a", "2", "i"));
+    store.wake();
+    assert!(!changed.has_changed().unwrap());
+    store.apply(&Scope::DaemonSets, daemon_set("a", "3", "j"));
+    store.wake();
+    assert!(changed.has_changed().unwrap());
+}
+
+#[test]
+fn a_referenced_object_is_unknown_then_absent_then_present() {
+    let store = Store::default();
+    let reference = ObjectRef::new(Kind::ConfigMap, "default", "c");
+    let scope = Scope::Object(reference.clone());
+    store.open(&scope);
+    assert_eq!(store.snapshot().lookup(&reference), Lookup::Unknown);
+    store.complete(&scope, &BTreeSet::new());
+    assert_eq!(store.snapshot().lookup(&reference), Lookup::Absent);
+    let value = json!({"metadata": {"namespace": "default", "name": "c"}, "immutable": true});
+    assert!(store.apply(&scope, value.clone()));
+    assert_eq!(store.snapshot().lookup(&reference), Lookup::Present(&value));
+    store.close(&reference);
+    assert_eq!(store.snapshot().lookup(&reference), Lookup::Unknown);
+}
+
+#[test]
+fn an_error_keeps_its_beginning_while_its_words_change() {
+    let store = Store::default();
+    store.open(&Scope::Node);
+    assert!(store.failed(&Scope::Node, Failure::new(FailureKind::Timeout, "one")));
+    let since = store.snapshot().scopes[&Scope::Node].error.clone().map(|(_, since)| since);
+    assert!(!store.failed(&Scope::Node, Failure::new(FailureKind::Timeout, "one")));
+    assert!(store.failed(&Scope::Node, Failure::new(FailureKind::Timeout, "two")));
+    assert_eq!(store.snapshot().scopes[&Scope::Node].error.clone().map(|(_, since)| since), since);
+    store.recovered(&Scope::Node);
+    assert_eq!(store.snapshot().scopes[&Scope::Node].error, None);
+}

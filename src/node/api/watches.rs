@@ -1,0 +1,341 @@
+//! The watches: DaemonSets, the own Node, this node's pods, and each object that a daemon names.
+//!
+//! Owns when to watch what, and how failures are retried. Must not decide what an absence means.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::Api;
+use kube::discovery::ApiResource;
+use kube::runtime::watcher;
+use kube::runtime::watcher::Config;
+use kube::runtime::watcher::Event;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use tokio::time::timeout;
+
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
+use crate::node::api::backoff;
+use crate::node::api::backoff::Backoff;
+use crate::node::api::connector::Link;
+use crate::node::api::error::Failure;
+use crate::node::api::error::FailureKind;
+use crate::node::api::object;
+use crate::node::api::object::RawObject;
+use crate::node::api::store::Scope;
+use crate::node::api::store::Store;
+use crate::node::api::store::key_of;
+
+/// Objects a page: a page is in memory twice while it is read.
+const PAGE: u32 = 50;
+/// A watch that lived this long was established: its first failure is retried at once.
+const ESTABLISHED: Duration = Duration::from_secs(5);
+/// A retried watch that has not failed for so long works again, whether it says something or not
+/// (longer than the connector waits for the head of a response).
+const SETTLED: Duration = Duration::from_secs(32);
+/// Failures in a row to resume a watch, after which a new list is made.
+const RESUMES: u32 = 3;
+/// An immutable object gives its stream back and is read again after this, more or less. The kubelet
+/// never looks again while a pod uses it; a re-created one is noticed here, late.
+const IMMUTABLE_CHECK: Duration = Duration::from_secs(600);
+
+/// Everything that a watch needs.
+#[derive(Clone)]
+pub(super) struct Context {
+    pub(super) client: kube::Client,
+    pub(super) store: Store,
+    pub(super) link: watch::Receiver<Link>,
+}
+
+/// The running watches. Dropping it ends them.
+pub(super) struct Watches {
+    context: Context,
+    node: String,
+    selector: Option<String>,
+    daemon_sets: AbortHandle,
+    fixed: Vec<AbortHandle>,
+    wanted: BTreeMap<ObjectRef, AbortHandle>,
+}
+
+impl Watches {
+    /// Starts the watches that always run. Needs a running tokio runtime.
+    pub(super) fn start(context: Context, node: &str, selector: Option<String>) -> Self {
+        let daemon_sets = spawn_daemon_sets(&context, selector.clone());
+        let mut watches =
+            Self { context, node: node.into(), selector, daemon_sets, fixed: Vec::new(), wanted: BTreeMap::new() };
+        watches.start_fixed();
+        watches
+    }
+
+    fn start_fixed(&mut self) {
+        let by_name = format!("metadata.name={}", self.node);
+        let of_node = format!("spec.nodeName={}", self.node);
+        let node = Task {
+            scope: Scope::Node,
+            resource: object::api_resource("", "Node", "nodes"),
+            namespace: None,
+            config: config().fields(&by_name),
+            keep: object::keep_node,
+        };
+        let pods = Task {
+            scope: Scope::Pods,
+            resource: object::api_resource("", "Pod", "pods"),
+            namespace: None,
+            config: config().fields(&of_node),
+            keep: object::keep_pod,
+        };
+        for task in [node, pods] {
+            self.fixed.push(task.spawn(&self.context));
+        }
+    }
+
+    /// Watches exactly these objects from now on.
+    pub(super) fn set_wanted(&mut self, wanted: &BTreeSet<ObjectRef>) {
+        self.wanted.retain(|reference, task| {
+            let keep = wanted.contains(reference);
+            if !keep {
+                task.abort();
+                self.context.store.close(reference);
+            }
+            keep
+        });
+        for reference in wanted {
+            if !self.wanted.contains_key(reference) {
+                let task = Task {
+                    scope: Scope::Object(reference.clone()),
+                    resource: object::resource(reference.kind),
+                    namespace: Some(reference.key.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+                    config: config().fields(&format!("metadata.name={}", reference.key.name)),
+                    keep: object::keep_all,
+                };
+                self.wanted.insert(reference.clone(), task.spawn(&self.context));
+            }
+        }
+    }
+
+    /// Lists and watches the DaemonSets anew.
+    pub(super) fn relist(&mut self) {
+        self.daemon_sets.abort();
+        self.daemon_sets = spawn_daemon_sets(&self.context, self.selector.clone());
+    }
+}
+
+impl Drop for Watches {
+    fn drop(&mut self) {
+        self.daemon_sets.abort();
+        self.fixed.iter().chain(self.wanted.values()).for_each(AbortHandle::abort);
+    }
+}
+
+fn spawn_daemon_sets(context: &Context, selector: Option<String>) -> AbortHandle {
+    let config = match selector.filter(|selector| !selector.is_empty()) {
+        Some(selector) => config().labels(&selector),
+        None => config(),
+    };
+    let resource = object::api_resource("apps", "DaemonSet", "daemonsets");
+    let task = Task { scope: Scope::DaemonSets, resource, namespace: None, config, keep: object::keep_daemon_set };
+    task.spawn(context)
+}
+
+/// Watches end by themselves after four to five minutes, not all at the same time. (kube takes no
+/// more than 294 s.)
+fn config() -> Config {
+    Config::default().page_size(PAGE).timeout(240 + (backoff::random() * 50.0) as u32)
+}
+
+/// One watch.
+struct Task {
+    scope: Scope,
+    resource: ApiResource,
+    namespace: Option<String>,
+    config: Config,
+    keep: fn(Value) -> Option<Value>,
+}
+
+/// Why one run of a watch ended.
+enum Ended {
+    /// The resource version is of no use any longer: list anew.
+    Relist,
+    /// Everything is known and cannot change.
+    Immutable,
+}
+
+impl Task {
+    fn spawn(self, context: &Context) -> AbortHandle {
+        context.store.open(&self.scope);
+        let context = context.clone();
+        tokio::spawn(async move { self.run(context).await }).abort_handle()
+    }
+
+    async fn run(self, context: Context) {
+        let mut retry = Retry::new(context.link.clone());
+        loop {
+            match self.watch(&context, &mut retry).await {
+                Ended::Relist => {}
+                Ended::Immutable => tokio::time::sleep(IMMUTABLE_CHECK.mul_f64(0.5 + backoff::random())).await,
+            }
+        }
+    }
+
+    fn api(&self, context: &Context) -> Api<RawObject> {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced_with(context.client.clone(), namespace, &self.resource),
+            None => Api::all_with(context.client.clone(), &self.resource),
+        }
+    }
+
+    async fn watch(&self, context: &Context, retry: &mut Retry) -> Ended {
+        let store = &context.store;
+        let mut stream = pin!(watcher(self.api(context), self.config.clone()));
+        let mut seen = BTreeSet::new();
+        let mut immutable = false;
+        let mut resumes = 0;
+        loop {
+            let event = if retry.is_open() {
+                match timeout(SETTLED, stream.next()).await {
+                    Ok(event) => event,
+                    Err(_) => {
+                        store.recovered(&self.scope);
+                        retry.established();
+                        resumes = 0;
+                        continue;
+                    }
+                }
+            } else {
+                stream.next().await
+            };
+            let Some(event) = event else { return Ended::Relist };
+            match event {
+                Ok(Event::Init) => {
+                    seen.clear();
+                    immutable = false;
+                }
+                Ok(Event::InitApply(object)) => {
+                    immutable |= self.apply(store, object, Some(&mut seen));
+                }
+                Ok(Event::InitDone) => {
+                    store.complete(&self.scope, &seen);
+                    seen.clear();
+                    store.wake();
+                    retry.established();
+                    resumes = 0;
+                    if immutable {
+                        return Ended::Immutable;
+                    }
+                }
+                Ok(Event::Apply(object)) => {
+                    store.recovered(&self.scope);
+                    retry.established();
+                    resumes = 0;
+                    let immutable = self.apply(store, object, None);
+                    store.wake();
+                    if immutable {
+                        return Ended::Immutable;
+                    }
+                }
+                Ok(Event::Delete(object)) => {
+                    store.recovered(&self.scope);
+                    retry.established();
+                    resumes = 0;
+                    store.delete(&self.scope, &object.value);
+                    store.wake();
+                }
+                Err(error) => {
+                    let failure = Failure::from_watcher(&error);
+                    resumes += u32::from(matches!(error, watcher::Error::WatchStartFailed(_)));
+                    // kube's watcher keeps its resource version when the answer to the watch itself
+                    // is 410, and would never list again.
+                    let expired = failure.kind == FailureKind::Expired;
+                    let stuck = expired || resumes > RESUMES;
+                    if retry.is_news(&failure) {
+                        self.report(store, failure);
+                    }
+                    retry.pause(expired).await;
+                    if stuck {
+                        return Ended::Relist;
+                    }
+                }
+            }
+        }
+    }
+
+    fn apply(&self, store: &Store, object: RawObject, seen: Option<&mut BTreeSet<ObjectKey>>) -> bool {
+        let key = key_of(&object.value);
+        match (self.keep)(object.value) {
+            Some(value) => {
+                if let Some(seen) = seen {
+                    seen.insert(key);
+                }
+                store.apply(&self.scope, value)
+            }
+            None => false,
+        }
+    }
+
+    fn report(&self, store: &Store, failure: Failure) {
+        let message = failure.message.clone();
+        if store.failed(&self.scope, failure) {
+            log::debug!(target: "daemonlet::api", scope = self.scope.to_string(); "watch failed: {message}");
+        }
+        store.wake();
+    }
+}
+
+/// When a failed watch is tried again.
+struct Retry {
+    backoff: Backoff,
+    /// Since when the watch works; `None` while it is being tried.
+    since: Option<Instant>,
+    failed: bool,
+    link: watch::Receiver<Link>,
+}
+
+impl Retry {
+    fn new(link: watch::Receiver<Link>) -> Self {
+        Self { backoff: Backoff::request(), since: None, failed: false, link }
+    }
+
+    fn established(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+        self.failed = false;
+    }
+
+    /// Whether it has failed and nobody knows yet whether the next attempt works.
+    fn is_open(&self) -> bool {
+        self.failed
+    }
+
+    fn was_established(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() >= ESTABLISHED)
+    }
+
+    /// Whether a failure is this watch's own and more than a passing one. What the whole link
+    /// suffers from is said once, by the link.
+    fn is_news(&self, failure: &Failure) -> bool {
+        let of_link = failure.is_link() && *self.link.borrow() != Link::Up;
+        failure.kind != FailureKind::Expired && !of_link && !self.was_established()
+    }
+
+    /// Waits: not at all after the first failure of an established watch, until there is a
+    /// connection when there is none, else by back-off.
+    async fn pause(&mut self, expired: bool) {
+        let established = self.was_established();
+        self.since = None;
+        self.failed = true;
+        if established {
+            self.backoff.reset();
+        }
+        if *self.link.borrow() != Link::Up {
+            // One task connects for all; when it succeeds, everybody goes on at once.
+            let _ = self.link.wait_for(|link| *link == Link::Up).await;
+        } else if !established && !expired {
+            tokio::time::sleep(self.backoff.next()).await;
+        }
+    }
+}
