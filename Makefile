@@ -1,0 +1,24 @@
+# daemonlet: the commands of daily work. `make test` is the whole truth, `make check` its quick part.
+
+.PHONY: build check test cluster-tools cluster-test
+
+build:
+	cargo build --release
+
+# Format, lints and cargo's tests: under three minutes once warm.
+check:
+	python3 tests/cluster/everything.py --fast
+
+# Everything, real clusters too. Installs what it needs (as root or through sudo); the first run
+# builds Kubernetes, which is kept in $$DAEMONLET_CACHE (default ~/.cache/daemonlet).
+test:
+	python3 tests/cluster/everything.py
+
+# What the cluster tests need: Debian packages, Kubernetes, our own Go programs.
+cluster-tools:
+	python3 tests/cluster/run.py --build
+
+# The cluster tests alone: make cluster-test FILES="node" or FILES="-k secret".
+cluster-test: cluster-tools
+	cargo build
+	python3 tests/cluster/run.py $(FILES)

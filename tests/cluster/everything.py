@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""`make test`: every check and test of the project, and one closing line that counts them.
+
+    everything.py           tools, format, clippy, cargo's tests, cluster tests
+    everything.py --fast    format, clippy and cargo's tests (`make check`)
+
+A failed step does not stop the next one: whoever reads the output sees all that is wrong.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+REPO = HERE.parent.parent
+_CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
+_CLUSTER = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
+
+
+class Tally:
+    """Counts over all steps. Format and clippy count as one test each."""
+
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+
+    def step(self, name, argv, pattern=None, env=None):
+        """Runs a step; adds what its output counts, or the step itself."""
+        print(f"=== {name}", flush=True)
+        began = time.monotonic()
+        counts = [0, 0, 0]
+        with subprocess.Popen(argv, cwd=REPO, stdout=subprocess.PIPE, text=True, errors="replace", env=env) as child:
+            for line in child.stdout:
+                found = pattern.match(line) if pattern else None
+                if found:
+                    counts = [sum(pair) for pair in zip(counts, map(int, found.groups()))]
+                if not (found and pattern is _CLUSTER):
+                    print(line, end="", flush=True)
+        if not pattern:
+            counts = [int(child.returncode == 0), int(child.returncode != 0), 0]
+        elif child.returncode and not counts[1]:
+            counts[1] = 1  # it broke before it could count
+        self.passed, self.failed, self.skipped = (a + b for a, b in zip((self.passed, self.failed, self.skipped), counts))
+        print(f"=== {name}: {'ok' if child.returncode == 0 else 'FAILED'}, {time.monotonic() - began:.0f} s", flush=True)
+        return child.returncode == 0
+
+
+def main():
+    """The command; the exit status is 0 when nothing failed."""
+    fast = "--fast" in sys.argv[1:]
+    tally = Tally()
+    env = dict(os.environ)
+    if not fast:
+        built = subprocess.run([sys.executable, HERE / "run.py", "--build"], stdout=subprocess.PIPE, text=True, check=False)
+        if built.returncode:
+            print("the tools could not be built", file=sys.stderr)
+            return 1
+        env["DAEMONLET_TOOLS"] = built.stdout.strip().splitlines()[-1]
+    tally.step("format", ["cargo", "fmt", "--all", "--check"])
+    tally.step("clippy", ["cargo", "clippy", "--quiet", "--all-targets", "--", "-D", "warnings"])
+    tally.step("cargo test", ["cargo", "test", "--quiet", "--no-fail-fast"], _CARGO, env)
+    if not fast:
+        if tally.step("build", ["cargo", "build", "--quiet"]):
+            tally.step("cluster tests", [sys.executable, "-u", HERE / "run.py"], _CLUSTER, env)
+    print(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped")
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

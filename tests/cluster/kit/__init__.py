@@ -1,0 +1,21 @@
+"""A real Kubernetes on one machine, for tests that read like a story.
+
+The map, from the ground up (each module says at its head what it owns):
+
+  tools          the programs: Debian packages, Kubernetes from its Go modules, our own Go programs
+  sandbox        namespaces and cgroups of a run's own, so that nothing of it can stay behind
+  wait           waiting with a bound, on events where there are any
+  process        programs that a test starts, freezes and stops
+  net            the network between machines, and cuts in it
+  pki            certificates and kubeconfigs
+  api            a Kubernetes client on the standard library
+  control_plane  etcd, API server, controller manager, scheduler
+  images         container images without a registry
+  kubelet        a kubelet with containerd, beside the test
+  hollow         hollow nodes: the kubelet's code, a fake runtime
+  machine        whole machines: systemd, containerd, kubelet, daemonlet as units
+  agent          daemonlet itself, beside the test
+
+The standard library is all that is used. Nothing here talks to anything outside the sandbox
+except `tools`, which fetches what is built.
+"""

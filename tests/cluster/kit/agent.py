@@ -1,0 +1,118 @@
+"""daemonlet beside the test: one agent for one node, from a configuration file to its end.
+
+Owns the configuration and the rights of the agent under test. Asks it as a user would: by the
+command line and by the files it writes.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from . import tools
+from .process import Process
+from .sandbox import scratch
+from .wait import until
+
+# What an agent may do, until the packaged roles come: read what its daemons name, ask for tokens,
+# write events.
+_RULES = [
+    {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [""], "resources": ["nodes", "pods", "configmaps", "secrets", "serviceaccounts", "services", "namespaces"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": ["node.k8s.io"], "resources": ["runtimeclasses"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
+    {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch", "delete"]},
+]
+ROLE = "daemonlet-agent"
+GROUP = "daemonlet:agents"
+
+
+def binary():
+    """The daemonlet under test."""
+    path = Path(os.environ.get("DAEMONLET_BIN") or tools.REPO / "target" / "debug" / "daemonlet")
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not built: run `cargo build`")
+    return path
+
+
+def grant(cluster):
+    """Gives the agents of a cluster their rights, as a cluster role for their group."""
+    cluster.admin.apply(
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": ROLE}, "rules": _RULES},
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": ROLE},
+         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ROLE},
+         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": GROUP}]})
+
+
+def kubeconfig(cluster, node):
+    """The kubeconfig of a node's agent."""
+    return cluster.kubeconfig(f"daemonlet:{node}", [GROUP])
+
+
+def toml(values):
+    """TOML of a dict: scalars and lists first, tables after."""
+    flat = [f"{key} = {json.dumps(value)}" for key, value in values.items() if not isinstance(value, dict)]
+    tables = [f"\n[{key}]\n{toml(value)}" for key, value in values.items() if isinstance(value, dict)]
+    return "\n".join(flat + tables) + "\n"
+
+
+class Agent:
+    """`with Agent(node, **config) as agent:`; keys as in the configuration, `_` for `-`."""
+
+    def __init__(self, node, name="agent", **config):
+        self.node = node
+        self.home = scratch() / f"{node.name}-{name}"
+        self.folder = self.home / "daemonsets.d"
+        self.config_file = self.home / "daemonlet.toml"
+        self.process = None
+        self.config = {
+            "node-name": node.name, "kubeconfig": str(kubeconfig(node.cluster, node.name)),
+            "manifest-dir": str(node.manifests), "kubelet-root": str(node.root), "state-dir": str(self.home / "state"),
+            "run-dir": str(self.home / "run"), "runtime-endpoint": f"unix://{node.socket}",
+            "folders": [str(self.folder)], "update-jitter": "0s",
+        } | {key.replace("_", "-"): value for key, value in config.items()}
+
+    def __enter__(self):
+        self.folder.mkdir(parents=True)
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        """Writes the configuration and starts the agent."""
+        self.config_file.write_text(toml(self.config), encoding="utf-8")
+        logs = scratch() / "logs"
+        logs.mkdir(exist_ok=True)
+        self.process = Process("daemonlet", [binary(), "run", "--config", self.config_file], logs / f"{self.home.name}.log",
+                               env=os.environ | {"DAEMONLET_LOG": "debug", "RUST_BACKTRACE": "1"})
+
+    def stop(self):
+        """Stops the agent in order; gives its exit status."""
+        return self.process.stop(10)
+
+    def kill(self):
+        """Ends the agent as a crash would."""
+        self.process.kill()
+
+    def restart(self):
+        """Stops and starts it."""
+        self.stop()
+        self.start()
+
+    def cli(self, command, *args, check=False):
+        """A command of the CLI with the agent's configuration; gives the finished process."""
+        return subprocess.run([binary(), command, "--config", self.config_file, *args], capture_output=True, text=True, check=check, timeout=30)
+
+    def manifests(self, daemonset=""):
+        """The manifests in the folder whose names carry the daemon's: {file name: text}."""
+        return {file.name: file.read_text(encoding="utf-8") for file in sorted(self.node.manifests.glob("*"))
+                if file.is_file() and not file.name.startswith(".") and daemonset in file.name}
+
+    def wait_manifest(self, daemonset, seconds=15):
+        """Waits for the daemon's one manifest; gives (file name, text)."""
+        return until(lambda: next(iter(self.manifests(daemonset).items()), None), seconds, f"a manifest of {daemonset}\n{self.process.tail()}")
