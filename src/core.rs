@@ -2,16 +2,22 @@
 //!
 //! Owns every decision. Must not do I/O, read a clock, log, or know tokio, kube or the file system.
 
+pub mod adopt;
 pub mod canonical;
 pub mod convert;
 pub mod explain;
 pub mod identity;
+pub mod manifest;
 pub mod model;
+pub mod outcome;
+pub mod pass;
 pub mod placement;
 pub mod plan;
 pub mod policy;
 pub mod quantity;
+pub mod record;
 pub mod render;
+pub mod sources;
 pub mod status;
 pub mod validate;
 pub mod volume;

@@ -9,4 +9,5 @@ pub mod folders;
 pub mod fsx;
 pub mod kubelet;
 pub mod manifests;
+pub mod socket;
 pub mod volumes;

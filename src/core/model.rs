@@ -110,6 +110,9 @@ impl fmt::Display for ObjectRef {
 pub enum Lookup<'a> {
     /// It exists; this is its JSON.
     Present(&'a Value),
+    /// It is gone, and something that runs still uses what it last was: a required reference keeps
+    /// the last data, an optional one drops it, as the kubelet does.
+    Deleted(&'a Value),
     /// A complete view says that it does not exist.
     Absent,
     /// Nobody has been able to say yet. Never treated as absence.
@@ -263,6 +266,17 @@ pub struct DaemonSet {
     pub min_ready_seconds: u32,
     /// Where it was read.
     pub source: Source,
+}
+
+impl DaemonSet {
+    /// The mode that its label asks for; `None` without the label, and for a value that is no mode.
+    pub fn mode_label(&self) -> Option<Mode> {
+        match self.labels.get(MODE_LABEL).map(String::as_str) {
+            Some("static") => Some(Mode::Static),
+            Some("bootstrap") => Some(Mode::Bootstrap),
+            _ => None,
+        }
+    }
 }
 
 /// A taint of a node.

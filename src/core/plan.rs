@@ -1,1 +1,413 @@
+//! What one pass changes for one daemon: a function of what is wanted, remembered and observed.
 //!
+//! Owns the order of things: data before manifest, record before removal, old gone before new
+//! (unless surge is asked for). Must not do I/O or read a clock; the shell executes the actions as
+//! they stand and plans again from what it then observes.
+
+mod run;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::Mode;
+use crate::core::model::NodeView;
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
+use crate::core::model::Source;
+use crate::core::model::TokenRequest;
+use crate::core::outcome::Outcome;
+use crate::core::placement;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Instance;
+use crate::core::record::Millis;
+use crate::core::record::Phase;
+use crate::core::render::Missing;
+use crate::core::sources::Word;
+
+/// How long after its manifest's removal an instance whose sandbox was never seen is waited for:
+/// the kubelet may have been about to start it (its housekeeping period).
+pub const SETTLE: Millis = 2_000;
+
+/// What the manifest folder holds for an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ManifestFact<'a> {
+    /// No file of this instance.
+    Missing,
+    /// Its file, with the SHA-256 of the bytes.
+    Present(&'a str),
+}
+
+/// Whether anything of an instance still runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// Trusted: nothing of it runs.
+    Gone,
+    /// Its sandbox is there.
+    Running,
+    /// Nothing can be said; why.
+    Unknown(String),
+}
+
+/// Whether an instance is ready to serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// Ready since (milliseconds since the epoch).
+    Ready {
+        /// Since when.
+        since: Millis,
+    },
+    /// Not ready; the reason as the kubelet gives it.
+    NotReady(String),
+    /// Nobody can say; why.
+    Unknown(String),
+}
+
+/// What the shell has observed, and what it can compute without effects.
+pub trait Facts {
+    /// Renders (memoised) `incarnation` of a DaemonSet.
+    fn outcome(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> Arc<Outcome>;
+    /// The hash of the revision that a DaemonSet defines (memoised).
+    fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String;
+    /// The instance's manifest in the folder.
+    fn manifest(&self, uid: &str) -> ManifestFact<'_>;
+    /// Whether the data on disk is what `outcome` says.
+    fn volumes_current(&self, outcome: &Outcome) -> bool;
+    /// Whether anything of the instance still runs.
+    fn sandbox(&self, instance: &Instance) -> Evidence;
+    /// Whether the instance is ready.
+    fn readiness(&self, instance: &Instance) -> Readiness;
+    /// A pod of the stock controller for this daemon on this node, by name (`bootstrap` mode).
+    fn stock_pod(&self, key: &ObjectKey) -> Option<String>;
+}
+
+/// What is the same for every daemon of a pass.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Context<'a> {
+    /// Now.
+    pub now: Millis,
+    /// The node.
+    pub node: &'a NodeView,
+    /// Upper bound of the per-node delay of an unapproved template change, in milliseconds.
+    pub update_jitter: Millis,
+    /// Whether removals that rest on a list's silence are held (`max-removals`).
+    pub removals_held: bool,
+}
+
+/// One thing to do. The shell does them in order and stops at the first that fails.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Save the record, then remove the manifest.
+    End {
+        /// The instance.
+        uid: String,
+        /// Its pod's name.
+        pod: String,
+        /// Why.
+        reason: String,
+    },
+    /// Remove what is left of the instance's folder; nothing of it runs any more.
+    Finish {
+        /// The instance.
+        uid: String,
+        /// Its pod's name.
+        pod: String,
+    },
+    /// Write the data, then the manifest, then the record.
+    Start {
+        /// What to write.
+        outcome: Arc<Outcome>,
+        /// Why now.
+        reason: String,
+    },
+    /// Bring data or manifest of a live instance up to date, in place.
+    Refresh {
+        /// What to write.
+        outcome: Arc<Outcome>,
+        /// The data differs.
+        volumes: bool,
+        /// The manifest differs.
+        manifest: bool,
+    },
+    /// Ask the API server directly whether the daemon is gone.
+    Confirm {
+        /// What has to be confirmed.
+        reason: String,
+    },
+    /// Nothing of the daemon is left: drop the record.
+    Forget,
+}
+
+/// Where a daemon is on this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum State {
+    /// Its instance is ready.
+    Running,
+    /// Its manifest is written, its instance is not ready yet.
+    Starting,
+    /// It waits for something that it refers to.
+    Waiting,
+    /// It cannot be a static pod.
+    Refused,
+    /// It does not belong here.
+    NotSelected,
+    /// The old instance ends before the new one starts.
+    Replacing,
+    /// It ends.
+    Ending,
+    /// It was ready, or should be, and is not.
+    Failing,
+    /// Its DaemonSet went away and its pods were to be kept.
+    Orphaned,
+    /// It runs, and nobody can say whether it is ready.
+    Unknown,
+}
+
+/// What is to be said of a daemon after a pass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Its state.
+    pub state: State,
+    /// Why, for people; empty when there is nothing to say.
+    pub reason: String,
+    /// Where its definition comes from.
+    pub source: Option<Source>,
+    /// Its mode.
+    pub mode: Option<Mode>,
+    /// The revision of the instance that is shown.
+    pub revision: String,
+    /// The revision that is wanted, if another.
+    pub wanted_revision: Option<String>,
+    /// The pod, without the node's name.
+    pub pod: String,
+    /// The pod's UID.
+    pub uid: String,
+    /// Whether it is ready; `None` when nobody can say.
+    pub ready: Option<bool>,
+    /// Since when it is in this state, if known.
+    pub since: Option<Millis>,
+    /// What it waits for.
+    pub waiting_for: Vec<Missing>,
+    /// Notes for people (what was left out and what to do).
+    pub notes: Vec<String>,
+}
+
+/// The plan for one daemon.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DaemonPlan {
+    /// The daemon.
+    pub key: ObjectKey,
+    /// What to do, in order.
+    pub actions: Vec<Action>,
+    /// The record as it is when everything has been done.
+    pub record: DaemonRecord,
+    /// What to say.
+    pub summary: Summary,
+    /// What has to be watched for it.
+    pub references: BTreeSet<ObjectRef>,
+    /// The tokens that it needs.
+    pub tokens: BTreeSet<TokenRequest>,
+    /// When to look again though nothing happens.
+    pub wake_at: Option<Millis>,
+}
+
+/// Plans one daemon.
+pub fn plan_daemon(word: &Word, record: &DaemonRecord, context: &Context<'_>, facts: &dyn Facts) -> DaemonPlan {
+    let mut plan = Planner::new(record, context, facts);
+    plan.finish_ended();
+    match word {
+        Word::Wanted { daemon_set, mode, note } => plan.wanted(daemon_set, *mode, note.as_deref()),
+        Word::Left { reason } => plan.keep(State::NotSelected, reason),
+        Word::Gone { reason, by_list, ignore_file } => plan.gone(reason, *by_list, ignore_file.as_deref()),
+        Word::Orphaned { reason } => plan.orphaned(reason),
+        Word::Confirm { reason } => {
+            plan.keep(State::Unknown, &format!("{reason}; asking the API server"));
+            plan.actions.push(Action::Confirm { reason: reason.clone() });
+        }
+        Word::Unsure { reason } => plan.keep(State::Unknown, reason),
+    }
+    plan.done()
+}
+
+/// Collects one daemon's plan.
+struct Planner<'a> {
+    context: &'a Context<'a>,
+    facts: &'a dyn Facts,
+    record: DaemonRecord,
+    actions: Vec<Action>,
+    summary: Summary,
+    references: BTreeSet<ObjectRef>,
+    tokens: BTreeSet<TokenRequest>,
+    wake_at: Option<Millis>,
+}
+
+impl<'a> Planner<'a> {
+    fn new(record: &DaemonRecord, context: &'a Context<'a>, facts: &'a dyn Facts) -> Self {
+        let summary = Summary {
+            state: State::NotSelected,
+            reason: String::new(),
+            source: None,
+            mode: None,
+            revision: String::new(),
+            wanted_revision: None,
+            pod: String::new(),
+            uid: String::new(),
+            ready: None,
+            since: None,
+            waiting_for: Vec::new(),
+            notes: Vec::new(),
+        };
+        Self {
+            context,
+            facts,
+            record: record.clone(),
+            actions: Vec::new(),
+            summary,
+            references: BTreeSet::new(),
+            tokens: BTreeSet::new(),
+            wake_at: None,
+        }
+    }
+
+    fn done(mut self) -> DaemonPlan {
+        let quiet = self.actions.iter().all(|a| matches!(a, Action::Finish { .. }));
+        if quiet && self.record.instances.is_empty() && self.record.is_empty() {
+            self.actions.push(Action::Forget);
+        }
+        DaemonPlan {
+            key: self.record.key.clone(),
+            actions: self.actions,
+            record: self.record,
+            summary: self.summary,
+            references: self.references,
+            tokens: self.tokens,
+            wake_at: self.wake_at,
+        }
+    }
+
+    /// Finishes ended instances whose sandboxes are gone; looks again soon at the others.
+    fn finish_ended(&mut self) {
+        let now = self.context.now;
+        let ending: Vec<Instance> = self.record.ending().cloned().collect();
+        for instance in ending {
+            let Phase::Ending { since, reason } = &instance.phase else { continue };
+            if self.facts.manifest(&instance.uid) != ManifestFact::Missing {
+                // A crash came between record and removal, or somebody put it back.
+                self.actions.push(Action::End {
+                    uid: instance.uid.clone(),
+                    pod: instance.pod_name.clone(),
+                    reason: reason.clone(),
+                });
+                continue;
+            }
+            let settled = instance.started || now - since >= SETTLE;
+            match self.facts.sandbox(&instance) {
+                Evidence::Gone if settled => {
+                    self.actions.push(Action::Finish { uid: instance.uid.clone(), pod: instance.pod_name.clone() });
+                    self.record.instances.retain(|i| i.uid != instance.uid);
+                }
+                Evidence::Gone => self.wake(since + SETTLE),
+                Evidence::Running => {
+                    self.mark_started(&instance.uid);
+                    self.wake(now + poll_interval(now - since));
+                    self.summary.reason = format!("{} ends: {reason}", instance.pod_name);
+                }
+                Evidence::Unknown(why) => {
+                    self.wake(now + poll_interval(now - since));
+                    self.summary.reason =
+                        format!("{} ends ({reason}), and nothing says whether it is gone: {why}", instance.pod_name);
+                }
+            }
+        }
+    }
+
+    fn mark_started(&mut self, uid: &str) {
+        for instance in &mut self.record.instances {
+            if instance.uid == uid {
+                instance.started = true;
+            }
+        }
+    }
+
+    fn wake(&mut self, at: Millis) {
+        self.wake_at = Some(self.wake_at.map_or(at, |w| w.min(at)));
+    }
+
+    fn end(&mut self, uid: &str, reason: &str) {
+        let Some(pod) = self.record.instance(uid).map(|i| i.pod_name.clone()) else { return };
+        self.record.end(uid, self.context.now, reason);
+        self.actions.push(Action::End { uid: uid.to_owned(), pod, reason: reason.to_owned() });
+        self.wake(self.context.now + poll_interval(0));
+    }
+
+    /// Keeps what runs, with its data fresh; starts nothing.
+    fn keep(&mut self, state: State, reason: &str) {
+        let live: Vec<Instance> = self.record.live().cloned().collect();
+        for instance in &live {
+            self.refresh(instance);
+            self.show(instance);
+        }
+        if live.is_empty() {
+            self.summary.state = if self.record.instances.is_empty() { state } else { State::Ending };
+        }
+        if live.is_empty() || state != State::NotSelected {
+            self.add_reason(reason);
+        }
+    }
+
+    fn gone(&mut self, reason: &str, by_list: bool, ignore_file: Option<&str>) {
+        if by_list && self.context.removals_held && self.record.live().next().is_some() {
+            self.keep(State::Unknown, &format!("{reason}; kept until a second complete list agrees (`max-removals`)"));
+            return;
+        }
+        self.record.ignored_file = ignore_file.map(str::to_owned);
+        self.record.pending_update = None;
+        let live: Vec<String> = self.record.live().filter(|i| !i.orphaned).map(|i| i.uid.clone()).collect();
+        for uid in live {
+            self.end(&uid, reason);
+        }
+        if self.record.live().next().is_some() {
+            self.keep(State::Orphaned, "its DaemonSet is gone and its pods were to be kept");
+            self.summary.state = State::Orphaned;
+            return;
+        }
+        if self.record.instances.is_empty() {
+            self.record.api_uid = None;
+        }
+        self.summary.state = if self.record.instances.is_empty() { State::NotSelected } else { State::Ending };
+        self.add_reason(reason);
+    }
+
+    fn orphaned(&mut self, reason: &str) {
+        for instance in &mut self.record.instances {
+            instance.orphaned = true;
+        }
+        self.keep(State::Orphaned, reason);
+        self.summary.state = State::Orphaned;
+    }
+
+    fn add_reason(&mut self, reason: &str) {
+        if self.summary.reason.is_empty() {
+            self.summary.reason = reason.to_owned();
+        } else if !reason.is_empty() {
+            self.summary.reason = format!("{reason}; {}", self.summary.reason);
+        }
+    }
+
+    /// Whether a pod may be started here, and whether one may stay; notes the reason.
+    fn placed(&mut self, daemon_set: &DaemonSet) -> placement::Placement {
+        placement::should_run(self.context.node, daemon_set)
+    }
+}
+
+/// How soon to look again at something that ends: often at first, each second later.
+fn poll_interval(waited: Millis) -> Millis {
+    match waited {
+        ..2_000 => 50,
+        2_000..10_000 => 200,
+        _ => 1_000,
+    }
+}

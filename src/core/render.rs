@@ -116,6 +116,10 @@ pub struct RenderedPod {
 pub struct Refused {
     /// The fields, never empty.
     pub errors: Vec<FieldError>,
+    /// What was looked at: a change of it may change the answer.
+    pub references: BTreeSet<ObjectRef>,
+    /// Tokens that were looked at.
+    pub tokens: BTreeSet<TokenRequest>,
 }
 
 /// Renders one instance: each step is one pass over the pod.
@@ -144,7 +148,11 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     self_check::check(ctx, &spec);
 
     if !ctx.errors.is_empty() {
-        return Err(Refused { errors: std::mem::take(&mut ctx.errors) });
+        return Err(Refused {
+            errors: std::mem::take(&mut ctx.errors),
+            references: std::mem::take(&mut ctx.references),
+            tokens: std::mem::take(&mut ctx.tokens),
+        });
     }
     Ok(RenderedPod {
         pod: assemble(metadata, spec),

@@ -57,7 +57,8 @@ impl<'a> Context<'a> {
         matches!(self.input.daemon_set.source, Source::File { .. })
     }
 
-    /// What is known of an object in the daemon's namespace; remembers the reference.
+    /// What is known of an object in the daemon's namespace; remembers the reference. What was deleted
+    /// counts as it last was.
     pub(super) fn look_up(&mut self, kind: Kind, name: &str) -> Lookup<'a> {
         self.look_up_in(kind, self.namespace(), name)
     }
@@ -65,6 +66,13 @@ impl<'a> Context<'a> {
     /// As [`Self::look_up`], in another namespace.
     pub(super) fn look_up_in(&mut self, kind: Kind, namespace: &str, name: &str) -> Lookup<'a> {
         let reference = ObjectRef::new(kind, namespace, name);
+        match self.look_up_raw(reference) {
+            Lookup::Deleted(object) => Lookup::Present(object),
+            other => other,
+        }
+    }
+
+    fn look_up_raw(&mut self, reference: ObjectRef) -> Lookup<'a> {
         let lookup = self.input.objects.lookup(&reference);
         self.references.insert(reference);
         lookup
@@ -75,11 +83,16 @@ impl<'a> Context<'a> {
     /// An optional object of which nothing is known is waited for when the DaemonSet comes from the
     /// API, as the kubelet would; a daemon from a folder must not wait for an API that may not exist.
     pub(super) fn data_object(&mut self, kind: Kind, name: &str, optional: bool) -> Option<&'a Value> {
-        match self.look_up(kind, name) {
+        match self.look_up_raw(ObjectRef::new(kind, self.namespace(), name)) {
             Lookup::Present(object) => return Some(object),
-            Lookup::Absent if optional => {}
+            Lookup::Deleted(object) if !optional => {
+                let field = format!("{kind} {}/{name}", self.namespace());
+                self.note(field, "it was deleted: its last data stays in use", "");
+                return Some(object);
+            }
+            Lookup::Absent | Lookup::Deleted(_) if optional => {}
             Lookup::Unknown if optional && self.is_from_folder() => {}
-            Lookup::Absent | Lookup::Unknown => self.miss(kind.as_str(), name, ""),
+            Lookup::Absent | Lookup::Deleted(_) | Lookup::Unknown => self.miss(kind.as_str(), name, ""),
         }
         self.record(kind, name, "", None);
         None

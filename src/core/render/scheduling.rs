@@ -53,7 +53,7 @@ pub(super) fn priority(ctx: &mut Context<'_>, spec: &mut Object) {
         Some((_, value)) => (Some(Value::from(*value)), None),
         None => match ctx.look_up(Kind::PriorityClass, class) {
             Lookup::Present(object) => (object.get("value").cloned(), json::text(object, "preemptionPolicy")),
-            Lookup::Absent | Lookup::Unknown => {
+            Lookup::Absent | Lookup::Deleted(_) | Lookup::Unknown => {
                 ctx.miss_in(Kind::PriorityClass.as_str(), "", class, "");
                 return;
             }
@@ -69,7 +69,7 @@ pub(super) fn overhead(ctx: &mut Context<'_>, spec: &mut Object) {
     let class = json::member(spec, "runtimeClassName").and_then(Value::as_str).filter(|name| !name.is_empty());
     let fixed = match class.map(|class| (class, ctx.look_up(Kind::RuntimeClass, class))) {
         Some((_, Lookup::Present(object))) => json::at(object, &["overhead", "podFixed"]),
-        Some((class, Lookup::Absent | Lookup::Unknown)) => {
+        Some((class, Lookup::Absent | Lookup::Deleted(_) | Lookup::Unknown)) => {
             ctx.miss_in(Kind::RuntimeClass.as_str(), "", class, "");
             return;
         }

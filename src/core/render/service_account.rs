@@ -34,7 +34,7 @@ pub(super) fn apply(ctx: &mut Context<'_>, account: &str, spec: &mut Object) {
     let of_pod = json::member(spec, "automountServiceAccountToken").and_then(Value::as_bool);
     let object = match ctx.look_up(Kind::ServiceAccount, account) {
         Lookup::Present(object) => Some(object),
-        Lookup::Absent | Lookup::Unknown => None,
+        Lookup::Absent | Lookup::Deleted(_) | Lookup::Unknown => None,
     };
     if of_pod.is_none() && object.is_none() {
         ctx.miss(Kind::ServiceAccount.as_str(), account, "");

@@ -1,0 +1,64 @@
+//! Own manifests that the record does not know: made by an agent that lost its state or died between
+//! manifest and record.
+//!
+//! Owns the rule that what is in the folder and ours becomes an instance again, never garbage.
+
+use crate::core::record::DaemonRecord;
+use crate::core::record::Instance;
+use crate::core::record::Millis;
+use crate::core::record::Phase;
+
+/// A manifest of ours in the folder, by its own word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<'a> {
+    /// The pod's UID.
+    pub uid: &'a str,
+    /// The pod's name.
+    pub pod_name: &'a str,
+    /// The incarnation number.
+    pub incarnation: u64,
+    /// The revision's hash.
+    pub revision: &'a str,
+}
+
+/// Adds `found` to the record if it is not there. The instance's template is not known then; it takes
+/// the wanted one when the revision is the same, else it is replaced in order. Gives whether the
+/// record changed.
+pub fn adopt(record: &mut DaemonRecord, found: &Found<'_>, now: Millis) -> bool {
+    if record.instance(found.uid).is_some() {
+        return false;
+    }
+    record.instances.push(Instance {
+        uid: found.uid.to_owned(),
+        pod_name: found.pod_name.to_owned(),
+        incarnation: found.incarnation,
+        revision: found.revision.to_owned(),
+        daemon_set: None,
+        data_version: String::new(),
+        created: now,
+        phase: Phase::Live,
+        mirror_uid: None,
+        started: true,
+        orphaned: false,
+    });
+    record.instances.sort_by_key(|i| i.incarnation);
+    record.next_incarnation = record.next_incarnation.max(found.incarnation + 1);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::model::ObjectKey;
+
+    use super::*;
+
+    #[test]
+    fn an_unknown_manifest_becomes_an_instance_and_its_number_is_used_up() {
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"));
+        let found = Found { uid: "u", pod_name: "b-xxxxx", incarnation: 3, revision: "r" };
+        assert!(adopt(&mut record, &found, 7));
+        assert_eq!(record.next_incarnation, 4);
+        assert!(!adopt(&mut record, &found, 8), "the second look finds it known");
+        assert_eq!(record.instances.len(), 1);
+    }
+}

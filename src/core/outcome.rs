@@ -1,0 +1,104 @@
+//! One rendering, complete: identity, manifest text and data, or why there is none.
+//!
+//! Owns the step from a DaemonSet and an incarnation number to the bytes that go to disk. Must not
+//! do I/O; the shell memoises it.
+
+use std::sync::Arc;
+
+use sha2::Digest;
+use sha2::Sha256;
+
+use crate::core::canonical;
+use crate::core::identity;
+use crate::core::identity::Identity;
+use crate::core::manifest;
+use crate::core::model::DaemonSet;
+use crate::core::model::ObjectSource;
+use crate::core::model::TokenSource;
+use crate::core::render;
+use crate::core::render::Refused;
+use crate::core::render::RenderInput;
+use crate::core::render::RenderOptions;
+use crate::core::render::RenderedPod;
+
+/// What rendering one incarnation of a DaemonSet gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// UID and pod name.
+    pub identity: Identity,
+    /// The hash of the revision.
+    pub revision: String,
+    /// The manifest and its data, or the refused fields.
+    pub result: Result<Rendered, Refused>,
+}
+
+/// A rendered instance, ready to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rendered {
+    /// The manifest's file name in the manifest folder.
+    pub file: String,
+    /// The manifest's text.
+    pub text: String,
+    /// SHA-256 of the text, in hex.
+    pub digest: String,
+    /// The pod, its data and what it refers to.
+    pub pod: RenderedPod,
+}
+
+/// The canonical template of a DaemonSet with its hash: computed once per definition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Revision {
+    /// The canonical template.
+    pub canonical: serde_json::Value,
+    /// Its hash.
+    pub hash: String,
+}
+
+impl Revision {
+    /// The revision that `daemon_set` defines.
+    pub fn of(daemon_set: &DaemonSet) -> Self {
+        let canonical = canonical::template(&daemon_set.template);
+        let hash = identity::revision_hash(&canonical);
+        Self { canonical, hash }
+    }
+}
+
+/// Renders `incarnation` of `daemon_set`.
+pub fn outcome(
+    daemon_set: &Arc<DaemonSet>,
+    revision: &Revision,
+    incarnation: u64,
+    objects: &dyn ObjectSource,
+    tokens: &dyn TokenSource,
+    options: &RenderOptions,
+) -> Outcome {
+    let identity = identity::identity(&daemon_set.key, &revision.canonical, &options.node_name, incarnation);
+    let input = RenderInput {
+        daemon_set,
+        objects,
+        tokens,
+        options,
+        identity: &identity,
+        revision: &revision.hash,
+        incarnation,
+    };
+    let result = render::render(input).map(|pod| {
+        let text = manifest::text(&daemon_set.key, &revision.hash, &pod.pod);
+        Rendered {
+            file: manifest::file_name(&daemon_set.key.namespace, &identity.pod_name),
+            digest: digest(text.as_bytes()),
+            text,
+            pod,
+        }
+    });
+    Outcome { identity, revision: revision.hash.clone(), result }
+}
+
+/// SHA-256 in hex.
+pub fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        use std::fmt::Write as _;
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}

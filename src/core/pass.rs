@@ -1,0 +1,138 @@
+//! One whole pass: what the sources say of every daemon, and the plans that follow.
+//!
+//! Owns the bound on removals: too many absences at once are held until a second complete list says
+//! the same. Must not do I/O.
+
+use crate::core::model::NodeView;
+use crate::core::plan;
+use crate::core::plan::Context;
+use crate::core::plan::DaemonPlan;
+use crate::core::plan::Facts;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Millis;
+use crate::core::sources::Word;
+
+/// How many absences that rest on a list's silence may act in one pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaxRemovals {
+    /// More than half of what runs, and more than two, are held.
+    HalfAndTwo,
+    /// More than this many are held.
+    Count(usize),
+    /// Nothing is held.
+    Off,
+}
+
+/// What is the same for every daemon.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PassContext<'a> {
+    /// Now.
+    pub now: Millis,
+    /// The node.
+    pub node: &'a NodeView,
+    /// Upper bound of the per-node delay of an unapproved template change, in milliseconds.
+    pub update_jitter: Millis,
+    /// The bound on removals.
+    pub max_removals: MaxRemovals,
+    /// Whether a second complete list, over a fresh connection, has said the same.
+    pub second_list: bool,
+}
+
+/// The plan of one pass: a value that can be printed, compared and executed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// One plan a daemon, in the order of their names.
+    pub daemons: Vec<DaemonPlan>,
+    /// Whether removals are held: a second complete list is wanted.
+    pub removals_held: bool,
+}
+
+/// One daemon before planning.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subject<'a> {
+    /// What the sources say.
+    pub word: Word,
+    /// What the node remembers.
+    pub record: &'a DaemonRecord,
+}
+
+/// Plans one pass over all daemons.
+pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Facts) -> Plan {
+    let removals_held = !context.second_list && too_many(subjects, context.max_removals);
+    let context = Context { now: context.now, node: context.node, update_jitter: context.update_jitter, removals_held };
+    let daemons = subjects.iter().map(|s| plan::plan_daemon(&s.word, s.record, &context, facts)).collect();
+    Plan { daemons, removals_held }
+}
+
+/// Whether lists' silence would remove more than the bound allows.
+fn too_many(subjects: &[Subject<'_>], bound: MaxRemovals) -> bool {
+    let runs = |s: &&Subject<'_>| s.record.live().next().is_some();
+    let running = subjects.iter().filter(runs).count();
+    let silent = subjects.iter().filter(runs).filter(|s| matches!(s.word, Word::Gone { by_list: true, .. })).count();
+    match bound {
+        MaxRemovals::HalfAndTwo => silent > 2 && silent * 2 > running,
+        MaxRemovals::Count(count) => silent > count,
+        MaxRemovals::Off => false,
+    }
+}
+
+impl Plan {
+    /// Whether there is nothing to do.
+    pub fn is_quiet(&self) -> bool {
+        self.daemons.iter().all(|d| d.actions.is_empty())
+    }
+
+    /// When to look again though nothing happens.
+    pub fn wake_at(&self) -> Option<Millis> {
+        self.daemons.iter().filter_map(|d| d.wake_at).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::model::ObjectKey;
+    use crate::core::record::Instance;
+    use crate::core::record::Phase;
+
+    use super::*;
+
+    fn record(name: &str) -> DaemonRecord {
+        let mut record = DaemonRecord::new(ObjectKey::new("a", name));
+        record.instances.push(Instance {
+            uid: name.into(),
+            pod_name: name.into(),
+            incarnation: 0,
+            revision: "r".into(),
+            daemon_set: None,
+            data_version: String::new(),
+            created: 0,
+            phase: Phase::Live,
+            mirror_uid: None,
+            started: true,
+            orphaned: false,
+        });
+        record
+    }
+
+    fn subjects(records: &[DaemonRecord], gone: usize) -> Vec<Subject<'_>> {
+        let word = |i: usize| match i < gone {
+            true => Word::Gone { reason: "not listed".into(), by_list: true, ignore_file: None },
+            false => Word::Unsure { reason: String::new() },
+        };
+        records.iter().enumerate().map(|(i, record)| Subject { word: word(i), record }).collect()
+    }
+
+    #[test]
+    fn more_than_half_and_more_than_two_are_too_many() {
+        let records: Vec<DaemonRecord> = (0..6).map(|i| record(&i.to_string())).collect();
+        for (running, gone, held) in
+            [(6, 4, true), (6, 3, false), (3, 3, true), (2, 2, false), (4, 3, true), (1, 1, false), (6, 0, false)]
+        {
+            let subjects = subjects(&records[..running], gone);
+            assert_eq!(too_many(&subjects, MaxRemovals::HalfAndTwo), held, "{gone} of {running}");
+        }
+        let all = subjects(&records, 6);
+        assert!(too_many(&all, MaxRemovals::Count(5)) && !too_many(&all, MaxRemovals::Count(6)));
+        assert!(!too_many(&all, MaxRemovals::Off));
+    }
+}

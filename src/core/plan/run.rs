@@ -1,0 +1,408 @@
+//! The plan for a daemon that is wanted: start, refresh, replace, or say why not.
+
+use std::sync::Arc;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::IntOrPercent;
+use crate::core::model::Mode;
+use crate::core::model::RESTART_ON;
+use crate::core::model::Source;
+use crate::core::model::UpdateStrategy;
+use crate::core::outcome::Outcome;
+use crate::core::outcome::Rendered;
+use crate::core::record::Instance;
+use crate::core::record::Millis;
+use crate::core::record::PendingUpdate;
+use crate::core::record::Phase;
+use crate::core::render::Missing;
+
+use super::Action;
+use super::ManifestFact;
+use super::Planner;
+use super::Readiness;
+use super::State;
+
+impl Planner<'_> {
+    /// Plans a daemon that its sources want.
+    pub(super) fn wanted(&mut self, daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<&str>) {
+        self.summary.source = Some(daemon_set.source.clone());
+        self.summary.mode = Some(mode);
+        self.summary.notes.extend(note.map(str::to_owned));
+        if daemon_set.source == Source::Api {
+            self.record.api_uid.clone_from(&daemon_set.uid);
+            self.record.ignored_file = None;
+        }
+        for instance in &mut self.record.instances {
+            instance.orphaned = false;
+        }
+        self.end_lost_manifests();
+        let placement = self.placed(daemon_set);
+        if !placement.should_continue_running {
+            // A node that is not registered has shown only part of its labels and taints: enough to
+            // start nothing, and no evidence against what runs.
+            if self.context.node.registered || self.record.live().next().is_none() {
+                return self.unplaced(&placement.reason);
+            }
+            return self.keep(State::Unknown, &format!("{}; the Node has not been seen yet", placement.reason));
+        }
+        if mode == Mode::Bootstrap
+            && let Some(stock) = self.facts.stock_pod(&daemon_set.key)
+        {
+            return self.unplaced(&format!("the stock controller's pod {stock} is here"));
+        }
+        self.run(daemon_set, placement.should_run, &placement.reason);
+    }
+
+    /// An instance whose manifest somebody removed ends: the kubelet finishes its pod, and its UID
+    /// is used up.
+    fn end_lost_manifests(&mut self) {
+        let lost: Vec<String> = self
+            .record
+            .live()
+            .filter(|i| self.facts.manifest(&i.uid) == ManifestFact::Missing)
+            .map(|i| i.uid.clone())
+            .collect();
+        for uid in lost {
+            self.end(&uid, "its manifest was removed by somebody else");
+        }
+    }
+
+    fn unplaced(&mut self, reason: &str) {
+        let live: Vec<String> = self.record.live().map(|i| i.uid.clone()).collect();
+        for uid in live {
+            self.end(&uid, reason);
+        }
+        self.record.pending_update = None;
+        self.summary.state = if self.record.instances.is_empty() { State::NotSelected } else { State::Ending };
+        self.add_reason(reason);
+    }
+
+    fn run(&mut self, daemon_set: &Arc<DaemonSet>, should_run: bool, reason: &str) {
+        let wanted = self.facts.revision(daemon_set);
+        self.follow_definition(daemon_set, &wanted);
+        let (current, outdated) = self.split(daemon_set, &wanted);
+        if outdated.is_empty() {
+            self.record.pending_update = None;
+        }
+        let surge = may_surge(daemon_set);
+        match (current.split_last(), outdated.split_last()) {
+            (Some((new, older)), Some((old, oldest))) => {
+                self.end_all(older.iter().chain(oldest), "a newer instance is here");
+                self.settle_two(daemon_set, new, old, surge);
+            }
+            (Some((new, older)), None) => {
+                self.end_all(older.iter(), "a newer instance of the same revision is here");
+                self.refresh(new);
+                self.show(new);
+            }
+            (None, Some((old, oldest))) => {
+                self.end_all(oldest.iter(), "a newer instance is here");
+                self.summary.wanted_revision = Some(wanted.clone());
+                self.replace(daemon_set, old, &wanted, should_run, reason, surge);
+            }
+            (None, None) if !should_run => {
+                self.summary.state = if self.record.instances.is_empty() { State::NotSelected } else { State::Ending };
+                self.add_reason(reason);
+            }
+            (None, None) if self.record.ending().next().is_some() => {
+                let prepared = self.prepare(daemon_set).is_some();
+                if prepared {
+                    self.summary.state = State::Replacing;
+                    self.add_reason("the old instance ends first");
+                }
+            }
+            (None, None) => {
+                if let Some(outcome) = self.prepare(daemon_set) {
+                    self.begin(daemon_set, &outcome, "it belongs here and does not run");
+                }
+            }
+        }
+    }
+
+    fn end_all<'i>(&mut self, instances: impl Iterator<Item = &'i Instance>, reason: &str) {
+        for instance in instances {
+            self.end(&instance.uid, reason);
+        }
+    }
+
+    /// Instances of the wanted revision follow what is outside the template (ServiceAccounts and
+    /// policies may have changed, the API may have taken over from a file); one that was found in
+    /// the folder and whose template nobody remembers takes the wanted one if its hash says so.
+    fn follow_definition(&mut self, daemon_set: &Arc<DaemonSet>, wanted: &str) {
+        for instance in &mut self.record.instances {
+            let known = instance.daemon_set.as_ref();
+            if instance.revision == wanted && known.is_none_or(|d| !Arc::ptr_eq(d, daemon_set) && d != daemon_set) {
+                instance.daemon_set = Some(Arc::clone(daemon_set));
+            }
+        }
+    }
+
+    /// Live instances of the wanted revision, and the others, each oldest first.
+    fn split(&self, daemon_set: &Arc<DaemonSet>, wanted: &str) -> (Vec<Instance>, Vec<Instance>) {
+        let restart_on_data = daemon_set.annotations.get(RESTART_ON).is_some_and(|v| v == "config");
+        let mut live: Vec<Instance> = self.record.live().cloned().collect();
+        live.sort_by_key(|i| i.incarnation);
+        live.into_iter().partition(|instance| {
+            instance.revision == wanted && !(restart_on_data && self.data_changed(daemon_set, instance))
+        })
+    }
+
+    fn data_changed(&self, daemon_set: &Arc<DaemonSet>, instance: &Instance) -> bool {
+        match &self.facts.outcome(daemon_set, instance.incarnation).result {
+            Ok(rendered) => {
+                rendered.pod.waiting_for.is_empty()
+                    && !instance.data_version.is_empty()
+                    && rendered.pod.data_version != instance.data_version
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Old and new are both here: surge in progress, or a strategy that changed meanwhile.
+    fn settle_two(&mut self, daemon_set: &Arc<DaemonSet>, new: &Instance, old: &Instance, surge: bool) {
+        self.refresh(new);
+        self.show(new);
+        if !surge || self.available(daemon_set, new) {
+            self.end(&old.uid, "the new instance took over");
+        } else if matches!(self.facts.readiness(old), Readiness::NotReady(_)) {
+            self.end(&old.uid, "it is not ready and a new instance is here");
+        } else {
+            self.refresh(old);
+            self.add_reason("the old instance stays until the new one is available");
+            self.wake(self.context.now + 1_000);
+        }
+    }
+
+    /// Ready for `minReadySeconds`.
+    fn available(&mut self, daemon_set: &DaemonSet, instance: &Instance) -> bool {
+        let Readiness::Ready { since } = self.facts.readiness(instance) else { return false };
+        let at = since + Millis::from(daemon_set.min_ready_seconds) * 1_000;
+        if at > self.context.now {
+            self.wake(at);
+        }
+        at <= self.context.now
+    }
+
+    /// Only an outdated instance is here.
+    fn replace(
+        &mut self,
+        daemon_set: &Arc<DaemonSet>,
+        old: &Instance,
+        wanted: &str,
+        should_run: bool,
+        reason: &str,
+        surge: bool,
+    ) {
+        let hold = if !should_run {
+            Some(format!("a new instance would not be started here: {reason}"))
+        } else if daemon_set.update_strategy == UpdateStrategy::OnDelete {
+            Some("the update strategy is OnDelete: the pod keeps its revision until it is deleted".to_owned())
+        } else {
+            self.not_yet(daemon_set, wanted)
+        };
+        if let Some(hold) = hold {
+            self.refresh(old);
+            self.show(old);
+            return self.add_reason(&format!("revision {wanted} waits: {hold}"));
+        }
+        let Some(outcome) = self.prepare(daemon_set) else {
+            // The summary says what the new revision lacks; the old instance stays.
+            let (state, lacks) = (self.summary.state, std::mem::take(&mut self.summary.reason));
+            self.refresh(old);
+            self.show(old);
+            if state == State::Refused {
+                self.summary.state = State::Refused;
+            }
+            return self.add_reason(&format!("revision {wanted} cannot start, the old instance stays: {lacks}"));
+        };
+        if surge {
+            self.refresh(old);
+            self.begin(daemon_set, &outcome, "a new revision, beside the old one");
+        } else {
+            self.end(&old.uid, &format!("it is replaced by revision {wanted}"));
+            self.show_as(old, State::Replacing, "the old instance ends first");
+        }
+    }
+
+    /// The per-node delay of a template change that nobody approves; folder daemons never wait.
+    fn not_yet(&mut self, daemon_set: &DaemonSet, wanted: &str) -> Option<String> {
+        if daemon_set.source != Source::Api || self.context.update_jitter <= 0 {
+            return None;
+        }
+        let now = self.context.now;
+        let since = match &self.record.pending_update {
+            Some(pending) if pending.revision == wanted => pending.since,
+            _ => {
+                self.record.pending_update = Some(PendingUpdate { revision: wanted.to_owned(), since: now });
+                now
+            }
+        };
+        let at = since + jitter(&self.context.node.name, wanted, self.context.update_jitter);
+        if now >= at {
+            return None;
+        }
+        self.wake(at);
+        Some(format!("its turn on this node comes in {} s (`update-jitter`)", (at - now + 999) / 1_000))
+    }
+
+    /// The next incarnation's rendering if everything for it is there; else the summary says what is not.
+    fn prepare(&mut self, daemon_set: &Arc<DaemonSet>) -> Option<Arc<Outcome>> {
+        let outcome = self.facts.outcome(daemon_set, self.record.next_incarnation);
+        self.summary.revision.clone_from(&outcome.revision);
+        match &outcome.result {
+            Err(refused) => {
+                self.summary.state = State::Refused;
+                self.references.extend(refused.references.iter().cloned());
+                self.tokens.extend(refused.tokens.iter().cloned());
+                let reasons: Vec<String> = refused.errors.iter().map(ToString::to_string).collect();
+                let hints = refused.errors.iter().filter_map(|e| e.hint.as_ref());
+                self.summary.notes.extend(hints.map(|hint| format!("hint: {hint}")));
+                self.add_reason(&reasons.join("; "));
+                None
+            }
+            Ok(rendered) => {
+                self.note(rendered);
+                if rendered.pod.waiting_for.is_empty() {
+                    return Some(outcome);
+                }
+                self.summary.state = State::Waiting;
+                self.summary.waiting_for.clone_from(&rendered.pod.waiting_for);
+                let what: Vec<String> = rendered.pod.waiting_for.iter().map(describe).collect();
+                self.add_reason(&format!("waits for {}", what.join(", ")));
+                None
+            }
+        }
+    }
+
+    fn note(&mut self, rendered: &Rendered) {
+        self.references.extend(rendered.pod.references.iter().cloned());
+        self.tokens.extend(rendered.pod.tokens.iter().cloned());
+        for note in &rendered.pod.notes {
+            let text = match &note.hint {
+                Some(hint) => format!("{note} (hint: {hint})"),
+                None => note.to_string(),
+            };
+            if !self.summary.notes.contains(&text) {
+                self.summary.notes.push(text);
+            }
+        }
+    }
+
+    fn begin(&mut self, daemon_set: &Arc<DaemonSet>, outcome: &Arc<Outcome>, reason: &str) {
+        let Ok(rendered) = &outcome.result else { return };
+        let incarnation = self.record.next_incarnation;
+        self.record.next_incarnation = incarnation + 1;
+        self.record.pending_update = None;
+        let instance = Instance {
+            uid: outcome.identity.uid.clone(),
+            pod_name: outcome.identity.pod_name.clone(),
+            incarnation,
+            revision: outcome.revision.clone(),
+            daemon_set: Some(Arc::clone(daemon_set)),
+            data_version: rendered.pod.data_version.clone(),
+            created: self.context.now,
+            phase: Phase::Live,
+            mirror_uid: None,
+            started: false,
+            orphaned: false,
+        };
+        self.actions.push(Action::Start { outcome: Arc::clone(outcome), reason: reason.to_owned() });
+        self.show_as(&instance, State::Starting, "its manifest is written");
+        self.record.instances.push(instance);
+    }
+
+    /// Brings data and manifest of a live instance up to date with its own revision.
+    pub(super) fn refresh(&mut self, instance: &Instance) {
+        let Some(daemon_set) = &instance.daemon_set else { return };
+        let outcome = self.facts.outcome(daemon_set, instance.incarnation);
+        let rendered = match &outcome.result {
+            Ok(rendered) => rendered,
+            Err(refused) => {
+                self.references.extend(refused.references.iter().cloned());
+                self.tokens.extend(refused.tokens.iter().cloned());
+                let reasons: Vec<String> = refused.errors.iter().map(ToString::to_string).collect();
+                return self.add_reason(&format!("its data cannot be updated: {}", reasons.join("; ")));
+            }
+        };
+        self.note(rendered);
+        if outcome.identity.uid != instance.uid {
+            // Made by another version of the identity function: it runs, so it stays as it is.
+            return;
+        }
+        if !rendered.pod.waiting_for.is_empty() {
+            self.summary.waiting_for.extend(rendered.pod.waiting_for.iter().cloned());
+            let what: Vec<String> = rendered.pod.waiting_for.iter().map(describe).collect();
+            return self.add_reason(&format!("keeps its last data: missing {}", what.join(", ")));
+        }
+        let manifest = match self.facts.manifest(&instance.uid) {
+            ManifestFact::Missing => return,
+            ManifestFact::Present(digest) => digest != rendered.digest,
+        };
+        let volumes = !self.facts.volumes_current(&outcome);
+        if manifest || volumes {
+            self.actions.push(Action::Refresh { outcome: Arc::clone(&outcome), volumes, manifest });
+        }
+    }
+
+    /// Puts a live instance into the summary.
+    pub(super) fn show(&mut self, instance: &Instance) {
+        match self.facts.readiness(instance) {
+            Readiness::Ready { since } => {
+                self.show_as(instance, State::Running, "");
+                self.summary.ready = Some(true);
+                self.summary.since = Some(since);
+            }
+            Readiness::NotReady(reason) => {
+                let state = if instance.started { State::Failing } else { State::Starting };
+                self.show_as(instance, state, &reason);
+                self.summary.ready = Some(false);
+            }
+            Readiness::Unknown(reason) => self.show_as(instance, State::Unknown, &reason),
+        }
+        if instance.orphaned {
+            self.summary.state = State::Orphaned;
+        }
+    }
+
+    fn show_as(&mut self, instance: &Instance, state: State, reason: &str) {
+        self.summary.state = state;
+        self.summary.pod.clone_from(&instance.pod_name);
+        self.summary.uid.clone_from(&instance.uid);
+        self.summary.revision.clone_from(&instance.revision);
+        self.summary.since = Some(instance.created);
+        if self.summary.source.is_none() {
+            self.summary.source = instance.daemon_set.as_ref().map(|d| d.source.clone());
+        }
+        self.add_reason(reason);
+    }
+}
+
+/// One thing that is waited for, in words.
+fn describe(missing: &Missing) -> String {
+    let name = if missing.namespace.is_empty() {
+        missing.name.clone()
+    } else {
+        format!("{}/{}", missing.namespace, missing.name)
+    };
+    match missing.key.as_str() {
+        "" => format!("{} {name}", missing.kind),
+        key => format!("key {key} of {} {name}", missing.kind),
+    }
+}
+
+/// Whether the DaemonSet asks for a new pod beside the old one (upstream's `AllowsSurge`).
+fn may_surge(daemon_set: &DaemonSet) -> bool {
+    match daemon_set.update_strategy {
+        UpdateStrategy::RollingUpdate { max_surge, .. } => {
+            !matches!(max_surge, IntOrPercent::Int(0) | IntOrPercent::Percent(0))
+        }
+        UpdateStrategy::OnDelete => false,
+    }
+}
+
+/// A delay in `0..bound` milliseconds that depends on node and revision alone.
+pub(super) fn jitter(node: &str, revision: &str, bound: Millis) -> Millis {
+    let digest = crate::core::outcome::digest(format!("{node}\n{revision}").as_bytes());
+    let number = digest.bytes().take(12).fold(0_i64, |n, b| n * 16 + i64::from((b as char).to_digit(16).unwrap_or(0)));
+    number % bound.max(1)
+}

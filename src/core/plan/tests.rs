@@ -1,0 +1,452 @@
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::core::identity::Identity;
+use crate::core::model::FieldError;
+use crate::core::model::IntOrPercent;
+use crate::core::model::OWNER_ANNOTATION;
+use crate::core::model::Taint;
+use crate::core::model::UpdateStrategy;
+use crate::core::outcome::Rendered;
+use crate::core::record::PendingUpdate;
+use crate::core::render::Refused;
+use crate::core::render::RenderedPod;
+
+use super::*;
+
+const NOW: Millis = 1_000_000;
+
+/// A world of one daemon: what is on disk, what runs, what data there is.
+#[derive(Default)]
+struct World {
+    manifests: BTreeMap<String, String>,
+    running: BTreeSet<String>,
+    ready: BTreeMap<String, Millis>,
+    not_ready: BTreeSet<String>,
+    stale_volumes: BTreeSet<String>,
+    data_version: String,
+    waiting_for: Vec<Missing>,
+    refused: Option<FieldError>,
+    blind: bool,
+    stock: Option<String>,
+    rendered: RefCell<u32>,
+}
+
+fn image(daemon_set: &DaemonSet) -> String {
+    daemon_set.template["spec"]["containers"][0]["image"].as_str().unwrap().to_owned()
+}
+
+impl Facts for World {
+    fn outcome(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> Arc<Outcome> {
+        *self.rendered.borrow_mut() += 1;
+        let identity = Identity {
+            uid: format!("uid-{}-{incarnation}", image(daemon_set)),
+            pod_name: format!("{}-{incarnation}", daemon_set.key.name),
+        };
+        let result = match &self.refused {
+            Some(error) => {
+                Err(Refused { errors: vec![error.clone()], references: BTreeSet::new(), tokens: BTreeSet::new() })
+            }
+            None => Ok(Rendered {
+                file: format!("{}.yaml", identity.pod_name),
+                text: String::new(),
+                digest: format!("{}@{}", image(daemon_set), self.data_version),
+                pod: RenderedPod {
+                    pod: json!({}),
+                    volumes: Vec::new(),
+                    references: BTreeSet::new(),
+                    tokens: BTreeSet::new(),
+                    waiting_for: self.waiting_for.clone(),
+                    notes: Vec::new(),
+                    data_version: self.data_version.clone(),
+                },
+            }),
+        };
+        Arc::new(Outcome { identity, revision: image(daemon_set), result })
+    }
+
+    fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {
+        image(daemon_set)
+    }
+
+    fn manifest(&self, uid: &str) -> ManifestFact<'_> {
+        self.manifests.get(uid).map_or(ManifestFact::Missing, |d| ManifestFact::Present(d))
+    }
+
+    fn volumes_current(&self, outcome: &Outcome) -> bool {
+        !self.stale_volumes.contains(&outcome.identity.uid)
+    }
+
+    fn sandbox(&self, instance: &Instance) -> Evidence {
+        if self.blind {
+            return Evidence::Unknown("the runtime does not answer".to_owned());
+        }
+        if self.running.contains(&instance.uid) { Evidence::Running } else { Evidence::Gone }
+    }
+
+    fn readiness(&self, instance: &Instance) -> Readiness {
+        match self.ready.get(&instance.uid) {
+            Some(since) => Readiness::Ready { since: *since },
+            None if self.not_ready.contains(&instance.uid) => Readiness::NotReady("probe failed".to_owned()),
+            None => Readiness::Unknown("no mirror pod".to_owned()),
+        }
+    }
+
+    fn stock_pod(&self, _key: &ObjectKey) -> Option<String> {
+        self.stock.clone()
+    }
+}
+
+impl World {
+    /// Executes a plan as the shell does, all of it.
+    fn apply(&mut self, plan: &DaemonPlan) {
+        for action in &plan.actions {
+            match action {
+                Action::End { uid, .. } => {
+                    self.manifests.remove(uid);
+                }
+                Action::Start { outcome, .. } => {
+                    let uid = outcome.identity.uid.clone();
+                    self.manifests.insert(uid.clone(), outcome.result.as_ref().unwrap().digest.clone());
+                    self.running.insert(uid);
+                }
+                Action::Refresh { outcome, .. } => {
+                    let rendered = outcome.result.as_ref().unwrap();
+                    self.manifests.insert(outcome.identity.uid.clone(), rendered.digest.clone());
+                    self.stale_volumes.remove(&outcome.identity.uid);
+                }
+                Action::Finish { .. } | Action::Confirm { .. } | Action::Forget => {}
+            }
+        }
+    }
+}
+
+fn daemon_set(image: &str) -> DaemonSet {
+    DaemonSet {
+        key: ObjectKey::new("kube-system", "net"),
+        uid: None,
+        generation: None,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        deleting: false,
+        finalizers: Vec::new(),
+        selector: json!({"matchLabels": {"app": "net"}}),
+        template: json!({"metadata": {"labels": {"app": "net"}, "annotations": {OWNER_ANNOTATION: "x"}},
+            "spec": {"containers": [{"name": "c", "image": image}]}}),
+        update_strategy: UpdateStrategy::RollingUpdate {
+            max_unavailable: IntOrPercent::Int(1),
+            max_surge: IntOrPercent::Int(0),
+        },
+        min_ready_seconds: 0,
+        source: Source::File { path: "/etc/daemonlet/daemonsets.d/net.yaml".into() },
+    }
+}
+
+fn wanted(daemon_set: &DaemonSet) -> Word {
+    Word::Wanted { daemon_set: Arc::new(daemon_set.clone()), mode: Mode::Static, note: None }
+}
+
+fn node() -> NodeView {
+    NodeView { name: "n1".to_owned(), registered: true, ..NodeView::default() }
+}
+
+struct Bench {
+    world: World,
+    node: NodeView,
+    record: DaemonRecord,
+    now: Millis,
+    jitter: Millis,
+    held: bool,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let record = DaemonRecord::new(ObjectKey::new("kube-system", "net"));
+        Self { world: World::default(), node: node(), record, now: NOW, jitter: 0, held: false }
+    }
+
+    fn plan(&self, word: &Word) -> DaemonPlan {
+        let context = Context { now: self.now, node: &self.node, update_jitter: self.jitter, removals_held: self.held };
+        plan_daemon(word, &self.record, &context, &self.world)
+    }
+
+    /// Plans and executes one pass; gives the actions in short.
+    fn pass(&mut self, word: &Word) -> Vec<String> {
+        let plan = self.plan(word);
+        self.world.apply(&plan);
+        self.record = plan.record.clone();
+        plan.actions.iter().map(short).collect()
+    }
+
+    fn running(image: &str) -> Self {
+        let mut bench = Self::new();
+        assert_eq!(bench.pass(&wanted(&daemon_set(image))), [format!("start uid-{image}-0")]);
+        bench
+    }
+}
+
+fn short(action: &Action) -> String {
+    match action {
+        Action::End { uid, .. } => format!("end {uid}"),
+        Action::Finish { uid, .. } => format!("finish {uid}"),
+        Action::Start { outcome, .. } => format!("start {}", outcome.identity.uid),
+        Action::Refresh { outcome, volumes, manifest } => {
+            format!("refresh {} volumes={volumes} manifest={manifest}", outcome.identity.uid)
+        }
+        Action::Confirm { .. } => "confirm".to_owned(),
+        Action::Forget => "forget".to_owned(),
+    }
+}
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn a_wanted_daemon_starts_once_and_then_nothing_is_left_to_do() {
+    let mut bench = Bench::running("a");
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE);
+    assert_eq!(bench.record.instances.len(), 1);
+}
+
+#[test]
+fn a_template_change_ends_the_old_instance_before_the_new_one_starts() {
+    let mut bench = Bench::running("a");
+    let word = wanted(&daemon_set("b"));
+    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    assert_eq!(bench.record.next_incarnation, 1, "the number is in the record before the manifest goes");
+    assert_eq!(bench.pass(&word), NONE, "its sandbox is still there");
+    assert!(bench.plan(&word).wake_at.is_some(), "nothing else would look again");
+    bench.world.running.clear();
+    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-b-1"]);
+}
+
+#[test]
+fn a_sandbox_that_was_never_seen_is_waited_for_one_housekeeping_period() {
+    let mut bench = Bench::running("a");
+    bench.world.running.clear();
+    let word = wanted(&daemon_set("b"));
+    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    assert_eq!(bench.pass(&word), NONE);
+    bench.now += SETTLE;
+    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-b-1"]);
+}
+
+#[test]
+fn without_evidence_nothing_new_starts() {
+    let mut bench = Bench::running("a");
+    let word = wanted(&daemon_set("b"));
+    bench.pass(&word);
+    bench.world.blind = true;
+    bench.now += 3_600_000;
+    let plan = bench.plan(&word);
+    assert_eq!(plan.actions, []);
+    assert!(plan.summary.reason.contains("the runtime does not answer"), "{}", plan.summary.reason);
+}
+
+#[test]
+fn surge_starts_the_new_instance_beside_the_old_one_until_it_is_available() {
+    let mut new = daemon_set("b");
+    new.update_strategy =
+        UpdateStrategy::RollingUpdate { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Percent(10) };
+    new.min_ready_seconds = 5;
+    let mut bench = Bench::running("a");
+    bench.world.ready.insert("uid-a-0".to_owned(), NOW);
+    let word = wanted(&new);
+    assert_eq!(bench.pass(&word), ["start uid-b-1"]);
+    assert_eq!(bench.pass(&word), NONE);
+    bench.world.ready.insert("uid-b-1".to_owned(), NOW);
+    assert_eq!(bench.pass(&word), NONE, "ready, not yet available");
+    assert_eq!(bench.plan(&word).wake_at, Some(NOW + 1_000));
+    bench.now += 5_000;
+    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+}
+
+#[test]
+fn surge_drops_an_old_instance_that_is_not_ready() {
+    let mut new = daemon_set("b");
+    new.update_strategy =
+        UpdateStrategy::RollingUpdate { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1) };
+    let mut bench = Bench::running("a");
+    bench.world.not_ready.insert("uid-a-0".to_owned());
+    assert_eq!(bench.pass(&wanted(&new)), ["start uid-b-1"]);
+    assert_eq!(bench.pass(&wanted(&new)), ["end uid-a-0"]);
+}
+
+#[test]
+fn on_delete_keeps_the_old_revision_and_its_data_fresh() {
+    let mut bench = Bench::running("a");
+    let mut new = daemon_set("b");
+    new.update_strategy = UpdateStrategy::OnDelete;
+    bench.world.stale_volumes.insert("uid-a-0".to_owned());
+    assert_eq!(bench.pass(&wanted(&new)), ["refresh uid-a-0 volumes=true manifest=false"]);
+    assert_eq!(bench.record.instances[0].daemon_set.as_ref().map(|d| image(d)), Some("a".to_owned()));
+}
+
+#[test]
+fn data_changes_refresh_in_place_and_restart_only_when_asked_for() {
+    let mut bench = Bench::running("a");
+    bench.world.data_version = "2".to_owned();
+    bench.world.stale_volumes.insert("uid-a-0".to_owned());
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["refresh uid-a-0 volumes=true manifest=true"]);
+
+    let mut asks = daemon_set("a");
+    asks.annotations.insert(RESTART_ON_FOR_TEST.to_owned(), "config".to_owned());
+    bench.record.instances[0].data_version = "2".to_owned();
+    assert_eq!(bench.pass(&wanted(&asks)), NONE);
+    bench.world.data_version = "3".to_owned();
+    assert_eq!(bench.pass(&wanted(&asks)), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.now += SETTLE;
+    assert_eq!(bench.pass(&wanted(&asks)), ["finish uid-a-0", "start uid-a-1"]);
+}
+
+const RESTART_ON_FOR_TEST: &str = crate::core::model::RESTART_ON;
+
+#[test]
+fn a_removed_manifest_comes_back_under_a_new_uid() {
+    let mut bench = Bench::running("a");
+    bench.world.manifests.clear();
+    let word = wanted(&daemon_set("a"));
+    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.now += SETTLE;
+    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-a-1"]);
+}
+
+#[test]
+fn a_changed_manifest_is_repaired_in_place() {
+    let mut bench = Bench::running("a");
+    bench.world.manifests.insert("uid-a-0".to_owned(), "foreign".to_owned());
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["refresh uid-a-0 volumes=false manifest=true"]);
+}
+
+#[test]
+fn a_crash_between_record_and_removal_is_continued() {
+    let mut bench = Bench::running("a");
+    let word = wanted(&daemon_set("b"));
+    let plan = bench.plan(&word);
+    bench.record = plan.record; // the record was saved, the manifest is still there
+    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+}
+
+#[test]
+fn a_new_revision_that_is_refused_or_waits_leaves_the_old_instance() {
+    let mut bench = Bench::running("a");
+    bench.world.refused = Some(FieldError {
+        field: "spec.template.spec.volumes[0].persistentVolumeClaim".to_owned(),
+        reason: "a static pod cannot use it".to_owned(),
+        hint: None,
+    });
+    let word = wanted(&daemon_set("b"));
+    assert_eq!(bench.pass(&word), NONE);
+    assert_eq!(bench.plan(&word).summary.state, State::Refused);
+    bench.world.refused = None;
+    bench.world.waiting_for =
+        vec![Missing { kind: "ConfigMap".into(), namespace: "a".into(), name: "b".into(), key: "c".into() }];
+    assert_eq!(bench.pass(&word), NONE);
+    let reason = bench.plan(&word).summary.reason;
+    assert!(reason.contains("key c of ConfigMap a/b"), "{reason}");
+}
+
+#[test]
+fn a_daemon_that_waits_or_is_refused_writes_nothing() {
+    let mut bench = Bench::new();
+    bench.world.waiting_for =
+        vec![Missing { kind: "Secret".into(), namespace: "a".into(), name: "b".into(), key: String::new() }];
+    let plan = bench.plan(&wanted(&daemon_set("a")));
+    assert_eq!(plan.summary.state, State::Waiting);
+    assert_eq!(plan.actions, [Action::Forget], "there is nothing to remember yet");
+}
+
+#[test]
+fn only_a_registered_node_removes_by_placement() {
+    let mut bench = Bench::running("a");
+    let mut picky = daemon_set("a");
+    picky.template["spec"]["nodeSelector"] = json!({"gpu": "yes"});
+    bench.node.registered = false;
+    // Revision "a" again: the helper's revision is the image.
+    assert_eq!(bench.pass(&wanted(&picky)), NONE);
+    bench.node.registered = true;
+    assert_eq!(bench.pass(&wanted(&picky)), ["end uid-a-0"]);
+}
+
+#[test]
+fn a_no_schedule_taint_keeps_new_ones_away_and_leaves_what_runs() {
+    let mut bench = Bench::running("a");
+    bench.node.taints = vec![Taint { key: "k".into(), value: String::new(), effect: "NoSchedule".into() }];
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE);
+    assert_eq!(bench.pass(&wanted(&daemon_set("b"))), NONE, "the old one would not be replaced by a new one");
+    bench.node.taints[0].effect = "NoExecute".into();
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["end uid-a-0"]);
+}
+
+#[test]
+fn an_unapproved_change_of_an_api_daemon_waits_for_its_turn() {
+    let mut bench = Bench::running("a");
+    bench.jitter = 30_000;
+    let mut new = daemon_set("b");
+    new.source = Source::Api;
+    let delay = super::run::jitter("n1", "b", 30_000);
+    assert!(delay > 0);
+    assert_eq!(bench.pass(&wanted(&new)), NONE);
+    assert_eq!(bench.record.pending_update, Some(PendingUpdate { revision: "b".into(), since: NOW }));
+    assert_eq!(bench.plan(&wanted(&new)).wake_at, Some(NOW + delay));
+    bench.now += delay;
+    assert_eq!(bench.pass(&wanted(&new)), ["end uid-a-0"]);
+}
+
+#[test]
+fn a_gone_daemon_ends_is_finished_and_keeps_its_number() {
+    let mut bench = Bench::running("a");
+    let word = Word::Gone { reason: "deleted".into(), by_list: false, ignore_file: None };
+    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.now += SETTLE;
+    assert_eq!(bench.pass(&word), ["finish uid-a-0"]);
+    assert_eq!(bench.record.next_incarnation, 1);
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["start uid-a-1"], "a used UID is never used again");
+}
+
+#[test]
+fn a_lists_silence_is_held_when_too_much_would_go() {
+    let mut bench = Bench::running("a");
+    bench.held = true;
+    assert_eq!(bench.pass(&Word::Gone { reason: "not listed".into(), by_list: true, ignore_file: None }), NONE);
+    assert_eq!(
+        bench.pass(&Word::Gone { reason: "seen deleted".into(), by_list: false, ignore_file: None }),
+        ["end uid-a-0"]
+    );
+}
+
+#[test]
+fn doubt_and_orphaning_keep_what_runs() {
+    let mut bench = Bench::running("a");
+    assert_eq!(bench.pass(&Word::Unsure { reason: "the API does not answer".into() }), NONE);
+    assert_eq!(bench.pass(&Word::Confirm { reason: "not listed".into() }), ["confirm"]);
+    assert_eq!(bench.pass(&Word::Orphaned { reason: "orphan".into() }), NONE);
+    assert_eq!(
+        bench.pass(&Word::Gone { reason: "gone".into(), by_list: false, ignore_file: None }),
+        NONE,
+        "an orphaned instance stays when its DaemonSet is gone"
+    );
+    assert_eq!(bench.plan(&Word::Unsure { reason: String::new() }).summary.state, State::Orphaned);
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE, "a DaemonSet of the same template adopts it");
+    assert!(!bench.record.instances[0].orphaned);
+}
+
+#[test]
+fn the_stock_pod_ends_a_bootstrap_instance() {
+    let mut bench = Bench::running("a");
+    let word = Word::Wanted { daemon_set: Arc::new(daemon_set("a")), mode: Mode::Bootstrap, note: None };
+    assert_eq!(bench.pass(&word), NONE);
+    bench.world.stock = Some("net-x7f2k".to_owned());
+    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+}
+
+#[test]
+fn the_same_inputs_give_the_same_plan() {
+    let bench = Bench::running("a");
+    let word = wanted(&daemon_set("b"));
+    assert_eq!(bench.plan(&word), bench.plan(&word));
+}

@@ -1,0 +1,144 @@
+//! What a node remembers of a daemon: its instances, each with its own revision, and the incarnation counter.
+//!
+//! Owns the record that is on disk (`state-dir`). The invariants that it carries:
+//! * `next_incarnation` is above every number that was ever used here, so that a pod UID whose
+//!   manifest was removed is never used again;
+//! * it is saved before a manifest is removed, so that a crash in between cannot reuse a UID;
+//! * an instance keeps the DaemonSet it was rendered from until it ends, so that an old revision
+//!   stays renderable beside a new one.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::ObjectKey;
+
+/// Milliseconds since the epoch.
+pub type Millis = i64;
+
+/// Everything this node remembers of one daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DaemonRecord {
+    /// The DaemonSet's namespace and name.
+    pub key: ObjectKey,
+    /// The number that the next instance gets.
+    pub next_incarnation: u64,
+    /// What runs or still ends here, oldest first.
+    pub instances: Vec<Instance>,
+    /// The API's UID of the DaemonSet, once the API has shown it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_uid: Option<String>,
+    /// Fingerprint of the folder's file when the API's DaemonSet was deleted: the file is not
+    /// followed again until it changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignored_file: Option<String>,
+    /// When the revision that waits for its turn was first wanted, and which it is (`update-jitter`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_update: Option<PendingUpdate>,
+}
+
+/// A template change that has been seen and not yet been rolled out here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingUpdate {
+    /// Hash of the wanted revision.
+    pub revision: String,
+    /// When it was first wanted.
+    pub since: Millis,
+}
+
+/// One incarnation of a daemon on this node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Instance {
+    /// The pod UID, pinned in the manifest.
+    pub uid: String,
+    /// The pod's name without the node's.
+    pub pod_name: String,
+    /// Its incarnation number.
+    pub incarnation: u64,
+    /// The hash of its revision.
+    pub revision: String,
+    /// The DaemonSet as it was when the instance was made: its own revision. `None` for an instance
+    /// that was found in the folder and whose template is not known any more.
+    #[serde(default)]
+    pub daemon_set: Option<Arc<DaemonSet>>,
+    /// Version of the data it was made with (`restart-on: config` compares it).
+    pub data_version: String,
+    /// When its manifest was first written.
+    pub created: Millis,
+    /// Where it is in its life.
+    pub phase: Phase,
+    /// The last UID of its mirror pod that was seen; it survives a restart of the agent, so that
+    /// what happened while the agent was down counts too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mirror_uid: Option<String>,
+    /// Whether a sandbox of it has ever been seen.
+    #[serde(default)]
+    pub started: bool,
+    /// Set when the DaemonSet went away and its pods were to be kept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub orphaned: bool,
+}
+
+/// Where an instance is in its life.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "camelCase")]
+pub enum Phase {
+    /// Its manifest is to be in the folder.
+    Live,
+    /// Its manifest is to be gone; the record stays until its sandbox is.
+    Ending {
+        /// Since when.
+        since: Millis,
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+impl DaemonRecord {
+    /// An empty record.
+    pub fn new(key: ObjectKey) -> Self {
+        Self {
+            key,
+            next_incarnation: 0,
+            instances: Vec::new(),
+            api_uid: None,
+            ignored_file: None,
+            pending_update: None,
+        }
+    }
+
+    /// The instances whose manifests are to be in the folder.
+    pub fn live(&self) -> impl Iterator<Item = &Instance> {
+        self.instances.iter().filter(|i| i.phase == Phase::Live)
+    }
+
+    /// The instances that still end.
+    pub fn ending(&self) -> impl Iterator<Item = &Instance> {
+        self.instances.iter().filter(|i| i.phase != Phase::Live)
+    }
+
+    /// The instance with this UID.
+    pub fn instance(&self, uid: &str) -> Option<&Instance> {
+        self.instances.iter().find(|i| i.uid == uid)
+    }
+
+    /// Marks `uid` as ending, and takes its number out of use.
+    pub fn end(&mut self, uid: &str, now: Millis, reason: &str) {
+        for instance in &mut self.instances {
+            if instance.uid == uid && instance.phase == Phase::Live {
+                instance.phase = Phase::Ending { since: now, reason: reason.to_owned() };
+                self.next_incarnation = self.next_incarnation.max(instance.incarnation + 1);
+            }
+        }
+    }
+
+    /// Whether nothing in it is worth keeping: no instance, and no number to protect.
+    pub fn is_empty(&self) -> bool {
+        self.instances.is_empty() && self.next_incarnation == 0 && self.ignored_file.is_none()
+    }
+}

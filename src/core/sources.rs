@@ -1,0 +1,276 @@
+//! What the folders and the API together say about one daemon.
+//!
+//! Owns the evidence rules: absence is not deletion. A daemon is gone only when something says so
+//! that can be trusted; everything else keeps what runs. Must not do I/O: confirmations arrive as
+//! values.
+
+use std::sync::Arc;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::Mode;
+use crate::core::policy::Covered;
+use crate::core::policy::Policy;
+use crate::core::record::DaemonRecord;
+
+/// What the folders say of one daemon.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FolderWord<'a> {
+    /// A file defines it.
+    Present {
+        /// The definition in force.
+        daemon_set: &'a Arc<DaemonSet>,
+        /// Changes whenever the definition does.
+        fingerprint: &'a str,
+    },
+    /// No file defines it, and the folder that it came from is there to say so.
+    Absent,
+    /// No file defines it, but that proves nothing (folder missing, other file system, unreadable).
+    Unsure {
+        /// Why it proves nothing.
+        reason: &'a str,
+    },
+}
+
+/// What a GET said after the API's view lacked the daemon, or no longer covered it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Confirmation {
+    /// Nobody has asked yet.
+    Unasked,
+    /// It is gone: NotFound, or another UID under the same name, on the same cluster.
+    Gone,
+    /// It is there, and not ours any more.
+    NotCovered,
+    /// It is there: the view is behind.
+    StillThere,
+    /// No answer, or one from another cluster; for people.
+    Failed(String),
+}
+
+/// What the API says of one daemon.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ApiWord<'a> {
+    /// There is no API server for this agent.
+    None,
+    /// Never listed completely.
+    Unknown,
+    /// It is there.
+    Present(&'a Arc<DaemonSet>),
+    /// It is there but cannot be used; what runs stays.
+    Invalid {
+        /// Why.
+        reason: &'a str,
+    },
+    /// A complete list lacks it, or it was seen to be deleted.
+    Absent {
+        /// Whether a live watch reported the deletion (else a list lacked it).
+        by_event: bool,
+    },
+}
+
+/// Everything that is known of one daemon's definition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known<'a> {
+    /// The folders' word.
+    pub folder: FolderWord<'a>,
+    /// The API's word.
+    pub api: ApiWord<'a>,
+    /// The API's last version of it, from the checkpoint: counts while the API is `Unknown`.
+    pub remembered: Option<&'a Arc<DaemonSet>>,
+    /// What a GET said, if one was asked for.
+    pub confirmation: Confirmation,
+}
+
+/// The sum.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Word {
+    /// It is to run where placement says yes.
+    Wanted {
+        /// The definition in force.
+        daemon_set: Arc<DaemonSet>,
+        /// How.
+        mode: Mode,
+        /// Something that people should know, such as a refused API version.
+        note: Option<String>,
+    },
+    /// It exists and is left alone here (label, policy).
+    Left {
+        /// Why.
+        reason: String,
+    },
+    /// It is gone: what runs of it ends.
+    Gone {
+        /// Why.
+        reason: String,
+        /// Whether only a list's silence said so (counted by `max-removals`).
+        by_list: bool,
+        /// Fingerprint of a folder file that must not bring it back.
+        ignore_file: Option<String>,
+    },
+    /// It goes, and its pods are to be kept.
+    Orphaned {
+        /// Why.
+        reason: String,
+    },
+    /// A GET must confirm that it is gone or not ours; what runs stays until then.
+    Confirm {
+        /// What has to be confirmed.
+        reason: String,
+    },
+    /// Nothing can be said: what runs stays.
+    Unsure {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What the sources together say of the daemon that `record` remembers.
+pub fn settle(known: &Known<'_>, record: &DaemonRecord, policy: &Policy) -> Word {
+    match &known.api {
+        ApiWord::Present(daemon_set) => settle_present(known, daemon_set, record, policy),
+        ApiWord::Invalid { reason } => settle_invalid(known, reason, record),
+        ApiWord::Absent { by_event } => settle_absent(known, *by_event, record),
+        ApiWord::Unknown => match known.remembered {
+            Some(daemon_set) => settle_remembered(known, daemon_set, policy),
+            None => settle_folder(known, record, "the API has not answered yet"),
+        },
+        ApiWord::None => settle_folder(known, record, "there is no API server to ask"),
+    }
+}
+
+fn settle_present(known: &Known<'_>, daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, policy: &Policy) -> Word {
+    if daemon_set.deleting {
+        return settle_deleting(known, daemon_set);
+    }
+    match (policy.covers(daemon_set, folder_of(known, record)), folder_of(known, record)) {
+        (Covered::Yes(mode), _) => wanted(daemon_set, mode, None),
+        (Covered::No(reason), Some(folder)) => {
+            let note = format!("the API's version is not used, the folder's stays in force: {reason}");
+            wanted(folder, folder_mode(policy, folder), Some(note))
+        }
+        (Covered::No(reason), None) => match (&known.confirmation, record.instances.is_empty()) {
+            (_, true) => Word::Left { reason },
+            (Confirmation::NotCovered | Confirmation::Gone, false) => {
+                Word::Gone { reason, by_list: false, ignore_file: None }
+            }
+            (Confirmation::Failed(why), false) => {
+                Word::Unsure { reason: format!("{reason}, but that could not be confirmed: {why}") }
+            }
+            (Confirmation::Unasked | Confirmation::StillThere, false) => Word::Confirm { reason },
+        },
+    }
+}
+
+fn settle_deleting(known: &Known<'_>, daemon_set: &DaemonSet) -> Word {
+    if daemon_set.finalizers.iter().any(|f| f == "orphan") {
+        return Word::Orphaned { reason: "the DaemonSet is deleted and its pods are kept (orphan)".to_owned() };
+    }
+    if daemon_set.finalizers.iter().any(|f| f == "foregroundDeletion") {
+        return Word::Gone {
+            reason: "the DaemonSet is being deleted in the foreground".to_owned(),
+            by_list: false,
+            ignore_file: fingerprint_of(known),
+        };
+    }
+    Word::Unsure { reason: "the DaemonSet is being deleted and waits for its finalizers".to_owned() }
+}
+
+fn settle_invalid(known: &Known<'_>, reason: &str, record: &DaemonRecord) -> Word {
+    match (known.remembered, folder_of(known, record)) {
+        (None, Some(folder)) if record.api_uid.is_none() => {
+            let note = format!("the API's version is invalid, the folder's stays in force: {reason}");
+            wanted(folder, folder.mode_label().unwrap_or(Mode::Static), Some(note))
+        }
+        _ => Word::Unsure { reason: format!("the API's version is invalid: {reason}") },
+    }
+}
+
+fn settle_absent(known: &Known<'_>, by_event: bool, record: &DaemonRecord) -> Word {
+    if record.api_uid.is_none() {
+        // The API never had it: the folder alone decides.
+        return settle_folder(known, record, "the API does not have it");
+    }
+    if let FolderWord::Present { fingerprint, .. } = known.folder
+        && record.ignored_file.as_deref().is_some_and(|ignored| ignored != fingerprint)
+    {
+        // The file changed after the deletion: the node's owner wants it again.
+        return settle_folder(known, record, "the API does not have it");
+    }
+    let reason = if by_event { "the DaemonSet was deleted" } else { "the DaemonSet is not in the API any more" };
+    match &known.confirmation {
+        Confirmation::Gone => {
+            Word::Gone { reason: reason.to_owned(), by_list: !by_event, ignore_file: fingerprint_of(known) }
+        }
+        _ if record.instances.is_empty() && record.ignored_file.is_some() => {
+            Word::Gone { reason: reason.to_owned(), by_list: false, ignore_file: fingerprint_of(known) }
+        }
+        Confirmation::Failed(why) => {
+            Word::Unsure { reason: format!("{reason}, but that could not be confirmed: {why}") }
+        }
+        Confirmation::StillThere | Confirmation::NotCovered => {
+            Word::Unsure { reason: format!("{reason}, but a direct look still shows it") }
+        }
+        Confirmation::Unasked => Word::Confirm { reason: reason.to_owned() },
+    }
+}
+
+fn settle_remembered(known: &Known<'_>, daemon_set: &Arc<DaemonSet>, policy: &Policy) -> Word {
+    let folder = match known.folder {
+        FolderWord::Present { daemon_set, .. } => Some(daemon_set),
+        _ => None,
+    };
+    match (policy.covers(daemon_set, folder), folder) {
+        (Covered::Yes(mode), _) => wanted(daemon_set, mode, None),
+        (Covered::No(_), Some(folder)) => wanted(folder, folder_mode(policy, folder), None),
+        (Covered::No(reason), None) => Word::Unsure { reason },
+    }
+}
+
+fn settle_folder(known: &Known<'_>, record: &DaemonRecord, api: &str) -> Word {
+    match known.folder {
+        FolderWord::Present { daemon_set, fingerprint } => {
+            if record.ignored_file.as_deref() == Some(fingerprint) {
+                return Word::Gone {
+                    reason: format!("it was deleted in the API; {} counts again when it changes", daemon_set.source),
+                    by_list: false,
+                    ignore_file: Some(fingerprint.to_owned()),
+                };
+            }
+            wanted(daemon_set, daemon_set.mode_label().unwrap_or(Mode::Static), None)
+        }
+        FolderWord::Absent if record.api_uid.is_none() => {
+            Word::Gone { reason: "its file is gone".to_owned(), by_list: false, ignore_file: None }
+        }
+        FolderWord::Absent => Word::Unsure { reason: api.to_owned() },
+        FolderWord::Unsure { reason } => Word::Unsure { reason: format!("{reason}; {api}") },
+    }
+}
+
+fn wanted(daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<String>) -> Word {
+    Word::Wanted { daemon_set: Arc::clone(daemon_set), mode, note }
+}
+
+fn folder_of<'a>(known: &Known<'a>, record: &DaemonRecord) -> Option<&'a Arc<DaemonSet>> {
+    match known.folder {
+        FolderWord::Present { daemon_set, fingerprint } if record.ignored_file.as_deref() != Some(fingerprint) => {
+            Some(daemon_set)
+        }
+        _ => None,
+    }
+}
+
+fn folder_mode(policy: &Policy, folder: &Arc<DaemonSet>) -> Mode {
+    match policy.covers(folder, Some(folder)) {
+        Covered::Yes(mode) => mode,
+        Covered::No(_) => Mode::Static,
+    }
+}
+
+fn fingerprint_of(known: &Known<'_>) -> Option<String> {
+    match known.folder {
+        FolderWord::Present { fingerprint, .. } => Some(fingerprint.to_owned()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

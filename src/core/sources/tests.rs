@@ -1,0 +1,195 @@
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::core::model::IntOrPercent;
+use crate::core::model::MODE_LABEL;
+use crate::core::model::ObjectKey;
+use crate::core::model::Source;
+use crate::core::model::UpdateStrategy;
+use crate::core::record::Instance;
+use crate::core::record::Phase;
+
+use super::*;
+
+fn daemon_set(source: Source, mode: Option<&str>) -> Arc<DaemonSet> {
+    let labels = mode.map(|m| (MODE_LABEL.to_owned(), m.to_owned())).into_iter().collect();
+    Arc::new(DaemonSet {
+        key: ObjectKey::new("kube-system", "net"),
+        uid: (source == Source::Api).then(|| "ds-uid".to_owned()),
+        generation: None,
+        labels,
+        annotations: BTreeMap::new(),
+        deleting: false,
+        finalizers: Vec::new(),
+        selector: json!({}),
+        template: json!({}),
+        update_strategy: UpdateStrategy::RollingUpdate {
+            max_unavailable: IntOrPercent::Int(1),
+            max_surge: IntOrPercent::Int(0),
+        },
+        min_ready_seconds: 0,
+        source,
+    })
+}
+
+fn file() -> Arc<DaemonSet> {
+    daemon_set(Source::File { path: "/etc/daemonlet/daemonsets.d/net.yaml".into() }, None)
+}
+
+fn record(api_uid: Option<&str>, runs: bool) -> DaemonRecord {
+    let mut record = DaemonRecord::new(ObjectKey::new("kube-system", "net"));
+    record.api_uid = api_uid.map(str::to_owned);
+    if runs {
+        record.instances.push(Instance {
+            uid: "u".into(),
+            pod_name: "net-aaaaa".into(),
+            incarnation: 0,
+            revision: "r".into(),
+            daemon_set: None,
+            data_version: String::new(),
+            created: 0,
+            phase: Phase::Live,
+            mirror_uid: None,
+            started: true,
+            orphaned: false,
+        });
+    }
+    record
+}
+
+struct Case<'a> {
+    folder: FolderWord<'a>,
+    api: ApiWord<'a>,
+    remembered: Option<&'a Arc<DaemonSet>>,
+    confirmation: Confirmation,
+}
+
+impl<'a> Case<'a> {
+    fn new(folder: FolderWord<'a>, api: ApiWord<'a>) -> Self {
+        Self { folder, api, remembered: None, confirmation: Confirmation::Unasked }
+    }
+
+    fn confirmed(mut self, confirmation: Confirmation) -> Self {
+        self.confirmation = confirmation;
+        self
+    }
+
+    fn word(self, record: &DaemonRecord) -> String {
+        let known =
+            Known { folder: self.folder, api: self.api, remembered: self.remembered, confirmation: self.confirmation };
+        match settle(&known, record, &Policy::default()) {
+            Word::Wanted { daemon_set, mode, note } => {
+                let note = note.map(|_| " with a note").unwrap_or_default();
+                let from = if daemon_set.source == Source::Api { "API" } else { "file" };
+                format!("wanted from {from}, {mode:?}{note}")
+            }
+            Word::Left { .. } => "left".into(),
+            Word::Gone { by_list, ignore_file, .. } => format!("gone by_list={by_list} ignore={ignore_file:?}"),
+            Word::Orphaned { .. } => "orphaned".into(),
+            Word::Confirm { .. } => "confirm".into(),
+            Word::Unsure { .. } => "unsure".into(),
+        }
+    }
+}
+
+#[test]
+fn a_folder_daemon_runs_as_static_without_api_and_before_the_api_has_answered() {
+    let file = file();
+    let present = FolderWord::Present { daemon_set: &file, fingerprint: "f1" };
+    for api in [ApiWord::None, ApiWord::Unknown, ApiWord::Absent { by_event: false }] {
+        assert_eq!(Case::new(present, api).word(&record(None, false)), "wanted from file, Static");
+    }
+}
+
+#[test]
+fn a_file_that_went_is_evidence_only_where_its_folder_says_so() {
+    let runs = record(None, true);
+    assert!(Case::new(FolderWord::Absent, ApiWord::None).word(&runs).starts_with("gone"));
+    let unsure = FolderWord::Unsure { reason: "the folder is missing" };
+    assert_eq!(Case::new(unsure, ApiWord::None).word(&runs), "unsure");
+    let from_api = record(Some("ds-uid"), true);
+    assert_eq!(Case::new(FolderWord::Absent, ApiWord::Unknown).word(&from_api), "unsure");
+    assert_eq!(Case::new(FolderWord::Absent, ApiWord::None).word(&from_api), "unsure");
+}
+
+#[test]
+fn the_apis_version_replaces_the_folders_and_inherits_its_mode() {
+    let (file, api) = (file(), daemon_set(Source::Api, None));
+    let folder = FolderWord::Present { daemon_set: &file, fingerprint: "f1" };
+    assert_eq!(Case::new(folder, ApiWord::Present(&api)).word(&record(None, true)), "wanted from API, Static");
+}
+
+#[test]
+fn an_absence_needs_a_get_that_says_so() {
+    let runs = record(Some("ds-uid"), true);
+    let absent = || Case::new(FolderWord::Absent, ApiWord::Absent { by_event: false });
+    assert_eq!(absent().word(&runs), "confirm");
+    assert_eq!(absent().confirmed(Confirmation::Failed("timeout".into())).word(&runs), "unsure");
+    assert_eq!(absent().confirmed(Confirmation::StillThere).word(&runs), "unsure");
+    assert_eq!(absent().confirmed(Confirmation::Gone).word(&runs), "gone by_list=true ignore=None");
+    let deleted = Case::new(FolderWord::Absent, ApiWord::Absent { by_event: true });
+    assert_eq!(deleted.confirmed(Confirmation::Gone).word(&runs), "gone by_list=false ignore=None");
+}
+
+#[test]
+fn a_daemon_deleted_in_the_api_does_not_come_back_from_its_file_until_that_changes() {
+    let file = file();
+    let folder = FolderWord::Present { daemon_set: &file, fingerprint: "f1" };
+    let mut gone = record(Some("ds-uid"), true);
+    let case = Case::new(folder, ApiWord::Absent { by_event: true }).confirmed(Confirmation::Gone);
+    assert_eq!(case.word(&gone), "gone by_list=false ignore=Some(\"f1\")");
+    gone.ignored_file = Some("f1".into());
+    gone.instances.clear();
+    for api in [ApiWord::Absent { by_event: false }, ApiWord::Unknown, ApiWord::None] {
+        assert!(Case::new(folder, api).word(&gone).starts_with("gone"), "the file counts again too early");
+    }
+    let changed = FolderWord::Present { daemon_set: &file, fingerprint: "f2" };
+    let again = Case::new(changed, ApiWord::Absent { by_event: false });
+    assert_eq!(again.word(&gone), "wanted from file, Static");
+}
+
+#[test]
+fn a_cold_boot_without_api_runs_the_last_version_that_the_api_had() {
+    let (file, api) = (file(), daemon_set(Source::Api, Some("static")));
+    let mut case = Case::new(FolderWord::Present { daemon_set: &file, fingerprint: "f1" }, ApiWord::Unknown);
+    case.remembered = Some(&api);
+    assert_eq!(case.word(&record(Some("ds-uid"), true)), "wanted from API, Static");
+}
+
+#[test]
+fn a_label_taken_away_counts_when_a_get_shows_it() {
+    let api = daemon_set(Source::Api, None);
+    let case = || Case::new(FolderWord::Absent, ApiWord::Present(&api));
+    assert_eq!(case().word(&record(Some("ds-uid"), false)), "left");
+    let runs = record(Some("ds-uid"), true);
+    assert_eq!(case().word(&runs), "confirm");
+    assert!(case().confirmed(Confirmation::NotCovered).word(&runs).starts_with("gone"));
+    assert_eq!(case().confirmed(Confirmation::Failed("403".into())).word(&runs), "unsure");
+}
+
+#[test]
+fn deletion_in_progress_follows_its_finalizers() {
+    let deleting = |finalizer: &str| {
+        let mut daemon_set = DaemonSet::clone(&daemon_set(Source::Api, Some("static")));
+        daemon_set.deleting = true;
+        daemon_set.finalizers = vec![finalizer.to_owned()];
+        Arc::new(daemon_set)
+    };
+    let runs = record(Some("ds-uid"), true);
+    for (finalizer, expected) in
+        [("foregroundDeletion", "gone by_list=false ignore=None"), ("orphan", "orphaned"), ("other/thing", "unsure")]
+    {
+        let api = deleting(finalizer);
+        assert_eq!(Case::new(FolderWord::Absent, ApiWord::Present(&api)).word(&runs), expected, "{finalizer}");
+    }
+}
+
+#[test]
+fn an_invalid_version_keeps_what_runs() {
+    let file = file();
+    let invalid = || ApiWord::Invalid { reason: "spec.selector: empty" };
+    assert_eq!(Case::new(FolderWord::Absent, invalid()).word(&record(Some("ds-uid"), true)), "unsure");
+    let folder = FolderWord::Present { daemon_set: &file, fingerprint: "f1" };
+    assert_eq!(Case::new(folder, invalid()).word(&record(None, true)), "wanted from file, Static with a note");
+}

@@ -1,0 +1,173 @@
+//! The agent's socket: `<run-dir>/agent.sock`, one JSON request and one JSON reply a line.
+//!
+//! Owns the listener and the line protocol. Must not answer by itself: requests go to the loop, which
+//! is the only one that knows.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::io::AsyncBufReadExt;
+use tokio::io::AsyncReadExt;
+use tokio::io::AsyncWriteExt;
+use tokio::io::BufReader;
+use tokio::net::UnixListener;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tokio::sync::oneshot;
+
+/// The socket's file name in the run folder.
+pub const SOCKET: &str = "agent.sock";
+/// The longest request line, in bytes.
+const LONGEST_REQUEST: u64 = 64 * 1024;
+/// How long a client may keep a connection without a request.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// What a client can ask.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "camelCase")]
+pub enum Request {
+    /// The state of every daemon on this node.
+    Status,
+    /// What the next pass would change.
+    Plan,
+    /// Why one daemon does or does not run here.
+    Explain {
+        /// The DaemonSet's namespace.
+        namespace: String,
+        /// The DaemonSet's name.
+        name: String,
+    },
+}
+
+/// A request on its way to the loop.
+#[derive(Debug)]
+pub struct Asked {
+    /// The request.
+    pub request: Request,
+    /// Where the reply goes.
+    pub reply: oneshot::Sender<Value>,
+}
+
+/// Why the socket cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// The run folder or the socket could not be made.
+    #[error("cannot listen on {path}")]
+    Listen {
+        /// The socket.
+        path: PathBuf,
+        /// What went wrong.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Listens on the socket in `run_dir`, mode 0600; a leftover of an earlier agent is replaced.
+///
+/// # Errors
+/// When the folder cannot be made or the socket cannot be bound.
+pub fn listen(run_dir: &Path) -> Result<UnixListener, SocketError> {
+    let path = run_dir.join(SOCKET);
+    let failed = |source| SocketError::Listen { path: path.clone(), source };
+    std::fs::create_dir_all(run_dir).map_err(failed)?;
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path).map_err(failed)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Accepts connections for ever and passes their requests on.
+pub async fn serve(listener: UnixListener, asked: mpsc::Sender<Asked>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(converse(stream, asked.clone()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the agent's socket does not accept, trying again in a second");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+/// One connection: line in, line out, until the client leaves.
+async fn converse(stream: UnixStream, asked: mpsc::Sender<Asked>) {
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    loop {
+        let mut line = String::new();
+        let read = tokio::time::timeout(IDLE, (&mut reader).take(LONGEST_REQUEST).read_line(&mut line)).await;
+        match read {
+            Ok(Ok(length)) if length > 0 => {}
+            _ => return,
+        }
+        let reply = match serde_json::from_str::<Request>(&line) {
+            Ok(request) => answer(request, &asked).await,
+            Err(error) => serde_json::json!({"error": format!("request not understood: {error}")}),
+        };
+        let mut bytes = reply.to_string().into_bytes();
+        bytes.push(b'\n');
+        if writer.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn answer(request: Request, asked: &mpsc::Sender<Asked>) -> Value {
+    let (reply, answer) = oneshot::channel();
+    let ending = || serde_json::json!({"error": "the agent is stopping"});
+    if asked.send(Asked { request, reply }).await.is_err() {
+        return ending();
+    }
+    answer.await.unwrap_or_else(|_| ending())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_line_gets_one_reply_line_and_nonsense_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = listen(folder.path()).unwrap();
+        let mode = std::fs::metadata(folder.path().join(SOCKET)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let (sender, mut receiver) = mpsc::channel::<Asked>(1);
+        tokio::spawn(serve(listener, sender));
+        tokio::spawn(async move {
+            while let Some(asked) = receiver.recv().await {
+                let _ = asked.reply.send(serde_json::to_value(&asked.request).unwrap());
+            }
+        });
+        let mut stream = BufReader::new(UnixStream::connect(folder.path().join(SOCKET)).await.unwrap());
+        for (request, reply) in [
+            ("{\"op\":\"status\"}\n", "{\"op\":\"status\"}\n"),
+            (
+                "{\"op\":\"explain\",\"namespace\":\"a\",\"name\":\"b\"}\n",
+                "{\"name\":\"b\",\"namespace\":\"a\",\"op\":\"explain\"}\n",
+            ),
+            ("nonsense\n", ""),
+        ] {
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut line = String::new();
+            stream.read_line(&mut line).await.unwrap();
+            if reply.is_empty() {
+                assert!(line.starts_with("{\"error\":\"request not understood"), "{line}");
+            } else {
+                let (got, want): (Value, Value) =
+                    (serde_json::from_str(&line).unwrap(), serde_json::from_str(reply).unwrap());
+                assert_eq!(got, want);
+            }
+        }
+    }
+}
