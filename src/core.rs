@@ -8,6 +8,7 @@ pub mod convert;
 pub mod explain;
 pub mod identity;
 pub mod manifest;
+pub mod input;
 pub mod model;
 pub mod outcome;
 pub mod pass;

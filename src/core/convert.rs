@@ -1,9 +1,25 @@
 //! From a parsed document to the objects that matter: lists expanded, old API versions converted.
+//!
+//! Owns what each kind must look like for the API server to take it, DaemonSets excepted (`validate`).
+//! Must not judge which objects are needed.
+
+mod checks;
+mod daemon_set;
+mod data;
 
 use serde_json::Value;
 
+use crate::core::input::ObjectName;
+use crate::core::model::FieldError;
+use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+
+pub(crate) use checks::dns_label;
+pub(crate) use checks::dns_subdomain;
+
+/// The most lists within lists that are expanded.
+const MAX_LISTS: usize = 8;
 
 /// An object of a document.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +37,156 @@ pub enum Object {
     },
 }
 
-/// The objects of one document, or why one of them is none (lower case, names the field).
-pub fn objects(_document: Value) -> Vec<Result<Object, String>> {
-    Vec::new()
+/// Why something in a document is no object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The object, where the document says which.
+    pub object: Option<ObjectName>,
+    /// What is wrong with it.
+    pub error: FieldError,
 }
+
+/// The objects of one document, or why one of them is none.
+pub fn objects(document: Value) -> Vec<Result<Object, Refused>> {
+    let mut found = Vec::new();
+    expand(document, None, "", MAX_LISTS, &mut found);
+    found
+}
+
+/// Kind, namespace and name of an object, if it has them; a missing namespace is `default`.
+pub fn name_of(object: &Value) -> Option<ObjectName> {
+    let kind = object.get("kind")?.as_str()?;
+    let metadata = object.get("metadata")?;
+    let name = metadata.get("name")?.as_str().filter(|name| !name.is_empty())?;
+    let namespace = metadata.get("namespace").and_then(Value::as_str).filter(|namespace| !namespace.is_empty());
+    let namespace = if is_cluster_scoped(kind) { "" } else { namespace.unwrap_or("default") };
+    Some(ObjectName { kind: kind.to_owned(), key: ObjectKey::new(namespace, name) })
+}
+
+/// Kinds that appear beside DaemonSets and have no namespace; for others the namespace is only a label in messages.
+fn is_cluster_scoped(kind: &str) -> bool {
+    matches!(
+        kind,
+        "Namespace"
+            | "PriorityClass"
+            | "RuntimeClass"
+            | "ClusterRole"
+            | "ClusterRoleBinding"
+            | "CustomResourceDefinition"
+            | "APIService"
+            | "CSIDriver"
+            | "StorageClass"
+            | "PodSecurityPolicy"
+            | "MutatingWebhookConfiguration"
+            | "ValidatingWebhookConfiguration"
+            | "ValidatingAdmissionPolicy"
+            | "ValidatingAdmissionPolicyBinding"
+    )
+}
+
+fn expand(
+    mut value: Value,
+    item_of: Option<&(String, String)>,
+    place: &str,
+    lists: usize,
+    found: &mut Vec<Result<Object, Refused>>,
+) {
+    let refuse = |field: &str, reason: &str| Refused {
+        object: None,
+        error: FieldError { field: join(place, field), reason: reason.to_owned(), hint: None },
+    };
+    let Value::Object(map) = &mut value else {
+        found.push(Err(refuse("", "not an object: a document needs apiVersion, kind and metadata")));
+        return;
+    };
+    if let Some((api_version, kind)) = item_of {
+        // The items of a typed list may leave both out; upstream takes them from the list.
+        let unset = |value: Option<&Value>| value.is_none_or(Value::is_null);
+        if unset(map.get("kind")) && unset(map.get("apiVersion")) {
+            map.insert("apiVersion".to_owned(), api_version.as_str().into());
+            map.insert("kind".to_owned(), kind.as_str().into());
+        }
+    }
+    let (api_version, kind) = match (text(&value, "apiVersion"), text(&value, "kind")) {
+        (Ok(api_version), Ok(kind)) => (api_version, kind),
+        (Err(reason), _) => return found.push(Err(refuse("apiVersion", reason))),
+        (_, Err(reason)) => return found.push(Err(refuse("kind", reason))),
+    };
+    if kind.ends_with("List") && value.get("items").is_some_and(|items| items.is_array() || items.is_null()) {
+        if lists == 0 {
+            return found.push(Err(refuse("items", "lists are nested too deep")));
+        }
+        let item_of = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
+        let item_of = item_of.map(|kind| (api_version.clone(), kind.to_owned()));
+        if let Some(Value::Array(items)) = value.get_mut("items").map(Value::take) {
+            for (index, item) in items.into_iter().enumerate() {
+                expand(item, item_of.as_ref(), &join(place, &format!("items[{index}]")), lists - 1, found);
+            }
+        }
+        return;
+    }
+    found.push(object(api_version, kind, value).map_err(|mut refused| {
+        if refused.object.is_none() {
+            refused.error.field = join(place, &refused.error.field);
+        }
+        refused
+    }));
+}
+
+fn text(value: &Value, field: &str) -> Result<String, &'static str> {
+    match value.get(field) {
+        None | Some(Value::Null) => Err("required"),
+        Some(Value::String(text)) if text.is_empty() => Err("required"),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(_) => Err("must be a string"),
+    }
+}
+
+fn join(place: &str, field: &str) -> String {
+    match (place.is_empty(), field.is_empty()) {
+        (true, _) => field.to_owned(),
+        (_, true) => place.to_owned(),
+        _ => format!("{place}.{field}"),
+    }
+}
+
+fn object(api_version: String, kind: String, mut value: Value) -> Result<Object, Refused> {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    let known = match (group, version, kind.as_str()) {
+        ("apps" | "extensions", _, "DaemonSet") => None,
+        ("", "v1", "ConfigMap") => Some(Kind::ConfigMap),
+        ("", "v1", "Secret") => Some(Kind::Secret),
+        ("", "v1", "ServiceAccount") => Some(Kind::ServiceAccount),
+        ("", "v1", "Namespace") => Some(Kind::Namespace),
+        ("", "v1", "Service") => Some(Kind::Service),
+        ("scheduling.k8s.io", "v1" | "v1beta1" | "v1alpha1", "PriorityClass") => Some(Kind::PriorityClass),
+        ("node.k8s.io", "v1" | "v1beta1", "RuntimeClass") => Some(Kind::RuntimeClass),
+        _ => {
+            let key = name_of(&value).map_or_else(|| ObjectKey::new("", ""), |name| name.key);
+            return Ok(Object::Ignored { kind: format!("{api_version} {kind}"), key });
+        }
+    };
+    let refuse = |error: FieldError| Refused { object: None, error };
+    checks::metadata(&value, known).map_err(refuse)?;
+    let Some(name) = name_of(&value) else {
+        return Err(refuse(checks::wrong("metadata.name", "required")));
+    };
+    let refuse = |error: FieldError| Refused { object: Some(name.clone()), error };
+    let Some(kind) = known else {
+        daemon_set::convert(&mut value, &api_version).map_err(refuse)?;
+        return Ok(Object::DaemonSet(value));
+    };
+    match kind {
+        Kind::ConfigMap => data::config_map(&value).map_err(refuse)?,
+        Kind::Secret => data::secret(&mut value).map_err(refuse)?,
+        Kind::ServiceAccount => checks::service_account(&value).map_err(refuse)?,
+        Kind::PriorityClass => checks::priority_class(&value).map_err(refuse)?,
+        Kind::RuntimeClass | Kind::Namespace | Kind::Service => {}
+    }
+    let reference = ObjectRef::new(kind, name.key.namespace.clone(), name.key.name.clone());
+    Ok(Object::Other(reference, value))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,15 +1,104 @@
 //! Upstream's validation of DaemonSets, for what matters here.
+//!
+//! Owns the judgement whether a DaemonSet is one that the API server would take (`ValidateDaemonSet`) and
+//! whether the kubelet could decode its pod template. Must not change what it judges.
+
+mod selector;
+mod strategy;
+mod template;
+mod types;
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::core::convert::dns_label;
+use crate::core::convert::dns_subdomain;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
+use crate::core::model::ObjectKey;
 use crate::core::model::Source;
+
+pub use types::pod_template_types;
+pub use types::pod_types;
 
 /// Validates an apps/v1 DaemonSet and gives the typed view.
 ///
 /// # Errors
 /// Every field that upstream would refuse.
-pub fn daemon_set(_value: &Value, _source: Source) -> Result<DaemonSet, Vec<FieldError>> {
-    Err(Vec::new())
+pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldError>> {
+    let mut errors = Vec::new();
+    if let Err(error) = types::daemon_set(value) {
+        // With a field of the wrong type the other judgements would only repeat it in other words.
+        return Err(vec![error]);
+    }
+    let empty = Value::Null;
+    let metadata = value.get("metadata").unwrap_or(&empty);
+    let spec = value.get("spec").unwrap_or(&empty);
+    let key = ObjectKey::new(
+        text(metadata, "namespace").filter(|namespace| !namespace.is_empty()).unwrap_or("default"),
+        text(metadata, "name").unwrap_or_default(),
+    );
+    if let Some(reason) = dns_subdomain(&key.name) {
+        errors.push(wrong("metadata.name", reason));
+    }
+    if let Some(reason) = dns_label(&key.namespace) {
+        errors.push(wrong("metadata.namespace", reason));
+    }
+    if !spec.is_object() {
+        errors.push(wrong("spec", "required"));
+        return Err(errors);
+    }
+    let template_labels = strings(spec.pointer("/template/metadata/labels"));
+    selector::check(spec.get("selector"), &template_labels, &mut errors);
+    template::check(spec.get("template"), &mut errors);
+    let update_strategy = strategy::read(spec.get("updateStrategy"), &mut errors);
+    let min_ready_seconds = not_negative(spec, "minReadySeconds", &mut errors);
+    not_negative(spec, "revisionHistoryLimit", &mut errors);
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    Ok(DaemonSet {
+        key,
+        uid: text(metadata, "uid").filter(|uid| !uid.is_empty()).map(str::to_owned),
+        generation: metadata.get("generation").and_then(Value::as_i64).filter(|generation| *generation > 0),
+        labels: strings(metadata.get("labels")),
+        annotations: strings(metadata.get("annotations")),
+        deleting: metadata.get("deletionTimestamp").is_some_and(|timestamp| !timestamp.is_null()),
+        finalizers: metadata
+            .get("finalizers")
+            .and_then(Value::as_array)
+            .map(|finalizers| finalizers.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+            .unwrap_or_default(),
+        selector: spec.get("selector").cloned().unwrap_or_default(),
+        template: spec.get("template").cloned().unwrap_or_default(),
+        update_strategy,
+        min_ready_seconds,
+        source,
+    })
 }
+
+fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
+    value.get(field).and_then(Value::as_str)
+}
+
+/// A map of strings; a null value is an empty string, as in Go.
+fn strings(value: Option<&Value>) -> BTreeMap<String, String> {
+    let Some(Value::Object(map)) = value else { return BTreeMap::new() };
+    map.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+}
+
+fn not_negative(spec: &Value, field: &str, errors: &mut Vec<FieldError>) -> u32 {
+    let number = spec.get(field).and_then(Value::as_i64).unwrap_or_default();
+    u32::try_from(number).unwrap_or_else(|_| {
+        errors.push(wrong(format!("spec.{field}"), "must not be negative"));
+        0
+    })
+}
+
+fn wrong(field: impl Into<String>, reason: impl Into<String>) -> FieldError {
+    FieldError { field: field.into(), reason: reason.into(), hint: None }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,30 @@
 //! YAML as kubectl and the kubelet read it, and written so that they read back the same strings.
+//!
+//! Owns the way from text to JSON values and back. Reading follows three upstream programs, in this
+//! order: `k8s.io/apimachinery/pkg/util/yaml` (how a stream is cut into documents, and when it is
+//! JSON), `go.yaml.in/yaml/v2` (YAML 1.1 scalars, merge keys, anchors) and `sigs.k8s.io/yaml` (keys
+//! become strings). The grammar is parsed by `granit-parser`. Stricter than kubectl in one point:
+//! a key that is set twice is an error, also when two spellings become the same string.
+//!
+//! Must not read files, and must not know Kubernetes objects.
+
+mod compose;
+mod number;
+mod scalar;
+mod split;
+mod strict_json;
+mod write;
 
 use serde_json::Value;
+
+pub use write::write;
+pub use write::write_manifest;
+
+/// The deepest nesting of maps and lists that is read; deeper documents are an error.
+pub const MAX_DEPTH: usize = 120;
+
+/// The largest text that is read, in bytes; a larger one is an error as a whole.
+pub const MAX_TEXT: usize = 10 << 20;
 
 /// Why a document does not parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,18 +40,41 @@ pub struct YamlError {
 /// One document of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// Its first line in the file, from 1.
+    /// Its first line with content in the file, from 1.
     pub line: usize,
     /// Its value as JSON, or why there is none.
     pub value: Result<Value, YamlError>,
 }
 
 /// All documents of `text`, in order; empty documents are left out.
-pub fn read_documents(_text: &str) -> Vec<Document> {
-    Vec::new()
+///
+/// A document that does not parse is in the list with its error, and the others are read all the same.
+pub fn read_documents(text: &str) -> Vec<Document> {
+    if text.len() > MAX_TEXT {
+        let message = format!("the text has {} bytes, more than the {} MiB that are read", text.len(), MAX_TEXT >> 20);
+        return vec![Document { line: 1, value: Err(YamlError { line: 1, column: 1, message }) }];
+    }
+    let mut documents = Vec::new();
+    let (rest, first_line, json_error) = strict_json::read_stream(text, &mut documents);
+    let mut json_error = json_error;
+    for chunk in split::documents(rest, first_line) {
+        let value = match chunk.text {
+            Ok(text) => compose::document(&text, chunk.line),
+            Err(error) => Err(error),
+        };
+        match value {
+            Ok(None) => {}
+            Ok(Some((line, value))) => documents.push(Document { line, value: Ok(value) }),
+            // What begins with a brace and is neither JSON nor YAML is explained as JSON, as kubectl does.
+            Err(error) => {
+                let error = json_error.take().unwrap_or(error);
+                documents.push(Document { line: chunk.line, value: Err(error) });
+            }
+        }
+        json_error = None;
+    }
+    documents
 }
 
-/// `value` as block-style YAML that a person can read, keys in a fixed order.
-pub fn write(_value: &Value) -> String {
-    String::new()
-}
+#[cfg(test)]
+mod tests;

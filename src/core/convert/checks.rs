@@ -1,0 +1,140 @@
+//! Names and the fields of small objects, as the API server checks them.
+
+use serde_json::Value;
+
+use crate::core::model::FieldError;
+use crate::core::model::Kind;
+
+/// A field error without a hint.
+pub(super) fn wrong(field: impl Into<String>, reason: impl Into<String>) -> FieldError {
+    FieldError { field: field.into(), reason: reason.into(), hint: None }
+}
+
+/// `metadata` of an object of `kind` (`None`: DaemonSet): a name that is one, a namespace that is one.
+pub(super) fn metadata(object: &Value, kind: Option<Kind>) -> Result<(), FieldError> {
+    let metadata = match object.get("metadata") {
+        None | Some(Value::Null) => return Err(wrong("metadata.name", "required")),
+        Some(Value::Object(metadata)) => metadata,
+        Some(_) => return Err(wrong("metadata", "must be an object")),
+    };
+    let name = match metadata.get("name") {
+        None | Some(Value::Null) if metadata.contains_key("generateName") => {
+            return Err(wrong("metadata.name", "required: generateName gives no name that lasts"));
+        }
+        None | Some(Value::Null) => return Err(wrong("metadata.name", "required")),
+        Some(Value::String(name)) => name,
+        Some(_) => return Err(wrong("metadata.name", "must be a string")),
+    };
+    let bad_name = match kind {
+        // Names of DaemonSets are judged with their other fields.
+        None if name.is_empty() => Some("required"),
+        None => None,
+        Some(Kind::Namespace | Kind::Service) => dns_label(name),
+        Some(_) => dns_subdomain(name),
+    };
+    if let Some(reason) = bad_name {
+        return Err(wrong("metadata.name", reason));
+    }
+    if kind.is_none_or(Kind::is_namespaced) {
+        match metadata.get("namespace") {
+            None | Some(Value::Null) => {}
+            Some(Value::String(namespace)) if namespace.is_empty() => {}
+            Some(Value::String(namespace)) => {
+                if let Some(reason) = dns_label(namespace) {
+                    return Err(wrong("metadata.namespace", reason));
+                }
+            }
+            Some(_) => return Err(wrong("metadata.namespace", "must be a string")),
+        }
+    }
+    for field in ["labels", "annotations"] {
+        strings(metadata.get(field), &format!("metadata.{field}"))?;
+    }
+    Ok(())
+}
+
+/// Checks a map whose values are strings; null is no map and an empty string.
+pub(super) fn strings(value: Option<&Value>, field: &str) -> Result<(), FieldError> {
+    match value {
+        None | Some(Value::Null) => Ok(()),
+        Some(Value::Object(map)) => map.iter().try_for_each(|(key, value)| match value {
+            Value::String(_) | Value::Null => Ok(()),
+            other => Err(not_a_string(format!("{field}[{key}]"), other)),
+        }),
+        Some(_) => Err(wrong(field, "must be a map of strings")),
+    }
+}
+
+/// A value that must be a string and is `value`.
+pub(super) fn not_a_string(field: String, value: &Value) -> FieldError {
+    let (found, hint) = match value {
+        Value::Bool(value) => (format!("the boolean {value}"), true),
+        Value::Number(value) => (format!("the number {value}"), true),
+        Value::Array(_) => ("a list".to_owned(), false),
+        _ => ("an object".to_owned(), false),
+    };
+    FieldError {
+        field,
+        reason: format!("must be a string, not {found}"),
+        hint: hint.then(|| "put the value in quotes".to_owned()),
+    }
+}
+
+/// ServiceAccount: the fields that are read have their types.
+pub(super) fn service_account(object: &Value) -> Result<(), FieldError> {
+    boolean(object, "automountServiceAccountToken")?;
+    match object.get("imagePullSecrets") {
+        None | Some(Value::Null | Value::Array(_)) => Ok(()),
+        Some(_) => Err(wrong("imagePullSecrets", "must be a list")),
+    }
+}
+
+/// PriorityClass: the number is one of 32 bits.
+pub(super) fn priority_class(object: &Value) -> Result<(), FieldError> {
+    boolean(object, "globalDefault")?;
+    match object.get("value") {
+        None | Some(Value::Null) => Ok(()),
+        Some(value) if value.as_i64().is_some_and(|value| i32::try_from(value).is_ok()) => Ok(()),
+        Some(_) => Err(wrong("value", "must be an integer of 32 bits")),
+    }
+}
+
+fn boolean(object: &Value, field: &str) -> Result<(), FieldError> {
+    match object.get(field) {
+        None | Some(Value::Null | Value::Bool(_)) => Ok(()),
+        Some(_) => Err(wrong(field, "must be true or false")),
+    }
+}
+
+/// Why `name` is no DNS subdomain (RFC 1123), upstream's `IsDNS1123Subdomain`.
+pub(crate) fn dns_subdomain(name: &str) -> Option<&'static str> {
+    if name.is_empty() {
+        return Some("required");
+    }
+    if name.len() > 253 {
+        return Some("must be no more than 253 bytes");
+    }
+    let good = name.split('.').all(is_label);
+    (!good).then_some(
+        "must be lower case letters, digits, '-' and '.', each part beginning and ending with a letter or digit",
+    )
+}
+
+/// Why `name` is no DNS label (RFC 1123), upstream's `IsDNS1123Label`.
+pub(crate) fn dns_label(name: &str) -> Option<&'static str> {
+    if name.is_empty() {
+        return Some("required");
+    }
+    if name.len() > 63 {
+        return Some("must be no more than 63 bytes");
+    }
+    (!is_label(name))
+        .then_some("must be lower case letters, digits and '-', beginning and ending with a letter or digit")
+}
+
+fn is_label(label: &str) -> bool {
+    !label.is_empty()
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+        && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}

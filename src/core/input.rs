@@ -1,0 +1,168 @@
+//! From the text of a file to the objects in it, each problem with its place.
+//!
+//! Owns the way `yaml` → `convert` → `validate` and the words of the report. One bad document or
+//! object never hides the others. Must not read files and must not decide which file counts.
+
+use std::fmt;
+use std::path::Path;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::core::convert;
+use crate::core::convert::Object;
+use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
+use crate::core::model::Source;
+use crate::core::validate;
+use crate::core::yaml;
+
+/// Whether a document could not be read or an object in it is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// The file or document cannot be read; which objects are in it is unknown.
+    Syntax,
+    /// An object is not what the API server would take.
+    Invalid,
+}
+
+/// An object by the words of its own document.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectName {
+    /// `kind`, such as `DaemonSet`.
+    pub kind: String,
+    /// Namespace and name.
+    pub key: ObjectKey,
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.key)
+    }
+}
+
+/// What is wrong in a file, and where. Printed as `file:line:column: object: field: reason`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub file: PathBuf,
+    /// Line in the file, from 1: of the error itself (syntax), else where the document begins. 0: the file as a whole.
+    pub line: usize,
+    /// Column, from 1; 0 where there is none.
+    pub column: usize,
+    /// The object, where its document says which.
+    pub object: Option<ObjectName>,
+    /// The field as a path, where one field is wrong.
+    pub field: Option<String>,
+    /// What is wrong, in lower case without a full stop.
+    pub reason: String,
+    /// What to do about it, if there is something to do.
+    pub hint: Option<String>,
+    /// Unreadable or refused.
+    pub kind: ProblemKind,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        if self.column > 0 {
+            write!(f, ":{}", self.column)?;
+        }
+        if let Some(object) = &self.object {
+            write!(f, ": {object}")?;
+        }
+        if let Some(field) = &self.field {
+            write!(f, ": {field}")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
+/// An object of a kind that this program does not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ignored {
+    /// `apiVersion kind`.
+    pub kind: String,
+    /// Its namespace and name.
+    pub key: ObjectKey,
+    /// The line on which its document begins.
+    pub line: usize,
+}
+
+/// What a file holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ParsedFile {
+    /// The DaemonSets, valid and as apps/v1, in the file's order.
+    pub daemon_sets: Vec<DaemonSet>,
+    /// The other objects that this program reads.
+    pub objects: Vec<(ObjectRef, Value)>,
+    /// The objects of other kinds.
+    pub ignored: Vec<Ignored>,
+    /// Everything that is wrong.
+    pub problems: Vec<Problem>,
+}
+
+impl ParsedFile {
+    /// Whether some document could not be read, so that nobody knows all the objects that the file should hold.
+    pub fn is_incomplete(&self) -> bool {
+        self.problems.iter().any(|problem| problem.object.is_none())
+    }
+}
+
+/// The objects in `text`, the content of the file `path`.
+pub fn parse_file(path: &Path, text: &str) -> ParsedFile {
+    let mut file = ParsedFile::default();
+    for document in yaml::read_documents(text) {
+        match document.value {
+            Ok(value) => read_document(path, document.line, value, &mut file),
+            Err(error) => file.problems.push(Problem {
+                file: path.to_owned(),
+                line: error.line,
+                column: error.column,
+                object: None,
+                field: None,
+                reason: error.message,
+                hint: None,
+                kind: ProblemKind::Syntax,
+            }),
+        }
+    }
+    file
+}
+
+fn read_document(path: &Path, line: usize, value: Value, file: &mut ParsedFile) {
+    let invalid = |object: Option<ObjectName>, error: FieldError| Problem {
+        file: path.to_owned(),
+        line,
+        column: 0,
+        object,
+        field: Some(error.field).filter(|field| !field.is_empty()),
+        reason: error.reason,
+        hint: error.hint,
+        kind: ProblemKind::Invalid,
+    };
+    for object in convert::objects(value) {
+        match object {
+            Ok(Object::DaemonSet(value)) => {
+                match validate::daemon_set(&value, Source::File { path: path.to_owned() }) {
+                    Ok(daemon_set) => file.daemon_sets.push(daemon_set),
+                    Err(errors) => {
+                        let name = convert::name_of(&value);
+                        file.problems.extend(errors.into_iter().map(|error| invalid(name.clone(), error)));
+                    }
+                }
+            }
+            Ok(Object::Other(reference, value)) => file.objects.push((reference, value)),
+            Ok(Object::Ignored { kind, key }) => file.ignored.push(Ignored { kind, key, line }),
+            Err(refused) => file.problems.push(invalid(refused.object, refused.error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! `spec.selector`: not empty, well formed, and matching the template's labels.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::wrong;
+use crate::core::model::FieldError;
+
+/// Checks the selector against the labels of the template.
+pub(super) fn check(selector: Option<&Value>, labels: &BTreeMap<String, String>, errors: &mut Vec<FieldError>) {
+    let Some(selector) = selector.filter(|selector| selector.is_object()) else {
+        errors.push(FieldError {
+            field: "spec.selector".to_owned(),
+            reason: "required".to_owned(),
+            hint: Some("name labels of the template under spec.selector.matchLabels".to_owned()),
+        });
+        return;
+    };
+    let wanted = super::strings(selector.get("matchLabels"));
+    let no_expressions = Vec::new();
+    let expressions = selector.get("matchExpressions").and_then(Value::as_array).unwrap_or(&no_expressions);
+    if wanted.is_empty() && expressions.is_empty() {
+        errors.push(wrong("spec.selector", "must not be empty: it would select every pod"));
+        return;
+    }
+    let mut matches = wanted.iter().all(|(key, value)| labels.get(key) == Some(value));
+    for (index, expression) in expressions.iter().enumerate() {
+        let place = format!("spec.selector.matchExpressions[{index}]");
+        match expression_matches(expression, labels) {
+            Ok(holds) => matches &= holds,
+            Err((field, reason)) => {
+                errors.push(wrong(format!("{place}.{field}"), reason));
+                return;
+            }
+        }
+    }
+    if !matches {
+        errors.push(FieldError {
+            field: "spec.template.metadata.labels".to_owned(),
+            reason: "the selector does not match the labels of the template".to_owned(),
+            hint: Some("write the labels of spec.selector there too".to_owned()),
+        });
+    }
+}
+
+/// `LabelSelectorAsSelector` for one expression.
+fn expression_matches(
+    expression: &Value,
+    labels: &BTreeMap<String, String>,
+) -> Result<bool, (&'static str, &'static str)> {
+    let text = |field: &str| expression.get(field).and_then(Value::as_str).unwrap_or_default();
+    let values: Vec<&str> = expression
+        .get("values")
+        .and_then(Value::as_array)
+        .map(|values| values.iter().map(|value| value.as_str().unwrap_or_default()).collect())
+        .unwrap_or_default();
+    let key = text("key");
+    if key.is_empty() {
+        return Err(("key", "required"));
+    }
+    let found = labels.get(key);
+    let listed = found.is_some_and(|value| values.contains(&value.as_str()));
+    match text("operator") {
+        "In" | "NotIn" if values.is_empty() => Err(("values", "required with In and NotIn")),
+        "In" => Ok(listed),
+        "NotIn" => Ok(!listed),
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            Err(("values", "must be empty with Exists and DoesNotExist"))
+        }
+        "Exists" => Ok(found.is_some()),
+        "DoesNotExist" => Ok(found.is_none()),
+        _ => Err(("operator", "must be In, NotIn, Exists or DoesNotExist")),
+    }
+}

@@ -1,0 +1,66 @@
+//! `spec.template`: what a DaemonSet's pod must have and must not have.
+
+use serde_json::Value;
+
+use super::wrong;
+use crate::core::convert::dns_label;
+use crate::core::model::FieldError;
+
+/// Checks the template; the types of its fields are judged elsewhere (`types`).
+pub(super) fn check(template: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let Some(spec) = template.and_then(|template| template.get("spec")).filter(|spec| spec.is_object()) else {
+        errors.push(wrong("spec.template.spec", "required"));
+        return;
+    };
+    const PLACE: &str = "spec.template.spec";
+    match spec.get("restartPolicy").and_then(Value::as_str) {
+        None | Some("" | "Always") => {}
+        Some(other) => {
+            errors.push(wrong(format!("{PLACE}.restartPolicy"), format!("must be Always in a DaemonSet, not {other}")));
+        }
+    }
+    if spec.get("activeDeadlineSeconds").is_some_and(|seconds| !seconds.is_null()) {
+        errors.push(wrong(format!("{PLACE}.activeDeadlineSeconds"), "not allowed in a DaemonSet"));
+    }
+    if spec.get("ephemeralContainers").and_then(Value::as_array).is_some_and(|containers| !containers.is_empty()) {
+        errors.push(wrong(format!("{PLACE}.ephemeralContainers"), "not allowed in a pod template"));
+    }
+    let mut names = Vec::new();
+    containers(spec, "initContainers", &mut names, errors);
+    if containers(spec, "containers", &mut names, errors) == 0 {
+        errors.push(wrong(format!("{PLACE}.containers"), "required"));
+    }
+    volumes(spec, errors);
+}
+
+fn containers<'a>(spec: &'a Value, field: &str, names: &mut Vec<&'a str>, errors: &mut Vec<FieldError>) -> usize {
+    let Some(containers) = spec.get(field).and_then(Value::as_array) else { return 0 };
+    for (index, container) in containers.iter().enumerate() {
+        let place = format!("spec.template.spec.{field}[{index}]");
+        named(container, &place, names, errors);
+        let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
+        if image.is_empty() {
+            errors.push(wrong(format!("{place}.image"), "required"));
+        } else if image.trim() != image {
+            errors.push(wrong(format!("{place}.image"), "must not have leading or trailing spaces"));
+        }
+    }
+    containers.len()
+}
+
+fn volumes(spec: &Value, errors: &mut Vec<FieldError>) {
+    let mut names = Vec::new();
+    for (index, volume) in spec.get("volumes").and_then(Value::as_array).into_iter().flatten().enumerate() {
+        named(volume, &format!("spec.template.spec.volumes[{index}]"), &mut names, errors);
+    }
+}
+
+fn named<'a>(item: &'a Value, place: &str, names: &mut Vec<&'a str>, errors: &mut Vec<FieldError>) {
+    let name = item.get("name").and_then(Value::as_str).unwrap_or_default();
+    if let Some(reason) = dns_label(name) {
+        errors.push(wrong(format!("{place}.name"), reason));
+    } else if names.contains(&name) {
+        errors.push(wrong(format!("{place}.name"), format!("{name} is there twice")));
+    }
+    names.push(name);
+}

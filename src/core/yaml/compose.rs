@@ -1,0 +1,284 @@
+//! From the parser's events to one JSON value: anchors, aliases, merge keys, keys that are set twice, and bounds.
+
+use std::collections::HashMap;
+
+use granit_parser::Event;
+use granit_parser::Marker;
+use granit_parser::Parser;
+use granit_parser::ScalarStyle;
+use granit_parser::Span;
+use granit_parser::StrInput;
+use granit_parser::Tag;
+use serde_json::Map;
+use serde_json::Value;
+
+use super::MAX_DEPTH;
+use super::YamlError;
+use super::scalar;
+use super::scalar::Scalar;
+
+/// The most bytes of text that aliases may add to one document.
+const MAX_ALIAS_BYTES: usize = 8 << 20;
+
+/// The value of the document in `text`, whose first line is `first_line` of the file, with its own first line;
+/// `None` if it is empty. Like go-yaml, reads no further than the first `...`.
+pub(super) fn document(text: &str, first_line: usize) -> Result<Option<(usize, Value)>, YamlError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    refuse_control_characters(text, first_line)?;
+    let mut options = granit_parser::options! {};
+    options.set_emit_comments(false);
+    let parser = Parser::new_from_str_with_options(text, options);
+    Composer { parser, first_line, anchors: HashMap::new(), nodes: 0, alias_nodes: 0, alias_bytes: 0 }.document()
+}
+
+fn refuse_control_characters(text: &str, first_line: usize) -> Result<(), YamlError> {
+    let allowed = |character: char| matches!(character, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..);
+    let Some((at, character)) = text.char_indices().find(|(_, character)| !allowed(*character)) else {
+        return Ok(());
+    };
+    let before = &text[..at];
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    Err(YamlError {
+        line: first_line + before.bytes().filter(|byte| *byte == b'\n').count(),
+        column: before[line_start..].chars().count() + 1,
+        message: format!("control characters are not allowed: U+{:04X}", u32::from(character)),
+    })
+}
+
+struct Composer<'a> {
+    parser: Parser<'a, StrInput<'a>>,
+    first_line: usize,
+    /// What an anchor stands for; `None` while its node is open.
+    anchors: HashMap<usize, Option<Anchored>>,
+    nodes: usize,
+    alias_nodes: usize,
+    alias_bytes: usize,
+}
+
+#[derive(Clone)]
+struct Anchored {
+    node: Node,
+    nodes: usize,
+    bytes: usize,
+    depth: usize,
+}
+
+#[derive(Clone)]
+enum Node {
+    Scalar(Scalar),
+    Value(Value),
+    /// A plain or tagged `<<`, which merges when it is a key.
+    Merge,
+}
+
+/// A node with what it weighs.
+struct Composed {
+    node: Node,
+    marker: Marker,
+    bytes: usize,
+    /// Levels of maps and lists in it.
+    depth: usize,
+}
+
+impl<'a> Composer<'a> {
+    fn document(mut self) -> Result<Option<(usize, Value)>, YamlError> {
+        loop {
+            match self.next()? {
+                (Event::StreamStart | Event::DocumentStart(..), _) => {}
+                (Event::StreamEnd | Event::DocumentEnd, _) => return Ok(None),
+                (event, span) => {
+                    let composed = self.node(event, span, 0)?;
+                    let line = self.first_line + span.start.line().saturating_sub(1);
+                    // Errors after the node are the document's too, up to its end.
+                    let _ = self.next()?;
+                    let value = self.value(composed)?;
+                    return Ok((!value.is_null()).then_some((line, value)));
+                }
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<(Event<'a>, Span), YamlError> {
+        match self.parser.next_event() {
+            Some(Ok(next)) => Ok(next),
+            Some(Err(error)) => Err(self.error(*error.marker(), error.info())),
+            None => Err(YamlError { line: self.first_line, column: 1, message: "the document ends too early".into() }),
+        }
+    }
+
+    fn error(&self, at: Marker, message: impl Into<String>) -> YamlError {
+        YamlError { line: self.first_line + at.line().saturating_sub(1), column: at.col() + 1, message: message.into() }
+    }
+
+    fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Composed, YamlError> {
+        self.nodes += 1;
+        let marker = span.start;
+        if depth > MAX_DEPTH {
+            return Err(self.error(marker, format!("nested more than {MAX_DEPTH} levels deep")));
+        }
+        let before = self.nodes;
+        let (anchor, node, bytes, levels) = match event {
+            Event::Alias(id) => return self.alias(id, marker, depth),
+            Event::Scalar(text, style, anchor, tag) => {
+                let bytes = text.len();
+                let node = match self.scalar(&text, style, tag.as_deref(), marker)? {
+                    Scalar::Str(text) if text == "<<" && is_merge(style, tag.as_deref()) => Node::Merge,
+                    scalar => Node::Scalar(scalar),
+                };
+                (anchor, node, bytes, 0)
+            }
+            Event::SequenceStart(_, anchor, _) => {
+                self.open(anchor);
+                let (items, bytes, levels) = self.sequence(depth)?;
+                (anchor, Node::Value(Value::Array(items)), bytes, levels + 1)
+            }
+            Event::MappingStart(_, anchor, _) => {
+                self.open(anchor);
+                let (map, bytes, levels) = self.mapping(depth)?;
+                (anchor, Node::Value(Value::Object(map)), bytes, levels + 1)
+            }
+            _ => return Err(self.error(marker, "the document is cut short here")),
+        };
+        if anchor != 0 {
+            let nodes = self.nodes - before + 1;
+            let anchored = Anchored { node: node.clone(), nodes, bytes, depth: levels };
+            self.anchors.insert(anchor, Some(anchored));
+        }
+        Ok(Composed { node, marker, bytes, depth: levels })
+    }
+
+    fn open(&mut self, anchor: usize) {
+        if anchor != 0 {
+            self.anchors.insert(anchor, None);
+        }
+    }
+
+    fn alias(&mut self, id: usize, marker: Marker, depth: usize) -> Result<Composed, YamlError> {
+        let Some(Some(anchored)) = self.anchors.get(&id) else {
+            return Err(self.error(marker, "the anchor's value contains itself"));
+        };
+        self.nodes += anchored.nodes;
+        self.alias_nodes += anchored.nodes;
+        self.alias_bytes += anchored.bytes;
+        let excessive = self.alias_nodes > 100
+            && self.nodes > 1000
+            && self.alias_nodes as f64 / self.nodes as f64 > allowed_alias_ratio(self.nodes);
+        if excessive || self.alias_bytes > MAX_ALIAS_BYTES {
+            return Err(self.error(marker, "the document contains excessive aliasing"));
+        }
+        if depth + anchored.depth > MAX_DEPTH {
+            return Err(self.error(marker, format!("nested more than {MAX_DEPTH} levels deep")));
+        }
+        Ok(Composed { node: anchored.node.clone(), marker, bytes: anchored.bytes, depth: anchored.depth })
+    }
+
+    fn scalar(&self, text: &str, style: ScalarStyle, tag: Option<&Tag>, at: Marker) -> Result<Scalar, YamlError> {
+        match tag {
+            // A lone `!` means "as if plain" to libyaml and its heirs.
+            Some(tag) if is_lone_bang(tag) => Ok(scalar::plain(text)),
+            Some(tag) => match tag.suffix_in_namespace("tag:yaml.org,2002:") {
+                Some(suffix) => scalar::tagged(&suffix, text).map_err(|message| self.error(at, message)),
+                None => Ok(Scalar::Str(text.to_owned())),
+            },
+            None if style == ScalarStyle::Plain => Ok(scalar::plain(text)),
+            None => Ok(Scalar::Str(text.to_owned())),
+        }
+    }
+
+    fn sequence(&mut self, depth: usize) -> Result<(Vec<Value>, usize, usize), YamlError> {
+        let mut items = Vec::new();
+        let (mut bytes, mut levels) = (0, 0);
+        loop {
+            let (event, span) = self.next()?;
+            if event == Event::SequenceEnd {
+                return Ok((items, bytes, levels));
+            }
+            let item = self.node(event, span, depth + 1)?;
+            bytes += item.bytes;
+            levels = levels.max(item.depth);
+            items.push(self.value(item)?);
+        }
+    }
+
+    fn mapping(&mut self, depth: usize) -> Result<(Map<String, Value>, usize, usize), YamlError> {
+        let mut map = Map::new();
+        // The keys that stand here themselves: only these may not be set twice.
+        let mut own: HashMap<String, ()> = HashMap::new();
+        let (mut bytes, mut levels) = (0, 0);
+        loop {
+            let (event, span) = self.next()?;
+            if event == Event::MappingEnd {
+                return Ok((map, bytes, levels));
+            }
+            let key = self.node(event, span, depth + 1)?;
+            let at = key.marker;
+            bytes += key.bytes;
+            let (event, span) = self.next()?;
+            let value = self.node(event, span, depth + 1)?;
+            bytes += value.bytes;
+            levels = levels.max(value.depth);
+            let name = match key.node {
+                Node::Merge => {
+                    self.merge(&mut map, value)?;
+                    continue;
+                }
+                Node::Scalar(scalar) => scalar.into_key().map_err(|message| self.error(at, message))?,
+                Node::Value(_) => return Err(self.error(at, "a map or a list is no key")),
+            };
+            if own.insert(name.clone(), ()).is_some() {
+                return Err(self.error(at, format!("key {name:?} is set twice")));
+            }
+            let value = self.value(value)?;
+            map.insert(name, value);
+        }
+    }
+
+    /// Later wins, also where the merge stands after the key, as in go-yaml.
+    fn merge(&self, map: &mut Map<String, Value>, merged: Composed) -> Result<(), YamlError> {
+        let at = merged.marker;
+        let wrong = || self.error(at, "a merge needs a map or a list of maps");
+        match merged.node {
+            Node::Value(Value::Object(other)) => map.extend(other),
+            Node::Value(Value::Array(items)) => {
+                for item in items.into_iter().rev() {
+                    let Value::Object(other) = item else { return Err(wrong()) };
+                    map.extend(other);
+                }
+            }
+            _ => return Err(wrong()),
+        }
+        Ok(())
+    }
+
+    fn value(&self, composed: Composed) -> Result<Value, YamlError> {
+        match composed.node {
+            Node::Value(value) => Ok(value),
+            Node::Merge => Ok(Value::String("<<".to_owned())),
+            Node::Scalar(scalar) => scalar
+                .into_value()
+                .ok_or_else(|| self.error(composed.marker, "infinity and not-a-number have no place in JSON")),
+        }
+    }
+}
+
+fn is_lone_bang(tag: &Tag) -> bool {
+    let (handle, suffix) = tag.parts();
+    format!("{handle}{suffix}") == "!"
+}
+
+fn is_merge(style: ScalarStyle, tag: Option<&Tag>) -> bool {
+    match tag {
+        None => style == ScalarStyle::Plain,
+        Some(tag) => {
+            is_lone_bang(tag) || tag.suffix_in_namespace("tag:yaml.org,2002:").is_some_and(|suffix| suffix == "merge")
+        }
+    }
+}
+
+/// The share of a document that may come from aliases: go-yaml's `allowedAliasRatio`.
+fn allowed_alias_ratio(nodes: usize) -> f64 {
+    const LOW: f64 = 400_000.0;
+    const HIGH: f64 = 4_000_000.0;
+    let nodes = (nodes as f64).clamp(LOW, HIGH);
+    0.99 - 0.89 * ((nodes - LOW) / (HIGH - LOW))
+}
