@@ -1,1 +1,319 @@
+//! The state folder: small files that outlive the agent, each written whole and checked when read.
 //!
+//! Owns the files below `state-dir` and their form: one line `daemonlet-checkpoint/1 sha256:<hex>`,
+//! then JSON. Must not know what the records mean. A file that cannot be trusted is set aside with
+//! its bytes kept and reported; it is never fatal and never used in part.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use nix::sys::stat::FileStat;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::node::fsx::Dir;
+use crate::node::fsx::FileKind;
+use crate::node::fsx::FsError;
+use crate::node::fsx::Owner;
+use crate::node::fsx::kind;
+use crate::node::manifests::sha256;
+
+/// The first word of every file: the form and its version.
+const FORM: &str = "daemonlet-checkpoint/1";
+/// Names of records longer than this are shortened; with `.json` and `.bad-<n>` behind, a name stays
+/// below the 255 bytes that file systems allow.
+const MAX_NAME: usize = 200;
+/// More than any record needs; a longer file is damaged.
+const MAX_BYTES: u64 = 256 << 20;
+/// So many damaged versions of one record are kept; the newest takes the last place.
+const MAX_SET_ASIDE: u32 = 10;
+const STAGED: &str = ".tmp";
+
+/// A state folder that cannot be used, or a record that could not be written or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// Others could write to the state folder.
+    #[error("state folder {} {why}: nothing in it can be trusted", path.display())]
+    Unsafe {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+        /// What to do.
+        hint: String,
+    },
+    /// The state folder cannot be opened, made or listed.
+    #[error("cannot use state folder {}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The step that failed.
+        #[source]
+        source: FsError,
+    },
+    /// A record could not be written; the one before is still there.
+    #[error("cannot write checkpoint {}", path.display())]
+    Save {
+        /// The file.
+        path: PathBuf,
+        /// The step that failed.
+        #[source]
+        source: FsError,
+    },
+    /// A record could not be read, which does not say that it is damaged.
+    #[error("cannot read checkpoint {}", path.display())]
+    Load {
+        /// The file.
+        path: PathBuf,
+        /// The step that failed.
+        #[source]
+        source: FsError,
+    },
+    /// A record could not be removed.
+    #[error("cannot remove checkpoint {}", path.display())]
+    Remove {
+        /// The file.
+        path: PathBuf,
+        /// The step that failed.
+        #[source]
+        source: FsError,
+    },
+    /// A value that JSON cannot hold.
+    #[error("checkpoint {} cannot be put in JSON", path.display())]
+    Encode {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+impl CheckpointError {
+    /// What to do about it, if there is something to do.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            CheckpointError::Unsafe { hint, .. } => Some(hint.clone()),
+            CheckpointError::Folder { source, .. }
+            | CheckpointError::Save { source, .. }
+            | CheckpointError::Load { source, .. }
+            | CheckpointError::Remove { source, .. } => source.hint(),
+            CheckpointError::Encode { .. } => None,
+        }
+    }
+}
+
+/// A record that cannot be trusted and was set aside.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("checkpoint {} {why}: it is not used{}", path.display(), kept_as(kept))]
+pub struct Damaged {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub why: String,
+    /// Where its bytes are kept; `None` if they could not be moved and still have the old name.
+    pub kept: Option<PathBuf>,
+}
+
+fn kept_as(kept: &Option<PathBuf>) -> String {
+    kept.as_ref().map_or_else(String::new, |kept| format!(", its bytes are kept in {}", kept.display()))
+}
+
+/// What was found under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loaded<T> {
+    /// The record as it was saved.
+    Present(T),
+    /// There is none.
+    Absent,
+    /// There is one that cannot be trusted.
+    Damaged(Damaged),
+}
+
+/// The state folder of one agent.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    dir: Dir,
+    read_only: bool,
+}
+
+impl Store {
+    /// Opens the folder `path`, made (0700) if it is not there. One that others may write to, or that
+    /// belongs to another user, is refused; what a crash left half written is swept.
+    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+        let fail = |source| CheckpointError::Folder { path: path.to_owned(), source };
+        let (dir, _) = Dir::open_or_create(path, 0o700).map_err(fail)?;
+        let stat = dir.own_stat().map_err(fail)?;
+        let refuse = |why: String, hint: String| CheckpointError::Unsafe { path: path.to_owned(), why, hint };
+        let me = nix::unistd::geteuid();
+        if stat.st_uid != me.as_raw() {
+            let hint = format!("chown {me} {}", path.display());
+            return Err(refuse(format!("is owned by user {}", stat.st_uid), hint));
+        }
+        if stat.st_mode & 0o022 != 0 {
+            let hint = format!("chmod 0700 {}", path.display());
+            return Err(refuse("can be written to by others than its owner".to_owned(), hint));
+        }
+        for name in dir.names().map_err(fail)? {
+            if name.to_str().is_some_and(|name| name.ends_with(STAGED)) {
+                dir.unlink(&name).map_err(fail)?;
+            }
+        }
+        Ok(Self { path: path.to_owned(), dir, read_only: false })
+    }
+
+    /// Opens the folder to look at: nothing is made, swept or set aside. `None` if it is not there.
+    pub fn open_read_only(path: &Path) -> Result<Option<Self>, CheckpointError> {
+        match Dir::open(path) {
+            Ok(dir) => Ok(Some(Self { path: path.to_owned(), dir, read_only: true })),
+            Err(e) if e.source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(CheckpointError::Folder { path: path.to_owned(), source }),
+        }
+    }
+
+    /// The store in the folder `name` (made, 0700, if it is not there) of this one.
+    pub fn folder(&self, name: &str) -> Result<Store, CheckpointError> {
+        let path = self.path.join(name);
+        if !self.read_only {
+            return Store::open(&path);
+        }
+        match Store::open_read_only(&path)? {
+            Some(store) => Ok(store),
+            None => {
+                let source = self.dir.missing(name);
+                Err(CheckpointError::Folder { path, source })
+            }
+        }
+    }
+
+    /// The folder's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Saves `record` as `<name>.json` (0600). When it returns without error, the record outlives a
+    /// loss of power; when not, the one before is untouched. A long name is shortened with a hash:
+    /// the record itself must say whose it is.
+    pub fn save<T: Serialize>(&self, name: &str, record: &T) -> Result<(), CheckpointError> {
+        let file = file_name(name);
+        let path = self.path.join(&file);
+        let json =
+            serde_json::to_vec(record).map_err(|source| CheckpointError::Encode { path: path.clone(), source })?;
+        let mut bytes = format!("{FORM} sha256:{}\n", sha256(&json)).into_bytes();
+        bytes.extend_from_slice(&json);
+        bytes.push(b'\n');
+        let staged = format!("{file}{STAGED}");
+        let put = || {
+            self.dir.unlink(&staged)?;
+            let written = self.dir.create_file(&staged, &bytes, 0o600, Owner::default())?;
+            self.dir.sync_file(&staged, &written)?;
+            self.dir.rename(&staged, &self.dir, &file)?;
+            self.dir.sync()
+        };
+        put().map_err(|source| CheckpointError::Save { path, source })
+    }
+
+    /// The record `name`. One that cannot be trusted is set aside as `<name>.json.bad-<n>`.
+    pub fn load<T: DeserializeOwned>(&self, name: &str) -> Result<Loaded<T>, CheckpointError> {
+        self.load_file(&file_name(name))
+    }
+
+    /// Every record of the folder, by file name.
+    pub fn load_all<T: DeserializeOwned>(&self) -> Result<Vec<Loaded<T>>, CheckpointError> {
+        let names = self.dir.names();
+        let names = names.map_err(|source| CheckpointError::Folder { path: self.path.clone(), source })?;
+        let files = names.iter().filter_map(|name| name.to_str()).filter(|name| name.ends_with(".json"));
+        files.map(|file| self.load_file(file)).collect()
+    }
+
+    /// Removes the record `name`; `false` if there was none. The removal outlives a loss of power.
+    pub fn remove(&self, name: &str) -> Result<bool, CheckpointError> {
+        let file = file_name(name);
+        let fail = |source| CheckpointError::Remove { path: self.path.join(&file), source };
+        let removed = self.dir.unlink(&file).map_err(fail)?;
+        self.dir.sync().map_err(fail)?;
+        Ok(removed)
+    }
+
+    fn load_file<T: DeserializeOwned>(&self, file: &str) -> Result<Loaded<T>, CheckpointError> {
+        let fail = |source| CheckpointError::Load { path: self.path.join(file), source };
+        let Some(stat) = self.dir.stat(file).map_err(fail)? else { return Ok(Loaded::Absent) };
+        let decoded = match trusted(&stat) {
+            Err(why) => Err(why),
+            Ok(()) => {
+                let bytes = self.dir.read_file(file, MAX_BYTES + 1).map_err(fail)?.unwrap_or_default();
+                decode(&bytes)
+            }
+        };
+        Ok(match decoded {
+            Ok(record) => Loaded::Present(record),
+            Err(why) => Loaded::Damaged(Damaged { path: self.path.join(file), why, kept: self.set_aside(file) }),
+        })
+    }
+
+    /// Moves the file out of the way, to a name that no record has. Where that fails, it stays, and the
+    /// next save replaces it.
+    fn set_aside(&self, file: &str) -> Option<PathBuf> {
+        if self.read_only {
+            return None;
+        }
+        let names = (1..MAX_SET_ASIDE).map(|n| format!("{file}.bad-{n}"));
+        let mut free = names.filter(|name| matches!(self.dir.stat(name), Ok(None)));
+        let name = free.next().unwrap_or_else(|| format!("{file}.bad-{MAX_SET_ASIDE}"));
+        self.dir.rename(file, &self.dir, &name).ok()?;
+        let _ = self.dir.sync();
+        Some(self.path.join(name))
+    }
+}
+
+/// Whether nobody but us can have written or read the file.
+fn trusted(stat: &FileStat) -> Result<(), String> {
+    if kind(stat) != FileKind::File {
+        return Err("is no regular file".to_owned());
+    }
+    if stat.st_uid != nix::unistd::geteuid().as_raw() {
+        return Err(format!("is owned by user {}", stat.st_uid));
+    }
+    if stat.st_mode & 0o077 != 0 {
+        return Err(format!("is open to others (mode {:04o})", stat.st_mode & 0o7777));
+    }
+    Ok(())
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    let line = bytes.iter().position(|byte| *byte == b'\n').ok_or("is cut off in its first line")?;
+    let (head, rest) = bytes.split_at(line);
+    let head = std::str::from_utf8(head).map_err(|_| "does not begin as a checkpoint does")?;
+    let Some((form, sum)) = head.split_once(" sha256:") else {
+        return Err("does not begin as a checkpoint does".to_owned());
+    };
+    if form != FORM {
+        return Err(format!("has the form {form:?}, and this version reads {FORM}"));
+    }
+    let json = rest.strip_prefix(b"\n").and_then(|rest| rest.strip_suffix(b"\n")).ok_or("is cut off")?;
+    if sha256(json) != sum {
+        return Err("does not match its checksum".to_owned());
+    }
+    serde_json::from_slice(json).map_err(|e| format!("does not hold what this version expects ({e})"))
+}
+
+/// The file of the record `name`: as it is, or shortened with a hash where it is too long or would
+/// not be a plain file name.
+fn file_name(name: &str) -> String {
+    let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
+    if plain && name.len() <= MAX_NAME {
+        return format!("{name}.json");
+    }
+    let hash = &sha256(name.as_bytes())[..16];
+    let mut short: String = name.trim_start_matches('.').replace(['/', '\0'], "_");
+    let mut end = short.len().min(MAX_NAME - 1 - hash.len());
+    while !short.is_char_boundary(end) {
+        end -= 1;
+    }
+    short.truncate(end);
+    format!("{short}-{hash}.json")
+}

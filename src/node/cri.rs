@@ -1,1 +1,252 @@
+//! The container runtime's word on what runs: a small client of `runtime.v1` over its unix socket.
 //!
+//! Owns the messages and calls that this program uses (the numbers are those of
+//! k8s.io/cri-api/pkg/apis/runtime/v1/api.proto) and the bound on each call's time. Must not decide
+//! what an answer means; an error says that nothing is known, never that nothing runs.
+
+mod channel;
+mod messages;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use messages::ContainerFilter;
+use messages::ContainerStatusRequest;
+use messages::ContainerStatusResponse;
+use messages::Empty;
+use messages::ListContainersRequest;
+use messages::ListContainersResponse;
+use messages::ListPodSandboxRequest;
+use messages::ListPodSandboxResponse;
+use messages::SandboxIdRequest;
+use messages::VersionRequest;
+use messages::VersionResponse;
+
+use channel::Channel;
+pub use channel::CriError;
+
+/// How long a question may take.
+const ASK: Duration = Duration::from_secs(4);
+/// How long the runtime may take to remove a sandbox, beyond any grace period.
+const CHANGE: Duration = Duration::from_secs(30);
+
+const POD_UID: &str = "io.kubernetes.pod.uid";
+const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
+
+/// Whether the sandbox of a pod stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SandboxState {
+    /// It runs.
+    Ready,
+    /// It has stopped.
+    NotReady,
+}
+
+/// The sandbox of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sandbox {
+    /// The runtime's id.
+    pub id: String,
+    /// The pod's UID.
+    pub uid: String,
+    /// The pod's name (of a static pod: with the node's).
+    pub name: String,
+    /// The pod's namespace.
+    pub namespace: String,
+    /// How often the pod got a new sandbox.
+    pub attempt: u32,
+    /// Whether it stands.
+    pub state: SandboxState,
+    /// When it was made, in nanoseconds since 1970.
+    pub created_at_ns: i64,
+}
+
+/// What a container does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContainerState {
+    /// Made and not started.
+    Created,
+    /// Running.
+    Running,
+    /// Ended.
+    Exited,
+    /// The runtime does not know.
+    Unknown,
+}
+
+/// A container of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    /// The runtime's id.
+    pub id: String,
+    /// The sandbox's id.
+    pub sandbox_id: String,
+    /// The pod's UID.
+    pub pod_uid: String,
+    /// The container's name in the pod.
+    pub name: String,
+    /// How often the kubelet had started it anew before this one.
+    pub restarts: u32,
+    /// What it does.
+    pub state: ContainerState,
+    /// When it was made, in nanoseconds since 1970.
+    pub created_at_ns: i64,
+    /// The image as the runtime knows it.
+    pub image_ref: String,
+}
+
+/// How one container does or did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerStatus {
+    /// What it does.
+    pub state: ContainerState,
+    /// When it was started, in nanoseconds since 1970; 0: never.
+    pub started_at_ns: i64,
+    /// When it ended, in nanoseconds since 1970; 0: not yet.
+    pub finished_at_ns: i64,
+    /// Its exit code, once it ended.
+    pub exit_code: i32,
+    /// One word on why it is in its state, such as `Error` or `OOMKilled`.
+    pub reason: String,
+    /// More on that.
+    pub message: String,
+}
+
+/// A runtime's name and version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runtime {
+    /// Such as `containerd`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// A runtime's endpoint. The connection is made with the first call, and made anew after it broke.
+#[derive(Debug)]
+pub struct Cri {
+    channel: Channel,
+}
+
+impl Cri {
+    /// The runtime at `endpoint`: a socket's path, with or without `unix://`. Does not connect yet.
+    pub fn connect(endpoint: &str) -> Result<Self, CriError> {
+        Ok(Self { channel: Channel::new(endpoint)? })
+    }
+
+    /// Name and version of the runtime.
+    pub async fn version(&self) -> Result<Runtime, CriError> {
+        let request = VersionRequest { version: "v1".to_owned() };
+        let reply: VersionResponse = self.channel.call("Version", &request, ASK).await?;
+        Ok(Runtime { name: reply.runtime_name, version: reply.runtime_version })
+    }
+
+    /// Every sandbox of the node, standing or not, in one call.
+    pub async fn sandboxes(&self) -> Result<Vec<Sandbox>, CriError> {
+        let request = ListPodSandboxRequest::default();
+        let reply: ListPodSandboxResponse = self.channel.call("ListPodSandbox", &request, ASK).await?;
+        Ok(reply.items.into_iter().map(Sandbox::from).collect())
+    }
+
+    /// Every container of the node, in any state, in one call; with `uid` those of one pod.
+    pub async fn containers(&self, uid: Option<&str>) -> Result<Vec<Container>, CriError> {
+        let filter = uid.map(|uid| ContainerFilter {
+            label_selector: BTreeMap::from([(POD_UID.to_owned(), uid.to_owned())]),
+            ..ContainerFilter::default()
+        });
+        let request = ListContainersRequest { filter };
+        let reply: ListContainersResponse = self.channel.call("ListContainers", &request, ASK).await?;
+        Ok(reply.containers.into_iter().map(Container::from).collect())
+    }
+
+    /// How the container `id` does; `None` if the runtime does not know it.
+    pub async fn container_status(&self, id: &str) -> Result<Option<ContainerStatus>, CriError> {
+        let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
+        let reply: Result<ContainerStatusResponse, _> = self.channel.call("ContainerStatus", &request, ASK).await;
+        match reply {
+            Ok(reply) => Ok(reply.status.map(ContainerStatus::from)),
+            Err(e) if e.is_not_found() => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Stops the sandbox `id` and all in it: its containers are killed without grace, its network is
+    /// taken down. One that has stopped or gone is no error.
+    pub async fn stop_sandbox(&self, id: &str) -> Result<(), CriError> {
+        self.change("StopPodSandbox", id).await
+    }
+
+    /// Removes the sandbox `id` and its containers. One that has gone is no error.
+    pub async fn remove_sandbox(&self, id: &str) -> Result<(), CriError> {
+        self.change("RemovePodSandbox", id).await
+    }
+
+    async fn change(&self, method: &str, id: &str) -> Result<(), CriError> {
+        let request = SandboxIdRequest { pod_sandbox_id: id.to_owned() };
+        match self.channel.call::<_, Empty>(method, &request, CHANGE).await {
+            Ok(Empty {}) => Ok(()),
+            Err(e) if e.is_not_found() => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl From<messages::PodSandbox> for Sandbox {
+    fn from(sandbox: messages::PodSandbox) -> Self {
+        let metadata = sandbox.metadata.unwrap_or_default();
+        Self {
+            id: sandbox.id,
+            uid: metadata.uid,
+            name: metadata.name,
+            namespace: metadata.namespace,
+            attempt: metadata.attempt,
+            // Anything but the one known value for "stopped" stands: to take a sandbox for gone starts another.
+            state: if sandbox.state == 1 { SandboxState::NotReady } else { SandboxState::Ready },
+            created_at_ns: sandbox.created_at,
+        }
+    }
+}
+
+impl From<i32> for ContainerState {
+    fn from(number: i32) -> Self {
+        match number {
+            0 => ContainerState::Created,
+            1 => ContainerState::Running,
+            2 => ContainerState::Exited,
+            _ => ContainerState::Unknown,
+        }
+    }
+}
+
+impl From<messages::Container> for Container {
+    fn from(container: messages::Container) -> Self {
+        let metadata = container.metadata.unwrap_or_default();
+        // The kubelet counts in an annotation of its own; `attempt` is the same number where it is missing.
+        let restarts = container.annotations.get(RESTART_COUNT).and_then(|count| count.parse().ok());
+        Self {
+            id: container.id,
+            sandbox_id: container.pod_sandbox_id,
+            pod_uid: container.labels.get(POD_UID).cloned().unwrap_or_default(),
+            name: metadata.name,
+            restarts: restarts.unwrap_or(metadata.attempt),
+            state: container.state.into(),
+            created_at_ns: container.created_at,
+            image_ref: container.image_ref,
+        }
+    }
+}
+
+impl From<messages::ContainerStatus> for ContainerStatus {
+    fn from(status: messages::ContainerStatus) -> Self {
+        Self {
+            state: status.state.into(),
+            started_at_ns: status.started_at,
+            finished_at_ns: status.finished_at,
+            exit_code: status.exit_code,
+            reason: status.reason,
+            message: status.message,
+        }
+    }
+}

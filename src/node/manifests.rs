@@ -328,7 +328,7 @@ fn documents(text: &str) -> Vec<yaml::Document> {
 }
 
 /// SHA-256 in lower-case hex.
-fn sha256(bytes: &[u8]) -> String {
+pub(super) fn sha256(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
         // Writing to a String cannot fail.

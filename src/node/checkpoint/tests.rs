@@ -1,0 +1,174 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use super::CheckpointError;
+use super::Loaded;
+use super::Store;
+
+type Record = BTreeMap<String, u64>;
+
+fn record(n: u64) -> Record {
+    Record::from([("nextIncarnation".to_owned(), n)])
+}
+
+fn fresh() -> (tempfile::TempDir, Store) {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::open(&root.path().join("state/daemons")).unwrap();
+    (root, store)
+}
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().permissions().mode() & 0o7777
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_record_comes_back_as_it_was_saved() {
+    let (_root, store) = fresh();
+    assert_eq!(store.load::<Record>("a_b").unwrap(), Loaded::Absent);
+    store.save("a_b", &record(1)).unwrap();
+    store.save("a_b", &record(2)).unwrap();
+    store.save("c", &record(3)).unwrap();
+    assert_eq!(mode(store.path()), 0o700);
+    assert_eq!(mode(&store.path().join("a_b.json")), 0o600);
+    assert_eq!(names(store.path()), ["a_b.json", "c.json"]);
+    let again = Store::open(store.path()).unwrap();
+    assert_eq!(again.load("a_b").unwrap(), Loaded::Present(record(2)));
+    assert_eq!(again.load_all().unwrap(), [Loaded::Present(record(2)), Loaded::Present(record(3))]);
+    assert!(again.remove("a_b").unwrap());
+    assert!(!again.remove("a_b").unwrap());
+    let text = fs::read_to_string(store.path().join("c.json")).unwrap();
+    assert!(
+        text.starts_with("daemonlet-checkpoint/1 sha256:") && text.ends_with("\n{\"nextIncarnation\":3}\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_cannot_be_trusted_is_set_aside_with_its_bytes() {
+    let (_root, store) = fresh();
+    let path = store.path().join("a.json");
+    store.save("a", &record(1)).unwrap();
+    let right = fs::read(&path).unwrap();
+    let mut expected = Vec::new();
+    let text = String::from_utf8(right.clone()).unwrap();
+    // Cut anywhere, one bit turned anywhere: never half used.
+    let mut spoiled: Vec<Vec<u8>> = vec![Vec::new(), right[..10].to_vec(), right[..right.len() - 1].to_vec()];
+    spoiled.push([right.as_slice(), b"x"].concat());
+    spoiled.push(text.replace("checkpoint/1", "checkpoint/2").into_bytes());
+    spoiled.push(text.replace(":1}", ":9}").into_bytes());
+    for bytes in spoiled {
+        fs::write(&path, &bytes).unwrap();
+        let Loaded::Damaged(damaged) = store.load::<Record>("a").unwrap() else { panic!("{bytes:?} was used") };
+        let kept = damaged.kept.clone().unwrap();
+        assert_eq!(fs::read(&kept).unwrap(), bytes);
+        assert!(damaged.to_string().ends_with(&format!("it is not used, its bytes are kept in {}", kept.display())));
+        expected.push(kept);
+        assert_eq!(store.load::<Record>("a").unwrap(), Loaded::Absent);
+        store.save("a", &record(1)).unwrap();
+    }
+    expected.sort();
+    expected.dedup();
+    assert_eq!(expected.len(), 6, "each has a name of its own");
+    assert_eq!(store.load_all().unwrap(), [Loaded::Present(record(1))], "what was set aside is no record");
+}
+
+#[test]
+fn no_cut_and_no_turned_bit_goes_unseen() {
+    let (_root, store) = fresh();
+    store.save("a", &record(1)).unwrap();
+    let right = fs::read(store.path().join("a.json")).unwrap();
+    for cut in 0..right.len() {
+        assert!(super::decode::<Record>(&right[..cut]).is_err(), "cut at {cut}");
+    }
+    for bit in 0..right.len() * 8 {
+        let mut turned = right.clone();
+        turned[bit / 8] ^= 1 << (bit % 8);
+        assert!(super::decode::<Record>(&turned).is_err(), "bit {bit}");
+    }
+    assert_eq!(super::decode::<Record>(&right), Ok(record(1)));
+}
+
+#[test]
+fn files_of_others_or_open_to_others_are_not_trusted() {
+    let (root, store) = fresh();
+    let path = store.path().join("a.json");
+    let why = |expected: &str| match store.load::<Record>("a").unwrap() {
+        Loaded::Damaged(damaged) => assert!(damaged.why.contains(expected), "{damaged}"),
+        other => panic!("{expected}: {other:?}"),
+    };
+    store.save("a", &record(1)).unwrap();
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o604)).unwrap();
+    why("is open to others (mode 0604)");
+    store.save("a", &record(1)).unwrap();
+    let elsewhere = root.path().join("elsewhere");
+    fs::rename(&path, &elsewhere).unwrap();
+    symlink(&elsewhere, &path).unwrap();
+    why("is no regular file");
+    assert!(elsewhere.exists());
+    if nix::unistd::geteuid().is_root() {
+        store.save("a", &record(1)).unwrap();
+        std::os::unix::fs::chown(&path, Some(1234), None).unwrap();
+        why("is owned by user 1234");
+    }
+    fs::set_permissions(store.path(), PermissionsExt::from_mode(0o770)).unwrap();
+    let error = Store::open(store.path()).unwrap_err();
+    assert!(matches!(error, CheckpointError::Unsafe { .. }), "{error}");
+    assert!(error.hint().unwrap().starts_with("chmod 0700"));
+}
+
+#[test]
+fn a_record_of_another_shape_is_set_aside_not_fatal() {
+    let (_root, store) = fresh();
+    store.save("a", &["a list"]).unwrap();
+    assert!(matches!(store.load::<Record>("a").unwrap(), Loaded::Damaged(_)));
+}
+
+#[test]
+fn a_crash_before_the_rename_leaves_the_old_record() {
+    let (_root, store) = fresh();
+    store.save("a", &record(1)).unwrap();
+    fs::write(store.path().join("a.json.tmp"), "half").unwrap();
+    assert_eq!(store.load("a").unwrap(), Loaded::Present(record(1)));
+    store.save("a", &record(2)).unwrap();
+    fs::write(store.path().join("b.json.tmp"), "half").unwrap();
+    let again = Store::open(store.path()).unwrap();
+    assert_eq!(names(store.path()), ["a.json"]);
+    assert_eq!(again.load("a").unwrap(), Loaded::Present(record(2)));
+}
+
+#[test]
+fn long_and_odd_names_have_files_of_their_own() {
+    let (_root, store) = fresh();
+    let long = "n".repeat(63) + "_" + &"d".repeat(253);
+    let odd = ["a".repeat(201), long.clone() + "x", long, "../x".to_owned(), ".x".to_owned(), String::new()];
+    for (n, name) in (0..).zip(&odd) {
+        store.save(name, &record(n)).unwrap();
+    }
+    for (n, name) in (0..).zip(&odd) {
+        assert_eq!(store.load(name).unwrap(), Loaded::Present(record(n)), "{name}");
+    }
+    assert!(names(store.path()).iter().all(|name| name.len() <= 205 && !name.starts_with('.')));
+    assert_eq!(names(store.path()).len(), odd.len());
+}
+
+#[test]
+fn to_look_at_changes_nothing() {
+    let (root, store) = fresh();
+    assert!(Store::open_read_only(&root.path().join("absent")).unwrap().is_none());
+    fs::write(store.path().join("a.json"), "damaged").unwrap();
+    fs::set_permissions(store.path().join("a.json"), PermissionsExt::from_mode(0o600)).unwrap();
+    let looking = Store::open_read_only(&root.path().join("state")).unwrap().unwrap().folder("daemons").unwrap();
+    let Loaded::Damaged(damaged) = looking.load::<Record>("a").unwrap() else { panic!("used") };
+    assert_eq!(damaged.kept, None);
+    assert_eq!(names(store.path()), ["a.json"]);
+}

@@ -1,0 +1,176 @@
+//! One gRPC connection to a unix socket: made when needed, made anew when it broke, every call bounded.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use hyper_util::rt::TokioIo;
+use prost::Message;
+use tokio::net::UnixStream;
+use tokio::sync::OnceCell;
+use tonic::Code;
+use tonic::client::Grpc;
+use tonic::transport::Endpoint;
+use tonic_prost::ProstCodec;
+
+/// As much as the kubelet takes in one message (cri-client/pkg/remote_runtime.go).
+const MAX_MESSAGE: usize = 16 << 20;
+
+/// A question that the runtime did not answer. Never evidence that something is gone.
+#[derive(Debug, thiserror::Error)]
+pub enum CriError {
+    /// The endpoint is no unix socket's path.
+    #[error("runtime-endpoint {endpoint:?} is no path of a unix socket")]
+    Endpoint {
+        /// The endpoint.
+        endpoint: String,
+    },
+    /// Nobody answers at the socket.
+    #[error("container runtime at {} does not answer {method}: it is asked again", socket.display())]
+    Unreachable {
+        /// The socket.
+        socket: PathBuf,
+        /// The call.
+        method: String,
+        /// What the connection said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// No answer within the time that the call may take.
+    #[error(
+        "container runtime at {} has not answered {method} within {} s: it is asked again",
+        socket.display(),
+        limit.as_secs()
+    )]
+    Timeout {
+        /// The socket.
+        socket: PathBuf,
+        /// The call.
+        method: String,
+        /// The time.
+        limit: Duration,
+    },
+    /// The runtime answered with an error.
+    #[error("container runtime at {} refused {method}: {message} ({code:?})", socket.display())]
+    Refused {
+        /// The socket.
+        socket: PathBuf,
+        /// The call.
+        method: String,
+        /// Its code.
+        code: Code,
+        /// Its words.
+        message: String,
+    },
+}
+
+impl CriError {
+    /// What to do about it, if there is something to do.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            CriError::Endpoint { .. } => {
+                Some("write it as the kubelet does, such as unix:///run/containerd/containerd.sock".to_owned())
+            }
+            CriError::Unreachable { socket, .. } if !socket.exists() => {
+                Some(format!("{} does not exist: is the runtime started, is runtime-endpoint right?", socket.display()))
+            }
+            CriError::Refused { code: Code::Unimplemented, .. } => Some(
+                "the runtime does not serve the CRI's runtime.v1: it may be too old, or its CRI is switched off"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
+
+    /// Whether the runtime said that it does not know the object.
+    pub(super) fn is_not_found(&self) -> bool {
+        matches!(self, CriError::Refused { code: Code::NotFound, .. })
+    }
+}
+
+/// A connection to one socket.
+#[derive(Debug)]
+pub(super) struct Channel {
+    socket: PathBuf,
+    // Made with the first call: making it needs a running tokio.
+    channel: OnceCell<tonic::transport::Channel>,
+}
+
+impl Channel {
+    /// The socket of `endpoint`; does not connect yet.
+    pub(super) fn new(endpoint: &str) -> Result<Self, CriError> {
+        let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
+        if !Path::new(path).is_absolute() || path.contains('\0') {
+            return Err(CriError::Endpoint { endpoint: endpoint.to_owned() });
+        }
+        Ok(Self { socket: path.into(), channel: OnceCell::new() })
+    }
+
+    async fn channel(&self) -> tonic::transport::Channel {
+        let make = || async {
+            let socket = self.socket.clone();
+            let connect = tower::service_fn(move |_: http::Uri| {
+                let socket = socket.clone();
+                async move { Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect(socket).await?)) }
+            });
+            // The name is for the header `:authority` only; runtimes want one that parses.
+            Endpoint::from_static("http://localhost").connect_with_connector_lazy(connect)
+        };
+        self.channel.get_or_init(make).await.clone()
+    }
+
+    /// Calls `method` of the runtime service and waits no longer than `limit`, connecting included.
+    pub(super) async fn call<Request, Reply>(
+        &self,
+        method: &str,
+        request: &Request,
+        limit: Duration,
+    ) -> Result<Reply, CriError>
+    where
+        Request: Message + Clone + 'static,
+        Reply: Message + Default + 'static,
+    {
+        let unreachable = |source: Box<dyn std::error::Error + Send + Sync>| CriError::Unreachable {
+            socket: self.socket.clone(),
+            method: method.to_owned(),
+            source,
+        };
+        let path = PathAndQuery::try_from(format!("/runtime.v1.RuntimeService/{method}"));
+        let path = path.map_err(|e| unreachable(Box::new(e)))?;
+        let asked = async {
+            let mut client = Grpc::new(self.channel().await).max_decoding_message_size(MAX_MESSAGE);
+            client.ready().await.map_err(|e| unreachable(Box::new(e)))?;
+            let mut message = tonic::Request::new(request.clone());
+            // The runtime gives up a little later than we do, so that one place words it.
+            message.set_timeout(limit + Duration::from_secs(1));
+            let reply = client.unary(message, path, ProstCodec::<Request, Reply>::default()).await;
+            reply.map(tonic::Response::into_inner).map_err(|status| self.error(method, status, limit))
+        };
+        match tokio::time::timeout(limit, asked).await {
+            Ok(reply) => reply,
+            Err(_) => Err(self.timeout(method, limit)),
+        }
+    }
+
+    fn timeout(&self, method: &str, limit: Duration) -> CriError {
+        CriError::Timeout { socket: self.socket.clone(), method: method.to_owned(), limit }
+    }
+
+    /// Tells what the runtime said from what became of the connection: the latter has a cause.
+    fn error(&self, method: &str, status: tonic::Status, limit: Duration) -> CriError {
+        let is_of_connection = std::error::Error::source(&status).is_some();
+        match status.code() {
+            Code::DeadlineExceeded => self.timeout(method, limit),
+            Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled if is_of_connection => {
+                CriError::Unreachable { socket: self.socket.clone(), method: method.to_owned(), source: status.into() }
+            }
+            code => CriError::Refused {
+                socket: self.socket.clone(),
+                method: method.to_owned(),
+                code,
+                message: status.message().to_owned(),
+            },
+        }
+    }
+}
