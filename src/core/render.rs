@@ -145,8 +145,9 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     env::resolve(ctx, account, &mut spec);
     api_endpoint::add(ctx, &mut spec);
     volumes::nest(ctx, &spec);
-    self_check::check(ctx, &spec);
-
+    if ctx.errors.is_empty() {
+        self_check::check(ctx, &spec);
+    }
     if !ctx.errors.is_empty() {
         return Err(Refused {
             errors: std::mem::take(&mut ctx.errors),

@@ -23,6 +23,7 @@ const MOUNT_PATH: &str = "/.daemonlet-env";
 const FILE: &str = "env";
 /// The first kubelet that resolves `fileKeyRef` by default.
 const SINCE: (u32, u32) = (1, 35);
+const INLINE: &str = "change the value, or set inline-secret-env = true in [policy]: the value then shows in the pod";
 /// The longest line that the kubelet's parser reads (Go's `bufio.Scanner`), in bytes without the break.
 const MAX_LINE: usize = 64 * 1024 - 1;
 
@@ -79,7 +80,7 @@ impl EnvFile {
             (Some(_), None) if options.inline_secret_env => return None,
             (Some(_), Some(text)) if options.inline_secret_env => return Some(env::literal(name, text)),
             (Some(reason), _) => {
-                refuse(ctx, at, reason, "change the value, or allow inlining in [policy]: it then shows in the pod");
+                refuse(ctx, at, reason, INLINE);
                 return None;
             }
             (None, _) => {}

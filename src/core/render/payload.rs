@@ -215,6 +215,3 @@ fn volume_path(path: &str) -> Result<String, String> {
         clean => Ok(clean),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -14,7 +14,8 @@ const HINT: &str = "leave this DaemonSet to the stock controller, and report thi
 
 /// Refuses everything in `spec` that refers to an object of the API.
 pub(super) fn check(ctx: &mut Context<'_>, spec: &Object) {
-    for member in ["serviceAccountName", "serviceAccount", "imagePullSecrets", "schedulingGates"] {
+    let members = ["serviceAccountName", "serviceAccount", "imagePullSecrets", "schedulingGates", "resourceClaims"];
+    for member in members {
         if json::member(spec, member).is_some_and(|value| !is_empty(value)) {
             refuse(ctx, format!("spec.template.spec.{member}"));
         }
@@ -33,21 +34,24 @@ pub(super) fn check(ctx: &mut Context<'_>, spec: &Object) {
         }
     }
     for (index, volume) in json::list_of(spec, "volumes").iter().enumerate() {
-        let field = format!("spec.template.spec.volumes[{index}]");
-        let of_api = |member| json::at(volume, &[member]).is_some();
-        let sources = json::at(volume, &["projected"]).map_or(&[][..], |projected| json::list(projected, "sources"));
-        if ["configMap", "secret", "csi", "persistentVolumeClaim", "ephemeral"].into_iter().any(of_api)
-            || sources.iter().any(|source| json::at(source, &["downwardAPI"]).is_none())
-        {
-            refuse(ctx, field);
+        if volume.as_object().is_some_and(|volume| volume.iter().any(|(kind, source)| is_of_api(kind, source))) {
+            refuse(ctx, format!("spec.template.spec.volumes[{index}]"));
         }
     }
 }
 
-fn refuse(ctx: &mut Context<'_>, field: String) {
-    if !ctx.errors.iter().any(|error| error.field.starts_with(&field)) {
-        ctx.refuse(field, "this still refers to an object of the API, and the kubelet takes no such static pod", HINT);
+/// Whether a volume's source needs the API.
+fn is_of_api(kind: &str, source: &Value) -> bool {
+    match kind {
+        _ if source.is_null() => false,
+        "configMap" | "secret" | "csi" | "persistentVolumeClaim" | "ephemeral" | "azureFile" | "glusterfs" => true,
+        "projected" => json::list(source, "sources").iter().any(|source| json::at(source, &["downwardAPI"]).is_none()),
+        _ => json::at(source, &["secretRef"]).is_some_and(|secret| json::text(secret, "name").is_some()),
     }
+}
+
+fn refuse(ctx: &mut Context<'_>, field: String) {
+    ctx.refuse(field, "this still refers to an object of the API, and the kubelet takes no such static pod", HINT);
 }
 
 fn is_empty(value: &Value) -> bool {

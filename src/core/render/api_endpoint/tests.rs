@@ -1,1 +1,94 @@
+use serde_json::Value;
+use serde_json::json;
 
+use crate::core::model::Kind;
+use crate::core::model::ObjectRef;
+use crate::core::render::Endpoint;
+use crate::core::render::fixture::Fixture;
+use crate::core::render::fixture::spec;
+use crate::core::render::fixture::waiting;
+
+fn variable(name: &str, value: &str) -> Value {
+    json!({"name": name, "value": value})
+}
+
+fn host(value: &str) -> Value {
+    variable("KUBERNETES_SERVICE_HOST", value)
+}
+
+fn port(value: &str) -> Value {
+    variable("KUBERNETES_SERVICE_PORT", value)
+}
+
+fn env(fixture: &Fixture) -> Value {
+    spec(&fixture.rendered(), "/containers/0/env").clone()
+}
+
+fn host_network(fixture: &mut Fixture) -> &mut Fixture {
+    fixture.daemon_set.template["spec"]["hostNetwork"] = json!(true);
+    fixture
+}
+
+#[test]
+fn pods_of_the_pod_network_get_the_service_and_others_the_endpoint() {
+    let mut fixture = Fixture::container(json!({}));
+    assert_eq!(env(&fixture), json!([host("10.96.0.1"), port("443")]));
+    let service = ObjectRef::new(Kind::Service, "default", "kubernetes");
+    assert!(fixture.rendered().references.contains(&service));
+    host_network(&mut fixture);
+    assert_eq!(env(&fixture), json!([host("10.0.0.1"), port("6443")]));
+    assert!(!fixture.rendered().references.contains(&service));
+    fixture.options.api_endpoint = Some(Endpoint { host: "[fd00::1]".to_owned(), port: 443 });
+    assert_eq!(env(&fixture), json!([host("fd00::1"), port("443")]));
+}
+
+#[test]
+fn what_the_container_sets_itself_stands() {
+    let fixture = Fixture::container(json!({"env": [host("mine")]}));
+    assert_eq!(env(&fixture), json!([host("mine"), port("443")]));
+    let mut fixture = Fixture::container(json!({"envFrom": [{"configMapRef": {"name": "endpoint"}}]}));
+    fixture.put(Kind::ConfigMap, "endpoint", json!({"data": {"KUBERNETES_SERVICE_PORT": "1"}}));
+    assert_eq!(env(&fixture), json!([port("1"), host("10.96.0.1")]));
+}
+
+#[test]
+fn they_come_first_only_where_a_value_refers_to_them() {
+    let fixture = Fixture::container(json!({"env": [variable("A", "1")]}));
+    assert_eq!(env(&fixture), json!([variable("A", "1"), host("10.96.0.1"), port("443")]));
+    let url = variable("URL", "https://$(KUBERNETES_SERVICE_HOST)");
+    let fixture = Fixture::container(json!({"env": [variable("A", "1"), url]}));
+    assert_eq!(env(&fixture), json!([host("10.96.0.1"), port("443"), variable("A", "1"), url]));
+    let escaped = variable("URL", "https://$$(KUBERNETES_SERVICE_HOST)");
+    let fixture = Fixture::container(json!({"env": [escaped]}));
+    assert_eq!(env(&fixture), json!([escaped, host("10.96.0.1"), port("443")]));
+}
+
+#[test]
+fn an_address_that_is_not_known_is_waited_for() {
+    let mut fixture = Fixture::container(json!({}));
+    fixture.options.api_endpoint = None;
+    fixture.objects.objects.clear();
+    assert_eq!(env(&fixture), Value::Null);
+    let waits = |fixture: &Fixture| {
+        let waiting = waiting(&fixture.rendered());
+        waiting.into_iter().filter(|line| !line.starts_with("ServiceAccount")).collect::<Vec<_>>()
+    };
+    assert_eq!(waits(&fixture), ["Service default/kubernetes"]);
+    host_network(&mut fixture);
+    assert_eq!(waits(&fixture), ["APIEndpoint /api-endpoint"]);
+    fixture.options.has_api = false;
+    assert!(waits(&fixture).is_empty());
+}
+
+#[test]
+fn a_folders_daemon_without_a_token_does_not_wait() {
+    let mut fixture = Fixture::container(json!({}));
+    fixture.in_folder();
+    fixture.options.api_endpoint = None;
+    fixture.objects.complete = false;
+    fixture.objects.objects.remove(&ObjectRef::new(Kind::Service, "default", "kubernetes"));
+    assert!(waiting(&fixture.rendered()).is_empty());
+    assert!(waiting(&host_network(&mut fixture).rendered()).is_empty());
+    fixture.daemon_set.template["spec"]["automountServiceAccountToken"] = json!(true);
+    assert_eq!(waiting(&fixture.rendered()), ["APIEndpoint /api-endpoint"]);
+}

@@ -1,1 +1,199 @@
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use proptest::prelude::*;
+use serde_json::Value;
+use serde_json::json;
 
+use super::volume_name;
+use crate::core::model::Kind;
+use crate::core::render::fixture::Fixture;
+use crate::core::render::fixture::files;
+use crate::core::render::fixture::spec;
+use crate::core::render::fixture::waiting;
+
+/// A container whose variable `V` is `value`, from the key `k` of the Secret `s`.
+fn fixture(value: &[u8]) -> Fixture {
+    let variable = json!({"name": "V", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}});
+    let mut fixture = Fixture::container(json!({"env": [variable]}));
+    fixture.put(Kind::Secret, "s", json!({"data": {"k": STANDARD.encode(value)}}));
+    fixture
+}
+
+fn variable(fixture: &Fixture) -> Value {
+    spec(&fixture.rendered(), "/containers/0/env/0").clone()
+}
+
+/// A port of upstream's `ParseEnv`: the value of `key`, or `None` for any error; lines as Go's scanner cuts them.
+fn parse(content: &str, key: &str) -> Option<String> {
+    let mut lines = content.strip_suffix('\n').unwrap_or(content).split('\n').map(|line| {
+        assert!(line.len() < 64 * 1024, "the scanner fails");
+        line.strip_suffix('\r').unwrap_or(line)
+    });
+    while let Some(line) = lines.next() {
+        let line = line.trim_start_matches([' ', '\t']);
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (name, value) = line.split_once('=')?;
+        if name.is_empty() || name.ends_with([' ', '\t']) {
+            return None;
+        }
+        let mut rest = value.strip_prefix('\'')?;
+        let mut text = String::new();
+        let after = loop {
+            match rest.split_once('\'') {
+                Some((last, after)) => {
+                    text.push_str(last);
+                    break after;
+                }
+                None => {
+                    text.push_str(rest);
+                    text.push('\n');
+                    rest = lines.next()?;
+                }
+            }
+        };
+        let after = after.trim_start_matches([' ', '\t']);
+        if !after.is_empty() && !after.starts_with('#') {
+            return None;
+        }
+        if name == key {
+            return Some(text);
+        }
+    }
+    Some(String::new())
+}
+
+#[test]
+fn an_empty_value_is_no_secret() {
+    let pod = fixture(b"").rendered();
+    assert_eq!(spec(&pod, "/containers/0/env/0"), &json!({"name": "V", "value": ""}));
+    assert!(pod.volumes.is_empty());
+}
+
+#[test]
+fn values_that_the_parser_cannot_carry_are_refused_by_name_and_key() {
+    let long = "x".repeat(64 * 1024);
+    let cases = [
+        ("don't tell", "whose value has a single quote"),
+        ("tell\r\nnobody", "whose value has a carriage return before a line break"),
+        (long.as_str(), "whose value has a line of more than 64 KiB"),
+        ("tell\0", "which is not text"),
+    ];
+    for (value, reason) in cases {
+        let refused = fixture(value.as_bytes()).refused();
+        let expected = format!(
+            "spec.template.spec.containers[0].env[0]: a static pod cannot take this variable from the key \"k\" of \
+             Secret kube-system/s, {reason}"
+        );
+        assert_eq!(refused, [expected]);
+    }
+    assert!(fixture(&[0xff]).refused()[0].ends_with("which is not text"));
+}
+
+#[test]
+fn an_older_kubelet_is_named_as_the_reason() {
+    let mut fixture = fixture(b"secret");
+    fixture.options.kubelet_version = Some((1, 34));
+    assert!(fixture.refused()[0].ends_with("which needs a kubelet of 1.35 or later"));
+    let hint = fixture.render().unwrap_err().errors[0].hint.clone().unwrap();
+    assert!(hint.contains("inline-secret-env"), "{hint}");
+}
+
+#[test]
+fn the_owner_of_the_node_may_allow_inlining_of_what_no_file_carries() {
+    let mut it = fixture(b"it's $(V)");
+    it.options.inline_secret_env = true;
+    assert_eq!(variable(&it), json!({"name": "V", "value": "it's $$(V)"}));
+    let mut carried = fixture(b"plain");
+    carried.options.inline_secret_env = true;
+    assert!(variable(&carried).get("value").is_none());
+    carried.options.kubelet_version = Some((1, 30));
+    assert_eq!(variable(&carried), json!({"name": "V", "value": "plain"}));
+    let mut binary = fixture(&[0xff]);
+    binary.options.inline_secret_env = true;
+    assert_eq!(binary.refused().len(), 1);
+}
+
+#[test]
+fn an_unknown_kubelet_is_waited_for_only_where_it_matters() {
+    let mut fixture = fixture(b"secret");
+    fixture.options.kubelet_version = None;
+    assert_eq!(waiting(&fixture.rendered()), ["KubeletVersion /Node-1"]);
+    assert_eq!(files(&fixture.rendered(), "daemonlet-env-main")[0].1, "V='secret'\n");
+    fixture.put(Kind::Secret, "s", json!({"data": {"k": ""}}));
+    assert!(waiting(&fixture.rendered()).is_empty());
+}
+
+#[test]
+fn a_secret_that_is_not_there_still_shows_where_its_value_will_be() {
+    let mut fixture = fixture(b"");
+    fixture.objects.objects.retain(|reference, _| reference.kind != Kind::Secret);
+    assert_eq!(waiting(&fixture.rendered()), ["Secret kube-system/s"]);
+    assert_eq!(variable(&fixture)["valueFrom"]["fileKeyRef"]["key"], "V");
+    assert_eq!(files(&fixture.rendered(), "daemonlet-env-main")[0].1, "");
+}
+
+#[test]
+fn keys_are_unique_and_safe_in_the_file() {
+    let from = json!([{"secretRef": {"name": "s"}}]);
+    let own = json!([{"name": "a_b", "valueFrom": {"secretKeyRef": {"name": "s", "key": "a-b"}}}]);
+    let mut fixture = Fixture::container(json!({"envFrom": from, "env": own}));
+    let data = json!({"a.b": "MQ==", "a-b": "Mg==", "1": "Mw=="});
+    fixture.put(Kind::Secret, "s", json!({"data": data}));
+    let pod = fixture.rendered();
+    assert_eq!(files(&pod, "daemonlet-env-main")[0].1, "_1='3'\na_b='2'\na_b_2='1'\na_b_3='2'\n");
+    let names: Vec<_> = spec(&pod, "/containers/0/env").as_array().unwrap().iter().take(4).collect();
+    let keys: Vec<_> = names.iter().map(|name| &name["valueFrom"]["fileKeyRef"]["key"]).collect();
+    assert_eq!(keys, ["_1", "a_b", "a_b_2", "a_b_3"]);
+}
+
+#[test]
+fn every_container_has_a_file_of_its_own() {
+    let env = |key: &str| json!([{"name": "V", "valueFrom": {"secretKeyRef": {"name": "s", "key": key}}}]);
+    let mut fixture = Fixture::container(json!({"env": env("a")}));
+    fixture.daemon_set.template["spec"]["initContainers"] = json!([{"name": "init", "env": env("b")}]);
+    fixture.put(Kind::Secret, "s", json!({"data": {"a": "MQ==", "b": "Mg=="}}));
+    let pod = fixture.rendered();
+    assert_eq!(files(&pod, "daemonlet-env-init")[0].1, "V='2'\n");
+    assert_eq!(files(&pod, "daemonlet-env-main")[0].1, "V='1'\n");
+}
+
+#[test]
+fn volume_names_are_short_and_free() {
+    let long = "a".repeat(63);
+    let taken = [json!({"name": "daemonlet-env-main"})];
+    assert_eq!(volume_name("main", &[]), "daemonlet-env-main");
+    for name in
+        [volume_name("main", &taken), volume_name(&long, &[]), volume_name(&format!("{}-b", "a".repeat(39)), &[])]
+    {
+        assert!(name.len() <= 63 && name.starts_with("daemonlet-env-"), "{name}");
+    }
+    let first = volume_name("main", &taken);
+    let second = volume_name("main", &[taken[0].clone(), json!({"name": first})]);
+    assert_ne!(first, second);
+}
+
+proptest! {
+    #[test]
+    fn the_parser_gives_back_what_the_file_carries(
+        before in "[a\r\n#=\" \t$]{1,12}",
+        value in "[a\r\n#=\" \t$é]{0,12}|\\PC{0,12}",
+    ) {
+        let own = |name: &str| json!({"name": name, "valueFrom": {"secretKeyRef": {"name": "s", "key": name}}});
+        let mut fixture = Fixture::container(json!({"env": [own("A"), own("V")]}));
+        fixture.options.inline_secret_env = true;
+        fixture.put(Kind::Secret, "s", json!({"stringData": {"A": before, "V": value}}));
+        let pod = fixture.rendered();
+        for (index, value) in [before, value].iter().enumerate() {
+            let variable = spec(&pod, &format!("/containers/0/env/{index}"));
+            let Some(key) = variable.pointer("/valueFrom/fileKeyRef/key").and_then(Value::as_str) else {
+                prop_assert!(value.is_empty() || value.contains('\'') || value.contains("\r\n"));
+                continue;
+            };
+            let content = &files(&pod, "daemonlet-env-main")[0].1;
+            let parsed = parse(content, key);
+            prop_assert_eq!(parsed.as_ref(), Some(value));
+        }
+    }
+}

@@ -1,1 +1,46 @@
+use serde_json::json;
 
+use crate::core::render::fixture::Fixture;
+
+#[test]
+fn labels_are_the_templates_and_upstreams_two() {
+    let mut fixture = Fixture::container(json!({}));
+    let generation = "deprecated.daemonset.template.generation".to_owned();
+    fixture.daemon_set.annotations.insert(generation.clone(), "4".to_owned());
+    let expected = json!({"app": "agent", "pod-template-generation": "4", "controller-revision-hash": "7d9f8c6b5"});
+    assert_eq!(fixture.rendered().pod["metadata"]["labels"], expected);
+
+    fixture.daemon_set.annotations.insert(generation, "four".to_owned());
+    let expected = json!({"app": "agent", "controller-revision-hash": "7d9f8c6b5"});
+    assert_eq!(fixture.rendered().pod["metadata"]["labels"], expected);
+}
+
+#[test]
+fn a_template_cannot_pose_as_another_daemon_or_as_a_mirror_pod() {
+    let mut fixture = Fixture::container(json!({}));
+    fixture.daemon_set.template["metadata"]["annotations"] = json!({
+        "kept": "yes",
+        "daemonlet.dev/daemonset": "other/daemon",
+        "kubernetes.io/config.mirror": "x",
+        "kubernetes.io/config.source": "api",
+    });
+    let expected =
+        json!({"kept": "yes", "daemonlet.dev/daemonset": "kube-system/agent", "daemonlet.dev/incarnation": "3"});
+    assert_eq!(fixture.rendered().pod["metadata"]["annotations"], expected);
+}
+
+#[test]
+fn nothing_else_of_the_templates_metadata_is_carried_over() {
+    let mut fixture = Fixture::container(json!({}));
+    fixture.daemon_set.template["metadata"] = json!({
+        "labels": null,
+        "name": "x",
+        "generateName": "x-",
+        "finalizers": ["a/b"],
+        "ownerReferences": [{"name": "x"}],
+        "creationTimestamp": null,
+    });
+    let pod = fixture.rendered().pod;
+    let members: Vec<_> = pod["metadata"].as_object().unwrap().keys().collect();
+    assert_eq!(members, ["name", "namespace", "uid", "labels", "annotations"]);
+}

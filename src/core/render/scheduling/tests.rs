@@ -1,1 +1,91 @@
+use serde_json::Value;
+use serde_json::json;
 
+use crate::core::model::Kind;
+use crate::core::model::ObjectRef;
+use crate::core::render::fixture::Fixture;
+use crate::core::render::fixture::spec;
+use crate::core::render::fixture::waiting;
+use crate::core::render::fixture::with;
+
+fn pod_spec(more: Value) -> Fixture {
+    let base = json!({"automountServiceAccountToken": false, "containers": [{"name": "main", "image": "main:1"}]});
+    Fixture::new(with(base, more))
+}
+
+#[test]
+fn what_placement_has_decided_is_left_out() {
+    let fixture = pod_spec(json!({
+        "nodeSelector": {"a": "b"},
+        "nodeName": "other",
+        "schedulingGates": [{"name": "x"}],
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
+    }));
+    let pod = fixture.rendered();
+    for member in ["nodeSelector", "nodeName", "schedulingGates", "affinity"] {
+        assert_eq!(pod.pod["spec"].get(member), None, "{member}");
+    }
+    let fixture = pod_spec(json!({"affinity": {"nodeAffinity": {}, "podAntiAffinity": {"x": 1}}}));
+    assert_eq!(spec(&fixture.rendered(), "/affinity"), &json!({"podAntiAffinity": {"x": 1}}));
+}
+
+#[test]
+fn system_classes_are_known_without_an_api() {
+    let mut fixture = pod_spec(json!({"priorityClassName": "system-node-critical", "priority": 5}));
+    fixture.objects.complete = false;
+    let pod = fixture.rendered();
+    assert_eq!(spec(&pod, "/priority"), &json!(2_000_001_000));
+    assert_eq!(spec(&pod, "/priorityClassName"), &json!("system-node-critical"));
+    assert_eq!(spec(&pod, "/preemptionPolicy"), &json!("PreemptLowerPriority"));
+    assert!(pod.references.iter().all(|reference| reference.kind != Kind::PriorityClass));
+    let fixture = pod_spec(json!({"priorityClassName": "system-cluster-critical"}));
+    assert_eq!(spec(&fixture.rendered(), "/priority"), &json!(2_000_000_000));
+}
+
+#[test]
+fn other_classes_come_from_the_api() {
+    let mut fixture = pod_spec(json!({"priorityClassName": "low"}));
+    let pod = fixture.rendered();
+    assert!(waiting(&pod).contains(&"PriorityClass /low".to_owned()));
+    assert_eq!(spec(&pod, "/priority"), &Value::Null);
+    let class = ObjectRef::new(Kind::PriorityClass, "", "low");
+    assert!(pod.references.contains(&class));
+
+    fixture.objects.objects.insert(class, json!({"value": -5, "preemptionPolicy": "Never"}));
+    let pod = fixture.rendered();
+    assert_eq!(spec(&pod, "/priority"), &json!(-5));
+    assert_eq!(spec(&pod, "/preemptionPolicy"), &json!("Never"));
+}
+
+#[test]
+fn a_priority_without_a_class_is_left_out_with_a_note() {
+    let pod = pod_spec(json!({"priority": 2_000_001_000})).rendered();
+    assert_eq!(spec(&pod, "/priority"), &Value::Null);
+    assert_eq!(pod.notes[0].field, "spec.template.spec.priority");
+}
+
+#[test]
+fn the_runtime_class_gives_the_overhead() {
+    let mut fixture = pod_spec(json!({"runtimeClassName": "kata"}));
+    assert!(waiting(&fixture.rendered()).contains(&"RuntimeClass /kata".to_owned()));
+    let class = ObjectRef::new(Kind::RuntimeClass, "", "kata");
+    fixture.objects.objects.insert(class.clone(), json!({"overhead": {"podFixed": {"cpu": "250m"}}}));
+    let pod = fixture.rendered();
+    assert_eq!(spec(&pod, "/overhead"), &json!({"cpu": "250m"}));
+    assert_eq!(spec(&pod, "/runtimeClassName"), &json!("kata"));
+    assert!(waiting(&pod).is_empty());
+
+    fixture.objects.objects.insert(class, json!({"handler": "kata"}));
+    fixture.daemon_set.template["spec"]["overhead"] = json!({"cpu": "1"});
+    let pod = fixture.rendered();
+    assert_eq!(spec(&pod, "/overhead"), &Value::Null);
+    assert_eq!(pod.notes[0].field, "spec.template.spec.overhead");
+}
+
+#[test]
+fn resource_claims_are_refused() {
+    let refused = pod_spec(json!({"resourceClaims": [{"name": "gpu"}]})).refused();
+    assert_eq!(refused.len(), 1);
+    assert!(refused[0].starts_with("spec.template.spec.resourceClaims: a static pod cannot"), "{refused:?}");
+    assert!(pod_spec(json!({"resourceClaims": []})).render().is_ok());
+}

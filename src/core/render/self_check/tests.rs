@@ -1,1 +1,60 @@
+use serde_json::json;
 
+use super::check;
+use crate::core::identity::Identity;
+use crate::core::render::RenderInput;
+use crate::core::render::context::Context;
+use crate::core::render::fixture::Fixture;
+
+#[test]
+fn whatever_a_pass_may_have_left_is_found() {
+    let left = json!({
+        "serviceAccountName": "x",
+        "serviceAccount": "x",
+        "imagePullSecrets": [{"name": "x"}],
+        "schedulingGates": [{"name": "x"}],
+        "resourceClaims": [{"name": "x"}],
+        "initContainers": [{"envFrom": [{"secretRef": {"name": "x"}}]}],
+        "containers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "x"}}}]}],
+        "ephemeralContainers": [{"env": [{"valueFrom": {"configMapKeyRef": {"name": "x"}}}]}],
+        "volumes": [
+            {"emptyDir": {}},
+            {"configMap": {}},
+            {"hostPath": {}, "secret": {}},
+            {"projected": {"sources": [{"downwardAPI": {}}, {"secret": {}}]}},
+            {"projected": {"sources": [{"downwardAPI": {}}]}},
+            {"rbd": {"secretRef": {"name": "x"}}},
+            {"rbd": {"secretRef": {"name": ""}}},
+        ],
+    });
+    let fixture = Fixture::container(json!({}));
+    let identity = Identity { uid: String::new(), pod_name: String::new() };
+    let mut ctx = Context::new(RenderInput {
+        daemon_set: &fixture.daemon_set,
+        objects: &fixture.objects,
+        tokens: &fixture.tokens,
+        options: &fixture.options,
+        identity: &identity,
+        revision: "",
+        incarnation: 0,
+    });
+    check(&mut ctx, left.as_object().unwrap());
+    let fields: Vec<_> = ctx.errors.iter().map(|error| error.field.trim_start_matches("spec.template.spec.")).collect();
+    assert_eq!(
+        fields,
+        [
+            "serviceAccountName",
+            "serviceAccount",
+            "imagePullSecrets",
+            "schedulingGates",
+            "resourceClaims",
+            "initContainers[0].envFrom[0]",
+            "containers[0].env[0]",
+            "ephemeralContainers[0].env[0]",
+            "volumes[1]",
+            "volumes[2]",
+            "volumes[3]",
+            "volumes[5]",
+        ]
+    );
+}

@@ -1,1 +1,131 @@
+use serde_json::Value;
+use serde_json::json;
 
+use crate::core::model::Kind;
+use crate::core::model::ObjectKey;
+use crate::core::model::TokenRequest;
+use crate::core::render::fixture::Fixture;
+use crate::core::render::fixture::files;
+use crate::core::render::fixture::spec;
+use crate::core::render::fixture::waiting;
+use crate::core::render::fixture::with;
+
+const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+fn pod_spec(more: Value) -> Fixture {
+    Fixture::new(with(json!({"containers": [{"name": "main", "image": "main:1"}]}), more))
+}
+
+fn mounts_token(fixture: &Fixture) -> bool {
+    spec(&fixture.rendered(), "/containers/0/volumeMounts/0/mountPath") == MOUNT_PATH
+}
+
+#[test]
+fn the_pod_decides_about_the_token_then_the_account_then_upstreams_default() {
+    let cases = [
+        (Value::Null, Value::Null, true),
+        (Value::Null, json!(false), false),
+        (Value::Null, json!(true), true),
+        (json!(false), json!(true), false),
+        (json!(true), json!(false), true),
+    ];
+    for (of_pod, of_account, expected) in cases {
+        let mut fixture = pod_spec(json!({"automountServiceAccountToken": of_pod}));
+        fixture.put(Kind::ServiceAccount, "default", json!({"automountServiceAccountToken": of_account}));
+        assert_eq!(mounts_token(&fixture), expected, "pod {of_pod}, account {of_account}");
+    }
+}
+
+#[test]
+fn the_account_is_waited_for_only_where_it_decides() {
+    for (of_pod, expected) in [(json!(false), 0), (json!(true), 0), (Value::Null, 1)] {
+        let mut fixture = pod_spec(json!({"automountServiceAccountToken": of_pod}));
+        fixture.objects.objects.retain(|reference, _| reference.kind != Kind::ServiceAccount);
+        let waiting = waiting(&fixture.rendered());
+        let found = waiting.iter().filter(|line| *line == "ServiceAccount kube-system/default").count();
+        assert_eq!(found, expected, "pod {of_pod}: {waiting:?}");
+    }
+}
+
+#[test]
+fn every_container_without_a_mount_there_gets_the_token() {
+    let mut fixture = pod_spec(json!({
+        "serviceAccount": "old",
+        "serviceAccountName": "agent",
+        "initContainers": [{"name": "init"}, {"name": "own", "volumeMounts": [{"name": "x", "mountPath": MOUNT_PATH}]}],
+        "volumes": [{"name": "x", "emptyDir": {}}],
+    }));
+    fixture.put(Kind::ServiceAccount, "agent", json!({})).token("agent", "", 3607, "A");
+    let pod = fixture.rendered();
+    let mount = json!({"name": "kube-api-access", "mountPath": MOUNT_PATH, "readOnly": true});
+    assert_eq!(spec(&pod, "/initContainers/0/volumeMounts"), &json!([mount]));
+    assert_eq!(spec(&pod, "/initContainers/1/volumeMounts"), &json!([{"name": "x", "mountPath": MOUNT_PATH}]));
+    assert_eq!(spec(&pod, "/containers/0/volumeMounts"), &json!([mount]));
+    assert_eq!(spec(&pod, "/serviceAccountName"), &Value::Null);
+    assert_eq!(spec(&pod, "/serviceAccount"), &Value::Null);
+    let token = files(&pod, "kube-api-access").into_iter().find(|(path, ..)| path == "token");
+    assert_eq!(token, Some(("token".to_owned(), "A".to_owned(), 0o644)));
+}
+
+#[test]
+fn a_volume_that_admission_has_added_is_used_again() {
+    let fixture = pod_spec(json!({"volumes": [{"name": "kube-api-access-x2b4z", "emptyDir": {}}]}));
+    let pod = fixture.rendered();
+    assert_eq!(spec(&pod, "/containers/0/volumeMounts/0/name"), "kube-api-access-x2b4z");
+    assert_eq!(spec(&pod, "/volumes").as_array().map(Vec::len), Some(1));
+    let taken = pod_spec(json!({"volumes": [{"name": "kube-api-access", "emptyDir": {}}]})).rendered();
+    assert_eq!(spec(&taken, "/containers/0/volumeMounts/0/name"), "kube-api-access-token");
+    assert_eq!(spec(&taken, "/volumes/1/name"), "kube-api-access-token");
+}
+
+#[test]
+fn a_token_that_was_never_issued_is_waited_for() {
+    let mut fixture = pod_spec(json!({}));
+    fixture.tokens.clear();
+    let pod = fixture.rendered();
+    assert_eq!(waiting(&pod), ["ServiceAccountToken kube-system/default"]);
+    let service_account = ObjectKey::new("kube-system", "default");
+    let request = TokenRequest { service_account, audience: String::new(), expiration_seconds: 3607 };
+    assert!(pod.tokens.contains(&request));
+    assert_eq!(files(&pod, "kube-api-access").len(), 2);
+}
+
+#[test]
+fn the_clusters_ca_is_waited_for() {
+    let mut fixture = pod_spec(json!({}));
+    fixture.put(Kind::ConfigMap, "kube-root-ca.crt", json!({"data": {}}));
+    assert_eq!(waiting(&fixture.rendered()), ["ConfigMap kube-system/kube-root-ca.crt ca.crt"]);
+    fixture.objects.objects.retain(|reference, _| reference.kind != Kind::ConfigMap);
+    assert_eq!(waiting(&fixture.rendered()), ["ConfigMap kube-system/kube-root-ca.crt"]);
+}
+
+#[test]
+fn pull_secrets_are_left_out_with_a_note() {
+    let mut fixture = pod_spec(json!({"imagePullSecrets": [{"name": "registry"}]}));
+    let pod = fixture.rendered();
+    assert_eq!(spec(&pod, "/imagePullSecrets"), &Value::Null);
+    assert_eq!(
+        pod.notes[0].to_string(),
+        "spec.template.spec.imagePullSecrets: left out (registry): a static pod cannot name pull secrets"
+    );
+    assert!(pod.notes[0].hint.as_deref().unwrap().contains("credential-provider"));
+
+    fixture.daemon_set.template["spec"]["imagePullSecrets"] = json!([]);
+    fixture.put(Kind::ServiceAccount, "default", json!({"imagePullSecrets": [{"name": "inherited"}]}));
+    let pod = fixture.rendered();
+    assert!(pod.notes[0].reason.contains("ServiceAccount kube-system/default (inherited)"), "{:?}", pod.notes);
+}
+
+#[test]
+fn the_accounts_name_is_written_where_a_variable_asks_for_it() {
+    let variable = json!({"name": "SA", "valueFrom": {"fieldRef": {"fieldPath": "spec.serviceAccountName"}}});
+    let other = json!({"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}});
+    let fixture = pod_spec(json!({
+        "serviceAccountName": "agent",
+        "automountServiceAccountToken": false,
+        "initContainers": [{"name": "init", "env": [variable, other]}],
+    }));
+    let pod = fixture.rendered();
+    assert_eq!(spec(&pod, "/initContainers/0/env/0"), &json!({"name": "SA", "value": "agent"}));
+    assert_eq!(spec(&pod, "/initContainers/0/env/1"), &other);
+}
