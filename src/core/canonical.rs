@@ -1,8 +1,202 @@
 //! The canonical form of a pod template: API defaults, empty values and key order taken out.
+//!
+//! Owns what "the same template" means: the file form, and the form that the API server keeps after
+//! defaulting, give one value. Must not take out anything that a pod would notice.
 
+mod image;
+mod schema;
+
+use serde_json::Map;
+use serde_json::Number;
 use serde_json::Value;
 
-/// The canonical form of `template` (`{metadata, spec}`).
+use crate::core::quantity;
+use schema::Rule;
+use schema::Shape;
+
+pub(crate) use image::default_pull_policy;
+
+/// Annotations of the alpha init containers, which the server drops (upstream's `dropInitContainerAnnotations`).
+const DROPPED_ANNOTATIONS: [&str; 4] = [
+    "pod.beta.kubernetes.io/init-containers",
+    "pod.alpha.kubernetes.io/init-containers",
+    "pod.beta.kubernetes.io/init-container-statuses",
+    "pod.alpha.kubernetes.io/init-container-statuses",
+];
+
+/// The canonical form of `template` (`{metadata, spec}`); keys are sorted, so its JSON is canonical too.
+///
+/// Fields unknown here are kept as written, except nulls and empty lists.
 pub fn template(template: &Value) -> Value {
-    template.clone()
+    let mut template = object(template, &schema::POD_TEMPLATE);
+    if let Some(annotations) = template.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.retain(|key, _| !DROPPED_ANNOTATIONS.contains(&key.as_str()));
+        if annotations.is_empty() {
+            remove_in(&mut template, "/metadata", "annotations");
+        }
+    }
+    if let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) {
+        pod_spec(spec);
+    }
+    if template.get("metadata").is_some_and(is_empty_object) {
+        remove_in(&mut template, "", "metadata");
+    }
+    template
 }
+
+/// What defaulting does with an eye on more than one field.
+fn pod_spec(spec: &mut Map<String, Value>) {
+    if let Some(alias) = spec.remove("serviceAccount")
+        && !spec.contains_key("serviceAccountName")
+    {
+        spec.insert("serviceAccountName".into(), alias);
+        spec.sort_keys();
+    }
+    if spec.get("securityContext").is_some_and(is_empty_object) {
+        spec.remove("securityContext");
+        spec.sort_keys();
+    }
+    let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
+    for list in ["initContainers", "containers"] {
+        for container in elements(spec, list) {
+            drop_pull_policy(container, "image", "imagePullPolicy");
+            if host_network {
+                elements(container, "ports").for_each(drop_host_port);
+            }
+        }
+    }
+    for volume in elements(spec, "volumes") {
+        if volume.get("emptyDir").is_some_and(is_empty_object) && volume.keys().all(|k| k == "name" || k == "emptyDir")
+        {
+            volume.retain(|key, _| key == "name");
+        }
+        if let Some(image) = volume.get_mut("image").and_then(Value::as_object_mut) {
+            drop_pull_policy(image, "reference", "pullPolicy");
+        }
+    }
+}
+
+fn elements<'a>(map: &'a mut Map<String, Value>, list: &str) -> impl Iterator<Item = &'a mut Map<String, Value>> {
+    map.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+fn drop_pull_policy(map: &mut Map<String, Value>, image: &str, policy: &str) {
+    let name = map.get(image).and_then(Value::as_str).unwrap_or("");
+    if map.get(policy).and_then(Value::as_str) == Some(default_pull_policy(name)) {
+        map.retain(|key, _| key != policy);
+    }
+}
+
+/// With `hostNetwork` a pod's host port is its container port; older servers wrote that into templates.
+fn drop_host_port(port: &mut Map<String, Value>) {
+    if port.get("hostPort") == port.get("containerPort") {
+        port.retain(|key, _| key != "hostPort");
+    }
+}
+
+fn remove_in(value: &mut Value, pointer: &str, key: &str) {
+    if let Some(map) = value.pointer_mut(pointer).and_then(Value::as_object_mut) {
+        map.retain(|k, _| k != key);
+    }
+}
+
+fn is_empty_object(value: &Value) -> bool {
+    value.as_object().is_some_and(Map::is_empty)
+}
+
+fn object(value: &Value, shape: &Shape) -> Value {
+    let Value::Object(map) = value else { return untouched(value) };
+    sorted(map.iter().filter_map(|(key, value)| {
+        let value = match shape.rule(key) {
+            Some(rule) => field(value, rule),
+            None => Some(untouched(value)).filter(|v| !v.is_null() && !v.as_array().is_some_and(Vec::is_empty)),
+        };
+        Some((key.clone(), value?))
+    }))
+}
+
+fn sorted(fields: impl Iterator<Item = (String, Value)>) -> Value {
+    let mut map: Map<String, Value> = fields.collect();
+    map.sort_keys();
+    Value::Object(map)
+}
+
+fn field(value: &Value, rule: Rule) -> Option<Value> {
+    if value.is_null() {
+        return None;
+    }
+    let value = match rule {
+        Rule::Never => return None,
+        Rule::Zero | Rule::Text(_) | Rule::Number(_) | Rule::Exactly(_) | Rule::True => untouched(value),
+        Rule::Plain => list(value, |item| if item.is_null() { Value::from("") } else { untouched(item) }),
+        Rule::Strings => strings(value),
+        Rule::Quantities => quantities(value),
+        Rule::Quantity | Rule::NonZeroQuantity => quantity::canonical_value(value).unwrap_or_else(|| untouched(value)),
+        Rule::List(shape) => list(value, |item| object(item, shape)),
+        Rule::Object(shape) | Rule::Pointer(shape) => object(value, shape),
+    };
+    (!is_absent(&value, rule)).then_some(value)
+}
+
+/// Whether `value` is what the API server makes of absence.
+fn is_absent(value: &Value, rule: Rule) -> bool {
+    match rule {
+        Rule::Never => true,
+        Rule::Zero => is_zero(value),
+        Rule::Text(default) => is_zero(value) || value.as_str() == Some(default),
+        Rule::Number(default) => is_zero(value) || value.as_i64() == Some(default),
+        Rule::Exactly(default) => value.as_i64() == Some(default),
+        Rule::True => value == &Value::Bool(true),
+        Rule::Plain | Rule::List(_) => value.as_array().is_some_and(Vec::is_empty),
+        Rule::Strings | Rule::Quantities | Rule::Object(_) => is_empty_object(value),
+        Rule::NonZeroQuantity => value.as_str() == Some("0"),
+        Rule::Quantity | Rule::Pointer(_) => false,
+    }
+}
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Bool(value) => !value,
+        Value::String(value) => value.is_empty(),
+        Value::Number(value) => value.as_i64() == Some(0),
+        _ => false,
+    }
+}
+
+fn list(value: &Value, element: impl Fn(&Value) -> Value) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.iter().map(element).collect()),
+        other => untouched(other),
+    }
+}
+
+fn strings(value: &Value) -> Value {
+    let Value::Object(map) = value else { return untouched(value) };
+    sorted(map.iter().map(|(k, v)| (k.clone(), if v.is_null() { Value::from("") } else { untouched(v) })))
+}
+
+fn quantities(value: &Value) -> Value {
+    let Value::Object(map) = value else { return untouched(value) };
+    sorted(map.iter().map(|(k, v)| (k.clone(), quantity::canonical_milli(v).unwrap_or_else(|| untouched(v)))))
+}
+
+/// `value` with its keys sorted, nulls of objects taken out and whole numbers written as such.
+fn untouched(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => sorted(map.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), untouched(v)))),
+        Value::Array(items) => Value::Array(items.iter().map(untouched).collect()),
+        Value::Number(number) => Value::Number(whole(number)),
+        other => other.clone(),
+    }
+}
+
+fn whole(number: &Number) -> Number {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match number.as_f64() {
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() <= EXACT => Number::from(float as i64),
+        _ => number.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
