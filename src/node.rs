@@ -9,5 +9,6 @@ pub mod folders;
 pub mod fsx;
 pub mod kubelet;
 pub mod manifests;
+pub mod notify;
 pub mod socket;
 pub mod volumes;
