@@ -17,6 +17,7 @@ use std::time::Duration;
 use crate::core::model::Mode;
 use crate::core::model::NodeView;
 use crate::core::model::Taint;
+use crate::core::pass::MaxRemovals;
 use crate::core::render::Endpoint;
 
 mod check;
@@ -88,17 +89,6 @@ pub struct Config {
     pub log_target: LogTarget,
     /// Where each value came from.
     pub origins: BTreeMap<Id, Origin>,
-}
-
-/// `max-removals`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MaxRemovals {
-    /// More than half and more than two wait for a second list.
-    Half,
-    /// More than this many wait for a second list.
-    Count(u32),
-    /// Nothing waits.
-    Off,
 }
 
 /// `log.target`.

@@ -7,9 +7,9 @@ use toml::Value;
 use crate::config::Config;
 use crate::config::Id;
 use crate::config::LogTarget;
-use crate::config::MaxRemovals;
 use crate::config::keys::KEYS;
 use crate::core::model::Mode;
+use crate::core::pass::MaxRemovals;
 
 /// The resolved configuration as TOML; above each key, where its value came from.
 pub(super) fn config(config: &Config) -> String {
@@ -86,9 +86,9 @@ fn value(config: &Config, id: Id) -> Value {
         Id::RunDir => path(&config.run_dir),
         Id::UpdateJitter => duration(config.update_jitter),
         Id::MaxRemovals => match config.max_removals {
-            MaxRemovals::Half => Value::String("half".to_owned()),
+            MaxRemovals::HalfAndTwo => Value::String("half".to_owned()),
             MaxRemovals::Off => Value::String("off".to_owned()),
-            MaxRemovals::Count(number) => Value::Integer(number.into()),
+            MaxRemovals::Count(number) => Value::Integer(i64::try_from(number).unwrap_or(i64::MAX)),
         },
         Id::RemovalsDelay => duration(config.removals_delay),
         Id::OnceTimeout => duration(config.once_timeout),

@@ -9,7 +9,6 @@ use crate::config::ConfigError;
 use crate::config::Host;
 use crate::config::Id;
 use crate::config::LogTarget;
-use crate::config::MaxRemovals;
 use crate::config::Origin;
 use crate::config::Problem;
 use crate::config::check;
@@ -17,6 +16,7 @@ use crate::config::read;
 use crate::config::read::Settings;
 use crate::config::value::Setting;
 use crate::core::model::Mode;
+use crate::core::pass::MaxRemovals;
 use crate::core::yaml;
 
 const OWN_KUBECONFIG: &str = "/etc/daemonlet/kubeconfig";
@@ -171,7 +171,7 @@ impl Getter<'_> {
         match self.take(Id::MaxRemovals) {
             Some(Setting::Number(number)) => MaxRemovals::Count(number),
             Some(Setting::Text(word)) if word == "off" => MaxRemovals::Off,
-            _ => MaxRemovals::Half,
+            _ => MaxRemovals::HalfAndTwo,
         }
     }
 }

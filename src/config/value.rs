@@ -24,7 +24,7 @@ pub(super) enum Setting {
     /// A duration.
     Duration(Duration),
     /// A number.
-    Number(u32),
+    Number(usize),
     /// A truth value.
     Bool(bool),
 }
@@ -44,7 +44,7 @@ pub(super) fn read(kind: Kind, value: &DeValue<'_>) -> Result<Setting, String> {
             other => Err(expected("true or false", other)),
         },
         Kind::Removals => match value {
-            DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix())
+            DeValue::Integer(number) => usize::from_str_radix(number.as_str(), number.radix())
                 .map(Setting::Number)
                 .map_err(|_| expected(REMOVALS, value)),
             DeValue::String(word) if word == "half" || word == "off" => Ok(Setting::Text(word.to_string())),

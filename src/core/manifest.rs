@@ -1,8 +1,71 @@
-//! stub
+//! The manifest as a file: its name and its text.
+//!
+//! Owns what a person reads first in the manifest folder. Must not know when, where or by which
+//! version it was written: the same pod gives the same bytes on every machine.
+
+use serde_json::Value;
+
 use crate::core::model::ObjectKey;
-pub fn text(_key: &ObjectKey, _revision: &str, pod: &serde_json::Value) -> String {
-    pod.to_string()
+use crate::core::outcome;
+use crate::core::yaml;
+
+/// The longest file name, in bytes.
+const LONGEST_NAME: usize = 200;
+/// How many hexadecimal digits of a hash stand in for what was cut.
+const HASH: usize = 10;
+
+/// The text of the manifest of `pod`, an instance of the DaemonSet `key` at `revision`.
+pub fn text(key: &ObjectKey, revision: &str, pod: &Value) -> String {
+    format!(
+        "# Written by daemonlet from the DaemonSet {key}, revision {revision}.\n\
+         # A change of this file is undone; change the DaemonSet instead.\n\
+         {}",
+        yaml::write(pod)
+    )
 }
+
+/// The file name of the manifest of the pod `pod_name` (without the node's name):
+/// `<namespace>-<pod name>.yaml`, with a hash for its end where that is over 200 bytes.
 pub fn file_name(namespace: &str, pod_name: &str) -> String {
-    format!("{namespace}-{pod_name}.yaml")
+    let stem = format!("{namespace}-{pod_name}");
+    if stem.len() + ".yaml".len() <= LONGEST_NAME {
+        return format!("{stem}.yaml");
+    }
+    let hash = outcome::digest(stem.as_bytes());
+    let keep = stem.floor_char_boundary(LONGEST_NAME - ".yaml".len() - 1 - HASH);
+    format!("{}-{}.yaml", &stem[..keep], &hash[..HASH])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_text_is_headed_by_what_it_is_from() {
+        let text = text(&ObjectKey::new("kube-system", "cni"), "5d8c7", &json!({"kind": "Pod"}));
+        assert_eq!(
+            text.strip_suffix(&yaml::write(&json!({"kind": "Pod"}))).unwrap(),
+            "# Written by daemonlet from the DaemonSet kube-system/cni, revision 5d8c7.\n\
+             # A change of this file is undone; change the DaemonSet instead.\n"
+        );
+    }
+
+    #[test]
+    fn names_up_to_200_bytes_are_kept() {
+        assert_eq!(file_name("kube-system", "cni-7x2kp"), "kube-system-cni-7x2kp.yaml");
+        let pod = "p".repeat(200 - "kube-system-.yaml".len());
+        assert_eq!(file_name("kube-system", &pod), format!("kube-system-{pod}.yaml"));
+    }
+
+    #[test]
+    fn longer_names_are_cut_to_200_bytes_and_stay_different() {
+        let pod = "p".repeat(201 - "kube-system-.yaml".len());
+        let one = file_name("kube-system", &format!("{pod}-aaaaa"));
+        let other = file_name("kube-system", &format!("{pod}-bbbbb"));
+        assert_eq!((one.len(), other.len()), (200, 200));
+        assert!(one.starts_with("kube-system-ppp") && one.ends_with(".yaml"));
+        assert_ne!(one, other);
+    }
 }
