@@ -1,1 +1,117 @@
+use proptest::prelude::*;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
 
+use super::read_documents;
+use super::write;
+use super::write_manifest;
+
+fn read_one(text: &str) -> Result<Value, super::YamlError> {
+    let mut documents = read_documents(text);
+    assert!(documents.len() <= 1, "{} documents in {text:?}", documents.len());
+    documents.pop().map_or(Ok(Value::Null), |document| document.value)
+}
+
+/// Strings that YAML is known to mangle, beside arbitrary ones.
+fn strings() -> impl Strategy<Value = String> {
+    prop_oneof![
+        3 => any::<String>(),
+        3 => proptest::string::string_regex("[-+.0-9_xobeEyYnNtTfF~:#,\\[\\]{}&*!|>'\"%@` \t\n?=<\\\\\u{85}\u{2028}\u{feff}]{0,8}").unwrap(),
+        2 => proptest::string::string_regex("([ \t]{0,3}[-#:a-z0-9 ]{0,6}[ \t]{0,2}\n{0,3}){0,4}").unwrap(),
+        1 => proptest::sample::select(vec![
+            "yes", "no", "on", "off", "y", "n", "0755", "0o17", "1_000", "08", "0b11", "0x1F", "1e3", ".5", ".inf",
+            "2001-01-01", "12:30:45", "null", "~", "", "<<", "=", "true", "--- a", "---", "...", "\u{feff}a", "a: b",
+            "a #b", "- a", "? a", "*a", "&a", "!a", "@a", "`a", "%a", "a:", ":a", "1:2", "\r", "\r\n", "a\rb", "\u{0}",
+        ]).prop_map(str::to_owned),
+    ]
+}
+
+fn values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        (any::<i32>(), -300i32..300)
+            .prop_map(|(digits, scale)| (f64::from(digits) + 0.5) * 10f64.powi(scale))
+            .prop_map(|float| super::number::from_float(float).unwrap()),
+        strings().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 40, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            prop::collection::vec((strings(), inner), 0..5)
+                .prop_map(|entries| Value::Object(entries.into_iter().collect::<Map<_, _>>())),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn what_is_written_is_read_again(value in values()) {
+        let value = json!({ "v": value });
+        let text = write(&value);
+        prop_assert_eq!(read_one(&text), Ok(value), "{}", text);
+    }
+
+    #[test]
+    fn a_string_comes_back_as_value_and_as_key(text in strings()) {
+        let value = json!({ "v": text, "list": [text, [text]], "k": { text.clone(): { text.clone(): 1 } } });
+        let written = write(&value);
+        prop_assert_eq!(read_one(&written), Ok(value), "{}", written);
+    }
+
+    #[test]
+    fn reading_never_panics(text in any::<String>()) {
+        read_documents(&text);
+    }
+
+    #[test]
+    fn reading_never_panics_on_what_looks_like_yaml(
+        text in "([-?:,\\[\\]{}#&*!|>'\"%@` \t\na-c0-9.<~\r\u{feff}\u{85}]|---|\\.\\.\\.|<<: |\\*a|&a |\"a\": |\n  )*"
+    ) {
+        read_documents(&text);
+    }
+}
+
+#[test]
+fn the_layout_is_what_a_person_would_write() {
+    let value = json!({
+        "kind": "Pod",
+        "spec": { "containers": [{ "image": "a:1", "args": ["yes", "0755", "-c"], "name": "a", "tty": true }], "volumes": [], "nodeSelector": {} },
+        "metadata": { "name": "a", "annotations": { "x": "1" } },
+        "script": "#!/bin/sh\nif true; then\n\techo\n  exit\nfi\n",
+        "crlf": "a\r\nb",
+        "long": "word ".repeat(40).trim_end(),
+        "apiVersion": "v1",
+    });
+    let expected = r##"# by hand
+apiVersion: v1
+kind: Pod
+metadata:
+  name: a
+  annotations:
+    x: "1"
+spec:
+  containers:
+  - name: a
+    args:
+    - "yes"
+    - "0755"
+    - -c
+    image: a:1
+    tty: true
+  nodeSelector: {}
+  volumes: []
+crlf: "a\r\nb"
+long: LONG
+"##;
+    let expected = expected.replace("LONG", "word ".repeat(40).trim_end());
+    let text = write_manifest(&["by hand".to_owned()], &value);
+    let (head, script) = text.split_once("script: ").unwrap();
+    assert_eq!(head, expected);
+    assert_eq!(script, "|\n  #!/bin/sh\n  if true; then\n  \techo\n    exit\n  fi\n");
+}
