@@ -10,11 +10,13 @@ mod confirm;
 mod connector;
 mod dial;
 mod error;
+mod events;
 mod health;
 mod kubeconfig;
 mod object;
 mod store;
 mod tls;
+mod tokens;
 mod watches;
 
 use std::collections::BTreeSet;
@@ -36,6 +38,9 @@ pub use connector::Link;
 pub use error::Failure;
 pub use error::FailureKind;
 pub use error::words;
+pub use events::AgentEvent;
+pub use events::EventKind;
+pub use events::Events;
 pub use health::ApiHealth;
 pub use health::ApiState;
 pub use health::ScopeHealth;
@@ -47,6 +52,9 @@ pub use store::Scope;
 pub use store::ScopeState;
 pub use store::Snapshot;
 pub use store::Store;
+pub use tokens::IssuedToken;
+pub use tokens::TokenSnapshot;
+pub use tokens::Tokens;
 
 use watches::Context;
 use watches::Watches;
@@ -73,12 +81,14 @@ struct Shared {
     client: kube::Client,
     store: Store,
     watches: Mutex<Watches>,
-    keeper: AbortHandle,
+    tokens: Tokens,
+    events: Events,
+    tasks: [AbortHandle; 3],
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.keeper.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -89,10 +99,18 @@ impl Api {
         let connector = Connector::new(options.kubeconfig);
         let client = connector.client();
         let store = Store::default();
-        let keeper = tokio::spawn(connector.clone().keep()).abort_handle();
+        let tokens = Tokens::default();
+        let events = Events::new(&options.node_name);
+        let node = options.node_name;
+        let tasks = [
+            tokio::spawn(connector.clone().keep()).abort_handle(),
+            tokio::spawn(tokens.clone().keep(client.clone(), store.clone(), connector.link(), node.clone()))
+                .abort_handle(),
+            tokio::spawn(events.clone().keep(client.clone(), connector.link())).abort_handle(),
+        ];
         let context = Context { client: client.clone(), store: store.clone(), link: connector.link() };
-        let watches = Mutex::new(Watches::start(context, &options.node_name, options.selector));
-        Self { shared: Arc::new(Shared { connector, client, store, watches, keeper }) }
+        let watches = Mutex::new(Watches::start(context, &node, options.selector));
+        Self { shared: Arc::new(Shared { connector, client, store, watches, tokens, events, tasks }) }
     }
 
     /// What is known: [`Store::snapshot`] for a pass, [`Store::changed`] to be woken.
@@ -122,6 +140,17 @@ impl Api {
     /// Watches exactly the objects that daemons name.
     pub fn set_wanted(&self, wanted: &BTreeSet<ObjectRef>) {
         self.with_watches(|watches| watches.set_wanted(wanted));
+    }
+
+    /// Service-account tokens: [`Tokens::set_wanted`] for what daemons need, [`Tokens::import`] once at
+    /// the start. A new token wakes [`Store::changed`].
+    pub fn tokens(&self) -> &Tokens {
+        &self.shared.tokens
+    }
+
+    /// Events on DaemonSets.
+    pub fn events(&self) -> &Events {
+        &self.shared.events
     }
 
     /// Lists the DaemonSets anew over a new connection (R8). That list is complete once

@@ -51,6 +51,12 @@ const CONCURRENT_LISTS: usize = 4;
 /// How often, at most, the kubeconfig's files are looked at for a change.
 const CHECK_FILES: Duration = Duration::from_secs(5);
 
+tokio::task_local! {
+    /// Notified when the server has accepted this task's watch. kube's watcher does not tell, and
+    /// carries nothing of ours down to here; but the request is polled in the task that makes it.
+    pub(super) static WATCH_OPENED: Arc<Notify>;
+}
+
 /// The state of the link to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Link {
@@ -95,7 +101,7 @@ pub(super) struct Inner {
     dialling: tokio::sync::Mutex<()>,
     lists: Arc<Semaphore>,
     link: watch::Sender<Link>,
-    ended: Arc<Notify>,
+    lost: Notify,
     opened: AtomicU64,
     requests: AtomicU64,
 }
@@ -144,7 +150,7 @@ impl Connector {
             dialling: tokio::sync::Mutex::new(()),
             lists: Arc::new(Semaphore::new(CONCURRENT_LISTS)),
             link: watch::Sender::new(Link::Connecting),
-            ended: Arc::default(),
+            lost: Notify::new(),
             opened: AtomicU64::new(0),
             requests: AtomicU64::new(0),
         };
@@ -164,13 +170,12 @@ impl Connector {
                 (retry_at, false) => Some(retry_at.unwrap_or_else(Instant::now)),
             });
             match wait {
-                None => self.inner.ended.notified().await,
+                None => self.inner.lost.notified().await,
                 Some(at) => {
                     tokio::time::sleep_until(at).await;
                     let _ = self.inner.connection().await;
                 }
             }
-            self.inner.publish();
         }
     }
 
@@ -207,7 +212,7 @@ impl Connector {
     /// From now on requests go over a new connection; what the old ones carry may end.
     pub fn retire(&self) {
         self.inner.with(State::retire_all);
-        self.inner.ended.notify_one();
+        self.inner.lost.notify_one();
     }
 }
 
@@ -226,19 +231,16 @@ impl Inner {
         });
     }
 
-    /// Says `Down` when the last connection has ended and no attempt has been made since.
-    fn publish(&self) {
-        let cause = self.with(|state| {
-            if state.first_usable().is_some() {
-                return None;
-            }
-            let cause = state.connections.iter().rev().find_map(|connection| connection.line.cause());
-            state.connections.retain(|connection| !connection.sender.is_closed());
-            cause
+    /// A connection is over. Says `Down` at once if it was the last one, before anybody tries again.
+    fn ended(&self, id: u64, cause: Option<Failure>) {
+        let last = self.with(|state| {
+            state.connections.retain(|connection| connection.id != id);
+            state.first_usable().is_none()
         });
-        if let Some(failure) = cause {
+        if let Some(failure) = cause.filter(|_| last) {
             self.down(failure);
         }
+        self.lost.notify_one();
     }
 
     fn down(&self, failure: Failure) {
@@ -319,7 +321,9 @@ impl Inner {
         let attempt = match self.credentials() {
             Ok(credentials) => {
                 let id = self.opened.load(Ordering::Relaxed) + 1;
-                dial::dial(id, &credentials, self.ended.clone()).await.map(|connection| (connection, credentials))
+                let inner = Arc::downgrade(self);
+                let on_end = Box::new(move |cause| inner.upgrade().map_or((), |inner| inner.ended(id, cause)));
+                dial::dial(id, &credentials, on_end).await.map(|connection| (connection, credentials))
             }
             Err(failure) => Err(failure),
         };
@@ -402,6 +406,9 @@ impl Inner {
                 if response.status() == StatusCode::UNAUTHORIZED {
                     // The token may just have been rotated: look at the files before the next request.
                     self.with(|state| state.checked = None);
+                }
+                if class == Class::Watch && response.status().is_success() {
+                    let _ = WATCH_OPENED.try_with(|opened| opened.notify_one());
                 }
                 let (line, guard) = (lease.line, lease.guard);
                 Ok(response.map(|incoming| ResponseBody::new(incoming, line, class == Class::Watch, guard)))

@@ -26,7 +26,6 @@ use tokio::io::AsyncRead;
 use tokio::io::AsyncWrite;
 use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -157,8 +156,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
     }
 }
 
-/// Connects. `ended` is notified when the connection is over.
-pub(super) async fn dial(id: u64, credentials: &Credentials, ended: Arc<Notify>) -> Result<Connection, Failure> {
+/// Told when a connection is over, with the cause as far as it is known.
+pub(super) type OnEnd = Box<dyn FnOnce(Option<Failure>) + Send>;
+
+/// Connects.
+pub(super) async fn dial(id: u64, credentials: &Credentials, ended: OnEnd) -> Result<Connection, Failure> {
     let target = format!("connect to {}:{}", credentials.endpoint.host, credentials.endpoint.port);
     match timeout(CONNECT_TIMEOUT, establish(id, credentials, &target, ended)).await {
         Ok(result) => result,
@@ -166,12 +168,7 @@ pub(super) async fn dial(id: u64, credentials: &Credentials, ended: Arc<Notify>)
     }
 }
 
-async fn establish(
-    id: u64,
-    credentials: &Credentials,
-    target: &str,
-    ended: Arc<Notify>,
-) -> Result<Connection, Failure> {
+async fn establish(id: u64, credentials: &Credentials, target: &str, ended: OnEnd) -> Result<Connection, Failure> {
     let tcp = tcp(&credentials.endpoint.host, credentials.endpoint.port, target).await?;
     let line = Arc::new(Line::new());
     let Some((config, name)) = &credentials.tls else {
@@ -227,7 +224,7 @@ async fn handshake<S>(
     line: Arc<Line>,
     credentials: &Credentials,
     target: &str,
-    ended: Arc<Notify>,
+    ended: OnEnd,
 ) -> Result<Connection, Failure>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -245,6 +242,7 @@ where
     })?;
     let limit = Arc::new(AtomicUsize::new(USUAL_STREAM_LIMIT));
     let seen = limit.clone();
+    let cause = line.clone();
     tokio::spawn(async move {
         let driven = std::future::poll_fn(|cx| {
             let result = Pin::new(&mut connection).poll(cx);
@@ -254,7 +252,7 @@ where
         if let Err(error) = driven.await {
             log::debug!(target: "daemonlet::api", "connection {id} ended: {}", words(&error));
         }
-        ended.notify_one();
+        ended(cause.cause());
     });
     Ok(Connection {
         id,

@@ -77,6 +77,10 @@ impl Failure {
         if error.kind() == io::ErrorKind::TimedOut {
             return Self::new(FailureKind::Timeout, format!("{what}: timed out"));
         }
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            // rustls explains at length that the peer did not say goodbye.
+            return Self::new(FailureKind::Unreachable, format!("{what}: closed by the other side"));
+        }
         Self::new(FailureKind::Unreachable, format!("{what}: {}", io_words(error)))
     }
 

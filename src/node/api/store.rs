@@ -177,6 +177,12 @@ impl Store {
         self.changed.send_if_modified(|told| std::mem::replace(told, version) != version);
     }
 
+    /// Something that a pass reads changed elsewhere (a token).
+    pub(super) fn poke(&self) {
+        self.with(|snapshot| snapshot.version += 1);
+        self.wake();
+    }
+
     /// A watch begins: the scope is known of, though nothing in it is.
     pub(super) fn open(&self, scope: &Scope) {
         self.with(|snapshot| {
@@ -246,7 +252,8 @@ impl Store {
         });
     }
 
-    /// A complete list has ended; `seen` are the names that it had.
+    /// A complete list has ended; `seen` are the names that it had. An error stays shown until the
+    /// watch that follows works too ([`Store::recovered`]).
     pub(super) fn complete(&self, scope: &Scope, seen: &BTreeSet<ObjectKey>) {
         self.with(|snapshot| {
             let before = (snapshot.daemon_sets.len(), snapshot.pods.len(), snapshot.objects.len());
@@ -264,7 +271,6 @@ impl Store {
             gone |= before != (snapshot.daemon_sets.len(), snapshot.pods.len(), snapshot.objects.len());
             let state = snapshot.scopes.entry(scope.clone()).or_default();
             state.lists += 1;
-            state.error = None;
             // The first complete list turns "unknown" into "absent", and a list of DaemonSets may be
             // the one that somebody waits for.
             let news = state.lists == 1 || *scope == Scope::DaemonSets;

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -14,16 +15,17 @@ use kube::runtime::watcher;
 use kube::runtime::watcher::Config;
 use kube::runtime::watcher::Event;
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
-use tokio::time::timeout;
 
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::node::api::backoff;
 use crate::node::api::backoff::Backoff;
 use crate::node::api::connector::Link;
+use crate::node::api::connector::WATCH_OPENED;
 use crate::node::api::error::Failure;
 use crate::node::api::error::FailureKind;
 use crate::node::api::object;
@@ -36,9 +38,6 @@ use crate::node::api::store::key_of;
 const PAGE: u32 = 50;
 /// A watch that lived this long was established: its first failure is retried at once.
 const ESTABLISHED: Duration = Duration::from_secs(5);
-/// A retried watch that has not failed for so long works again, whether it says something or not
-/// (longer than the connector waits for the head of a response).
-const SETTLED: Duration = Duration::from_secs(32);
 /// Failures in a row to resume a watch, after which a new list is made.
 const RESUMES: u32 = 3;
 /// An immutable object gives its stream back and is read again after this, more or less. The kubelet
@@ -170,13 +169,14 @@ impl Task {
     fn spawn(self, context: &Context) -> AbortHandle {
         context.store.open(&self.scope);
         let context = context.clone();
-        tokio::spawn(async move { self.run(context).await }).abort_handle()
+        let opened = Arc::new(Notify::new());
+        tokio::spawn(WATCH_OPENED.scope(opened.clone(), self.run(context, opened))).abort_handle()
     }
 
-    async fn run(self, context: Context) {
+    async fn run(self, context: Context, opened: Arc<Notify>) {
         let mut retry = Retry::new(context.link.clone());
         loop {
-            match self.watch(&context, &mut retry).await {
+            match self.watch(&context, &mut retry, &opened).await {
                 Ended::Relist => {}
                 Ended::Immutable => tokio::time::sleep(IMMUTABLE_CHECK.mul_f64(0.5 + backoff::random())).await,
             }
@@ -190,25 +190,22 @@ impl Task {
         }
     }
 
-    async fn watch(&self, context: &Context, retry: &mut Retry) -> Ended {
+    async fn watch(&self, context: &Context, retry: &mut Retry, opened: &Notify) -> Ended {
         let store = &context.store;
         let mut stream = pin!(watcher(self.api(context), self.config.clone()));
         let mut seen = BTreeSet::new();
         let mut immutable = false;
         let mut resumes = 0;
         loop {
-            let event = if retry.is_open() {
-                match timeout(SETTLED, stream.next()).await {
-                    Ok(event) => event,
-                    Err(_) => {
-                        store.recovered(&self.scope);
-                        retry.established();
-                        resumes = 0;
-                        continue;
-                    }
+            let event = tokio::select! {
+                biased;
+                event = stream.next() => event,
+                () = opened.notified() => {
+                    store.recovered(&self.scope);
+                    retry.established();
+                    resumes = 0;
+                    continue;
                 }
-            } else {
-                stream.next().await
             };
             let Some(event) = event else { return Ended::Relist };
             match event {
@@ -223,16 +220,12 @@ impl Task {
                     store.complete(&self.scope, &seen);
                     seen.clear();
                     store.wake();
-                    retry.established();
-                    resumes = 0;
                     if immutable {
+                        store.recovered(&self.scope);
                         return Ended::Immutable;
                     }
                 }
                 Ok(Event::Apply(object)) => {
-                    store.recovered(&self.scope);
-                    retry.established();
-                    resumes = 0;
                     let immutable = self.apply(store, object, None);
                     store.wake();
                     if immutable {
@@ -240,23 +233,20 @@ impl Task {
                     }
                 }
                 Ok(Event::Delete(object)) => {
-                    store.recovered(&self.scope);
-                    retry.established();
-                    resumes = 0;
                     store.delete(&self.scope, &object.value);
                     store.wake();
                 }
                 Err(error) => {
                     let failure = Failure::from_watcher(&error);
-                    resumes += u32::from(matches!(error, watcher::Error::WatchStartFailed(_)));
+                    let resumed = matches!(error, watcher::Error::WatchStartFailed(_)) && !failure.is_link();
+                    resumes += u32::from(resumed);
                     // kube's watcher keeps its resource version when the answer to the watch itself
                     // is 410, and would never list again.
-                    let expired = failure.kind == FailureKind::Expired;
-                    let stuck = expired || resumes > RESUMES;
+                    let stuck = failure.kind == FailureKind::Expired || resumes > RESUMES;
                     if retry.is_news(&failure) {
                         self.report(store, failure);
                     }
-                    retry.pause(expired).await;
+                    retry.pause().await;
                     if stuck {
                         return Ended::Relist;
                     }
@@ -292,23 +282,16 @@ struct Retry {
     backoff: Backoff,
     /// Since when the watch works; `None` while it is being tried.
     since: Option<Instant>,
-    failed: bool,
     link: watch::Receiver<Link>,
 }
 
 impl Retry {
     fn new(link: watch::Receiver<Link>) -> Self {
-        Self { backoff: Backoff::request(), since: None, failed: false, link }
+        Self { backoff: Backoff::request(), since: None, link }
     }
 
     fn established(&mut self) {
         self.since.get_or_insert_with(Instant::now);
-        self.failed = false;
-    }
-
-    /// Whether it has failed and nobody knows yet whether the next attempt works.
-    fn is_open(&self) -> bool {
-        self.failed
     }
 
     fn was_established(&self) -> bool {
@@ -324,17 +307,16 @@ impl Retry {
 
     /// Waits: not at all after the first failure of an established watch, until there is a
     /// connection when there is none, else by back-off.
-    async fn pause(&mut self, expired: bool) {
+    async fn pause(&mut self) {
         let established = self.was_established();
         self.since = None;
-        self.failed = true;
         if established {
             self.backoff.reset();
         }
         if *self.link.borrow() != Link::Up {
             // One task connects for all; when it succeeds, everybody goes on at once.
             let _ = self.link.wait_for(|link| *link == Link::Up).await;
-        } else if !established && !expired {
+        } else if !established {
             tokio::time::sleep(self.backoff.next()).await;
         }
     }

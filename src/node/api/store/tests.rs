@@ -36,7 +36,7 @@ fn a_relist_removes_only_when_it_is_complete() {
     store.complete(&Scope::DaemonSets, &seen(&["a"]));
     let snapshot = store.snapshot();
     assert_eq!(snapshot.presence(&ObjectKey::new("kube-system", "b")), Presence::ListedAbsent { list: 2 });
-    assert_eq!(snapshot.scopes[&Scope::DaemonSets].error, None);
+    assert!(snapshot.scopes[&Scope::DaemonSets].error.is_some(), "shown until the watch works");
 }
 
 #[test]

@@ -1,0 +1,323 @@
+//! Events (events.k8s.io/v1) on DaemonSets: what happened to them on this node.
+//!
+//! Owns a short queue and the sending. Recording never waits; what does not fit, or stays unsent for
+//! too long, is dropped, oldest first, and counted. The same event again becomes a series.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use http::Request;
+use jiff::Timestamp;
+use serde_json::Value;
+use serde_json::json;
+use sha2::Digest;
+use sha2::Sha256;
+use tokio::sync::Notify;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::core::model::ObjectKey;
+use crate::node::api::connector::Link;
+use crate::node::api::error::Failure;
+use crate::node::api::error::FailureKind;
+
+/// Events that wait to be sent.
+const QUEUE: usize = 256;
+/// Different events that are remembered for series.
+const REMEMBERED: usize = 256;
+/// The same event within this time is a series, as in client-go's recorder.
+const SERIES: Duration = Duration::from_secs(360);
+/// Between two writes of the same series.
+const SERIES_WRITE: Duration = Duration::from_secs(60);
+/// Events at once, and afterwards one in this time.
+const BURST: u32 = 32;
+const PACE: Duration = Duration::from_millis(200);
+/// The API's limits in bytes.
+const NOTE_LIMIT: usize = 1024;
+const INSTANCE_LIMIT: usize = 128;
+
+/// How serious an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// Everything is as it should be.
+    Normal,
+    /// Somebody should look at it.
+    Warning,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentEvent {
+    /// The DaemonSet.
+    pub daemon_set: ObjectKey,
+    /// Its `metadata.uid`.
+    pub uid: String,
+    /// How serious.
+    pub kind: EventKind,
+    /// Why, in one CamelCase word: `Rendered`, `Refused`, `Removed`, …
+    pub reason: String,
+    /// What was done or tried, in one CamelCase word.
+    pub action: String,
+    /// For people; cut at 1 KiB.
+    pub note: String,
+}
+
+/// The queue; clones share it.
+#[derive(Clone)]
+pub struct Events {
+    state: Arc<Mutex<State>>,
+    ready: Arc<Notify>,
+    node: Arc<str>,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<(AgentEvent, Timestamp)>,
+    sent: VecDeque<Sent>,
+    dropped: u64,
+}
+
+/// An event that is in the API, for its series.
+struct Sent {
+    event: AgentEvent,
+    name: String,
+    count: u32,
+    last: Instant,
+    written: Instant,
+}
+
+/// What to send.
+#[derive(Debug, PartialEq)]
+struct Write {
+    event: AgentEvent,
+    name: String,
+    body: Value,
+    is_series: bool,
+}
+
+impl Events {
+    /// A queue for the agent of this node.
+    pub(super) fn new(node: &str) -> Self {
+        Self { state: Arc::default(), ready: Arc::default(), node: cut(node, INSTANCE_LIMIT).into() }
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Records an event. Returns at once, whatever the API server does. A DaemonSet that only a folder
+    /// has is not in the API and has no UID: nothing to attach an event to, so that nothing happens.
+    pub fn record(&self, event: AgentEvent) {
+        if event.uid.is_empty() {
+            return;
+        }
+        self.with(|state| {
+            if state.queue.len() >= QUEUE {
+                state.queue.pop_front();
+                state.dropped += 1;
+            }
+            state.queue.push_back((event, Timestamp::now()));
+        });
+        self.ready.notify_one();
+    }
+
+    /// Events that could not be sent and were given up.
+    pub fn dropped(&self) -> u64 {
+        self.with(|state| state.dropped)
+    }
+
+    /// Sends for ever.
+    pub(super) async fn keep(self, client: kube::Client, link: watch::Receiver<Link>) {
+        let mut link = link;
+        let mut credit = BURST;
+        let mut refilled = Instant::now();
+        loop {
+            if link.wait_for(|link| *link == Link::Up).await.is_err() {
+                return;
+            }
+            let Some(write) = self.next(Instant::now()) else {
+                self.ready.notified().await;
+                continue;
+            };
+            let earned = (refilled.elapsed().as_millis() / PACE.as_millis()) as u32;
+            if earned > 0 {
+                credit = credit.saturating_add(earned).min(BURST);
+                refilled = Instant::now();
+            }
+            if credit == 0 {
+                tokio::time::sleep(PACE).await;
+            }
+            credit = credit.saturating_sub(1);
+            if let Err(failure) = send(&client, &write).await {
+                self.give_up(write, failure);
+            }
+        }
+    }
+
+    /// The next write, if any: a repetition within a minute only counts.
+    fn next(&self, now: Instant) -> Option<Write> {
+        let node = self.node.clone();
+        self.with(|state| {
+            loop {
+                let (event, time) = state.queue.pop_front()?;
+                state.sent.retain(|sent| now.saturating_duration_since(sent.last) < SERIES);
+                if let Some(sent) = state.sent.iter_mut().find(|sent| sent.event == event) {
+                    sent.count += 1;
+                    sent.last = now;
+                    if now.saturating_duration_since(sent.written) < SERIES_WRITE {
+                        continue;
+                    }
+                    sent.written = now;
+                    let body = json!({"series": {"count": sent.count, "lastObservedTime": micro_time(time)}});
+                    return Some(Write { event, name: sent.name.clone(), body, is_series: true });
+                }
+                let name = event_name(&event, &node, time);
+                if state.sent.len() >= REMEMBERED {
+                    state.sent.pop_front();
+                }
+                let sent = Sent { event: event.clone(), name: name.clone(), count: 1, last: now, written: now };
+                state.sent.push_back(sent);
+                let body = new_event(&event, &name, &node, time);
+                return Some(Write { event, name, body, is_series: false });
+            }
+        })
+    }
+
+    /// An event is worth no second attempt, unless there was no connection.
+    fn give_up(&self, write: Write, failure: Failure) {
+        let note = format!("event {} for {} not sent: {failure}", write.event.reason, write.event.daemon_set);
+        log::debug!(target: "daemonlet::api", "{note}");
+        self.with(|state| {
+            // Without the first event there is nothing that a series could continue.
+            state.sent.retain(|sent| sent.name != write.name);
+            if failure.is_link() && state.queue.len() < QUEUE {
+                state.queue.push_front((write.event, Timestamp::now()));
+            } else {
+                state.dropped += 1;
+            }
+        });
+    }
+}
+
+async fn send(client: &kube::Client, write: &Write) -> Result<(), Failure> {
+    let base = format!("/apis/events.k8s.io/v1/namespaces/{}/events", write.event.daemon_set.namespace);
+    let (builder, content) = if write.is_series {
+        (Request::patch(format!("{base}/{}", write.name)), "application/merge-patch+json")
+    } else {
+        (Request::post(base), "application/json")
+    };
+    let request = builder
+        .header(http::header::CONTENT_TYPE, content)
+        .body(write.body.to_string().into_bytes())
+        .map_err(|error| Failure::new(FailureKind::Protocol, error.to_string()))?;
+    let answer = client.request_text(request).await;
+    answer.map(drop).map_err(|error| Failure::from_kube(&error))
+}
+
+fn new_event(event: &AgentEvent, name: &str, node: &str, time: Timestamp) -> Value {
+    let key = &event.daemon_set;
+    json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": key.namespace},
+        "eventTime": micro_time(time),
+        "reportingController": "daemonlet",
+        "reportingInstance": node,
+        "type": match event.kind { EventKind::Normal => "Normal", EventKind::Warning => "Warning" },
+        "reason": event.reason,
+        "action": event.action,
+        "note": cut(&event.note, NOTE_LIMIT),
+        "regarding": {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "namespace": key.namespace,
+            "name": key.name,
+            "uid": event.uid,
+        },
+    })
+}
+
+/// `<daemonset>.<16 hex digits>`: as client-go's, but different for each node at the same moment.
+fn event_name(event: &AgentEvent, node: &str, time: Timestamp) -> String {
+    let digest = Sha256::digest(format!("{node}\0{}\0{}\0{}", event.reason, event.note, time.as_nanosecond()));
+    let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("{}.{hex}", cut(&event.daemon_set.name, 200).trim_end_matches(['.', '-']))
+}
+
+/// RFC 3339 with six digits, which is all that the API's MicroTime reads.
+fn micro_time(time: Timestamp) -> String {
+    format!("{time:.6}")
+}
+
+/// At most `limit` bytes, cut between characters.
+fn cut(text: &str, limit: usize) -> &str {
+    let mut end = limit.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(note: &str) -> AgentEvent {
+        AgentEvent {
+            daemon_set: ObjectKey::new("kube-system", "cni"),
+            uid: "u".into(),
+            kind: EventKind::Warning,
+            reason: "Refused".into(),
+            action: "Render".into(),
+            note: note.into(),
+        }
+    }
+
+    #[test]
+    fn the_same_again_becomes_a_series_and_not_an_event() {
+        let events = Events::new("n1");
+        let now = Instant::now();
+        for note in ["a", "a", "b"] {
+            events.record(event(note));
+        }
+        let first = events.next(now).unwrap();
+        let other = events.next(now).unwrap();
+        assert_eq!((&first.event.note, &other.event.note), (&"a".to_string(), &"b".to_string()));
+        assert_ne!(first.name, other.name);
+        assert_eq!(events.next(now), None);
+        events.record(event("a"));
+        let series = events.next(now + SERIES_WRITE).unwrap();
+        assert!(series.is_series && series.name == first.name);
+        assert_eq!(series.body["series"]["count"], 3);
+        events.record(event("a"));
+        assert!(!events.next(now + SERIES_WRITE + SERIES).unwrap().is_series, "a series ends");
+    }
+
+    #[test]
+    fn the_oldest_goes_when_there_are_too_many() {
+        let events = Events::new("n1");
+        for number in 0..QUEUE + 3 {
+            events.record(event(&number.to_string()));
+        }
+        assert_eq!(events.dropped(), 3);
+        assert_eq!(events.next(Instant::now()).unwrap().event.note, "3");
+    }
+
+    #[test]
+    fn a_daemon_from_a_folder_gets_none() {
+        let events = Events::new("n1");
+        events.record(AgentEvent { uid: String::new(), ..event("a") });
+        assert_eq!(events.next(Instant::now()), None);
+    }
+
+    #[test]
+    fn limits_of_the_api_are_kept() {
+        let long = "ü".repeat(600);
+        let body = new_event(&event(&long), "n", "node", Timestamp::UNIX_EPOCH);
+        assert_eq!(body["note"].as_str().unwrap().len(), 1024);
+        assert_eq!(body["eventTime"], "1970-01-01T00:00:00.000000Z");
+    }
+}

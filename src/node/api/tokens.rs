@@ -1,0 +1,331 @@
+//! Service-account tokens: requested for this node, renewed in time, handed out for as long as needed.
+//!
+//! Owns their life. A token that has expired is still handed out: at a cold boot without API server it
+//! is what there is. Must not log or print one; `Debug` says so.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::Serialize;
+use tokio::sync::Notify;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::core::model::Kind;
+use crate::core::model::ObjectRef;
+use crate::core::model::TokenRequest;
+use crate::core::model::TokenSource;
+use crate::node::api::backoff;
+use crate::node::api::backoff::Backoff;
+use crate::node::api::connector::Link;
+use crate::node::api::error::Failure;
+use crate::node::api::store::Snapshot;
+use crate::node::api::store::Store;
+
+mod request;
+
+/// The kubelet's `maxTTL`: no token gets older than this before it is renewed.
+const MAX_AGE_SECONDS: i64 = 24 * 3600;
+/// Renewed at this share of its life at the latest (the kubelet: 20 % before the end).
+const RENEW_AT: f64 = 0.8;
+/// Renewed up to this share of its life earlier, so that a thousand nodes do not ask together.
+const SPREAD: f64 = 0.05;
+/// Clocks jump at boot: what the wall clock says is looked at this often.
+const LOOK: Duration = Duration::from_secs(60);
+/// Requests at one time.
+const CONCURRENT: usize = 4;
+
+/// A token as it is kept on disk.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IssuedToken {
+    /// What it was asked for.
+    pub request: TokenRequest,
+    /// The token.
+    pub token: String,
+    /// When it was issued, in seconds since 1970 by the API server's clock.
+    pub issued: i64,
+    /// When it expires, likewise.
+    pub expires: i64,
+    /// UID of the Node that it is bound to.
+    pub node_uid: String,
+}
+
+impl fmt::Debug for IssuedToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IssuedToken")
+            .field("request", &self.request)
+            .field("token", &"(not shown)")
+            .field("issued", &self.issued)
+            .field("expires", &self.expires)
+            .field("node_uid", &self.node_uid)
+            .finish()
+    }
+}
+
+/// The tokens at one moment, for rendering.
+#[derive(Clone, Default)]
+pub struct TokenSnapshot {
+    tokens: BTreeMap<TokenRequest, Arc<str>>,
+}
+
+impl fmt::Debug for TokenSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.tokens.keys()).finish()
+    }
+}
+
+impl TokenSource for TokenSnapshot {
+    fn token(&self, request: &TokenRequest) -> Option<&str> {
+        self.tokens.get(request).map(|token| &**token)
+    }
+}
+
+/// The tokens; clones share them. Without an API server it still hands out what was imported.
+#[derive(Clone, Default)]
+pub struct Tokens {
+    state: Arc<Mutex<State>>,
+    asked: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct State {
+    wanted: BTreeSet<TokenRequest>,
+    held: BTreeMap<TokenRequest, Held>,
+    failed: BTreeMap<TokenRequest, Failed>,
+    unregistered: bool,
+}
+
+struct Held {
+    token: Arc<str>,
+    issued: i64,
+    expires: i64,
+    node_uid: String,
+    /// When this process received it; `None` for an imported one.
+    received: Option<Instant>,
+    /// Share of the life by which it is renewed earlier.
+    spread: f64,
+}
+
+struct Failed {
+    failure: Failure,
+    since: Timestamp,
+    backoff: Backoff,
+    retry_at: Instant,
+    /// The store's version then: a ServiceAccount that has changed since is worth another request.
+    version: u64,
+}
+
+impl Tokens {
+    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// These tokens are needed from now on. Others are kept until they expire: a daemon that is
+    /// missing from one pass, for whatever reason, must not lose what nobody can renew right now.
+    pub fn set_wanted(&self, wanted: &BTreeSet<TokenRequest>) {
+        let changed = self.with(|state| {
+            let now = Timestamp::now().as_second();
+            state.held.retain(|request, held| wanted.contains(request) || now < held.expires);
+            state.failed.retain(|request, _| wanted.contains(request));
+            let changed = state.wanted != *wanted;
+            if changed {
+                state.wanted = wanted.clone();
+            }
+            changed
+        });
+        if changed {
+            self.asked.notify_one();
+        }
+    }
+
+    /// The tokens now, expired or not.
+    pub fn snapshot(&self) -> TokenSnapshot {
+        let tokens =
+            self.with(|state| state.held.iter().map(|(request, held)| (request.clone(), held.token.clone())).collect());
+        TokenSnapshot { tokens }
+    }
+
+    /// Every token, for the checkpoint.
+    pub fn export(&self) -> Vec<IssuedToken> {
+        self.with(|state| {
+            let list = state.held.iter().map(|(request, held)| IssuedToken {
+                request: request.clone(),
+                token: held.token.to_string(),
+                issued: held.issued,
+                expires: held.expires,
+                node_uid: held.node_uid.clone(),
+            });
+            list.collect()
+        })
+    }
+
+    /// Takes over tokens from a checkpoint, except where there is one already.
+    pub fn import(&self, tokens: Vec<IssuedToken>) {
+        self.with(|state| {
+            for issued in tokens {
+                state.held.entry(issued.request).or_insert_with(|| Held {
+                    token: issued.token.into(),
+                    issued: issued.issued,
+                    expires: issued.expires,
+                    node_uid: issued.node_uid,
+                    received: None,
+                    spread: SPREAD * backoff::random(),
+                });
+            }
+        });
+        self.asked.notify_one();
+    }
+
+    /// Why tokens are not there or not renewed, and since when.
+    pub fn problems(&self) -> BTreeMap<TokenRequest, (String, Timestamp)> {
+        self.with(|state| {
+            let failed = state.failed.iter();
+            let mut problems: BTreeMap<_, _> = failed
+                .map(|(request, failed)| (request.clone(), (failed.failure.message.clone(), failed.since)))
+                .collect();
+            if state.unregistered {
+                let missing = state.wanted.iter().filter(|request| !state.held.contains_key(request));
+                let why = "tokens are bound to the Node, which is not registered yet";
+                problems.extend(missing.map(|request| (request.clone(), (why.to_string(), Timestamp::now()))));
+            }
+            problems
+        })
+    }
+
+    /// Requests and renews tokens for ever.
+    pub(super) async fn keep(self, client: kube::Client, store: Store, link: watch::Receiver<Link>, node: String) {
+        let mut changed = store.changed();
+        let mut link = link;
+        loop {
+            let snapshot = store.snapshot();
+            let (due, next) = self.due(&snapshot);
+            if let Some(uid) = node_uid(&snapshot)
+                && !due.is_empty()
+            {
+                let requests = due.into_iter().map(|request| {
+                    let (client, node, uid) = (&client, &node, &uid);
+                    async move { (request::issue(client, &request, node, uid).await, request) }
+                });
+                let mut answers = futures::stream::iter(requests).buffer_unordered(CONCURRENT);
+                while let Some((answer, request)) = answers.next().await {
+                    self.record(request, answer, &snapshot);
+                    store.poke();
+                }
+                continue;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(next) => {}
+                () = self.asked.notified() => {}
+                Ok(()) = changed.changed() => {}
+                Ok(()) = link.changed() => {
+                    if *link.borrow_and_update() == Link::Up {
+                        self.retry_links();
+                    }
+                }
+            }
+        }
+    }
+
+    /// What has to be requested now, and how long nothing has to be.
+    fn due(&self, snapshot: &Snapshot) -> (Vec<TokenRequest>, Duration) {
+        let uid = node_uid(snapshot);
+        self.with(|state| {
+            state.unregistered = uid.is_none();
+            let Some(uid) = uid else { return (Vec::new(), LOOK) };
+            let now = Instant::now();
+            let wall = Timestamp::now().as_second();
+            let mut next = LOOK;
+            let mut due = Vec::new();
+            for request in &state.wanted {
+                let held = state.held.get(request);
+                if held.is_some_and(|held| held.node_uid == uid && !held.is_due(now, wall)) {
+                    continue;
+                }
+                match state.failed.get(request) {
+                    Some(failed) if now < failed.retry_at && !failed.is_worth_it(request, snapshot) => {
+                        next = next.min(failed.retry_at - now);
+                    }
+                    _ => due.push(request.clone()),
+                }
+            }
+            (due, next)
+        })
+    }
+
+    fn record(&self, request: TokenRequest, answer: Result<IssuedToken, Failure>, snapshot: &Snapshot) {
+        self.with(|state| match answer {
+            Ok(issued) => {
+                state.failed.remove(&request);
+                let held = Held {
+                    token: issued.token.into(),
+                    issued: issued.issued,
+                    expires: issued.expires,
+                    node_uid: issued.node_uid,
+                    received: Some(Instant::now()),
+                    spread: SPREAD * backoff::random(),
+                };
+                state.held.insert(request, held);
+            }
+            Err(failure) => {
+                let failed = state.failed.entry(request).or_insert_with(|| Failed {
+                    failure: failure.clone(),
+                    since: Timestamp::now(),
+                    backoff: Backoff::request(),
+                    retry_at: Instant::now(),
+                    version: 0,
+                });
+                failed.failure = failure;
+                failed.retry_at = Instant::now() + failed.backoff.next();
+                failed.version = snapshot.version;
+            }
+        });
+    }
+
+    /// There is a connection again: what failed for want of one is tried at once.
+    fn retry_links(&self) {
+        self.with(|state| {
+            for failed in state.failed.values_mut().filter(|failed| failed.failure.is_link()) {
+                failed.retry_at = Instant::now();
+            }
+        });
+    }
+}
+
+impl Held {
+    /// Whether it is to be renewed: the kubelet's `requiresRefresh`, with a wider spread, and by the
+    /// time that has passed here as well, whatever the wall clock says.
+    fn is_due(&self, now: Instant, wall: i64) -> bool {
+        let life = (self.expires - self.issued).max(1);
+        let age = ((life as f64) * (RENEW_AT - self.spread)).min(MAX_AGE_SECONDS as f64 * (1.0 - self.spread));
+        let held = self.received.map(|received| (now - received).as_secs_f64());
+        // A wall clock that is far ahead would ask for a new token for ever.
+        let settled = held.is_none_or(|held| held > life as f64 * 0.1);
+        held.is_some_and(|held| held >= age) || (settled && wall as f64 >= self.issued as f64 + age)
+    }
+}
+
+impl Failed {
+    /// Whether the ServiceAccount was created or changed since.
+    fn is_worth_it(&self, request: &TokenRequest, snapshot: &Snapshot) -> bool {
+        let account = &request.service_account;
+        let reference = ObjectRef::new(Kind::ServiceAccount, account.namespace.as_str(), account.name.as_str());
+        snapshot.objects.get(&reference).is_some_and(|entry| entry.version > self.version)
+    }
+}
+
+fn node_uid(snapshot: &Snapshot) -> Option<String> {
+    let node = snapshot.node.as_ref()?;
+    node.value.pointer("/metadata/uid")?.as_str().map(String::from)
+}
+
+#[cfg(test)]
+mod tests;

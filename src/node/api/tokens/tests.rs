@@ -1,0 +1,117 @@
+use serde_json::json;
+
+use super::*;
+use crate::core::model::ObjectKey;
+use crate::node::api::error::FailureKind;
+use crate::node::api::store::Scope;
+
+fn request(name: &str) -> TokenRequest {
+    TokenRequest {
+        service_account: ObjectKey::new("kube-system", name),
+        audience: String::new(),
+        expiration_seconds: 3600,
+    }
+}
+
+fn issued(name: &str, issued: i64, uid: &str) -> IssuedToken {
+    IssuedToken {
+        request: request(name),
+        token: "secret-value".into(),
+        issued,
+        expires: issued + 3600,
+        node_uid: uid.into(),
+    }
+}
+
+fn registered(uid: &str) -> Store {
+    let store = Store::default();
+    store.apply(&Scope::Node, json!({"metadata": {"name": "n", "uid": uid}}));
+    store
+}
+
+fn now() -> i64 {
+    Timestamp::now().as_second()
+}
+
+fn wanted(names: &[&str]) -> BTreeSet<TokenRequest> {
+    names.iter().map(|name| request(name)).collect()
+}
+
+#[test]
+fn nothing_is_requested_before_the_node_is_registered() {
+    let tokens = Tokens::default();
+    tokens.set_wanted(&wanted(&["a"]));
+    assert!(tokens.due(&Snapshot::default()).0.is_empty());
+    assert!(tokens.problems()[&request("a")].0.contains("not registered"));
+    assert_eq!(tokens.due(&registered("u").snapshot()).0, [request("a")]);
+    assert!(tokens.problems().is_empty());
+}
+
+#[test]
+fn renewed_at_80_percent_of_its_life_and_for_another_node() {
+    let tokens = Tokens::default();
+    tokens.set_wanted(&wanted(&["fresh", "old", "other"]));
+    tokens.import(vec![
+        issued("fresh", now() - 2600, "u"),
+        issued("old", now() - 2881, "u"),
+        issued("other", now(), "before"),
+    ]);
+    assert_eq!(tokens.due(&registered("u").snapshot()).0, [request("old"), request("other")]);
+}
+
+#[test]
+fn a_long_token_is_renewed_after_a_day() {
+    let tokens = Tokens::default();
+    tokens.set_wanted(&wanted(&["a"]));
+    let long = IssuedToken { expires: now() + 10 * 86_400, ..issued("a", now() - 86_401, "u") };
+    tokens.import(vec![long]);
+    assert_eq!(tokens.due(&registered("u").snapshot()).0, [request("a")]);
+}
+
+#[test]
+fn an_expired_token_is_handed_out_until_there_is_another() {
+    let tokens = Tokens::default();
+    tokens.import(vec![issued("a", now() - 90_000, "u"), issued("b", now() - 90_000, "u")]);
+    tokens.set_wanted(&wanted(&["a"]));
+    let snapshot = tokens.snapshot();
+    assert_eq!(snapshot.token(&request("a")), Some("secret-value"));
+    assert_eq!(snapshot.token(&request("b")), None, "not wanted and expired");
+    tokens.record(
+        request("a"),
+        Ok(IssuedToken { token: "new".into(), ..issued("a", now(), "u") }),
+        &Snapshot::default(),
+    );
+    assert_eq!(tokens.snapshot().token(&request("a")), Some("new"));
+    assert!(tokens.due(&registered("u").snapshot()).0.is_empty());
+}
+
+#[test]
+fn a_valid_token_survives_a_pass_that_does_not_name_it() {
+    let tokens = Tokens::default();
+    tokens.set_wanted(&wanted(&["a"]));
+    tokens.import(vec![issued("a", now(), "u")]);
+    tokens.set_wanted(&BTreeSet::new());
+    assert_eq!(tokens.snapshot().token(&request("a")), Some("secret-value"));
+}
+
+#[test]
+fn a_refused_request_waits_unless_the_account_appears() {
+    let tokens = Tokens::default();
+    let store = registered("u");
+    tokens.set_wanted(&wanted(&["a"]));
+    let refused = Failure::new(FailureKind::NotFound, "serviceaccounts \"a\" not found (404)");
+    tokens.record(request("a"), Err(refused), &store.snapshot());
+    let (due, next) = tokens.due(&store.snapshot());
+    assert!(due.is_empty() && next < LOOK, "{next:?}");
+    assert!(tokens.problems()[&request("a")].0.contains("not found"));
+    let account = ObjectRef::new(Kind::ServiceAccount, "kube-system", "a");
+    store.apply(&Scope::Object(account), json!({"metadata": {"namespace": "kube-system", "name": "a"}}));
+    assert_eq!(tokens.due(&store.snapshot()).0, [request("a")]);
+}
+
+#[test]
+fn no_debug_output_shows_a_token() {
+    let tokens = Tokens::default();
+    tokens.import(vec![issued("a", 0, "u")]);
+    assert!(!format!("{:?} {:?}", tokens.export(), tokens.snapshot()).contains("secret-value"));
+}
