@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::config::ConfigError;
 
 mod output;
+mod render;
 mod run;
 
 /// How a command ends. The numbers are a contract; the highest that applies wins.
@@ -81,6 +82,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Arguments),
+    Render(render::Arguments),
 }
 
 /// The configuration to use.
@@ -110,6 +112,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     };
     let result = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Render(arguments) => render::run(&arguments),
     };
     result.unwrap_or_else(|failure| {
         output::errors(&failure.errors);

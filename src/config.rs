@@ -28,10 +28,13 @@ mod read;
 mod resolve;
 mod value;
 
+pub(crate) use check::endpoint;
+pub(crate) use check::node_name;
 pub use host::Host;
 pub use host::RealHost;
 pub use keys::Id;
 pub use print::example;
+pub(crate) use read::reason as io_reason;
 
 /// The file that is read when no `--config` is given.
 pub const MAIN_FILE: &str = "/etc/daemonlet/daemonlet.toml";

@@ -10,6 +10,7 @@ pub mod identity;
 pub mod input;
 pub mod manifest;
 pub mod model;
+pub mod node;
 pub mod outcome;
 pub mod pass;
 pub mod placement;

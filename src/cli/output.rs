@@ -31,6 +31,11 @@ pub(super) fn errors(errors: &[(String, Option<String>)]) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
+/// Writes remarks for people to standard error.
+pub(super) fn remarks(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
 /// Colours for a terminal, nothing for anything else.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Colour(bool);
@@ -48,6 +53,16 @@ impl Colour {
     /// Something is wrong.
     pub(super) fn red(self, text: &str) -> String {
         self.paint("31", text)
+    }
+
+    /// All is well.
+    pub(super) fn green(self, text: &str) -> String {
+        self.paint("32", text)
+    }
+
+    /// Something to look at.
+    pub(super) fn yellow(self, text: &str) -> String {
+        self.paint("33", text)
     }
 
     /// Something to know.

@@ -6,7 +6,7 @@ use crate::core::model::Taint;
 use crate::core::render::Endpoint;
 
 /// A node name: an RFC 1123 subdomain.
-pub(super) fn node_name(text: &str) -> Result<(), String> {
+pub(crate) fn node_name(text: &str) -> Result<(), String> {
     let fine = !text.is_empty() && text.len() <= 253 && text.split('.').all(is_dns_label);
     if fine {
         Ok(())

@@ -1,0 +1,157 @@
+//! `daemonlet render`: files in, static pods out; no cluster, no root.
+//!
+//! A render into a folder replaces what an earlier render wrote there for the same DaemonSets.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+
+use crate::cli::Exit;
+use crate::cli::Failure;
+use crate::cli::output;
+use crate::config;
+use crate::config::Host;
+use crate::config::RealHost;
+use crate::core::model::DaemonSet;
+use crate::core::model::NodeView;
+use crate::core::model::ObjectMap;
+use crate::core::model::TokenRequest;
+use crate::core::node;
+use crate::core::outcome;
+use crate::core::outcome::Revision;
+use crate::core::placement;
+use crate::core::render::RenderOptions;
+
+mod inputs;
+mod report;
+mod write;
+
+use inputs::Inputs;
+use report::Entry;
+
+/// The newest kubelet that is known: what is rendered for when no Node says which it has.
+const NEWEST_KUBELET: (u32, u32) = (1, 36);
+
+/// Render DaemonSets as static pods, without a cluster
+///
+/// Exit code: 0 nothing refused, 1 something refused (with --strict also: waiting),
+/// 3 a path unreadable or a document invalid.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// Files, folders (their *.yaml, *.yml and *.json, not recursive), or - for standard input:
+    /// DaemonSets and the objects that they refer to
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required = true, num_args = 1..)]
+    files: Vec<PathBuf>,
+    /// A Node manifest that placement is judged by; without it every DaemonSet is rendered
+    #[arg(long, value_name = "FILE")]
+    node: Option<PathBuf>,
+    /// The node's name, a part of every pod's UID [default: the Node's, else the host name]
+    #[arg(long, value_name = "NAME", value_parser = node_name)]
+    node_name: Option<String>,
+    /// The API server as pods with hostNetwork are told it
+    #[arg(long, value_name = "HOST:PORT", value_parser = config::endpoint)]
+    api_endpoint: Option<crate::core::render::Endpoint>,
+    /// Allow Secret values that no file can carry to stand in the manifest
+    #[arg(long)]
+    inline_secret_env: bool,
+    /// Write DIR/manifests and DIR/volumes instead of printing the manifests
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Print the outcomes as JSON
+    #[arg(long)]
+    json: bool,
+    /// Treat what has to wait for something as refused
+    #[arg(long)]
+    strict: bool,
+}
+
+fn node_name(text: &str) -> Result<String, String> {
+    config::node_name(text).map(|()| text.to_owned())
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let node = arguments.node.as_deref().map(inputs::node).transpose()?;
+    let options = options(arguments, node.as_ref())?;
+    let node = node.map(|node| NodeView { name: options.node_name.clone(), ..node });
+    let inputs = inputs::read(&arguments.files);
+    let mut errors = inputs.unreadable.clone();
+
+    let entries = entries(&inputs, node.as_ref(), &options);
+    if let Some(folder) = &arguments.output {
+        errors.extend(write::write(folder, &entries));
+    }
+    let exit =
+        report::exit(&entries, arguments.strict).max(if errors.is_empty() { Exit::Success } else { Exit::Unreadable });
+
+    if arguments.json {
+        output::data(&report::json(&entries, arguments.output.is_some()))?;
+    } else if arguments.output.is_some() {
+        output::data(&report::lines(&entries, output::Colour::new(&std::io::stdout())))?;
+    } else {
+        output::data(&report::stream(&entries))?;
+        output::remarks(&report::lines(&entries, output::Colour::new(&std::io::stderr())));
+    }
+    if entries.is_empty() && errors.is_empty() {
+        output::remarks("no DaemonSet in what was read\n");
+    }
+    output::errors(&errors);
+    Ok(exit)
+}
+
+fn options(arguments: &Arguments, node: Option<&NodeView>) -> Result<RenderOptions, Failure> {
+    let node_name = match (&arguments.node_name, node) {
+        (Some(name), _) => name.clone(),
+        (None, Some(node)) => node.name.clone(),
+        (None, None) => {
+            let name = RealHost.host_name().map(|name| name.to_lowercase()).unwrap_or_default();
+            config::node_name(&name)
+                .map_err(|why| Failure::new(Exit::Usage, format!("host name: {why}")).hint("give --node-name"))?;
+            name
+        }
+    };
+    let version = node.and_then(|node| node.kubelet_version.as_deref()).and_then(node::version);
+    Ok(RenderOptions {
+        node_name,
+        kubelet_version: Some(version.unwrap_or(NEWEST_KUBELET)),
+        api_endpoint: arguments.api_endpoint.clone(),
+        has_api: true,
+        inline_secret_env: arguments.inline_secret_env,
+    })
+}
+
+/// What becomes of each DaemonSet, by namespace and name, then what is invalid, by file and line.
+fn entries(inputs: &Inputs, node: Option<&NodeView>, options: &RenderOptions) -> Vec<Entry> {
+    // What is not among the inputs may still exist in the cluster.
+    let objects = ObjectMap { objects: inputs.objects.clone(), complete: false };
+    let tokens: BTreeMap<TokenRequest, String> = BTreeMap::new();
+    let mut entries: Vec<Entry> = inputs.refused.clone();
+    let refused: BTreeSet<_> = entries.iter().filter_map(|entry| entry.key().cloned()).collect();
+    for daemon_set in inputs.daemon_sets.values().filter(|daemon_set| !refused.contains(&daemon_set.key)) {
+        entries.push(entry(daemon_set, node, &objects, &tokens, options));
+    }
+    entries.sort_by(|a, b| a.key().cmp(&b.key()));
+    entries.extend(inputs.invalid.iter().cloned());
+    entries
+}
+
+fn entry(
+    daemon_set: &Arc<DaemonSet>,
+    node: Option<&NodeView>,
+    objects: &ObjectMap,
+    tokens: &BTreeMap<TokenRequest, String>,
+    options: &RenderOptions,
+) -> Entry {
+    let key = daemon_set.key.clone();
+    let placement = node.map(|node| placement::should_run(node, daemon_set));
+    if let Some(placement) = placement.filter(|placement| !placement.should_run) {
+        return Entry::NotSelected { key, reason: placement.reason };
+    }
+    let outcome = outcome::outcome(daemon_set, &Revision::of(daemon_set), 0, objects, tokens, options);
+    match outcome.result {
+        Ok(rendered) => Entry::Rendered { key, identity: outcome.identity, rendered: Box::new(rendered) },
+        Err(refused) => Entry::Refused { key, errors: refused.errors },
+    }
+}

@@ -1,0 +1,140 @@
+//! What `render` reads: files, folders and standard input.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::io::Read;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::cli::Exit;
+use crate::cli::Failure;
+use crate::cli::render::report::Entry;
+use crate::config;
+use crate::core::input;
+use crate::core::input::Problem;
+use crate::core::input::ProblemKind;
+use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
+use crate::core::model::NodeView;
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
+use crate::core::node;
+use crate::core::yaml;
+
+/// Everything that was read. Of objects that are there twice the last counts, as with `kubectl apply`.
+#[derive(Debug, Default)]
+pub(super) struct Inputs {
+    /// The DaemonSets.
+    pub(super) daemon_sets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
+    /// The other objects.
+    pub(super) objects: BTreeMap<ObjectRef, Value>,
+    /// DaemonSets that validation refuses.
+    pub(super) refused: Vec<Entry>,
+    /// Documents that do not parse, or hold no valid object.
+    pub(super) invalid: Vec<Entry>,
+    /// Paths that cannot be read: the message, and no hint.
+    pub(super) unreadable: Vec<(String, Option<String>)>,
+}
+
+/// Reads `paths` in order.
+pub(super) fn read(paths: &[PathBuf]) -> Inputs {
+    let mut inputs = Inputs::default();
+    for path in paths {
+        for (name, text) in texts(path) {
+            match text {
+                Ok(text) => add(&mut inputs, &name, &text),
+                Err(error) => {
+                    let why = config::io_reason(&error);
+                    inputs.unreadable.push((format!("{}: cannot be read: {why}", name.display()), None));
+                }
+            }
+        }
+    }
+    inputs
+}
+
+/// The Node in the file `path`.
+pub(super) fn node(path: &Path) -> Result<NodeView, Failure> {
+    let fail = |why: String| Failure::new(Exit::Unreadable, format!("{}: {why}", path.display()));
+    let text = text(path).map_err(|error| fail(format!("cannot be read: {}", config::io_reason(&error))))?;
+    let documents = yaml::read_documents(&text);
+    let [document] = documents.as_slice() else {
+        return Err(fail(format!("expected one Node, not {} documents", documents.len())));
+    };
+    match &document.value {
+        Ok(value) if value["kind"].is_null() => Err(fail("expected a Node, not something without a kind".to_owned())),
+        Ok(value) => node::view(value).map_err(|error| fail(error.to_string())),
+        Err(error) => Err(fail(format!("line {}: {}", error.line, error.message))),
+    }
+}
+
+type NamedText = (PathBuf, io::Result<String>);
+
+/// The texts at `path`: one file, standard input (`-`), or a folder's files by name.
+fn texts(path: &Path) -> Vec<NamedText> {
+    if path == Path::new("-") {
+        let mut text = String::new();
+        let read = io::stdin().read_to_string(&mut text);
+        return vec![(PathBuf::from("<stdin>"), read.map(|_| text))];
+    }
+    if !path.is_dir() {
+        return vec![(path.to_owned(), text(path))];
+    }
+    let files = fs::read_dir(path).and_then(|entries| {
+        let paths: io::Result<Vec<PathBuf>> = entries.map(|entry| entry.map(|entry| entry.path())).collect();
+        paths
+    });
+    match files {
+        Err(error) => vec![(path.to_owned(), Err(error))],
+        Ok(mut files) => {
+            files.retain(|file| has_known_extension(file) && !file.is_dir());
+            files.sort();
+            files.into_iter().map(|file| (file.clone(), text(&file))).collect()
+        }
+    }
+}
+
+/// Reads a file; text that is not UTF-8 is an error that says so.
+fn text(path: &Path) -> io::Result<String> {
+    String::from_utf8(fs::read(path)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+}
+
+/// The extensions that kubectl takes from a folder (`resource.FileExtensions`).
+fn has_known_extension(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml" || extension == "json")
+}
+
+fn add(inputs: &mut Inputs, path: &Path, text: &str) {
+    let parsed = input::parse_file(path, text);
+    for daemon_set in parsed.daemon_sets {
+        inputs.daemon_sets.insert(daemon_set.key.clone(), Arc::new(daemon_set));
+    }
+    inputs.objects.extend(parsed.objects);
+    for problem in parsed.problems {
+        add_problem(inputs, problem);
+    }
+}
+
+/// A DaemonSet that is not valid is refused, all its fields in one entry; anything else is invalid.
+fn add_problem(inputs: &mut Inputs, problem: Problem) {
+    let daemon_set = problem.object.as_ref().filter(|object| object.kind == "DaemonSet" && !object.key.name.is_empty());
+    let (Some(object), ProblemKind::Invalid) = (daemon_set, problem.kind) else {
+        inputs.invalid.push(Entry::Invalid(problem));
+        return;
+    };
+    let field = problem.field.clone().unwrap_or_default();
+    let error = FieldError { field, reason: problem.reason.clone(), hint: problem.hint.clone() };
+    for entry in &mut inputs.refused {
+        if let Entry::Refused { key, errors } = entry
+            && *key == object.key
+        {
+            errors.push(error);
+            return;
+        }
+    }
+    inputs.refused.push(Entry::Refused { key: object.key.clone(), errors: vec![error] });
+}

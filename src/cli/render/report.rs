@@ -1,0 +1,212 @@
+//! What `render` says: JSON, lines for people, and the manifests as one YAML stream.
+
+use serde::Serialize;
+
+use crate::cli::Exit;
+use crate::cli::output::Colour;
+use crate::core::identity::Identity;
+use crate::core::input::Problem;
+use crate::core::model::FieldError;
+use crate::core::model::ObjectKey;
+use crate::core::outcome::Rendered;
+use crate::core::render::Missing;
+
+/// What became of one DaemonSet or document.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Entry {
+    /// It is a static pod.
+    Rendered {
+        /// The DaemonSet.
+        key: ObjectKey,
+        /// UID and pod name.
+        identity: Identity,
+        /// Manifest and data.
+        rendered: Box<Rendered>,
+    },
+    /// It does not belong on the node.
+    NotSelected {
+        /// The DaemonSet.
+        key: ObjectKey,
+        /// Why not.
+        reason: String,
+    },
+    /// It is not valid, or cannot be a static pod.
+    Refused {
+        /// The DaemonSet.
+        key: ObjectKey,
+        /// The fields, and why.
+        errors: Vec<FieldError>,
+    },
+    /// A document that does not parse, or holds no valid object.
+    Invalid(Problem),
+}
+
+impl Entry {
+    /// The DaemonSet.
+    pub(super) fn key(&self) -> Option<&ObjectKey> {
+        match self {
+            Entry::Rendered { key, .. } | Entry::NotSelected { key, .. } | Entry::Refused { key, .. } => Some(key),
+            Entry::Invalid(_) => None,
+        }
+    }
+
+    /// What it waits for.
+    fn waiting_for(&self) -> &[Missing] {
+        match self {
+            Entry::Rendered { rendered, .. } => &rendered.pod.waiting_for,
+            _ => &[],
+        }
+    }
+}
+
+/// The exit code that `entries` call for.
+pub(super) fn exit(entries: &[Entry], strict: bool) -> Exit {
+    let of = |entry: &Entry| match entry {
+        Entry::Invalid(_) => Exit::Unreadable,
+        Entry::Refused { .. } => Exit::Refused,
+        entry if strict && !entry.waiting_for().is_empty() => Exit::Refused,
+        _ => Exit::Success,
+    };
+    entries.iter().map(of).max().unwrap_or(Exit::Success)
+}
+
+/// The manifests as one YAML stream.
+pub(super) fn stream(entries: &[Entry]) -> String {
+    let texts = entries.iter().filter_map(|entry| match entry {
+        Entry::Rendered { rendered, .. } => Some(format!("---\n{}", rendered.text)),
+        _ => None,
+    });
+    texts.collect()
+}
+
+/// One line a DaemonSet or document, below it hints and notes.
+pub(super) fn lines(entries: &[Entry], colour: Colour) -> String {
+    let mut text = String::new();
+    let mut line = |line: String| {
+        text.push_str(&line);
+        text.push('\n');
+    };
+    for entry in entries {
+        match entry {
+            Entry::Rendered { key, rendered, .. } => {
+                let waiting = entry.waiting_for().iter().map(missing).collect::<Vec<_>>().join(", ");
+                let waiting = if waiting.is_empty() { waiting } else { format!(", waits for {waiting}") };
+                line(format!("{} {key}: {}{waiting}", colour.green("rendered"), rendered.file));
+                for note in &rendered.pod.notes {
+                    line(format!("  note: {note}"));
+                    if let Some(hint) = &note.hint {
+                        line(format!("  {} {hint}", colour.cyan("hint:")));
+                    }
+                }
+            }
+            Entry::NotSelected { key, reason } => line(format!("{} {key}: {reason}", colour.yellow("not selected"))),
+            Entry::Refused { key, errors } => {
+                line(format!("{} {key}: {}", colour.red("refused"), join(errors)));
+                for hint in hints(errors) {
+                    line(format!("  {} {hint}", colour.cyan("hint:")));
+                }
+            }
+            Entry::Invalid(problem) => {
+                line(format!("{} {problem}", colour.red("invalid")));
+                if let Some(hint) = &problem.hint {
+                    line(format!("  {} {hint}", colour.cyan("hint:")));
+                }
+            }
+        }
+    }
+    text
+}
+
+/// Each hint once, in order.
+fn hints(errors: &[FieldError]) -> Vec<&str> {
+    let mut hints: Vec<&str> = Vec::new();
+    for hint in errors.iter().filter_map(|error| error.hint.as_deref()) {
+        if !hints.contains(&hint) {
+            hints.push(hint);
+        }
+    }
+    hints
+}
+
+fn join(errors: &[FieldError]) -> String {
+    let errors =
+        errors.iter().map(|error| if error.field.is_empty() { error.reason.clone() } else { error.to_string() });
+    errors.collect::<Vec<_>>().join("; ")
+}
+
+fn missing(missing: &Missing) -> String {
+    let Missing { kind, namespace, name, key } = missing;
+    let mut text = kind.clone();
+    if !name.is_empty() {
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        text.push_str(&format!(" {namespace}{slash}{name}"));
+    }
+    if !key.is_empty() {
+        text.push_str(&format!(" ({key})"));
+    }
+    text
+}
+
+/// One element of the JSON array.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Json<'a> {
+    /// A DaemonSet.
+    #[serde(rename_all = "camelCase")]
+    DaemonSet {
+        namespace: &'a str,
+        name: &'a str,
+        outcome: &'static str,
+        reason: String,
+        manifest: Option<String>,
+        uid: Option<&'a str>,
+        pod: Option<&'a str>,
+        waiting_for: &'a [Missing],
+    },
+    /// A document.
+    Invalid { outcome: &'static str, file: String, line: usize, column: usize, reason: String },
+}
+
+/// The JSON array; `written`: manifests are named by their path, else given by their content.
+pub(super) fn json(entries: &[Entry], written: bool) -> String {
+    let elements: Vec<Json<'_>> = entries.iter().map(|entry| element(entry, written)).collect();
+    let mut text = serde_json::to_string_pretty(&elements).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn element(entry: &Entry, written: bool) -> Json<'_> {
+    match entry {
+        Entry::Rendered { key, identity, rendered } => Json::DaemonSet {
+            namespace: &key.namespace,
+            name: &key.name,
+            outcome: "rendered",
+            reason: String::new(),
+            manifest: Some(if written { format!("manifests/{}", rendered.file) } else { rendered.text.clone() }),
+            uid: Some(&identity.uid),
+            pod: Some(&identity.pod_name),
+            waiting_for: entry.waiting_for(),
+        },
+        Entry::NotSelected { key, reason } => without_pod(key, "notSelected", reason.clone()),
+        Entry::Refused { key, errors } => without_pod(key, "refused", join(errors)),
+        Entry::Invalid(problem) => Json::Invalid {
+            outcome: "invalid",
+            file: problem.file.display().to_string(),
+            line: problem.line,
+            column: problem.column,
+            reason: reason(problem),
+        },
+    }
+}
+
+fn without_pod<'a>(key: &'a ObjectKey, outcome: &'static str, reason: String) -> Json<'a> {
+    let ObjectKey { namespace, name } = key;
+    Json::DaemonSet { namespace, name, outcome, reason, manifest: None, uid: None, pod: None, waiting_for: &[] }
+}
+
+/// The problem without its place.
+fn reason(problem: &Problem) -> String {
+    let object = problem.object.as_ref().map(|object| format!("{object}: ")).unwrap_or_default();
+    let field = problem.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
+    format!("{object}{field}{}", problem.reason)
+}

@@ -1,0 +1,103 @@
+//! The folder that `render -o` leaves: `manifests/` and `volumes/`.
+//!
+//! What an earlier render wrote for the same DaemonSets is replaced; everything else stays.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::path::PathBuf;
+
+use crate::cli::render::report::Entry;
+use crate::config;
+use crate::core::model::OWNER_ANNOTATION;
+use crate::core::yaml;
+use crate::node::volumes::Target;
+use crate::node::volumes::Volumes;
+
+type Errors = Vec<(String, Option<String>)>;
+
+/// Writes `entries` below `folder`; gives what could not be written.
+pub(super) fn write(folder: &Path, entries: &[Entry]) -> Errors {
+    let mut errors = Errors::new();
+    let manifests = folder.join("manifests");
+    if let Err(error) = fs::create_dir_all(&manifests) {
+        errors.push(failed(&manifests, &error));
+        return errors;
+    }
+    let mut volumes = Volumes::new(Target::plain(folder));
+    clear(&manifests, entries, &mut volumes, &mut errors);
+    for entry in entries {
+        let Entry::Rendered { identity, rendered, .. } = entry else { continue };
+        if let Err(error) = volumes.write(&identity.uid, &rendered.pod.volumes) {
+            let hint = error.hint();
+            errors.push((chain(&error), hint));
+            continue;
+        }
+        let path = manifests.join(&rendered.file);
+        if let Err(error) = write_file(&path, &rendered.text) {
+            errors.push(failed(&path, &error));
+        }
+    }
+    errors
+}
+
+/// Removes the manifests of earlier renders of the same DaemonSets, with their volumes.
+fn clear(manifests: &Path, entries: &[Entry], volumes: &mut Volumes, errors: &mut Errors) {
+    let owners: BTreeSet<String> = entries.iter().filter_map(Entry::key).map(ToString::to_string).collect();
+    let keep: BTreeSet<&str> = entries
+        .iter()
+        .filter_map(|entry| match entry {
+            Entry::Rendered { identity, .. } => Some(identity.uid.as_str()),
+            _ => None,
+        })
+        .collect();
+    let files: Vec<PathBuf> = match fs::read_dir(manifests) {
+        Ok(files) => files.filter_map(|file| file.ok().map(|file| file.path())).collect(),
+        Err(error) => return errors.push(failed(manifests, &error)),
+    };
+    for path in files {
+        let Some((owner, uid)) = owner(&path) else { continue };
+        if !owners.contains(&owner) {
+            continue;
+        }
+        if let Err(error) = fs::remove_file(&path) {
+            errors.push(failed(&path, &error));
+        } else if !keep.contains(uid.as_str())
+            && let Err(error) = volumes.clear(&uid)
+        {
+            let hint = error.hint();
+            errors.push((chain(&error), hint));
+        }
+    }
+}
+
+/// The DaemonSet and the pod UID of a manifest that a render wrote; `None`: it is none.
+fn owner(path: &Path) -> Option<(String, String)> {
+    let text = fs::read_to_string(path).ok()?;
+    let pod = yaml::read_documents(&text).into_iter().next()?.value.ok()?;
+    let owner = pod["metadata"]["annotations"][OWNER_ANNOTATION].as_str()?;
+    Some((owner.to_owned(), pod["metadata"]["uid"].as_str()?.to_owned()))
+}
+
+/// A manifest may carry values that are nobody else's business.
+fn write_file(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+fn failed(path: &Path, error: &io::Error) -> (String, Option<String>) {
+    (format!("{}: cannot be written: {}", path.display(), config::io_reason(error)), None)
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text.push_str(&format!(": {source}"));
+        next = source.source();
+    }
+    text
+}

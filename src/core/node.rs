@@ -1,0 +1,152 @@
+//! The Node object as decisions see it.
+//!
+//! Owns the step from a Node's JSON to a [`NodeView`]. Must not decide anything about it.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::core::model::FieldError;
+use crate::core::model::NodeView;
+use crate::core::model::Taint;
+
+/// The view of the Node object `node`; it counts as registered if the API server gave it a UID.
+///
+/// # Errors
+/// An object of another kind (none is fine: the items of a list have none), or a field of the wrong type.
+pub fn view(node: &Value) -> Result<NodeView, FieldError> {
+    if !node["kind"].is_null() && node["kind"] != "Node" {
+        let kind = node["kind"].as_str().unwrap_or("nothing");
+        return Err(wrong("kind", format!("expected a Node, not {kind}")));
+    }
+    let name = text(&node["metadata"]["name"]).filter(|name| !name.is_empty());
+    let uid = text(&node["metadata"]["uid"]);
+    Ok(NodeView {
+        name: name.ok_or_else(|| wrong("metadata.name", "a Node needs a name"))?,
+        registered: uid.is_some(),
+        uid,
+        labels: labels(&node["metadata"]["labels"])?,
+        taints: taints(&node["spec"]["taints"])?,
+        kubelet_version: text(&node["status"]["nodeInfo"]["kubeletVersion"]).filter(|version| !version.is_empty()),
+    })
+}
+
+/// Major and minor number of a version such as `v1.36.2` or `v1.36.2+k3s1`.
+pub fn version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.strip_prefix('v').unwrap_or(text).split('.');
+    let major = parts.next()?.parse().ok()?;
+    let minor = parts.next()?;
+    let digits = minor.find(|c: char| !c.is_ascii_digit()).unwrap_or(minor.len());
+    Some((major, minor[..digits].parse().ok()?))
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+fn labels(value: &Value) -> Result<BTreeMap<String, String>, FieldError> {
+    let field = "metadata.labels";
+    match value {
+        Value::Null => Ok(BTreeMap::new()),
+        Value::Object(labels) => labels
+            .iter()
+            .map(|(key, value)| match value.as_str() {
+                Some(value) => Ok((key.clone(), value.to_owned())),
+                None => Err(wrong(&format!("{field}[{key}]"), "expected a string")),
+            })
+            .collect(),
+        _ => Err(wrong(field, "expected a mapping")),
+    }
+}
+
+fn taints(value: &Value) -> Result<Vec<Taint>, FieldError> {
+    let field = "spec.taints";
+    match value {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(taints) => taints
+            .iter()
+            .enumerate()
+            .map(|(index, taint)| match (text(&taint["key"]), text(&taint["effect"])) {
+                (Some(key), Some(effect)) => {
+                    Ok(Taint { key, value: text(&taint["value"]).unwrap_or_default(), effect })
+                }
+                _ => Err(wrong(&format!("{field}[{index}]"), "a taint needs key and effect")),
+            })
+            .collect(),
+        _ => Err(wrong(field, "expected a list")),
+    }
+}
+
+fn wrong(field: &str, reason: impl Into<String>) -> FieldError {
+    FieldError { field: field.to_owned(), reason: reason.into(), hint: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_decisions_need_is_taken() {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": "n1", "uid": "u", "labels": {"a": "b"}},
+            "spec": {"taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": null}]},
+            "status": {"nodeInfo": {"kubeletVersion": "v1.36.2"}},
+        });
+        let expected = NodeView {
+            name: "n1".to_owned(),
+            uid: Some("u".to_owned()),
+            labels: [("a".to_owned(), "b".to_owned())].into(),
+            taints: vec![Taint { key: "k".to_owned(), value: String::new(), effect: "NoSchedule".to_owned() }],
+            kubelet_version: Some("v1.36.2".to_owned()),
+            registered: true,
+        };
+        assert_eq!(view(&node), Ok(expected));
+    }
+
+    #[test]
+    fn little_is_enough() {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+        assert_eq!(view(&node), Ok(NodeView { name: "n1".to_owned(), ..NodeView::default() }));
+    }
+
+    #[test]
+    fn what_is_no_node_is_named() {
+        let base = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+        for (path, value, message) in [
+            ("/kind", json!("Pod"), "kind: expected a Node, not Pod"),
+            ("/metadata", json!({}), "metadata.name: a Node needs a name"),
+            ("/metadata", json!({"name": "a", "labels": {"x": 1}}), "metadata.labels[x]: expected a string"),
+            ("/metadata", json!({"name": "a", "labels": []}), "metadata.labels: expected a mapping"),
+        ] {
+            let mut node = base.clone();
+            *node.pointer_mut(path).unwrap() = value;
+            assert_eq!(view(&node).unwrap_err().to_string(), message);
+        }
+        for (taints, message) in [
+            (json!([{"key": "k"}]), "spec.taints[0]: a taint needs key and effect"),
+            (json!("k"), "spec.taints: expected a list"),
+        ] {
+            let mut node = base.clone();
+            node["spec"] = json!({"taints": taints});
+            assert_eq!(view(&node).unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn versions_have_two_numbers_that_count() {
+        for (text, numbers) in [
+            ("v1.36.2", Some((1, 36))),
+            ("1.36", Some((1, 36))),
+            ("v1.36+", Some((1, 36))),
+            ("v1.36.2+k3s1", Some((1, 36))),
+            ("v1", None),
+            ("", None),
+            ("v1.x", None),
+        ] {
+            assert_eq!(version(text), numbers, "{text}");
+        }
+    }
+}
