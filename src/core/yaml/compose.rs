@@ -1,7 +1,10 @@
 //! From the parser's events to one JSON value: anchors, aliases, merge keys, keys that are set twice, and bounds.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::HashSet;
 
+use granit_parser::ErrorKind;
 use granit_parser::Event;
 use granit_parser::Marker;
 use granit_parser::Parser;
@@ -20,15 +23,43 @@ use super::scalar::Scalar;
 /// The most bytes of text that aliases may add to one document.
 const MAX_ALIAS_BYTES: usize = 8 << 20;
 
+/// How many lines of quoted scalars that are indented less than YAML 1.2 wants are put right.
+///
+/// go-yaml takes them at any column; each costs one more reading of the document.
+const MAX_REINDENTED: usize = 64;
+
+/// By how much such a line is indented: more than any block in a document of sane shape.
+const INDENT: usize = 400;
+
 /// The value of the document in `text`, whose first line is `first_line` of the file, with its own first line;
 /// `None` if it is empty. Like go-yaml, reads no further than the first `...`.
 pub(super) fn document(text: &str, first_line: usize) -> Result<Option<(usize, Value)>, YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     refuse_control_characters(text, first_line)?;
-    let mut options = granit_parser::options! {};
-    options.set_emit_comments(false);
-    let parser = Parser::new_from_str_with_options(text, options);
-    Composer { parser, first_line, anchors: HashMap::new(), nodes: 0, alias_nodes: 0, alias_bytes: 0 }.document()
+    // A line break of YAML 1.1 that is none in 1.2.
+    let mut text = Cow::Borrowed(text);
+    if text.contains('\u{85}') {
+        text = Cow::Owned(text.replace('\u{85}', "\n"));
+    }
+    for _ in 0..MAX_REINDENTED {
+        let mut composer = Composer::new(&text, first_line);
+        let result = composer.document();
+        let Some(line) = composer.underindented else { return result };
+        text = Cow::Owned(indent_line(&text, line));
+    }
+    Composer::new(&text, first_line).document()
+}
+
+/// Indents one line, from 1. Inside a quoted scalar, where leading blanks count for nothing.
+fn indent_line(text: &str, line: usize) -> String {
+    let mut indented = String::with_capacity(text.len() + MAX_DEPTH);
+    for (number, content) in (1..).zip(text.split_inclusive('\n')) {
+        if number == line {
+            indented.push_str(&" ".repeat(INDENT));
+        }
+        indented.push_str(content);
+    }
+    indented
 }
 
 fn refuse_control_characters(text: &str, first_line: usize) -> Result<(), YamlError> {
@@ -53,6 +84,8 @@ struct Composer<'a> {
     nodes: usize,
     alias_nodes: usize,
     alias_bytes: usize,
+    /// The line of the document that ended parsing because it continues a quoted scalar too far to the left.
+    underindented: Option<usize>,
 }
 
 #[derive(Clone)]
@@ -81,7 +114,21 @@ struct Composed {
 }
 
 impl<'a> Composer<'a> {
-    fn document(mut self) -> Result<Option<(usize, Value)>, YamlError> {
+    fn new(text: &'a str, first_line: usize) -> Self {
+        let mut options = granit_parser::options! {};
+        options.set_emit_comments(false);
+        Self {
+            parser: Parser::new_from_str_with_options(text, options),
+            first_line,
+            anchors: HashMap::new(),
+            nodes: 0,
+            alias_nodes: 0,
+            alias_bytes: 0,
+            underindented: None,
+        }
+    }
+
+    fn document(&mut self) -> Result<Option<(usize, Value)>, YamlError> {
         loop {
             match self.next()? {
                 (Event::StreamStart | Event::DocumentStart(..), _) => {}
@@ -101,7 +148,12 @@ impl<'a> Composer<'a> {
     fn next(&mut self) -> Result<(Event<'a>, Span), YamlError> {
         match self.parser.next_event() {
             Some(Ok(next)) => Ok(next),
-            Some(Err(error)) => Err(self.error(*error.marker(), error.info())),
+            Some(Err(error)) => {
+                if matches!(error.kind(), ErrorKind::InvalidQuotedScalarIndent) {
+                    self.underindented = Some(error.marker().line());
+                }
+                Err(self.error(*error.marker(), error.info()))
+            }
             None => Err(YamlError { line: self.first_line, column: 1, message: "the document ends too early".into() }),
         }
     }
@@ -174,8 +226,6 @@ impl<'a> Composer<'a> {
 
     fn scalar(&self, text: &str, style: ScalarStyle, tag: Option<&Tag>, at: Marker) -> Result<Scalar, YamlError> {
         match tag {
-            // A lone `!` means "as if plain" to libyaml and its heirs.
-            Some(tag) if is_lone_bang(tag) => Ok(scalar::plain(text)),
             Some(tag) => match tag.suffix_in_namespace("tag:yaml.org,2002:") {
                 Some(suffix) => scalar::tagged(&suffix, text).map_err(|message| self.error(at, message)),
                 None => Ok(Scalar::Str(text.to_owned())),
@@ -203,7 +253,7 @@ impl<'a> Composer<'a> {
     fn mapping(&mut self, depth: usize) -> Result<(Map<String, Value>, usize, usize), YamlError> {
         let mut map = Map::new();
         // The keys that stand here themselves: only these may not be set twice.
-        let mut own: HashMap<String, ()> = HashMap::new();
+        let mut own = HashSet::new();
         let (mut bytes, mut levels) = (0, 0);
         loop {
             let (event, span) = self.next()?;
@@ -225,7 +275,7 @@ impl<'a> Composer<'a> {
                 Node::Scalar(scalar) => scalar.into_key().map_err(|message| self.error(at, message))?,
                 Node::Value(_) => return Err(self.error(at, "a map or a list is no key")),
             };
-            if own.insert(name.clone(), ()).is_some() {
+            if !own.insert(name.clone()) {
                 return Err(self.error(at, format!("key {name:?} is set twice")));
             }
             let value = self.value(value)?;
@@ -261,17 +311,10 @@ impl<'a> Composer<'a> {
     }
 }
 
-fn is_lone_bang(tag: &Tag) -> bool {
-    let (handle, suffix) = tag.parts();
-    format!("{handle}{suffix}") == "!"
-}
-
 fn is_merge(style: ScalarStyle, tag: Option<&Tag>) -> bool {
     match tag {
         None => style == ScalarStyle::Plain,
-        Some(tag) => {
-            is_lone_bang(tag) || tag.suffix_in_namespace("tag:yaml.org,2002:").is_some_and(|suffix| suffix == "merge")
-        }
+        Some(tag) => tag.suffix_in_namespace("tag:yaml.org,2002:").is_some_and(|suffix| suffix == "merge"),
     }
 }
 

@@ -77,15 +77,25 @@ pub(super) fn parse_float(text: &str) -> Option<f64> {
     text.parse().ok().filter(|value: &f64| value.is_finite())
 }
 
+/// A float that begins with a point, for which Go's own rule about underscores holds: one at a time, between digits.
+pub(super) fn parse_pointed(text: &str) -> Option<f64> {
+    let bytes = text.as_bytes();
+    let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let between_digits = |at: usize| at > 0 && digit(at - 1) && digit(at + 1);
+    let good = bytes.iter().enumerate().all(|(at, byte)| *byte != b'_' || between_digits(at));
+    good.then(|| parse_float(&text.replace('_', ""))).flatten()
+}
+
 /// A float as it comes back from JSON that Go wrote: one without a fraction is an integer. `None` for NaN and infinities.
 pub(super) fn from_float(value: f64) -> Option<Value> {
-    // encoding/json prints no exponent below 1e21, and the reader then finds an integer if it has one that large.
-    if value.fract() == 0.0 && !(value == 0.0 && value.is_sign_negative()) {
-        if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value) {
-            return Some((value as i64).into());
-        }
-        if (0.0..18_446_744_073_709_551_616.0).contains(&value) {
-            return Some((value as u64).into());
+    // encoding/json prints no exponent below 1e21, but the shortest digits and then zeros, as Rust does;
+    // the reader then finds an integer where it has one that large.
+    if value.fract() == 0.0 && value.abs() < 1e20 && !(value == 0.0 && value.is_sign_negative()) {
+        let digits = value.to_string();
+        if let Some(number) =
+            digits.parse::<i64>().ok().map(Value::from).or_else(|| digits.parse::<u64>().ok().map(Value::from))
+        {
+            return Some(number);
         }
     }
     Number::from_f64(value).map(Value::Number)

@@ -69,8 +69,7 @@ pub(super) fn plain(text: &str) -> Scalar {
         return scalar;
     }
     match text.as_bytes()[0] {
-        // Underscores are taken out of numbers, except where they begin with a point.
-        b'.' => number::parse_float(text).map_or_else(|| Scalar::Str(text.to_owned()), Scalar::Float),
+        b'.' => number::parse_pointed(text).map_or_else(|| Scalar::Str(text.to_owned()), Scalar::Float),
         b'+' | b'-' | b'0'..=b'9' => {
             let digits = text.replace('_', "");
             if let Some(value) = number::parse_int(&digits) {
