@@ -178,4 +178,6 @@ fn assemble(metadata: Object, spec: Object) -> Value {
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod golden;
+#[cfg(test)]
 mod tests;
