@@ -58,6 +58,16 @@ impl Quantity {
         let nanos = div_away_from_zero(self.nanos, NANOS_PER_MILLI) * NANOS_PER_MILLI;
         Self { nanos, ..self }
     }
+
+    /// The amount in thousandths, rounded up (upstream's `MilliValue`).
+    pub fn milli_value(self) -> i128 {
+        div_away_from_zero(self.nanos, NANOS_PER_MILLI)
+    }
+
+    /// The amount in whole units, rounded up (upstream's `Value`).
+    pub fn value(self) -> i128 {
+        div_away_from_zero(self.nanos, NANOS)
+    }
 }
 
 /// The canonical spelling of a quantity in JSON, string or number; `None` if it is none.
@@ -71,7 +81,7 @@ pub fn canonical_milli(value: &Value) -> Option<Value> {
 }
 
 /// A JSON quantity; null is zero, as in Go.
-fn parse_json(value: &Value) -> Option<Quantity> {
+pub(crate) fn parse_json(value: &Value) -> Option<Quantity> {
     match value {
         Value::Null => Some(Quantity { nanos: 0, format: Format::Decimal }),
         Value::String(text) => text.trim().parse().ok(),

@@ -8,6 +8,8 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use crate::core::quantity::Quantity;
+use crate::core::quantity::parse_json;
 use crate::core::render::RenderInput;
 use crate::core::render::json;
 use crate::core::render::json::Object;
@@ -147,9 +149,35 @@ fn go_quote(text: &str) -> String {
     quoted
 }
 
-/// The value of a container's resource, where the container itself decides it.
-fn resource_value(_spec: &Object, _reference: &Value) -> Option<String> {
-    None
+/// The value of a container's resource (upstream's `ExtractContainerResourceValue`), where the container
+/// itself decides it: a limit that it leaves open is what the node can allocate, and is not known here.
+fn resource_value(spec: &Object, reference: &Value) -> Option<String> {
+    let container = json::text(reference, "containerName")?;
+    let found = ["containers", "initContainers"]
+        .into_iter()
+        .flat_map(|list| json::list_of(spec, list))
+        .find(|found| json::text(found, "name") == Some(container))?;
+    let (kind, resource) = json::text(reference, "resource")?.split_once('.')?;
+    let open_on_node = matches!(resource, "cpu" | "memory" | "ephemeral-storage");
+    if !open_on_node && !resource.starts_with("hugepages-") {
+        return None;
+    }
+    let amount = |kind| {
+        json::at(found, &["resources", kind, resource]).map_or(Some(None), |amount| parse_json(amount).map(Some))
+    };
+    let limit = amount("limits")?;
+    let amount = match kind {
+        "limits" if open_on_node => Some(limit.filter(|limit| limit.value() != 0)?),
+        "limits" => limit,
+        "requests" => amount("requests")?.or(limit),
+        _ => return None,
+    };
+    let divisor = reference.get("divisor").and_then(parse_json);
+    let count = |quantity: Quantity| if resource == "cpu" { quantity.milli_value() } else { quantity.value() };
+    let unit = if resource == "cpu" { 1000 } else { 1 };
+    let divisor = divisor.map(count).filter(|divisor| *divisor > 0).unwrap_or(unit);
+    let amount = amount.map_or(0, count);
+    Some((amount / divisor + i128::from(amount % divisor > 0)).to_string())
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! Follows upstream's `makeEnvironmentVariables`: `envFrom` first, later sources over earlier ones, then
 //! `env` in order. How a Secret's value is carried is `env_file`'s business.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use serde_json::json;
 
@@ -16,15 +18,48 @@ use crate::core::render::json;
 use crate::core::render::json::Object;
 use crate::core::render::payload;
 
+/// A variable on its way into the pod.
+enum Variable<'a> {
+    /// As it will stand there.
+    Ready(Value),
+    /// From a Secret; `None`: the value is not there yet.
+    Secret { name: String, value: Option<Cow<'a, [u8]>>, from: SecretKey },
+}
+
+impl Variable<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Variable::Ready(variable) => json::text(variable, "name").unwrap_or_default(),
+            Variable::Secret { name, .. } => name,
+        }
+    }
+
+    /// Whether its value refers to `$(name)`.
+    fn refers_to(&self, name: &str) -> bool {
+        matches!(self, Variable::Ready(variable) if refers_to(variable, name))
+    }
+
+    /// Whether the kubelet may leave it out.
+    fn is_optional(&self) -> bool {
+        let Variable::Ready(variable) = self else { return false };
+        json::at(variable, &["valueFrom", "fileKeyRef"]).is_some_and(|reference| json::flag(reference, "optional"))
+    }
+}
+
 /// Resolves the environments of all containers of `spec`.
 pub(super) fn resolve(ctx: &mut Context<'_>, account: &str, spec: &mut Object) {
     let mut volumes = json::take_list(spec, "volumes");
     containers::for_each_mut(spec, |list, index, container| {
         let field = format!("spec.template.spec.{list}[{index}]");
+        let from = env_from(ctx, container, &field);
+        let own = env(ctx, account, container, &field);
         let mut file = EnvFile::new(container, &volumes);
-        let from = env_from(ctx, &mut file, container, &field);
-        let own = env(ctx, &mut file, account, container, &field);
-        let merged = merge(from, own);
+        let merged: Vec<Value> = merge(from, own)
+            .filter_map(|variable| match variable {
+                Variable::Ready(variable) => Some(variable),
+                Variable::Secret { name, value, from } => file.carry(ctx, &name, value.as_deref(), &from),
+            })
+            .collect();
         if !merged.is_empty() || container.contains_key("env") {
             container.insert("env".to_owned(), Value::Array(merged));
         }
@@ -33,17 +68,20 @@ pub(super) fn resolve(ctx: &mut Context<'_>, account: &str, spec: &mut Object) {
     json::put_list(spec, "volumes", volumes);
 }
 
+/// The member of `source` that names a ConfigMap or Secret.
+fn reference_of<'s>(source: &'s Value, config_map: &str, secret: &str) -> Option<(Kind, &'s Value)> {
+    let config_map = json::at(source, &[config_map]).map(|reference| (Kind::ConfigMap, reference));
+    config_map.or_else(|| json::at(source, &[secret]).map(|reference| (Kind::Secret, reference)))
+}
+
 /// The variables of `envFrom`, which is taken out.
-fn env_from(ctx: &mut Context<'_>, file: &mut EnvFile, container: &mut Object, field: &str) -> Vec<Value> {
+fn env_from<'a>(ctx: &mut Context<'a>, container: &mut Object, field: &str) -> Vec<Variable<'a>> {
     let Some(Value::Array(sources)) = container.shift_remove("envFrom") else { return Vec::new() };
-    let mut variables: Vec<Value> = Vec::new();
+    let mut variables: Vec<Variable<'a>> = Vec::new();
     for (index, source) in sources.iter().enumerate() {
         let field = format!("{field}.envFrom[{index}]");
         let prefix = json::text(source, "prefix").unwrap_or_default();
-        let found = [("configMapRef", Kind::ConfigMap), ("secretRef", Kind::Secret)]
-            .into_iter()
-            .find_map(|(member, kind)| Some((kind, json::at(source, &[member])?)));
-        let Some((kind, reference)) = found else { continue };
+        let Some((kind, reference)) = reference_of(source, "configMapRef", "secretRef") else { continue };
         let object_name = json::text(reference, "name").unwrap_or_default();
         let Some(object) = ctx.data_object(kind, object_name, json::flag(reference, "optional")) else { continue };
         for key in payload::keys(kind, object, false) {
@@ -54,85 +92,77 @@ fn env_from(ctx: &mut Context<'_>, file: &mut EnvFile, container: &mut Object, f
                 ctx.note(&field, reason, "choose another key or prefix, or a kubelet of 1.32 or later");
                 continue;
             }
-            let Some(data) = payload::value(kind, object, key) else {
+            let value = payload::value(kind, object, key);
+            ctx.record(kind, object_name, key, value.as_deref());
+            if value.is_none() {
                 ctx.miss(kind.as_str(), object_name, key);
-                continue;
-            };
-            ctx.record(kind, object_name, key, Some(&data));
-            let variable = match kind {
-                Kind::Secret => {
-                    let at = SecretKey { field: &field, secret: object_name, key };
-                    file.carry(ctx, &name, Some(&data), at)
-                }
-                _ => Some(literal(&name, &String::from_utf8_lossy(&data))),
-            };
-            if index > 0 {
-                variables.retain(|earlier| json::text(earlier, "name") != Some(&name));
             }
-            variables.extend(variable);
+            if index > 0 {
+                variables.retain(|earlier| earlier.name() != name);
+            }
+            let from = SecretKey { field: field.clone(), secret: object_name.to_owned(), key: key.to_owned() };
+            variables.extend(variable(kind, name, value, from));
         }
     }
     variables
 }
 
 /// The variables of `env`, which is taken out.
-fn env(ctx: &mut Context<'_>, file: &mut EnvFile, account: &str, container: &mut Object, field: &str) -> Vec<Value> {
-    let mut variables = Vec::new();
-    for (index, variable) in json::take_list(container, "env").into_iter().enumerate() {
-        let field = format!("{field}.env[{index}]");
-        variables.extend(resolve_one(ctx, file, account, variable, &field));
-    }
-    variables
+fn env<'a>(ctx: &mut Context<'a>, account: &str, container: &mut Object, field: &str) -> Vec<Variable<'a>> {
+    let own = json::take_list(container, "env").into_iter().enumerate();
+    own.filter_map(|(index, variable)| resolve_one(ctx, account, variable, || format!("{field}.env[{index}]")))
+        .collect()
 }
 
 /// One variable without references to the API; `None` if it is left out.
-fn resolve_one(
-    ctx: &mut Context<'_>,
-    file: &mut EnvFile,
+fn resolve_one<'a>(
+    ctx: &mut Context<'a>,
     account: &str,
-    mut variable: Value,
-    field: &str,
-) -> Option<Value> {
-    if json::text(&variable, "value").is_some() {
-        if let Some(object) = variable.as_object_mut() {
+    mut own: Value,
+    field: impl FnOnce() -> String,
+) -> Option<Variable<'a>> {
+    if json::text(&own, "value").is_some() {
+        if let Some(object) = own.as_object_mut() {
             object.shift_remove("valueFrom");
         }
-        return Some(variable);
+        return Some(Variable::Ready(own));
     }
-    let name = json::text(&variable, "name").unwrap_or_default();
-    let Some(from) = json::at(&variable, &["valueFrom"]) else { return Some(variable) };
+    let name = json::text(&own, "name").unwrap_or_default();
+    let Some(from) = json::at(&own, &["valueFrom"]) else { return Some(Variable::Ready(own)) };
     if let Some(reference) = json::at(from, &["fieldRef"]) {
         let replaced = json::text(reference, "fieldPath") == Some("spec.serviceAccountName");
-        return Some(if replaced { literal(name, account) } else { variable });
+        return Some(Variable::Ready(if replaced { literal(name, account) } else { own }));
     }
-    if json::at(from, &["resourceFieldRef"]).is_some() {
-        return Some(variable);
-    }
-    let (kind, reference) = [("configMapKeyRef", Kind::ConfigMap), ("secretKeyRef", Kind::Secret)]
-        .into_iter()
-        .find_map(|(member, kind)| Some((kind, json::at(from, &[member])?)))
-        .unzip();
-    let (Some(kind), Some(reference)) = (kind, reference) else { return Some(variable) };
+    let reference = match json::at(from, &["resourceFieldRef"]) {
+        Some(_) => None,
+        None => reference_of(from, "configMapKeyRef", "secretKeyRef"),
+    };
+    let Some((kind, reference)) = reference else { return Some(Variable::Ready(own)) };
     let object_name = json::text(reference, "name").unwrap_or_default();
     let key = json::text(reference, "key").unwrap_or_default();
     let optional = json::flag(reference, "optional");
     let object = ctx.data_object(kind, object_name, optional);
-    let data = object.and_then(|object| {
-        let of_data = kind == Kind::Secret || object.get("data").is_some_and(|data| data.get(key).is_some());
-        payload::value(kind, object, key).filter(|_| of_data)
-    });
+    // `binaryData` has no part in environments.
+    let counts = |object: &Value| kind == Kind::Secret || json::at(object, &["data", key]).is_some();
+    let value = object.filter(|object| counts(object)).and_then(|object| payload::value(kind, object, key));
     if object.is_some() {
-        ctx.record(kind, object_name, key, data.as_deref());
-        if data.is_none() && !optional {
+        ctx.record(kind, object_name, key, value.as_deref());
+        if value.is_none() && !optional {
             ctx.miss(kind.as_str(), object_name, key);
         }
     }
-    if data.is_none() && optional {
+    if value.is_none() && optional {
         return None;
     }
+    let from = SecretKey { field: field(), secret: object_name.to_owned(), key: key.to_owned() };
+    variable(kind, name.to_owned(), value, from)
+}
+
+/// The variable `name` from a ConfigMap or Secret; nothing for a ConfigMap's value that is not there.
+fn variable(kind: Kind, name: String, value: Option<Cow<'_, [u8]>>, from: SecretKey) -> Option<Variable<'_>> {
     match kind {
-        Kind::Secret => file.carry(ctx, name, data.as_deref(), SecretKey { field, secret: object_name, key }),
-        _ => data.map(|data| literal(name, &String::from_utf8_lossy(&data))),
+        Kind::Secret => Some(Variable::Secret { name, value, from }),
+        _ => value.map(|value| Variable::Ready(literal(&name, &String::from_utf8_lossy(&value)))),
     }
 }
 
@@ -142,21 +172,13 @@ pub(super) fn literal(name: &str, value: &str) -> Value {
 }
 
 /// `from` before `own`, without those of `from` that `own` replaces and that nothing refers to.
-fn merge(mut from: Vec<Value>, own: Vec<Value>) -> Vec<Value> {
-    if !from.is_empty() {
-        from.retain(|variable| {
-            let name = json::text(variable, "name").unwrap_or_default();
-            let replaced = own.iter().any(|own| json::text(own, "name") == Some(name) && !is_optional(own));
-            !replaced || own.iter().any(|own| refers_to(own, name))
-        });
-    }
-    from.extend(own);
-    from
-}
-
-/// Whether the kubelet may leave the variable out.
-fn is_optional(variable: &Value) -> bool {
-    json::at(variable, &["valueFrom", "fileKeyRef"]).is_some_and(|reference| json::flag(reference, "optional"))
+fn merge<'a>(mut from: Vec<Variable<'a>>, own: Vec<Variable<'a>>) -> impl Iterator<Item = Variable<'a>> {
+    from.retain(|variable| {
+        let name = variable.name();
+        let replaced = own.iter().any(|own| own.name() == name && !own.is_optional());
+        !replaced || own.iter().any(|own| own.refers_to(name))
+    });
+    from.into_iter().chain(own)
 }
 
 /// Whether the value of `variable` refers to `$(name)`.

@@ -28,14 +28,13 @@ const INLINE: &str = "change the value, or set inline-secret-env = true in [poli
 const MAX_LINE: usize = 64 * 1024 - 1;
 
 /// Where a value comes from, for messages.
-#[derive(Clone, Copy)]
-pub(super) struct SecretKey<'a> {
+pub(super) struct SecretKey {
     /// The field that refers to it.
-    pub(super) field: &'a str,
+    pub(super) field: String,
     /// The Secret.
-    pub(super) secret: &'a str,
+    pub(super) secret: String,
     /// The key.
-    pub(super) key: &'a str,
+    pub(super) key: String,
 }
 
 /// The file of one container.
@@ -58,7 +57,7 @@ impl EnvFile {
         ctx: &mut Context<'_>,
         name: &str,
         value: Option<&[u8]>,
-        at: SecretKey<'_>,
+        at: &SecretKey,
     ) -> Option<Value> {
         let options = ctx.input.options;
         let text = match value.map(std::str::from_utf8) {
@@ -123,9 +122,9 @@ impl EnvFile {
     }
 }
 
-fn refuse(ctx: &mut Context<'_>, at: SecretKey<'_>, reason: &str, hint: &str) {
+fn refuse(ctx: &mut Context<'_>, at: &SecretKey, reason: &str, hint: &str) {
     let secret = format!("the key {:?} of Secret {}/{}", at.key, ctx.namespace(), at.secret);
-    ctx.refuse(at.field, format!("a static pod cannot take this variable from {secret}, {reason}"), hint);
+    ctx.refuse(&at.field, format!("a static pod cannot take this variable from {secret}, {reason}"), hint);
 }
 
 /// Why the kubelet's parser cannot carry `text`.

@@ -13,6 +13,8 @@ use serde_json::json;
 use crate::core::convert;
 use crate::core::convert::Object;
 use crate::core::model::FieldError;
+use crate::core::model::ObjectKey;
+use crate::core::model::TokenRequest;
 use crate::core::render::Endpoint;
 use crate::core::render::Refused;
 use crate::core::render::RenderedPod;
@@ -69,10 +71,16 @@ fn apply(fixture: &mut Fixture, case: &Value) {
         options.api_endpoint =
             split.map(|(host, port)| Endpoint { host: host.to_owned(), port: port.parse().unwrap() });
     }
+    let namespace = case["namespace"].as_str().unwrap_or("kube-system");
     for token in case["tokens"].as_array().into_iter().flatten() {
         let text = |name: &str| token[name].as_str().unwrap_or_default();
         let seconds = token["expirationSeconds"].as_i64().unwrap_or(3607);
-        fixture.token(text("serviceAccount"), text("audience"), seconds, text("token"));
+        let request = TokenRequest {
+            service_account: ObjectKey::new(namespace, text("serviceAccount")),
+            audience: text("audience").to_owned(),
+            expiration_seconds: seconds,
+        };
+        fixture.tokens.insert(request, text("token").to_owned());
     }
 }
 

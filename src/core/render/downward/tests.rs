@@ -55,3 +55,30 @@ fn fields_that_only_the_kubelet_knows_are_refused() {
 fn strings_are_quoted_as_go_does() {
     assert_eq!(go_quote("a\"\\\n\t\r\u{7}\u{1b}é\u{a0}\u{2028}"), r#""a\"\\\n\t\r\a\x1bé\u00a0\u2028""#);
 }
+
+#[test]
+fn resources_of_containers_are_computed_as_the_kubelet_does() {
+    let resources = json!({
+        "limits": {"cpu": "1500m", "memory": "100M", "hugepages-2Mi": "4Mi", "ephemeral-storage": "0"},
+        "requests": {"memory": 1000},
+    });
+    let cases = [
+        ("limits.cpu", "0", Some("2")),
+        ("limits.cpu", "1m", Some("1500")),
+        ("requests.cpu", "1", Some("2")),
+        ("limits.memory", "1Mi", Some("96")),
+        ("requests.memory", "1", Some("1000")),
+        ("requests.ephemeral-storage", "1", Some("0")),
+        ("limits.ephemeral-storage", "1", None),
+        ("limits.hugepages-2Mi", "1Mi", Some("4")),
+        ("limits.hugepages-1Gi", "1", Some("0")),
+        ("limits.example.com/gpu", "1", None),
+    ];
+    for (resource, divisor, expected) in cases {
+        let reference = json!({"containerName": "main", "resource": resource, "divisor": divisor});
+        let mut fixture = mixed(json!([{"path": "x", "resourceFieldRef": reference}]));
+        fixture.daemon_set.template["spec"]["containers"][0]["resources"] = resources.clone();
+        let found = fixture.render().ok().map(|pod| files(&pod, "data")[0].1.clone());
+        assert_eq!(found.as_deref(), expected, "{resource} in {divisor}");
+    }
+}

@@ -95,6 +95,20 @@ fn env_replaces_env_from_but_may_still_refer_to_it() {
 }
 
 #[test]
+fn a_secrets_value_that_is_replaced_is_neither_judged_nor_written() {
+    let from = json!([{"secretRef": {"name": "s"}}, {"configMapRef": {"name": "k"}}]);
+    let mut by_source = fixture(json!({"envFrom": from}));
+    by_source.put(Kind::Secret, "s", json!({"stringData": {"K": "it's"}}));
+    by_source.put(Kind::ConfigMap, "k", json!({"data": {"K": "plain"}}));
+    assert_eq!(env(&by_source), json!([plain("K", "plain")]));
+    assert!(by_source.rendered().volumes.is_empty());
+    let own = json!({"envFrom": [{"secretRef": {"name": "s"}}], "env": [plain("K", "own")]});
+    let mut by_env = fixture(own);
+    by_env.put(Kind::Secret, "s", json!({"stringData": {"K": "it's"}}));
+    assert_eq!(env(&by_env), json!([plain("K", "own")]));
+}
+
+#[test]
 fn a_secrets_value_is_in_a_file_of_the_container_alone() {
     let fixture = fixture(json!({"env": [key_ref("secretKeyRef", "s", "K", false)]}));
     let pod = fixture.rendered();
