@@ -19,7 +19,6 @@ pub mod policy;
 pub mod quantity;
 pub mod record;
 pub mod render;
-pub mod replies;
 pub mod sources;
 pub mod status;
 pub mod validate;

@@ -3,8 +3,6 @@
 use serde::Serialize;
 
 use crate::cli::Exit;
-use crate::cli::Failure;
-use crate::cli::output;
 use crate::cli::output::Colour;
 use crate::core::identity::Identity;
 use crate::core::input::Problem;
@@ -91,7 +89,7 @@ pub(super) fn lines(entries: &[Entry], colour: Colour) -> String {
     for entry in entries {
         match entry {
             Entry::Rendered { key, rendered, .. } => {
-                let waiting = entry.waiting_for().iter().map(Missing::to_string).collect::<Vec<_>>().join(", ");
+                let waiting = entry.waiting_for().iter().map(missing).collect::<Vec<_>>().join(", ");
                 let waiting = if waiting.is_empty() { waiting } else { format!(", waits for {waiting}") };
                 line(format!("{} {key}: {}{waiting}", colour.green("rendered"), rendered.file));
                 for note in &rendered.pod.notes {
@@ -136,6 +134,19 @@ fn join(errors: &[FieldError]) -> String {
     errors.collect::<Vec<_>>().join("; ")
 }
 
+fn missing(missing: &Missing) -> String {
+    let Missing { kind, namespace, name, key } = missing;
+    let mut text = kind.clone();
+    if !name.is_empty() {
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        text.push_str(&format!(" {namespace}{slash}{name}"));
+    }
+    if !key.is_empty() {
+        text.push_str(&format!(" ({key})"));
+    }
+    text
+}
+
 /// One element of the JSON array.
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -157,9 +168,11 @@ enum Json<'a> {
 }
 
 /// The JSON array; `written`: manifests are named by their path, else given by their content.
-pub(super) fn json(entries: &[Entry], written: bool) -> Result<String, Failure> {
+pub(super) fn json(entries: &[Entry], written: bool) -> String {
     let elements: Vec<Json<'_>> = entries.iter().map(|entry| element(entry, written)).collect();
-    output::json(&elements)
+    let mut text = serde_json::to_string_pretty(&elements).unwrap_or_default();
+    text.push('\n');
+    text
 }
 
 fn element(entry: &Entry, written: bool) -> Json<'_> {

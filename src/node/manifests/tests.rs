@@ -11,7 +11,6 @@ use serde_json::json;
 use super::ManifestDir;
 use super::ManifestError;
 use crate::core::model::ObjectKey;
-use crate::core::yaml;
 
 const NAME: &str = "kube-system-net-abcde.yaml";
 
@@ -31,7 +30,7 @@ fn pod(name: &str) -> Value {
 }
 
 fn bytes(pod: &Value) -> Vec<u8> {
-    format!("# Written by a test\n{}", yaml::write(pod)).into_bytes()
+    serde_json::to_vec_pretty(pod).unwrap()
 }
 
 fn put(dir: &mut ManifestDir, pod: &Value) {

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import time
+from datetime import datetime
 from pathlib import Path
 
 from . import agent
@@ -111,7 +112,7 @@ class Machine:
         self.root = self.home / "root"
         self._layers = [common, tools.machine_root()]
         self._nspawn = None
-        self.powered = 0.0
+        self.powered = self.powered_wall = 0.0
         self._prepare()
         if daemonlet is not None:
             self.install_daemonlet(**daemonlet)
@@ -186,7 +187,7 @@ class Machine:
         logs = scratch() / "logs"
         logs.mkdir(exist_ok=True)
         self.lan.reset(self.name)
-        self.powered = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self.powered, self.powered_wall = time.clock_gettime(time.CLOCK_BOOTTIME), time.time()
         self._nspawn = Process(self.name, [
             "systemd-nspawn", "--directory", self.root, "--boot", "--register=no", "--keep-unit", f"--machine={self.name}",
             "--capability=all", "--resolv-conf=off", "--system-call-filter=@keyring bpf", f"--network-namespace-path=/run/netns/{self.name}",
@@ -242,6 +243,16 @@ class Machine:
         """When a process of the machine started, in seconds after `powered` (to 10 ms)."""
         fields = self.run("cat", f"/proc/{pid}/stat").rsplit(")", 1)[1].split()
         return int(fields[19]) / os.sysconf("SC_CLK_TCK") - self.powered
+
+    def first_output(self, pod, container):
+        """A container's first line of output since power-on: (seconds after `powered`, text), None while there is none."""
+        for log in sorted(self.root.glob(f"var/log/pods/*_{pod}*/{container}/*.log")):
+            for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+                stamp, _, _, text = line.split(" ", 3)
+                after = datetime.fromisoformat(stamp).timestamp() - self.powered_wall
+                if after > 0:
+                    return after, text
+        return None
 
     def save_logs(self):
         """Keeps the journal with the run's logs."""

@@ -49,12 +49,16 @@ class Sandbox:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.child = None
 
-    def start(self, argv, **popen):
-        """Starts `argv` (a Python program and its arguments) as the run's only task."""
+    def start(self, argv, survive=False, **popen):
+        """Starts `argv` (a Python program and its arguments) as the run's only task.
+
+        With `survive` the run goes on when this process ends.
+        """
         entries = cgroups.create(self.name)
 
         def enter():
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if not survive:
+                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             for entry in entries:
                 entry.write_text(str(os.getpid()), encoding="ascii")
 

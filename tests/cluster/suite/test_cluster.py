@@ -5,9 +5,11 @@ A control: when one of these fails, the machine or the harness is at fault, not 
 
 import json
 import unittest
+from contextlib import ExitStack
 
 from kit import images
 from kit.control_plane import ControlPlane
+from kit.hollow import crowd
 from kit.kubelet import Node
 from kit.kubelet import is_ready
 from kit.wait import never
@@ -57,6 +59,12 @@ class OneNode(unittest.TestCase):
         nobody = self.cluster.user("nobody")
         with self.assertRaisesRegex(AssertionError, "403"):
             nobody.list("daemonsets")
+
+    def test_hollow_nodes_take_static_pods_too(self):
+        with ExitStack() as stack:
+            for hollow in crowd(self.cluster, 2, stack):
+                (hollow.manifests / "pod.json").write_text(static_pod("hollow"), encoding="utf-8")
+                self.cluster.admin.wait("pods", lambda seen, name=hollow.name: ("default", f"hollow-{name}") in seen, 30, "its mirror pod")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""A test cluster to play with by hand.
+
+    shell.py up [--machines N] [--daemonset-controller] [--scheduler] [--flannel]
+                               starts a cluster: one kubelet beside it, or N whole machines
+    shell.py k ARGS…           kubectl as its admin
+    shell.py on NAME CMD…      a command on a machine (n1, n2, …)
+    shell.py sh                a shell inside, with KUBECONFIG set
+    shell.py do NAME WORD      power_on, power_off, kill, cut or mend a machine; stop, start, freeze or thaw `api`
+    shell.py down              ends it; nothing is left
+
+Each machine (and the node) runs the checkout's daemonlet, with default-mode = "static" for every namespace.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from kit import agent  # noqa: E402
+from kit import daemons  # noqa: E402
+from kit import sandbox  # noqa: E402
+from kit import tools  # noqa: E402
+from kit.control_plane import ControlPlane  # noqa: E402
+from kit.kubelet import Node  # noqa: E402
+from kit.machine import Machine  # noqa: E402
+from kit.machine import common_layer  # noqa: E402
+from kit.net import GATEWAY  # noqa: E402
+from kit.net import Lan  # noqa: E402
+
+NAME = "dl-shell"
+HOME = sandbox.RUNS / NAME
+CONFIG = {"default-mode": "static", "policy": {"namespaces": ["*"]}}
+
+
+def keep(options):
+    """In the sandbox: builds the cluster and serves orders until it is ended."""
+    with ExitStack() as stack:
+        lan = Lan() if options.machines else None
+        cluster = stack.enter_context(ControlPlane(GATEWAY if options.machines else "127.0.0.1"))
+        cluster.start_controllers(options.daemonset_controller)
+        if options.scheduler:
+            cluster.start_scheduler()
+        agent.grant(cluster)
+        (HOME / "kubeconfig").symlink_to(cluster.admin.kubeconfig)
+        extra = [*daemons.flannel_images(), daemons.kube_proxy_image()] if options.flannel else []
+        parts = {"api": cluster}
+        if options.machines:
+            common = common_layer(extra)
+            for number in range(1, options.machines + 1):
+                machine = stack.enter_context(Machine(cluster, lan, f"n{number}", common, daemonlet=CONFIG))
+                machine.power_on()
+                parts[machine.name] = machine
+        else:
+            node = stack.enter_context(Node(cluster, pod_images=extra))
+            stack.enter_context(agent.Agent(node, **CONFIG))
+        os.mkfifo(HOME / "orders")
+        (HOME / "up").touch()
+        while True:
+            with open(HOME / "orders", encoding="ascii") as orders:
+                for order in orders:
+                    obey(cluster, parts, *order.split())
+
+
+def obey(cluster, parts, name, word):
+    """One order; what goes wrong is said and the cluster goes on."""
+    acts = {"stop": lambda: cluster.stop("api"), "start": cluster.start_api, "freeze": cluster.freeze, "thaw": cluster.thaw}
+    try:
+        act = acts[word] if name == "api" else getattr(parts[name], word)
+        act()
+        print(f"{name} {word}: done", flush=True)
+    except Exception as error:  # noqa: BLE001
+        print(f"{name} {word}: {error!r}", flush=True)
+
+
+def inside():
+    """The command prefix that enters the running cluster's namespaces."""
+    pid = (HOME / "init").read_text(encoding="ascii") if (HOME / "init").exists() else sys.exit("no cluster: shell.py up")
+    return ["nsenter", "--target", pid, "--all", "--wd=/"]
+
+
+def enter(name, *command):
+    """In the sandbox: a command on a machine, found by its nspawn (there are no others here)."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"--machine={name}".encode() in (process / "cmdline").read_bytes().split(b"\0"):
+                leader = (process / "task" / process.name / "children").read_text(encoding="ascii").split()[0]
+                os.execvp("nsenter", ["nsenter", "--target", leader, "--all", "--wd=/", "--", *(command or ["/bin/bash"])])
+        except OSError:
+            continue
+    print(f"{name} is not on", file=sys.stderr)
+    return 1
+
+
+def up(arguments):
+    """Starts the keeper in the background and waits until the cluster is up."""
+    sandbox.sweep()
+    if HOME.exists():
+        print("a cluster is up: shell.py down", file=sys.stderr)
+        return 1
+    run = sandbox.Sandbox(NAME)
+    log = open(HOME / "log", "wb")  # noqa: SIM115 (the keeper's)
+    child = run.start([str(HERE / "shell.py"), "keep", *arguments], survive=True, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+    children_of = Path(f"/proc/{child.pid}/task/{child.pid}/children")
+    while not (HOME / "up").exists():
+        if child.poll() is not None:
+            print((HOME / "log").read_text(encoding="utf-8", errors="replace"), file=sys.stderr)
+            run.end()
+            return 1
+        children = children_of.read_text(encoding="ascii").split()
+        if children:
+            (HOME / "init").write_text(children[0], encoding="ascii")
+            (HOME / "unshare").write_text(str(child.pid), encoding="ascii")
+        time.sleep(0.1)
+    print(f"up; logs in {HOME}/logs")
+    return 0
+
+
+def main():
+    """The command."""
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+        print(__doc__)
+        return 0
+    command, rest = sys.argv[1], sys.argv[2:]
+    if command in ("up", "keep"):
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--machines", type=int, default=0)
+        for flag in ("--daemonset-controller", "--scheduler", "--flannel"):
+            parser.add_argument(flag, action="store_true")
+        options = parser.parse_args(rest)
+        return keep(options) if command == "keep" else up(rest)
+    if command == "k":
+        return subprocess.call([*inside(), tools.program("kubectl"), "--kubeconfig", str(HOME / "kubeconfig"), *rest])
+    if command == "sh":
+        return subprocess.call([*inside(), "env", f"KUBECONFIG={HOME}/kubeconfig", os.environ.get("SHELL", "/bin/sh")])
+    if command == "on":
+        return subprocess.call([*inside(), sys.executable, str(HERE / "shell.py"), "enter", *rest])
+    if command == "enter":
+        return enter(*rest)
+    if command == "do":
+        (HOME / "orders").open("w", encoding="ascii").write(" ".join(rest) + "\n")
+        return 0
+    if command == "down":
+        pid = (HOME / "unshare").read_text(encoding="ascii")
+        os.kill(int(pid), signal.SIGKILL)
+        while Path(f"/proc/{pid}").exists():
+            time.sleep(0.05)
+        sandbox.sweep()
+        return 0
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""The flagship: an unmodified published CNI DaemonSet on whole machines, with nobody to schedule it.
+
+Three machines, an API server, controllers without the DaemonSet controller, no scheduler. The
+nodes are NotReady because there is no pod network, and nothing that needs one could bring it.
+"""
+
+import unittest
+from types import SimpleNamespace
+
+from kit import agent
+from kit import daemons
+from kit.control_plane import ControlPlane
+from kit.kubelet import is_ready
+from kit.machine import Machine
+from kit.machine import common_layer
+from kit.net import GATEWAY
+from kit.net import Lan
+from kit.wait import never
+from kit.wait import until
+from suite.pod_network import fetch
+from suite.pod_network import pod_address
+from suite.pod_network import wait_all_reach_all
+
+WORLD = SimpleNamespace()
+NAMES = ("n1", "n2", "n3")
+
+
+def setUpModule():  # noqa: N802 (unittest's name)
+    """Three machines, switched on and registered."""
+    if not daemons.FLANNEL.exists():
+        raise unittest.SkipTest(f"no {daemons.FLANNEL}: the corpus of published files is not part of the repository")
+    lan = Lan()
+    WORLD.cluster = cluster = unittest.enterModuleContext(ControlPlane(GATEWAY))
+    cluster.start_controllers()
+    agent.grant(cluster)
+    common = common_layer([*daemons.flannel_images(), daemons.kube_proxy_image()])
+    config = {"default-mode": "static", "policy": {"namespaces": ["kube-flannel", "kube-system"]}}
+    WORLD.machines = [unittest.enterModuleContext(Machine(cluster, lan, name, common, daemonlet=config)) for name in NAMES]
+    for machine in WORLD.machines:
+        machine.power_on()
+    cluster.admin.wait("nodes", lambda seen: len(seen) == len(NAMES), 60, "all nodes are registered")
+
+
+class Flannel(unittest.TestCase):
+    """One story, told in order: each test stands on the one before."""
+
+    def setUp(self):
+        self.cluster, self.machines = WORLD.cluster, WORLD.machines
+        self.admin = self.cluster.admin
+
+    def test_1_nodes_without_a_pod_network_are_not_ready(self):
+        never(lambda: [node for node in self.admin.list("nodes") if is_ready(node)], 1, "a node is Ready without a pod network")
+
+    def test_2_the_unmodified_file_makes_them_ready(self):
+        self.admin.apply(daemons.FLANNEL)
+        self.admin.wait("nodes", lambda seen: len(seen) == len(NAMES) and all(map(is_ready, seen.values())), 60, "all nodes are Ready")
+
+    def test_3_pods_of_all_nodes_reach_each_other(self):
+        self.admin.apply(daemons.probe())
+        wait_all_reach_all(self.machines, 60)
+
+    def test_4_kube_proxy_makes_a_service_answer(self):
+        self.admin.apply(daemons.service(), *daemons.kube_proxy(self.cluster.url))
+        address = self.admin.get("services", "probe", "kube-system")["spec"]["clusterIP"]
+        machine = self.machines[0]
+        container, _ = pod_address(machine, "probe-")
+        heard = until(lambda: fetch(machine, container, f"http://{address}/node"), 60, "the Service answers")
+        self.assertIn(heard, NAMES)
+
+    def test_5_power_fails_without_an_api_server_and_flannel_is_back_in_two_seconds(self):
+        self.cluster.stop("api")
+        for machine in self.machines:
+            machine.kill()
+        for machine in self.machines:
+            machine.power_on()
+            after = until(lambda machine=machine: machine.first_output("kube-flannel-ds-", "kube-flannel"), 30, f"flannel's container says something on {machine.name}")
+            print(f"          power-on to flannel running on {machine.name}: {after[0]:.2f} s: {after[1]}")
+            self.assertLess(after[0], 2)
+            # It got as far as asking the API server: so it had its configuration, token, CA and environment.
+            self.assertRegex(after[1], r"error retrieving pod spec: Get .*/api/v1/namespaces/kube-flannel/pods/kube-flannel-ds-\w{5}-n\d.*refused")
+
+    def test_6_pods_reach_each_other_ten_seconds_after_the_api_is_back(self):
+        self.cluster.start_api()
+        wait_all_reach_all(self.machines, 10)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,122 @@
+"""The unit on a whole machine: before the kubelet, ready at once whatever hangs, and no daemon's parent."""
+
+import os
+import unittest
+from types import SimpleNamespace
+
+from kit import agent
+from kit.control_plane import ControlPlane
+from kit.daemons import daemonset
+from kit.hang import HangingFolder
+from kit.machine import Machine
+from kit.machine import common_layer
+from kit.net import GATEWAY
+from kit.net import Lan
+from kit.wait import never
+from kit.wait import until
+
+WORLD = SimpleNamespace()
+READY_WITHIN = 0.5
+# Between two stamps of systemd's there is its own work on a busy machine, which is not the agent's.
+SYSTEMD = 0.15
+
+
+def setUpModule():  # noqa: N802 (unittest's name)
+    """One machine with a daemon that has run."""
+    lan = Lan()
+    WORLD.lan = lan
+    WORLD.cluster = cluster = unittest.enterModuleContext(ControlPlane(GATEWAY))
+    cluster.start_controllers()
+    cluster.wait_namespace("kube-system")
+    agent.grant(cluster)
+    WORLD.machine = unittest.enterModuleContext(Machine(cluster, lan, "n1", common_layer(), daemonlet={"default-mode": "static"}))
+    WORLD.machine.power_on()
+    cluster.admin.apply(daemonset("steady", hostNetwork=True, tolerations=[{"operator": "Exists"}]))
+    WORLD.machine.wait_up()
+    WORLD.machine.cri.wait_running("steady-", 60)
+
+
+class Unit(unittest.TestCase):
+    """daemonlet.service"""
+
+    def setUp(self):
+        self.machine, self.cluster, self.lan = WORLD.machine, WORLD.cluster, WORLD.lan
+
+    def stamp(self, unit, name):
+        """A time of a unit, in seconds on systemd's clock."""
+        return int(self.machine.run("systemctl", "show", "--value", f"--property={name}TimestampMonotonic", unit).strip()) / 1e6
+
+    def boot(self):
+        """Pulls the plug and switches on again; waits for the daemon."""
+        self.machine.kill()
+        self.machine.power_on()
+        self.machine_running()
+
+    def machine_running(self):
+        """Waits for the daemon and gives it."""
+        return until(lambda: self.machine.cri.of("steady-"), 60, "the daemon runs")[0]
+
+    def assert_ready_in_time(self):
+        """Asserts that the unit said READY within its bound, and that the kubelet waited no longer."""
+        until(lambda: self.stamp("kubelet.service", "ExecMainStart"), 60, "the kubelet starts")
+        began, ready = self.stamp("daemonlet.service", "ExecMainStart"), self.stamp("daemonlet.service", "ActiveEnter")
+        kubelet = self.stamp("kubelet.service", "ExecMainStart")
+        print(f"          READY {1000 * (ready - began):.0f} ms after exec, kubelet {1000 * (kubelet - ready):.0f} ms after that")
+        self.assertGreater(ready, 0, "the unit is not ready")
+        self.assertLessEqual(ready - began, READY_WITHIN + SYSTEMD)
+        self.assertLessEqual(ready, kubelet, "the kubelet started before the agent was ready")
+
+    def test_it_starts_before_the_kubelet(self):
+        self.boot()
+        self.assert_ready_in_time()
+
+    def test_it_is_ready_while_the_api_refuses(self):
+        self.cluster.stop("api")
+        self.addCleanup(self.cluster.start_api)
+        self.boot()
+        self.assert_ready_in_time()
+
+    def test_it_is_ready_while_the_api_server_swallows_everything(self):
+        self.lan.swallow(self.cluster.PORT)
+        self.addCleanup(self.lan.answer)
+        self.machine.kill()
+        self.machine.power_on()
+        self.assert_ready_in_time()
+
+    @unittest.skipUnless(os.path.exists("/dev/fuse"), "no /dev/fuse: nothing to hang a pass with")
+    def test_it_is_ready_while_a_pass_hangs(self):
+        folder = self.machine.root / "etc/daemonlet/daemonsets.d"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.machine.kill()
+        with HangingFolder(folder):
+            self.machine.power_on()
+            self.assert_ready_in_time()
+            self.machine.kill()
+        self.machine.power_on()
+        self.machine_running()
+
+    def test_stopping_it_stops_no_daemon(self):
+        before = self.machine_running()
+        manifests = self.machine.run("ls", "/etc/kubernetes/manifests")
+        self.machine.run("systemctl", "stop", "daemonlet.service")
+        never(lambda: self.machine.cri.of("steady-") != [before], 3, "a stopped agent took its daemon along")
+        self.assertEqual(self.machine.run("ls", "/etc/kubernetes/manifests"), manifests)
+        self.machine.run("systemctl", "start", "daemonlet.service")
+        never(lambda: self.machine.cri.of("steady-") != [before], 2, "a started agent changed what ran")
+
+    def test_the_journal_has_the_daemons_name_as_a_field(self):
+        entries = until(lambda: self.machine.journal("DAEMONSET=kube-system/steady"), 10, "entries with DAEMONSET= in the journal")
+        self.assertTrue(all(entry["_SYSTEMD_UNIT"] == "daemonlet.service" for entry in entries), entries[0])
+
+    def test_a_boot_without_api_starts_the_daemon(self):
+        self.cluster.stop("api")
+        self.addCleanup(self.cluster.start_api)
+        self.boot()
+        _, _, _, pid = self.machine_running()
+        took = self.machine.started(pid)
+        print(f"          power-on to container running, API server refusing: {took:.2f} s")
+        self.assertLess(took, 5)
+
+
+if __name__ == "__main__":
+    unittest.main()
