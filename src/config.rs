@@ -82,6 +82,8 @@ pub struct Config {
     pub node_labels: BTreeMap<String, String>,
     /// Taints of the node before it is registered.
     pub node_taints: Vec<Taint>,
+    /// Version of the kubelet before the node is registered, such as `v1.36.2`; `None`: not known.
+    pub kubelet_version: Option<String>,
     /// Namespaces whose API DaemonSets may run here; `*` is all.
     pub policy_namespaces: Vec<String>,
     /// Whether Secret values that no file can carry may stand in a manifest.
@@ -189,7 +191,14 @@ impl Config {
         ];
         let mut labels: BTreeMap<String, String> = own.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
         labels.extend(self.node_labels.clone());
-        NodeView { name: self.node_name.clone(), labels, taints: self.node_taints.clone(), ..NodeView::default() }
+        NodeView {
+            name: self.node_name.clone(),
+            uid: None,
+            labels,
+            taints: self.node_taints.clone(),
+            kubelet_version: self.kubelet_version.clone(),
+            registered: false,
+        }
     }
 }
 

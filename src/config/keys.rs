@@ -25,6 +25,7 @@ pub enum Id {
     OnceTimeout,
     NodeLabels,
     NodeTaints,
+    KubeletVersion,
     PolicyNamespaces,
     InlineSecretEnv,
     LogLevel,
@@ -62,6 +63,8 @@ pub enum Kind {
     Labels,
     /// A list of taints, `key=value:Effect`.
     Taints,
+    /// A version such as `v1.36.2`, or `""`.
+    Version,
     /// A list of namespaces.
     Namespaces,
     /// `true` or `false`.
@@ -262,6 +265,16 @@ own (kubernetes.io/hostname, /os, /arch) need not be given.",
         Kind::Taints,
         "[]",
         "Taints of this node until the Node object has been seen, as \"key=value:Effect\".",
+    ),
+    key(
+        Id::KubeletVersion,
+        "node",
+        "kubelet-version",
+        Kind::Version,
+        r#""""#,
+        "Version of this node's kubelet, such as \"v1.36.2\", until the Node object has been seen.
+Without it a DaemonSet that has a Secret's value in its environment waits: only a
+kubelet of 1.35 or newer reads such a value from a file.",
     ),
     key(
         Id::PolicyNamespaces,

@@ -108,6 +108,7 @@ fn value(config: &Config, id: Id) -> Value {
                 })
                 .collect(),
         ),
+        Id::KubeletVersion => optional(config.kubelet_version.clone()),
         Id::PolicyNamespaces => list(config.policy_namespaces.clone()),
         Id::InlineSecretEnv => Value::Boolean(config.inline_secret_env),
         Id::LogLevel => Value::String(config.log_level.clone()),

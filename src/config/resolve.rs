@@ -103,6 +103,7 @@ pub(super) fn resolve(settings: &Settings, host: &dyn Host) -> Result<Config, Co
             Some(Setting::Taints(taints)) => taints,
             _ => Vec::new(),
         },
+        kubelet_version: non_empty(get.text_or(Id::KubeletVersion, "")),
         policy_namespaces: get.texts_or(Id::PolicyNamespaces, &["kube-system"]),
         inline_secret_env: matches!(get.take(Id::InlineSecretEnv), Some(Setting::Bool(true))),
         log_level: get.text_or(Id::LogLevel, "info"),

@@ -122,6 +122,11 @@ const BAD: &[(&str, &str, &str)] = &[
          not \"No\"",
         "",
     ),
+    (
+        "node.kubelet-version = \"new\"",
+        "FILE:1: node.kubelet-version: expected a version such as \"v1.36.2\" or \"\", not \"new\"",
+        "",
+    ),
     ("policy.namespaces = [\"A\"]", "FILE:1: policy.namespaces: \"A\" is no namespace", ""),
     ("policy.inline-secret-env = 1", "FILE:1: policy.inline-secret-env: expected true or false, not 1", ""),
     ("log.level = \"loud\"", "FILE:1: log.level: expected error, warn, info, debug or trace, not \"loud\"", ""),
@@ -280,6 +285,7 @@ fn each_key_of_the_example_reaches_the_configuration() {
         (Id::KubeletEndpoint, r#""https://127.0.0.1:10250""#),
         (Id::MaxRemovals, "7"),
         (Id::NodeLabels, r#"{ zone = "a" }"#),
+        (Id::KubeletVersion, r#""v1.36.2""#),
         (Id::NodeTaints, r#"["a=b:NoSchedule", "c:NoExecute"]"#),
         (Id::PolicyNamespaces, r#"["*"]"#),
         (Id::InlineSecretEnv, "true"),
@@ -339,13 +345,15 @@ fn the_example_file_is_made_from_the_table() {
 
 #[test]
 fn before_registration_the_node_has_what_the_kubelet_would_set() {
-    let text = "node-name = \"n1\"\n[node]\nlabels = { zone = \"a\" }\ntaints = [\"a=b:NoSchedule\"]\n";
+    let text = "node-name = \"n1\"\n[node]\nlabels = { zone = \"a\" }\ntaints = [\"a=b:NoSchedule\"]\n\
+                kubelet-version = \"v1.36.2\"\n";
     let node = load_text(text, &FakeHost::default()).unwrap().node_view();
     assert!(!node.registered);
     assert_eq!(node.labels["kubernetes.io/hostname"], "n1");
     assert_eq!(node.labels["kubernetes.io/os"], "linux");
     assert_eq!(node.labels["zone"], "a");
     assert_eq!(node.labels.len(), 6);
+    assert_eq!(node.kubelet_version.as_deref(), Some("v1.36.2"));
     assert_eq!(node.taints[0].effect, "NoSchedule");
 }
 

@@ -9,6 +9,7 @@ use toml::de::DeValue;
 use crate::config::check;
 use crate::config::keys::Kind;
 use crate::core::model::Taint;
+use crate::core::node;
 
 /// A checked value of a key.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +73,7 @@ fn text(kind: Kind, value: &DeValue<'_>) -> Result<String, String> {
         Kind::Socket => "a socket such as \"unix:///run/containerd/containerd.sock\" or \"\"",
         Kind::Url => "a URL such as \"https://127.0.0.1:10250\" or \"\"",
         Kind::HostPort => "host:port or \"\"",
+        Kind::Version => "a version such as \"v1.36.2\" or \"\"",
         Kind::Selector => "a label selector such as \"app=cni,tier!=test\"",
         Kind::Filter => "a log level such as \"info\"",
         _ => "a word",
@@ -83,7 +85,7 @@ fn text(kind: Kind, value: &DeValue<'_>) -> Result<String, String> {
         return Err(expected(what, value));
     };
     let empty_is_allowed =
-        matches!(kind, Kind::PathOrEmpty | Kind::Socket | Kind::Url | Kind::HostPort | Kind::Selector);
+        matches!(kind, Kind::PathOrEmpty | Kind::Socket | Kind::Url | Kind::HostPort | Kind::Selector | Kind::Version);
     if text.is_empty() && empty_is_allowed {
         return Ok(String::new());
     }
@@ -97,6 +99,7 @@ fn text(kind: Kind, value: &DeValue<'_>) -> Result<String, String> {
         Kind::Url => {
             text.strip_prefix("https://").filter(|rest| !rest.is_empty()).ok_or_else(|| expected(what, value))?;
         }
+        Kind::Version if node::version(text).is_none() => return Err(expected(what, value)),
         Kind::HostPort => check::endpoint(text).map(|_| ())?,
         Kind::Selector => check::selector(text)?,
         Kind::Filter => check::filter(text)?,

@@ -32,7 +32,8 @@ pub fn file_name(namespace: &str, pod_name: &str) -> String {
         return format!("{stem}.yaml");
     }
     let hash = outcome::digest(stem.as_bytes());
-    let keep = stem.floor_char_boundary(LONGEST_NAME - ".yaml".len() - 1 - HASH);
+    let room = LONGEST_NAME - ".yaml".len() - 1 - HASH;
+    let keep = (0..=room).rev().find(|end| stem.is_char_boundary(*end)).unwrap_or_default();
     format!("{}-{}.yaml", &stem[..keep], &hash[..HASH])
 }
 
