@@ -14,9 +14,15 @@ use crate::config;
 use crate::config::Config;
 use crate::config::ConfigError;
 
+mod ask;
+mod explain;
+mod offline;
 mod output;
+mod plan;
 mod render;
 mod run;
+mod status;
+mod table;
 
 /// How a command ends. The numbers are a contract; the highest that applies wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,6 +89,9 @@ struct Arguments {
 enum Command {
     Run(run::Arguments),
     Render(render::Arguments),
+    Plan(plan::Arguments),
+    Status(status::Arguments),
+    Explain(explain::Arguments),
 }
 
 /// The configuration to use.
@@ -113,6 +122,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let result = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Render(arguments) => render::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
     };
     result.unwrap_or_else(|failure| {
         output::errors(&failure.errors);

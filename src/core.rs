@@ -19,6 +19,7 @@ pub mod policy;
 pub mod quantity;
 pub mod record;
 pub mod render;
+pub mod replies;
 pub mod sources;
 pub mod status;
 pub mod validate;

@@ -4,18 +4,35 @@ use std::io;
 use std::io::IsTerminal;
 use std::io::Write;
 
+use serde::Serialize;
+
 use crate::cli::Exit;
 use crate::cli::Failure;
+use crate::config;
 
 /// Writes data to standard output. That nobody reads it any more is no error.
 pub(super) fn data(text: &str) -> Result<(), Failure> {
+    stream(text).map(|_| ())
+}
+
+/// As [`data`]; gives whether anybody reads on.
+pub(super) fn stream(text: &str) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Exit::Unreadable, format!("standard output: cannot be written: {error}")))
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => {
+            let why = config::io_reason(&error);
+            Err(Failure::new(Exit::Unreadable, format!("standard output: cannot be written: {why}")))
         }
-        _ => Ok(()),
     }
+}
+
+/// `value` as JSON that a person can read too.
+pub(super) fn json(value: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value)
+        .map(|text| text + "\n")
+        .map_err(|error| Failure::new(Exit::Refused, format!("JSON: {error}")))
 }
 
 /// Writes errors, each with its hint, to standard error.
@@ -44,6 +61,12 @@ impl Colour {
     /// Colours if `stream` is a terminal and `NO_COLOR` is not set.
     pub(super) fn new(stream: &impl IsTerminal) -> Self {
         Self(stream.is_terminal() && std::env::var_os("NO_COLOR").is_none())
+    }
+
+    /// No colours.
+    #[cfg(test)]
+    pub(super) fn none() -> Self {
+        Self(false)
     }
 
     fn paint(self, code: &str, text: &str) -> String {

@@ -87,7 +87,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         report::exit(&entries, arguments.strict).max(if errors.is_empty() { Exit::Success } else { Exit::Unreadable });
 
     if arguments.json {
-        output::data(&report::json(&entries, arguments.output.is_some()))?;
+        output::data(&report::json(&entries, arguments.output.is_some())?)?;
     } else if arguments.output.is_some() {
         output::data(&report::lines(&entries, output::Colour::new(&std::io::stdout())))?;
     } else {

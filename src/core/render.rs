@@ -19,6 +19,7 @@ mod volumes;
 mod windows;
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -90,6 +91,21 @@ pub struct Missing {
     pub name: String,
     /// The key in it that is needed (for a token, the audience), or empty.
     pub key: String,
+}
+
+impl fmt::Display for Missing {
+    /// `Secret kube-system/keys (password)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.kind)?;
+        if !self.name.is_empty() {
+            let slash = if self.namespace.is_empty() { "" } else { "/" };
+            write!(f, " {}{slash}{}", self.namespace, self.name)?;
+        }
+        if !self.key.is_empty() {
+            write!(f, " ({})", self.key)?;
+        }
+        Ok(())
+    }
 }
 
 /// A rendered instance.

@@ -12,7 +12,7 @@ mod dial;
 mod error;
 mod events;
 mod health;
-mod kubeconfig;
+pub(in crate::node) mod kubeconfig;
 mod object;
 mod store;
 mod tls;

@@ -285,7 +285,7 @@ fn stage_file(stage: &Dir, name: &str, bytes: &[u8]) -> Result<Stamp, FsError> {
 /// Whether the first document of `bytes` is exactly `intended`, and there is no other.
 fn reads_as(bytes: &[u8], intended: &Value) -> Result<(), String> {
     let text = std::str::from_utf8(bytes).map_err(|e| e.to_string())?;
-    let mut documents = documents(text).into_iter();
+    let mut documents = yaml::read_documents(text).into_iter();
     let (Some(document), None) = (documents.next(), documents.next()) else {
         return Err("it is not one document".to_owned());
     };
@@ -316,14 +316,6 @@ fn first_difference(at: &str, left: &Value, right: &Value) -> String {
                 .map_or_else(|| format!("{at} differs"), |(i, (a, b))| first_difference(&format!("{at}[{i}]"), a, b))
         }
         _ => format!("{at} differs"),
-    }
-}
-
-/// The documents of `text`. JSON is YAML, and quicker read as what it is.
-fn documents(text: &str) -> Vec<yaml::Document> {
-    match serde_json::from_str(text) {
-        Ok(value) => vec![yaml::Document { line: 1, value: Ok(value) }],
-        Err(_) => yaml::read_documents(text),
     }
 }
 

@@ -3,6 +3,8 @@
 use serde::Serialize;
 
 use crate::cli::Exit;
+use crate::cli::Failure;
+use crate::cli::output;
 use crate::cli::output::Colour;
 use crate::core::identity::Identity;
 use crate::core::input::Problem;
@@ -89,7 +91,7 @@ pub(super) fn lines(entries: &[Entry], colour: Colour) -> String {
     for entry in entries {
         match entry {
             Entry::Rendered { key, rendered, .. } => {
-                let waiting = entry.waiting_for().iter().map(missing).collect::<Vec<_>>().join(", ");
+                let waiting = entry.waiting_for().iter().map(Missing::to_string).collect::<Vec<_>>().join(", ");
                 let waiting = if waiting.is_empty() { waiting } else { format!(", waits for {waiting}") };
                 line(format!("{} {key}: {}{waiting}", colour.green("rendered"), rendered.file));
                 for note in &rendered.pod.notes {
@@ -134,19 +136,6 @@ fn join(errors: &[FieldError]) -> String {
     errors.collect::<Vec<_>>().join("; ")
 }
 
-fn missing(missing: &Missing) -> String {
-    let Missing { kind, namespace, name, key } = missing;
-    let mut text = kind.clone();
-    if !name.is_empty() {
-        let slash = if namespace.is_empty() { "" } else { "/" };
-        text.push_str(&format!(" {namespace}{slash}{name}"));
-    }
-    if !key.is_empty() {
-        text.push_str(&format!(" ({key})"));
-    }
-    text
-}
-
 /// One element of the JSON array.
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -168,11 +157,9 @@ enum Json<'a> {
 }
 
 /// The JSON array; `written`: manifests are named by their path, else given by their content.
-pub(super) fn json(entries: &[Entry], written: bool) -> String {
+pub(super) fn json(entries: &[Entry], written: bool) -> Result<String, Failure> {
     let elements: Vec<Json<'_>> = entries.iter().map(|entry| element(entry, written)).collect();
-    let mut text = serde_json::to_string_pretty(&elements).unwrap_or_default();
-    text.push('\n');
-    text
+    output::json(&elements)
 }
 
 fn element(entry: &Entry, written: bool) -> Json<'_> {

@@ -81,15 +81,15 @@ pub enum KubeconfigError {
 type Stamp = Option<(u64, i64, i64, u64)>;
 
 /// A kubeconfig, read and ready to connect with.
-pub(super) struct Credentials {
+pub(in crate::node) struct Credentials {
     /// The server's URL: scheme, authority and an optional path that every request gets in front.
-    pub(super) server: Uri,
+    pub(in crate::node) server: Uri,
     /// Host (no brackets) and port.
-    pub(super) endpoint: Endpoint,
+    pub(in crate::node) endpoint: Endpoint,
     /// TLS and the name that the certificate has to carry; `None` for `http://`.
-    pub(super) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    pub(in crate::node) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     /// `Authorization` and impersonation.
-    pub(super) headers: HeaderMap,
+    pub(in crate::node) headers: HeaderMap,
     /// Differs when a connection made with other credentials must not be used any longer.
     pub(super) fingerprint: [u8; 32],
     files: Vec<(PathBuf, Stamp)>,
@@ -97,7 +97,7 @@ pub(super) struct Credentials {
 
 impl Credentials {
     /// Reads the kubeconfig and everything that it names.
-    pub(super) fn load(path: &Path) -> Result<Self, KubeconfigError> {
+    pub(in crate::node) fn load(path: &Path) -> Result<Self, KubeconfigError> {
         let mut reader = Reader { path, files: vec![(path.to_path_buf(), stamp(path))] };
         let (cluster, user) = reader.context()?;
         let server = reader.server(&cluster)?;

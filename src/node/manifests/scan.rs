@@ -13,12 +13,12 @@ use nix::sys::stat::FileStat;
 use serde_json::Value;
 
 use super::MAX_BYTES;
-use super::documents;
 use super::sha256;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::INCARNATION_ANNOTATION;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::model::ObjectKey;
+use crate::core::yaml;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FileKind;
 use crate::node::fsx::FsError;
@@ -142,7 +142,7 @@ fn judge(dir: &Dir, name: &OsStr, stat: &FileStat) -> Result<Verdict, FsError> {
         return Ok(Err(format!("it has no annotation {OWNER_ANNOTATION}")));
     }
     let Ok(text) = std::str::from_utf8(&bytes) else { return Ok(Err("it is not UTF-8".to_owned())) };
-    Ok(match documents(text).into_iter().next().map(|document| document.value) {
+    Ok(match yaml::read_documents(text).into_iter().next().map(|document| document.value) {
         Some(Ok(pod)) => manifest(file, &pod, &bytes),
         Some(Err(e)) => Err(format!("it does not parse: line {}, column {}: {}", e.line, e.column, e.message)),
         None => Err("it is empty".to_owned()),

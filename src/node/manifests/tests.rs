@@ -11,6 +11,7 @@ use serde_json::json;
 use super::ManifestDir;
 use super::ManifestError;
 use crate::core::model::ObjectKey;
+use crate::core::yaml;
 
 const NAME: &str = "kube-system-net-abcde.yaml";
 
@@ -30,7 +31,7 @@ fn pod(name: &str) -> Value {
 }
 
 fn bytes(pod: &Value) -> Vec<u8> {
-    serde_json::to_vec_pretty(pod).unwrap()
+    format!("# Written by a test\n{}", yaml::write(pod)).into_bytes()
 }
 
 fn put(dir: &mut ManifestDir, pod: &Value) {

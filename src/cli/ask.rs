@@ -1,0 +1,84 @@
+//! Asks the running agent, and what to do when none runs.
+
+use std::io;
+use std::io::BufRead;
+use std::io::BufReader;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::cli::Exit;
+use crate::cli::Failure;
+use crate::cli::offline;
+use crate::config;
+use crate::config::Config;
+use crate::node::socket::Request;
+
+/// How long the agent may take for an answer: a pass that hangs must not hang its observers too.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A reply, or the agent's word why there is none.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Reply<T> {
+    /// It could not answer.
+    Error {
+        /// Why.
+        error: String,
+    },
+    /// It could.
+    Answer(T),
+}
+
+/// The answer to `request`: the agent's, or without one what checkpoint and folders say.
+pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &Request) -> Result<T, Failure> {
+    let path = config.socket();
+    let line = match converse(&path, request) {
+        Ok(line) => line,
+        Err(error) if is_absence(&error) => {
+            super::output::remarks("agent not running: this is what checkpoint and folders say\n");
+            offline::answer(config, request)?.to_string()
+        }
+        Err(error) => {
+            let why = config::io_reason(&error);
+            return Err(failure(&path, &format!("the agent cannot be asked: {why}")));
+        }
+    };
+    match serde_json::from_str(&line) {
+        Ok(Reply::Answer(answer)) => Ok(answer),
+        Ok(Reply::Error { error }) => Err(Failure::new(Exit::Refused, error)),
+        Err(error) => Err(failure(&path, &format!("the agent's answer is not understood: {error}"))
+            .hint("the agent may be of another version than this program; restart it")),
+    }
+}
+
+fn failure(path: &std::path::Path, why: &str) -> Failure {
+    Failure::new(Exit::Refused, format!("{}: {why}", path.display()))
+}
+
+/// Nobody listens: no socket, or one that an agent left behind.
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+fn converse(path: &PathBuf, request: &Request) -> io::Result<String> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = serde_json::to_string(request)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes())?;
+    let mut reply = String::new();
+    match BufReader::new(stream).read_line(&mut reply) {
+        Ok(0) => Err(io::Error::other("it closed the connection")),
+        Ok(_) => Ok(reply),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(io::Error::other(format!("no answer within {} s", PATIENCE.as_secs())))
+        }
+        Err(error) => Err(error),
+    }
+}

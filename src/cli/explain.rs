@@ -1,0 +1,105 @@
+//! `daemonlet explain`: why a DaemonSet does or does not run on this node.
+
+use clap::Args;
+
+use crate::cli::ConfigArgument;
+use crate::cli::Exit;
+use crate::cli::Failure;
+use crate::cli::ask;
+use crate::cli::output;
+use crate::cli::output::Colour;
+use crate::core::model::ObjectKey;
+use crate::core::replies::ExplainReport;
+use crate::node::socket::Request;
+
+/// Show why a DaemonSet does or does not run on this node
+///
+/// Exit code: 0 it runs or does not belong here, 1 it is refused, failing or unknown.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// The DaemonSet
+    #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
+    daemon_set: ObjectKey,
+    /// Print JSON (schemaVersion 1)
+    #[arg(long)]
+    json: bool,
+}
+
+fn key(text: &str) -> Result<ObjectKey, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(ObjectKey::new(namespace, name))
+        }
+        _ => Err("expected NAMESPACE/NAME".to_owned()),
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let config = arguments.config.load()?;
+    let ObjectKey { namespace, name } = arguments.daemon_set.clone();
+    let report: ExplainReport = ask::ask(&config, &Request::Explain { namespace, name })?;
+    let text = if arguments.json {
+        output::json(&report)?
+    } else {
+        human(&report, &arguments.daemon_set, Colour::new(&std::io::stdout()))
+    };
+    output::data(&text)?;
+    let good = report.status.is_some_and(|status| !status.state.is_bad());
+    Ok(if good { Exit::Success } else { Exit::Refused })
+}
+
+fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> String {
+    let state = match &report.status {
+        Some(status) if status.reason.is_empty() => status.state.as_str().to_owned(),
+        Some(status) => format!("{}: {}", status.state.as_str(), status.reason),
+        None => "unknown: no such DaemonSet has been seen".to_owned(),
+    };
+    let mut text = format!("{key} on {}: {state}\n", report.node);
+    for term in &report.terms {
+        let mark = match term.holds {
+            Some(true) => colour.green("yes"),
+            Some(false) => colour.red("no "),
+            None => "   ".to_owned(),
+        };
+        text.push_str(format!("  {mark}  {}: {}", term.subject, term.text).trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::replies::Term;
+
+    #[test]
+    fn keys_have_two_parts() {
+        assert_eq!(key("a/b"), Ok(ObjectKey::new("a", "b")));
+        for text in ["a", "/b", "a/", "a/b/c", ""] {
+            assert_eq!(key(text).unwrap_err(), "expected NAMESPACE/NAME", "{text}");
+        }
+    }
+
+    #[test]
+    fn each_term_says_yes_or_no() {
+        let term = |subject: &str, holds, text: &str| Term { subject: subject.into(), holds, text: text.into() };
+        let report = ExplainReport {
+            schema_version: 1,
+            node: "n1".into(),
+            agent_running: true,
+            terms: vec![
+                term("source", None, "API"),
+                term("node selector", Some(true), "a = b"),
+                term("taint", Some(false), "x=y:NoSchedule: no toleration matches"),
+            ],
+            status: None,
+        };
+        assert_eq!(
+            human(&report, &ObjectKey::new("kube-system", "cni"), Colour::none()),
+            "kube-system/cni on n1: unknown: no such DaemonSet has been seen\n       source: API\n  \
+             yes  node selector: a = b\n  no   taint: x=y:NoSchedule: no toleration matches\n"
+        );
+    }
+}

@@ -1,0 +1,134 @@
+//! `daemonlet status`: the daemons of this node as a table.
+
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::cli::ConfigArgument;
+use crate::cli::Exit;
+use crate::cli::Failure;
+use crate::cli::ask;
+use crate::cli::output;
+use crate::cli::output::Colour;
+use crate::cli::table;
+use crate::config::Config;
+use crate::core::render::Missing;
+use crate::core::status::DaemonStatus;
+use crate::core::status::State;
+use crate::core::status::StatusReport;
+use crate::node::socket::Request;
+
+/// How often `--watch` asks.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Show the daemons of this node
+///
+/// Exit code: 0 all is well, 1 something is refused, failing or unknown.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// Print JSON (schemaVersion 1)
+    #[arg(long)]
+    json: bool,
+    /// Go on, and print again whenever something has changed
+    #[arg(long)]
+    watch: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let config = arguments.config.load()?;
+    if arguments.watch {
+        return watch(&config, arguments.json);
+    }
+    let report: StatusReport = ask::ask(&config, &Request::Status)?;
+    output::data(&text(&report, arguments.json)?)?;
+    Ok(exit(&report))
+}
+
+/// Prints each report that differs from the one before, until nobody reads or the agent ends.
+fn watch(config: &Config, json: bool) -> Result<Exit, Failure> {
+    let mut last: Option<StatusReport> = None;
+    loop {
+        let report: StatusReport = ask::ask(config, &Request::Status)?;
+        if last.as_ref() != Some(&report) {
+            let separator = if last.is_some() && !json { "\n" } else { "" };
+            if !output::stream(&format!("{separator}{}", text(&report, json)?))? {
+                return Ok(exit(&report));
+            }
+        }
+        if !report.agent.running {
+            return Ok(exit(&report));
+        }
+        last = Some(report);
+        thread::sleep(PERIOD);
+    }
+}
+
+fn text(report: &StatusReport, json: bool) -> Result<String, Failure> {
+    if json { output::json(report) } else { Ok(human(report, Colour::new(&std::io::stdout()))) }
+}
+
+/// Whether anything is refused, failing or unknown.
+pub(super) fn exit(report: &StatusReport) -> Exit {
+    let bad = report.daemons.iter().any(|daemon| daemon.state.is_bad());
+    if bad { Exit::Refused } else { Exit::Success }
+}
+
+/// The table, and below it what is wrong beside single daemons.
+fn human(report: &StatusReport, colour: Colour) -> String {
+    let head = ["DAEMONSET", "SOURCE", "REVISION", "POD", "STATE", "READY", "SINCE", "REASON"];
+    let rows = report.daemons.iter().map(|daemon| row(daemon, colour)).collect::<Vec<_>>();
+    let mut text = if rows.is_empty() { "no daemons on this node\n".to_owned() } else { table::table(&head, &rows) };
+    if !matches!(report.agent.api.as_str(), "connected" | "none") {
+        let since = report.agent.api_since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
+        text.push_str(&format!("API: {}{since}\n", report.agent.api));
+    }
+    for problem in &report.problems {
+        text.push_str(&format!("{} {}: {}\n", colour.red("problem:"), problem.object, problem.reason));
+        if let Some(hint) = &problem.hint {
+            text.push_str(&format!("{} {hint}\n", colour.cyan("hint:")));
+        }
+    }
+    text
+}
+
+fn row(daemon: &DaemonStatus, colour: Colour) -> Vec<table::Cell> {
+    let state = daemon.state.as_str();
+    let state = match daemon.state {
+        State::Running => table::Cell::painted(state, colour.green(state)),
+        bad if bad.is_bad() => table::Cell::painted(state, colour.red(state)),
+        State::NotSelected => state.into(),
+        _ => table::Cell::painted(state, colour.yellow(state)),
+    };
+    let ready = match daemon.ready {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "?",
+    };
+    let dash = |text: &str| table::Cell::from(if text.is_empty() { "-" } else { text });
+    vec![
+        format!("{}/{}", daemon.namespace, daemon.name).as_str().into(),
+        daemon.source.to_string().as_str().into(),
+        dash(&daemon.revision),
+        dash(&daemon.pod),
+        state,
+        if daemon.pod.is_empty() { "-" } else { ready }.into(),
+        dash(daemon.since.as_deref().unwrap_or_default()),
+        reason(daemon).as_str().into(),
+    ]
+}
+
+/// The reason, and what is waited for.
+fn reason(daemon: &DaemonStatus) -> String {
+    let waiting = daemon.waiting_for.iter().map(Missing::to_string).collect::<Vec<_>>().join(", ");
+    match (daemon.reason.is_empty(), waiting.is_empty()) {
+        (_, true) => daemon.reason.clone(),
+        (true, false) => format!("waits for {waiting}"),
+        (false, false) => format!("{}: {waiting}", daemon.reason),
+    }
+}
+
+#[cfg(test)]
+mod tests;

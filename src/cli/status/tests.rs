@@ -1,0 +1,92 @@
+use super::*;
+use crate::core::model::Mode;
+use crate::core::model::Source;
+use crate::core::status::AgentStatus;
+use crate::core::status::Problem;
+
+fn daemon(name: &str, state: State) -> DaemonStatus {
+    DaemonStatus {
+        namespace: "kube-system".into(),
+        name: name.into(),
+        source: Source::Api,
+        mode: Some(Mode::Static),
+        revision: "5d8c7".into(),
+        pod: format!("{name}-7x2kp"),
+        uid: "u".into(),
+        state,
+        ready: Some(true),
+        since: Some("2026-11-21T09:00:00Z".into()),
+        reason: String::new(),
+        waiting_for: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+fn report(daemons: Vec<DaemonStatus>) -> StatusReport {
+    StatusReport {
+        schema_version: 1,
+        node: "n1".into(),
+        agent: AgentStatus {
+            running: true,
+            since: None,
+            version: "0".into(),
+            api: "connected".into(),
+            api_since: None,
+        },
+        daemons,
+        problems: Vec::new(),
+    }
+}
+
+#[test]
+fn the_table_has_a_line_a_daemon_and_problems_below() {
+    let missing = Missing { kind: "Secret".into(), namespace: "a".into(), name: "b".into(), key: "c".into() };
+    let waiting = DaemonStatus {
+        pod: String::new(),
+        ready: None,
+        since: None,
+        waiting_for: vec![missing],
+        ..daemon("a", State::Waiting)
+    };
+    let mut report = report(vec![daemon("cni", State::Running), waiting]);
+    report.agent.api = "refused".into();
+    report.agent.api_since = Some("2026-11-21T09:01:00Z".into());
+    report.problems.push(Problem { object: "/etc/x".into(), reason: "is bad".into(), hint: Some("mend it".into()) });
+    assert_eq!(
+        human(&report, Colour::none()),
+        "DAEMONSET        SOURCE  REVISION  POD        STATE    READY  SINCE                 REASON\n\
+         kube-system/cni  API     5d8c7     cni-7x2kp  running  yes    2026-11-21T09:00:00Z\n\
+         kube-system/a    API     5d8c7     -          waiting  -      -                     waits for Secret a/b (c)\n\
+         API: refused since 2026-11-21T09:01:00Z\n\
+         problem: /etc/x: is bad\n\
+         hint: mend it\n"
+    );
+}
+
+#[test]
+fn refused_failing_and_unknown_are_exit_code_1() {
+    for (state, exit_code) in [
+        (State::Running, Exit::Success),
+        (State::Waiting, Exit::Success),
+        (State::NotSelected, Exit::Success),
+        (State::Refused, Exit::Refused),
+        (State::Failing, Exit::Refused),
+        (State::Unknown, Exit::Refused),
+    ] {
+        assert_eq!(exit(&report(vec![daemon("a", State::Running), daemon("b", state)])), exit_code, "{state:?}");
+    }
+}
+
+#[test]
+fn the_json_keeps_its_names() {
+    let json = serde_json::to_value(report(vec![daemon("cni", State::NotSelected)])).unwrap();
+    let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(keys(&json), "schemaVersion node agent daemons problems");
+    assert_eq!(keys(&json["agent"]), "running since version api apiSince");
+    assert_eq!(
+        keys(&json["daemons"][0]),
+        "namespace name source mode revision pod uid state ready since reason waitingFor notes"
+    );
+    assert_eq!(json["daemons"][0]["state"], "notSelected");
+    assert_eq!(json["daemons"][0]["mode"], "static");
+}

@@ -1,0 +1,64 @@
+//! What the agent tells beside its status: the values behind `daemonlet plan` and `explain`.
+//!
+//! Owns their schema; as with [`crate::core::status`], fields are only added.
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::core::status::DaemonStatus;
+
+/// What one pass would change on this node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanReport {
+    /// [`crate::core::status::SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// The node's name.
+    pub node: String,
+    /// Whether the agent answered. False: planned from checkpoint and folders.
+    pub agent_running: bool,
+    /// The changes, in the order in which they would be made; empty: nothing to do.
+    pub changes: Vec<Change>,
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// The DaemonSet's namespace.
+    pub namespace: String,
+    /// The DaemonSet's name.
+    pub name: String,
+    /// What would be done: a verb and its object, such as `write manifest kube-system-cni-7x2kp.yaml`.
+    pub action: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Why a daemon does or does not run here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExplainReport {
+    /// [`crate::core::status::SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// The node's name.
+    pub node: String,
+    /// Whether the agent answered. False: explained from checkpoint and folders.
+    pub agent_running: bool,
+    /// Each thing that was looked at, in order.
+    pub terms: Vec<Term>,
+    /// The daemon's status; none: no such DaemonSet is known.
+    pub status: Option<DaemonStatus>,
+}
+
+/// One thing that decides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Term {
+    /// What it is: `source`, `mode`, `policy`, `node selector`, `node affinity`, `taint`, …
+    pub subject: String,
+    /// Whether it speaks for running here; `None`: it only informs.
+    pub holds: Option<bool>,
+    /// The term and the value it was compared with.
+    pub text: String,
+}
