@@ -129,7 +129,7 @@ fn expand(
         if refused.object.is_none() {
             refused.error.field = join(place, &refused.error.field);
         }
-        refused
+        *refused
     }));
 }
 
@@ -150,7 +150,7 @@ fn join(place: &str, field: &str) -> String {
     }
 }
 
-fn object(api_version: String, kind: String, mut value: Value) -> Result<Object, Refused> {
+fn object(api_version: String, kind: String, mut value: Value) -> Result<Object, Box<Refused>> {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let known = match (group, version, kind.as_str()) {
@@ -167,12 +167,12 @@ fn object(api_version: String, kind: String, mut value: Value) -> Result<Object,
             return Ok(Object::Ignored { kind: format!("{api_version} {kind}"), key });
         }
     };
-    let refuse = |error: FieldError| Refused { object: None, error };
+    let refuse = |error: FieldError| Box::new(Refused { object: None, error });
     checks::metadata(&value, known).map_err(refuse)?;
     let Some(name) = name_of(&value) else {
         return Err(refuse(checks::wrong("metadata.name", "required")));
     };
-    let refuse = |error: FieldError| Refused { object: Some(name.clone()), error };
+    let refuse = |error: FieldError| Box::new(Refused { object: Some(name.clone()), error });
     let Some(kind) = known else {
         daemon_set::convert(&mut value, &api_version).map_err(refuse)?;
         return Ok(Object::DaemonSet(value));

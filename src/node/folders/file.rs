@@ -1,0 +1,160 @@
+//! Reading one file, and what stays of its last good version.
+
+use std::fs;
+use std::io;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use sha2::Digest;
+use sha2::Sha256;
+
+use super::FileView;
+use crate::core::input;
+use crate::core::input::ParsedFile;
+use crate::core::input::Problem;
+use crate::core::input::ProblemKind;
+use crate::core::model::Kind;
+use crate::core::model::ObjectKey;
+use crate::core::yaml;
+
+/// What changes when a file does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    pub(super) fn of(metadata: &fs::Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+/// The file at `path` as it is now, with what `previous`, the last of its name, defined and this one may not take away.
+pub(super) fn read(
+    path: &Path,
+    folder: &Path,
+    metadata: &fs::Metadata,
+    settled: bool,
+    previous: Option<&Arc<FileView>>,
+) -> Arc<FileView> {
+    let stamp = Stamp::of(metadata);
+    // A stamp that was taken while the file changed may hide a later change within the clock's tick.
+    let unchanged = |previous: &&Arc<FileView>| previous.path == path && previous.stamp == stamp && previous.settled;
+    if let Some(previous) = previous.filter(unchanged) {
+        return Arc::clone(previous);
+    }
+    let mut view = FileView {
+        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        path: path.to_owned(),
+        folder: folder.to_owned(),
+        fingerprint: String::new(),
+        daemon_sets: Vec::new(),
+        objects: Vec::new(),
+        ignored: Vec::new(),
+        problems: Vec::new(),
+        complete: false,
+        stamp,
+        settled,
+    };
+    match text(path, metadata) {
+        Ok((text, fingerprint)) => {
+            view.fingerprint = fingerprint;
+            take(&mut view, input::parse_file(path, &text));
+        }
+        Err(error) => {
+            view.fingerprint = previous.map(|previous| previous.fingerprint.clone()).unwrap_or_default();
+            view.problems.push(unreadable(path, &error));
+            // Not a matter of the file's content: the next reading may succeed.
+            view.settled = error.kind() == io::ErrorKind::InvalidData;
+        }
+    }
+    if let Some(previous) = previous {
+        keep(&mut view, previous, settled);
+    }
+    Arc::new(view)
+}
+
+/// The problem of a file or folder that cannot be read at all.
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> Problem {
+    Problem {
+        file: path.to_owned(),
+        line: 0,
+        column: 0,
+        object: None,
+        field: None,
+        reason: format!("cannot be read, what it last defined stays: {error}"),
+        hint: None,
+        kind: ProblemKind::Syntax,
+    }
+}
+
+fn text(path: &Path, metadata: &fs::Metadata) -> io::Result<(String, String)> {
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    // One byte more than is read, so that a longer text is seen to be longer.
+    fs::File::open(path)?.take(yaml::MAX_TEXT as u64 + 1).read_to_end(&mut bytes)?;
+    let fingerprint = Sha256::digest(&bytes)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
+        io::Error::new(io::ErrorKind::InvalidData, format!("line {line} is not UTF-8"))
+    })?;
+    Ok((text, fingerprint))
+}
+
+fn take(view: &mut FileView, parsed: ParsedFile) {
+    view.complete = !parsed.is_incomplete();
+    view.daemon_sets = parsed.daemon_sets.into_iter().map(Arc::new).collect();
+    view.objects = parsed.objects.into_iter().map(|(reference, value)| (reference, Arc::new(value))).collect();
+    view.ignored = parsed.ignored;
+    view.problems = parsed.problems;
+}
+
+/// Keeps the objects of the previous version that this one has not but may not take away: those that it defines wrongly,
+/// and all while a document cannot be read or the file has not settled.
+fn keep(view: &mut FileView, previous: &FileView, settled: bool) {
+    let keep_all = !view.complete || !settled;
+    let refused: Vec<(String, ObjectKey)> = view
+        .problems
+        .iter()
+        .filter_map(|problem| problem.object.as_ref())
+        .map(|object| (object.kind.clone(), object.key.clone()))
+        .collect();
+    let is_refused = |kind: &str, key: &ObjectKey| refused.iter().any(|(other, name)| other == kind && name == key);
+    let mut kept = 0;
+    for daemon_set in &previous.daemon_sets {
+        let there = view.daemon_sets.iter().any(|other| other.key == daemon_set.key);
+        if !there && (keep_all || is_refused("DaemonSet", &daemon_set.key)) {
+            view.daemon_sets.push(Arc::clone(daemon_set));
+            kept += 1;
+        }
+    }
+    for (reference, value) in &previous.objects {
+        let there = view.objects.iter().any(|(other, _)| other == reference);
+        let name = Kind::as_str(reference.kind);
+        if !there && (keep_all || is_refused(name, &reference.key)) {
+            view.objects.push((reference.clone(), Arc::clone(value)));
+            kept += 1;
+        }
+    }
+    if kept > 0
+        && let Some(problem) = view.problems.first_mut()
+        && problem.hint.is_none()
+    {
+        problem.hint = Some("the last good version stays in force until the file is good again".to_owned());
+    }
+}

@@ -1,0 +1,98 @@
+//! On which mounted file system a folder is.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::Serialize;
+
+/// A mounted file system, told apart from others across boots as well as the kernel lets one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FolderIdentity {
+    /// Its type, such as `ext4`.
+    pub kind: String,
+    /// Its identity by `statvfs`; the device number where it has none.
+    pub id: String,
+    /// Where it is mounted.
+    pub mount_point: String,
+    /// Which part of it is mounted there (bind mounts).
+    pub root: String,
+    /// The boot that it lives in, where it does not outlast one (`tmpfs`).
+    pub boot: Option<String>,
+}
+
+/// The identity of `folder`'s file system; `None` if the folder is not there.
+pub(super) fn of(folder: &Path) -> Option<FolderIdentity> {
+    let folder = fs::canonicalize(folder).ok()?;
+    let statistics = nix::sys::statvfs::statvfs(&folder).ok()?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mount = mount_of(&mounts, &folder);
+    let lasts = !matches!(mount.kind.as_str(), "tmpfs" | "ramfs");
+    let id = match statistics.filesystem_id() {
+        0 => format!("device {}", mount.device),
+        id => format!("{id:x}"),
+    };
+    let boot = if lasts { None } else { fs::read_to_string("/proc/sys/kernel/random/boot_id").ok() };
+    Some(FolderIdentity {
+        kind: mount.kind,
+        id,
+        mount_point: mount.point,
+        root: mount.root,
+        boot: boot.map(|boot| boot.trim().to_owned()),
+    })
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Mount {
+    device: String,
+    root: String,
+    point: String,
+    kind: String,
+}
+
+/// The mount that holds `path`: the longest mount point above it, the last of equals (proc(5), mountinfo).
+fn mount_of(mounts: &str, path: &Path) -> Mount {
+    let mut found = Mount::default();
+    let mut longest = 0;
+    for line in mounts.lines() {
+        let Some((left, right)) = line.split_once(" - ") else { continue };
+        let fields: Vec<&str> = left.split(' ').collect();
+        let [_, _, device, root, point, ..] = fields[..] else { continue };
+        let point = unescape(point);
+        if path.starts_with(&point) && point.len() >= longest {
+            longest = point.len();
+            let kind = right.split(' ').next().unwrap_or_default();
+            found = Mount { device: device.to_owned(), root: unescape(root), point, kind: kind.to_owned() };
+        }
+    }
+    found
+}
+
+/// The kernel writes blanks as octal escapes.
+fn unescape(field: &str) -> String {
+    field.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_mount_point_holds_a_path() {
+        let mounts = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+            30 22 0:25 / /run rw,nosuid shared:5 - tmpfs tmpfs rw\n\
+            31 22 8:1 /srv/ds /etc/a\\040b rw - ext4 /dev/sda1 rw\nbroken\n";
+        let mount = |path: &str| mount_of(mounts, Path::new(path));
+        assert_eq!((mount("/etc/x").point.as_str(), mount("/etc/x").kind.as_str()), ("/", "ext4"));
+        assert_eq!(mount("/run/daemonlet").kind, "tmpfs");
+        assert_eq!(mount("/runner").point, "/");
+        assert_eq!((mount("/etc/a b/c").root.as_str(), mount("/etc/a b/c").point.as_str()), ("/srv/ds", "/etc/a b"));
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_has_none() {
+        assert_eq!(of(Path::new("/nowhere/at/all")), None);
+        assert_eq!(of(Path::new("/proc")).unwrap().kind, "proc");
+    }
+}

@@ -1,0 +1,169 @@
+//! One reading of all folders.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::FileView;
+use super::FolderState;
+use super::FolderView;
+use super::SETTLE;
+use super::file;
+use super::identity;
+
+/// A file of the name that counts.
+struct Candidate {
+    path: PathBuf,
+    folder: PathBuf,
+    metadata: io::Result<fs::Metadata>,
+}
+
+/// Reads `folders`, given in ascending precedence, at the time `now`. Files that have not changed since `previous` are
+/// not read again.
+///
+/// Nothing here fails: what cannot be read is a problem in the view, and what it defined before stays.
+pub fn read(folders: &[PathBuf], previous: &FolderView, now: SystemTime) -> FolderView {
+    let mut view = FolderView::default();
+    let mut names: BTreeMap<OsString, Candidate> = BTreeMap::new();
+    for folder in folders {
+        list(folder, now, &mut view, &mut names);
+    }
+    for (name, candidate) in names {
+        let name = name.to_string_lossy().into_owned();
+        let before = previous.files.iter().find(|file| file.name == name);
+        if let Some(before) = before.filter(|before| is_hidden_by_trouble(before, &candidate.folder, &view, previous)) {
+            view.files.push(incomplete(before));
+            continue;
+        }
+        match candidate.metadata {
+            Err(error) => {
+                view.problems.push(file::unreadable(&candidate.path, &error));
+                view.recheck = Some(SETTLE);
+                view.files.extend(before.map(incomplete));
+            }
+            Ok(metadata) if is_mask(&metadata) => {
+                // An empty file may be one that is just being written.
+                let settled = metadata.modified().map_or(true, |modified| is_settled(modified, now));
+                match before.filter(|_| !settled) {
+                    Some(before) => {
+                        view.recheck = Some(SETTLE);
+                        view.files.push(Arc::clone(before));
+                    }
+                    None => view.masked.push(name),
+                }
+            }
+            Ok(metadata) => {
+                let settled = metadata.modified().map_or(true, |modified| is_settled(modified, now));
+                let file = file::read(&candidate.path, &candidate.folder, &metadata, settled, before);
+                if !file.settled {
+                    view.recheck = Some(SETTLE);
+                }
+                view.files.push(file);
+            }
+        }
+    }
+    carry_vanished(&mut view, previous);
+    view.files.sort_by(|a, b| a.name.cmp(&b.name));
+    view.take_into_force();
+    view
+}
+
+/// Adds the files of `folder` to `names`, in place of those of the same names in earlier folders.
+fn list(folder: &Path, now: SystemTime, view: &mut FolderView, names: &mut BTreeMap<OsString, Candidate>) {
+    let identity = identity::of(folder);
+    let modified = fs::metadata(folder).and_then(|metadata| metadata.modified());
+    let settled = modified.map_or(true, |modified| is_settled(modified, now));
+    if !settled {
+        view.recheck = Some(SETTLE);
+    }
+    let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let readable = entries.is_ok();
+    match entries {
+        Ok(entries) => {
+            for entry in entries {
+                add(folder, &entry, view, names);
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => view.problems.push(file::unreadable(folder, &error)),
+    }
+    view.folders.push(FolderState { path: folder.to_owned(), readable, identity, settled });
+}
+
+fn add(folder: &Path, entry: &fs::DirEntry, view: &mut FolderView, names: &mut BTreeMap<OsString, Candidate>) {
+    let name = entry.file_name();
+    let path = entry.path();
+    if name.as_encoded_bytes().starts_with(b".") {
+        return;
+    }
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    if !matches!(extension, Some("yaml" | "yml" | "json")) {
+        view.notes.push(format!("{} does not count: only .yaml, .yml and .json files do", path.display()));
+        return;
+    }
+    // Links are followed: many tools place files by them.
+    let metadata = fs::metadata(&path);
+    if metadata.as_ref().is_ok_and(fs::Metadata::is_dir) {
+        view.notes.push(format!("{} does not count: it is a folder", path.display()));
+        return;
+    }
+    names.insert(name, Candidate { path, folder: folder.to_owned(), metadata });
+}
+
+/// `/dev/null` is the only device that is somebody's word; nothing else that is no file gets opened.
+fn is_mask(metadata: &fs::Metadata) -> bool {
+    metadata.file_type().is_char_device() || (metadata.is_file() && metadata.len() == 0)
+}
+
+/// Whether something that was modified at `modified` has been left alone; a clock that was behind then proves nothing.
+fn is_settled(modified: SystemTime, now: SystemTime) -> bool {
+    match now.duration_since(modified) {
+        Ok(age) => age >= SETTLE,
+        Err(ahead) => ahead.duration() >= SETTLE,
+    }
+}
+
+/// Files that were there and are not: kept while their folder is gone, unreadable, elsewhere or being changed.
+fn carry_vanished(view: &mut FolderView, previous: &FolderView) {
+    for file in &previous.files {
+        if view.files.iter().any(|other| other.name == file.name) || view.masked.contains(&file.name) {
+            continue;
+        }
+        let configured = view.folders.iter().any(|folder| folder.path == file.folder);
+        if configured && !is_believed(&file.folder, view, previous) {
+            view.files.push(incomplete(file));
+        }
+    }
+}
+
+/// Whether what `folder` does not hold is gone from it: it is there, on the file system of the last reading, and was
+/// left alone.
+fn is_believed(folder: &Path, view: &FolderView, previous: &FolderView) -> bool {
+    let state = |view: &FolderView| view.folders.iter().find(|state| state.path == folder).cloned();
+    match (state(view), state(previous)) {
+        (Some(now), Some(before)) => {
+            now.identity.is_some() && now.identity == before.identity && now.readable && now.settled
+        }
+        _ => false,
+    }
+}
+
+/// Whether a file of a later folder hid that of `folder`, and now is not seen only because its own folder is in trouble.
+fn is_hidden_by_trouble(before: &FileView, folder: &Path, view: &FolderView, previous: &FolderView) -> bool {
+    let rank = |path: &Path| view.folders.iter().position(|state| state.path == path);
+    rank(&before.folder) > rank(folder) && !is_believed(&before.folder, view, previous)
+}
+
+/// The file as it was, but no longer as a word on what it does not define.
+fn incomplete(file: &Arc<FileView>) -> Arc<FileView> {
+    if !file.complete {
+        return Arc::clone(file);
+    }
+    Arc::new(FileView { complete: false, settled: false, ..FileView::clone(file) })
+}

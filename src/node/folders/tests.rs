@@ -1,0 +1,274 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
+use std::time::SystemTime;
+
+use tempfile::TempDir;
+
+use super::FolderView;
+use super::Origin;
+use super::Watch;
+use super::read;
+use crate::core::model::ObjectKey;
+use crate::core::sources::FolderWord;
+
+/// Three folders, of which the first two exist.
+struct Folders {
+    _root: TempDir,
+    paths: Vec<PathBuf>,
+    view: FolderView,
+}
+
+impl Folders {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let paths: Vec<PathBuf> = ["usr", "run", "etc"].iter().map(|name| root.path().join(name)).collect();
+        fs::create_dir(&paths[0]).unwrap();
+        fs::create_dir(&paths[1]).unwrap();
+        Self { _root: root, paths, view: FolderView::default() }
+    }
+
+    fn write(&self, folder: usize, name: &str, text: &str) {
+        fs::write(self.paths[folder].join(name), text).unwrap();
+    }
+
+    /// Reads long after the last change.
+    fn later(&mut self) -> &FolderView {
+        self.read_at(SystemTime::now() + Duration::from_secs(100))
+    }
+
+    /// Reads in the middle of changes.
+    fn at_once(&mut self) -> &FolderView {
+        self.read_at(SystemTime::now())
+    }
+
+    fn read_at(&mut self, now: SystemTime) -> &FolderView {
+        self.view = read(&self.paths, &self.view, now);
+        &self.view
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.view.daemon_sets().map(|daemon_set| daemon_set.key.name.clone()).collect()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.view
+            .all_problems()
+            .map(|problem| problem.to_string().replace(&*self._root.path().to_string_lossy(), ""))
+            .collect()
+    }
+
+    fn origin(&self, name: &str) -> Origin {
+        self.view.origin_of(&key(name)).unwrap()
+    }
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("default", name)
+}
+
+fn daemon_set(name: &str, image: &str) -> String {
+    format!(
+        "---\napiVersion: apps/v1\nkind: DaemonSet\nmetadata: {{name: {name}}}\nspec:\n  selector: {{matchLabels: {{a: b}}}}\n  \
+         template:\n    metadata: {{labels: {{a: b}}}}\n    spec: {{containers: [{{name: c, image: {image}}}]}}\n"
+    )
+}
+
+#[test]
+fn a_later_folders_file_replaces_an_earlier_ones_and_an_empty_one_masks() {
+    let mut folders = Folders::new();
+    folders.write(0, "a.yaml", &daemon_set("a", "old"));
+    folders.write(0, "b.yaml", &daemon_set("b", "old"));
+    folders.write(0, "c.yml", &daemon_set("c", "old"));
+    folders.write(1, "a.yaml", &daemon_set("a", "new"));
+    folders.write(1, "b.yaml", "");
+    symlink("/dev/null", folders.paths[1].join("c.yml")).unwrap();
+    folders.write(1, ".hidden.yaml", "x");
+    folders.write(1, "a.yaml.bak", "x");
+    folders.write(1, "a.yaml~", "x");
+    folders.later();
+    assert_eq!(folders.names(), ["a"]);
+    let file = folders.view.file_of(&key("a")).unwrap();
+    assert_eq!(file.path, folders.paths[1].join("a.yaml"));
+    assert_eq!(folders.view.masked, ["b.yaml", "c.yml"]);
+    assert_eq!(folders.view.notes.len(), 2);
+    assert_eq!(folders.problems(), Vec::<String>::new());
+    assert_eq!(folders.view.recheck, None);
+}
+
+#[test]
+fn the_last_definition_wins_and_the_other_is_reported() {
+    let mut folders = Folders::new();
+    folders.write(0, "2.yaml", &daemon_set("a", "two"));
+    folders.write(1, "1.yaml", &daemon_set("a", "one"));
+    folders.later();
+    let daemon_set = folders.view.daemon_sets().next().unwrap();
+    assert_eq!(daemon_set.template["spec"]["containers"][0]["image"], "two");
+    assert_eq!(folders.problems().len(), 1);
+    assert!(folders.problems()[0].starts_with("/run/1.yaml: DaemonSet default/a is defined again in "));
+}
+
+#[test]
+fn a_file_that_turns_bad_keeps_what_it_last_defined() {
+    let mut folders = Folders::new();
+    let good = daemon_set("a", "one") + &daemon_set("b", "one");
+    folders.write(0, "x.yaml", &good);
+    folders.later();
+    // A document that cannot be read may be any of them; one that can be is taken in its new form.
+    folders.write(0, "x.yaml", &(daemon_set("a", "two") + "---\nkind: [\n"));
+    folders.later();
+    assert_eq!(folders.names(), ["a", "b"]);
+    assert_eq!(folders.view.daemon_sets().next().unwrap().template["spec"]["containers"][0]["image"], "two");
+    assert_eq!(folders.problems().len(), 1);
+    assert!(folders.view.is_incomplete());
+    // A document that is read but wrong keeps its own object, not the one that is left out.
+    folders.write(0, "x.yaml", &daemon_set("b", "''"));
+    folders.later();
+    assert_eq!(folders.names(), ["b"]);
+    assert!(folders.problems()[0].contains("DaemonSet default/b: spec.template.spec.containers[0].image: required"));
+    // Not text at all, then good again.
+    fs::write(folders.paths[0].join("x.yaml"), b"a: \xff").unwrap();
+    folders.later();
+    assert_eq!(folders.names(), ["b"]);
+    assert!(folders.problems()[0].contains("line 1 is not UTF-8"));
+    folders.write(0, "x.yaml", &daemon_set("c", "one"));
+    folders.later();
+    assert_eq!((folders.names(), folders.problems()), (vec!["c".to_owned()], vec![]));
+}
+
+#[test]
+fn what_is_being_written_loses_nothing() {
+    let mut folders = Folders::new();
+    folders.write(0, "x.yaml", &(daemon_set("a", "one") + &daemon_set("b", "one")));
+    folders.later();
+    for text in ["", &daemon_set("a", "one")[..40], &daemon_set("a", "one")] {
+        folders.write(0, "x.yaml", text);
+        folders.at_once();
+        assert_eq!(folders.names(), ["a", "b"], "with {text:?}");
+        assert!(folders.view.recheck.is_some());
+    }
+    fs::remove_file(folders.paths[0].join("x.yaml")).unwrap();
+    folders.at_once();
+    assert_eq!(folders.names(), ["a", "b"]);
+    folders.later();
+    assert_eq!(folders.names(), Vec::<String>::new());
+}
+
+#[test]
+fn an_unchanged_file_is_not_read_again() {
+    let mut folders = Folders::new();
+    folders.write(0, "x.yaml", &daemon_set("a", "one"));
+    folders.later();
+    let before = std::sync::Arc::clone(&folders.view.files[0]);
+    folders.later();
+    assert!(std::sync::Arc::ptr_eq(&before, &folders.view.files[0]));
+    folders.write(0, "x.yaml", &daemon_set("a", "two"));
+    folders.later();
+    assert_ne!(before.fingerprint, folders.view.files[0].fingerprint);
+}
+
+#[test]
+fn absence_is_evidence_only_in_the_folder_that_it_was_in() {
+    let mut folders = Folders::new();
+    folders.write(1, "x.yaml", &daemon_set("a", "one"));
+    folders.later();
+    let origin = folders.origin("a");
+    let word = |view: &FolderView, origin: &Origin| match view.word(&key("a"), Some(origin)) {
+        FolderWord::Present { .. } => "present".to_owned(),
+        FolderWord::Absent => "absent".to_owned(),
+        FolderWord::Unsure { reason } => reason.to_owned(),
+    };
+    assert_eq!(word(&folders.view, &origin), "present");
+    // The folder is gone: what it said stays, also for an agent that starts anew.
+    let aside = folders.paths[1].with_extension("aside");
+    fs::rename(&folders.paths[1], &aside).unwrap();
+    assert_eq!(word(folders.later(), &origin), "present");
+    folders.view = FolderView::default();
+    assert_eq!(word(folders.later(), &origin), "its folder is missing");
+    fs::rename(&aside, &folders.paths[1]).unwrap();
+    // The file is bad, and nobody knows its last version.
+    folders.write(1, "x.yaml", "kind: [");
+    assert_eq!(word(folders.later(), &origin), "its file is not good");
+    // Another file system.
+    fs::remove_file(folders.paths[1].join("x.yaml")).unwrap();
+    folders.view = FolderView::default();
+    let mut elsewhere = origin.clone();
+    elsewhere.folder.id.push('x');
+    assert_eq!(word(folders.later(), &elsewhere), "its folder is not on the file system that it was on");
+    assert_eq!(word(folders.at_once(), &origin), "its folder is being changed");
+    assert_eq!(word(folders.later(), &origin), "absent");
+    assert_eq!(folders.view.word(&key("a"), None), FolderWord::Absent);
+    // Masked from another folder.
+    folders.write(0, "x.yaml", "");
+    assert_eq!(word(folders.later(), &elsewhere), "absent");
+}
+
+#[test]
+fn a_folder_in_trouble_uncovers_no_earlier_file() {
+    let mut folders = Folders::new();
+    folders.write(0, "x.yaml", &daemon_set("a", "vendor"));
+    folders.write(1, "x.yaml", &daemon_set("a", "owner"));
+    folders.later();
+    let image =
+        |view: &FolderView| view.daemon_sets().next().unwrap().template["spec"]["containers"][0]["image"].clone();
+    fs::rename(&folders.paths[1], folders.paths[1].with_extension("aside")).unwrap();
+    assert_eq!(image(folders.later()), "owner");
+    fs::create_dir(&folders.paths[1]).unwrap();
+    folders.later();
+    assert_eq!(image(folders.later()), "vendor");
+}
+
+#[test]
+fn what_cannot_be_read_is_reported() {
+    let mut folders = Folders::new();
+    symlink("/nowhere", folders.paths[0].join("x.yaml")).unwrap();
+    fs::write(&folders.paths[2], "a file where a folder should be").unwrap();
+    nix::unistd::mkfifo(&folders.paths[0].join("fifo.yaml"), nix::sys::stat::Mode::S_IRUSR).unwrap();
+    folders.later();
+    let mut problems = folders.problems();
+    problems.sort();
+    assert_eq!(problems.len(), 3);
+    assert!(problems[0].starts_with("/etc: cannot be read, what it last defined stays: Not a directory"));
+    assert!(problems[1].starts_with("/usr/fifo.yaml: cannot be read") && problems[1].contains("not a regular file"));
+    assert!(problems[2].starts_with("/usr/x.yaml: cannot be read"));
+}
+
+async fn wakes(watch: &mut Watch) -> bool {
+    tokio::time::timeout(Duration::from_secs(3), watch.changed()).await.is_ok()
+}
+
+async fn drain(watch: &mut Watch) {
+    while tokio::time::timeout(Duration::from_millis(200), watch.changed()).await.is_ok() {}
+}
+
+#[tokio::test]
+async fn a_watch_sees_files_and_folders_come_and_go() {
+    let folders = Folders::new();
+    let etc: &Path = &folders.paths[2];
+    let mut watch = Watch::new(&[folders.paths[0].clone(), etc.join("deep/daemonsets.d")]);
+    assert_eq!(watch.trouble(), None);
+    drain(&mut watch).await;
+    folders.write(0, "x.yaml", "a");
+    assert!(wakes(&mut watch).await, "a file in a folder that was there");
+    drain(&mut watch).await;
+    fs::read(folders.paths[0].join("x.yaml")).unwrap();
+    assert!(!wakes_soon(&mut watch).await, "reading is no change");
+    fs::create_dir_all(etc.join("deep/daemonsets.d")).unwrap();
+    assert!(wakes(&mut watch).await, "a folder that appears");
+    drain(&mut watch).await;
+    fs::write(etc.join("deep/daemonsets.d/y.yaml"), "a").unwrap();
+    assert!(wakes(&mut watch).await, "a file in a folder that was not there");
+    drain(&mut watch).await;
+    fs::remove_dir_all(etc.join("deep")).unwrap();
+    drain(&mut watch).await;
+    fs::create_dir_all(etc.join("deep/daemonsets.d")).unwrap();
+    drain(&mut watch).await;
+    fs::write(etc.join("deep/daemonsets.d/y.yaml"), "a").unwrap();
+    assert!(wakes(&mut watch).await, "a file in a folder that was made anew");
+}
+
+async fn wakes_soon(watch: &mut Watch) -> bool {
+    tokio::time::timeout(Duration::from_millis(300), watch.changed()).await.is_ok()
+}
