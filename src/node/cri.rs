@@ -152,10 +152,8 @@ impl Cri {
 
     /// Every container of the node, in any state, in one call; with `uid` those of one pod.
     pub async fn containers(&self, uid: Option<&str>) -> Result<Vec<Container>, CriError> {
-        let filter = uid.map(|uid| ContainerFilter {
-            label_selector: BTreeMap::from([(POD_UID.to_owned(), uid.to_owned())]),
-            ..ContainerFilter::default()
-        });
+        let filter =
+            uid.map(|uid| ContainerFilter { label_selector: BTreeMap::from([(POD_UID.to_owned(), uid.to_owned())]) });
         let request = ListContainersRequest { filter };
         let reply: ListContainersResponse = self.channel.call("ListContainers", &request, ASK).await?;
         Ok(reply.containers.into_iter().map(Container::from).collect())

@@ -206,7 +206,11 @@ impl ManifestDir {
         let fail = |source| ManifestError::Write { path: path.clone(), source };
 
         stage.unlink(name).map_err(fail)?;
-        let staged = stage_file(stage, name, bytes).map_err(fail)?;
+        let staged = stage_file(stage, name, bytes).map_err(|source| {
+            // On a full disk the half of it would take the room of others.
+            let _ = stage.unlink(name);
+            fail(source)
+        })?;
         let read = stage.read_file(name, MAX_BYTES + 1).map_err(fail)?.unwrap_or_default();
         let proven = if read == bytes { check(&read) } else { Err("other bytes came back from the disk".to_owned()) };
         if let Err(why) = proven {

@@ -161,7 +161,8 @@ impl Volumes {
         if volumes.is_empty() {
             return Ok(written);
         }
-        let pod = self.target.make_pod(uid).map_err(|source| VolumeError::Pod { uid: uid.to_owned(), source })?;
+        let fail = |source| VolumeError::Pod { uid: uid.to_owned(), source };
+        let pod = self.target.make_pod(uid).map_err(fail)?;
         let seen = self.seen.entry(uid.to_owned()).or_default();
         for volume in volumes {
             let content = fingerprint(volume);
@@ -180,6 +181,9 @@ impl Volumes {
                 write::Change::Repaired => drop(written.repaired.insert(volume.name.clone())),
                 write::Change::Published => drop(written.published.insert(volume.name.clone())),
             }
+        }
+        if !written.is_empty() {
+            self.target.sync(&pod).map_err(fail)?;
         }
         Ok(written)
     }

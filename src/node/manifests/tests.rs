@@ -311,3 +311,49 @@ fn a_pass_over_unchanged_files_reads_none_of_them() {
         assert!(std::sync::Arc::ptr_eq(manifest, &second.ours[name]), "{name} was read again");
     }
 }
+
+/// A small file system of its own; `None`, with a word, where this process may not mount.
+struct Tmpfs(tempfile::TempDir);
+
+impl Tmpfs {
+    fn mount() -> Option<Self> {
+        let at = tempfile::tempdir().unwrap();
+        let flags = nix::mount::MsFlags::empty();
+        match nix::mount::mount(Some("tmpfs"), at.path(), Some("tmpfs"), flags, Some("size=64k,mode=755")) {
+            Ok(()) => Some(Self(at)),
+            Err(e) => {
+                eprintln!("skipped: a file system of its own cannot be mounted: {e}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        nix::mount::umount(self.0.path()).unwrap();
+    }
+}
+
+#[test]
+fn a_full_or_read_only_disk_is_named_with_what_to_do_and_nothing_is_lost() {
+    let Some(disk) = Tmpfs::mount() else { return };
+    let mut dir = ManifestDir::open(disk.0.path()).unwrap();
+    put(&mut dir, &pod("a"));
+    let before = fs::read(dir.path().join(NAME)).unwrap();
+    let mut large = pod("a");
+    large["metadata"]["annotations"]["filler"] = "x".repeat(128 << 10).into();
+    let error = dir.write(NAME, &bytes(&large), &large).unwrap_err();
+    assert_eq!(error.to_string(), format!("cannot write manifest {}", dir.path().join(NAME).display()));
+    assert!(error.hint().unwrap().contains("is full"), "{:?}", error.hint());
+    assert_eq!(fs::read(dir.path().join(NAME)).unwrap(), before);
+    put(&mut dir, &pod("b"));
+
+    let flags = nix::mount::MsFlags::MS_REMOUNT | nix::mount::MsFlags::MS_RDONLY;
+    nix::mount::mount(None::<&str>, disk.0.path(), None::<&str>, flags, None::<&str>).unwrap();
+    for error in [dir.write(NAME, &bytes(&pod("c")), &pod("c")).unwrap_err(), dir.remove(NAME).unwrap_err()] {
+        assert!(error.hint().unwrap().contains("ReadWritePaths="), "{:?}", error.hint());
+    }
+    assert_eq!(dir.scan().unwrap().ours[NAME].pod_name, "b");
+    drop(dir);
+}

@@ -69,11 +69,7 @@ impl Target {
     /// The pod's folder, made as the kubelet makes it (makePodDataDirs: 0750) if it is not there.
     pub(super) fn make_pod(&self, uid: &str) -> Result<Dir, FsError> {
         let (pods, _) = Dir::open_or_create(&self.pods(), 0o750)?;
-        let (pod, made) = pods.child_or_create(uid, 0o750)?;
-        if made {
-            pods.sync()?;
-        }
-        Ok(pod)
+        Ok(pods.child_or_create(uid, 0o750)?.0)
     }
 
     /// The volumes' folder of a pod, made if it is not there: `volumes` 0750 (makePodDataDirs), the
@@ -82,15 +78,20 @@ impl Target {
         if !self.kubelet {
             return pod.child(".")?.ok_or_else(|| pod.missing("."));
         }
-        let (volumes, made) = pod.child_or_create("volumes", 0o750)?;
-        if made {
-            pod.sync()?;
+        let (volumes, _) = pod.child_or_create("volumes", 0o750)?;
+        Ok(volumes.child_or_create(EMPTY_DIR, 0o755)?.0)
+    }
+
+    /// Waits until every folder above the volumes is on stable storage. Once, after the data: where one
+    /// journal holds all, that has written them already.
+    pub(super) fn sync(&self, pod: &Dir) -> Result<(), FsError> {
+        for path in self.volumes_below_pod().ancestors().filter(|path| !path.as_os_str().is_empty()) {
+            if let Some(dir) = pod.child(path)? {
+                dir.sync()?;
+            }
         }
-        let (empty_dirs, made) = volumes.child_or_create(EMPTY_DIR, 0o755)?;
-        if made {
-            volumes.sync()?;
-        }
-        Ok(empty_dirs)
+        pod.sync()?;
+        Dir::open(&self.pods())?.sync()
     }
 
     /// The readiness marker's folder of `volume`, made if it is not there (0750 each).

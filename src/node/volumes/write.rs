@@ -94,7 +94,7 @@ pub(super) fn write(
 ) -> Result<(Change, Vec<(PathBuf, Stamp)>), FsError> {
     let ownership = Ownership { fs_group: volume.fs_group, strict: target.strict_ownership() };
     let volumes = target.make_volumes(pod)?;
-    let (dir, made) = volumes.child_or_create(&volume.name, 0o777)?;
+    let (dir, _) = volumes.child_or_create(&volume.name, 0o777)?;
     let mut change = Change::None;
     if !ownership.is_folder(&dir.own_stat()?, 0o777) {
         ownership.set_folder(&dir, 0o777)?;
@@ -121,9 +121,6 @@ pub(super) fn write(
     }
     if change != Change::None {
         dir.sync()?;
-    }
-    if made {
-        volumes.sync()?;
     }
     // Last: with the marker in place the kubelet takes the volume as set up and never applies the
     // fsGroup itself (emptyDir's SetUpAt), which would open files wider than the data's own plugin does.
