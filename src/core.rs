@@ -8,6 +8,7 @@ pub mod convert;
 pub mod explain;
 pub mod identity;
 pub mod input;
+pub mod labels;
 pub mod manifest;
 pub mod model;
 pub mod node;

@@ -1,7 +1,25 @@
 //! Whether a daemon belongs on this node: upstream's `NodeShouldRunDaemonPod`.
+//!
+//! Owns the two answers and the judgement of every rule behind them, which `explain` prints. Must not
+//! look at the node's conditions, resources or ports: upstream leaves those to the scheduler.
+
+mod affinity;
+mod taints;
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
+use crate::core::model::STATIC_GATE;
+
+pub use affinity::ExpressionCheck;
+pub use affinity::LabelCheck;
+pub use affinity::TermCheck;
+pub use taints::TaintCheck;
+pub use taints::automatic_tolerations;
 
 /// Upstream's two answers, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +32,96 @@ pub struct Placement {
     pub reason: String,
 }
 
-/// Upstream's `NodeShouldRunDaemonPod(node, ds)`.
-pub fn should_run(_node: &NodeView, _daemon_set: &DaemonSet) -> Placement {
-    Placement { should_run: true, should_continue_running: true, reason: String::new() }
+/// Every rule of placement with its verdict on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Judgement {
+    /// `spec.nodeName` of the template, if it has one.
+    pub node_name: Option<NodeNameCheck>,
+    /// Each entry of `spec.nodeSelector`.
+    pub node_selector: Vec<LabelCheck>,
+    /// Each term of the required node affinity; `None`: there is none.
+    pub node_affinity: Option<Vec<TermCheck>>,
+    /// Each taint of the node.
+    pub taints: Vec<TaintCheck>,
 }
+
+/// A template's `spec.nodeName` against the node's name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeNameCheck {
+    /// What the template names.
+    pub wanted: String,
+    /// Whether it is this node.
+    pub matches: bool,
+}
+
+/// Upstream's `NodeShouldRunDaemonPod(node, ds)`
+/// (`pkg/controller/daemon/daemon_controller.go`), but for the key [`STATIC_GATE`], which is ignored.
+pub fn should_run(node: &NodeView, daemon_set: &DaemonSet) -> Placement {
+    judge(node, daemon_set).placement(node)
+}
+
+/// Judges every rule, also those behind the first that says no.
+pub fn judge(node: &NodeView, daemon_set: &DaemonSet) -> Judgement {
+    let null = Value::Null;
+    let spec = daemon_set.template.get("spec").unwrap_or(&null);
+    let wanted = spec.get("nodeName").and_then(Value::as_str).filter(|name| !name.is_empty());
+    let own = spec.get("tolerations").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let host_network = spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or(false);
+    Judgement {
+        node_name: wanted.map(|name| NodeNameCheck { wanted: name.to_owned(), matches: name == node.name }),
+        node_selector: affinity::node_selector(spec, node),
+        node_affinity: affinity::required_terms(spec, node),
+        taints: taints::check(&node.taints, own, host_network),
+    }
+}
+
+impl Judgement {
+    /// The two answers that follow, and the first reason against.
+    pub fn placement(&self, node: &NodeView) -> Placement {
+        if let Some(reason) = self.misfit(node) {
+            return Placement { should_run: false, should_continue_running: false, reason };
+        }
+        match self.taints.iter().find(|taint| taint.repels()) {
+            None => Placement { should_run: true, should_continue_running: true, reason: String::new() },
+            Some(taint) => Placement {
+                should_run: false,
+                should_continue_running: !self.taints.iter().any(TaintCheck::evicts),
+                reason: format!("taint {taint} is not tolerated"),
+            },
+        }
+    }
+
+    /// Why the pod does not fit whatever the taints are.
+    fn misfit(&self, node: &NodeView) -> Option<String> {
+        if let Some(NodeNameCheck { wanted, matches: false }) = &self.node_name {
+            return Some(format!("spec.nodeName is {wanted}, this is {}", node.name));
+        }
+        if let Some(check) = self.node_selector.iter().find(|check| !check.matches) {
+            return Some(format!("nodeSelector {check}"));
+        }
+        match self.node_affinity.as_deref() {
+            Some([]) => Some("required node affinity has no terms, so that it matches no node".to_owned()),
+            Some([term]) if !term.matches => Some(format!("required node affinity: {}", term.why_not())),
+            Some(terms) if !terms.iter().any(|term| term.matches) => {
+                Some(format!("required node affinity: none of its {} terms matches", terms.len()))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for NodeNameCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.wanted, if self.matches { "this node" } else { "another node" })
+    }
+}
+
+/// Whether a node selector key is ours and says nothing about the node.
+fn is_gate(key: &str) -> bool {
+    key == STATIC_GATE
+}
+
+#[cfg(test)]
+mod tests;

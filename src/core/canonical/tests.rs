@@ -1,1 +1,1 @@
-//! File form and API form of the same template, and what must stay apart.
+//! Cases.

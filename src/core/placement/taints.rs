@@ -1,0 +1,118 @@
+//! Taints, tolerations, and the tolerations that every daemon pod has.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::model::Taint;
+
+const NO_SCHEDULE: &str = "NoSchedule";
+const NO_EXECUTE: &str = "NoExecute";
+
+/// Tolerations of every daemon pod, in upstream's order.
+const AUTOMATIC: [(&str, &str); 6] = [
+    ("node.kubernetes.io/not-ready", NO_EXECUTE),
+    ("node.kubernetes.io/unreachable", NO_EXECUTE),
+    ("node.kubernetes.io/disk-pressure", NO_SCHEDULE),
+    ("node.kubernetes.io/memory-pressure", NO_SCHEDULE),
+    ("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
+    ("node.kubernetes.io/unschedulable", NO_SCHEDULE),
+];
+/// And of those in the host's network.
+const NETWORK_UNAVAILABLE: (&str, &str) = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE);
+
+/// A taint, and the toleration that tolerates it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaintCheck {
+    /// The taint.
+    pub taint: Taint,
+    /// The first toleration that tolerates it; `None`: no one does.
+    pub tolerated_by: Option<Value>,
+    /// Whether that toleration is one that every daemon pod gets.
+    pub automatic: bool,
+}
+
+impl TaintCheck {
+    /// Whether the taint keeps a new pod away.
+    pub fn repels(&self) -> bool {
+        self.tolerated_by.is_none() && matches!(self.taint.effect.as_str(), NO_SCHEDULE | NO_EXECUTE)
+    }
+
+    /// Whether the taint ends a running pod.
+    pub fn evicts(&self) -> bool {
+        self.tolerated_by.is_none() && self.taint.effect == NO_EXECUTE
+    }
+}
+
+impl fmt::Display for TaintCheck {
+    /// The taint as kubectl writes it: `key=value:effect`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Taint { key, value, effect } = &self.taint;
+        if value.is_empty() { write!(f, "{key}:{effect}") } else { write!(f, "{key}={value}:{effect}") }
+    }
+}
+
+/// `tolerations` with those that upstream gives every daemon pod (`AddOrUpdateDaemonPodTolerations`):
+/// one of the same key, effect, operator and value is replaced where it stands (which drops its
+/// `tolerationSeconds`), the others are appended. `network-unavailable` only with `host_network`.
+pub fn automatic_tolerations(tolerations: &[Value], host_network: bool) -> Vec<Value> {
+    let mut all = tolerations.to_vec();
+    for (key, effect) in AUTOMATIC.into_iter().chain(host_network.then_some(NETWORK_UNAVAILABLE)) {
+        add_or_update(&mut all, &json!({"effect": effect, "key": key, "operator": "Exists"}));
+    }
+    all
+}
+
+/// Upstream's `AddOrUpdateTolerationInPodSpec`.
+fn add_or_update(tolerations: &mut Vec<Value>, toleration: &Value) {
+    let same = |other: &Value| {
+        ["key", "effect", "operator", "value"].iter().all(|field| text(other, field) == text(toleration, field))
+    };
+    let mut updated = false;
+    for other in tolerations.iter_mut().filter(|other| same(other)) {
+        *other = toleration.clone();
+        updated = true;
+    }
+    if !updated {
+        tolerations.push(toleration.clone());
+    }
+}
+
+fn text<'a>(toleration: &'a Value, field: &str) -> &'a str {
+    toleration.get(field).and_then(Value::as_str).unwrap_or("")
+}
+
+/// Upstream's `Toleration.ToleratesTaint`, with the alpha comparison operators off (they never match).
+fn tolerates(toleration: &Value, taint: &Taint) -> bool {
+    let (key, effect) = (text(toleration, "key"), text(toleration, "effect"));
+    if !(effect.is_empty() || effect == taint.effect) || !(key.is_empty() || key == taint.key) {
+        return false;
+    }
+    match text(toleration, "operator") {
+        "" | "Equal" => text(toleration, "value") == taint.value,
+        "Exists" => true,
+        _ => false,
+    }
+}
+
+/// Each taint with what tolerates it.
+pub(super) fn check(taints: &[Taint], own: &[Value], host_network: bool) -> Vec<TaintCheck> {
+    if taints.is_empty() {
+        return Vec::new();
+    }
+    let all = automatic_tolerations(own, host_network);
+    taints
+        .iter()
+        .map(|taint| {
+            let found = all.iter().find(|toleration| tolerates(toleration, taint));
+            let automatic = found.is_some_and(|toleration| !own.contains(toleration));
+            TaintCheck { taint: taint.clone(), tolerated_by: found.cloned(), automatic }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
