@@ -19,6 +19,11 @@ mod tls;
 mod tokens;
 mod watches;
 
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -27,7 +27,7 @@ use crate::node::api::error::words;
 
 /// An ordinary response that stops in the middle is given up after this.
 pub(super) const BODY_SILENCE: Duration = Duration::from_secs(30);
-/// A watch that ends sooner than this without an event is a failure (client-go: "very short watch"):
+/// A watch that ends sooner than this is a failure (client-go: "very short watch"):
 /// kube's watcher would ask again at once, in a tight loop.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 
@@ -66,7 +66,6 @@ pub(super) struct ResponseBody {
     /// `None` for watches: the pings of the connection guard those.
     silence: Option<Pin<Box<Sleep>>>,
     watch_since: Option<Instant>,
-    any_data: bool,
     done: bool,
     _guard: StreamGuard,
 }
@@ -78,7 +77,6 @@ impl ResponseBody {
             line,
             silence: (!is_watch).then(|| Box::pin(tokio::time::sleep(BODY_SILENCE))),
             watch_since: is_watch.then(Instant::now),
-            any_data: false,
             done: false,
             _guard: guard,
         }
@@ -86,8 +84,8 @@ impl ResponseBody {
 
     fn end(&self) -> Option<Failure> {
         let since = self.watch_since?;
-        let short = !self.any_data && since.elapsed() < SHORT_WATCH;
-        short.then(|| Failure::new(FailureKind::Server, "the server ended the watch at once, without an event"))
+        let short = since.elapsed() < SHORT_WATCH;
+        short.then(|| Failure::new(FailureKind::Server, "the server ended the watch at once"))
     }
 }
 
@@ -101,7 +99,6 @@ impl Body for ResponseBody {
         }
         match Pin::new(&mut self.incoming).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                self.any_data |= frame.is_data();
                 if let Some(silence) = &mut self.silence {
                     silence.as_mut().reset(Instant::now() + BODY_SILENCE);
                 }

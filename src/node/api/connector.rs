@@ -407,11 +407,13 @@ impl Inner {
                     // The token may just have been rotated: look at the files before the next request.
                     self.with(|state| state.checked = None);
                 }
-                if class == Class::Watch && response.status().is_success() {
+                // A refused watch is an ordinary response.
+                let is_watch = class == Class::Watch && response.status().is_success();
+                if is_watch {
                     let _ = WATCH_OPENED.try_with(|opened| opened.notify_one());
                 }
                 let (line, guard) = (lease.line, lease.guard);
-                Ok(response.map(|incoming| ResponseBody::new(incoming, line, class == Class::Watch, guard)))
+                Ok(response.map(|incoming| ResponseBody::new(incoming, line, is_watch, guard)))
             }
             Ok(Err(mut error)) => {
                 let unsent = error.take_message().map(Box::new);

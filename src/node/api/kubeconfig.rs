@@ -311,3 +311,6 @@ fn fingerprint(server: &Uri, name: &str, input: &TlsInput) -> [u8; 32] {
     }
     hash.finalize().into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -228,3 +228,6 @@ fn drop_last_applied(metadata: &mut Value) {
         metadata.remove("annotations");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+use serde_json::json;
+
+use super::*;
+
+fn raw(value: Value) -> Value {
+    serde_json::from_str::<RawObject>(&value.to_string()).unwrap().value
+}
+
+#[test]
+fn copies_of_the_object_in_its_metadata_are_left_out() {
+    let value = raw(json!({"kind": "ConfigMap", "data": {"managedFields": "kept"}, "metadata": {"name": "a",
+        "managedFields": [1], "annotations": {LAST_APPLIED: "{}"}, "unheardOf": {"x": 1}}}));
+    let wanted = json!({"kind": "ConfigMap", "data": {"managedFields": "kept"},
+        "metadata": {"name": "a", "unheardOf": {"x": 1}}});
+    assert_eq!(value, wanted);
+}
+
+#[test]
+fn an_object_of_any_shape_is_an_object() {
+    for odd in [json!({}), json!({"metadata": {"name": 7, "labels": "x"}}), json!({"metadata": {"annotations": [1]}})] {
+        assert_eq!(raw(odd.clone()), odd);
+    }
+}
+
+#[test]
+fn heartbeats_of_a_node_leave_no_trace() {
+    let node = |time: &str| {
+        json!({"metadata": {"name": "n", "uid": "u", "annotations": {"a": time}}, "spec": {"taints": []},
+            "status": {"nodeInfo": {"kubeletVersion": "v1.36.2"}, "images": [time],
+                "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": time}]}})
+    };
+    let kept = keep_node(node("1")).unwrap();
+    assert_eq!(Some(kept.clone()), keep_node(node("2")));
+    assert_eq!(kept["status"]["conditions"], json!([{"type": "Ready", "status": "True"}]));
+    assert_eq!(kept["status"]["nodeInfo"]["kubeletVersion"], "v1.36.2");
+}
+
+#[test]
+fn only_mirror_pods_and_pods_of_daemon_sets_are_kept() {
+    let pod = |metadata: Value| json!({"metadata": metadata, "spec": {"x": 1}, "status": {"phase": "Running"}});
+    assert_eq!(keep_pod(pod(json!({"name": "a"}))), None);
+    assert_eq!(keep_pod(pod(json!({"ownerReferences": [{"kind": "ReplicaSet"}]}))), None);
+    assert!(keep_pod(pod(json!({"ownerReferences": [{"kind": "DaemonSet"}]}))).is_some());
+    let mirror = keep_pod(pod(json!({"annotations": {"kubernetes.io/config.mirror": "x"}}))).unwrap();
+    assert!(mirror.get("spec").is_none());
+    assert_eq!(mirror["status"]["phase"], "Running");
+}

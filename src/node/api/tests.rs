@@ -1,0 +1,394 @@
+//! The connection, the watches and the requests against a server that misbehaves.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::fake::Fake;
+use super::fake::Reply;
+use super::fake::is_watch;
+use super::fake::list;
+use super::fake::quiet;
+use super::fake::status;
+use super::fake::write_kubeconfig;
+use super::*;
+use crate::core::model::Kind;
+use crate::core::model::Lookup;
+use crate::core::model::ObjectSource;
+use crate::core::model::TokenRequest;
+use crate::core::model::TokenSource;
+
+fn options(fake: &Fake) -> ApiOptions {
+    ApiOptions { kubeconfig: fake.kubeconfig(), node_name: "n1".into(), selector: None }
+}
+
+fn config_map(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": value},
+        "metadata": {"namespace": "default", "name": name, "uid": "u", "resourceVersion": "5",
+            "managedFields": [{"manager": "x"}]}})
+}
+
+fn daemon_set(name: &str) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "spec": {"template": {}}, "status": {"numberReady": 1},
+        "metadata": {"namespace": "default", "name": name, "uid": "u", "resourceVersion": "5"}})
+}
+
+fn reference(name: &str) -> ObjectRef {
+    ObjectRef::new(Kind::ConfigMap, "default", name)
+}
+
+/// Everything empty, every watch quiet.
+fn empty(path: &str) -> Reply {
+    if is_watch(path) { quiet() } else { list(&[]) }
+}
+
+/// Waits, on events of the store and the link, until this holds.
+async fn until(api: &Api, what: &str, mut holds: impl FnMut(&Api) -> bool) {
+    let (mut changed, mut link) = (api.store().changed(), api.connector().link());
+    let wait = async {
+        while !holds(api) {
+            tokio::select! {
+                _ = changed.changed() => {}
+                _ = link.changed() => {}
+                // Counters and recovered watches wake nobody.
+                () = tokio::time::sleep(Duration::from_millis(20)) => {}
+            }
+        }
+    };
+    assert!(timeout(Duration::from_secs(120), wait).await.is_ok(), "{what}: {:?}", api.health());
+}
+
+fn error_of(api: &Api, scope: &Scope) -> Option<String> {
+    let (failure, _) = api.store().snapshot().scopes.get(scope)?.error.clone()?;
+    Some(failure.message)
+}
+
+fn failing(api: &Api) -> Option<String> {
+    match api.health().state {
+        ApiState::Failing { error, .. } => Some(error),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn an_object_is_listed_watched_and_gone() {
+    let (events, receiver) = mpsc::unbounded_channel();
+    let mut receiver = Some(receiver);
+    let fake = Fake::start(100, move |_, path| match (path.contains("/configmaps"), is_watch(path)) {
+        (true, false) => list(&[config_map("a", "1")]),
+        (true, true) => Reply::Watch(receiver.take().unwrap()),
+        _ => empty(path),
+    })
+    .await;
+    let api = Api::start(options(&fake));
+    api.set_wanted(&[reference("a")].into());
+    until(&api, "listed", |api| api.store().snapshot().is_complete()).await;
+    let snapshot = api.store().snapshot();
+    let Lookup::Present(value) = snapshot.lookup(&reference("a")) else { panic!("{:?}", snapshot.objects) };
+    assert_eq!(value["data"]["k"], "1");
+    assert!(value["metadata"].get("managedFields").is_none());
+    events.send(json!({"type": "MODIFIED", "object": config_map("a", "2")})).unwrap();
+    let value_is = |api: &Api, wanted: &str| match api.store().snapshot().lookup(&reference("a")) {
+        Lookup::Present(value) => value["data"]["k"] == wanted,
+        _ => false,
+    };
+    until(&api, "changed", |api| value_is(api, "2")).await;
+    events.send(json!({"type": "DELETED", "object": config_map("a", "2")})).unwrap();
+    until(&api, "deleted", |api| api.store().snapshot().lookup(&reference("a")) == Lookup::Absent).await;
+    until(&api, "healthy", |api| api.health().state == ApiState::Ok).await;
+    assert_eq!(api.connector().counters().connections_opened, 1);
+    assert_eq!(fake.count("Secret"), 0);
+}
+
+#[tokio::test]
+async fn a_403_on_one_resource_leaves_the_others_alone_and_ends() {
+    let forbidden = || Reply::Json(403, status(403, "Forbidden", "configmaps \"a\" is forbidden"));
+    let fake = Fake::start(100, move |_, path| match path.contains("/configmaps") {
+        true => forbidden(),
+        false => empty(path),
+    })
+    .await;
+    let api = Api::start(options(&fake));
+    api.set_wanted(&[reference("a")].into());
+    let scope = Scope::Object(reference("a"));
+    until(&api, "an error", |api| error_of(api, &scope).is_some()).await;
+    assert_eq!(error_of(&api, &scope).unwrap(), "configmaps \"a\" is forbidden (403)");
+    until(&api, "others", |api| api.store().snapshot().lists(&Scope::Pods) > 0).await;
+    assert_eq!(error_of(&api, &Scope::Pods), None);
+    assert_eq!(api.store().snapshot().lookup(&reference("a")), Lookup::Unknown);
+    assert!(failing(&api).unwrap().contains("ConfigMap default/a"));
+    fake.answer(|_, path| empty(path));
+    until(&api, "recovered", |api| api.health().state == ApiState::Ok).await;
+    assert_eq!(api.store().snapshot().lookup(&reference("a")), Lookup::Absent);
+}
+
+#[tokio::test]
+async fn a_410_makes_a_new_list_and_loses_nothing() {
+    let mut watches = 0;
+    let fake = Fake::start(100, move |_, path| match (path.contains("/configmaps"), is_watch(path)) {
+        (true, false) => list(&[config_map("a", "1")]),
+        (true, true) => {
+            watches += 1;
+            let gone = status(410, "Expired", "too old resource version");
+            match watches {
+                1 => Reply::Json(410, gone),
+                2 => {
+                    let (events, receiver) = mpsc::unbounded_channel();
+                    events.send(json!({"type": "ERROR", "object": gone})).unwrap();
+                    Reply::Watch(receiver)
+                }
+                _ => quiet(),
+            }
+        }
+        _ => empty(path),
+    })
+    .await;
+    let api = Api::start(options(&fake));
+    api.set_wanted(&[reference("a")].into());
+    let scope = Scope::Object(reference("a"));
+    until(&api, "three lists", |api| {
+        let snapshot = api.store().snapshot();
+        assert!(snapshot.lists(&scope) == 0 || snapshot.objects.contains_key(&reference("a")));
+        snapshot.lists(&scope) == 3
+    })
+    .await;
+    assert_eq!(error_of(&api, &scope), None);
+}
+
+#[tokio::test]
+async fn a_list_that_breaks_off_in_its_second_page_removes_nothing() {
+    let page = |items: &[Value], next: &str| {
+        Reply::Json(200, json!({"metadata": {"resourceVersion": "9", "continue": next}, "items": items}))
+    };
+    let mut round = 0;
+    let fake = Fake::start(100, move |_, path| match (path.contains("/daemonsets"), is_watch(path)) {
+        (true, true) => Reply::Json(410, status(410, "Expired", "old")),
+        (true, false) if path.contains("continue=") => Reply::Json(500, status(500, "InternalError", "etcd is away")),
+        (true, false) => {
+            round += 1;
+            if round == 1 { list(&[daemon_set("a"), daemon_set("b")]) } else { page(&[daemon_set("a")], "more") }
+        }
+        _ => empty(path),
+    })
+    .await;
+    let api = Api::start(options(&fake));
+    until(&api, "the second list fails", |api| {
+        error_of(api, &Scope::DaemonSets).is_some_and(|error| error.contains("etcd is away"))
+    })
+    .await;
+    let snapshot = api.store().snapshot();
+    assert_eq!(snapshot.daemon_sets.len(), 2);
+    assert_eq!(snapshot.lists(&Scope::DaemonSets), 1);
+    assert!(snapshot.daemon_sets.values().all(|entry| entry.value.get("status").is_none()));
+}
+
+#[tokio::test]
+async fn watches_that_end_at_once_are_not_asked_for_in_a_loop() {
+    let fake = Fake::start(100, |_, path| match is_watch(path) {
+        true => Reply::Watch(mpsc::unbounded_channel().1),
+        false => list(&[]),
+    })
+    .await;
+    let api = Api::start(options(&fake));
+    let error = |api: &Api| error_of(api, &Scope::Node).is_some_and(|error| error.contains("ended the watch at once"));
+    until(&api, "reported", error).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(fake.count("/nodes") <= 4, "{:?}", fake.requests());
+}
+
+#[tokio::test]
+async fn more_watches_than_streams_open_more_connections() {
+    let fake = Fake::start(20, |_, path| empty(path)).await;
+    let api = Api::start(options(&fake));
+    let wanted: BTreeSet<ObjectRef> = (0..30).map(|number| reference(&format!("c{number}"))).collect();
+    api.set_wanted(&wanted);
+    let all = |api: &Api| api.connector().counters().requests == 66 && api.connector().counters().streams == 33;
+    until(&api, "a list and a watch each", all).await;
+    let counters = api.connector().counters();
+    assert_eq!(counters.connections, 3, "12 watches each: 8 streams stay free for requests");
+    api.set_wanted(&BTreeSet::new());
+    until(&api, "spare connections closed", |api| api.connector().counters().connections == 1).await;
+    assert!(api.store().snapshot().objects.is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_is_found_and_watches_go_on_without_a_list() {
+    let mut fake = Fake::start(100, |_, path| match path.contains("/configmaps") && !is_watch(path) {
+        true => list(&[config_map("a", "1")]),
+        false => empty(path),
+    })
+    .await;
+    let api = Api::start(options(&fake));
+    api.set_wanted(&[reference("a")].into());
+    until(&api, "up", |api| api.health().state == ApiState::Ok).await;
+    fake.stop();
+    until(&api, "down", |api| failing(api).is_some_and(|error| error.contains("connection refused"))).await;
+    assert!(matches!(api.store().snapshot().lookup(&reference("a")), Lookup::Present(_)));
+    assert!(matches!(api.get_daemon_set(&ObjectKey::new("d", "x")).await, Live::Error(_)));
+    fake.restart().await;
+    until(&api, "up again", |api| api.health().state == ApiState::Ok && api.connector().counters().streams == 4).await;
+    assert_eq!(api.store().snapshot().lists(&Scope::Object(reference("a"))), 1);
+    assert_eq!(api.connector().counters().connections_opened, 2);
+}
+
+#[tokio::test]
+async fn a_server_that_answers_nothing_stops_nobody() {
+    let fake = Fake::start(100, |_, _| Reply::Silence).await;
+    let api = Api::start(options(&fake));
+    until(&api, "connected", |api| *api.connector().link().borrow() == Link::Up).await;
+    tokio::time::pause();
+    let asked = tokio::time::Instant::now();
+    let Live::Error(failure) = api.get_daemon_set(&ObjectKey::new("d", "x")).await else { panic!("no error") };
+    assert_eq!(failure.kind, FailureKind::Timeout);
+    assert_eq!(asked.elapsed().as_secs(), 30);
+    until(&api, "said", |api| error_of(api, &Scope::Node).is_some_and(|error| error.contains("within 30 s"))).await;
+}
+
+#[tokio::test]
+async fn a_server_that_takes_the_connection_and_is_silent_is_given_up() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("k");
+    let address = listener.local_addr().unwrap();
+    write_kubeconfig(&kubeconfig, &format!("https://{address}"), "token: abc");
+    let accepted = tokio::spawn(async move { listener.accept().await.unwrap() });
+    let api = Api::start(ApiOptions { kubeconfig, node_name: "n1".into(), selector: None });
+    let _held = accepted.await.unwrap();
+    tokio::time::pause();
+    until(&api, "said", |api| failing(api).is_some_and(|error| error.contains("no answer within 10 s"))).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_falls_silent_is_noticed_by_its_pings() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("k");
+    let address = listener.local_addr().unwrap();
+    write_kubeconfig(&kubeconfig, &format!("http://{address}"), "token: abc");
+    let api = Api::start(ApiOptions { kubeconfig, node_name: "n1".into(), selector: None });
+    let _held = listener.accept().await.unwrap();
+    until(&api, "connected", |api| *api.connector().link().borrow() == Link::Up).await;
+    drop(listener);
+    tokio::time::pause();
+    let start = tokio::time::Instant::now();
+    until(&api, "said", |api| failing(api).is_some_and(|error| error.contains("left a ping unanswered"))).await;
+    assert_eq!(start.elapsed().as_secs(), 45);
+}
+
+#[tokio::test]
+async fn only_the_servers_word_on_this_object_is_not_found() {
+    let mut not_found = status(404, "NotFound", "daemonsets.apps \"x\" not found");
+    let key = ObjectKey::new("d", "x");
+    let fake = Fake::start(100, |_, path| empty(path)).await;
+    let api = Api::start(options(&fake));
+    let answers = [
+        (404, not_found.clone(), false),
+        (404, json!({"kind": "x"}), false),
+        (403, status(403, "Forbidden", "no"), false),
+    ];
+    for (code, body, _) in answers {
+        fake.answer(move |_, path| match path.ends_with("/daemonsets/x") {
+            true => Reply::Json(code, body.clone()),
+            false => empty(path),
+        });
+        assert!(matches!(api.get_daemon_set(&key).await, Live::Error(_)), "{code}");
+    }
+    fake.answer(|_, _| Reply::Text(404, "404 page not found\n"));
+    assert!(matches!(api.get_daemon_set(&key).await, Live::Error(_)));
+    not_found["details"] = json!({"kind": "daemonsets", "group": "apps", "name": "x"});
+    fake.answer(move |_, path| match path.ends_with("/daemonsets/x") {
+        true => Reply::Json(404, not_found.clone()),
+        false => Reply::Json(200, json!({"metadata": {"name": "kube-system", "uid": "cluster"}})),
+    });
+    assert_eq!(api.get_daemon_set(&key).await, Live::NotFound);
+    assert_eq!(api.cluster_uid().await, Ok("cluster".into()));
+}
+
+#[tokio::test]
+async fn a_fresh_list_goes_over_a_new_connection() {
+    let fake = Fake::start(100, |_, path| match path.contains("/daemonsets") && !is_watch(path) {
+        true => list(&[daemon_set("a")]),
+        false => empty(path),
+    })
+    .await;
+    let api = Api::start(options(&fake));
+    until(&api, "listed", |api| api.health().state == ApiState::Ok).await;
+    fake.answer(|_, path| empty(path));
+    let before = api.relist_fresh();
+    assert_eq!(before, 1);
+    let key = ObjectKey::new("default", "a");
+    assert!(matches!(api.store().snapshot().presence(&key), Presence::Present(_)));
+    until(&api, "again", |api| api.store().lists(&Scope::DaemonSets) > before).await;
+    assert_eq!(api.store().snapshot().presence(&key), Presence::ListedAbsent { list: 2 });
+    assert_eq!(api.connector().counters().connections_opened, 2);
+}
+
+#[tokio::test]
+async fn a_kubeconfig_may_come_late_and_turn_bad() {
+    let fake = Fake::start(100, |_, path| empty(path)).await;
+    let good = std::fs::read(fake.kubeconfig()).unwrap();
+    std::fs::remove_file(fake.kubeconfig()).unwrap();
+    let api = Api::start(options(&fake));
+    until(&api, "said", |api| failing(api).is_some_and(|error| error.contains("cannot be read"))).await;
+    std::fs::write(fake.kubeconfig(), good).unwrap();
+    until(&api, "up", |api| api.health().state == ApiState::Ok).await;
+    std::fs::write(fake.kubeconfig(), "nonsense").unwrap();
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(6)).await;
+    tokio::time::resume();
+    let _ = api.cluster_uid().await;
+    let health = api.health();
+    assert!(health.kubeconfig_error.is_some(), "{health:?}");
+    assert_eq!(health.state, ApiState::Ok, "the last good one is in force");
+}
+
+#[tokio::test]
+async fn a_token_is_requested_for_this_node_and_wakes_the_loop() {
+    let node = json!({"metadata": {"name": "n1", "uid": "node-uid", "resourceVersion": "3"}});
+    let fake = Fake::start(100, move |method, path| match (method, path.contains("/nodes"), is_watch(path)) {
+        ("POST", ..) => Reply::Json(
+            201,
+            json!({"spec": {"expirationSeconds": 3600},
+                "status": {"token": "issued", "expirationTimestamp": "2126-01-01T00:00:00Z"}}),
+        ),
+        (_, true, false) => list(std::slice::from_ref(&node)),
+        _ => empty(path),
+    })
+    .await;
+    let api = Api::start(options(&fake));
+    let request =
+        TokenRequest { service_account: ObjectKey::new("ns", "sa"), audience: "a".into(), expiration_seconds: 3600 };
+    api.tokens().set_wanted(&[request.clone()].into());
+    until(&api, "issued", |api| api.tokens().snapshot().token(&request).is_some()).await;
+    assert_eq!(api.tokens().snapshot().token(&request), Some("issued"));
+    assert_eq!(fake.count("POST /api/v1/namespaces/ns/serviceaccounts/sa/token"), 1);
+    assert_eq!(api.tokens().export()[0].node_uid, "node-uid");
+}
+
+#[tokio::test]
+async fn events_are_sent_once_there_is_a_connection() {
+    let mut fake = Fake::start(100, |method, path| match method {
+        "POST" => Reply::Json(201, json!({})),
+        _ => empty(path),
+    })
+    .await;
+    fake.stop();
+    let api = Api::start(options(&fake));
+    for note in ["one", "two", "two"] {
+        api.events().record(AgentEvent {
+            daemon_set: ObjectKey::new("ns", "d"),
+            uid: "u".into(),
+            kind: EventKind::Normal,
+            reason: "Rendered".into(),
+            action: "Render".into(),
+            note: note.into(),
+        });
+    }
+    until(&api, "down", |api| failing(api).is_some()).await;
+    fake.restart().await;
+    until(&api, "sent", |_| fake.count("POST /apis/events.k8s.io/v1/namespaces/ns/events") == 2).await;
+    assert_eq!(api.events().dropped(), 0);
+}
