@@ -2,6 +2,7 @@
 //!
 //! Owns every effect on the node. Must not decide: decisions are `crate::core`'s.
 
+pub mod agent;
 pub mod api;
 pub mod checkpoint;
 pub mod cri;

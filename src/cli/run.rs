@@ -1,5 +1,8 @@
 //! `daemonlet run`: the agent.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use clap::Args;
 
 use crate::cli::ConfigArgument;
@@ -8,6 +11,13 @@ use crate::cli::Failure;
 use crate::cli::output;
 use crate::config::Config;
 use crate::log;
+use crate::node::agent::Agent;
+use crate::node::agent::AgentError;
+use crate::node::notify::Notifier;
+use crate::node::notify::ReadyGuard;
+
+/// READY goes out so long after the start even if a pass hangs: systemd holds back the kubelet until then.
+const READY_WITHIN: Duration = Duration::from_millis(450);
 
 /// Run the agent of this node
 #[derive(Debug, Args)]
@@ -39,7 +49,29 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     start(config, arguments.once)
 }
 
-/// Starts the agent.
-fn start(_config: Config, _once: bool) -> Result<Exit, Failure> {
-    Ok(Exit::Success)
+/// Starts the agent and waits for its end.
+fn start(config: Config, once: bool) -> Result<Exit, Failure> {
+    let notifier = Arc::new(Notifier::from_environment());
+    let ready = ReadyGuard::start(Arc::clone(&notifier), READY_WITHIN)
+        .map_err(|error| Failure::new(Exit::Refused, format!("cannot start a thread: {error}")))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+    let failed = |error: AgentError| {
+        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
+        let message = causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}"));
+        Failure::new(Exit::Refused, message)
+    };
+    runtime.block_on(async {
+        let agent = Agent::new(config, notifier).map_err(failed)?;
+        if once {
+            return match agent.run_once().await.map_err(failed)? {
+                true => Ok(Exit::Success),
+                false => Ok(Exit::Refused),
+            };
+        }
+        agent.run(ready).await.map_err(failed)?;
+        Ok(Exit::Success)
+    })
 }

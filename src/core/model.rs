@@ -240,7 +240,7 @@ pub enum UpdateStrategy {
 }
 
 /// A DaemonSet as decisions see it; apps/v1, validated (`validate`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonSet {
     /// Namespace and name; a missing namespace is `default`.
     pub key: ObjectKey,

@@ -20,6 +20,7 @@ use crate::core::render::Refused;
 use crate::core::render::RenderInput;
 use crate::core::render::RenderOptions;
 use crate::core::render::RenderedPod;
+use crate::core::volume::VolumeData;
 
 /// What rendering one incarnation of a DaemonSet gave.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +42,8 @@ pub struct Rendered {
     pub text: String,
     /// SHA-256 of the text, in hex.
     pub digest: String,
+    /// SHA-256 over names, modes, owners and bytes of its data, in hex.
+    pub data_digest: String,
     /// The pod, its data and what it refers to.
     pub pod: RenderedPod,
 }
@@ -88,15 +91,39 @@ pub fn outcome(
             file: manifest::file_name(&daemon_set.key.namespace, &identity.pod_name),
             digest: digest(text.as_bytes()),
             text,
+            data_digest: data_digest(&pod.volumes),
             pod,
         }
     });
     Outcome { identity, revision: revision.hash.clone(), result }
 }
 
+/// A digest of everything about volumes that is written to disk.
+fn data_digest(volumes: &[VolumeData]) -> String {
+    let mut hash = Sha256::new();
+    let mut part = |bytes: &[u8]| {
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    for volume in volumes {
+        part(volume.name.as_bytes());
+        part(format!("{:?} {:?}", volume.fs_group, volume.nested_mount_points).as_bytes());
+        for (path, file) in &volume.files {
+            part(path.as_bytes());
+            part(format!("{:o} {:?}", file.mode, file.uid).as_bytes());
+            part(&file.data);
+        }
+    }
+    hex(&hash.finalize())
+}
+
 /// SHA-256 in hex.
 pub fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(64), |mut hex, byte| {
         use std::fmt::Write as _;
         let _ = write!(hex, "{byte:02x}");
         hex

@@ -26,6 +26,7 @@ use crate::core::record::Millis;
 use crate::core::record::Phase;
 use crate::core::render::Missing;
 use crate::core::sources::Word;
+pub use crate::core::status::State;
 
 /// How long after its manifest's removal an instance whose sandbox was never seen is waited for:
 /// the kubelet may have been about to start it (its housekeeping period).
@@ -136,34 +137,6 @@ pub enum Action {
         /// What has to be confirmed.
         reason: String,
     },
-    /// Nothing of the daemon is left: drop the record.
-    Forget,
-}
-
-/// Where a daemon is on this node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum State {
-    /// Its instance is ready.
-    Running,
-    /// Its manifest is written, its instance is not ready yet.
-    Starting,
-    /// It waits for something that it refers to.
-    Waiting,
-    /// It cannot be a static pod.
-    Refused,
-    /// It does not belong here.
-    NotSelected,
-    /// The old instance ends before the new one starts.
-    Replacing,
-    /// It ends.
-    Ending,
-    /// It was ready, or should be, and is not.
-    Failing,
-    /// Its DaemonSet went away and its pods were to be kept.
-    Orphaned,
-    /// It runs, and nobody can say whether it is ready.
-    Unknown,
 }
 
 /// What is to be said of a daemon after a pass.
@@ -272,11 +245,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn done(mut self) -> DaemonPlan {
-        let quiet = self.actions.iter().all(|a| matches!(a, Action::Finish { .. }));
-        if quiet && self.record.instances.is_empty() && self.record.is_empty() {
-            self.actions.push(Action::Forget);
-        }
+    fn done(self) -> DaemonPlan {
         DaemonPlan {
             key: self.record.key.clone(),
             actions: self.actions,
@@ -351,7 +320,7 @@ impl<'a> Planner<'a> {
             self.show(instance);
         }
         if live.is_empty() {
-            self.summary.state = if self.record.instances.is_empty() { state } else { State::Ending };
+            self.summary.state = if self.record.instances.is_empty() { state } else { State::Stopping };
         }
         if live.is_empty() || state != State::NotSelected {
             self.add_reason(reason);
@@ -377,7 +346,7 @@ impl<'a> Planner<'a> {
         if self.record.instances.is_empty() {
             self.record.api_uid = None;
         }
-        self.summary.state = if self.record.instances.is_empty() { State::NotSelected } else { State::Ending };
+        self.summary.state = if self.record.instances.is_empty() { State::NotSelected } else { State::Stopping };
         self.add_reason(reason);
     }
 

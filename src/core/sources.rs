@@ -206,9 +206,11 @@ fn settle_absent(known: &Known<'_>, by_event: bool, record: &DaemonRecord) -> Wo
         Confirmation::Failed(why) => {
             Word::Unsure { reason: format!("{reason}, but that could not be confirmed: {why}") }
         }
-        Confirmation::StillThere | Confirmation::NotCovered => {
-            Word::Unsure { reason: format!("{reason}, but a direct look still shows it") }
+        // The configured selector hides it from the watch: it exists and is not ours.
+        Confirmation::NotCovered => {
+            Word::Gone { reason: "it is not selected any more".to_owned(), by_list: false, ignore_file: None }
         }
+        Confirmation::StillThere => Word::Unsure { reason: format!("{reason}, but a direct look still shows it") },
         Confirmation::Unasked => Word::Confirm { reason: reason.to_owned() },
     }
 }

@@ -97,6 +97,8 @@ pub enum State {
     Refused,
     /// The kubelet rejected it, or it crashes.
     Failing,
+    /// Its DaemonSet is gone and its pods were to be kept.
+    Orphaned,
     /// Nobody can say.
     Unknown,
 }
@@ -113,6 +115,7 @@ impl State {
             State::NotSelected => "not selected",
             State::Refused => "refused",
             State::Failing => "failing",
+            State::Orphaned => "orphaned",
             State::Unknown => "unknown",
         }
     }

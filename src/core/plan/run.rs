@@ -73,7 +73,7 @@ impl Planner<'_> {
             self.end(&uid, reason);
         }
         self.record.pending_update = None;
-        self.summary.state = if self.record.instances.is_empty() { State::NotSelected } else { State::Ending };
+        self.summary.state = if self.record.instances.is_empty() { State::NotSelected } else { State::Stopping };
         self.add_reason(reason);
     }
 
@@ -101,7 +101,8 @@ impl Planner<'_> {
                 self.replace(daemon_set, old, &wanted, should_run, reason, surge);
             }
             (None, None) if !should_run => {
-                self.summary.state = if self.record.instances.is_empty() { State::NotSelected } else { State::Ending };
+                self.summary.state =
+                    if self.record.instances.is_empty() { State::NotSelected } else { State::Stopping };
                 self.add_reason(reason);
             }
             (None, None) if self.record.ending().next().is_some() => {

@@ -52,6 +52,7 @@ impl Facts for World {
             None => Ok(Rendered {
                 file: format!("{}.yaml", identity.pod_name),
                 text: String::new(),
+                data_digest: String::new(),
                 digest: format!("{}@{}", image(daemon_set), self.data_version),
                 pod: RenderedPod {
                     pod: json!({}),
@@ -117,7 +118,7 @@ impl World {
                     self.manifests.insert(outcome.identity.uid.clone(), rendered.digest.clone());
                     self.stale_volumes.remove(&outcome.identity.uid);
                 }
-                Action::Finish { .. } | Action::Confirm { .. } | Action::Forget => {}
+                Action::Finish { .. } | Action::Confirm { .. } => {}
             }
         }
     }
@@ -196,7 +197,6 @@ fn short(action: &Action) -> String {
             format!("refresh {} volumes={volumes} manifest={manifest}", outcome.identity.uid)
         }
         Action::Confirm { .. } => "confirm".to_owned(),
-        Action::Forget => "forget".to_owned(),
     }
 }
 
@@ -356,7 +356,7 @@ fn a_daemon_that_waits_or_is_refused_writes_nothing() {
         vec![Missing { kind: "Secret".into(), namespace: "a".into(), name: "b".into(), key: String::new() }];
     let plan = bench.plan(&wanted(&daemon_set("a")));
     assert_eq!(plan.summary.state, State::Waiting);
-    assert_eq!(plan.actions, [Action::Forget], "there is nothing to remember yet");
+    assert_eq!(plan.actions, []);
 }
 
 #[test]

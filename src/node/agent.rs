@@ -1,0 +1,253 @@
+//! The loop: one task that fetches, plans, applies and reports, level-triggered.
+//!
+//! Owns the agent's life. Events only wake it; each pass looks at everything there is. Must not
+//! decide: plans come from `crate::core`.
+
+mod apply;
+mod definitions;
+mod evidence;
+mod facts;
+mod folder;
+mod memo;
+mod memory;
+mod objects;
+mod pass;
+mod report;
+mod setup;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::SignalKind;
+use tokio::signal::unix::signal;
+use tokio::sync::Notify;
+use tokio::sync::mpsc;
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::core::model::NodeView;
+use crate::core::model::ObjectKey;
+use crate::core::pass::Plan;
+use crate::core::policy::Policy;
+use crate::core::record::Millis;
+use crate::core::sources::Confirmation;
+use crate::core::status::Problem;
+use crate::node::api::Api;
+use crate::node::api::Tokens;
+use crate::node::cri::Cri;
+use crate::node::notify::Notifier;
+use crate::node::notify::ReadyGuard;
+use crate::node::socket;
+use crate::node::socket::Asked;
+
+use apply::Disk;
+use definitions::ApiDefinitions;
+use evidence::Runtime;
+use folder::Folders;
+use memo::Memo;
+use memory::Memory;
+
+pub use setup::AgentError;
+pub use setup::offline;
+
+/// A pass is made at least this often, whatever happens.
+const PERIOD: Millis = 60_000;
+/// Changed inputs are saved this long after the pass that saw them.
+const SAVE_AFTER: Millis = 1_000;
+/// The runtime is asked for readiness no more often than this while the API does not answer.
+const RUNTIME_PERIOD: Millis = 5_000;
+
+/// The agent of one node.
+pub struct Agent {
+    config: Config,
+    policy: Policy,
+    started: Millis,
+    disk: Disk,
+    memo: Memo,
+    options: memo::Options,
+    api: Option<Api>,
+    tokens: Tokens,
+    definitions: ApiDefinitions,
+    folders: Folders,
+    cri: Option<Cri>,
+    runtime: Runtime,
+    runtime_at: Millis,
+    memory: Memory,
+    /// Fingerprint of the inputs on disk.
+    saved: u64,
+    save_at: Option<Millis>,
+    node: NodeView,
+    /// The last plan, for `status`.
+    plan: Plan,
+    /// Failures of the last pass, by daemon.
+    failures: BTreeMap<ObjectKey, apply::Failure>,
+    problems: Vec<Problem>,
+    /// Problems that no pass can mend, such as a damaged checkpoint.
+    lasting: Vec<Problem>,
+    removals: Option<Removals>,
+    told: report::Told,
+    notifier: Arc<Notifier>,
+    wake: Arc<Notify>,
+    answers: mpsc::UnboundedSender<Answer>,
+    answered: mpsc::UnboundedReceiver<Answer>,
+    /// Held for the agent's life: the state folder is its own.
+    lock: Option<nix::fcntl::Flock<std::fs::File>>,
+}
+
+/// Removals that wait for a second complete list.
+#[derive(Clone, Copy, Debug)]
+struct Removals {
+    /// When a fresh list may be asked for.
+    at: Millis,
+    /// The number that the list must exceed, once it was asked for.
+    asked: Option<u64>,
+}
+
+/// The answer to a GET.
+struct Answer {
+    key: ObjectKey,
+    about: u64,
+    confirmation: Confirmation,
+    cluster_uid: Option<String>,
+}
+
+/// Why the loop woke.
+enum Wake {
+    Changed,
+    Asked(Asked),
+    Answer(Answer),
+    Timer,
+    Reload,
+    Stop,
+}
+
+impl Agent {
+    /// Runs until it is told to stop. What runs on the node goes on running.
+    ///
+    /// # Errors
+    /// When the agent cannot work at all: another one has the state folder, or the socket cannot be made.
+    pub async fn run(mut self, ready: ReadyGuard) -> Result<(), AgentError> {
+        let (ask, mut asked) = mpsc::channel(8);
+        let listener = socket::listen(&self.config.run_dir)?;
+        tokio::spawn(socket::serve(listener, ask));
+        let mut terminate = signal(SignalKind::terminate()).map_err(AgentError::Signals)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(AgentError::Signals)?;
+        let mut hangup = signal(SignalKind::hangup()).map_err(AgentError::Signals)?;
+        let kubeconfig = self.config.kubeconfig.as_deref().map_or_else(|| "none".into(), |k| k.display().to_string());
+        tracing::info!(
+            node = self.config.node_name,
+            "agent running on node {}, manifests in {}, kubeconfig {kubeconfig}",
+            self.config.node_name,
+            self.config.manifest_dir.display()
+        );
+        self.watch();
+        // The first pass is from disk alone and never waits for the API.
+        self.pass().await;
+        ready.ready(&self.status_line());
+        self.start_api();
+        let mut changed = self.api.as_ref().map(|api| api.store().changed());
+        loop {
+            let next = self.next_wake();
+            let wake = tokio::select! {
+                biased;
+                _ = terminate.recv() => Wake::Stop,
+                _ = interrupt.recv() => Wake::Stop,
+                _ = hangup.recv() => Wake::Reload,
+                Some(request) = asked.recv() => Wake::Asked(request),
+                Some(answer) = self.answered.recv() => Wake::Answer(answer),
+                () = api_change(&mut changed) => Wake::Changed,
+                () = self.wake.notified() => Wake::Changed,
+                () = sleep_until(next) => Wake::Timer,
+            };
+            match wake {
+                Wake::Stop => break,
+                Wake::Asked(Asked { request, reply }) => {
+                    // Nobody waits for a reply that nobody reads.
+                    let _ = reply.send(self.answer(&request));
+                    continue;
+                }
+                Wake::Answer(answer) => self.take_answer(answer),
+                Wake::Reload => self.folders.reread(),
+                Wake::Changed | Wake::Timer => {}
+            }
+            self.pass().await;
+            self.notifier.status(&self.status_line());
+        }
+        self.notifier.stopping();
+        self.save_inputs();
+        let _ = std::fs::remove_file(self.config.socket());
+        tracing::info!("stopping; what runs on this node goes on running");
+        Ok(())
+    }
+
+    /// One complete pass from what is there: with the API, if it answers within the bound. Gives
+    /// whether everything that is to run here could be written.
+    ///
+    /// # Errors
+    /// As [`Agent::run`].
+    pub async fn run_once(mut self) -> Result<bool, AgentError> {
+        self.pass().await;
+        if self.api_is_configured() {
+            self.start_api();
+            let bound = tokio::time::Instant::now() + self.config.once_timeout;
+            let mut changed = self.api.as_ref().map(|api| api.store().changed());
+            while !self.is_settled() && tokio::time::Instant::now() < bound {
+                let next = self.next_wake();
+                tokio::select! {
+                    () = tokio::time::sleep_until(bound) => {}
+                    () = api_change(&mut changed) => {}
+                    () = self.wake.notified() => {}
+                    Some(answer) = self.answered.recv() => self.take_answer(answer),
+                    () = sleep_until(next) => {}
+                }
+                self.pass().await;
+            }
+        }
+        self.save_inputs();
+        Ok(self.failures.is_empty())
+    }
+
+    /// Whether nothing is left that the API could still change at once.
+    fn is_settled(&self) -> bool {
+        let waits = |d: &crate::core::plan::DaemonPlan| !d.actions.is_empty() || !d.summary.waiting_for.is_empty();
+        let complete = self.api.as_ref().is_some_and(|api| api.store().snapshot().is_complete());
+        complete && !self.plan.daemons.iter().any(waits)
+    }
+
+    /// When the next pass is due though nothing happens.
+    fn next_wake(&self) -> Millis {
+        let removals = self.removals.filter(|r| r.asked.is_none()).map(|r| r.at);
+        let clear = self.disk.to_clear.values().min().copied();
+        let due = [self.plan.wake_at(), self.save_at, removals, clear, self.definitions.ask_again_at()];
+        let failed = (!self.failures.is_empty()).then(|| now() + 5_000);
+        due.into_iter().flatten().chain(failed).fold(now() + PERIOD, Millis::min)
+    }
+
+    fn take_answer(&mut self, answer: Answer) {
+        if self.memory.cluster_uid.is_none() {
+            self.memory.cluster_uid = answer.cluster_uid;
+        }
+        self.definitions.answered(&answer.key, answer.about, answer.confirmation, now());
+    }
+}
+
+/// Milliseconds since the epoch.
+fn now() -> Millis {
+    jiff::Timestamp::now().as_millisecond()
+}
+
+async fn sleep_until(at: Millis) {
+    let millis = u64::try_from(at - now()).unwrap_or(0);
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
+/// Waits for the API's store to change; for ever without an API.
+async fn api_change(changed: &mut Option<watch::Receiver<u64>>) {
+    if let Some(receiver) = changed
+        && receiver.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}

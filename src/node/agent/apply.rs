@@ -1,0 +1,159 @@
+//! Executes a daemon's plan: dumb effects, in the plan's order, stopping at the first that fails.
+//!
+//! Owns the effects on manifests, volume data and records. Must not decide anything.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use crate::core::model::ObjectKey;
+use crate::core::outcome::Outcome;
+use crate::core::outcome::Rendered;
+use crate::core::plan::Action;
+use crate::core::plan::DaemonPlan;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Millis;
+use crate::node::checkpoint;
+use crate::node::manifests::ManifestDir;
+use crate::node::volumes::Cleared;
+use crate::node::volumes::Volumes;
+
+/// How long the kubelet is given to clear an ended pod's folder itself.
+const CLEAR_AFTER: Millis = 10_000;
+
+/// Something that an effect did or could not do, in words for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// What failed, with its causes.
+    pub(super) message: String,
+    /// What to do about it.
+    pub(super) hint: Option<String>,
+}
+
+/// The node's disk as the agent writes it.
+pub(super) struct Disk {
+    /// `None` while the folder cannot be used.
+    pub(super) manifests: Option<ManifestDir>,
+    pub(super) volumes: Volumes,
+    /// `None` while the state folder cannot be used: then nothing is removed or replaced.
+    pub(super) records_store: Option<checkpoint::Store>,
+    /// The checkpoint of inputs, likewise.
+    pub(super) inputs_store: Option<checkpoint::Store>,
+    pub(super) records: BTreeMap<ObjectKey, DaemonRecord>,
+    /// Digest of the data that was last written, by pod UID.
+    pub(super) written: BTreeMap<String, String>,
+    /// Folders of ended pods, and when to clear them.
+    pub(super) to_clear: BTreeMap<String, Millis>,
+}
+
+impl Disk {
+    /// Does what `plan` says. Gives what was done before the first failure.
+    pub(super) fn apply(&mut self, plan: &DaemonPlan, now: Millis) -> Result<(), Failure> {
+        for action in &plan.actions {
+            match action {
+                Action::End { uid, pod, .. } => self.end(plan, uid, pod)?,
+                Action::Finish { uid, .. } => {
+                    self.to_clear.insert(uid.clone(), now + CLEAR_AFTER);
+                    self.written.remove(uid);
+                }
+                Action::Start { outcome, .. } => {
+                    let Some(rendered) = rendered(outcome) else { continue };
+                    self.write_volumes(outcome, rendered)?;
+                    self.write_manifest(rendered)?;
+                }
+                Action::Refresh { outcome, volumes, manifest } => {
+                    let Some(rendered) = rendered(outcome) else { continue };
+                    if *volumes {
+                        self.write_volumes(outcome, rendered)?;
+                    }
+                    if *manifest {
+                        self.write_manifest(rendered)?;
+                    }
+                }
+                Action::Confirm { .. } => {}
+            }
+        }
+        self.save(&plan.record)
+    }
+
+    /// The record first: its incarnation number must be on disk before the manifest goes.
+    fn end(&mut self, plan: &DaemonPlan, uid: &str, pod: &str) -> Result<(), Failure> {
+        self.save(&plan.record)?;
+        let file = crate::core::manifest::file_name(&plan.key.namespace, pod);
+        let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
+        let scan = manifests.scan().map_err(|e| failure(&e, e.hint()))?;
+        let found = scan.ours.values().find(|m| m.uid == uid).map_or(file, |m| m.file.clone());
+        manifests.remove(&found).map(drop).map_err(|e| failure(&e, e.hint()))
+    }
+
+    fn write_volumes(&mut self, outcome: &Outcome, rendered: &Rendered) -> Result<(), Failure> {
+        let uid = &outcome.identity.uid;
+        self.volumes.write(uid, &rendered.pod.volumes).map_err(|e| failure(&e, e.hint()))?;
+        self.written.insert(uid.clone(), rendered.data_digest.clone());
+        Ok(())
+    }
+
+    fn write_manifest(&mut self, rendered: &Rendered) -> Result<(), Failure> {
+        let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
+        manifests.write(&rendered.file, rendered.text.as_bytes(), &rendered.pod.pod).map_err(|e| failure(&e, e.hint()))
+    }
+
+    /// Saves a record that differs from the one on disk.
+    pub(super) fn save(&mut self, record: &DaemonRecord) -> Result<(), Failure> {
+        if self.records.get(&record.key) == Some(record) {
+            return Ok(());
+        }
+        if record.is_empty() && !self.records.contains_key(&record.key) {
+            return Ok(());
+        }
+        let Some(store) = &self.records_store else { return Err(unusable("state")) };
+        store.save(&name(&record.key), record).map_err(|e| failure(&e, e.hint()))?;
+        self.records.insert(record.key.clone(), record.clone());
+        Ok(())
+    }
+
+    /// Clears folders of ended pods whose time has come; what is still mounted is tried again later.
+    pub(super) fn clear_ended(&mut self, now: Millis, live: &BTreeSet<String>) -> Vec<Failure> {
+        let due: Vec<String> = self.to_clear.iter().filter(|(_, at)| **at <= now).map(|(uid, _)| uid.clone()).collect();
+        let mut failures = Vec::new();
+        for uid in due {
+            if live.contains(&uid) {
+                self.to_clear.remove(&uid);
+                continue;
+            }
+            match self.volumes.clear(&uid) {
+                Ok(Cleared::Mounted { .. }) => drop(self.to_clear.insert(uid, now + CLEAR_AFTER)),
+                Ok(Cleared::Gone | Cleared::Foreign { .. }) => drop(self.to_clear.remove(&uid)),
+                Err(e) => {
+                    self.to_clear.insert(uid, now + 6 * CLEAR_AFTER);
+                    failures.push(failure(&e, e.hint()));
+                }
+            }
+        }
+        failures
+    }
+}
+
+fn rendered(outcome: &Outcome) -> Option<&Rendered> {
+    outcome.result.as_ref().ok()
+}
+
+/// A record's name in the state folder; a namespace has no underscore.
+pub(super) fn name(key: &ObjectKey) -> String {
+    format!("{}_{}", key.namespace, key.name)
+}
+
+fn unusable(folder: &str) -> Failure {
+    Failure { message: format!("the {folder} folder cannot be used: nothing is changed"), hint: None }
+}
+
+/// An error with its causes, as one line.
+pub(super) fn failure(error: &dyn std::error::Error, hint: Option<String>) -> Failure {
+    let mut message = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        message.push_str(": ");
+        message.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    Failure { message, hint }
+}

@@ -1,0 +1,175 @@
+//! What folders and API define, as the words that planning takes.
+//!
+//! Owns the conversion from raw objects to DaemonSets (once a version) and the confirmations that
+//! removals need. Must not decide: `crate::core::sources` does.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::ObjectKey;
+use crate::core::model::Source;
+use crate::core::policy::Covered;
+use crate::core::policy::Policy;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Millis;
+use crate::core::sources::ApiWord;
+use crate::core::sources::Confirmation;
+use crate::core::sources::FolderWord;
+use crate::core::sources::Known;
+use crate::core::validate;
+use crate::node::api::Live;
+use crate::node::api::Presence;
+use crate::node::api::Snapshot;
+
+/// How long a GET that failed, or that contradicted the watch, is taken for an answer.
+const ASK_AGAIN: Millis = 5_000;
+
+/// A DaemonSet of the API, or why it cannot be used.
+type Converted = Result<Arc<DaemonSet>, String>;
+
+/// The API's DaemonSets, converted once a version.
+#[derive(Default)]
+pub(super) struct ApiDefinitions {
+    converted: BTreeMap<ObjectKey, (u64, Converted)>,
+    confirmations: BTreeMap<ObjectKey, Asked>,
+}
+
+/// An answer to a GET, and what it was an answer about.
+struct Asked {
+    about: u64,
+    at: Millis,
+    /// `None` while the GET is under way.
+    answer: Option<Confirmation>,
+}
+
+impl ApiDefinitions {
+    /// Follows the API's view.
+    pub(super) fn update(&mut self, api: &Snapshot) {
+        self.converted.retain(|key, _| api.daemon_sets.contains_key(key));
+        for (key, entry) in &api.daemon_sets {
+            if self.converted.get(key).is_none_or(|(version, _)| *version != entry.version) {
+                let converted = convert(&entry.value);
+                self.converted.insert(key.clone(), (entry.version, converted));
+            }
+        }
+    }
+
+    /// The DaemonSets that are ours by label or policy, and those that cannot be read.
+    pub(super) fn ours(&self, policy: &Policy) -> BTreeSet<ObjectKey> {
+        let ours = |converted: &Converted| match converted {
+            Ok(daemon_set) => matches!(policy.covers(daemon_set, None), Covered::Yes(_)),
+            Err(_) => false,
+        };
+        self.converted.iter().filter(|(_, (_, c))| ours(c)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The definition of `key`, if the API has a usable one.
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<DaemonSet>> {
+        self.converted.get(key).and_then(|(_, c)| c.as_ref().ok())
+    }
+
+    fn word(&self, key: &ObjectKey, api: &Snapshot) -> ApiWord<'_> {
+        match (self.converted.get(key), api.presence(key)) {
+            (Some((_, Ok(daemon_set))), _) => ApiWord::Present(daemon_set),
+            (Some((_, Err(reason))), _) => ApiWord::Invalid { reason },
+            (None, Presence::Deleted { .. }) => ApiWord::Absent { by_event: true },
+            (None, Presence::ListedAbsent { .. }) => ApiWord::Absent { by_event: false },
+            (None, Presence::Unknown | Presence::Present(_)) => ApiWord::Unknown,
+        }
+    }
+
+    /// What is known of `key`; `api` is `None` without an API.
+    pub(super) fn known<'a>(
+        &'a self,
+        key: &ObjectKey,
+        api: Option<&Snapshot>,
+        folder: FolderWord<'a>,
+        remembered: Option<&'a Arc<DaemonSet>>,
+        now: Millis,
+    ) -> Known<'a> {
+        let word = api.map_or(ApiWord::None, |api| self.word(key, api));
+        let confirmation = match self.confirmations.get(key) {
+            Some(asked) if asked.about == self.subject(key) => asked.word(now),
+            _ => Confirmation::Unasked,
+        };
+        Known { folder, api: word, remembered, confirmation }
+    }
+
+    /// What a GET is about: the version that is not covered, or 0 for an absence.
+    fn subject(&self, key: &ObjectKey) -> u64 {
+        self.converted.get(key).map_or(0, |(version, _)| *version)
+    }
+
+    /// Whether a GET is to be sent; then it counts as sent.
+    pub(super) fn ask(&mut self, key: &ObjectKey, now: Millis) -> Option<u64> {
+        let about = self.subject(key);
+        let fresh = self.confirmations.get(key).is_some_and(|asked| {
+            asked.about == about && (asked.answer.is_none() || asked.word(now) != Confirmation::Unasked)
+        });
+        if fresh {
+            return None;
+        }
+        self.confirmations.insert(key.clone(), Asked { about, at: now, answer: None });
+        Some(about)
+    }
+
+    /// The answer to a GET has come.
+    pub(super) fn answered(&mut self, key: &ObjectKey, about: u64, answer: Confirmation, now: Millis) {
+        self.confirmations.insert(key.clone(), Asked { about, at: now, answer: Some(answer) });
+    }
+
+    /// When a GET is due again, for the earliest of those that gave no lasting answer.
+    pub(super) fn ask_again_at(&self) -> Option<Millis> {
+        let passing = |asked: &&Asked| matches!(asked.answer, Some(Confirmation::Failed(_) | Confirmation::StillThere));
+        self.confirmations.values().filter(passing).map(|asked| asked.at + ASK_AGAIN).min()
+    }
+
+    /// Drops answers about daemons that nobody asks about any more.
+    pub(super) fn forget_answers(&mut self, keep: impl Fn(&ObjectKey) -> bool) {
+        self.confirmations.retain(|key, _| keep(key));
+    }
+}
+
+impl Asked {
+    fn word(&self, now: Millis) -> Confirmation {
+        match &self.answer {
+            Some(Confirmation::Failed(_) | Confirmation::StillThere) if now - self.at >= ASK_AGAIN => {
+                Confirmation::Unasked
+            }
+            Some(answer) => answer.clone(),
+            None => Confirmation::Unasked,
+        }
+    }
+}
+
+fn convert(value: &serde_json::Value) -> Converted {
+    validate::daemon_set(value, Source::Api).map(Arc::new).map_err(|errors| {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        errors.join("; ")
+    })
+}
+
+/// What a GET's answer says of the daemon that `record` remembers. What cannot be read is there.
+pub(super) fn confirm(live: Live, record: &DaemonRecord, policy: &Policy) -> Confirmation {
+    let value = match live {
+        Live::NotFound => return Confirmation::Gone,
+        Live::Error(failure) => return Confirmation::Failed(failure.to_string()),
+        Live::Object(value) => value,
+    };
+    let uid = value.pointer("/metadata/uid").and_then(serde_json::Value::as_str);
+    if record.api_uid.is_some() && uid != record.api_uid.as_deref() {
+        return Confirmation::Gone;
+    }
+    match convert(&value) {
+        Ok(daemon_set) => match policy.covers(&daemon_set, None) {
+            Covered::Yes(_) => Confirmation::StillThere,
+            Covered::No(_) => Confirmation::NotCovered,
+        },
+        Err(_) => Confirmation::StillThere,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::model::MODE_LABEL;
+use crate::node::api::Failure;
+use crate::node::api::FailureKind;
+
+use super::*;
+
+fn object(uid: &str, labels: Value) -> Value {
+    json!({
+        "metadata": {"namespace": "kube-system", "name": "net", "uid": uid, "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": {"app": "net"}},
+            "template": {
+                "metadata": {"labels": {"app": "net"}},
+                "spec": {"containers": [{"name": "c", "image": "i:1"}]}
+            }
+        }
+    })
+}
+
+fn key() -> ObjectKey {
+    ObjectKey::new("kube-system", "net")
+}
+
+#[test]
+fn a_get_is_believed_only_for_what_it_says() {
+    let mut record = DaemonRecord::new(key());
+    record.api_uid = Some("u1".into());
+    let ours = json!({MODE_LABEL: "static"});
+    let mut broken = object("u1", ours.clone());
+    broken["spec"]["selector"] = json!({});
+    for (live, expected) in [
+        (Live::NotFound, Confirmation::Gone),
+        (Live::Object(object("u2", ours.clone())), Confirmation::Gone),
+        (Live::Object(object("u1", ours)), Confirmation::StillThere),
+        (Live::Object(object("u1", json!({}))), Confirmation::NotCovered),
+        (Live::Object(broken), Confirmation::StillThere),
+    ] {
+        let shown = format!("{live:?}");
+        assert_eq!(confirm(live, &record, &Policy::default()), expected, "{shown}");
+    }
+    let failure = Live::Error(Failure::new(FailureKind::Protocol, "no"));
+    assert!(matches!(confirm(failure, &record, &Policy::default()), Confirmation::Failed(_)));
+}
+
+#[test]
+fn a_get_is_sent_once_and_again_when_it_gave_no_lasting_answer() {
+    let mut definitions = ApiDefinitions::default();
+    let about = definitions.ask(&key(), 0).unwrap();
+    assert_eq!(definitions.ask(&key(), 1), None, "it is under way");
+    definitions.answered(&key(), about, Confirmation::Failed("timeout".into()), 2);
+    assert_eq!(definitions.ask(&key(), 3), None);
+    assert_eq!(definitions.ask_again_at(), Some(2 + ASK_AGAIN));
+    assert!(definitions.ask(&key(), 2 + ASK_AGAIN).is_some());
+    definitions.answered(&key(), about, Confirmation::Gone, 9_000);
+    assert_eq!(definitions.ask(&key(), 1_000_000), None, "this answer lasts");
+    definitions.forget_answers(|_| false);
+    assert!(definitions.ask(&key(), 1_000_001).is_some());
+}

@@ -1,0 +1,207 @@
+//! What the runtime, the kubelet and the mirror pods say of an instance.
+//!
+//! Owns the order of evidence: the CRI before anything else, the mirror pod last; the kubelet's
+//! `/pods` says nothing about what ended.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::core::model::ObjectKey;
+use crate::core::plan::Evidence;
+use crate::core::plan::Readiness;
+use crate::core::record::Instance;
+use crate::core::record::Millis;
+use crate::core::record::Phase;
+use crate::node::api::Scope;
+use crate::node::api::Snapshot;
+use crate::node::cri::ContainerState;
+use crate::node::cri::SandboxState;
+
+/// What the container runtime has, or why it did not say.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Runtime {
+    /// No runtime endpoint is configured.
+    #[default]
+    None,
+    /// It did not answer; why.
+    Silent(String),
+    /// Its pods.
+    Pods(Vec<RuntimePod>),
+}
+
+/// One pod as the runtime has it.
+#[derive(Clone, Debug)]
+pub(super) struct RuntimePod {
+    /// The pod's UID.
+    pub(super) uid: String,
+    /// Whether its sandbox is up or any container of it runs.
+    pub(super) alive: bool,
+    /// Containers that run, and when the youngest of them was started.
+    pub(super) running_since: Option<Millis>,
+}
+
+/// Puts sandboxes and containers together by pod.
+pub(super) fn runtime_pods(
+    sandboxes: &[crate::node::cri::Sandbox],
+    containers: &[crate::node::cri::Container],
+) -> Vec<RuntimePod> {
+    let mut pods: Vec<RuntimePod> = Vec::new();
+    for sandbox in sandboxes {
+        let of_pod = || containers.iter().filter(|c| c.pod_uid == sandbox.uid);
+        let running = of_pod().filter(|c| c.state == ContainerState::Running);
+        let running_since = running.map(|c| c.created_at_ns / 1_000_000).max();
+        let alive = sandbox.state == SandboxState::Ready || running_since.is_some();
+        match pods.iter_mut().find(|p| p.uid == sandbox.uid) {
+            Some(pod) => pod.alive |= alive,
+            None => pods.push(RuntimePod { uid: sandbox.uid.clone(), alive, running_since }),
+        }
+    }
+    pods
+}
+
+/// Where the mirror pod of an instance is to be found.
+pub(super) fn mirror_key(namespace: &str, pod_name: &str, node: &str) -> ObjectKey {
+    ObjectKey::new(namespace, format!("{pod_name}-{}", node.to_lowercase()))
+}
+
+/// The mirror pod of `instance`, if the API shows one with its UID as hash.
+pub(super) fn mirror<'a>(api: &'a Snapshot, namespace: &str, instance: &Instance, node: &str) -> Option<&'a Value> {
+    let pod = &api.pods.get(&mirror_key(namespace, &instance.pod_name, node))?.value;
+    let hash = pod.pointer("/metadata/annotations/kubernetes.io~1config.mirror").and_then(Value::as_str);
+    (hash == Some(instance.uid.as_str())).then_some(pod)
+}
+
+/// Whether anything of an instance that ends still runs.
+///
+/// Without a runtime the mirror pod is the last witness: gone for longer than the kubelet's
+/// housekeeping period, and for the pod's whole grace period, as nobody can tell who deleted it.
+pub(super) fn sandbox(
+    instance: &Instance,
+    runtime: &Runtime,
+    api: Option<&Snapshot>,
+    namespace: &str,
+    node: &str,
+    now: Millis,
+) -> Evidence {
+    match runtime {
+        Runtime::Pods(pods) => match pods.iter().any(|p| p.uid == instance.uid && p.alive) {
+            true => Evidence::Running,
+            false => Evidence::Gone,
+        },
+        Runtime::Silent(why) => Evidence::Unknown(why.clone()),
+        Runtime::None => {
+            let Some(api) = api.filter(|api| api.lists(&Scope::Pods) > 0) else {
+                let why = "no runtime endpoint is configured, and no API server shows its mirror pod";
+                return Evidence::Unknown(why.to_owned());
+            };
+            if mirror(api, namespace, instance, node).is_some() {
+                return Evidence::Running;
+            }
+            let Phase::Ending { since, .. } = &instance.phase else { return Evidence::Running };
+            let waited = now - since;
+            let grace = grace_seconds(instance) * 1_000 + crate::core::plan::SETTLE;
+            match waited >= grace {
+                true => Evidence::Gone,
+                false => Evidence::Unknown(format!(
+                    "its grace period is waited out for {} s more",
+                    (grace - waited + 999) / 1_000
+                )),
+            }
+        }
+    }
+}
+
+/// The pod's grace period in seconds; the API's default is 30.
+fn grace_seconds(instance: &Instance) -> Millis {
+    let spec = instance.daemon_set.as_ref().and_then(|d| d.template.get("spec"));
+    spec.and_then(|s| s.get("terminationGracePeriodSeconds")).and_then(Value::as_i64).unwrap_or(30)
+}
+
+/// Whether an instance is ready: the mirror pod's word while the API answers, else the runtime's.
+pub(super) fn readiness(
+    instance: &Instance,
+    runtime: &Runtime,
+    api: Option<&Snapshot>,
+    api_answers: bool,
+    namespace: &str,
+    node: &str,
+) -> Readiness {
+    if let Some(api) = api.filter(|api| api_answers && api.lists(&Scope::Pods) > 0) {
+        let Some(pod) = mirror(api, namespace, instance, node) else {
+            return Readiness::NotReady("the kubelet has not created its mirror pod".to_owned());
+        };
+        return mirror_readiness(pod, node_ready(api));
+    }
+    let running = match runtime {
+        Runtime::Pods(pods) => pods.iter().find(|p| p.uid == instance.uid).and_then(|p| p.running_since),
+        _ => None,
+    };
+    match (running, runtime) {
+        (Some(_), _) => Readiness::Unknown("running, readiness unknown".to_owned()),
+        (None, Runtime::Pods(_)) => Readiness::NotReady("no container of it runs".to_owned()),
+        (None, Runtime::Silent(why)) => Readiness::Unknown(why.clone()),
+        (None, Runtime::None) => {
+            Readiness::Unknown("readiness unknown: no API server and no runtime to ask".to_owned())
+        }
+    }
+}
+
+/// The Node's Ready condition; true while nothing is known of it.
+fn node_ready(api: &Snapshot) -> bool {
+    let conditions = api.node.as_ref().and_then(|n| n.value.pointer("/status/conditions"));
+    condition(conditions, "Ready").is_none_or(|c| c.get("status").is_some_and(|s| s == "True"))
+}
+
+fn condition<'a>(conditions: Option<&'a Value>, name: &str) -> Option<&'a Value> {
+    conditions?.as_array()?.iter().find(|c| c.get("type").is_some_and(|t| t == name))
+}
+
+fn mirror_readiness(pod: &Value, node_ready: bool) -> Readiness {
+    let ready = condition(pod.pointer("/status/conditions"), "Ready");
+    let is_ready = ready.is_some_and(|c| c.get("status").is_some_and(|s| s == "True"));
+    if is_ready && !node_ready {
+        return Readiness::NotReady("the node is not ready".to_owned());
+    }
+    if is_ready {
+        let since = ready.and_then(|c| c.get("lastTransitionTime")).and_then(Value::as_str);
+        let since = since.and_then(|s| s.parse::<Timestamp>().ok()).map_or(0, Timestamp::as_millisecond);
+        return Readiness::Ready { since };
+    }
+    Readiness::NotReady(why_not_ready(pod))
+}
+
+/// Why a pod is not ready, in the kubelet's words.
+fn why_not_ready(pod: &Value) -> String {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    for list in ["initContainerStatuses", "containerStatuses"] {
+        let statuses = pod.pointer(&format!("/status/{list}")).and_then(Value::as_array);
+        for status in statuses.into_iter().flatten() {
+            let name = text(status.get("name"));
+            let waiting = status.pointer("/state/waiting");
+            let reason = text(waiting.and_then(|w| w.get("reason")));
+            if !reason.is_empty() && reason != "PodInitializing" && reason != "ContainerCreating" {
+                let message = text(waiting.and_then(|w| w.get("message")));
+                return if message.is_empty() {
+                    format!("{name}: {reason}")
+                } else {
+                    format!("{name}: {reason}: {message}")
+                };
+            }
+        }
+    }
+    let ready = condition(pod.pointer("/status/conditions"), "Ready");
+    let message = text(ready.and_then(|c| c.get("message")));
+    let phase = text(pod.pointer("/status/phase"));
+    match (message.is_empty(), phase.as_str()) {
+        (false, _) => message,
+        (true, "") => "not ready yet".to_owned(),
+        (true, phase) => format!("phase {phase}, not ready yet"),
+    }
+}
+
+/// Whether the mirror pod shows that a sandbox of it has been there.
+pub(super) fn has_started(pod: &Value) -> bool {
+    let phase = pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
+    phase == "Running"
+        || pod.pointer("/status/containerStatuses").is_some_and(|s| s.as_array().is_some_and(|a| !a.is_empty()))
+}

@@ -1,0 +1,104 @@
+//! What the agent has observed, as planning asks for it.
+//!
+//! Owns nothing: it borrows what one pass sees.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::ObjectKey;
+use crate::core::outcome::Outcome;
+use crate::core::plan::Evidence;
+use crate::core::plan::Facts;
+use crate::core::plan::ManifestFact;
+use crate::core::plan::Readiness;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Instance;
+use crate::core::record::Millis;
+use crate::node::api::Snapshot;
+use crate::node::manifests::Manifest;
+use crate::node::volumes::Volumes;
+
+use super::evidence;
+use super::evidence::Runtime;
+use super::memo::Inputs;
+use super::memo::Memo;
+use super::objects::Objects;
+
+/// The world at one pass.
+pub(super) struct PassFacts<'a> {
+    pub(super) memo: &'a Memo,
+    pub(super) objects: Objects<'a>,
+    pub(super) inputs: Inputs<'a>,
+    pub(super) manifests: &'a BTreeMap<&'a str, &'a Manifest>,
+    pub(super) volumes: &'a Volumes,
+    pub(super) written: &'a BTreeMap<String, String>,
+    pub(super) records: &'a BTreeMap<ObjectKey, DaemonRecord>,
+    pub(super) runtime: &'a Runtime,
+    pub(super) api: Option<&'a Snapshot>,
+    pub(super) api_answers: bool,
+    pub(super) node: &'a str,
+    pub(super) now: Millis,
+}
+
+impl PassFacts<'_> {
+    fn namespace(&self, instance: &Instance) -> &str {
+        let by_record = || {
+            let holder = |r: &&DaemonRecord| r.instances.iter().any(|i| i.uid == instance.uid);
+            self.records.values().find(holder).map(|r| r.key.namespace.as_str())
+        };
+        let by_manifest = self.manifests.get(instance.uid.as_str()).map(|m| m.owner.namespace.as_str());
+        by_manifest.or_else(by_record).unwrap_or_default()
+    }
+}
+
+impl Facts for PassFacts<'_> {
+    fn outcome(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> Arc<Outcome> {
+        let record = self.records.get(&daemon_set.key);
+        let live = record.is_some_and(|r| r.live().any(|i| i.incarnation == incarnation));
+        let objects = Objects { live, ..self.objects };
+        self.memo.outcome(daemon_set, incarnation, live, Inputs { objects: &objects, ..self.inputs })
+    }
+
+    fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {
+        self.memo.revision(daemon_set).hash.clone()
+    }
+
+    fn manifest(&self, uid: &str) -> ManifestFact<'_> {
+        self.manifests.get(uid).map_or(ManifestFact::Missing, |m| ManifestFact::Present(&m.sha256))
+    }
+
+    fn volumes_current(&self, outcome: &Outcome) -> bool {
+        let Ok(rendered) = &outcome.result else { return true };
+        let uid = &outcome.identity.uid;
+        rendered.pod.volumes.is_empty()
+            || (self.written.get(uid) == Some(&rendered.data_digest) && self.volumes.intact(uid))
+    }
+
+    fn sandbox(&self, instance: &Instance) -> Evidence {
+        evidence::sandbox(instance, self.runtime, self.api, self.namespace(instance), self.node, self.now)
+    }
+
+    fn readiness(&self, instance: &Instance) -> Readiness {
+        let namespace = self.namespace(instance);
+        evidence::readiness(instance, self.runtime, self.api, self.api_answers, namespace, self.node)
+    }
+
+    fn stock_pod(&self, key: &ObjectKey) -> Option<String> {
+        let owned = |pod: &serde_json::Value| {
+            let owners = pod.pointer("/metadata/ownerReferences").and_then(serde_json::Value::as_array);
+            let is_mirror = pod.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_some();
+            let phase = pod.pointer("/status/phase").and_then(serde_json::Value::as_str);
+            let ours = owners.is_some_and(|owners| {
+                owners.iter().any(|o| {
+                    o.get("kind").is_some_and(|k| k == "DaemonSet")
+                        && o.get("name").is_some_and(|n| *n == key.name)
+                        && o.get("controller").is_some_and(|c| c == true)
+                })
+            });
+            ours && !is_mirror && !matches!(phase, Some("Failed" | "Succeeded"))
+        };
+        let mut pods = self.api?.pods.iter().filter(|(k, _)| k.namespace == key.namespace);
+        pods.find(|(_, entry)| owned(&entry.value)).map(|(k, _)| k.name.clone())
+    }
+}

@@ -1,0 +1,175 @@
+//! Memoised rendering: a pass over daemons with nothing new renders nothing.
+//!
+//! Owns the cache from inputs to outcomes. Must not change what is computed: an entry counts only
+//! while every input has the version it was made from.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::DefaultHasher;
+use std::hash::Hash;
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::ObjectRef;
+use crate::core::model::ObjectSource;
+use crate::core::model::TokenRequest;
+use crate::core::model::TokenSource;
+use crate::core::outcome;
+use crate::core::outcome::Outcome;
+use crate::core::outcome::Revision;
+use crate::core::render::RenderOptions;
+use crate::node::api::TokenSnapshot;
+
+/// Objects with versions: a version changes whenever what `lookup` says does.
+pub(super) trait VersionedObjects: ObjectSource {
+    /// The version of what is known of `reference`.
+    fn version(&self, reference: &ObjectRef) -> u64;
+}
+
+/// Tokens with versions.
+pub(super) trait VersionedTokens: TokenSource {
+    /// The version of the token for `request`; 0 if there is none.
+    fn version(&self, request: &TokenRequest) -> u64;
+}
+
+/// Render options with a version that grows whenever they change.
+pub(super) struct Options {
+    options: RenderOptions,
+    version: u64,
+}
+
+impl Options {
+    /// Starts with `options`.
+    pub(super) fn new(options: RenderOptions) -> Self {
+        Self { options, version: 1 }
+    }
+
+    /// Changes them.
+    pub(super) fn set(&mut self, change: impl FnOnce(&mut RenderOptions)) {
+        let before = self.options.clone();
+        change(&mut self.options);
+        self.version += u64::from(before != self.options);
+    }
+
+    /// The options and their version.
+    pub(super) fn get(&self) -> (&RenderOptions, u64) {
+        (&self.options, self.version)
+    }
+}
+
+impl VersionedTokens for TokenSnapshot {
+    fn version(&self, request: &TokenRequest) -> u64 {
+        let Some(token) = self.token(request) else { return 0 };
+        let mut hasher = DefaultHasher::new();
+        token.hash(&mut hasher);
+        hasher.finish() | 1
+    }
+}
+
+/// What a rendering was made from.
+struct Made {
+    options: u64,
+    objects: Vec<(ObjectRef, u64)>,
+    tokens: Vec<(TokenRequest, u64)>,
+}
+
+struct Entry {
+    /// Held so that the address it is found by stays its own.
+    daemon_set: Arc<DaemonSet>,
+    made: Made,
+    outcome: Arc<Outcome>,
+    used: u64,
+}
+
+/// The cache. Entries that a pass did not use are dropped at its end.
+#[derive(Default)]
+pub(super) struct Memo {
+    revisions: RefCell<HashMap<usize, (Arc<DaemonSet>, Arc<Revision>, u64)>>,
+    outcomes: RefCell<HashMap<(usize, u64, bool), Entry>>,
+    pass: u64,
+}
+
+/// The inputs of one pass.
+#[derive(Clone, Copy)]
+pub(super) struct Inputs<'a> {
+    pub(super) objects: &'a dyn VersionedObjects,
+    pub(super) tokens: &'a dyn VersionedTokens,
+    pub(super) options: &'a RenderOptions,
+    /// Changes whenever `options` does.
+    pub(super) options_version: u64,
+}
+
+impl Memo {
+    /// Starts a pass; what the last one did not use is dropped.
+    pub(super) fn begin(&mut self) {
+        let last = self.pass;
+        self.outcomes.get_mut().retain(|_, entry| entry.used == last);
+        self.revisions.get_mut().retain(|_, (_, _, used)| *used == last);
+        self.pass += 1;
+    }
+
+    /// The revision that `daemon_set` defines.
+    pub(super) fn revision(&self, daemon_set: &Arc<DaemonSet>) -> Arc<Revision> {
+        let mut revisions = self.revisions.borrow_mut();
+        let entry = revisions
+            .entry(address(daemon_set))
+            .or_insert_with(|| (Arc::clone(daemon_set), Arc::new(Revision::of(daemon_set)), self.pass));
+        entry.2 = self.pass;
+        Arc::clone(&entry.1)
+    }
+
+    /// What rendering `incarnation` of `daemon_set` gives; `live` tells views of objects apart.
+    pub(super) fn outcome(
+        &self,
+        daemon_set: &Arc<DaemonSet>,
+        incarnation: u64,
+        live: bool,
+        inputs: Inputs<'_>,
+    ) -> Arc<Outcome> {
+        let key = (address(daemon_set), incarnation, live);
+        if let Some(entry) = self.outcomes.borrow_mut().get_mut(&key)
+            && entry.made.holds(inputs)
+        {
+            entry.used = self.pass;
+            return Arc::clone(&entry.outcome);
+        }
+        let revision = self.revision(daemon_set);
+        let outcome =
+            outcome::outcome(daemon_set, &revision, incarnation, inputs.objects, inputs.tokens, inputs.options);
+        let outcome = Arc::new(outcome);
+        let entry = Entry {
+            daemon_set: Arc::clone(daemon_set),
+            made: Made::from(&outcome, inputs),
+            outcome: Arc::clone(&outcome),
+            used: self.pass,
+        };
+        debug_assert_eq!(address(&entry.daemon_set), key.0);
+        self.outcomes.borrow_mut().insert(key, entry);
+        outcome
+    }
+}
+
+impl Made {
+    fn from(outcome: &Outcome, inputs: Inputs<'_>) -> Self {
+        let (objects, tokens) = match &outcome.result {
+            Ok(rendered) => (rendered.pod.references.iter(), rendered.pod.tokens.iter()),
+            Err(refused) => (refused.references.iter(), refused.tokens.iter()),
+        };
+        Self {
+            options: inputs.options_version,
+            objects: objects.map(|r| (r.clone(), inputs.objects.version(r))).collect(),
+            tokens: tokens.map(|t| (t.clone(), inputs.tokens.version(t))).collect(),
+        }
+    }
+
+    fn holds(&self, inputs: Inputs<'_>) -> bool {
+        self.options == inputs.options_version
+            && self.objects.iter().all(|(r, version)| inputs.objects.version(r) == *version)
+            && self.tokens.iter().all(|(t, version)| inputs.tokens.version(t) == *version)
+    }
+}
+
+fn address(daemon_set: &Arc<DaemonSet>) -> usize {
+    Arc::as_ptr(daemon_set).addr()
+}

@@ -1,0 +1,168 @@
+//! What the node needs to start again with nothing but its disk: the checkpoint of inputs.
+//!
+//! Owns what is remembered of API, Node and objects. Must not be trusted over a live answer.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::hash::DefaultHasher;
+use std::hash::Hash;
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::NodeView;
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
+use crate::node::api::IssuedToken;
+use crate::node::api::Snapshot;
+use crate::node::api::Tokens;
+use crate::node::folders::FolderState;
+
+use super::objects;
+use super::objects::Versioned;
+
+/// The record's name in the state folder.
+pub(super) const INPUTS: &str = "inputs";
+
+/// The inputs as they are on disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SavedInputs {
+    /// UID of the namespace kube-system: which cluster all this is from.
+    cluster_uid: Option<String>,
+    /// The Node as the API last had it.
+    node: Option<NodeView>,
+    /// The API's DaemonSets that are ours.
+    daemon_sets: Vec<Arc<DaemonSet>>,
+    /// Objects in use.
+    objects: Vec<(ObjectRef, Value)>,
+    /// Tokens, expired or not.
+    tokens: Vec<IssuedToken>,
+    /// The folders as they were last seen.
+    folders: Vec<FolderState>,
+}
+
+/// What is remembered while the agent runs.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// UID of the namespace kube-system.
+    pub(super) cluster_uid: Option<String>,
+    /// The Node as the API last had it.
+    pub(super) node: Option<NodeView>,
+    /// The API's DaemonSets that are ours.
+    pub(super) daemon_sets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
+    /// Objects in use.
+    pub(super) objects: Versioned,
+    /// The folders.
+    pub(super) folders: Vec<FolderState>,
+}
+
+impl Memory {
+    /// From a checkpoint; its tokens go to `tokens`.
+    pub(super) fn restore(saved: SavedInputs, tokens: &Tokens) -> Self {
+        tokens.import(saved.tokens);
+        Self {
+            cluster_uid: saved.cluster_uid,
+            node: saved.node,
+            daemon_sets: saved.daemon_sets.into_iter().map(|d| (d.key.clone(), d)).collect(),
+            objects: objects::restore(saved.objects),
+            folders: saved.folders,
+        }
+    }
+
+    /// For a checkpoint.
+    pub(super) fn to_save(&self, tokens: &Tokens) -> SavedInputs {
+        SavedInputs {
+            tokens: tokens.export(),
+            cluster_uid: self.cluster_uid.clone(),
+            node: self.node.clone(),
+            daemon_sets: self.daemon_sets.values().cloned().collect(),
+            objects: self.objects.iter().map(|(r, e)| (r.clone(), Value::clone(&e.value))).collect(),
+            folders: self.folders.clone(),
+        }
+    }
+
+    /// A number that changes whenever [`Memory::to_save`] would. Cheap: it reads no data.
+    pub(super) fn fingerprint(&self, tokens: &Tokens) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.cluster_uid, format!("{:?}", self.node), &self.folders).hash(&mut hasher);
+        for (key, daemon_set) in &self.daemon_sets {
+            (key, Arc::as_ptr(daemon_set).addr()).hash(&mut hasher);
+        }
+        for (reference, entry) in &self.objects {
+            (reference, entry.version).hash(&mut hasher);
+        }
+        for token in tokens.export() {
+            (token.request, token.issued, token.expires, token.node_uid).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    /// Follows the API: DaemonSets that are ours and objects in use.
+    pub(super) fn follow(
+        &mut self,
+        api: &Snapshot,
+        wanted: &BTreeMap<ObjectKey, Arc<DaemonSet>>,
+        used: &BTreeSet<ObjectRef>,
+        kept: impl Fn(&ObjectKey) -> bool,
+    ) {
+        self.daemon_sets.retain(|key, _| wanted.contains_key(key) || kept(key));
+        for (key, daemon_set) in wanted {
+            if self.daemon_sets.get(key).is_none_or(|old| !Arc::ptr_eq(old, daemon_set)) {
+                self.daemon_sets.insert(key.clone(), Arc::clone(daemon_set));
+            }
+        }
+        objects::remember(&mut self.objects, api, used);
+    }
+}
+
+/// The Node of the API as decisions see it.
+pub(super) fn node_view(value: &Value) -> NodeView {
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let labels = value.pointer("/metadata/labels").and_then(Value::as_object);
+    let taints = value.pointer("/spec/taints").cloned().unwrap_or_default();
+    NodeView {
+        name: text("/metadata/name").unwrap_or_default(),
+        uid: text("/metadata/uid"),
+        labels: labels.into_iter().flatten().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect(),
+        taints: serde_json::from_value(taints).unwrap_or_default(),
+        kubelet_version: text("/status/nodeInfo/kubeletVersion").filter(|v| !v.is_empty()),
+        registered: true,
+    }
+}
+
+/// Major and minor of a version such as `v1.36.2`.
+pub(super) fn major_minor(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.trim_start_matches('v').split('.');
+    let number = |part: Option<&str>| part?.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok();
+    Some((number(parts.next())?, number(parts.next())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubelet_versions_in_the_wild() {
+        for (version, expected) in
+            [("v1.36.2", Some((1, 36))), ("1.35+", Some((1, 35))), ("v1.34.1-eks-abc", Some((1, 34))), ("x", None)]
+        {
+            assert_eq!(major_minor(version), expected, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_node_is_read_with_what_decides() {
+        let node = node_view(&serde_json::json!({
+            "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}},
+            "spec": {"taints": [{"key": "k", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}]},
+            "status": {"nodeInfo": {"kubeletVersion": "v1.36.2"}}
+        }));
+        assert!(node.registered && node.taints.len() == 1 && node.labels["a"] == "b");
+        assert_eq!(node.kubelet_version.as_deref(), Some("v1.36.2"));
+    }
+}

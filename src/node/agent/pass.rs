@@ -1,0 +1,363 @@
+//! One pass: fetch, plan, apply, and remember.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::core::adopt;
+use crate::core::adopt::Found;
+use crate::core::model::DaemonSet;
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
+use crate::core::model::Source;
+use crate::core::model::TokenRequest;
+use crate::core::pass;
+use crate::core::pass::PassContext;
+use crate::core::pass::Plan;
+use crate::core::pass::Subject;
+use crate::core::plan::Action;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Millis;
+use crate::core::sources;
+use crate::core::sources::Confirmation;
+use crate::core::sources::Word;
+use crate::node::api::Link;
+use crate::node::api::Scope;
+use crate::node::api::Snapshot;
+use crate::node::manifests::Scan;
+
+use super::Agent;
+use super::Answer;
+use super::RUNTIME_PERIOD;
+use super::Removals;
+use super::SAVE_AFTER;
+use super::apply;
+use super::definitions;
+use super::evidence;
+use super::evidence::Runtime;
+use super::facts::PassFacts;
+use super::memo::Inputs;
+use super::memory;
+use super::memory::INPUTS;
+use super::now;
+use super::objects::Objects;
+
+impl Agent {
+    /// One pass. Infallible: what fails is said by daemon, and tried again.
+    pub(super) async fn pass(&mut self) {
+        self.problems.clone_from(&self.lasting);
+        self.failures.clear();
+        let snapshot = self.api.as_ref().map(|api| api.store().snapshot());
+        self.fetch_runtime(snapshot.as_ref()).await;
+        self.follow_node(snapshot.as_ref());
+        self.folders.refresh(&mut self.problems);
+        if let Some(api) = &snapshot {
+            self.definitions.update(api);
+        }
+        let Some(scan) = self.scan() else { return self.report(snapshot.as_ref()) };
+        let mut records = self.adopted(&scan);
+        self.observe(&mut records, snapshot.as_ref());
+        let plan = self.plan(&records, &scan, snapshot.as_ref());
+        self.plan = plan;
+        self.apply(&records);
+        self.want(snapshot.as_ref());
+        let live: BTreeSet<String> = self.live_uids();
+        let failed = self.disk.clear_ended(now(), &live);
+        self.problems.extend(failed.into_iter().map(|f| report_problem("volume data", f)));
+        self.checkpoint();
+        self.report(snapshot.as_ref());
+    }
+
+    /// Asks the runtime where its word is needed: something ends, or nobody else tells readiness.
+    async fn fetch_runtime(&mut self, api: Option<&Snapshot>) {
+        let Some(cri) = &self.cri else {
+            self.runtime = Runtime::None;
+            return;
+        };
+        let ending = self.disk.records.values().any(|r| r.ending().next().is_some());
+        let blind = !self.api_answers(api) && self.disk.records.values().any(|r| r.live().next().is_some());
+        let fresh = now() - self.runtime_at < RUNTIME_PERIOD && !matches!(self.runtime, Runtime::None);
+        if !ending && (!blind || fresh) {
+            return;
+        }
+        let answer = tokio::try_join!(cri.sandboxes(), cri.containers(None));
+        self.runtime_at = now();
+        self.runtime = match answer {
+            Ok((sandboxes, containers)) => Runtime::Pods(evidence::runtime_pods(&sandboxes, &containers)),
+            Err(error) => Runtime::Silent(apply::failure(&error, None).message),
+        };
+    }
+
+    /// Whether the API's word on this node's pods is current.
+    pub(super) fn api_answers(&self, api: Option<&Snapshot>) -> bool {
+        let up = self.api.as_ref().is_some_and(|api| *api.connector().link().borrow() == Link::Up);
+        let pods = api.and_then(|api| api.scopes.get(&Scope::Pods));
+        up && pods.is_some_and(|state| state.lists > 0 && state.error.is_none())
+    }
+
+    fn follow_node(&mut self, api: Option<&Snapshot>) {
+        if let Some(entry) = api.and_then(|api| api.node.as_ref()) {
+            let node = memory::node_view(&entry.value);
+            if self.memory.node.as_ref() != Some(&node) {
+                self.memory.node = Some(node);
+            }
+        }
+        self.node = self.memory.node.clone().unwrap_or_else(|| self.config.node_view());
+        let endpoint = self.config.api_endpoint.clone().or_else(|| self.api.as_ref().and_then(|a| a.endpoint()));
+        let version = self.node.kubelet_version.as_deref().and_then(memory::major_minor);
+        self.options.set(|options| {
+            options.kubelet_version = version;
+            if endpoint.is_some() {
+                options.api_endpoint = endpoint;
+            }
+        });
+    }
+
+    fn scan(&mut self) -> Option<Scan> {
+        if self.disk.manifests.is_none() {
+            self.open_manifests();
+        }
+        let scanned = self.disk.manifests.as_mut()?.scan();
+        match scanned {
+            Ok(scan) => {
+                for (file, error) in &scan.unreadable {
+                    let failure = apply::failure(error, error.hint());
+                    self.problems.push(report_problem(file, failure));
+                }
+                Some(scan)
+            }
+            Err(error) => {
+                let failure = apply::failure(&error, error.hint());
+                self.problems.push(report_problem("manifest folder", failure));
+                self.disk.manifests = None;
+                None
+            }
+        }
+    }
+
+    /// The records, with manifests of ours that they do not know.
+    fn adopted(&self, scan: &Scan) -> BTreeMap<ObjectKey, DaemonRecord> {
+        let mut records = self.disk.records.clone();
+        for manifest in scan.ours.values().filter(|m| !m.uid.is_empty()) {
+            let record =
+                records.entry(manifest.owner.clone()).or_insert_with(|| DaemonRecord::new(manifest.owner.clone()));
+            let found = Found {
+                uid: &manifest.uid,
+                pod_name: &manifest.pod_name,
+                incarnation: manifest.incarnation.unwrap_or(0),
+                revision: &manifest.revision,
+            };
+            if adopt::adopt(record, &found, now()) {
+                tracing::info!(daemonset = %manifest.owner, pod = %manifest.pod_name, "took over a manifest of ours that no record knows");
+            }
+        }
+        records
+    }
+
+    /// Notes what the API shows of instances: their mirror pods, and that they started.
+    fn observe(&self, records: &mut BTreeMap<ObjectKey, DaemonRecord>, api: Option<&Snapshot>) {
+        let Some(api) = api else { return };
+        for record in records.values_mut() {
+            let namespace = record.key.namespace.clone();
+            for instance in &mut record.instances {
+                let Some(pod) = evidence::mirror(api, &namespace, instance, &self.config.node_name) else { continue };
+                let uid = pod.pointer("/metadata/uid").and_then(serde_json::Value::as_str);
+                if uid.is_some() && instance.mirror_uid.as_deref() != uid {
+                    instance.mirror_uid = uid.map(str::to_owned);
+                }
+                instance.started |= evidence::has_started(pod);
+            }
+        }
+    }
+
+    /// Plans from what is known. Changes nothing but caches.
+    pub(super) fn plan(
+        &mut self,
+        records: &BTreeMap<ObjectKey, DaemonRecord>,
+        scan: &Scan,
+        api: Option<&Snapshot>,
+    ) -> Plan {
+        self.memo.begin();
+        let at = now();
+        let words = self.words(records, api, at);
+        let empty: BTreeMap<&ObjectKey, DaemonRecord> = words
+            .keys()
+            .filter(|key| !records.contains_key(*key))
+            .map(|key| (key, DaemonRecord::new(key.clone())))
+            .collect();
+        let subjects: Vec<Subject<'_>> = words
+            .iter()
+            .filter_map(|(key, word)| {
+                let record = records.get(key).or_else(|| empty.get(key))?;
+                Some(Subject { word: word.clone(), record })
+            })
+            .collect();
+        let objects = Objects { api, folders: self.folders.objects(), remembered: &self.memory.objects, live: false };
+        let tokens = self.tokens.snapshot();
+        let manifests = scan.ours.values().map(|m| (m.uid.as_str(), &**m)).collect();
+        let (options, options_version) = self.options.get();
+        let facts = PassFacts {
+            memo: &self.memo,
+            objects,
+            inputs: Inputs { objects: &objects, tokens: &tokens, options, options_version },
+            manifests: &manifests,
+            volumes: &self.disk.volumes,
+            written: &self.disk.written,
+            records,
+            runtime: &self.runtime,
+            api,
+            api_answers: self.api_answers(api),
+            node: &self.config.node_name,
+            now: at,
+        };
+        let context = PassContext {
+            now: at,
+            node: &self.node,
+            update_jitter: i64::try_from(self.config.update_jitter.as_millis()).unwrap_or(i64::MAX),
+            max_removals: self.config.max_removals,
+            second_list: self.has_second_list(api),
+        };
+        pass::plan(&subjects, &context, &facts)
+    }
+
+    /// What the sources say of every daemon that they or the records know.
+    fn words(
+        &self,
+        records: &BTreeMap<ObjectKey, DaemonRecord>,
+        api: Option<&Snapshot>,
+        at: Millis,
+    ) -> BTreeMap<ObjectKey, Word> {
+        let mut keys: BTreeSet<ObjectKey> = records.keys().cloned().collect();
+        keys.extend(self.folders.keys().cloned());
+        keys.extend(self.memory.daemon_sets.keys().cloned());
+        if api.is_some() {
+            keys.extend(self.definitions.ours(&self.policy));
+        }
+        let empty = DaemonRecord::new(ObjectKey::new("", ""));
+        let word = |key: ObjectKey| {
+            let record = records.get(&key).unwrap_or(&empty);
+            let folder = self.folders.word(&key, record);
+            let known = self.definitions.known(&key, api, folder, self.memory.daemon_sets.get(&key), at);
+            let word = sources::settle(&known, record, &self.policy);
+            (key, word)
+        };
+        keys.into_iter().map(word).collect()
+    }
+
+    fn apply(&mut self, before: &BTreeMap<ObjectKey, DaemonRecord>) {
+        let at = now();
+        let plan = std::mem::replace(&mut self.plan, Plan { daemons: Vec::new(), removals_held: false });
+        for daemon in &plan.daemons {
+            let result = self.disk.apply(daemon, at);
+            self.tell(daemon, result.as_ref().err());
+            if let Err(failure) = result {
+                self.failures.insert(daemon.key.clone(), failure);
+            }
+            if let Some(Action::Confirm { .. }) = daemon.actions.iter().find(|a| matches!(a, Action::Confirm { .. })) {
+                self.ask(&daemon.key, before.get(&daemon.key), at);
+            }
+        }
+        self.hold_removals(plan.removals_held, at);
+        self.plan = plan;
+    }
+
+    /// Asks the API server itself about a daemon that its view lacks or does not cover any more.
+    fn ask(&mut self, key: &ObjectKey, record: Option<&DaemonRecord>, at: Millis) {
+        let (Some(api), Some(about)) = (self.api.clone(), self.definitions.ask(key, at)) else { return };
+        tracing::info!(daemonset = %key, "asking the API server itself whether {key} is gone");
+        let record = record.cloned().unwrap_or_else(|| DaemonRecord::new(key.clone()));
+        let (policy, known, answers) = (self.policy.clone(), self.memory.cluster_uid.clone(), self.answers.clone());
+        tokio::spawn(async move {
+            let (cluster_uid, confirmation) = match api.cluster_uid().await {
+                Err(failure) => (None, Confirmation::Failed(failure.to_string())),
+                Ok(uid) if known.as_ref().is_some_and(|known| *known != uid) => (
+                    None,
+                    Confirmation::Failed("another cluster answers (UID of the namespace kube-system)".to_owned()),
+                ),
+                Ok(uid) => {
+                    let live = api.get_daemon_set(&record.key).await;
+                    (Some(uid), definitions::confirm(live, &record, &policy))
+                }
+            };
+            let _ = answers.send(Answer { key: record.key, about, confirmation, cluster_uid });
+        });
+    }
+
+    fn hold_removals(&mut self, held: bool, at: Millis) {
+        if !held {
+            self.removals = None;
+            return;
+        }
+        let delay = i64::try_from(self.config.removals_delay.as_millis()).unwrap_or(i64::MAX);
+        let removals = self.removals.get_or_insert(Removals { at: at.saturating_add(delay), asked: None });
+        if removals.asked.is_none()
+            && at >= removals.at
+            && let Some(api) = &self.api
+        {
+            removals.asked = Some(api.relist_fresh());
+        }
+    }
+
+    fn has_second_list(&self, api: Option<&Snapshot>) -> bool {
+        let asked = self.removals.and_then(|r| r.asked);
+        asked.zip(api).is_some_and(|(asked, api)| api.lists(&Scope::DaemonSets) > asked)
+    }
+
+    /// Watches and asks for exactly what the daemons name.
+    fn want(&mut self, snapshot: Option<&Snapshot>) {
+        let daemons = &self.plan.daemons;
+        let references: BTreeSet<ObjectRef> = daemons.iter().flat_map(|d| d.references.iter().cloned()).collect();
+        let tokens: BTreeSet<TokenRequest> = daemons.iter().flat_map(|d| d.tokens.iter().cloned()).collect();
+        let (Some(api), Some(snapshot)) = (&self.api, snapshot) else { return };
+        api.set_wanted(&references);
+        self.tokens.set_wanted(&tokens);
+        let mut ours: BTreeMap<ObjectKey, Arc<DaemonSet>> = BTreeMap::new();
+        for key in daemons.iter().filter(|d| d.summary.source == Some(Source::Api)).map(|d| &d.key) {
+            if let Some(daemon_set) = self.definitions.get(key) {
+                ours.insert(key.clone(), Arc::clone(daemon_set));
+            }
+        }
+        let runs: BTreeSet<&ObjectKey> =
+            daemons.iter().filter(|d| d.record.live().next().is_some()).map(|d| &d.key).collect();
+        let unlisted = snapshot.lists(&Scope::DaemonSets) == 0;
+        self.memory.follow(snapshot, &ours, &references, |key| unlisted || runs.contains(key));
+        self.definitions.forget_answers(|key| runs.contains(key));
+    }
+
+    fn live_uids(&self) -> BTreeSet<String> {
+        self.disk.records.values().flat_map(|r| r.instances.iter().map(|i| i.uid.clone())).collect()
+    }
+
+    /// Saves the inputs some time after they changed, so that a burst is one write.
+    fn checkpoint(&mut self) {
+        self.memory.folders = self.folders.states();
+        let at = now();
+        match self.save_at {
+            Some(due) if at >= due => self.save_inputs(),
+            Some(_) => {}
+            None if self.memory.fingerprint(&self.tokens) != self.saved => self.save_at = Some(at + SAVE_AFTER),
+            None => {}
+        }
+    }
+
+    /// Saves the inputs now, if they differ from what is on disk.
+    pub(super) fn save_inputs(&mut self) {
+        self.save_at = None;
+        let fingerprint = self.memory.fingerprint(&self.tokens);
+        let Some(store) = &self.disk.inputs_store else { return };
+        if fingerprint == self.saved {
+            return;
+        }
+        match store.save(INPUTS, &self.memory.to_save(&self.tokens)) {
+            Ok(()) => self.saved = fingerprint,
+            Err(error) => {
+                let failure = apply::failure(&error, error.hint());
+                self.problems.push(report_problem("checkpoint", failure));
+            }
+        }
+    }
+}
+
+fn report_problem(object: &str, failure: apply::Failure) -> crate::core::status::Problem {
+    crate::core::status::Problem { object: object.to_owned(), reason: failure.message, hint: failure.hint }
+}

@@ -1,0 +1,277 @@
+//! What the agent tells: `status`, `plan` and `explain`, log lines and events.
+//!
+//! Owns the words. Must not change anything.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::model::ObjectKey;
+use crate::core::model::Source;
+use crate::core::plan::Action;
+use crate::core::plan::DaemonPlan;
+use crate::core::plan::Summary;
+use crate::core::record::Millis;
+use crate::core::status::AgentStatus;
+use crate::core::status::DaemonStatus;
+use crate::core::status::Problem;
+use crate::core::status::SCHEMA_VERSION;
+use crate::core::status::State;
+use crate::core::status::StatusReport;
+use crate::node::api::AgentEvent;
+use crate::node::api::ApiState;
+use crate::node::api::EventKind;
+use crate::node::api::Snapshot;
+use crate::node::socket::Request;
+
+use super::Agent;
+use super::apply::Failure;
+
+/// What has been said, so that it is said once.
+#[derive(Default)]
+pub(super) struct Told {
+    daemons: BTreeMap<ObjectKey, (State, String)>,
+    problems: Vec<Problem>,
+}
+
+impl Agent {
+    /// Logs and sends as events what a daemon's plan did.
+    pub(super) fn tell(&mut self, plan: &DaemonPlan, failure: Option<&Failure>) {
+        let daemonset = plan.key.to_string();
+        if let Some(failure) = failure {
+            let hint = failure.hint.as_deref().unwrap_or_default();
+            tracing::error!(daemonset, hint, "{}: {}; trying again", plan.key, failure.message);
+            self.event(plan, EventKind::Warning, "Failed", "Apply", &failure.message);
+            return;
+        }
+        for action in &plan.actions {
+            match action {
+                Action::Start { outcome, reason } => {
+                    let (pod, revision, uid) = (&outcome.identity.pod_name, &outcome.revision, &outcome.identity.uid);
+                    tracing::info!(daemonset, pod, revision, uid, "rendered {pod}: {reason}");
+                    let note = format!("Rendered static pod {pod} on node {}: {reason}", self.config.node_name);
+                    self.event(plan, EventKind::Normal, "Rendered", "Render", &note);
+                }
+                Action::Refresh { outcome, volumes, manifest } => {
+                    let pod = &outcome.identity.pod_name;
+                    tracing::info!(daemonset, pod, volumes, manifest, "brought {pod} up to date in place");
+                }
+                Action::End { pod, reason, .. } => {
+                    tracing::info!(daemonset, pod, "removed {pod}: {reason}");
+                    let note = format!("Removed static pod {pod} from node {}: {reason}", self.config.node_name);
+                    self.event(plan, EventKind::Normal, "Removed", "Remove", &note);
+                }
+                Action::Finish { pod, .. } => tracing::info!(daemonset, pod, "{pod} has ended"),
+                Action::Confirm { .. } => {}
+            }
+        }
+        let said = (plan.summary.state, plan.summary.reason.clone());
+        let before = self.told.daemons.insert(plan.key.clone(), said.clone());
+        if before.as_ref() == Some(&said) {
+            return;
+        }
+        let Summary { state, reason, .. } = &plan.summary;
+        match state {
+            State::Refused => {
+                tracing::warn!(daemonset, "refused: {reason}");
+                self.event(plan, EventKind::Warning, "Refused", "Render", reason);
+            }
+            State::Waiting => tracing::info!(daemonset, "{reason}"),
+            _ => tracing::debug!(daemonset, state = state.as_str(), "{reason}"),
+        }
+    }
+
+    fn event(&self, plan: &DaemonPlan, kind: EventKind, reason: &str, action: &str, note: &str) {
+        let Some(api) = &self.api else { return };
+        let uid = self.definitions.get(&plan.key).and_then(|d| d.uid.clone()).or_else(|| plan.record.api_uid.clone());
+        let Some(uid) = uid else { return };
+        api.events().record(AgentEvent {
+            daemon_set: plan.key.clone(),
+            uid,
+            kind,
+            reason: reason.to_owned(),
+            action: action.to_owned(),
+            note: note.to_owned(),
+        });
+    }
+
+    /// Logs problems that are new, or gone.
+    pub(super) fn report(&mut self, _snapshot: Option<&Snapshot>) {
+        for problem in self.problems.iter().filter(|p| !self.told.problems.contains(p)) {
+            let hint = problem.hint.as_deref().unwrap_or_default();
+            tracing::warn!(object = problem.object, hint, "{}: {}", problem.object, problem.reason);
+        }
+        for problem in self.told.problems.iter().filter(|p| !self.problems.contains(p)) {
+            tracing::info!(object = problem.object, "{}: no longer: {}", problem.object, problem.reason);
+        }
+        self.told.problems.clone_from(&self.problems);
+        let planned: std::collections::BTreeSet<&ObjectKey> = self.plan.daemons.iter().map(|d| &d.key).collect();
+        self.told.daemons.retain(|key, _| planned.contains(key));
+    }
+
+    /// The answer to a request of the socket.
+    pub(super) fn answer(&mut self, request: &Request) -> Value {
+        match request {
+            Request::Status => to_json(&self.status()),
+            Request::Plan => self.answer_plan(),
+            Request::Explain { namespace, name } => self.explain(&ObjectKey::new(namespace, name)),
+        }
+    }
+
+    /// The whole status.
+    pub(super) fn status(&self) -> StatusReport {
+        let (api, since) = self.api_words();
+        let mut problems = self.problems.clone();
+        problems.extend(self.api_problems());
+        StatusReport {
+            schema_version: SCHEMA_VERSION,
+            node: self.config.node_name.clone(),
+            agent: AgentStatus {
+                running: true,
+                since: Some(time(self.started)),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                api,
+                api_since: since,
+            },
+            daemons: self.plan.daemons.iter().filter_map(|d| self.daemon_status(d)).collect(),
+            problems,
+        }
+    }
+
+    fn daemon_status(&self, plan: &DaemonPlan) -> Option<DaemonStatus> {
+        let summary = &plan.summary;
+        let idle = plan.record.instances.is_empty() && summary.state == State::NotSelected;
+        if idle && summary.source.is_none() {
+            return None;
+        }
+        let failure = self.failures.get(&plan.key);
+        let reason = failure.map_or_else(|| summary.reason.clone(), |f| f.message.clone());
+        let mut notes = summary.notes.clone();
+        notes.extend(failure.and_then(|f| f.hint.clone()).map(|hint| format!("hint: {hint}")));
+        Some(DaemonStatus {
+            namespace: plan.key.namespace.clone(),
+            name: plan.key.name.clone(),
+            source: summary.source.clone().unwrap_or(Source::Api),
+            mode: summary.mode,
+            revision: summary.revision.clone(),
+            pod: summary.pod.clone(),
+            uid: summary.uid.clone(),
+            state: if failure.is_some() { State::Failing } else { summary.state },
+            ready: summary.ready,
+            since: summary.since.filter(|since| *since > 0).map(time),
+            reason,
+            waiting_for: summary.waiting_for.clone(),
+            notes,
+        })
+    }
+
+    /// `connected`, `none`, or why not, and since when.
+    fn api_words(&self) -> (String, Option<String>) {
+        let Some(api) = &self.api else { return ("none".to_owned(), None) };
+        match api.health().state {
+            ApiState::NotConfigured => ("none".to_owned(), None),
+            ApiState::Connecting => ("connecting".to_owned(), None),
+            ApiState::Ok => ("connected".to_owned(), None),
+            ApiState::Failing { error, since } => (error, Some(since.to_string())),
+        }
+    }
+
+    fn api_problems(&self) -> Vec<Problem> {
+        let Some(api) = &self.api else { return Vec::new() };
+        let health = api.health();
+        let problem = |object: String, reason: String| Problem { object, reason, hint: None };
+        let kubeconfig = health.kubeconfig_error.map(|error| problem("kubeconfig".to_owned(), error));
+        let scopes = health.scopes.into_iter().filter_map(|s| Some(problem(format!("API: {}", s.scope), s.error?)));
+        let tokens =
+            self.tokens.problems().into_iter().map(|(request, (why, _))| {
+                problem(format!("token of ServiceAccount {}", request.service_account), why)
+            });
+        kubeconfig.into_iter().chain(scopes).chain(tokens).collect()
+    }
+
+    /// One line for systemd.
+    pub(super) fn status_line(&self) -> String {
+        let daemons = self.plan.daemons.iter().filter(|d| d.record.live().next().is_some());
+        let ready = daemons.clone().filter(|d| d.summary.ready == Some(true)).count();
+        let waiting = self.plan.daemons.iter().filter(|d| d.summary.state == State::Waiting).count();
+        let mut line = format!("{} daemons, {ready} ready", daemons.count());
+        if waiting > 0 {
+            line.push_str(&format!(", {waiting} waiting"));
+        }
+        match self.api_words() {
+            (state, _) if state == "connected" => {}
+            (state, _) if state == "none" => line.push_str("; no API server configured"),
+            (why, Some(since)) => line.push_str(&format!("; API unreachable since {since}: {why}")),
+            (why, None) => line.push_str(&format!("; API: {why}")),
+        }
+        line
+    }
+
+    fn answer_plan(&mut self) -> Value {
+        // What the next pass would do is planned afresh: the last plan has been done.
+        let snapshot = self.api.as_ref().map(|api| api.store().snapshot());
+        let Some(Ok(scan)) = self.disk.manifests.as_mut().map(crate::node::manifests::ManifestDir::scan) else {
+            return json!({"error": "the manifest folder cannot be read"});
+        };
+        let records = self.disk.records.clone();
+        let plan = self.plan(&records, &scan, snapshot.as_ref());
+        plan_json(&plan)
+    }
+
+    fn explain(&self, key: &ObjectKey) -> Value {
+        let from_api = self.definitions.get(key).or_else(|| self.memory.daemon_sets.get(key));
+        let folder = self.folders.get(key);
+        let Some(daemon_set) = from_api.or(folder) else {
+            return json!({"error": format!("no DaemonSet {key} is known, in no folder and not in the API")});
+        };
+        let mut explanation = json!({});
+        if let (Some(object), Some(plan)) =
+            (explanation.as_object_mut(), self.plan.daemons.iter().find(|d| d.key == *key))
+        {
+            object.insert("status".to_owned(), to_json(&self.daemon_status(plan)));
+        }
+        explanation
+    }
+}
+
+/// A plan as JSON: what would be done, by daemon.
+pub(super) fn plan_json(plan: &crate::core::pass::Plan) -> Value {
+    let daemons = plan.daemons.iter().filter(|d| !d.actions.is_empty()).map(|d| {
+        let actions: Vec<Value> = d.actions.iter().map(action_json).collect();
+        json!({"namespace": d.key.namespace, "name": d.key.name, "actions": actions})
+    });
+    let daemons: Vec<Value> = daemons.filter(|d| d["actions"].as_array().is_some_and(|a| !a.is_empty())).collect();
+    json!({"schemaVersion": SCHEMA_VERSION, "removalsHeld": plan.removals_held, "daemons": daemons})
+}
+
+fn action_json(action: &Action) -> Value {
+    match action {
+        Action::End { uid, pod, reason } => json!({"action": "remove", "pod": pod, "uid": uid, "reason": reason}),
+        Action::Finish { uid, pod } => {
+            json!({"action": "finish", "pod": pod, "uid": uid, "reason": "nothing of it runs any more"})
+        }
+        Action::Start { outcome, reason } => {
+            json!({"action": "start", "pod": outcome.identity.pod_name, "uid": outcome.identity.uid, "revision": outcome.revision, "reason": reason})
+        }
+        Action::Refresh { outcome, volumes, manifest } => {
+            let what = match (volumes, manifest) {
+                (true, true) => "data and manifest differ",
+                (true, false) => "data differs",
+                _ => "the manifest differs",
+            };
+            json!({"action": "refresh", "pod": outcome.identity.pod_name, "uid": outcome.identity.uid, "revision": outcome.revision, "reason": what})
+        }
+        Action::Confirm { reason } => json!({"action": "confirm", "reason": reason}),
+    }
+}
+
+fn to_json(value: &impl serde::Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_else(|error| json!({"error": error.to_string()}))
+}
+
+/// RFC 3339, whole seconds, UTC.
+fn time(millis: Millis) -> String {
+    let timestamp = jiff::Timestamp::from_millisecond(millis).unwrap_or_default();
+    jiff::Timestamp::from_second(timestamp.as_second()).unwrap_or_default().to_string()
+}

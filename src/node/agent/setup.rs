@@ -1,0 +1,247 @@
+//! The agent's beginning: what is opened and read before the first pass.
+//!
+//! Owns what is fatal: another agent on the same state, and a socket that cannot be made. Everything
+//! else is a problem that is shown and tried again.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tokio::sync::mpsc;
+
+use crate::config::Config;
+use crate::core::model::ObjectKey;
+use crate::core::pass::Plan;
+use crate::core::policy::Policy;
+use crate::core::record::DaemonRecord;
+use crate::core::render::RenderOptions;
+use crate::core::status::Problem;
+use crate::core::status::StatusReport;
+use crate::node::api::Api;
+use crate::node::api::ApiOptions;
+use crate::node::api::Tokens;
+use crate::node::checkpoint;
+use crate::node::checkpoint::CheckpointError;
+use crate::node::checkpoint::Loaded;
+use crate::node::cri::Cri;
+use crate::node::manifests::ManifestDir;
+use crate::node::notify::Notifier;
+use crate::node::socket::SocketError;
+use crate::node::volumes::Target;
+use crate::node::volumes::Volumes;
+
+use super::Agent;
+use super::apply;
+use super::apply::Disk;
+use super::definitions::ApiDefinitions;
+use super::evidence::Runtime;
+use super::folder::Folders;
+use super::memo::Memo;
+use super::memo::Options;
+use super::memory::INPUTS;
+use super::memory::Memory;
+use super::memory::SavedInputs;
+use super::now;
+use super::report;
+
+/// The folder of daemon records in the state folder.
+const DAEMONS: &str = "daemons";
+
+/// Why the agent cannot work at all.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The state folder cannot be used.
+    #[error("state-dir: cannot use it")]
+    State(#[from] CheckpointError),
+    /// Another agent has it.
+    #[error("state-dir {}: another daemonlet has it", path.display())]
+    Locked {
+        /// The state folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The socket cannot be made.
+    #[error("run-dir: cannot serve the socket")]
+    Socket(#[from] SocketError),
+    /// The runtime endpoint is not one.
+    #[error("runtime-endpoint: not usable")]
+    Runtime(#[from] crate::node::cri::CriError),
+    /// Signals cannot be received.
+    #[error("cannot receive signals")]
+    Signals(#[source] std::io::Error),
+}
+
+impl Agent {
+    /// Opens what the agent works on and reads what it remembers. Writes nothing but folders.
+    ///
+    /// # Errors
+    /// When another agent has the state folder, or the configuration names something impossible.
+    pub fn new(config: Config, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
+        let inputs_store = checkpoint::Store::open(&config.state_dir)?;
+        let lock = lock(&config)?;
+        let records_store = inputs_store.folder(DAEMONS)?;
+        let disk = Disk {
+            manifests: None,
+            volumes: Volumes::new(Target::kubelet(&config.kubelet_root)),
+            records_store: Some(records_store),
+            inputs_store: Some(inputs_store),
+            records: BTreeMap::new(),
+            written: BTreeMap::new(),
+            to_clear: BTreeMap::new(),
+        };
+        let mut agent = Self::with(config, disk, notifier)?;
+        agent.lock = Some(lock);
+        agent.recall()?;
+        agent.open_manifests();
+        Ok(agent)
+    }
+
+    fn with(config: Config, disk: Disk, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
+        let cri = match &config.runtime_endpoint {
+            Some(endpoint) => Some(Cri::connect(&endpoint.to_string_lossy())?),
+            None => None,
+        };
+        let (answers, answered) = mpsc::unbounded_channel();
+        let options = RenderOptions {
+            node_name: config.node_name.clone(),
+            kubelet_version: None,
+            api_endpoint: config.api_endpoint.clone(),
+            has_api: config.kubeconfig.is_some(),
+            inline_secret_env: config.inline_secret_env,
+        };
+        Ok(Self {
+            policy: policy(&config),
+            started: now(),
+            disk,
+            memo: Memo::default(),
+            options: Options::new(options),
+            api: None,
+            tokens: Tokens::default(),
+            definitions: ApiDefinitions::default(),
+            folders: Folders::new(config.folders.clone()),
+            cri,
+            runtime: Runtime::None,
+            runtime_at: 0,
+            memory: Memory::default(),
+            saved: 0,
+            save_at: None,
+            node: config.node_view(),
+            plan: Plan { daemons: Vec::new(), removals_held: false },
+            failures: BTreeMap::new(),
+            problems: Vec::new(),
+            lasting: Vec::new(),
+            removals: None,
+            told: report::Told::default(),
+            notifier,
+            wake: Arc::new(Notify::new()),
+            answers,
+            answered,
+            lock: None,
+            config,
+        })
+    }
+
+    /// Reads records and inputs; what cannot be trusted is set aside, and said for as long as the agent runs.
+    fn recall(&mut self) -> Result<(), AgentError> {
+        let mut damaged = Vec::new();
+        if let Some(store) = &self.disk.records_store {
+            for loaded in store.load_all::<DaemonRecord>()? {
+                match loaded {
+                    Loaded::Present(record) => drop(self.disk.records.insert(record.key.clone(), record)),
+                    Loaded::Damaged(why) => damaged.push(why),
+                    Loaded::Absent => {}
+                }
+            }
+        }
+        if let Some(store) = &self.disk.inputs_store {
+            match store.load::<SavedInputs>(INPUTS)? {
+                Loaded::Present(saved) => self.memory = Memory::restore(saved, &self.tokens),
+                Loaded::Damaged(why) => damaged.push(why),
+                Loaded::Absent => {}
+            }
+        }
+        self.saved = self.memory.fingerprint(&self.tokens);
+        self.folders.recall(&self.memory.folders);
+        let problem = |why: &dyn std::error::Error| Problem {
+            object: "checkpoint".to_owned(),
+            reason: apply::failure(why, None).message,
+            hint: None,
+        };
+        self.lasting.extend(damaged.iter().map(|why| problem(why)));
+        Ok(())
+    }
+
+    /// Opens the manifest folder; failing that, the next pass tries again.
+    pub(super) fn open_manifests(&mut self) {
+        match ManifestDir::open(&self.config.manifest_dir) {
+            Ok(mut manifests) => {
+                let wake = Arc::clone(&self.wake);
+                if let Err(error) = manifests.watch(move || wake.notify_one()) {
+                    let failure = apply::failure(&error, error.hint());
+                    self.problems.push(Problem {
+                        object: "manifest folder".to_owned(),
+                        reason: failure.message,
+                        hint: failure.hint,
+                    });
+                }
+                self.disk.manifests = Some(manifests);
+            }
+            Err(error) => {
+                let failure = apply::failure(&error, error.hint());
+                self.problems.push(Problem {
+                    object: "manifest folder".to_owned(),
+                    reason: failure.message,
+                    hint: failure.hint,
+                });
+            }
+        }
+    }
+
+    /// Whether there is an API server to talk to.
+    pub(super) fn api_is_configured(&self) -> bool {
+        self.config.kubeconfig.is_some()
+    }
+
+    /// Starts to watch the folders.
+    pub(super) fn watch(&mut self) {
+        self.folders.watch(Arc::clone(&self.wake));
+    }
+
+    /// Starts connecting to the API server, if there is one.
+    pub(super) fn start_api(&mut self) {
+        let Some(kubeconfig) = self.config.kubeconfig.clone() else { return };
+        let options = ApiOptions {
+            kubeconfig,
+            node_name: self.config.node_name.clone(),
+            selector: (!self.config.selector.is_empty()).then(|| self.config.selector.clone()),
+        };
+        let api = Api::start(options);
+        // The tokens of the checkpoint go to the manager that renews them.
+        api.tokens().import(self.tokens.export());
+        self.tokens = api.tokens().clone();
+        self.api = Some(api);
+    }
+}
+
+/// What the node's owner says about DaemonSets of the API.
+fn policy(_config: &Config) -> Policy {
+    Policy::default()
+}
+
+/// Locks the state folder for this process.
+fn lock(config: &Config) -> Result<nix::fcntl::Flock<std::fs::File>, AgentError> {
+    let path = config.state_dir.clone();
+    let failed = |source| AgentError::Locked { path: path.clone(), source };
+    let file = std::fs::File::open(&path).map_err(failed)?;
+    nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusiveNonblock)
+        .map_err(|(_, errno)| failed(std::io::Error::from(errno)))
+}
+
+/// What `status`, `plan` and `explain` can say while no agent runs: from checkpoint and folders.
+/// Changes nothing.
+pub fn offline(_config: &Config) -> Option<(StatusReport, BTreeMap<ObjectKey, DaemonRecord>)> {
+    None
+}
