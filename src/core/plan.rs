@@ -346,8 +346,25 @@ impl<'a> Planner<'a> {
         if self.record.instances.is_empty() {
             self.record.api_uid = None;
         }
-        self.summary.state = if self.record.instances.is_empty() { State::NotSelected } else { State::Stopping };
-        self.add_reason(reason);
+        self.show_ended(reason);
+    }
+
+    /// Nothing is to run here any more: says why, or what still ends.
+    fn show_ended(&mut self, reason: &str) {
+        let Some(instance) = self.record.instances.last() else {
+            self.summary.state = State::NotSelected;
+            return self.add_reason(reason);
+        };
+        self.summary.state = State::Stopping;
+        self.summary.pod.clone_from(&instance.pod_name);
+        self.summary.uid.clone_from(&instance.uid);
+        self.summary.revision.clone_from(&instance.revision);
+        if self.summary.source.is_none() {
+            self.summary.source = instance.daemon_set.as_ref().map(|d| d.source.clone());
+        }
+        if self.summary.reason.is_empty() {
+            self.add_reason(reason);
+        }
     }
 
     fn orphaned(&mut self, reason: &str) {

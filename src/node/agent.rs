@@ -58,6 +58,9 @@ const SAVE_AFTER: Millis = 1_000;
 /// The runtime is asked for readiness no more often than this while the API does not answer.
 const RUNTIME_PERIOD: Millis = 5_000;
 
+/// Volume data is compared with what was written this often: nobody tells of changes in it.
+const VERIFY_PERIOD: Millis = 30_000;
+
 /// The agent of one node.
 pub struct Agent {
     config: Config,
@@ -77,6 +80,9 @@ pub struct Agent {
     /// Fingerprint of the inputs on disk.
     saved: u64,
     save_at: Option<Millis>,
+    /// Whether this pass looks at the volume data on disk, and when one last did.
+    verify: bool,
+    verified_at: Millis,
     node: NodeView,
     /// The last plan, for `status`.
     plan: Plan,
@@ -219,7 +225,14 @@ impl Agent {
     fn next_wake(&self) -> Millis {
         let removals = self.removals.filter(|r| r.asked.is_none()).map(|r| r.at);
         let clear = self.disk.to_clear.values().min().copied();
-        let due = [self.plan.wake_at(), self.save_at, removals, clear, self.definitions.ask_again_at()];
+        let due = [
+            self.plan.wake_at(),
+            self.save_at,
+            removals,
+            clear,
+            self.definitions.ask_again_at(),
+            self.folders.recheck_at(),
+        ];
         let failed = (!self.failures.is_empty()).then(|| now() + 5_000);
         due.into_iter().flatten().chain(failed).fold(now() + PERIOD, Millis::min)
     }

@@ -73,8 +73,7 @@ impl Planner<'_> {
             self.end(&uid, reason);
         }
         self.record.pending_update = None;
-        self.summary.state = if self.record.instances.is_empty() { State::NotSelected } else { State::Stopping };
-        self.add_reason(reason);
+        self.show_ended(reason);
     }
 
     fn run(&mut self, daemon_set: &Arc<DaemonSet>, should_run: bool, reason: &str) {

@@ -1,49 +1,163 @@
-//! The folders as the loop uses them.
+//! The folders as the loop uses them: read when they may have changed, with what was last good.
+//!
+//! Owns the view between passes and the origins of what came from files. Must not decide.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use tokio::sync::Notify;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::record::DaemonRecord;
+use crate::core::record::Millis;
 use crate::core::sources::FolderWord;
 use crate::core::status::Problem;
-use crate::node::folders::FolderState;
+use crate::node::api::Entry;
+use crate::node::folders;
+use crate::node::folders::FolderView;
+use crate::node::folders::Origin;
+use crate::node::folders::Watch;
 
+use super::now;
 use super::objects::Versioned;
 
+/// The folders are read at least this often: a link's target can change unseen.
+const PERIOD: Millis = 60_000;
+
+/// The folders and what was last read of them.
 pub(super) struct Folders {
-    daemon_sets: BTreeMap<ObjectKey, (Arc<DaemonSet>, String)>,
+    paths: Vec<PathBuf>,
+    view: FolderView,
     objects: Versioned,
+    /// Grows with every object that changes.
+    version: u64,
+    changed: Arc<AtomicBool>,
+    read_at: Millis,
+    trouble: Option<String>,
 }
 
 impl Folders {
-    pub(super) fn new(_folders: Vec<PathBuf>) -> Self {
-        Self { daemon_sets: BTreeMap::new(), objects: Versioned::new() }
+    /// Folders in ascending precedence; nothing is read yet.
+    pub(super) fn new(paths: Vec<PathBuf>) -> Self {
+        Self {
+            paths,
+            view: FolderView::default(),
+            objects: Versioned::new(),
+            version: 0,
+            changed: Arc::new(AtomicBool::new(true)),
+            read_at: 0,
+            trouble: None,
+        }
     }
-    pub(super) fn recall(&mut self, _states: &[FolderState]) {}
-    pub(super) fn watch(&mut self, _wake: Arc<Notify>) {}
-    pub(super) fn reread(&mut self) {}
-    pub(super) fn refresh(&mut self, _problems: &mut Vec<Problem>) {}
+
+    /// Wakes the loop whenever a folder may have changed.
+    pub(super) fn watch(&mut self, wake: Arc<Notify>) {
+        let mut watch = Watch::new(&self.paths);
+        self.trouble = watch.trouble().map(str::to_owned);
+        let changed = Arc::clone(&self.changed);
+        tokio::spawn(async move {
+            loop {
+                watch.changed().await;
+                changed.store(true, Ordering::Relaxed);
+                wake.notify_one();
+            }
+        });
+    }
+
+    /// The next pass reads them again.
+    pub(super) fn reread(&mut self) {
+        self.changed.store(true, Ordering::Relaxed);
+    }
+
+    /// Reads what may have changed, and says what is wrong.
+    pub(super) fn refresh(&mut self, problems: &mut Vec<Problem>) {
+        let at = now();
+        let due = self.recheck_at().is_some_and(|recheck| at >= recheck) || at - self.read_at >= PERIOD;
+        if self.changed.swap(false, Ordering::Relaxed) || due {
+            self.view = folders::read(&self.paths, &self.view, SystemTime::now());
+            self.read_at = at;
+            self.follow_objects();
+        }
+        let trouble =
+            self.trouble.iter().map(|why| Problem { object: "folders".to_owned(), reason: why.clone(), hint: None });
+        problems.extend(trouble);
+        problems.extend(self.view.all_problems().map(|problem| Problem {
+            object: problem.file.display().to_string(),
+            reason: problem.to_string(),
+            hint: problem.hint.clone(),
+        }));
+    }
+
+    fn follow_objects(&mut self) {
+        let mut objects = Versioned::new();
+        for (reference, value) in self.view.objects() {
+            let entry = match self.objects.remove(reference) {
+                Some(entry) if entry.value == *value => entry,
+                _ => {
+                    self.version += 1;
+                    Entry { version: self.version, value: Arc::clone(value) }
+                }
+            };
+            objects.insert(reference.clone(), entry);
+        }
+        self.objects = objects;
+    }
+
+    /// When something that has not settled yet is to be read again.
+    pub(super) fn recheck_at(&self) -> Option<Millis> {
+        let after = i64::try_from(self.view.recheck?.as_millis()).unwrap_or(PERIOD);
+        Some(self.read_at + after)
+    }
+
+    /// The DaemonSets that files define.
     pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
-        self.daemon_sets.keys()
+        self.view.daemon_sets().map(|daemon_set| &daemon_set.key)
     }
+
+    /// The definition in force.
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<DaemonSet>> {
-        self.daemon_sets.get(key).map(|(d, _)| d)
+        self.view.daemon_sets().find(|daemon_set| daemon_set.key == *key)
     }
+
+    /// The other objects.
     pub(super) fn objects(&self) -> &Versioned {
         &self.objects
     }
-    pub(super) fn states(&self) -> Vec<FolderState> {
-        Vec::new()
+
+    /// Where each daemon that runs comes from: kept when it is defined, remembered when it is not.
+    pub(super) fn follow_origins<'a>(
+        &self,
+        origins: &mut BTreeMap<ObjectKey, Origin>,
+        records: impl Iterator<Item = &'a DaemonRecord>,
+    ) {
+        let mut next = BTreeMap::new();
+        for record in records.filter(|r| !r.instances.is_empty()) {
+            let origin = self.view.origin_of(&record.key).or_else(|| origins.remove(&record.key));
+            next.extend(origin.map(|origin| (record.key.clone(), origin)));
+        }
+        *origins = next;
     }
-    pub(super) fn word<'a>(&'a self, key: &ObjectKey, _record: &'a DaemonRecord) -> FolderWord<'a> {
-        match self.daemon_sets.get(key) {
-            Some((daemon_set, fingerprint)) => FolderWord::Present { daemon_set, fingerprint },
-            None => FolderWord::Unsure { reason: "x" },
+
+    /// What the folders say of a daemon.
+    pub(super) fn word<'a>(
+        &'a self,
+        key: &ObjectKey,
+        origins: &BTreeMap<ObjectKey, Origin>,
+        record: &DaemonRecord,
+    ) -> FolderWord<'a> {
+        let origin = origins.get(key);
+        let word = self.view.word(key, origin);
+        let unknown = origin.is_none() && record.api_uid.is_none() && !record.instances.is_empty();
+        match word {
+            FolderWord::Absent if unknown => {
+                FolderWord::Unsure { reason: "no file defines it, and nobody remembers where it came from" }
+            }
+            word => word,
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::core::model::ObjectRef;
 use crate::node::api::IssuedToken;
 use crate::node::api::Snapshot;
 use crate::node::api::Tokens;
-use crate::node::folders::FolderState;
+use crate::node::folders::Origin;
 
 use super::objects;
 use super::objects::Versioned;
@@ -42,8 +42,8 @@ pub(super) struct SavedInputs {
     objects: Vec<(ObjectRef, Value)>,
     /// Tokens, expired or not.
     tokens: Vec<IssuedToken>,
-    /// The folders as they were last seen.
-    folders: Vec<FolderState>,
+    /// Where daemons from files came from.
+    origins: Vec<(ObjectKey, Origin)>,
 }
 
 /// What is remembered while the agent runs.
@@ -57,8 +57,8 @@ pub(super) struct Memory {
     pub(super) daemon_sets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
     /// Objects in use.
     pub(super) objects: Versioned,
-    /// The folders.
-    pub(super) folders: Vec<FolderState>,
+    /// Where daemons from files came from: whether their absence is evidence.
+    pub(super) origins: BTreeMap<ObjectKey, Origin>,
 }
 
 impl Memory {
@@ -70,7 +70,7 @@ impl Memory {
             node: saved.node,
             daemon_sets: saved.daemon_sets.into_iter().map(|d| (d.key.clone(), d)).collect(),
             objects: objects::restore(saved.objects),
-            folders: saved.folders,
+            origins: saved.origins.into_iter().collect(),
         }
     }
 
@@ -82,14 +82,14 @@ impl Memory {
             node: self.node.clone(),
             daemon_sets: self.daemon_sets.values().cloned().collect(),
             objects: self.objects.iter().map(|(r, e)| (r.clone(), Value::clone(&e.value))).collect(),
-            folders: self.folders.clone(),
+            origins: self.origins.iter().map(|(k, o)| (k.clone(), o.clone())).collect(),
         }
     }
 
     /// A number that changes whenever [`Memory::to_save`] would. Cheap: it reads no data.
     pub(super) fn fingerprint(&self, tokens: &Tokens) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (&self.cluster_uid, format!("{:?}", self.node), &self.folders).hash(&mut hasher);
+        (&self.cluster_uid, format!("{:?} {:?}", self.node, self.origins)).hash(&mut hasher);
         for (key, daemon_set) in &self.daemon_sets {
             (key, Arc::as_ptr(daemon_set).addr()).hash(&mut hasher);
         }

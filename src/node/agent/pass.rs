@@ -31,6 +31,7 @@ use super::Answer;
 use super::RUNTIME_PERIOD;
 use super::Removals;
 use super::SAVE_AFTER;
+use super::VERIFY_PERIOD;
 use super::apply;
 use super::definitions;
 use super::evidence;
@@ -55,6 +56,10 @@ impl Agent {
             self.definitions.update(api);
         }
         let Some(scan) = self.scan() else { return self.report(snapshot.as_ref()) };
+        self.verify = now() - self.verified_at >= VERIFY_PERIOD;
+        if self.verify {
+            self.verified_at = now();
+        }
         let mut records = self.adopted(&scan);
         self.observe(&mut records, snapshot.as_ref());
         let plan = self.plan(&records, &scan, snapshot.as_ref());
@@ -203,6 +208,7 @@ impl Agent {
             manifests: &manifests,
             volumes: &self.disk.volumes,
             written: &self.disk.written,
+            verify: self.verify,
             records,
             runtime: &self.runtime,
             api,
@@ -236,7 +242,7 @@ impl Agent {
         let empty = DaemonRecord::new(ObjectKey::new("", ""));
         let word = |key: ObjectKey| {
             let record = records.get(&key).unwrap_or(&empty);
-            let folder = self.folders.word(&key, record);
+            let folder = self.folders.word(&key, &self.memory.origins, record);
             let known = self.definitions.known(&key, api, folder, self.memory.daemon_sets.get(&key), at);
             let word = sources::settle(&known, record, &self.policy);
             (key, word)
@@ -330,7 +336,7 @@ impl Agent {
 
     /// Saves the inputs some time after they changed, so that a burst is one write.
     fn checkpoint(&mut self) {
-        self.memory.folders = self.folders.states();
+        self.folders.follow_origins(&mut self.memory.origins, self.disk.records.values());
         let at = now();
         match self.save_at {
             Some(due) if at >= due => self.save_inputs(),

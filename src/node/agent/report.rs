@@ -7,12 +7,16 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::manifest;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
+use crate::core::pass::Plan;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Summary;
 use crate::core::record::Millis;
+use crate::core::replies::Change;
+use crate::core::replies::PlanReport;
 use crate::core::status::AgentStatus;
 use crate::core::status::DaemonStatus;
 use crate::core::status::Problem;
@@ -216,7 +220,12 @@ impl Agent {
         };
         let records = self.disk.records.clone();
         let plan = self.plan(&records, &scan, snapshot.as_ref());
-        plan_json(&plan)
+        to_json(&PlanReport {
+            schema_version: SCHEMA_VERSION,
+            node: self.config.node_name.clone(),
+            agent_running: true,
+            changes: changes(&plan),
+        })
     }
 
     fn explain(&self, key: &ObjectKey) -> Value {
@@ -235,35 +244,34 @@ impl Agent {
     }
 }
 
-/// A plan as JSON: what would be done, by daemon.
-pub(super) fn plan_json(plan: &crate::core::pass::Plan) -> Value {
-    let daemons = plan.daemons.iter().filter(|d| !d.actions.is_empty()).map(|d| {
-        let actions: Vec<Value> = d.actions.iter().map(action_json).collect();
-        json!({"namespace": d.key.namespace, "name": d.key.name, "actions": actions})
-    });
-    let daemons: Vec<Value> = daemons.filter(|d| d["actions"].as_array().is_some_and(|a| !a.is_empty())).collect();
-    json!({"schemaVersion": SCHEMA_VERSION, "removalsHeld": plan.removals_held, "daemons": daemons})
-}
-
-fn action_json(action: &Action) -> Value {
-    match action {
-        Action::End { uid, pod, reason } => json!({"action": "remove", "pod": pod, "uid": uid, "reason": reason}),
-        Action::Finish { uid, pod } => {
-            json!({"action": "finish", "pod": pod, "uid": uid, "reason": "nothing of it runs any more"})
-        }
-        Action::Start { outcome, reason } => {
-            json!({"action": "start", "pod": outcome.identity.pod_name, "uid": outcome.identity.uid, "revision": outcome.revision, "reason": reason})
-        }
-        Action::Refresh { outcome, volumes, manifest } => {
-            let what = match (volumes, manifest) {
-                (true, true) => "data and manifest differ",
-                (true, false) => "data differs",
-                _ => "the manifest differs",
-            };
-            json!({"action": "refresh", "pod": outcome.identity.pod_name, "uid": outcome.identity.uid, "revision": outcome.revision, "reason": what})
-        }
-        Action::Confirm { reason } => json!({"action": "confirm", "reason": reason}),
-    }
+/// What a plan would change, in the order in which it would be done.
+pub(super) fn changes(plan: &Plan) -> Vec<Change> {
+    let change = |daemon: &DaemonPlan, action: &Action| {
+        let (what, reason) = match action {
+            Action::End { pod, reason, .. } => {
+                let file = manifest::file_name(&daemon.key.namespace, pod);
+                (format!("remove manifest {file}"), reason.clone())
+            }
+            Action::Finish { pod, .. } => {
+                (format!("forget instance {pod}"), "it has ended and nothing of it runs any more".to_owned())
+            }
+            Action::Start { outcome, reason } => {
+                let file = manifest::file_name(&daemon.key.namespace, &outcome.identity.pod_name);
+                (format!("write manifest {file}"), reason.clone())
+            }
+            Action::Refresh { outcome, volumes, manifest } => {
+                let what = match (volumes, manifest) {
+                    (true, true) => "data and manifest differ from what they are to be",
+                    (true, false) => "its data differs from what it is to be",
+                    _ => "its manifest differs from what it is to be",
+                };
+                (format!("update {} in place", outcome.identity.pod_name), what.to_owned())
+            }
+            Action::Confirm { reason } => ("ask the API server".to_owned(), reason.clone()),
+        };
+        Change { namespace: daemon.key.namespace.clone(), name: daemon.key.name.clone(), action: what, reason }
+    };
+    plan.daemons.iter().flat_map(|d| d.actions.iter().map(move |a| change(d, a))).collect()
 }
 
 fn to_json(value: &impl serde::Serialize) -> Value {

@@ -128,6 +128,8 @@ impl Agent {
             memory: Memory::default(),
             saved: 0,
             save_at: None,
+            verify: true,
+            verified_at: 0,
             node: config.node_view(),
             plan: Plan { daemons: Vec::new(), removals_held: false },
             failures: BTreeMap::new(),
@@ -164,7 +166,6 @@ impl Agent {
             }
         }
         self.saved = self.memory.fingerprint(&self.tokens);
-        self.folders.recall(&self.memory.folders);
         let problem = |why: &dyn std::error::Error| Problem {
             object: "checkpoint".to_owned(),
             reason: apply::failure(why, None).message,
