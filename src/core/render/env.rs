@@ -129,14 +129,19 @@ fn resolve_one<'a>(
     }
     let name = json::text(&own, "name").unwrap_or_default();
     let Some(from) = json::at(&own, &["valueFrom"]) else { return Some(Variable::Ready(own)) };
+    if from.as_object().is_some_and(|from| from.values().filter(|source| !source.is_null()).count() > 1) {
+        ctx.refuse(
+            format!("{}.valueFrom", field()),
+            "the variable has more than one source",
+            "name one source, as the API demands",
+        );
+        return None;
+    }
     if let Some(reference) = json::at(from, &["fieldRef"]) {
         let replaced = json::text(reference, "fieldPath") == Some("spec.serviceAccountName");
         return Some(Variable::Ready(if replaced { literal(name, account) } else { own }));
     }
-    let reference = match json::at(from, &["resourceFieldRef"]) {
-        Some(_) => None,
-        None => reference_of(from, "configMapKeyRef", "secretKeyRef"),
-    };
+    let reference = reference_of(from, "configMapKeyRef", "secretKeyRef");
     let Some((kind, reference)) = reference else { return Some(Variable::Ready(own)) };
     let object_name = json::text(reference, "name").unwrap_or_default();
     let key = json::text(reference, "key").unwrap_or_default();

@@ -1,9 +1,13 @@
+use proptest::prelude::*;
+use serde_json::Value;
 use serde_json::json;
 
+use crate::core::model::Kind;
 use crate::core::render::fixture::Fixture;
 use crate::core::render::fixture::files;
-use crate::core::render::fixture::spec;
+
 use crate::core::render::fixture::waiting;
+use crate::core::render::fixture::with;
 
 #[test]
 fn a_plain_daemon_gets_its_token_and_the_api_service() {
@@ -71,5 +75,68 @@ fn every_refused_field_is_named_at_once() {
             "spec.template.spec.volumes[1].csi",
         ]
     );
-    let _ = spec;
+}
+
+/// Members that some pass looks at, beside one that none does.
+const MEMBERS: &str = "name key path mode items value valueFrom env envFrom prefix volumes volumeMounts mountPath \
+    containers initContainers ephemeralContainers configMap secret secretName optional projected sources \
+    serviceAccountToken downwardAPI fieldRef fieldPath resourceFieldRef configMapRef secretRef configMapKeyRef \
+    secretKeyRef persistentVolumeClaim emptyDir affinity nodeAffinity nodeSelector securityContext fsGroup runAsUser \
+    serviceAccountName imagePullSecrets priorityClassName automountServiceAccountToken unknown";
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let texts = prop::sample::select(vec!["conf", "s", "K", "$(A)", "../x", "", "metadata.name"]);
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        texts.prop_map(Value::from),
+    ];
+    let members: Vec<&str> = MEMBERS.split_whitespace().collect();
+    leaf.prop_recursive(7, 96, 5, move |inner| {
+        let member = (prop::sample::select(members.clone()).prop_map(str::to_owned), inner.clone());
+        let object =
+            prop::collection::vec(member, 0..5).prop_map(|members| Value::Object(members.into_iter().collect()));
+        prop_oneof![prop::collection::vec(inner, 0..4).prop_map(Value::from), object]
+    })
+}
+
+/// A pod spec of the usual shape at the top and anything below.
+fn any_spec() -> impl Strategy<Value = Value> {
+    let from = prop::sample::select(vec!["configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFieldRef"]);
+    let env = prop_oneof![
+        any_json(),
+        (from, any_json()).prop_map(|(kind, reference)| json!([{"name": "V", "valueFrom": {kind: reference}}])),
+    ];
+    let kind = prop::sample::select(vec!["configMap", "secret", "projected", "hostPath", "csi"]);
+    let volumes =
+        prop_oneof![any_json(), (kind, any_json()).prop_map(|(kind, source)| json!([{"name": "data", kind: source}])),];
+    (env, any_json(), any_json(), volumes, any_json()).prop_map(|(env, from, mounts, volumes, more)| {
+        let container = json!({"name": "main", "env": env, "envFrom": from, "volumeMounts": mounts});
+        with(json!({"containers": [container], "volumes": volumes}), more)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_template_panics_or_keeps_a_reference_that_no_pass_has_judged(spec in any_spec()) {
+        let mut fixture = Fixture::new(spec);
+        fixture.put(Kind::ConfigMap, "conf", json!({"data": {"K": "1"}}));
+        fixture.put(Kind::Secret, "s", json!({"data": {"K": "MQ=="}}));
+        let result = fixture.render();
+        prop_assert_eq!(&fixture.render(), &result);
+        match result {
+            Err(refused) => {
+                prop_assert!(!refused.errors.is_empty());
+                let overlooked = refused.errors.iter().any(|error| error.reason.starts_with("this still refers"));
+                prop_assert!(!overlooked, "{:?}", refused.errors);
+            }
+            Ok(pod) => {
+                let mut paths = pod.volumes.iter().flat_map(|volume| volume.files.keys());
+                prop_assert!(paths.all(|path| !path.starts_with('/') && !path.split('/').any(|part| part == "..")));
+            }
+        }
+    }
 }

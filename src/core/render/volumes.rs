@@ -100,7 +100,12 @@ fn files(
     owner: Ownership,
     field: &str,
 ) -> Option<payload::Files> {
-    let (kind, source) = volume.iter().find(|(member, value)| *member != "name" && !value.is_null())?;
+    let mut set = volume.iter().filter(|(member, value)| *member != "name" && !value.is_null());
+    let (kind, source) = set.next()?;
+    if set.next().is_some() {
+        ctx.refuse(field, "the volume has more than one source", "name one source, as the API demands");
+        return None;
+    }
     let field = format!("{field}.{kind}");
     let sources = json::list(source, "sources");
     let kept = match kind.as_str() {
@@ -127,9 +132,10 @@ fn files(
     Some(payload.finish(&field))
 }
 
-/// The member of a projected source that is set.
+/// The member of a projected source that is set; `None` unless it is exactly one.
 fn source_kind(source: &Value) -> Option<&str> {
-    source.as_object()?.iter().find(|(_, value)| !value.is_null()).map(|(kind, _)| kind.as_str())
+    let mut set = source.as_object()?.iter().filter(|(_, value)| !value.is_null());
+    set.next().map(|(kind, _)| kind.as_str()).filter(|_| set.next().is_none())
 }
 
 /// Adds one source of a projected volume.

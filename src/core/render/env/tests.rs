@@ -154,3 +154,10 @@ fn names_that_an_older_kubelet_skips_are_left_out_with_a_note() {
     assert_eq!(notes.len(), 2);
     assert_eq!(notes[1], expected);
 }
+
+#[test]
+fn a_variable_with_two_sources_is_refused() {
+    let from = json!({"fieldRef": {"fieldPath": "status.hostIP"}, "secretKeyRef": {"name": "s", "key": "K"}});
+    let refused = fixture(json!({"env": [{"name": "V", "valueFrom": from}]})).refused();
+    assert_eq!(refused, ["spec.template.spec.containers[0].env[0].valueFrom: the variable has more than one source"]);
+}

@@ -171,6 +171,7 @@ fn what_a_static_pod_cannot_carry_is_refused_with_a_hint() {
         (projected(json!({"podCertificate": {}})), "projected.sources[0].podCertificate"),
         (projected(json!({"newKind": {}})), "projected.sources[0].newKind"),
         (projected(json!({})), "projected.sources[0]"),
+        (projected(json!({"downwardAPI": {}, "secret": {}})), "projected.sources[0]"),
     ];
     for (source, field) in cases {
         let errors = Fixture::volume(source.clone()).render().expect_err(&source.to_string()).errors;
@@ -178,6 +179,8 @@ fn what_a_static_pod_cannot_carry_is_refused_with_a_hint() {
         assert_eq!(fields, [format!("spec.template.spec.volumes[0].{field}")]);
         assert!(errors[0].hint.is_some());
     }
+    let refused = Fixture::volume(json!({"emptyDir": {}, "secret": {"secretName": "s"}})).refused();
+    assert_eq!(refused, ["spec.template.spec.volumes[0]: the volume has more than one source"]);
 }
 
 #[test]
