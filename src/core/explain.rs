@@ -1,1 +1,117 @@
 //! Why a daemon does or does not run here, term by term.
+//!
+//! Owns the wording of placement, mode and policy for people. Must not decide: it prints what
+//! [`placement::judge`] and [`Covered`] say.
+
+use serde_json::Value;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::Mode;
+use crate::core::model::NodeView;
+use crate::core::model::Source;
+use crate::core::placement;
+use crate::core::placement::ExpressionCheck;
+use crate::core::placement::Judgement;
+use crate::core::placement::TaintCheck;
+use crate::core::policy::Covered;
+use crate::core::replies::Term;
+
+/// Everything that decides whether `daemon_set` runs on `node`, in the order of the decision: source,
+/// mode and policy, node name, each nodeSelector entry, each expression of each affinity term, each
+/// taint, and the two answers. `covered` is policy's word ([`crate::core::policy::Policy::covers`];
+/// for a folder's DaemonSet its mode).
+pub fn explain(daemon_set: &DaemonSet, node: &NodeView, covered: &Covered) -> Vec<Term> {
+    let judgement = placement::judge(node, daemon_set);
+    let mut terms = vec![term("source", None, daemon_set.source.to_string()), policy(daemon_set, covered)];
+    if let Some(check) = &judgement.node_name {
+        terms.push(term("node name", Some(check.matches), check.to_string()));
+    }
+    for check in &judgement.node_selector {
+        terms.push(term("node selector", (!check.ignored).then_some(check.matches), check.to_string()));
+    }
+    affinity(&judgement, &mut terms);
+    terms.extend(judgement.taints.iter().map(taint));
+    let placement = judgement.placement(node);
+    let because = if placement.reason.is_empty() { String::new() } else { format!(": {}", placement.reason) };
+    let yes_or_no = |answer: bool| if answer { "yes" } else { "no" };
+    let run = placement.should_run;
+    terms.push(term("should run here", Some(run), format!("{}{because}", yes_or_no(run))));
+    let stay = placement.should_continue_running;
+    terms.push(term("may continue running here", Some(stay), yes_or_no(stay).to_owned()));
+    terms
+}
+
+fn policy(daemon_set: &DaemonSet, covered: &Covered) -> Term {
+    match covered {
+        Covered::Yes(mode) => {
+            let mode = match mode {
+                Mode::Static => "static: in place of the DaemonSet controller",
+                Mode::Bootstrap => "bootstrap: until the DaemonSet controller's pod can run",
+            };
+            let why = match (daemon_set.mode_label(), &daemon_set.source) {
+                (Some(_), _) => "by its label",
+                (None, Source::File { .. }) => "as its folder says",
+                (None, Source::Api) => "as the folder's file of that name, or default-mode, says",
+            };
+            term("mode and policy", Some(true), format!("{mode} ({why})"))
+        }
+        Covered::No(reason) => term("mode and policy", Some(false), reason.clone()),
+    }
+}
+
+fn affinity(judgement: &Judgement, terms: &mut Vec<Term>) {
+    let Some(alternatives) = &judgement.node_affinity else { return };
+    let any = alternatives.iter().any(|alternative| alternative.matches);
+    let verdict = match (alternatives.len(), any) {
+        (0, _) => "it has no terms, so that it matches no node".to_owned(),
+        (_, true) => "one term matches, which is enough".to_owned(),
+        (count, false) => format!("none of its terms matches ({count})"),
+    };
+    terms.push(term("node affinity", Some(any), verdict));
+    for (at, alternative) in alternatives.iter().enumerate() {
+        let subject = format!("node affinity term {}", at + 1);
+        if alternative.expressions.is_empty() {
+            terms.push(term(&subject, Some(false), "empty, so that it matches no node".to_owned()));
+        }
+        terms.extend(
+            alternative.expressions.iter().map(|e: &ExpressionCheck| term(&subject, Some(e.matches), e.to_string())),
+        );
+    }
+}
+
+fn taint(check: &TaintCheck) -> Term {
+    let text = match &check.tolerated_by {
+        Some(toleration) => {
+            let whose = if check.automatic { "every daemon's toleration" } else { "its toleration" };
+            format!("{check}: tolerated by {whose} {}", toleration_text(toleration))
+        }
+        None if check.repels() && check.evicts() => format!("{check}: no toleration matches, and it ends what runs"),
+        None if check.repels() => format!("{check}: no toleration matches; what runs may stay"),
+        None => format!("{check}: not tolerated, which does not matter for daemons"),
+    };
+    let holds = if check.tolerated_by.is_none() && !check.repels() { None } else { Some(!check.repels()) };
+    term("taint", holds, text)
+}
+
+/// A toleration on one line, as `kubectl describe` has it.
+fn toleration_text(toleration: &Value) -> String {
+    let part = |name: &str| toleration.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let mut text = part("key").unwrap_or("any key").to_owned();
+    if let Some(value) = part("value") {
+        text.push_str(&format!("={value}"));
+    }
+    if let Some(effect) = part("effect") {
+        text.push_str(&format!(":{effect}"));
+    }
+    if part("operator") == Some("Exists") {
+        text.push_str(" op=Exists");
+    }
+    text
+}
+
+fn term(subject: &str, holds: Option<bool>, text: String) -> Term {
+    Term { subject: subject.to_owned(), holds, text }
+}
+
+#[cfg(test)]
+mod tests;

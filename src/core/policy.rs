@@ -1,10 +1,16 @@
-//! What the node's owner allows: modes and namespaces (`default-mode`, `[policy]`).
+//! What the node's owner allows: modes and namespaces (`default-mode`, `selector`, `[policy]`).
 //!
-//! `core::sources` and the agent use `Policy::covers`; keep that interface.
+//! Owns the question whether a DaemonSet of the API is ours, and how it is run. Folders are the
+//! owner's own word and are not asked here. Must not look at nodes or evidence.
 
 use std::sync::Arc;
 
+use crate::core::canonical;
+use crate::core::labels;
+use crate::core::labels::LabelError;
+use crate::core::labels::Selector;
 use crate::core::model::DaemonSet;
+use crate::core::model::MODE_LABEL;
 use crate::core::model::Mode;
 
 /// Whether a DaemonSet of the API is ours.
@@ -17,17 +23,164 @@ pub enum Covered {
 }
 
 /// What the node's owner says about DaemonSets that the API has.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Policy {}
+///
+/// The default is the configuration's: the label decides, in `kube-system` only.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Mode of a DaemonSet without the mode label; `None` (`labelled`): it is left alone.
+    default_mode: Option<Mode>,
+    /// Which DaemonSets are looked at.
+    selector: Selector,
+    /// Namespaces whose DaemonSets may run here; `*` is all.
+    namespaces: Vec<String>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { default_mode: None, selector: Selector::default(), namespaces: vec!["kube-system".to_owned()] }
+    }
+}
 
 impl Policy {
+    /// The policy of the configuration keys `default-mode`, `selector` and `policy.namespaces`.
+    ///
+    /// # Errors
+    /// `selector` is no label selector.
+    pub fn new(default_mode: Option<Mode>, selector: &str, namespaces: Vec<String>) -> Result<Self, LabelError> {
+        Ok(Self { default_mode, selector: labels::parse(selector)?, namespaces })
+    }
+
     /// Whether `daemon_set`, as the API has it, runs here; `folder` is the folder's definition of the
-    /// same namespace/name, whose mode it inherits.
+    /// same namespace/name, whose mode it inherits. Then policy is asked only about a template that is
+    /// not the folder's.
     pub fn covers(&self, daemon_set: &DaemonSet, folder: Option<&Arc<DaemonSet>>) -> Covered {
-        match (daemon_set.mode_label(), folder) {
-            (Some(mode), _) => Covered::Yes(mode),
-            (None, Some(folder)) => Covered::Yes(folder.mode_label().unwrap_or(Mode::Static)),
-            (None, None) => Covered::No("it has no label `daemonlet.dev/mode`".to_owned()),
+        let mode = match (mode_label(daemon_set), folder) {
+            (Err(reason), _) => return Covered::No(reason),
+            (Ok(Some(mode)), _) => mode,
+            (Ok(None), Some(folder)) => folder.mode_label().unwrap_or(Mode::Static),
+            (Ok(None), None) => match self.default_mode {
+                Some(mode) => mode,
+                None => return Covered::No(format!("it has no label {MODE_LABEL}, and default-mode is labelled")),
+            },
+        };
+        if folder.is_none() && !self.selector.matches(&daemon_set.labels) {
+            return Covered::No(format!("its labels do not match selector {}", self.selector));
         }
+        if self.allows_namespace(&daemon_set.key.namespace) || folder.is_some_and(|f| same_template(daemon_set, f)) {
+            return Covered::Yes(mode);
+        }
+        Covered::No(format!(
+            "namespace {} is not among policy.namespaces ({})",
+            daemon_set.key.namespace,
+            self.namespaces.join(", ")
+        ))
+    }
+
+    /// Whether DaemonSets of the API in `namespace` may run here.
+    pub fn allows_namespace(&self, namespace: &str) -> bool {
+        self.namespaces.iter().any(|allowed| allowed == "*" || allowed == namespace)
+    }
+}
+
+/// The mode label, or what is wrong with it.
+fn mode_label(daemon_set: &DaemonSet) -> Result<Option<Mode>, String> {
+    match (daemon_set.mode_label(), daemon_set.labels.get(MODE_LABEL)) {
+        (None, Some(value)) => Err(format!("label {MODE_LABEL} is {value:?}, which is neither static nor bootstrap")),
+        (mode, _) => Ok(mode),
+    }
+}
+
+fn same_template(one: &DaemonSet, other: &DaemonSet) -> bool {
+    one.template == other.template || canonical::template(&one.template) == canonical::template(&other.template)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::core::model::ObjectKey;
+    use crate::core::model::Source;
+    use crate::core::model::UpdateStrategy;
+
+    fn daemon_set(namespace: &str, labels: &[(&str, &str)], image: &str) -> DaemonSet {
+        DaemonSet {
+            key: ObjectKey::new(namespace, "x"),
+            uid: None,
+            generation: None,
+            labels: labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            annotations: Default::default(),
+            deleting: false,
+            finalizers: Vec::new(),
+            selector: json!({}),
+            template: json!({"spec": {"containers": [{"name": "x", "image": image}]}}),
+            update_strategy: UpdateStrategy::OnDelete,
+            min_ready_seconds: 0,
+            source: Source::Api,
+        }
+    }
+
+    fn policy(default_mode: Option<Mode>, selector: &str, namespaces: &[&str]) -> Policy {
+        Policy::new(default_mode, selector, namespaces.iter().map(|&n| n.to_owned()).collect()).expect("a selector")
+    }
+
+    const STATIC: &[(&str, &str)] = &[(MODE_LABEL, "static")];
+    const BOOTSTRAP: &[(&str, &str)] = &[(MODE_LABEL, "bootstrap")];
+
+    #[test]
+    fn what_only_the_api_has() {
+        let wrong: &[(&str, &str)] = &[(MODE_LABEL, "Static")];
+        let table = [
+            (Policy::default(), "kube-system", STATIC, Covered::Yes(Mode::Static)),
+            (Policy::default(), "kube-system", BOOTSTRAP, Covered::Yes(Mode::Bootstrap)),
+            (
+                Policy::default(),
+                "kube-system",
+                &[],
+                no("it has no label daemonlet.dev/mode, and default-mode is labelled"),
+            ),
+            (Policy::default(), "a", STATIC, no("namespace a is not among policy.namespaces (kube-system)")),
+            (policy(None, "", &["*"]), "a", STATIC, Covered::Yes(Mode::Static)),
+            (policy(Some(Mode::Bootstrap), "", &["a", "b"]), "b", &[], Covered::Yes(Mode::Bootstrap)),
+            (policy(Some(Mode::Bootstrap), "", &["a"]), "a", STATIC, Covered::Yes(Mode::Static)),
+            (policy(None, "tier=node", &["a"]), "a", STATIC, no("its labels do not match selector tier=node")),
+            (
+                policy(Some(Mode::Static), "", &["*"]),
+                "a",
+                wrong,
+                no("label daemonlet.dev/mode is \"Static\", which is neither static nor bootstrap"),
+            ),
+        ];
+        for (policy, namespace, labels, expected) in table {
+            assert_eq!(policy.covers(&daemon_set(namespace, labels, "x:1"), None), expected, "{namespace} {labels:?}");
+        }
+    }
+
+    fn no(reason: &str) -> Covered {
+        Covered::No(reason.to_owned())
+    }
+
+    #[test]
+    fn what_a_folder_has_too() {
+        let refused = no("namespace a is not among policy.namespaces (kube-system)");
+        let table = [
+            ("a", &[][..], &[][..], "x:1", Covered::Yes(Mode::Static)),
+            ("a", &[], BOOTSTRAP, "x:1", Covered::Yes(Mode::Bootstrap)),
+            ("a", STATIC, BOOTSTRAP, "x:1", Covered::Yes(Mode::Static)),
+            ("a", &[], &[], "x:2", refused),
+            ("kube-system", &[], &[], "x:2", Covered::Yes(Mode::Static)),
+        ];
+        for (namespace, api, folder, image, expected) in table {
+            let folder = Arc::new(daemon_set(namespace, folder, "x:1"));
+            let mut api = daemon_set(namespace, api, image);
+            api.template["spec"]["restartPolicy"] = json!("Always");
+            assert_eq!(Policy::default().covers(&api, Some(&folder)), expected, "{namespace} {image}");
+        }
+    }
+
+    #[test]
+    fn a_selector_that_is_none() {
+        let error = Policy::new(None, "a in b", Vec::new()).expect_err("no selector");
+        assert_eq!(error.to_string(), "found \"b\", expected '('");
     }
 }

@@ -1,0 +1,87 @@
+//! The explanation of one daemon that has every kind of term.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::*;
+use crate::core::model::ObjectKey;
+use crate::core::model::Taint;
+use crate::core::model::UpdateStrategy;
+
+fn daemon_set(spec: Value) -> DaemonSet {
+    DaemonSet {
+        key: ObjectKey::new("kube-system", "cni"),
+        uid: None,
+        generation: None,
+        labels: Default::default(),
+        annotations: Default::default(),
+        deleting: false,
+        finalizers: Vec::new(),
+        selector: json!({}),
+        template: json!({ "spec": spec }),
+        update_strategy: UpdateStrategy::OnDelete,
+        min_ready_seconds: 0,
+        source: Source::File { path: PathBuf::from("/etc/cni.yaml") },
+    }
+}
+
+fn taint_of(key: &str, value: &str, effect: &str) -> Taint {
+    Taint { key: key.into(), value: value.into(), effect: effect.into() }
+}
+
+#[test]
+fn every_kind_of_term() {
+    let spec = json!({
+        "nodeSelector": {"daemonlet.dev/static": "true", "os": "linux", "disk": "ssd"},
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "os", "operator": "In", "values": ["linux"]}]},
+            {"matchExpressions": [{"key": "cpu", "operator": "Gt", "values": ["a"]}]},
+            {},
+        ]}}},
+        "tolerations": [{"key": "own", "operator": "Exists"}],
+    });
+    let node = NodeView {
+        name: "n1".into(),
+        labels: [("os".to_owned(), "linux".to_owned())].into(),
+        taints: vec![
+            taint_of("own", "x", "NoExecute"),
+            taint_of("node.kubernetes.io/unschedulable", "", "NoSchedule"),
+            taint_of("soft", "", "PreferNoSchedule"),
+            taint_of("hard", "", "NoSchedule"),
+        ],
+        ..NodeView::default()
+    };
+    let lines: Vec<_> = explain(&daemon_set(spec), &node, &Covered::Yes(Mode::Static))
+        .into_iter()
+        .map(|t| format!("{} {}: {}", t.holds.map_or("-", |h| if h { "yes" } else { "no" }), t.subject, t.text))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "- source: /etc/cni.yaml",
+            "yes mode and policy: static: in place of the DaemonSet controller (as its folder says)",
+            "- node selector: daemonlet.dev/static=true: daemonlet's own gate, ignored",
+            "yes node selector: os=linux: the node has \"linux\"",
+            "no node selector: disk=ssd: the node has no such label",
+            "yes node affinity: one term matches, which is enough",
+            "yes node affinity term 1: os In [linux]: the node has \"linux\"",
+            "no node affinity term 2: cpu Gt [a]: invalid, so that its term matches no node: cpu: operator Gt needs \
+             exactly one whole number",
+            "no node affinity term 3: empty, so that it matches no node",
+            "yes taint: own=x:NoExecute: tolerated by its toleration own op=Exists",
+            "yes taint: node.kubernetes.io/unschedulable:NoSchedule: tolerated by every daemon's toleration \
+             node.kubernetes.io/unschedulable:NoSchedule op=Exists",
+            "- taint: soft:PreferNoSchedule: not tolerated, which does not matter for daemons",
+            "no taint: hard:NoSchedule: no toleration matches; what runs may stay",
+            "no should run here: no: nodeSelector disk=ssd: the node has no such label",
+            "no may continue running here: no",
+        ]
+    );
+}
+
+#[test]
+fn a_refusal_of_policy_is_the_reason() {
+    let terms = explain(&daemon_set(json!({})), &NodeView::default(), &Covered::No("why not".into()));
+    assert_eq!(terms[1], Term { subject: "mode and policy".into(), holds: Some(false), text: "why not".into() });
+}
