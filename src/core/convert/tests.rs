@@ -1,1 +1,114 @@
+use serde_json::Value;
+use serde_json::json;
 
+use super::Object;
+use super::objects;
+use crate::core::model::Kind;
+
+fn reason(document: Value) -> String {
+    match objects(document).pop() {
+        Some(Err(refused)) => {
+            let object = refused.object.map(|object| format!("{object}: ")).unwrap_or_default();
+            format!("{object}{}", refused.error)
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn config_map(data: Value) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "c" }, "data": data })
+}
+
+#[test]
+fn lists_are_expanded_also_in_lists_and_lend_their_items_a_kind() {
+    let found = objects(json!({ "apiVersion": "v1", "kind": "List", "items": [
+        { "apiVersion": "v1", "kind": "ConfigMapList", "items": [{ "metadata": { "name": "a" } }] },
+        { "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "n", "namespace": "x" } },
+        { "apiVersion": "v1", "kind": "List", "items": null },
+        { "kind": "ConfigMap", "metadata": { "name": "b" } },
+        { "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p" } },
+    ] }));
+    let said: Vec<String> = found
+        .iter()
+        .map(|object| match object {
+            Ok(Object::Other(reference, _)) => reference.to_string(),
+            Ok(Object::Ignored { kind, key }) => format!("{kind} {key}"),
+            Ok(Object::DaemonSet(_)) => "DaemonSet".to_owned(),
+            Err(refused) => refused.error.to_string(),
+        })
+        .collect();
+    assert_eq!(said, ["ConfigMap default/a", "Namespace n", "items[3].apiVersion: required", "v1 Pod default/p"]);
+}
+
+#[test]
+fn what_the_api_server_refuses_is_refused_with_its_field() {
+    let cases = [
+        (json!("text"), ": not an object: a document needs apiVersion, kind and metadata"),
+        (json!({ "kind": "ConfigMap" }), "apiVersion: required"),
+        (json!({ "apiVersion": "v1", "kind": 3 }), "kind: must be a string"),
+        (json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": {} }), "metadata.name: required"),
+        (
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "A" } }),
+            "metadata.name: must be lower case letters, digits, '-' and '.', each part beginning and ending with a letter or digit",
+        ),
+        (config_map(json!({ "a": 1 })), "ConfigMap default/c: data[a]: must be a string, not the number 1"),
+        (config_map(json!({ "a": true })), "ConfigMap default/c: data[a]: must be a string, not the boolean true"),
+        (
+            config_map(json!({ "a/b": "" })),
+            "ConfigMap default/c: data[a/b]: a key has letters, digits, '-', '_' and '.' only, 253 at most, and is no '..'",
+        ),
+        (
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s" }, "data": { "k": "no base64" } }),
+            "Secret default/s: data[k]: not base64",
+        ),
+        (
+            json!({ "apiVersion": "apps/v1beta1", "kind": "DaemonSet", "metadata": { "name": "s" } }),
+            "DaemonSet default/s: apiVersion: apps/v1beta1 never had DaemonSets",
+        ),
+        (
+            json!({ "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": "s" }, "value": 3000000000i64 }),
+            "PriorityClass s: value: must be an integer of 32 bits",
+        ),
+    ];
+    for (document, expected) in cases {
+        assert_eq!(reason(document), expected);
+    }
+    assert!(reason(config_map(json!({ "a": "x".repeat((1 << 20) + 1) }))).contains("data: 1048577 bytes"));
+}
+
+#[test]
+fn string_data_is_folded_into_canonical_base64() {
+    let found = objects(json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "creationTimestamp": null },
+        "data": { "a": "aGVs\nbG8=\n", "b": "YQ==", "n": null }, "stringData": { "b": "über", "e": null },
+    }));
+    let Ok(Object::Other(reference, value)) = &found[0] else { panic!("{found:?}") };
+    assert_eq!(reference.kind, Kind::Secret);
+    assert_eq!(value["data"], json!({ "a": "aGVsbG8=", "b": "w7xiZXI=", "n": "", "e": "" }));
+    assert_eq!(value.get("stringData"), None);
+}
+
+#[test]
+fn old_daemon_sets_get_the_defaults_of_their_version() {
+    let old = |api_version: &str, strategy: Value| {
+        let document = json!({
+            "apiVersion": api_version, "kind": "DaemonSet", "metadata": { "name": "d" },
+            "spec": { "templateGeneration": 3, "updateStrategy": strategy,
+                      "template": { "metadata": { "labels": { "a": "b" } }, "spec": {} } },
+        });
+        match objects(document).pop() {
+            Some(Ok(Object::DaemonSet(value))) => value,
+            other => panic!("{other:?}"),
+        }
+    };
+    let converted = old("extensions/v1beta1", Value::Null);
+    assert_eq!(converted["apiVersion"], "apps/v1");
+    assert_eq!(converted["spec"]["selector"], json!({ "matchLabels": { "a": "b" } }));
+    assert_eq!(converted["spec"]["updateStrategy"], json!({ "type": "OnDelete" }));
+    assert_eq!(converted["metadata"]["labels"], json!({ "a": "b" }));
+    assert_eq!(converted["spec"].get("templateGeneration"), None);
+    let rolling = json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 2 } });
+    assert_eq!(old("extensions/v1beta1", rolling.clone())["spec"]["updateStrategy"], rolling);
+    let converted = old("apps/v1beta2", Value::Null);
+    assert_eq!((converted["spec"].get("selector"), &converted["spec"]["updateStrategy"]), (None, &Value::Null));
+}

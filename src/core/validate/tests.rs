@@ -1,1 +1,140 @@
+use serde_json::Value;
+use serde_json::json;
 
+use super::daemon_set;
+use super::pod_template_types;
+use super::pod_types;
+use crate::core::model::IntOrPercent;
+use crate::core::model::Source;
+use crate::core::model::UpdateStrategy;
+
+fn good() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": { "name": "d", "labels": { "l": null }, "creationTimestamp": null, "annotations": null },
+        "spec": {
+            "selector": { "matchLabels": { "a": "b" } },
+            "template": {
+                "metadata": { "labels": { "a": "b" }, "creationTimestamp": null },
+                "spec": { "containers": [{
+                    "name": "c", "image": "i", "env": null, "unknown": { "x": 1 },
+                    "resources": { "limits": { "cpu": 1, "memory": "64Mi", "x": 0.5 }, "requests": null },
+                    "livenessProbe": { "httpGet": { "port": "http" } },
+                    "ports": [{ "containerPort": 80 }, null],
+                }] },
+            },
+        },
+        "status": { "currentNumberScheduled": "nonsense" },
+    })
+}
+
+/// The good DaemonSet with another value at `pointer`.
+fn with(pointer: &str, value: Value) -> Value {
+    let mut object = good();
+    let (parent, field) = pointer.rsplit_once('/').unwrap();
+    match object.pointer_mut(parent).unwrap() {
+        Value::Array(items) => items[field.parse::<usize>().unwrap()] = value,
+        parent => parent[field] = value,
+    }
+    object
+}
+
+fn errors(object: &Value) -> String {
+    match daemon_set(object, Source::Api) {
+        Ok(_) => "good".to_owned(),
+        Err(errors) => errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+    }
+}
+
+#[test]
+fn a_good_one_is_read_with_defaults() {
+    let daemon_set = daemon_set(&good(), Source::Api).unwrap();
+    assert_eq!(daemon_set.key.to_string(), "default/d");
+    assert_eq!(daemon_set.labels.get("l").map(String::as_str), Some(""));
+    let expected =
+        UpdateStrategy::RollingUpdate { max_unavailable: IntOrPercent::Int(1), max_surge: IntOrPercent::Int(0) };
+    assert_eq!(daemon_set.update_strategy, expected);
+    assert!(!daemon_set.deleting);
+}
+
+#[test]
+fn what_upstream_refuses_is_refused_by_field() {
+    const SPEC: &str = "/spec/template/spec";
+    const ROLLING: &str = "spec.updateStrategy.rollingUpdate";
+    let rolling = |value: Value| with("/spec/updateStrategy", json!({ "rollingUpdate": value }));
+    let cases = [
+        (with("/metadata/name", json!("A_b")), "metadata.name: must be lower case letters, digits, '-' and '.', each part beginning and ending with a letter or digit".to_owned()),
+        (with("/metadata/namespace", json!("a.b")), "metadata.namespace: must be lower case letters, digits and '-', beginning and ending with a letter or digit".to_owned()),
+        (with("/metadata/labels", json!({ "a": 1 })), "metadata.labels[a]: must be a string, not the number 1".to_owned()),
+        (with("/spec", Value::Null), "spec: required".to_owned()),
+        (with("/spec/selector", Value::Null), "spec.selector: required".to_owned()),
+        (with("/spec/selector", json!({})), "spec.selector: must not be empty: it would select every pod".to_owned()),
+        (with("/spec/selector", json!({ "matchLabels": { "a": "c" } })), "spec.template.metadata.labels: the selector does not match the labels of the template".to_owned()),
+        (with("/spec/selector", json!({ "matchExpressions": [{ "key": "a", "operator": "In", "values": ["b"] }] })), "good".to_owned()),
+        (with("/spec/selector", json!({ "matchExpressions": [{ "key": "a", "operator": "NotIn", "values": ["b"] }] })), "spec.template.metadata.labels: the selector does not match the labels of the template".to_owned()),
+        (with("/spec/selector", json!({ "matchExpressions": [{ "key": "a", "operator": "in" }] })), "spec.selector.matchExpressions[0].operator: must be In, NotIn, Exists or DoesNotExist".to_owned()),
+        (with("/spec/template/spec", Value::Null), "spec.template.spec: required".to_owned()),
+        (with(&format!("{SPEC}/restartPolicy"), json!("Never")), "spec.template.spec.restartPolicy: must be Always in a DaemonSet, not Never".to_owned()),
+        (with(&format!("{SPEC}/activeDeadlineSeconds"), json!(5)), "spec.template.spec.activeDeadlineSeconds: not allowed in a DaemonSet".to_owned()),
+        (with(&format!("{SPEC}/containers"), json!([])), "spec.template.spec.containers: required".to_owned()),
+        (with(&format!("{SPEC}/containers/0/name"), json!("")), "spec.template.spec.containers[0].name: required".to_owned()),
+        (with(&format!("{SPEC}/containers/0/image"), Value::Null), "spec.template.spec.containers[0].image: required".to_owned()),
+        (with(&format!("{SPEC}/initContainers"), json!([{ "name": "c", "image": "i" }])), "spec.template.spec.containers[0].name: c is there twice".to_owned()),
+        (with("/spec/minReadySeconds", json!(-1)), "spec.minReadySeconds: must not be negative".to_owned()),
+        (with("/spec/revisionHistoryLimit", json!(0)), "good".to_owned()),
+        (with("/spec/updateStrategy", json!({ "type": "Recreate" })), "spec.updateStrategy.type: \"Recreate\" is no strategy, must be RollingUpdate or OnDelete".to_owned()),
+        (rolling(json!({ "maxUnavailable": "10%" })), "good".to_owned()),
+        (rolling(json!({ "maxUnavailable": "101%" })), format!("{ROLLING}.maxUnavailable: must not be more than 100%")),
+        (rolling(json!({ "maxUnavailable": "10" })), format!("{ROLLING}.maxUnavailable: must be a number or a percentage such as 10%")),
+        (rolling(json!({ "maxUnavailable": -1 })), format!("{ROLLING}.maxUnavailable: must not be negative")),
+        (rolling(json!({ "maxUnavailable": 0 })), format!("{ROLLING}.maxUnavailable: cannot be 0 when maxSurge is 0")),
+        (rolling(json!({ "maxSurge": 1 })), format!("{ROLLING}.maxSurge: may not be set when maxUnavailable is not 0")),
+        (rolling(json!({ "maxSurge": "25%", "maxUnavailable": 0 })), "good".to_owned()),
+    ];
+    for (object, expected) in cases {
+        assert_eq!(errors(&object), expected);
+    }
+}
+
+#[test]
+fn types_are_those_that_go_takes() {
+    const C: &str = "/spec/template/spec/containers/0";
+    const FIELD: &str = "spec.template.spec.containers[0]";
+    let cases = [
+        ("env", json!([{ "name": "X", "value": 1 }]), "env[0].value: must be a string, not the number 1"),
+        ("ports", json!({}), "ports: must be a list, not an object"),
+        (
+            "ports",
+            json!([{ "containerPort": "80" }]),
+            "ports[0].containerPort: must be an integer of 32 bits, not the string \"80\"",
+        ),
+        (
+            "ports",
+            json!([{ "containerPort": 3000000000i64 }]),
+            "ports[0].containerPort: must be an integer of 32 bits, not the number 3000000000",
+        ),
+        (
+            "ports",
+            json!([{ "containerPort": 8.5 }]),
+            "ports[0].containerPort: must be an integer of 32 bits, not the number 8.5",
+        ),
+        ("command", json!("sh"), "command: must be a list, not the string \"sh\""),
+        ("args", json!(["a", true]), "args[1]: must be a string, not the boolean true"),
+        ("tty", json!("yes"), "tty: must be true or false, not the string \"yes\""),
+        (
+            "resources",
+            json!({ "limits": { "cpu": "1 core" } }),
+            "resources.limits[cpu]: must be a quantity such as 100m or 64Mi, not the string \"1 core\"",
+        ),
+        ("securityContext", json!([]), "securityContext: must be an object, not a list"),
+    ];
+    for (field, value, expected) in cases {
+        let object = with(&format!("{C}/{field}"), value);
+        assert_eq!(errors(&object), format!("{FIELD}.{expected}"));
+        let error = pod_template_types(&object["spec"]["template"]).unwrap_err();
+        assert_eq!(format!("spec.template.{error}"), format!("{FIELD}.{expected}"));
+    }
+    let pod = json!({ "metadata": { "name": "p" }, "spec": { "hostNetwork": "true" } });
+    assert_eq!(pod_types(&pod).unwrap_err().field, "spec.hostNetwork");
+    assert_eq!(pod_types(&pod).unwrap_err().hint.as_deref(), Some("take the quotes away"));
+}
