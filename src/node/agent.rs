@@ -49,7 +49,7 @@ use memo::Memo;
 use memory::Memory;
 
 pub use setup::AgentError;
-pub use setup::offline;
+pub use setup::answer_offline;
 
 /// A pass is made at least this often, whatever happens.
 const PERIOD: Millis = 60_000;
@@ -93,6 +93,8 @@ pub struct Agent {
     lasting: Vec<Problem>,
     removals: Option<Removals>,
     told: report::Told,
+    /// Made to answer one question without an agent: nothing is changed.
+    offline: bool,
     notifier: Arc<Notifier>,
     wake: Arc<Notify>,
     answers: mpsc::UnboundedSender<Answer>,

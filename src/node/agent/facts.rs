@@ -35,6 +35,8 @@ pub(super) struct PassFacts<'a> {
     pub(super) written: &'a BTreeMap<String, String>,
     /// Whether the data on disk is looked at, or trusted to be as it was written.
     pub(super) verify: bool,
+    /// Without an agent: what was written is not known and not compared.
+    pub(super) offline: bool,
     pub(super) records: &'a BTreeMap<ObjectKey, DaemonRecord>,
     pub(super) runtime: &'a Runtime,
     pub(super) api: Option<&'a Snapshot>,
@@ -73,7 +75,8 @@ impl Facts for PassFacts<'_> {
     fn volumes_current(&self, outcome: &Outcome) -> bool {
         let Ok(rendered) = &outcome.result else { return true };
         let uid = &outcome.identity.uid;
-        rendered.pod.volumes.is_empty()
+        self.offline
+            || rendered.pod.volumes.is_empty()
             || (self.written.get(uid) == Some(&rendered.data_digest) && (!self.verify || self.volumes.intact(uid)))
     }
 

@@ -24,6 +24,7 @@ use crate::core::sources::Word;
 use crate::node::api::Link;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
+use crate::node::manifests::ManifestDir;
 use crate::node::manifests::Scan;
 
 use super::Agent;
@@ -48,7 +49,7 @@ impl Agent {
     pub(super) async fn pass(&mut self) {
         self.problems.clone_from(&self.lasting);
         self.failures.clear();
-        let snapshot = self.api.as_ref().map(|api| api.store().snapshot());
+        let snapshot = self.snapshot();
         self.fetch_runtime(snapshot.as_ref()).await;
         self.follow_node(snapshot.as_ref());
         self.folders.refresh(&mut self.problems);
@@ -71,6 +72,33 @@ impl Agent {
         self.problems.extend(failed.into_iter().map(|f| report_problem("volume data", f)));
         self.checkpoint();
         self.report(snapshot.as_ref());
+    }
+
+    /// The API's word: empty, so that nothing is known of it, before it has said anything; `None` if
+    /// there is no API server.
+    pub(super) fn snapshot(&self) -> Option<Snapshot> {
+        match &self.api {
+            Some(api) => Some(api.store().snapshot()),
+            None => self.api_is_configured().then(Snapshot::default),
+        }
+    }
+
+    /// Looks and plans, and changes nothing: for an answer without an agent.
+    pub(super) fn look(&mut self) {
+        self.problems.clone_from(&self.lasting);
+        let snapshot = self.snapshot();
+        self.follow_node(snapshot.as_ref());
+        self.folders.refresh(&mut self.problems);
+        let scan = match self.disk.manifests.as_mut().map(ManifestDir::scan) {
+            Some(Ok(scan)) => scan,
+            Some(Err(error)) => {
+                let failure = apply::failure(&error, error.hint());
+                return self.problems.push(report_problem("manifest folder", failure));
+            }
+            None => Scan::default(),
+        };
+        let records = self.adopted(&scan);
+        self.plan = self.plan(&records, &scan, snapshot.as_ref());
     }
 
     /// Asks the runtime where its word is needed: something ends, or nobody else tells readiness.
@@ -152,7 +180,7 @@ impl Agent {
                 incarnation: manifest.incarnation.unwrap_or(0),
                 revision: &manifest.revision,
             };
-            if adopt::adopt(record, &found, now()) {
+            if adopt::adopt(record, &found, now()) && !self.offline {
                 tracing::info!(daemonset = %manifest.owner, pod = %manifest.pod_name, "took over a manifest of ours that no record knows");
             }
         }
@@ -209,6 +237,7 @@ impl Agent {
             volumes: &self.disk.volumes,
             written: &self.disk.written,
             verify: self.verify,
+            offline: self.offline,
             records,
             runtime: &self.runtime,
             api,

@@ -27,6 +27,7 @@ use crate::node::api::AgentEvent;
 use crate::node::api::ApiState;
 use crate::node::api::EventKind;
 use crate::node::api::Snapshot;
+use crate::node::manifests::ManifestDir;
 use crate::node::socket::Request;
 
 use super::Agent;
@@ -132,8 +133,8 @@ impl Agent {
             schema_version: SCHEMA_VERSION,
             node: self.config.node_name.clone(),
             agent: AgentStatus {
-                running: true,
-                since: Some(time(self.started)),
+                running: !self.offline,
+                since: (!self.offline).then(|| time(self.started)),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 api,
                 api_since: since,
@@ -213,18 +214,25 @@ impl Agent {
     }
 
     fn answer_plan(&mut self) -> Value {
-        // What the next pass would do is planned afresh: the last plan has been done.
-        let snapshot = self.api.as_ref().map(|api| api.store().snapshot());
-        let Some(Ok(scan)) = self.disk.manifests.as_mut().map(crate::node::manifests::ManifestDir::scan) else {
-            return json!({"error": "the manifest folder cannot be read"});
-        };
-        let records = self.disk.records.clone();
-        let plan = self.plan(&records, &scan, snapshot.as_ref());
+        if !self.offline {
+            // What the next pass would do: the last plan has been done.
+            let snapshot = self.snapshot();
+            let Some(Ok(scan)) = self.disk.manifests.as_mut().map(ManifestDir::scan) else {
+                return json!({"error": format!("{}: it cannot be read", self.config.manifest_dir.display())});
+            };
+            let records = self.disk.records.clone();
+            let plan = self.plan(&records, &scan, snapshot.as_ref());
+            return self.plan_report(&plan);
+        }
+        self.plan_report(&self.plan)
+    }
+
+    fn plan_report(&self, plan: &Plan) -> Value {
         to_json(&PlanReport {
             schema_version: SCHEMA_VERSION,
             node: self.config.node_name.clone(),
-            agent_running: true,
-            changes: changes(&plan),
+            agent_running: !self.offline,
+            changes: changes(plan),
         })
     }
 

@@ -7,17 +7,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::sync::mpsc;
 
 use crate::config::Config;
-use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
 use crate::core::render::RenderOptions;
 use crate::core::status::Problem;
-use crate::core::status::StatusReport;
 use crate::node::api::Api;
 use crate::node::api::ApiOptions;
 use crate::node::api::Tokens;
@@ -27,6 +26,7 @@ use crate::node::checkpoint::Loaded;
 use crate::node::cri::Cri;
 use crate::node::manifests::ManifestDir;
 use crate::node::notify::Notifier;
+use crate::node::socket::Request;
 use crate::node::socket::SocketError;
 use crate::node::volumes::Target;
 use crate::node::volumes::Volumes;
@@ -137,6 +137,7 @@ impl Agent {
             lasting: Vec::new(),
             removals: None,
             told: report::Told::default(),
+            offline: false,
             notifier,
             wake: Arc::new(Notify::new()),
             answers,
@@ -241,8 +242,35 @@ fn lock(config: &Config) -> Result<nix::fcntl::Flock<std::fs::File>, AgentError>
         .map_err(|(_, errno)| failed(std::io::Error::from(errno)))
 }
 
-/// What `status`, `plan` and `explain` can say while no agent runs: from checkpoint and folders.
-/// Changes nothing.
-pub fn offline(_config: &Config) -> Option<(StatusReport, BTreeMap<ObjectKey, DaemonRecord>)> {
-    None
+/// The answer to `request` while no agent runs: from checkpoint, folders and manifests. Changes
+/// nothing. The data of volumes is not compared.
+///
+/// # Errors
+/// When the state folder cannot be read.
+pub fn answer_offline(config: Config, request: &Request) -> Result<Value, AgentError> {
+    let inputs_store = checkpoint::Store::open_read_only(&config.state_dir)?;
+    let records_store = inputs_store.as_ref().and_then(|store| store.folder(DAEMONS).ok());
+    let opened = ManifestDir::open_read_only(&config.manifest_dir);
+    let disk = Disk {
+        manifests: None,
+        volumes: Volumes::new(Target::kubelet(&config.kubelet_root)),
+        records_store,
+        inputs_store,
+        records: BTreeMap::new(),
+        written: BTreeMap::new(),
+        to_clear: BTreeMap::new(),
+    };
+    let mut agent = Agent::with(config, disk, Arc::new(Notifier::from_environment()))?;
+    agent.offline = true;
+    agent.recall()?;
+    match opened {
+        Ok(manifests) => agent.disk.manifests = manifests,
+        Err(error) => agent.lasting.push(Problem {
+            object: "manifest folder".to_owned(),
+            reason: apply::failure(&error, None).message,
+            hint: error.hint(),
+        }),
+    }
+    agent.look();
+    Ok(agent.answer(request))
 }
