@@ -154,6 +154,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     windows::refuse(ctx, &spec);
     scheduling::refuse_claims(ctx, &spec);
     scheduling::drop_placement(&mut spec);
+    scheduling::tolerate(&mut spec);
     scheduling::priority(ctx, &mut spec);
     scheduling::overhead(ctx, &mut spec);
     service_account::apply(ctx, account, &mut spec);

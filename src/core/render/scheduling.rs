@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
+use crate::core::placement::automatic_tolerations;
 use crate::core::render::context::Context;
 use crate::core::render::json;
 use crate::core::render::json::Object;
@@ -35,6 +36,13 @@ pub(super) fn drop_placement(spec: &mut Object) {
     if affinity.values().all(Value::is_null) {
         spec.shift_remove("affinity");
     }
+}
+
+/// Adds the tolerations that upstream adds to every daemon.
+pub(super) fn tolerate(spec: &mut Object) {
+    let host_network = json::member(spec, "hostNetwork").and_then(Value::as_bool).unwrap_or(false);
+    let tolerations = automatic_tolerations(json::list_of(spec, "tolerations"), host_network);
+    spec.insert("tolerations".to_owned(), Value::Array(tolerations));
 }
 
 /// Sets the number that belongs to the priority class, as the kubelet knows no classes.

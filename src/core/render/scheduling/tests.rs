@@ -30,6 +30,23 @@ fn what_placement_has_decided_is_left_out() {
 }
 
 #[test]
+fn upstreams_tolerations_are_added_after_the_templates_own() {
+    let own = json!({"key": "example.com/x", "operator": "Exists"});
+    let keys = |more: Value| -> Vec<String> {
+        let pod = pod_spec(with(json!({"tolerations": [own]}), more)).rendered();
+        let tolerations = spec(&pod, "/tolerations").as_array().unwrap();
+        tolerations.iter().map(|toleration| toleration["key"].as_str().unwrap().to_owned()).collect()
+    };
+    let node = |name: &str| format!("node.kubernetes.io/{name}");
+    let always = ["not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure", "unschedulable"];
+    let mut expected = vec!["example.com/x".to_owned()];
+    expected.extend(always.map(node));
+    assert_eq!(keys(json!({})), expected);
+    expected.push(node("network-unavailable"));
+    assert_eq!(keys(json!({"hostNetwork": true})), expected);
+}
+
+#[test]
 fn system_classes_are_known_without_an_api() {
     let mut fixture = pod_spec(json!({"priorityClassName": "system-node-critical", "priority": 5}));
     fixture.objects.complete = false;
