@@ -1,0 +1,103 @@
+//! `status`, `plan` and `explain` against a socket that answers as told.
+
+use std::io::BufRead;
+use std::io::BufReader;
+use std::io::Write;
+use std::os::unix::net::UnixListener;
+use std::thread;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::Run;
+use crate::Scratch;
+use crate::run;
+
+/// Runs `command` against an agent that gives `reply`; also what it was asked.
+fn ask(command: &[&str], reply: &str) -> (Run, Value) {
+    let scratch = Scratch::new(&[]);
+    scratch.write(
+        "c.toml",
+        &format!("manifest-dir = \"/m\"\nruntime-endpoint = \"\"\nrun-dir = \"{}\"\n", scratch.text("")),
+    );
+    let listener = UnixListener::bind(scratch.path("agent.sock")).unwrap();
+    let reply = format!("{reply}\n");
+    let agent = thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut request = String::new();
+        BufReader::new(&stream).read_line(&mut request).unwrap();
+        (&stream).write_all(reply.as_bytes()).unwrap();
+        serde_json::from_str(&request).unwrap()
+    });
+    let mut arguments = command.to_vec();
+    let config = scratch.text("c.toml");
+    arguments.extend(["--config", &config]);
+    (run(arguments), agent.join().unwrap())
+}
+
+fn daemon(state: &str) -> Value {
+    json!({
+        "namespace": "kube-system", "name": "cni", "source": "api", "mode": "static", "revision": "5d8c7",
+        "pod": "cni-7x2kp", "uid": "u", "state": state, "ready": true, "since": "2026-11-21T09:00:00Z",
+        "reason": "", "waitingFor": [], "notes": [],
+    })
+}
+
+fn status(state: &str) -> String {
+    json!({
+        "schemaVersion": 1, "node": "n1",
+        "agent": {"running": true, "since": null, "version": "0.1.0", "api": "connected", "apiSince": null},
+        "daemons": [daemon(state)], "problems": [],
+    })
+    .to_string()
+}
+
+#[test]
+fn status_is_a_table_or_json_and_ends_with_1_when_something_is_wrong() {
+    let (run, request) = ask(&["status"], &status("running"));
+    assert_eq!(request, json!({"op": "status"}));
+    run.is(
+        0,
+        "DAEMONSET        SOURCE  REVISION  POD        STATE    READY  SINCE                 REASON\n\
+         kube-system/cni  API     5d8c7     cni-7x2kp  running  yes    2026-11-21T09:00:00Z\n",
+        "",
+    );
+    let (run, _) = ask(&["status", "--json"], &status("failing"));
+    assert_eq!((run.code, run.err.as_str()), (1, ""));
+    assert_eq!(run.json(), serde_json::from_str::<Value>(&status("failing")).unwrap());
+}
+
+#[test]
+fn plan_ends_with_4_when_changes_are_pending() {
+    let plan = |changes: Value| {
+        json!({"schemaVersion": 1, "node": "n1", "agentRunning": true, "changes": changes}).to_string()
+    };
+    let (run, request) = ask(&["plan"], &plan(json!([])));
+    assert_eq!(request, json!({"op": "plan"}));
+    run.is(0, "nothing to do\n", "");
+    let change = json!([{"namespace": "a", "name": "b", "action": "write manifest a-b.yaml", "reason": "it is new"}]);
+    ask(&["plan"], &plan(change)).0.is(4, "a/b: write manifest a-b.yaml (it is new)\n", "");
+}
+
+#[test]
+fn explain_shows_terms_and_ends_with_1_for_what_nobody_knows() {
+    let explain = |status: Value| {
+        let terms = json!([{"subject": "taint", "holds": true, "text": "a:NoSchedule, tolerated by Exists"}]);
+        json!({"schemaVersion": 1, "node": "n1", "agentRunning": true, "terms": terms, "status": status}).to_string()
+    };
+    let (run, request) = ask(&["explain", "kube-system/cni"], &explain(daemon("running")));
+    assert_eq!(request, json!({"op": "explain", "namespace": "kube-system", "name": "cni"}));
+    run.is(0, "kube-system/cni on n1: running\n  yes  taint: a:NoSchedule, tolerated by Exists\n", "");
+    let (run, _) = ask(&["explain", "a/b"], &explain(json!(null)));
+    assert_eq!(run.code, 1);
+    assert!(run.out.starts_with("a/b on n1: unknown: no such DaemonSet has been seen\n"), "{}", run.out);
+}
+
+#[test]
+fn an_agent_that_cannot_answer_is_quoted() {
+    ask(&["plan"], "{\"error\": \"the agent is stopping\"}").0.is(1, "", "error: the agent is stopping\n");
+    let (run, _) = ask(&["status"], "{}");
+    assert_eq!(run.code, 1);
+    assert!(run.err.contains("agent.sock: the agent's answer is not understood: "), "{}", run.err);
+    assert!(run.err.ends_with("hint: the agent may be of another version than this program; restart it\n"));
+}

@@ -1,0 +1,56 @@
+//! `--config`, its drop-ins, `--print-config`, and what a mistake looks like.
+
+use crate::Scratch;
+use crate::run;
+
+#[test]
+fn the_printed_configuration_says_where_each_value_came_from() {
+    let scratch = Scratch::new(&[
+        ("c.toml", "# mine\nnode-name = \"n1\"\nmanifest-dir = \"/m\"\nruntime-endpoint = \"\"\n"),
+        ("c.d/20.toml", "[policy]\nnamespaces = [\"a\", \"b\"]\n"),
+        ("c.d/10.toml", "manifest-dir = \"/drop-in\"\n[policy]\nnamespaces = []\n"),
+    ]);
+    let run = run(["run", "--print-config", "--config", &scratch.text("c.toml")]);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    for (origin, line) in [
+        (format!("{}:2", scratch.text("c.toml")), "node-name = \"n1\""),
+        (format!("{}:1", scratch.text("c.d/10.toml")), "manifest-dir = \"/drop-in\""),
+        (format!("{}:2", scratch.text("c.d/20.toml")), "namespaces = [\"a\", \"b\"]"),
+        ("default".to_owned(), "state-dir = \"/var/lib/daemonlet\""),
+    ] {
+        assert!(run.out.contains(&format!("# {origin}\n{line}\n")), "{origin} {line}: {}", run.out);
+    }
+    scratch.write("again.toml", &run.out);
+    let again = crate::run(["run", "--print-config", "--config", &scratch.text("again.toml")]);
+    assert_eq!(values(&again.out), values(&run.out), "what was printed means the same");
+}
+
+fn values(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| !line.starts_with('#')).collect()
+}
+
+#[test]
+fn every_command_tells_every_mistake_with_a_suggestion() {
+    let scratch = Scratch::new(&[("c.toml", "manifest_dir = \"/m\"\n\n[log]\nlevel = 3\n")]);
+    let file = scratch.text("c.toml");
+    for command in [["run"].as_slice(), &["run", "--print-config"], &["status"], &["plan"], &["explain", "a/b"]] {
+        let mut arguments = command.to_vec();
+        arguments.extend(["--config", &file]);
+        run(arguments).is(
+            3,
+            "",
+            &format!(
+                "error: {file}:1: unknown key \"manifest_dir\"\n\
+                 hint: did you mean \"manifest-dir\"?\n\
+                 error: {file}:4: log.level: expected a log level such as \"info\", not 3\n"
+            ),
+        );
+    }
+}
+
+#[test]
+fn a_configuration_that_is_not_there_is_named() {
+    let scratch = Scratch::new(&[]);
+    let file = scratch.text("none.toml");
+    run(["run", "--config", &file]).is(3, "", &format!("error: {file}: cannot be read: no such file or directory\n"));
+}

@@ -1,0 +1,239 @@
+//! `render`: outcomes, exit codes, JSON, and the folder it leaves.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::Scratch;
+use crate::names;
+use crate::run;
+use crate::run_with_input;
+
+const GOOD: &str = "\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: cni, namespace: kube-system}
+spec:
+  selector: {matchLabels: {app: cni}}
+  template:
+    metadata: {labels: {app: cni}}
+    spec:
+      automountServiceAccountToken: false
+      nodeSelector: {role: edge}
+      containers:
+      - name: c
+        image: example.invalid/cni:1
+        volumeMounts: [{name: config, mountPath: /config}]
+      volumes:
+      - name: config
+        configMap: {name: cni}
+";
+const CONFIG_MAP: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: cni, namespace: kube-system}
+data: {conflist: '{}'}
+";
+const CLAIM: &str = "\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: claims, namespace: kube-system}
+spec:
+  selector: {matchLabels: {app: claims}}
+  template:
+    metadata: {labels: {app: claims}}
+    spec:
+      automountServiceAccountToken: false
+      containers: [{name: c, image: 'example.invalid/c:1'}]
+      volumes: [{name: v, persistentVolumeClaim: {claimName: v}}]
+";
+
+fn node(labels: &str) -> String {
+    format!("apiVersion: v1\nkind: Node\nmetadata: {{name: n1, labels: {labels}}}\n")
+}
+
+#[test]
+fn the_stream_is_data_and_the_lines_are_not() {
+    let scratch = Scratch::new(&[("in/a.yaml", GOOD), ("in/b.yml", CONFIG_MAP), ("in/README.md", "not: [read")]);
+    let run = run(["render", "--node-name", "n1", "-f", &scratch.text("in")]);
+    assert_eq!(run.code, 0, "{run:?}");
+    assert!(run.out.starts_with("---\n# Written by daemonlet from the DaemonSet kube-system/cni, "), "{}", run.out);
+    assert!(run.out.contains("\nkind: Pod\n"));
+    let name = run.err.strip_prefix("rendered kube-system/cni: kube-system-cni-").unwrap();
+    assert!(name.ends_with(".yaml\n") && name.len() == "12345.yaml\n".len(), "{name}");
+    assert_eq!(crate::run(["render", "--node-name", "n1", "-f", &scratch.text("in")]).out, run.out);
+}
+
+#[test]
+fn the_json_is_the_contracts() {
+    let scratch = Scratch::new(&[("a.yaml", GOOD), ("b.yaml", CLAIM), ("c.yaml", "kind: [\n")]);
+    let files: Vec<String> = ["a.yaml", "b.yaml", "c.yaml"].iter().map(|name| scratch.text(name)).collect();
+    let mut arguments = vec!["render", "--json", "--node-name", "n1", "-f"];
+    arguments.extend(files.iter().map(String::as_str));
+    let run = run(&arguments);
+    assert_eq!((run.code, run.err.as_str()), (3, ""), "the highest code wins");
+    let mut json = run.json();
+    let entries = json.as_array_mut().unwrap();
+    assert_eq!(entries.len(), 3);
+
+    let refused = &entries[0];
+    assert_eq!((&refused["name"], &refused["outcome"]), (&json!("claims"), &json!("refused")));
+    let reason = refused["reason"].as_str().unwrap();
+    assert!(reason.starts_with("spec.template.spec.volumes[0].persistentVolumeClaim"), "{reason}");
+
+    let rendered = entries[1].as_object().unwrap();
+    let keys: Vec<&str> = rendered.keys().map(String::as_str).collect();
+    assert_eq!(keys, ["namespace", "name", "outcome", "reason", "manifest", "uid", "pod", "waitingFor"]);
+    assert_eq!((&rendered["outcome"], &rendered["reason"]), (&json!("rendered"), &json!("")));
+    assert!(rendered["manifest"].as_str().unwrap().contains(rendered["uid"].as_str().unwrap()));
+    assert!(rendered["pod"].as_str().unwrap().starts_with("cni-"));
+    let waiting = json!([{"kind": "ConfigMap", "namespace": "kube-system", "name": "cni", "key": ""}]);
+    assert_eq!(rendered["waitingFor"], waiting);
+
+    let invalid = entries[2].as_object().unwrap();
+    let keys: Vec<&str> = invalid.keys().map(String::as_str).collect();
+    assert_eq!(keys, ["outcome", "file", "line", "column", "reason"]);
+    assert_eq!((&invalid["outcome"], &invalid["file"]), (&json!("invalid"), &json!(files[2])));
+    assert!(invalid["line"].as_u64() > Some(0) && !invalid["reason"].as_str().unwrap().is_empty());
+}
+
+#[test]
+fn exit_codes() {
+    let scratch = Scratch::new(&[
+        ("good/a.yaml", GOOD),
+        ("good/b.yaml", CONFIG_MAP),
+        ("waiting.yaml", GOOD),
+        ("refused.yaml", CLAIM),
+        ("wrong.yaml", &GOOD.replace("app: cni}}\n  template", "app: other}}\n  template")),
+        ("invalid.yaml", "kind: [\n"),
+        ("bad-object.yaml", &CONFIG_MAP.replace("conflist: '{}'", "conflist: [1]")),
+    ]);
+    for (arguments, code) in [
+        (vec!["good"], 0),
+        (vec!["waiting.yaml"], 0),
+        (vec!["waiting.yaml", "--strict"], 1),
+        (vec!["good", "--strict"], 0),
+        (vec!["good", "refused.yaml"], 1),
+        (vec!["wrong.yaml"], 1),
+        (vec!["invalid.yaml"], 3),
+        (vec!["bad-object.yaml"], 3),
+        (vec!["missing.yaml"], 3),
+        (vec!["refused.yaml", "missing.yaml", "good"], 3),
+    ] {
+        let mut all = vec!["render".to_owned(), "--node-name".to_owned(), "n1".to_owned()];
+        for argument in &arguments {
+            if argument.starts_with("--") {
+                all.push((*argument).to_owned());
+            } else {
+                all.extend(["-f".to_owned(), scratch.text(argument)]);
+            }
+        }
+        let run = run(all);
+        assert_eq!(run.code, code, "{arguments:?}: {}", run.err);
+    }
+}
+
+#[test]
+fn a_path_that_cannot_be_read_is_named_and_the_others_are_rendered() {
+    let scratch = Scratch::new(&[("a.yaml", CONFIG_MAP)]);
+    let missing = scratch.text("missing.yaml");
+    let run = run(["render", "-f", &missing, &scratch.text("a.yaml")]);
+    run.is(3, "", &format!("error: {missing}: cannot be read: no such file or directory\n"));
+}
+
+#[test]
+fn a_refusal_names_field_reason_and_what_to_do() {
+    let scratch = Scratch::new(&[("a.yaml", CLAIM)]);
+    let run = run(["render", "--node-name", "n1", "-f", &scratch.text("a.yaml")]);
+    let mut lines = run.err.lines();
+    let line = lines.next().unwrap();
+    assert!(line.starts_with("refused kube-system/claims: spec.template.spec.volumes[0]"), "{line}");
+    assert!(lines.next().unwrap().starts_with("  hint: "), "{}", run.err);
+    assert_eq!(run.out, "");
+}
+
+#[test]
+fn standard_input_is_read_and_named() {
+    let run = run_with_input(["render", "--node-name", "n1", "-f", "-"], GOOD);
+    assert_eq!(run.code, 0);
+    assert!(run.out.contains("kind: Pod"));
+    let run = run_with_input(["render", "-f", "-", "--json"], "a: [\n");
+    assert_eq!((run.code, &run.json()[0]["file"]), (3, &json!("<stdin>")));
+}
+
+#[test]
+fn a_node_file_decides_placement_and_gives_the_name() {
+    let edge = node("{role: edge}");
+    let scratch = Scratch::new(&[("a.yaml", GOOD), ("edge.yaml", &edge), ("core.yaml", &node("{role: core}"))]);
+    let render = |node: &str| run(["render", "--json", "-f", &scratch.text("a.yaml"), "--node", &scratch.text(node)]);
+    let selected = render("edge.yaml").json();
+    assert_eq!(selected[0]["outcome"], "rendered");
+    let by_name = run(["render", "--json", "-f", &scratch.text("a.yaml"), "--node-name", "n1"]).json();
+    assert_eq!(selected[0]["uid"], by_name[0]["uid"], "the node's name is part of the UID, its labels are not");
+
+    let other = render("core.yaml");
+    assert_eq!((other.code, &other.json()[0]["outcome"]), (0, &json!("notSelected")));
+    assert_eq!(other.json()[0]["manifest"], json!(null));
+    assert!(!other.json()[0]["reason"].as_str().unwrap().is_empty());
+}
+
+#[test]
+fn a_node_file_that_is_none_is_named() {
+    let scratch = Scratch::new(&[("a.yaml", GOOD), ("pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n")]);
+    let pod = scratch.text("pod.yaml");
+    run(["render", "-f", &scratch.text("a.yaml"), "--node", &pod]).is(
+        3,
+        "",
+        &format!("error: {pod}: kind: expected a Node, not Pod\n"),
+    );
+}
+
+#[test]
+fn a_folder_holds_manifests_and_volumes_of_the_last_render_only() {
+    let scratch =
+        Scratch::new(&[("a.yaml", GOOD), ("b.yaml", CONFIG_MAP), ("out/manifests/foreign.yaml", "kind: Pod\n")]);
+    let render = |node: &str| {
+        let files = [scratch.text("a.yaml"), scratch.text("b.yaml")];
+        let run =
+            run(["render", "--json", "--node-name", node, "-f", &files[0], &files[1], "-o", &scratch.text("out")]);
+        assert_eq!((run.code, run.err.as_str()), (0, ""));
+        run.json()[0].clone()
+    };
+    let first = render("n1");
+    let manifest = first["manifest"].as_str().unwrap();
+    assert!(fs::read_to_string(scratch.path("out").join(manifest)).unwrap().starts_with("# Written by daemonlet"));
+    let uid = first["uid"].as_str().unwrap();
+    let volume = scratch.path("out/volumes").join(uid).join("config");
+    assert_eq!(fs::read_to_string(volume.join("conflist")).unwrap(), "{}");
+    assert_eq!(fs::read_link(volume.join("conflist")).unwrap().to_str(), Some("..data/conflist"));
+
+    let second = render("n2");
+    assert_ne!(second["uid"], first["uid"]);
+    let file = second["manifest"].as_str().unwrap().strip_prefix("manifests/").unwrap();
+    let mut expected = vec!["foreign.yaml".to_owned(), file.to_owned()];
+    expected.sort();
+    assert_eq!(names(&scratch.path("out/manifests")), expected, "the first render's is gone, the foreign one stays");
+    assert_eq!(names(&scratch.path("out/volumes")), [second["uid"].as_str().unwrap()]);
+}
+
+#[test]
+fn lines_go_to_standard_output_where_the_manifests_go_to_a_folder() {
+    let scratch = Scratch::new(&[("a.yaml", GOOD)]);
+    let run = run(["render", "--node-name", "n1", "-f", &scratch.text("a.yaml"), "-o", &scratch.text("out")]);
+    assert!(run.out.starts_with("rendered kube-system/cni: ") && run.err.is_empty(), "{run:?}");
+    assert!(run.out.ends_with(", waits for ConfigMap kube-system/cni\n"), "{}", run.out);
+}
+
+#[test]
+fn every_example_is_rendered() {
+    for folder in ["cni", "demo"] {
+        let folder = format!("{}/examples/{folder}", env!("CARGO_MANIFEST_DIR"));
+        let run = run(["render", "--json", "--node-name", "n1", "-f", &folder]);
+        assert_eq!(run.code, 0, "{run:?}");
+        let json = run.json();
+        assert!(!json.as_array().unwrap().is_empty(), "{folder}");
+        for entry in json.as_array().unwrap() {
+            assert_eq!(entry["outcome"], "rendered", "{entry}");
+        }
+    }
+}
