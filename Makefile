@@ -1,9 +1,15 @@
 # daemonlet: the commands of daily work. `make test` is the whole truth, `make check` its quick part.
 
-.PHONY: build check test cluster-tools cluster-test
+.PHONY: build demo check test cluster-tools cluster-test
 
 build:
 	cargo build --release
+
+# The main job in one minute: a folder with a DaemonSet becomes a static pod, and a changed
+# ConfigMap becomes changed data. Needs nothing but the checkout and Rust.
+demo:
+	cargo build --quiet --bin daemonlet
+	cargo run --quiet --example demo
 
 # Format, lints and cargo's tests: under three minutes once warm.
 check:
