@@ -19,7 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio::time::Sleep;
 
-use crate::node::api::connector::Inner;
+use crate::node::api::connector::pool::Inner;
 use crate::node::api::dial::Line;
 use crate::node::api::error::Failure;
 use crate::node::api::error::FailureKind;

@@ -13,130 +13,20 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::core::model::Lookup;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
-use crate::core::model::ObjectSource;
 use crate::node::api::error::Failure;
+
+mod snapshot;
+
+pub use snapshot::Entry;
+pub use snapshot::Presence;
+pub use snapshot::Scope;
+pub use snapshot::ScopeState;
+pub use snapshot::Snapshot;
 
 /// Deletions that are remembered, so that a flood of them cannot fill memory.
 const TOMBSTONES: usize = 1024;
-
-/// What one watch covers.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
-    /// The DaemonSets of the cluster (of the configured selector).
-    DaemonSets,
-    /// The own Node.
-    Node,
-    /// Mirror pods, and pods of DaemonSets, on the own node.
-    Pods,
-    /// One referenced object.
-    Object(ObjectRef),
-}
-
-impl std::fmt::Display for Scope {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Scope::DaemonSets => f.write_str("daemonsets"),
-            Scope::Node => f.write_str("node"),
-            Scope::Pods => f.write_str("pods of this node"),
-            Scope::Object(reference) => reference.fmt(f),
-        }
-    }
-}
-
-/// How much is known of a scope.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScopeState {
-    /// Complete lists seen since the start. 0: absence cannot be told.
-    pub lists: u64,
-    /// The error that its watch is in, and since when.
-    pub error: Option<(Failure, Timestamp)>,
-}
-
-/// An object with the store's version of its last change that matters.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
-    /// Grows with every change of anything in the store; equal versions are equal objects.
-    pub version: u64,
-    /// The object, without what nobody reads.
-    pub value: Arc<Value>,
-}
-
-/// What is known of one DaemonSet in the API.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Presence {
-    /// It exists.
-    Present(Entry),
-    /// A watch said DELETED (or that it left the selector); the UID that it had.
-    Deleted {
-        /// `metadata.uid` of the deleted object.
-        uid: String,
-    },
-    /// A complete list did not have it. `list` is that list's number.
-    ListedAbsent {
-        /// Number of the last complete list.
-        list: u64,
-    },
-    /// No complete list yet.
-    Unknown,
-}
-
-/// An immutable copy for one pass.
-#[derive(Clone, Debug, Default)]
-pub struct Snapshot {
-    /// The store's version.
-    pub version: u64,
-    /// DaemonSets.
-    pub daemon_sets: BTreeMap<ObjectKey, Entry>,
-    /// The own Node.
-    pub node: Option<Entry>,
-    /// Pods of this node (see [`Scope::Pods`]).
-    pub pods: BTreeMap<ObjectKey, Entry>,
-    /// Referenced objects.
-    pub objects: BTreeMap<ObjectRef, Entry>,
-    /// The scopes that are watched.
-    pub scopes: BTreeMap<Scope, ScopeState>,
-    deleted: BTreeMap<ObjectKey, String>,
-}
-
-impl Snapshot {
-    /// Complete lists of a scope so far; 0 when it is not known at all.
-    pub fn lists(&self, scope: &Scope) -> u64 {
-        self.scopes.get(scope).map_or(0, |state| state.lists)
-    }
-
-    /// Whether DaemonSets, Node and pods have each been listed completely at least once, and every
-    /// referenced object too.
-    pub fn is_complete(&self) -> bool {
-        self.lists(&Scope::DaemonSets) > 0 && self.scopes.values().all(|state| state.lists > 0)
-    }
-
-    /// What is known of one DaemonSet.
-    pub fn presence(&self, key: &ObjectKey) -> Presence {
-        if let Some(entry) = self.daemon_sets.get(key) {
-            return Presence::Present(entry.clone());
-        }
-        if let Some(uid) = self.deleted.get(key) {
-            return Presence::Deleted { uid: uid.clone() };
-        }
-        match self.lists(&Scope::DaemonSets) {
-            0 => Presence::Unknown,
-            list => Presence::ListedAbsent { list },
-        }
-    }
-}
-
-impl ObjectSource for Snapshot {
-    fn lookup(&self, reference: &ObjectRef) -> Lookup<'_> {
-        match self.objects.get(reference) {
-            Some(entry) => Lookup::Present(&entry.value),
-            None if self.lists(&Scope::Object(reference.clone())) > 0 => Lookup::Absent,
-            None => Lookup::Unknown,
-        }
-    }
-}
 
 /// The store; clones share it.
 #[derive(Clone)]

@@ -275,7 +275,8 @@ async fn a_connection_that_falls_silent_is_noticed_by_its_pings() {
     tokio::time::pause();
     let start = tokio::time::Instant::now();
     until(&api, "said", |api| failing(api).is_some_and(|error| error.contains("left a ping unanswered"))).await;
-    assert_eq!(start.elapsed().as_secs(), 45);
+    // The clock stood still only after the connection was up.
+    assert!((44..=45).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
 }
 
 #[tokio::test]

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -13,81 +12,30 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
-use serde::Deserialize;
-use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::core::model::Kind;
-use crate::core::model::ObjectRef;
 use crate::core::model::TokenRequest;
-use crate::core::model::TokenSource;
-use crate::node::api::backoff;
 use crate::node::api::backoff::Backoff;
 use crate::node::api::connector::Link;
 use crate::node::api::error::Failure;
 use crate::node::api::store::Snapshot;
 use crate::node::api::store::Store;
 
+mod held;
 mod request;
 
-/// The kubelet's `maxTTL`: no token gets older than this before it is renewed.
-const MAX_AGE_SECONDS: i64 = 24 * 3600;
-/// Renewed at this share of its life at the latest (the kubelet: 20 % before the end).
-const RENEW_AT: f64 = 0.8;
-/// Renewed up to this share of its life earlier, so that a thousand nodes do not ask together.
-const SPREAD: f64 = 0.05;
+pub use held::IssuedToken;
+pub use held::TokenSnapshot;
+
+use held::Failed;
+use held::Held;
+
 /// Clocks jump at boot: what the wall clock says is looked at this often.
 const LOOK: Duration = Duration::from_secs(60);
 /// Requests at one time.
 const CONCURRENT: usize = 4;
-
-/// A token as it is kept on disk.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct IssuedToken {
-    /// What it was asked for.
-    pub request: TokenRequest,
-    /// The token.
-    pub token: String,
-    /// When it was issued, in seconds since 1970 by the API server's clock.
-    pub issued: i64,
-    /// When it expires, likewise.
-    pub expires: i64,
-    /// UID of the Node that it is bound to.
-    pub node_uid: String,
-}
-
-impl fmt::Debug for IssuedToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IssuedToken")
-            .field("request", &self.request)
-            .field("token", &"(not shown)")
-            .field("issued", &self.issued)
-            .field("expires", &self.expires)
-            .field("node_uid", &self.node_uid)
-            .finish()
-    }
-}
-
-/// The tokens at one moment, for rendering.
-#[derive(Clone, Default)]
-pub struct TokenSnapshot {
-    tokens: BTreeMap<TokenRequest, Arc<str>>,
-}
-
-impl fmt::Debug for TokenSnapshot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.tokens.keys()).finish()
-    }
-}
-
-impl TokenSource for TokenSnapshot {
-    fn token(&self, request: &TokenRequest) -> Option<&str> {
-        self.tokens.get(request).map(|token| &**token)
-    }
-}
 
 /// The tokens; clones share them. Without an API server it still hands out what was imported.
 #[derive(Clone, Default)]
@@ -101,27 +49,8 @@ struct State {
     wanted: BTreeSet<TokenRequest>,
     held: BTreeMap<TokenRequest, Held>,
     failed: BTreeMap<TokenRequest, Failed>,
-    unregistered: bool,
-}
-
-struct Held {
-    token: Arc<str>,
-    issued: i64,
-    expires: i64,
-    node_uid: String,
-    /// When this process received it; `None` for an imported one.
-    received: Option<Instant>,
-    /// Share of the life by which it is renewed earlier.
-    spread: f64,
-}
-
-struct Failed {
-    failure: Failure,
-    since: Timestamp,
-    backoff: Backoff,
-    retry_at: Instant,
-    /// The store's version then: a ServiceAccount that has changed since is worth another request.
-    version: u64,
+    /// Since when there has been no Node to bind tokens to.
+    unregistered: Option<Timestamp>,
 }
 
 impl Tokens {
@@ -172,14 +101,8 @@ impl Tokens {
     pub fn import(&self, tokens: Vec<IssuedToken>) {
         self.with(|state| {
             for issued in tokens {
-                state.held.entry(issued.request).or_insert_with(|| Held {
-                    token: issued.token.into(),
-                    issued: issued.issued,
-                    expires: issued.expires,
-                    node_uid: issued.node_uid,
-                    received: None,
-                    spread: SPREAD * backoff::random(),
-                });
+                let request = issued.request.clone();
+                state.held.entry(request).or_insert_with(|| Held::new(issued, None));
             }
         });
         self.asked.notify_one();
@@ -192,10 +115,10 @@ impl Tokens {
             let mut problems: BTreeMap<_, _> = failed
                 .map(|(request, failed)| (request.clone(), (failed.failure.message.clone(), failed.since)))
                 .collect();
-            if state.unregistered {
+            if let Some(since) = state.unregistered {
                 let missing = state.wanted.iter().filter(|request| !state.held.contains_key(request));
                 let why = "tokens are bound to the Node, which is not registered yet";
-                problems.extend(missing.map(|request| (request.clone(), (why.to_string(), Timestamp::now()))));
+                problems.extend(missing.map(|request| (request.clone(), (why.to_string(), since))));
             }
             problems
         })
@@ -239,8 +162,11 @@ impl Tokens {
     fn due(&self, snapshot: &Snapshot) -> (Vec<TokenRequest>, Duration) {
         let uid = node_uid(snapshot);
         self.with(|state| {
-            state.unregistered = uid.is_none();
-            let Some(uid) = uid else { return (Vec::new(), LOOK) };
+            let Some(uid) = uid else {
+                state.unregistered.get_or_insert_with(Timestamp::now);
+                return (Vec::new(), LOOK);
+            };
+            state.unregistered = None;
             let now = Instant::now();
             let wall = Timestamp::now().as_second();
             let mut next = LOOK;
@@ -265,15 +191,7 @@ impl Tokens {
         self.with(|state| match answer {
             Ok(issued) => {
                 state.failed.remove(&request);
-                let held = Held {
-                    token: issued.token.into(),
-                    issued: issued.issued,
-                    expires: issued.expires,
-                    node_uid: issued.node_uid,
-                    received: Some(Instant::now()),
-                    spread: SPREAD * backoff::random(),
-                };
-                state.held.insert(request, held);
+                state.held.insert(request, Held::new(issued, Some(Instant::now())));
             }
             Err(failure) => {
                 let failed = state.failed.entry(request).or_insert_with(|| Failed {
@@ -297,28 +215,6 @@ impl Tokens {
                 failed.retry_at = Instant::now();
             }
         });
-    }
-}
-
-impl Held {
-    /// Whether it is to be renewed: the kubelet's `requiresRefresh`, with a wider spread, and by the
-    /// time that has passed here as well, whatever the wall clock says.
-    fn is_due(&self, now: Instant, wall: i64) -> bool {
-        let life = (self.expires - self.issued).max(1);
-        let age = ((life as f64) * (RENEW_AT - self.spread)).min(MAX_AGE_SECONDS as f64 * (1.0 - self.spread));
-        let held = self.received.map(|received| (now - received).as_secs_f64());
-        // A wall clock that is far ahead would ask for a new token for ever.
-        let settled = held.is_none_or(|held| held > life as f64 * 0.1);
-        held.is_some_and(|held| held >= age) || (settled && wall as f64 >= self.issued as f64 + age)
-    }
-}
-
-impl Failed {
-    /// Whether the ServiceAccount was created or changed since.
-    fn is_worth_it(&self, request: &TokenRequest, snapshot: &Snapshot) -> bool {
-        let account = &request.service_account;
-        let reference = ObjectRef::new(Kind::ServiceAccount, account.namespace.as_str(), account.name.as_str());
-        snapshot.objects.get(&reference).is_some_and(|entry| entry.version > self.version)
     }
 }
 

@@ -18,12 +18,10 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::node::api::backoff;
-use crate::node::api::backoff::Backoff;
 use crate::node::api::connector::Link;
 use crate::node::api::connector::WATCH_OPENED;
 use crate::node::api::error::Failure;
@@ -34,10 +32,12 @@ use crate::node::api::store::Scope;
 use crate::node::api::store::Store;
 use crate::node::api::store::key_of;
 
+mod retry;
+
+use retry::Retry;
+
 /// Objects a page: a page is in memory twice while it is read.
 const PAGE: u32 = 50;
-/// A watch that lived this long was established: its first failure is retried at once.
-const ESTABLISHED: Duration = Duration::from_secs(5);
 /// Failures in a row to resume a watch, after which a new list is made.
 const RESUMES: u32 = 3;
 /// An immutable object gives its stream back and is read again after this, more or less. The kubelet
@@ -274,50 +274,5 @@ impl Task {
             log::debug!(target: "daemonlet::api", scope = self.scope.to_string(); "watch failed: {message}");
         }
         store.wake();
-    }
-}
-
-/// When a failed watch is tried again.
-struct Retry {
-    backoff: Backoff,
-    /// Since when the watch works; `None` while it is being tried.
-    since: Option<Instant>,
-    link: watch::Receiver<Link>,
-}
-
-impl Retry {
-    fn new(link: watch::Receiver<Link>) -> Self {
-        Self { backoff: Backoff::request(), since: None, link }
-    }
-
-    fn established(&mut self) {
-        self.since.get_or_insert_with(Instant::now);
-    }
-
-    fn was_established(&self) -> bool {
-        self.since.is_some_and(|since| since.elapsed() >= ESTABLISHED)
-    }
-
-    /// Whether a failure is this watch's own and more than a passing one. What the whole link
-    /// suffers from is said once, by the link.
-    fn is_news(&self, failure: &Failure) -> bool {
-        let of_link = failure.is_link() && *self.link.borrow() != Link::Up;
-        failure.kind != FailureKind::Expired && !of_link && !self.was_established()
-    }
-
-    /// Waits: not at all after the first failure of an established watch, until there is a
-    /// connection when there is none, else by back-off.
-    async fn pause(&mut self) {
-        let established = self.was_established();
-        self.since = None;
-        if established {
-            self.backoff.reset();
-        }
-        if *self.link.borrow() != Link::Up {
-            // One task connects for all; when it succeeds, everybody goes on at once.
-            let _ = self.link.wait_for(|link| *link == Link::Up).await;
-        } else if !established {
-            tokio::time::sleep(self.backoff.next()).await;
-        }
     }
 }

@@ -2,6 +2,8 @@ use serde_json::json;
 
 use super::*;
 use crate::core::model::Kind;
+use crate::core::model::Lookup;
+use crate::core::model::ObjectSource;
 use crate::node::api::error::FailureKind;
 
 fn daemon_set(name: &str, version: &str, image: &str) -> Value {

@@ -1,7 +1,10 @@
 use serde_json::json;
 
 use super::*;
+use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
+use crate::core::model::TokenSource;
 use crate::node::api::error::FailureKind;
 use crate::node::api::store::Scope;
 

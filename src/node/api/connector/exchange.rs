@@ -1,0 +1,139 @@
+//! One request and the head of its response.
+//!
+//! Owns addressing, timeouts and the second attempt of a request that was never sent.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Context;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::HeaderValue;
+use http::Request;
+use http::Response;
+use http::StatusCode;
+use http::Uri;
+use http::header::USER_AGENT;
+use kube::client::Body;
+use tokio::time::timeout;
+
+use crate::node::api::body::ResponseBody;
+use crate::node::api::connector::WATCH_OPENED;
+use crate::node::api::connector::pool::Class;
+use crate::node::api::connector::pool::Inner;
+use crate::node::api::connector::pool::Lease;
+use crate::node::api::error::Failure;
+use crate::node::api::error::FailureKind;
+use crate::node::api::error::words;
+use crate::node::api::kubeconfig::Credentials;
+
+/// For the head of any response, watches included (theirs comes at once).
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+impl Inner {
+    pub(super) async fn send(self: Arc<Self>, request: Request<Body>) -> Result<Response<ResponseBody>, Failure> {
+        let class = classify(&request);
+        let permit = match class {
+            Class::List => self.lists.clone().acquire_owned().await.ok(),
+            _ => None,
+        };
+        let lease = self.acquire(class, permit).await?;
+        let credentials = lease.credentials.clone();
+        let request = address(request, &credentials)?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        match self.exchange(lease, request, class).await {
+            Ok(response) => Ok(response),
+            Err((failure, None)) => Err(failure),
+            // Never sent: the connection ended in between. Once more, on another one.
+            Err((_, Some(request))) => {
+                let lease = self.acquire(class, None).await?;
+                self.exchange(lease, *request, class).await.map_err(|(failure, _)| failure)
+            }
+        }
+    }
+
+    async fn exchange(
+        &self,
+        mut lease: Lease,
+        request: Request<Body>,
+        class: Class,
+    ) -> Result<Response<ResponseBody>, (Failure, Option<Box<Request<Body>>>)> {
+        let what = format!("{} {}", request.method(), request.uri().path());
+        match timeout(HEAD_TIMEOUT, lease.sender.try_send_request(request)).await {
+            Ok(Ok(response)) => {
+                if response.status() == StatusCode::UNAUTHORIZED {
+                    // The token may just have been rotated: look at the files before the next request.
+                    self.with(|state| state.checked = None);
+                }
+                // A refused watch is an ordinary response.
+                let is_watch = class == Class::Watch && response.status().is_success();
+                if is_watch {
+                    let _ = WATCH_OPENED.try_with(|opened| opened.notify_one());
+                }
+                let (line, guard) = (lease.line, lease.guard);
+                Ok(response.map(|incoming| ResponseBody::new(incoming, line, is_watch, guard)))
+            }
+            Ok(Err(mut error)) => {
+                let unsent = error.take_message().map(Box::new);
+                let failure = lease.line.cause().unwrap_or_else(|| {
+                    Failure::new(FailureKind::Unreachable, format!("{what}: {}", words(error.error())))
+                });
+                Err((failure, unsent))
+            }
+            Err(_) => Err((Failure::timeout(&what, HEAD_TIMEOUT), None)),
+        }
+    }
+}
+
+fn classify(request: &Request<Body>) -> Class {
+    let query = request.uri().query().unwrap_or_default();
+    let has = |name: &str| query.split('&').any(|pair| pair.starts_with(name));
+    if request.method() != http::Method::GET {
+        Class::Other
+    } else if has("watch=true") {
+        Class::Watch
+    } else if has("fieldSelector=") || has("limit=") || has("labelSelector=") {
+        Class::List
+    } else {
+        Class::Other
+    }
+}
+
+/// Puts the server in front of the path, and says who we are.
+fn address(request: Request<Body>, credentials: &Credentials) -> Result<Request<Body>, Failure> {
+    let (mut parts, body) = request.into_parts();
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    let prefix = credentials.server.path().trim_end_matches('/');
+    let mut uri = Uri::builder().path_and_query(format!("{prefix}{path}"));
+    if let Some(scheme) = credentials.server.scheme() {
+        uri = uri.scheme(scheme.clone());
+    }
+    if let Some(authority) = credentials.server.authority() {
+        uri = uri.authority(authority.clone());
+    }
+    parts.uri = uri.build().map_err(|error| Failure::new(FailureKind::Protocol, error.to_string()))?;
+    parts.headers.extend(credentials.headers.clone());
+    let agent = concat!("daemonlet/", env!("CARGO_PKG_VERSION"));
+    parts.headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+    Ok(Request::from_parts(parts, body))
+}
+
+/// What goes under `kube::Client`.
+pub(super) struct Sender {
+    pub(super) inner: Arc<Inner>,
+}
+
+impl tower::Service<Request<Body>> for Sender {
+    type Response = Response<ResponseBody>;
+    type Error = Failure;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.inner.clone().send(request))
+    }
+}

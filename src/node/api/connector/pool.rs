@@ -1,0 +1,257 @@
+//! The connections themselves: which are open, which takes a request, when to open another.
+//!
+//! Owns the lock. Must not send requests (`exchange`).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::client::Body;
+use tokio::sync::Notify;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::Semaphore;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::node::api::backoff::Backoff;
+use crate::node::api::body::StreamGuard;
+use crate::node::api::connector::Link;
+use crate::node::api::dial;
+use crate::node::api::dial::Connection;
+use crate::node::api::dial::Line;
+use crate::node::api::error::Failure;
+use crate::node::api::error::FailureKind;
+use crate::node::api::error::words;
+use crate::node::api::kubeconfig::Credentials;
+
+/// Streams of each connection that watches leave to ordinary requests.
+const RESERVED: usize = 8;
+/// How often, at most, the kubeconfig's files are looked at for a change.
+const CHECK_FILES: Duration = Duration::from_secs(5);
+
+/// What the clones share.
+pub(in crate::node::api) struct Inner {
+    pub(super) kubeconfig: PathBuf,
+    pub(super) state: Mutex<State>,
+    /// Held while dialling, so that a hundred watches open one connection.
+    pub(super) dialling: tokio::sync::Mutex<()>,
+    pub(super) lists: Arc<Semaphore>,
+    pub(super) link: watch::Sender<Link>,
+    pub(super) lost: Notify,
+    pub(super) opened: AtomicU64,
+    pub(super) requests: AtomicU64,
+}
+
+pub(super) struct State {
+    pub(super) connections: Vec<Connection>,
+    pub(super) credentials: Option<Arc<Credentials>>,
+    pub(super) checked: Option<Instant>,
+    /// The kubeconfig as it is now cannot be used; the last good one is in force.
+    pub(super) complaint: Option<String>,
+    pub(super) backoff: Backoff,
+    pub(super) retry_at: Option<Instant>,
+}
+
+/// What a request is, as far as connections care.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Class {
+    Watch,
+    List,
+    Other,
+}
+
+/// A connection chosen for a request.
+pub(super) struct Lease {
+    pub(super) sender: hyper::client::conn::http2::SendRequest<Body>,
+    pub(super) line: Arc<Line>,
+    pub(super) guard: StreamGuard,
+    pub(super) credentials: Arc<Credentials>,
+}
+
+impl Inner {
+    pub(super) fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Drops connections that nothing runs over and that are not the first.
+    pub(in crate::node::api) fn close_spare(&self) {
+        self.with(|state| {
+            let first = state.first_usable().map(|connection| connection.id);
+            state
+                .connections
+                .retain(|connection| Some(connection.id) == first || connection.streams.load(Ordering::Relaxed) > 0);
+        });
+    }
+
+    /// A connection is over. Says `Down` at once if it was the last one, before anybody tries again.
+    pub(super) fn ended(&self, id: u64, cause: Option<Failure>) {
+        let last = self.with(|state| {
+            state.connections.retain(|connection| connection.id != id);
+            state.first_usable().is_none()
+        });
+        if let Some(failure) = cause.filter(|_| last) {
+            self.down(failure);
+        }
+        self.lost.notify_one();
+    }
+
+    pub(super) fn down(&self, failure: Failure) {
+        self.link.send_if_modified(|link| match link {
+            Link::Down { failure: before, .. } if *before == failure => false,
+            Link::Down { failure: before, .. } => {
+                *before = failure;
+                true
+            }
+            _ => {
+                *link = Link::Down { failure, since: Timestamp::now() };
+                true
+            }
+        });
+    }
+
+    /// The credentials in force, read anew when a file has changed; the last good ones when it
+    /// turned bad.
+    pub(super) fn credentials(&self) -> Result<Arc<Credentials>, Failure> {
+        self.with(|state| {
+            let now = Instant::now();
+            let recent = state.checked.is_some_and(|checked| now < checked + CHECK_FILES);
+            if recent && let Some(credentials) = &state.credentials {
+                return Ok(credentials.clone());
+            }
+            state.checked = Some(now);
+            if let Some(credentials) = &state.credentials
+                && state.complaint.is_none()
+                && !credentials.is_stale()
+            {
+                return Ok(credentials.clone());
+            }
+            match Credentials::load(&self.kubeconfig) {
+                Ok(credentials) => {
+                    let credentials = Arc::new(credentials);
+                    state.complaint = None;
+                    for connection in &state.connections {
+                        if connection.fingerprint != credentials.fingerprint {
+                            connection.retired.store(true, Ordering::Relaxed);
+                        }
+                    }
+                    state.credentials = Some(credentials.clone());
+                    Ok(credentials)
+                }
+                Err(error) => {
+                    let message = words(&error);
+                    state.complaint = Some(message.clone());
+                    state.credentials.clone().ok_or_else(|| Failure::new(FailureKind::Kubeconfig, message))
+                }
+            }
+        })
+    }
+
+    /// Makes sure that there is a usable connection.
+    pub(super) async fn connection(self: &Arc<Self>) -> Result<(), Failure> {
+        self.acquire(Class::Other, None).await.map(drop)
+    }
+
+    /// A stream on a connection with room, on a new one if none has.
+    pub(super) async fn acquire(
+        self: &Arc<Self>,
+        class: Class,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Result<Lease, Failure> {
+        let mut permit = permit;
+        let credentials = self.credentials();
+        if let Ok(credentials) = &credentials
+            && let Some(lease) = self.lease(class, credentials, &mut permit)
+        {
+            return Ok(lease);
+        }
+        let _single = self.dialling.lock().await;
+        // Whoever held the lock before may have connected, or failed, for all of us.
+        if let Ok(credentials) = &credentials
+            && let Some(lease) = self.lease(class, credentials, &mut permit)
+        {
+            return Ok(lease);
+        }
+        if let Some(failure) = self.recent_failure() {
+            return Err(failure);
+        }
+        let attempt = match self.credentials() {
+            Ok(credentials) => {
+                let id = self.opened.load(Ordering::Relaxed) + 1;
+                let inner = Arc::downgrade(self);
+                let on_end = Box::new(move |cause| inner.upgrade().map_or((), |inner| inner.ended(id, cause)));
+                dial::dial(id, &credentials, on_end).await.map(|connection| (connection, credentials))
+            }
+            Err(failure) => Err(failure),
+        };
+        match attempt {
+            Ok((connection, credentials)) => {
+                self.opened.fetch_add(1, Ordering::Relaxed);
+                log::debug!(target: "daemonlet::api", "connection {} opened", connection.id);
+                self.with(|state| {
+                    state.connections.push(connection);
+                    state.backoff.reset();
+                    state.retry_at = None;
+                });
+                self.link.send_if_modified(|link| std::mem::replace(link, Link::Up) != Link::Up);
+                self.lease(class, &credentials, &mut permit)
+                    .ok_or_else(|| Failure::new(FailureKind::Unreachable, "the new connection ended at once"))
+            }
+            Err(failure) => {
+                self.with(|state| state.retry_at = Some(Instant::now() + state.backoff.next()));
+                if self.with(|state| state.first_usable().is_none()) {
+                    self.down(failure.clone());
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    fn recent_failure(&self) -> Option<Failure> {
+        let waiting = self.with(|state| state.retry_at.is_some_and(|at| Instant::now() < at));
+        match (&*self.link.borrow(), waiting) {
+            (Link::Down { failure, .. }, true) => Some(failure.clone()),
+            _ => None,
+        }
+    }
+
+    fn lease(
+        self: &Arc<Self>,
+        class: Class,
+        credentials: &Arc<Credentials>,
+        permit: &mut Option<OwnedSemaphorePermit>,
+    ) -> Option<Lease> {
+        let (sender, streams, line) = self.with(|state| {
+            state.connections.retain(|connection| !connection.sender.is_closed());
+            let connection = state.connections.iter().find(|connection| connection.has_room(class))?;
+            Some((connection.sender.clone(), connection.streams.clone(), connection.line.clone()))
+        })?;
+        let guard = StreamGuard::new(self.clone(), streams, permit.take());
+        Some(Lease { sender, line, guard, credentials: credentials.clone() })
+    }
+}
+
+impl State {
+    pub(super) fn first_usable(&self) -> Option<&Connection> {
+        self.connections.iter().find(|connection| connection.is_usable())
+    }
+
+    pub(super) fn retire_all(&mut self) {
+        for connection in &self.connections {
+            connection.retired.store(true, Ordering::Relaxed);
+        }
+        self.connections.retain(|connection| connection.streams.load(Ordering::Relaxed) > 0);
+    }
+}
+
+impl Connection {
+    fn has_room(&self, class: Class) -> bool {
+        let limit = self.limit();
+        let limit = if class == Class::Watch { limit.saturating_sub(RESERVED).max(1) } else { limit };
+        self.is_usable() && self.streams.load(Ordering::Relaxed) < limit
+    }
+}

@@ -1,0 +1,57 @@
+use super::*;
+
+fn event(note: &str) -> AgentEvent {
+    AgentEvent {
+        daemon_set: ObjectKey::new("kube-system", "cni"),
+        uid: "u".into(),
+        kind: EventKind::Warning,
+        reason: "Refused".into(),
+        action: "Render".into(),
+        note: note.into(),
+    }
+}
+
+#[test]
+fn the_same_again_becomes_a_series_and_not_an_event() {
+    let events = Events::new("n1");
+    let now = Instant::now();
+    for note in ["a", "a", "b"] {
+        events.record(event(note));
+    }
+    let first = events.next(now).unwrap();
+    let other = events.next(now).unwrap();
+    assert_eq!((&first.event.note, &other.event.note), (&"a".to_string(), &"b".to_string()));
+    assert_ne!(first.name, other.name);
+    assert_eq!(events.next(now), None);
+    events.record(event("a"));
+    let series = events.next(now + SERIES_WRITE).unwrap();
+    assert!(series.is_series && series.name == first.name);
+    assert_eq!(series.body["series"]["count"], 3);
+    events.record(event("a"));
+    assert!(!events.next(now + SERIES_WRITE + SERIES).unwrap().is_series, "a series ends");
+}
+
+#[test]
+fn the_oldest_goes_when_there_are_too_many() {
+    let events = Events::new("n1");
+    for number in 0..QUEUE + 3 {
+        events.record(event(&number.to_string()));
+    }
+    assert_eq!(events.dropped(), 3);
+    assert_eq!(events.next(Instant::now()).unwrap().event.note, "3");
+}
+
+#[test]
+fn a_daemon_from_a_folder_gets_none() {
+    let events = Events::new("n1");
+    events.record(AgentEvent { uid: String::new(), ..event("a") });
+    assert_eq!(events.next(Instant::now()), None);
+}
+
+#[test]
+fn limits_of_the_api_are_kept() {
+    let long = "ü".repeat(600);
+    let body = new_event(&event(&long), "n", "node", Timestamp::UNIX_EPOCH);
+    assert_eq!(body["note"].as_str().unwrap().len(), 1024);
+    assert_eq!(body["eventTime"], "1970-01-01T00:00:00.000000Z");
+}

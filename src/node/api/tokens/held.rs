@@ -1,0 +1,125 @@
+//! One token and its life: as held, as kept on disk, as handed out; and a request that failed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::core::model::Kind;
+use crate::core::model::ObjectRef;
+use crate::core::model::TokenRequest;
+use crate::core::model::TokenSource;
+use crate::node::api::backoff;
+use crate::node::api::backoff::Backoff;
+use crate::node::api::error::Failure;
+use crate::node::api::store::Snapshot;
+
+/// The kubelet's `maxTTL`: no token gets older than this before it is renewed.
+const MAX_AGE_SECONDS: i64 = 24 * 3600;
+/// Renewed at this share of its life at the latest (the kubelet: 20 % before the end).
+const RENEW_AT: f64 = 0.8;
+/// Renewed up to this share of its life earlier, so that a thousand nodes do not ask together.
+const SPREAD: f64 = 0.05;
+
+/// A token as it is kept on disk.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IssuedToken {
+    /// What it was asked for.
+    pub request: TokenRequest,
+    /// The token.
+    pub token: String,
+    /// When it was issued, in seconds since 1970 by the API server's clock.
+    pub issued: i64,
+    /// When it expires, likewise.
+    pub expires: i64,
+    /// UID of the Node that it is bound to.
+    pub node_uid: String,
+}
+
+impl fmt::Debug for IssuedToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IssuedToken")
+            .field("request", &self.request)
+            .field("token", &"(not shown)")
+            .field("issued", &self.issued)
+            .field("expires", &self.expires)
+            .field("node_uid", &self.node_uid)
+            .finish()
+    }
+}
+
+/// The tokens at one moment, for rendering.
+#[derive(Clone, Default)]
+pub struct TokenSnapshot {
+    pub(super) tokens: BTreeMap<TokenRequest, Arc<str>>,
+}
+
+impl fmt::Debug for TokenSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.tokens.keys()).finish()
+    }
+}
+
+impl TokenSource for TokenSnapshot {
+    fn token(&self, request: &TokenRequest) -> Option<&str> {
+        self.tokens.get(request).map(|token| &**token)
+    }
+}
+
+pub(super) struct Held {
+    pub(super) token: Arc<str>,
+    pub(super) issued: i64,
+    pub(super) expires: i64,
+    pub(super) node_uid: String,
+    /// When this process received it; `None` for an imported one.
+    pub(super) received: Option<Instant>,
+    /// Share of the life by which it is renewed earlier.
+    pub(super) spread: f64,
+}
+
+pub(super) struct Failed {
+    pub(super) failure: Failure,
+    pub(super) since: Timestamp,
+    pub(super) backoff: Backoff,
+    pub(super) retry_at: Instant,
+    /// The store's version then: a ServiceAccount that has changed since is worth another request.
+    pub(super) version: u64,
+}
+
+impl Held {
+    pub(super) fn new(issued: IssuedToken, received: Option<Instant>) -> Self {
+        Self {
+            token: issued.token.into(),
+            issued: issued.issued,
+            expires: issued.expires,
+            node_uid: issued.node_uid,
+            received,
+            spread: SPREAD * backoff::random(),
+        }
+    }
+
+    /// Whether it is to be renewed: the kubelet's `requiresRefresh`, with a wider spread, and by the
+    /// time that has passed here as well, whatever the wall clock says.
+    pub(super) fn is_due(&self, now: Instant, wall: i64) -> bool {
+        let life = (self.expires - self.issued).max(1);
+        let age = ((life as f64) * (RENEW_AT - self.spread)).min(MAX_AGE_SECONDS as f64 * (1.0 - self.spread));
+        let held = self.received.map(|received| (now - received).as_secs_f64());
+        // A wall clock that is far ahead would ask for a new token for ever.
+        let settled = held.is_none_or(|held| held > life as f64 * 0.1);
+        held.is_some_and(|held| held >= age) || (settled && wall as f64 >= self.issued as f64 + age)
+    }
+}
+
+impl Failed {
+    /// Whether the ServiceAccount was created or changed since.
+    pub(super) fn is_worth_it(&self, request: &TokenRequest, snapshot: &Snapshot) -> bool {
+        let account = &request.service_account;
+        let reference = ObjectRef::new(Kind::ServiceAccount, account.namespace.as_str(), account.name.as_str());
+        snapshot.objects.get(&reference).is_some_and(|entry| entry.version > self.version)
+    }
+}

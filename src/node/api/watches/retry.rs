@@ -1,0 +1,59 @@
+//! When a failed watch is tried again, and whether its failure is worth telling.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::node::api::backoff::Backoff;
+use crate::node::api::connector::Link;
+use crate::node::api::error::Failure;
+use crate::node::api::error::FailureKind;
+
+/// A watch that lived this long was established: its first failure is retried at once.
+const ESTABLISHED: Duration = Duration::from_secs(5);
+
+/// When a failed watch is tried again.
+pub(super) struct Retry {
+    backoff: Backoff,
+    /// Since when the watch works; `None` while it is being tried.
+    since: Option<Instant>,
+    link: watch::Receiver<Link>,
+}
+
+impl Retry {
+    pub(super) fn new(link: watch::Receiver<Link>) -> Self {
+        Self { backoff: Backoff::request(), since: None, link }
+    }
+
+    pub(super) fn established(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    fn was_established(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() >= ESTABLISHED)
+    }
+
+    /// Whether a failure is this watch's own and more than a passing one. What the whole link
+    /// suffers from is said once, by the link.
+    pub(super) fn is_news(&self, failure: &Failure) -> bool {
+        let of_link = failure.is_link() && *self.link.borrow() != Link::Up;
+        failure.kind != FailureKind::Expired && !of_link && !self.was_established()
+    }
+
+    /// Waits: not at all after the first failure of an established watch, until there is a
+    /// connection when there is none, else by back-off.
+    pub(super) async fn pause(&mut self) {
+        let established = self.was_established();
+        self.since = None;
+        if established {
+            self.backoff.reset();
+        }
+        if *self.link.borrow() != Link::Up {
+            // One task connects for all; when it succeeds, everybody goes on at once.
+            let _ = self.link.wait_for(|link| *link == Link::Up).await;
+        } else if !established {
+            tokio::time::sleep(self.backoff.next()).await;
+        }
+    }
+}
