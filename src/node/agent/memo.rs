@@ -82,10 +82,13 @@ struct Entry {
     used: u64,
 }
 
+/// A DaemonSet, held so that its address stays its own, its revision, and the pass that used it.
+type Known = (Arc<DaemonSet>, Arc<Revision>, u64);
+
 /// The cache. Entries that a pass did not use are dropped at its end.
 #[derive(Default)]
 pub(super) struct Memo {
-    revisions: RefCell<HashMap<usize, (Arc<DaemonSet>, Arc<Revision>, u64)>>,
+    revisions: RefCell<HashMap<usize, Known>>,
     outcomes: RefCell<HashMap<(usize, u64, bool), Entry>>,
     pass: u64,
 }

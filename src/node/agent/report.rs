@@ -7,15 +7,20 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::explain;
 use crate::core::manifest;
+use crate::core::model::DaemonSet;
+use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::pass::Plan;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Summary;
+use crate::core::policy::Covered;
 use crate::core::record::Millis;
 use crate::core::replies::Change;
+use crate::core::replies::ExplainReport;
 use crate::core::replies::PlanReport;
 use crate::core::status::AgentStatus;
 use crate::core::status::DaemonStatus;
@@ -237,18 +242,46 @@ impl Agent {
     }
 
     fn explain(&self, key: &ObjectKey) -> Value {
-        let from_api = self.definitions.get(key).or_else(|| self.memory.daemon_sets.get(key));
         let folder = self.folders.get(key);
-        let Some(daemon_set) = from_api.or(folder) else {
-            return json!({"error": format!("no DaemonSet {key} is known, in no folder and not in the API")});
-        };
-        let mut explanation = json!({});
-        if let (Some(object), Some(plan)) =
-            (explanation.as_object_mut(), self.plan.daemons.iter().find(|d| d.key == *key))
-        {
-            object.insert("status".to_owned(), to_json(&self.daemon_status(plan)));
+        let from_api = self.definitions.get(key).or_else(|| self.memory.daemon_sets.get(key));
+        let planned = self.plan.daemons.iter().find(|d| d.key == *key);
+        let (mut terms, mut status) = (Vec::new(), planned.and_then(|d| self.daemon_status(d)));
+        if let Some(daemon_set) = from_api.or(folder) {
+            let covered = match (daemon_set.source == Source::Api, folder) {
+                (true, folder) => self.policy.covers(daemon_set, folder),
+                (false, _) => Covered::Yes(daemon_set.mode_label().unwrap_or(Mode::Static)),
+            };
+            terms = explain::explain(daemon_set, &self.node, &covered);
+            if let (None, Covered::No(reason)) = (&status, &covered) {
+                status = Some(left_alone(daemon_set, reason));
+            }
         }
-        explanation
+        to_json(&ExplainReport {
+            schema_version: SCHEMA_VERSION,
+            node: self.config.node_name.clone(),
+            agent_running: !self.offline,
+            terms,
+            status,
+        })
+    }
+}
+
+/// The status of a DaemonSet that is known and not ours.
+fn left_alone(daemon_set: &DaemonSet, reason: &str) -> DaemonStatus {
+    DaemonStatus {
+        namespace: daemon_set.key.namespace.clone(),
+        name: daemon_set.key.name.clone(),
+        source: daemon_set.source.clone(),
+        mode: None,
+        revision: String::new(),
+        pod: String::new(),
+        uid: String::new(),
+        state: State::NotSelected,
+        ready: None,
+        since: None,
+        reason: reason.to_owned(),
+        waiting_for: Vec::new(),
+        notes: Vec::new(),
     }
 }
 

@@ -69,6 +69,9 @@ pub enum AgentError {
     /// The runtime endpoint is not one.
     #[error("runtime-endpoint: not usable")]
     Runtime(#[from] crate::node::cri::CriError),
+    /// The label selector is none.
+    #[error("selector: {0}")]
+    Selector(String),
     /// Signals cannot be received.
     #[error("cannot receive signals")]
     Signals(#[source] std::io::Error),
@@ -104,6 +107,8 @@ impl Agent {
             Some(endpoint) => Some(Cri::connect(&endpoint.to_string_lossy())?),
             None => None,
         };
+        let policy = Policy::new(config.default_mode, &config.selector, config.policy_namespaces.clone())
+            .map_err(|error| AgentError::Selector(error.to_string()))?;
         let (answers, answered) = mpsc::unbounded_channel();
         let options = RenderOptions {
             node_name: config.node_name.clone(),
@@ -113,7 +118,7 @@ impl Agent {
             inline_secret_env: config.inline_secret_env,
         };
         Ok(Self {
-            policy: policy(&config),
+            policy,
             started: now(),
             disk,
             memo: Memo::default(),
@@ -226,11 +231,6 @@ impl Agent {
         self.tokens = api.tokens().clone();
         self.api = Some(api);
     }
-}
-
-/// What the node's owner says about DaemonSets of the API.
-fn policy(_config: &Config) -> Policy {
-    Policy::default()
 }
 
 /// Locks the state folder for this process.
