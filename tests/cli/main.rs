@@ -3,6 +3,7 @@
 
 mod agent;
 mod config;
+mod packaging;
 mod render;
 mod usage;
 

@@ -1,0 +1,70 @@
+//! The unit and its folders: they fit each other, the configuration's defaults, and systemd.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::Scratch;
+use crate::run;
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// The values of `key` in the unit, one list over all its lines.
+fn values<'a>(unit: &'a str, key: &str) -> Vec<&'a str> {
+    unit.lines()
+        .filter_map(|line| line.split_once('=').filter(|(name, _)| *name == key))
+        .flat_map(|(_, value)| value.split_whitespace())
+        .collect()
+}
+
+#[test]
+fn the_sandbox_opens_the_default_folders_and_tmpfiles_makes_them() {
+    let unit = read("systemd/daemonlet.service");
+    let tmpfiles = read("packaging/tmpfiles.d/daemonlet.conf");
+    let made: Vec<&str> = tmpfiles
+        .lines()
+        .filter(|line| line.starts_with("d "))
+        .filter_map(|line| line.split_whitespace().nth(1))
+        .collect();
+    let opened = values(&unit, "ReadWritePaths");
+    for folder in &opened {
+        assert!(made.contains(folder), "{folder} has to exist before the unit starts");
+    }
+    let scratch = Scratch::new(&[("c.toml", "kubelet-config = \"/nowhere/config.yaml\"\n")]);
+    let config = run(["run", "--print-config", "--config", &scratch.text("c.toml")]);
+    for key in ["manifest-dir", "kubelet-root"] {
+        let line = config.out.lines().find(|line| line.starts_with(key)).unwrap();
+        let folder = line.split('"').nth(1).unwrap();
+        assert!(opened.contains(&folder), "{line}");
+    }
+    for (key, folder) in [("StateDirectory", "state-dir = \"/var/lib/"), ("RuntimeDirectory", "run-dir = \"/run/")] {
+        assert!(config.out.contains(&format!("{folder}{}\"", values(&unit, key)[0])), "{key}");
+    }
+}
+
+#[test]
+fn the_unit_starts_before_the_kubelet_and_binds_nobody() {
+    let unit = read("systemd/daemonlet.service");
+    assert_eq!(values(&unit, "Before"), ["kubelet.service"]);
+    assert_eq!(values(&unit, "Type"), ["notify"]);
+    for key in ["Requires", "Requisite", "BindsTo", "PartOf", "Wants", "RequiredBy"] {
+        assert!(values(&unit, key).is_empty(), "{key}");
+    }
+}
+
+#[test]
+fn systemd_finds_nothing_to_say_about_the_unit() {
+    let scratch = Scratch::new(&[]);
+    // The program is not installed where the unit has it.
+    let unit = read("systemd/daemonlet.service").replace("/usr/bin/daemonlet", env!("CARGO_BIN_EXE_daemonlet"));
+    scratch.write("daemonlet.service", &unit);
+    let verify = Command::new("systemd-analyze").arg("verify").arg(scratch.path("daemonlet.service")).output();
+    let Ok(output) = verify else {
+        eprintln!("no systemd-analyze here: the unit is not verified");
+        return;
+    };
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert!(output.status.success());
+}
