@@ -202,6 +202,24 @@ pub(super) fn keep_all(value: Value) -> Option<Value> {
     Some(value)
 }
 
+/// The same value in as little memory as it takes: maps and lists grow in steps while they are read,
+/// and an object stays here for as long as it exists.
+pub(super) fn compact(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut small = Map::with_capacity(map.len());
+            small.extend(map.into_iter().map(|(key, value)| (key, compact(value))));
+            Value::Object(small)
+        }
+        Value::Array(list) => {
+            let mut small = Vec::with_capacity(list.len());
+            small.extend(list.into_iter().map(compact));
+            Value::Array(small)
+        }
+        other => other,
+    }
+}
+
 fn conditions(status: &Value, without: &[&str]) -> Value {
     let list = status.get("conditions").and_then(Value::as_array).into_iter().flatten();
     list.map(|condition| {

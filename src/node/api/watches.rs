@@ -262,7 +262,7 @@ impl Task {
                 if let Some(seen) = seen {
                     seen.insert(key);
                 }
-                store.apply(&self.scope, value)
+                store.apply(&self.scope, object::compact(value))
             }
             None => false,
         }

@@ -45,3 +45,9 @@ fn only_mirror_pods_and_pods_of_daemon_sets_are_kept() {
     assert!(mirror.get("spec").is_none());
     assert_eq!(mirror["status"]["phase"], "Running");
 }
+
+#[test]
+fn compacting_changes_nothing() {
+    let value = json!({"b": [1, {"z": null, "a": "x"}], "a": {}});
+    assert_eq!(compact(value.clone()).to_string(), value.to_string());
+}
