@@ -137,3 +137,18 @@ fn is_timestamp(text: &str) -> bool {
         && bytes[4] == b'-'
         && text.chars().all(|character| character.is_ascii_digit() || "-:.tTzZ+ ".contains(character))
 }
+
+/// Whether a plain scalar is a string and nothing else, for every reader of YAML 1.1 or 1.2: go-yaml's answer, and
+/// no number of base 60, no timestamp and no word that some reader takes for more.
+pub(super) fn is_plain_string(text: &str) -> bool {
+    // The longest names of other types are `false` and `+.inf`.
+    if text.len() <= 5 && named(&text.to_ascii_lowercase()).is_some() {
+        return false;
+    }
+    let numeric_start = text.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first));
+    if !numeric_start || !text.bytes().any(|byte| byte.is_ascii_digit()) {
+        return true;
+    }
+    let doubtful = text.bytes().all(|byte| byte.is_ascii_hexdigit() || b"+-.:_xXoOtTzZ ".contains(&byte));
+    !doubtful && matches!(plain(text), Scalar::Str(_))
+}

@@ -179,3 +179,12 @@ fn documents_are_read_as_go_reads_them() {
     assert!(cases > 150);
     assert!(wrong.is_empty(), "{} of {cases} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+#[test]
+fn keys_of_any_length_come_back() {
+    for length in [100, 129, 1100] {
+        let key = "k: \n".repeat(length / 4);
+        let value = json!({ "a": { key.clone(): { "b": [1, { key: "c" }] } } });
+        assert_eq!(read_one(&write(&value)), Ok(value));
+    }
+}

@@ -1,39 +1,36 @@
 //! Writing: block style for people, quoted wherever a YAML 1.1 reader might see something else.
 //!
-//! `serde-saphyr` lays the text out. The order of keys is set here, and so is the style of each string: plain only
-//! where our own reader, which is go-yaml's, finds the same string, a literal block only where every byte of it
-//! survives, else double quotes, in which anything does.
+//! A string is plain only where our own reader, which is go-yaml's, finds the same string and no indicator of the
+//! grammar is near; a literal block only where every byte of it survives; else it is in double quotes, in which
+//! anything does. The emitter is our own: `serde-saphyr`'s would have to be told the order of keys and the style of each
+//! string all the same, and takes several times as long.
 
-use serde::Serialize;
-use serde::Serializer;
-use serde::ser::SerializeMap;
-use serde::ser::SerializeSeq;
+use std::fmt::Write;
+
 use serde_json::Map;
 use serde_json::Value;
-use serde_saphyr::DoubleQuoted;
-use serde_saphyr::LitStr;
 
 use super::scalar;
-use super::scalar::Scalar;
 
 /// Keys that come first in the order given, before the others by name. A pod reads best this way.
 const FIRST: [&str; 5] = ["apiVersion", "kind", "metadata", "name", "spec"];
+
+/// The longest key that YAML takes without an indicator of its own is 1024 characters, quotes and escapes included.
+const LONG_KEY: usize = 128;
 
 /// `value` as block-style YAML that a person can read, keys in a fixed order.
 ///
 /// The same value gives the same bytes, however its maps are ordered, and every reader of YAML 1.1 or 1.2
 /// that is correct finds the same value again.
 pub fn write(value: &Value) -> String {
-    let options = serde_saphyr::ser_options! {
-        prefer_block_scalars: false,
-    };
-    let mut text = String::new();
-    if serde_saphyr::to_fmt_writer_with_options(&mut text, &Node(value), options).is_err() {
-        // JSON is YAML too; no value of JSON has been seen to end up here.
-        return format!("{value}\n");
-    }
-    if !text.ends_with('\n') {
-        text.push('\n');
+    let mut text = String::with_capacity(4096);
+    match value {
+        Value::Object(map) if !map.is_empty() => object(&mut text, map, 0, false),
+        Value::Array(items) if !items.is_empty() => array(&mut text, items, 0, false),
+        other => {
+            scalar(&mut text, other, 2);
+            text.push('\n');
+        }
     }
     text
 }
@@ -50,28 +47,57 @@ pub fn write_manifest(header: &[String], value: &Value) -> String {
     text
 }
 
-struct Node<'a>(&'a Value);
+fn indent(text: &mut String, width: usize) {
+    text.extend(std::iter::repeat_n(' ', width));
+}
 
-impl Serialize for Node<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Value::Null => serializer.serialize_unit(),
-            Value::Bool(value) => serializer.serialize_bool(*value),
-            Value::Number(number) => number.serialize(serializer),
-            Value::String(text) => string(text, serializer),
-            Value::Array(items) => {
-                let mut sequence = serializer.serialize_seq(Some(items.len()))?;
-                for item in items {
-                    sequence.serialize_element(&Node(item))?;
-                }
-                sequence.end()
+/// A map whose keys stand at column `width`; `inline`: the first one does already, after a dash.
+fn object(text: &mut String, map: &Map<String, Value>, width: usize, inline: bool) {
+    for (index, (name, value)) in ordered(map).into_iter().enumerate() {
+        if index > 0 || !inline {
+            indent(text, width);
+        }
+        if name.len() > LONG_KEY {
+            text.push_str("? ");
+            string(text, name, true, 0);
+            text.push('\n');
+            indent(text, width);
+        } else {
+            string(text, name, true, 0);
+        }
+        text.push(':');
+        match value {
+            Value::Object(map) if !map.is_empty() => {
+                text.push('\n');
+                object(text, map, width + 2, false);
             }
-            Value::Object(map) => {
-                let mut output = serializer.serialize_map(Some(map.len()))?;
-                for (key, value) in ordered(map) {
-                    output.serialize_entry(key, &Node(value))?;
-                }
-                output.end()
+            // Lists stand under their key without further indentation, as kubectl writes them.
+            Value::Array(items) if !items.is_empty() => {
+                text.push('\n');
+                array(text, items, width, false);
+            }
+            other => {
+                text.push(' ');
+                scalar(text, other, width + 2);
+                text.push('\n');
+            }
+        }
+    }
+}
+
+/// A list whose dashes stand at column `width`; `inline`: the first one does already, after another.
+fn array(text: &mut String, items: &[Value], width: usize, inline: bool) {
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 || !inline {
+            indent(text, width);
+        }
+        text.push_str("- ");
+        match item {
+            Value::Object(map) if !map.is_empty() => object(text, map, width + 2, true),
+            Value::Array(items) if !items.is_empty() => array(text, items, width + 2, true),
+            other => {
+                scalar(text, other, width + 2);
+                text.push('\n');
             }
         }
     }
@@ -79,27 +105,59 @@ impl Serialize for Node<'_> {
 
 fn ordered(map: &Map<String, Value>) -> Vec<(&String, &Value)> {
     let rank = |key: &str| FIRST.iter().position(|first| *first == key).unwrap_or(FIRST.len());
-    let mut entries: Vec<(&String, &Value)> = map.iter().collect();
-    entries.sort_unstable_by(|(a, _), (b, _)| rank(a).cmp(&rank(b)).then_with(|| a.cmp(b)));
-    entries
+    let mut entries: Vec<(usize, &String, &Value)> = map.iter().map(|(key, value)| (rank(key), key, value)).collect();
+    entries.sort_unstable_by(|(rank_a, a, _), (rank_b, b, _)| rank_a.cmp(rank_b).then_with(|| a.cmp(b)));
+    entries.into_iter().map(|(_, key, value)| (key, value)).collect()
 }
 
-fn string<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    if text.contains('\n') {
-        if is_literal(text) { LitStr(text).serialize(serializer) } else { DoubleQuoted(text).serialize(serializer) }
-    } else if is_plain(text) {
-        serializer.serialize_str(text)
-    } else {
-        DoubleQuoted(text).serialize(serializer)
+/// Anything that stands on one line, or a literal block whose lines are indented by `width`.
+fn scalar(text: &mut String, value: &Value, width: usize) {
+    match value {
+        Value::Null => text.push_str("null"),
+        Value::Bool(true) => text.push_str("true"),
+        Value::Bool(false) => text.push_str("false"),
+        // Writing to a String cannot fail.
+        Value::Number(number) => drop(write!(text, "{number}")),
+        Value::String(value) => string(text, value, false, width),
+        Value::Array(_) => text.push_str("[]"),
+        Value::Object(_) => text.push_str("{}"),
     }
 }
 
-/// Whether a string may stand without quotes as far as its type goes; the layout quotes what the grammar needs.
+fn string(text: &mut String, value: &str, key: bool, width: usize) {
+    if !key && value.contains('\n') && is_literal(value) {
+        text.push_str(if value.ends_with('\n') { "|" } else { "|-" });
+        for line in value.lines() {
+            text.push('\n');
+            if !line.is_empty() {
+                indent(text, width);
+                text.push_str(line);
+            }
+        }
+    } else if is_plain(value) {
+        text.push_str(value);
+    } else {
+        quoted(text, value);
+    }
+}
+
+/// Whether a string may stand without quotes, as key or value, in block context.
 fn is_plain(text: &str) -> bool {
-    text.chars().all(|character| character != '\t' && is_printable(character))
-        && text != "<<"
-        && text != "="
-        && matches!(scalar::plain(text), Scalar::Str(_))
+    let bytes = text.as_bytes();
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
+    let good_start = match first {
+        // `---` and `...` would end the document at the head of a line.
+        b'-' => bytes.len() > 1 && bytes[1] != b' ' && !bytes.starts_with(b"---"),
+        b'.' => bytes.len() > 1 && !bytes.starts_with(b"..."),
+        byte => byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'$' | b'(' | b'+') || *byte >= 0x80,
+    };
+    // `: ` and ` #` end a plain scalar; a colon at the end would make it a key.
+    let good_pairs = bytes.windows(2).all(|pair| pair != b": " && pair != b" #");
+    good_start
+        && good_pairs
+        && !matches!(last, b' ' | b':')
+        && text.chars().all(|character| character != '\t' && is_printable(character))
+        && scalar::is_plain_string(text)
 }
 
 /// Whether a literal block carries the text unchanged to every reader.
@@ -110,6 +168,24 @@ fn is_literal(text: &str) -> bool {
         && !body.starts_with([' ', '\t', '\n'])
         && !body.ends_with([' ', '\t', '\n'])
         && body.chars().all(|character| character == '\n' || is_printable(character))
+}
+
+/// Double quotes with the escapes that YAML and JSON share.
+fn quoted(text: &mut String, value: &str) {
+    text.push('"');
+    for character in value.chars() {
+        match character {
+            '"' => text.push_str("\\\""),
+            '\\' => text.push_str("\\\\"),
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            // Beyond 16 bits everything is printable.
+            character if !is_printable(character) => drop(write!(text, "\\u{:04x}", u32::from(character))),
+            character => text.push(character),
+        }
+    }
+    text.push('"');
 }
 
 /// What YAML 1.1 allows without an escape and no reader takes for a line break.
