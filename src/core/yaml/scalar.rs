@@ -149,6 +149,6 @@ pub(super) fn is_plain_string(text: &str) -> bool {
     if !numeric_start || !text.bytes().any(|byte| byte.is_ascii_digit()) {
         return true;
     }
-    let doubtful = text.bytes().all(|byte| byte.is_ascii_hexdigit() || b"+-.:_xXoOtTzZ ".contains(&byte));
+    let doubtful = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.:_eExXoObBtTzZ ".contains(&byte));
     !doubtful && matches!(plain(text), Scalar::Str(_))
 }

@@ -64,6 +64,14 @@ proptest! {
         prop_assert_eq!(read_one(&written), Ok(value), "{}", written);
     }
 
+    /// A reader of YAML 1.2 that shares only the grammar with ours finds the same strings.
+    #[test]
+    fn another_reader_finds_the_same_strings(text in strings()) {
+        let value = json!({ "v": text, "list": [text], "k": { text.clone(): text } });
+        let written = write(&value);
+        prop_assert_eq!(serde_saphyr::from_str::<Value>(&written).ok(), Some(value), "{}", written);
+    }
+
     #[test]
     fn reading_never_panics(text in any::<String>()) {
         read_documents(&text);
