@@ -10,6 +10,7 @@ mod facts;
 mod folder;
 mod memo;
 mod memory;
+mod mirror;
 mod objects;
 mod pass;
 mod report;
@@ -93,6 +94,7 @@ pub struct Agent {
     lasting: Vec<Problem>,
     removals: Option<Removals>,
     told: report::Told,
+    patched: mirror::Patched,
     /// Made to answer one question without an agent: nothing is changed.
     offline: bool,
     notifier: Arc<Notifier>,

@@ -173,6 +173,14 @@ impl Api {
         confirm::get_daemon_set(&self.shared.client, key).await
     }
 
+    /// Patches one pod by JSON merge.
+    ///
+    /// # Errors
+    /// What the API server, or the way to it, said.
+    pub async fn patch_pod(&self, key: &ObjectKey, patch: &serde_json::Value) -> Result<(), Failure> {
+        confirm::patch_pod(&self.shared.client, key, patch).await
+    }
+
     /// UID of the namespace `kube-system`: which cluster this is.
     pub async fn cluster_uid(&self) -> Result<String, Failure> {
         confirm::cluster_uid(&self.shared.client).await

@@ -16,7 +16,6 @@ use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
 use crate::node::api::Snapshot;
-use crate::node::manifests::Manifest;
 use crate::node::volumes::Volumes;
 
 use super::evidence;
@@ -25,12 +24,16 @@ use super::memo::Inputs;
 use super::memo::Memo;
 use super::objects::Objects;
 
+/// Annotation with the generation of the template, which the API shows on every DaemonSet.
+pub(super) const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
+
 /// The world at one pass.
 pub(super) struct PassFacts<'a> {
     pub(super) memo: &'a Memo,
     pub(super) objects: Objects<'a>,
     pub(super) inputs: Inputs<'a>,
-    pub(super) manifests: &'a BTreeMap<&'a str, &'a Manifest>,
+    /// SHA-256 of the manifests in the folder, by pod UID; of one that cannot be read, another text.
+    pub(super) manifests: &'a BTreeMap<&'a str, &'a str>,
     pub(super) volumes: &'a Volumes,
     pub(super) written: &'a BTreeMap<String, String>,
     /// Whether the data on disk is looked at, or trusted to be as it was written.
@@ -47,12 +50,8 @@ pub(super) struct PassFacts<'a> {
 
 impl PassFacts<'_> {
     fn namespace(&self, instance: &Instance) -> &str {
-        let by_record = || {
-            let holder = |r: &&DaemonRecord| r.instances.iter().any(|i| i.uid == instance.uid);
-            self.records.values().find(holder).map(|r| r.key.namespace.as_str())
-        };
-        let by_manifest = self.manifests.get(instance.uid.as_str()).map(|m| m.owner.namespace.as_str());
-        by_manifest.or_else(by_record).unwrap_or_default()
+        let holder = |r: &&DaemonRecord| r.instances.iter().any(|i| i.uid == instance.uid);
+        self.records.values().find(holder).map_or("", |r| r.key.namespace.as_str())
     }
 }
 
@@ -69,7 +68,7 @@ impl Facts for PassFacts<'_> {
     }
 
     fn manifest(&self, uid: &str) -> ManifestFact<'_> {
-        self.manifests.get(uid).map_or(ManifestFact::Missing, |m| ManifestFact::Present(&m.sha256))
+        self.manifests.get(uid).map_or(ManifestFact::Missing, |sha256| ManifestFact::Present(sha256))
     }
 
     fn volumes_current(&self, outcome: &Outcome) -> bool {

@@ -67,6 +67,9 @@ impl Agent {
         self.plan = plan;
         self.apply(&records);
         self.want(snapshot.as_ref());
+        if let Some(snapshot) = &snapshot {
+            self.correct_labels(snapshot);
+        }
         let live: BTreeSet<String> = self.live_uids();
         let failed = self.disk.clear_ended(now(), &live);
         self.problems.extend(failed.into_iter().map(|f| report_problem("volume data", f)));
@@ -135,7 +138,9 @@ impl Agent {
                 self.memory.node = Some(node);
             }
         }
-        self.node = self.memory.node.clone().unwrap_or_else(|| self.config.node_view());
+        // A checkpoint of a node with another name says nothing about this one.
+        let known = self.memory.node.clone().filter(|node| node.name == self.config.node_name);
+        self.node = known.unwrap_or_else(|| self.config.node_view());
         let endpoint = self.config.api_endpoint.clone().or_else(|| self.api.as_ref().and_then(|a| a.endpoint()));
         let version = self.node.kubelet_version.as_deref().and_then(memory::major_minor);
         self.options.set(|options| {
@@ -227,7 +232,7 @@ impl Agent {
             .collect();
         let objects = Objects { api, folders: self.folders.objects(), remembered: &self.memory.objects, live: false };
         let tokens = self.tokens.snapshot();
-        let manifests = scan.ours.values().map(|m| (m.uid.as_str(), &**m)).collect();
+        let manifests = digests(records, scan);
         let (options, options_version) = self.options.get();
         let facts = PassFacts {
             memo: &self.memo,
@@ -391,6 +396,21 @@ impl Agent {
             }
         }
     }
+}
+
+/// The manifests in the folder by pod UID. One that cannot be read is there, and not as it should be:
+/// it is never taken for gone.
+fn digests<'a>(records: &'a BTreeMap<ObjectKey, DaemonRecord>, scan: &'a Scan) -> BTreeMap<&'a str, &'a str> {
+    let mut digests: BTreeMap<&str, &str> = BTreeMap::new();
+    if !scan.unreadable.is_empty() {
+        for record in records.values() {
+            let file = |pod: &str| crate::core::manifest::file_name(&record.key.namespace, pod);
+            let unreadable = record.instances.iter().filter(|i| scan.unreadable.contains_key(&file(&i.pod_name)));
+            digests.extend(unreadable.map(|i| (i.uid.as_str(), "unreadable")));
+        }
+    }
+    digests.extend(scan.ours.values().map(|m| (m.uid.as_str(), m.sha256.as_str())));
+    digests
 }
 
 fn report_problem(object: &str, failure: apply::Failure) -> crate::core::status::Problem {

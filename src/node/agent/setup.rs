@@ -142,6 +142,7 @@ impl Agent {
             lasting: Vec::new(),
             removals: None,
             told: report::Told::default(),
+            patched: super::mirror::Patched::default(),
             offline: false,
             notifier,
             wake: Arc::new(Notify::new()),

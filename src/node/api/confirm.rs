@@ -3,6 +3,8 @@
 //! Owns the two questions "does this DaemonSet exist?" and "which cluster is this?". Must not decide.
 
 use kube::Api;
+use kube::api::Patch;
+use kube::api::PatchParams;
 use serde_json::Value;
 
 use crate::core::model::ObjectKey;
@@ -42,6 +44,14 @@ pub(super) async fn cluster_uid(client: &kube::Client) -> Result<String, Failure
     let found = api.get("kube-system").await.map_err(|error| Failure::from_kube(&error))?;
     let uid = found.value.pointer("/metadata/uid").and_then(Value::as_str).map(String::from);
     uid.ok_or_else(|| Failure::new(FailureKind::Protocol, "the namespace kube-system has no UID"))
+}
+
+/// Patches one pod by JSON merge; the UID in the patch keeps it from meeting another pod of that name.
+pub(super) async fn patch_pod(client: &kube::Client, key: &ObjectKey, patch: &Value) -> Result<(), Failure> {
+    let resource = object::api_resource("", "Pod", "pods");
+    let api: Api<RawObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
+    let patched = api.patch(&key.name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    patched.map(drop).map_err(|error| Failure::from_kube(&error))
 }
 
 /// Whether a 404 is the API server's word on this very object. A server that lacks the API group, a
