@@ -1,6 +1,6 @@
 # daemonlet: the commands of daily work. `make test` is the whole truth, `make check` its quick part.
 
-.PHONY: build demo check test cluster-tools cluster-test
+.PHONY: build demo check test bench cluster-tools cluster-test
 
 build:
 	cargo build --release
@@ -28,3 +28,7 @@ cluster-tools:
 cluster-test: cluster-tools
 	cargo build
 	python3 tests/cluster/run.py $(FILES)
+
+# How fast it is: one table of the functions of the core.
+bench:
+	python3 tests/bench.py

@@ -1,0 +1,237 @@
+//! How long the pure core takes: one large DaemonSet, and a pass over 100 daemons with nothing to do.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
+
+use criterion::Criterion;
+use criterion::criterion_group;
+use criterion::criterion_main;
+use daemonlet::core::input;
+use daemonlet::core::model::DaemonSet;
+use daemonlet::core::model::Mode;
+use daemonlet::core::model::NodeView;
+use daemonlet::core::model::ObjectKey;
+use daemonlet::core::model::ObjectMap;
+use daemonlet::core::model::TokenRequest;
+use daemonlet::core::outcome;
+use daemonlet::core::outcome::Outcome;
+use daemonlet::core::outcome::Revision;
+use daemonlet::core::pass;
+use daemonlet::core::placement;
+use daemonlet::core::plan::Evidence;
+use daemonlet::core::plan::Facts;
+use daemonlet::core::plan::ManifestFact;
+use daemonlet::core::plan::Readiness;
+use daemonlet::core::record::DaemonRecord;
+use daemonlet::core::record::Instance;
+use daemonlet::core::record::Millis;
+use daemonlet::core::record::Phase;
+use daemonlet::core::render::Endpoint;
+use daemonlet::core::render::RenderOptions;
+use daemonlet::core::sources::Word;
+use daemonlet::core::yaml;
+
+const NOW: Millis = 1_000_000_000;
+
+/// A DaemonSet as large as a large CNI's, about 20 KiB of YAML, and the objects that it refers to.
+fn large() -> String {
+    let mut text = String::from(
+        "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: large, namespace: kube-system}\nspec:\n  \
+         selector: {matchLabels: {app: large}}\n  template:\n    metadata: {labels: {app: large, tier: node}}\n    \
+         spec:\n      hostNetwork: true\n      serviceAccountName: large\n      priorityClassName: system-node-critical\n      \
+         nodeSelector: {kubernetes.io/os: linux}\n      tolerations: [{operator: Exists}]\n      containers:\n",
+    );
+    for container in 0..8 {
+        write!(
+            text,
+            "      - name: container-{container}\n        image: registry.example.com/network/agent-{container}:v1.30.2\n        \
+             command: [/bin/agent, --config=/etc/agent/agent.yaml, --node=$(NODE_NAME), --verbose=2]\n        \
+             resources: {{requests: {{cpu: 100m, memory: 50Mi}}, limits: {{memory: 500Mi}}}}\n        \
+             securityContext: {{privileged: true, capabilities: {{add: [NET_ADMIN, NET_RAW]}}}}\n        \
+             livenessProbe: {{httpGet: {{path: /healthz, port: {}, host: localhost}}, periodSeconds: 10, failureThreshold: 6}}\n        \
+             env:\n        - {{name: NODE_NAME, valueFrom: {{fieldRef: {{fieldPath: spec.nodeName}}}}}}\n",
+            9000 + container
+        )
+        .unwrap();
+        for variable in 0..20 {
+            writeln!(text, "        - {{name: VARIABLE_{variable}, value: \"the value of {variable}, such as yes\"}}")
+                .unwrap();
+        }
+        for key in 0..5 {
+            writeln!(
+                text,
+                "        - {{name: CONFIGURED_{key}, valueFrom: {{configMapKeyRef: {{name: conf, key: key-{key}}}}}}}"
+            )
+            .unwrap();
+        }
+        text.push_str("        volumeMounts:\n");
+        for volume in 0..10 {
+            writeln!(text, "        - {{name: host-{volume}, mountPath: /host/{volume}}}").unwrap();
+        }
+        text.push_str("        - {name: conf, mountPath: /etc/agent}\n        - {name: keys, mountPath: /etc/keys}\n");
+    }
+    text.push_str("      volumes:\n      - {name: conf, configMap: {name: conf}}\n      - {name: keys, secret: {secretName: keys}}\n");
+    for volume in 0..10 {
+        writeln!(
+            text,
+            "      - {{name: host-{volume}, hostPath: {{path: /var/lib/host/{volume}, type: DirectoryOrCreate}}}}"
+        )
+        .unwrap();
+    }
+    text.push_str("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: conf, namespace: kube-system}\ndata:\n");
+    for key in 0..10 {
+        writeln!(text, "  key-{key}: a value of the configuration").unwrap();
+    }
+    text.push_str(
+        "---\napiVersion: v1\nkind: Secret\nmetadata: {name: keys, namespace: kube-system}\ndata: {key: c2VjcmV0}\n---\n\
+         apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: large, namespace: kube-system}\n---\n\
+         apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kube-root-ca.crt, namespace: kube-system}\ndata: {ca.crt: certificate}\n",
+    );
+    text
+}
+
+fn options() -> RenderOptions {
+    RenderOptions {
+        node_name: "node-1".to_owned(),
+        kubelet_version: Some((1, 36)),
+        api_endpoint: Some(Endpoint { host: "10.0.0.1".to_owned(), port: 6443 }),
+        has_api: true,
+        inline_secret_env: false,
+    }
+}
+
+struct World {
+    daemon_set: Arc<DaemonSet>,
+    revision: Revision,
+    objects: ObjectMap,
+    tokens: BTreeMap<TokenRequest, String>,
+    options: RenderOptions,
+}
+
+impl World {
+    fn new() -> Self {
+        let parsed = input::parse_file(Path::new("large.yaml"), &large());
+        assert!(parsed.problems.is_empty(), "{:?}", parsed.problems);
+        let daemon_set = Arc::new(parsed.daemon_sets.into_iter().next().unwrap());
+        let revision = Revision::of(&daemon_set);
+        let objects = ObjectMap { objects: parsed.objects.into_iter().collect(), complete: true };
+        let mut world = Self { daemon_set, revision, objects, tokens: BTreeMap::new(), options: options() };
+        let asked = world.render(&world.daemon_set).result.unwrap().pod.tokens;
+        world.tokens = asked.into_iter().map(|request| (request, "token".to_owned())).collect();
+        let rendered = world.render(&world.daemon_set).result.unwrap();
+        assert!(rendered.pod.waiting_for.is_empty(), "{:?}", rendered.pod.waiting_for);
+        world
+    }
+
+    fn render(&self, daemon_set: &Arc<DaemonSet>) -> Outcome {
+        outcome::outcome(daemon_set, &self.revision, 0, &self.objects, &self.tokens, &self.options)
+    }
+}
+
+/// Everything is as it should be, and every outcome is remembered: the shell's memory in small.
+struct Quiet(BTreeMap<ObjectKey, Arc<Outcome>>);
+
+impl Facts for Quiet {
+    fn outcome(&self, daemon_set: &Arc<DaemonSet>, _: u64) -> Arc<Outcome> {
+        Arc::clone(&self.0[&daemon_set.key])
+    }
+
+    fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {
+        self.0[&daemon_set.key].revision.clone()
+    }
+
+    fn manifest(&self, uid: &str) -> ManifestFact<'_> {
+        let mine = self.0.values().find(|outcome| outcome.identity.uid == uid);
+        mine.map_or(ManifestFact::Missing, |mine| ManifestFact::Present(&mine.result.as_ref().unwrap().digest))
+    }
+
+    fn volumes_current(&self, _: &Outcome) -> bool {
+        true
+    }
+
+    fn sandbox(&self, _: &Instance) -> Evidence {
+        Evidence::Running
+    }
+
+    fn readiness(&self, _: &Instance) -> Readiness {
+        Readiness::Ready { since: NOW }
+    }
+
+    fn stock_pod(&self, _: &ObjectKey) -> Option<String> {
+        None
+    }
+}
+
+/// `count` daemons that run as they should: what the sources say, and what is remembered of each.
+fn quiet(world: &World, count: usize) -> (Vec<(Word, DaemonRecord)>, Quiet) {
+    let mut daemons = Vec::new();
+    let mut outcomes = BTreeMap::new();
+    for index in 0..count {
+        let mut daemon_set = DaemonSet::clone(&world.daemon_set);
+        daemon_set.key.name = format!("daemon-{index}");
+        let daemon_set = Arc::new(daemon_set);
+        let outcome = Arc::new(world.render(&daemon_set));
+        let mut record = DaemonRecord::new(daemon_set.key.clone());
+        record.instances.push(Instance {
+            uid: outcome.identity.uid.clone(),
+            pod_name: outcome.identity.pod_name.clone(),
+            incarnation: 0,
+            revision: outcome.revision.clone(),
+            daemon_set: Some(Arc::clone(&daemon_set)),
+            data_version: outcome.result.as_ref().unwrap().pod.data_version.clone(),
+            created: NOW,
+            phase: Phase::Live,
+            mirror_uid: None,
+            started: true,
+            orphaned: false,
+        });
+        outcomes.insert(daemon_set.key.clone(), outcome);
+        daemons.push((Word::Wanted { daemon_set, mode: Mode::Static, note: None }, record));
+    }
+    (daemons, Quiet(outcomes))
+}
+
+fn node() -> NodeView {
+    let labels = BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]);
+    NodeView { name: "node-1".to_owned(), labels, registered: true, ..NodeView::default() }
+}
+
+fn core(criterion: &mut Criterion) {
+    let world = World::new();
+    let text = large();
+    let rendered = world.render(&world.daemon_set).result.unwrap();
+    println!("the large DaemonSet: {} bytes of YAML in, {} out", text.len(), rendered.text.len());
+    criterion.bench_function("render one large DaemonSet", |b| b.iter(|| world.render(black_box(&world.daemon_set))));
+    criterion.bench_function("write its YAML", |b| b.iter(|| yaml::write(black_box(&rendered.pod.pod))));
+    criterion.bench_function("canonical form and hash", |b| b.iter(|| Revision::of(black_box(&world.daemon_set))));
+    criterion.bench_function("read and validate its file", |b| {
+        b.iter(|| input::parse_file(Path::new("large.yaml"), black_box(&text)))
+    });
+    let node = node();
+    criterion.bench_function("placement", |b| {
+        b.iter(|| placement::should_run(black_box(&node), black_box(&world.daemon_set)))
+    });
+    let (daemons, facts) = quiet(&world, 100);
+    let context = pass::PassContext {
+        now: NOW,
+        node: &node,
+        update_jitter: 0,
+        max_removals: pass::MaxRemovals::HalfAndTwo,
+        second_list: false,
+    };
+    let pass = || {
+        let subjects: Vec<pass::Subject<'_>> =
+            daemons.iter().map(|(word, record)| pass::Subject { word: word.clone(), record }).collect();
+        pass::plan(black_box(&subjects), &context, &facts)
+    };
+    let plan = pass();
+    assert!(plan.is_quiet(), "{:?}", plan.daemons[0].actions);
+    criterion.bench_function("pass over 100 quiet daemons", |b| b.iter(pass));
+}
+
+criterion_group!(benches, core);
+criterion_main!(benches);
