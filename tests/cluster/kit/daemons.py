@@ -5,13 +5,13 @@ Owns images and manifests only; what they do once they run is in the programs th
 
 import glob
 import json
-from pathlib import Path
 
 from . import images
 from . import tools
 from .control_plane import PODS
 
 CORPUS = tools.REPO.parent / "shared" / "corpus"
+EXAMPLE_CNI = tools.REPO / "examples" / "cni"
 FLANNEL = CORPUS / "flannel.yaml"
 KUBE_PROXY_IMAGE = f"registry.k8s.io/kube-proxy:v{tools.KUBERNETES}"
 # A container that runs until it is told to end, at once.
@@ -109,7 +109,7 @@ def daemonset(name, namespace="kube-system", container=None, labels=None, spec=N
 
 def probe(name="probe", namespace="kube-system"):
     """Pods on the pod network that serve their node's name on port 8080."""
-    serve = 'mkdir -p /tmp/www; echo "$NODE" > /tmp/www/node; trap exit TERM; httpd -f -p 8080 -h /tmp/www & wait'
+    serve = 'mkdir -p /tmp/www; echo "$NODE" > /tmp/www/index.html; trap exit TERM; httpd -f -p 8080 -h /tmp/www & wait'
     return daemonset(name, namespace, tolerations=[{"operator": "Exists"}], container={
         "command": ["sh", "-c", serve], "ports": [{"containerPort": 8080}],
         "env": [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]})
@@ -121,6 +121,8 @@ def service(name="probe", namespace="kube-system"):
             "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 8080}]}}
 
 
-def document(path):
-    """A file of this checkout."""
-    return Path(tools.REPO / path)
+def example_cni():
+    """The folder and the image of the repository's example CNI DaemonSet: a shell, curl, jq, the plugins."""
+    files = images.libraries("/usr/bin/curl", "/usr/bin/jq")
+    files |= {f"/plugins/{name}": f"/usr/lib/cni/{name}" for name in ("bridge", "host-local", "loopback", "portmap")}
+    return EXAMPLE_CNI, images.Image("example.invalid/cni:1", files=files, busybox=True)

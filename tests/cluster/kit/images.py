@@ -89,6 +89,7 @@ def libraries(*programs):
     found = {}
     for path in programs:
         found[path] = os.path.realpath(path)
+        # A static program has none, and ldd says so by failing.
         told = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
         for word in told.split():
             if word.startswith("/") and os.path.exists(word):

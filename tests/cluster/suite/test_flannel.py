@@ -64,7 +64,7 @@ class Flannel(unittest.TestCase):
         address = self.admin.get("services", "probe", "kube-system")["spec"]["clusterIP"]
         machine = self.machines[0]
         container, _ = pod_address(machine, "probe-")
-        heard = until(lambda: fetch(machine, container, f"http://{address}/node"), 60, "the Service answers")
+        heard = until(lambda: fetch(machine, container, f"http://{address}/"), 60, "the Service answers")
         self.assertIn(heard, NAMES)
 
     def test_5_power_fails_without_an_api_server_and_flannel_is_back_in_two_seconds(self):
