@@ -10,6 +10,7 @@ checkout's debug build), DAEMONLET_CACHE, DAEMONLET_TOOLS, DAEMONLET_SCRATCH.
 """
 
 import argparse
+import importlib
 import json
 import os
 import shutil
@@ -76,7 +77,7 @@ def _title(test):
 
 
 class AsWritten(unittest.TestLoader):
-    """Takes a class's tests in the order they are written: they tell a story."""
+    """Takes a class's tests in the order they are written (and `_inside` the classes): they tell a story."""
 
     def getTestCaseNames(self, testCaseClass):  # noqa: N802, N803 (unittest's names)
         written = [name for base in reversed(testCaseClass.__mro__) for name in vars(base)]
@@ -89,7 +90,9 @@ def _inside(file, word):
     if word:
         loader.testNamePatterns = [f"*{word}*"]
     report = Report()
-    loader.loadTestsFromName(f"suite.test_{file}").run(report)
+    module = importlib.import_module(f"suite.test_{file}")
+    cases = [case for case in vars(module).values() if isinstance(case, type) and issubclass(case, unittest.TestCase)]
+    unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in cases).run(report)
     (sandbox.scratch() / "counts.json").write_text(json.dumps(report.counts), encoding="utf-8")
 
 

@@ -216,9 +216,10 @@ class Change(OneKubelet):
         until(replaced, 45, "the new instance runs")
         self.assertLessEqual(max(seen), 1, "two instances ran at once")
         second = self.cri.of("ordered-")[0]
-        order = [(line.split()[3], second[2] in line, first[2] in line) for _, line in events.lines if "/tasks/" in line and len(line.split()) > 3]
-        ended = next(i for i, (topic, _, old) in enumerate(order) if topic == "/tasks/exit" and old)
-        began = next(i for i, (topic, new, _) in enumerate(order) if topic == "/tasks/start" and new)
+        events.wait_line(f"/tasks/start .*{second[2]}", 5)
+        lines = [line for _, line in events.lines]
+        ended = next(i for i, line in enumerate(lines) if "/tasks/exit" in line and first[2] in line)
+        began = next(i for i, line in enumerate(lines) if "/tasks/start" in line and second[2] in line)
         self.assertLess(ended, began, "the new instance began before the old one had ended")
 
     def test_nothing_is_lost_while_the_api_is_in_trouble(self):
