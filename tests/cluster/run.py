@@ -42,6 +42,10 @@ class Report(unittest.TestResult):
         super().startTest(test)
         self.began = time.monotonic()
 
+    def failed_so_far(self):
+        """How many tests failed."""
+        return self.counts["failed"]
+
     def _line(self, outcome, test, detail=""):
         self.counts[outcome] += 1
         word = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}[outcome]
@@ -91,7 +95,7 @@ def _inside(file, word):
         loader.testNamePatterns = [f"*{word}*"]
     report = Report()
     module = importlib.import_module(f"suite.test_{file}")
-    cases = [case for case in vars(module).values() if isinstance(case, type) and issubclass(case, unittest.TestCase)]
+    cases = [case for case in vars(module).values() if isinstance(case, type) and issubclass(case, unittest.TestCase) and case.__module__ == module.__name__]
     unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in cases).run(report)
     (sandbox.scratch() / "counts.json").write_text(json.dumps(report.counts), encoding="utf-8")
 

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import time
+from datetime import datetime
 
 from . import images, tools
 from .api import Api
@@ -82,11 +83,24 @@ class Cri:
                 found[(labels["io.kubernetes.pod.namespace"], labels["io.kubernetes.pod.name"], labels["io.kubernetes.container.name"])] = (container, pid)
         return found
 
-    def _labels(self, container):
+    def _info(self, container):
         try:
-            return json.loads(self.ctr("containers", "info", container))["Labels"]
+            return json.loads(self.ctr("containers", "info", container))
         except subprocess.CalledProcessError:
-            return {}  # gone in between
+            return {"Labels": {}, "CreatedAt": "1970-01-01T00:00:00Z"}  # gone in between
+
+    def _labels(self, container):
+        return self._info(container)["Labels"]
+
+    def created(self, prefix, since):
+        """The containers, running or ended, made for pods of that prefix since a wall-clock time: [(seconds after it, name)]."""
+        found = []
+        for container in self.ctr("containers", "ls", "--quiet").split():
+            info = self._info(container)
+            labels, after = info["Labels"], datetime.fromisoformat(info["CreatedAt"]).timestamp() - since
+            if labels.get("io.cri-containerd.kind") == "container" and labels["io.kubernetes.pod.name"].startswith(prefix) and after > 0:
+                found.append((after, labels["io.kubernetes.container.name"]))
+        return sorted(found)
 
     def of(self, prefix, namespace=None):
         """The running containers of pods whose name begins with `prefix`: [(pod, container, id, pid)]."""

@@ -46,7 +46,7 @@ class Lan:
         """Drops what comes in for a port of the control plane: connections neither open nor fail."""
         subprocess.run(["nft", "-f", "-"], check=True, text=True, input=(
             "table inet dl { chain in { type filter hook input priority 0; "
-            f"tcp dport {port} iifname != \"lo\" drop; }} }}"))
+            f"tcp dport {port} iifname != \"lo\" drop; }}; }}\n"))
 
     def answer(self):
         """Ends `swallow`."""

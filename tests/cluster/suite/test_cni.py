@@ -14,6 +14,7 @@ from kit.net import GATEWAY
 from kit.net import Lan
 from kit.wait import never
 from suite.pod_network import wait_all_reach_all
+from suite.story import Story
 
 WORLD = SimpleNamespace()
 NAMES = ("n1", "n2")
@@ -33,8 +34,8 @@ def setUpModule():  # noqa: N802 (unittest's name)
     cluster.admin.wait("nodes", lambda seen: len(seen) == len(NAMES), 60, "all nodes are registered")
 
 
-class ExampleCni(unittest.TestCase):
-    """One story, told in order."""
+class ExampleCni(Story):
+    """The example."""
 
     def setUp(self):
         self.cluster, self.machines = WORLD.cluster, WORLD.machines
