@@ -4,6 +4,7 @@ Three machines, an API server, controllers without the DaemonSet controller, no 
 nodes are NotReady because there is no pod network, and nothing that needs one could bring it.
 """
 
+import time
 import unittest
 from types import SimpleNamespace
 
@@ -94,7 +95,11 @@ class Flannel(Story):
 
     def test_6_pods_reach_each_other_ten_seconds_after_the_api_is_back(self):
         self.cluster.start_api()
-        wait_all_reach_all(self.machines, 10)
+        began = time.monotonic()
+        wait_all_reach_all(self.machines, 60)
+        took = time.monotonic() - began
+        print(f"          API server back to pods reaching each other: {took:.1f} s")
+        self.assertLess(took, 10)
 
 
 if __name__ == "__main__":
