@@ -17,6 +17,7 @@ use tracing::Subscriber;
 use tracing::field::Field;
 use tracing::field::Visit;
 use tracing_subscriber::Layer;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::layer::SubscriberExt;
@@ -60,6 +61,8 @@ pub enum LogError {
 pub fn init(level: &str, target: LogTarget) -> Result<(), LogError> {
     let filter = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty()).unwrap_or_else(|| level.to_owned());
     let targets: Targets = filter.parse().map_err(|_| LogError::Filter { filter })?;
+    // It logs bodies that it cannot read, and such a body may be that of a Secret.
+    let targets = targets.with_target("kube_client", LevelFilter::OFF);
     let journal = match target {
         LogTarget::Stderr => None,
         LogTarget::Journal => Some(journal().map_err(|source| LogError::Journal { source })?),

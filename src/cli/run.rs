@@ -9,7 +9,11 @@ use crate::cli::ConfigArgument;
 use crate::cli::Exit;
 use crate::cli::Failure;
 use crate::cli::output;
+use crate::cli::output::Colour;
+use crate::cli::status;
 use crate::config::Config;
+use crate::core::status::DaemonStatus;
+use crate::core::status::State;
 use crate::log;
 use crate::node::agent::Agent;
 use crate::node::agent::AgentError;
@@ -66,10 +70,11 @@ fn start(config: Config, once: bool) -> Result<Exit, Failure> {
     runtime.block_on(async {
         let agent = Agent::new(config, notifier).map_err(failed)?;
         if once {
-            return match agent.run_once().await.map_err(failed)? {
-                true => Ok(Exit::Success),
-                false => Ok(Exit::Refused),
-            };
+            let report = agent.run_once().await.map_err(failed)?;
+            output::data(&status::human(&report, Colour::new(&std::io::stdout())))?;
+            // Readiness is not known yet, and need not be: the kubelet has only just been told.
+            let bad = |daemon: &DaemonStatus| matches!(daemon.state, State::Refused | State::Failing);
+            return Ok(if report.daemons.iter().any(bad) { Exit::Refused } else { Exit::Success });
         }
         agent.run(ready).await.map_err(failed)?;
         Ok(Exit::Success)

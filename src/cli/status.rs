@@ -70,14 +70,15 @@ fn text(report: &StatusReport, json: bool) -> Result<String, Failure> {
     if json { output::json(report) } else { Ok(human(report, Colour::new(&std::io::stdout()))) }
 }
 
-/// Whether anything is refused, failing or unknown.
+/// Whether anything is refused, failing or unknown: a daemon, a file, the API server.
 pub(super) fn exit(report: &StatusReport) -> Exit {
-    let bad = report.daemons.iter().any(|daemon| daemon.state.is_bad());
+    let bad = !report.problems.is_empty() || report.daemons.iter().any(|daemon| daemon.state.is_bad());
     if bad { Exit::Refused } else { Exit::Success }
 }
 
 /// The table, and below it what is wrong beside single daemons.
-fn human(report: &StatusReport, colour: Colour) -> String {
+/// The report as people read it.
+pub(super) fn human(report: &StatusReport, colour: Colour) -> String {
     let head = ["DAEMONSET", "SOURCE", "REVISION", "POD", "STATE", "READY", "SINCE", "REASON"];
     let rows = report.daemons.iter().map(|daemon| row(daemon, colour)).collect::<Vec<_>>();
     let mut text = if rows.is_empty() { "no daemons on this node\n".to_owned() } else { table::table(&head, &rows) };

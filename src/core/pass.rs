@@ -36,6 +36,8 @@ pub struct PassContext<'a> {
     pub max_removals: MaxRemovals,
     /// Whether a second complete list, over a fresh connection, has said the same.
     pub second_list: bool,
+    /// Which boot of the node this is.
+    pub boot: &'a str,
 }
 
 /// The plan of one pass: a value that can be printed, compared and executed.
@@ -59,7 +61,13 @@ pub struct Subject<'a> {
 /// Plans one pass over all daemons.
 pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Facts) -> Plan {
     let removals_held = !context.second_list && too_many(subjects, context.max_removals);
-    let context = Context { now: context.now, node: context.node, update_jitter: context.update_jitter, removals_held };
+    let context = Context {
+        now: context.now,
+        node: context.node,
+        update_jitter: context.update_jitter,
+        removals_held,
+        boot: context.boot,
+    };
     let daemons = subjects.iter().map(|s| plan::plan_daemon(&s.word, s.record, &context, facts)).collect();
     Plan { daemons, removals_held }
 }

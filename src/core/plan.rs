@@ -95,6 +95,8 @@ pub struct Context<'a> {
     pub update_jitter: Millis,
     /// Whether removals that rest on a list's silence are held (`max-removals`).
     pub removals_held: bool,
+    /// Which boot of the node this is.
+    pub boot: &'a str,
 }
 
 /// One thing to do. The shell does them in order and stops at the first that fails.

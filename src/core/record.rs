@@ -35,6 +35,10 @@ pub struct DaemonRecord {
     /// followed again until it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignored_file: Option<String>,
+    /// The boot (`boot_id`) in which the stock controller's pod took over from a `bootstrap` instance:
+    /// within that boot no instance is started again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handed_over: Option<String>,
     /// When the revision that waits for its turn was first wanted, and which it is (`update-jitter`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_update: Option<PendingUpdate>,
@@ -108,6 +112,7 @@ impl DaemonRecord {
             instances: Vec::new(),
             api_uid: None,
             ignored_file: None,
+            handed_over: None,
             pending_update: None,
         }
     }

@@ -34,6 +34,7 @@ use crate::core::policy::Policy;
 use crate::core::record::Millis;
 use crate::core::sources::Confirmation;
 use crate::core::status::Problem;
+use crate::core::status::StatusReport;
 use crate::node::api::Api;
 use crate::node::api::Tokens;
 use crate::node::cri::Cri;
@@ -67,6 +68,8 @@ pub struct Agent {
     config: Config,
     policy: Policy,
     started: Millis,
+    /// The kernel's `boot_id`.
+    boot: String,
     disk: Disk,
     memo: Memo,
     options: memo::Options,
@@ -191,12 +194,12 @@ impl Agent {
         Ok(())
     }
 
-    /// One complete pass from what is there: with the API, if it answers within the bound. Gives
-    /// whether everything that is to run here could be written.
+    /// One complete pass from what is there: with the API, if it answers within the bound. Gives what
+    /// there is to say of it.
     ///
     /// # Errors
     /// As [`Agent::run`].
-    pub async fn run_once(mut self) -> Result<bool, AgentError> {
+    pub async fn run_once(mut self) -> Result<StatusReport, AgentError> {
         self.pass().await;
         if self.api_is_configured() {
             self.start_api();
@@ -215,7 +218,7 @@ impl Agent {
             }
         }
         self.save_inputs();
-        Ok(self.failures.is_empty())
+        Ok(self.status())
     }
 
     /// Whether nothing is left that the API could still change at once.

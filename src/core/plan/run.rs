@@ -45,10 +45,14 @@ impl Planner<'_> {
             }
             return self.keep(State::Unknown, &format!("{}; the Node has not been seen yet", placement.reason));
         }
-        if mode == Mode::Bootstrap
-            && let Some(stock) = self.facts.stock_pod(&daemon_set.key)
-        {
-            return self.unplaced(&format!("the stock controller's pod {stock} is here"));
+        if mode == Mode::Bootstrap {
+            if let Some(stock) = self.facts.stock_pod(&daemon_set.key) {
+                self.record.handed_over = Some(self.context.boot.to_owned());
+                return self.unplaced(&format!("the stock controller's pod {stock} is here"));
+            }
+            if self.record.handed_over.as_deref() == Some(self.context.boot) && self.record.live().next().is_none() {
+                return self.unplaced("it was handed over to the stock controller in this boot");
+            }
         }
         self.run(daemon_set, placement.should_run, &placement.reason);
     }
@@ -333,6 +337,10 @@ impl Planner<'_> {
             self.summary.waiting_for.extend(rendered.pod.waiting_for.iter().cloned());
             let what: Vec<String> = rendered.pod.waiting_for.iter().map(describe).collect();
             return self.add_reason(&format!("keeps its last data: missing {}", what.join(", ")));
+        }
+        for known in self.record.instances.iter_mut().filter(|i| i.uid == instance.uid && i.data_version.is_empty()) {
+            // An instance that was found in the folder: what it was made with is not known any better.
+            known.data_version.clone_from(&rendered.pod.data_version);
         }
         let manifest = match self.facts.manifest(&instance.uid) {
             ManifestFact::Missing => return,

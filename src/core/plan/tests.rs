@@ -160,16 +160,31 @@ struct Bench {
     now: Millis,
     jitter: Millis,
     held: bool,
+    boot: String,
 }
 
 impl Bench {
     fn new() -> Self {
         let record = DaemonRecord::new(ObjectKey::new("kube-system", "net"));
-        Self { world: World::default(), node: node(), record, now: NOW, jitter: 0, held: false }
+        Self {
+            world: World::default(),
+            node: node(),
+            record,
+            now: NOW,
+            jitter: 0,
+            held: false,
+            boot: "boot-1".to_owned(),
+        }
     }
 
     fn plan(&self, word: &Word) -> DaemonPlan {
-        let context = Context { now: self.now, node: &self.node, update_jitter: self.jitter, removals_held: self.held };
+        let context = Context {
+            now: self.now,
+            node: &self.node,
+            update_jitter: self.jitter,
+            removals_held: self.held,
+            boot: &self.boot,
+        };
         plan_daemon(word, &self.record, &context, &self.world)
     }
 
@@ -442,6 +457,13 @@ fn the_stock_pod_ends_a_bootstrap_instance() {
     assert_eq!(bench.pass(&word), NONE);
     bench.world.stock = Some("net-x7f2k".to_owned());
     assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.world.stock = None;
+    bench.now += SETTLE;
+    assert_eq!(bench.pass(&word), ["finish uid-a-0"]);
+    assert_eq!(bench.pass(&word), NONE, "a rollout of the stock controller is no call for us");
+    bench.boot = "boot-2".to_owned();
+    assert_eq!(bench.pass(&word), ["start uid-a-1"], "after a boot it is");
 }
 
 #[test]

@@ -256,6 +256,7 @@ impl Agent {
             update_jitter: i64::try_from(self.config.update_jitter.as_millis()).unwrap_or(i64::MAX),
             max_removals: self.config.max_removals,
             second_list: self.has_second_list(api),
+            boot: &self.boot,
         };
         pass::plan(&subjects, &context, &facts)
     }

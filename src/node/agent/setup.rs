@@ -120,6 +120,7 @@ impl Agent {
         Ok(Self {
             policy,
             started: now(),
+            boot: boot_id(),
             disk,
             memo: Memo::default(),
             options: Options::new(options),
@@ -232,6 +233,11 @@ impl Agent {
         self.tokens = api.tokens().clone();
         self.api = Some(api);
     }
+}
+
+/// The kernel's name of this boot; empty where there is none, and then every boot is the same.
+fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
 /// Locks the state folder for this process.
