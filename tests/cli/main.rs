@@ -4,6 +4,7 @@
 mod agent;
 mod config;
 mod packaging;
+mod readme;
 mod render;
 mod usage;
 
