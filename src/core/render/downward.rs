@@ -138,7 +138,7 @@ fn go_quote(text: &str) -> String {
             '\t' => quoted.push_str("\\t"),
             '\u{b}' => quoted.push_str("\\v"),
             c if c.is_ascii_control() => drop(write!(quoted, "\\x{:02x}", u32::from(c))),
-            c if c.is_control() || (c.is_whitespace() && c != ' ') => match u32::from(c) {
+            c if !is_print(c) => match u32::from(c) {
                 code @ ..=0xffff => drop(write!(quoted, "\\u{code:04x}")),
                 code => drop(write!(quoted, "\\U{code:08x}")),
             },
@@ -147,6 +147,13 @@ fn go_quote(text: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+/// Go's `strconv.IsPrint`: letters, marks, numbers, punctuation, symbols and the space.
+fn is_print(c: char) -> bool {
+    // The standard library knows the same set, but tells it only by what it escapes inside a string;
+    // alone, or at its beginning, it would escape marks too.
+    c.is_ascii() || ['a', c].iter().collect::<String>().escape_debug().nth(1) == Some(c)
 }
 
 /// The value of a container's resource (upstream's `ExtractContainerResourceValue`), where the container

@@ -1,0 +1,8 @@
+//! What only the whole program shows: published files, the kubelet's own code as the judge, the tree itself.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod corpus;
+mod oracle;
+mod strings;
+mod tidy;
+mod volumes;

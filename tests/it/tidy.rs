@@ -1,0 +1,124 @@
+//! Rules about the tree itself that no compiler checks.
+
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// What the pure core must not know.
+const IMPURE: [&str; 12] = [
+    "tokio",
+    "kube::",
+    "tonic",
+    "hyper",
+    "tracing",
+    "log::",
+    "std::fs",
+    "std::net",
+    "std::env",
+    "std::process",
+    "SystemTime",
+    "Instant",
+];
+
+/// The most lines of code that a file has; comments, blank lines and tests at its end do not count.
+const LONGEST: usize = 350;
+
+/// Files that are longer, each with its own bound: to be split when they are next worked on.
+const LONGER: [(&str, usize); 2] = [("src/core/plan/run.rs", 375), ("src/node/api/connector.rs", 415)];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All files below `folder`.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten() {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() { folders.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn sources() -> Vec<(PathBuf, String)> {
+    let rust = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "rs");
+    let found: Vec<_> = files(&root().join("src")).into_iter().filter(rust).collect();
+    assert!(found.len() > 100, "only {} files", found.len());
+    found.into_iter().map(|path| (path.clone(), fs::read_to_string(path).expect("text"))).collect()
+}
+
+fn is_test(path: &Path) -> bool {
+    path.components()
+        .any(|part| matches!(part.as_os_str().to_str(), Some("tests.rs" | "tests" | "golden.rs" | "fixture.rs")))
+}
+
+/// The lines of code before a file's own test module.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let test_module = |lines: &[&str]| lines[0].trim() == "#[cfg(test)]" && lines[1].starts_with("mod tests {");
+    let lines: Vec<&str> = text.lines().collect();
+    let end = lines.windows(2).position(test_module).unwrap_or(lines.len());
+    let code = text.lines().take(end).enumerate().map(|(index, line)| (index + 1, line));
+    code.filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with("//"))
+}
+
+#[test]
+fn the_core_is_pure() {
+    let core = root().join("src/core");
+    for (path, text) in sources().iter().filter(|(path, _)| path.starts_with(&core) && !is_test(path)) {
+        for (number, line) in code(text) {
+            for word in IMPURE {
+                assert!(!line.contains(word), "{}:{number}: the core must not know `{word}`", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn files_are_short_and_say_what_they_own() {
+    let mut wrong = Vec::new();
+    for (path, text) in sources() {
+        if path.file_name().is_some_and(|name| name == "mod.rs") {
+            wrong.push(format!("{}: write foo.rs and foo/", path.display()));
+        }
+        if is_test(&path) {
+            continue;
+        }
+        let lines = code(&text).count();
+        let longest = LONGER.iter().find(|(file, _)| path.ends_with(file)).map_or(LONGEST, |(_, bound)| *bound);
+        if lines > longest {
+            wrong.push(format!("{}: {lines} lines of code, more than {longest}", path.display()));
+        }
+        if !text.starts_with("//!") {
+            wrong.push(format!("{}: its first line does not say what it owns", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_golden_folder_is_named_by_a_test() {
+    let mut code: Vec<String> = sources().into_iter().map(|(_, text)| text).collect();
+    for folder in ["tests/it", "tests/cluster"] {
+        code.extend(files(&root().join(folder)).iter().filter_map(|path| fs::read_to_string(path).ok()));
+    }
+    let golden = root().join("tests/golden");
+    for entry in fs::read_dir(&golden).expect("a folder") {
+        let name = entry.expect("an entry").file_name();
+        let path = format!("golden/{}", name.to_str().expect("text"));
+        assert!(code.iter().any(|text| text.contains(&path)), "no test reads tests/{path}");
+    }
+}
+
+#[test]
+fn every_rendering_case_has_input_and_output() {
+    for case in fs::read_dir(root().join("tests/golden/render")).expect("a folder") {
+        let path = case.expect("an entry").path();
+        let mut names: Vec<_> = files(&path).iter().filter_map(|file| Some(file.file_name()?.to_owned())).collect();
+        names.sort();
+        assert_eq!(names, ["in.yaml", "out.yaml"], "{}", path.display());
+    }
+}
