@@ -4,6 +4,7 @@
 //! (unless surge is asked for). Must not do I/O or read a clock; the shell executes the actions as
 //! they stand and plans again from what it then observes.
 
+mod instance;
 mod run;
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,12 @@
 //! decide: plans come from `crate::core`.
 
 mod apply;
+mod confirm;
 mod definitions;
 mod evidence;
 mod facts;
 mod folder;
+mod keep;
 mod memo;
 mod memory;
 mod mirror;

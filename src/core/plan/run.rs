@@ -8,15 +8,10 @@ use crate::core::model::Mode;
 use crate::core::model::RESTART_ON;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
-use crate::core::outcome::Outcome;
-use crate::core::outcome::Rendered;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
 use crate::core::record::PendingUpdate;
-use crate::core::record::Phase;
-use crate::core::render::Missing;
 
-use super::Action;
 use super::ManifestFact;
 use super::Planner;
 use super::Readiness;
@@ -247,154 +242,6 @@ impl Planner<'_> {
         }
         self.wake(at);
         Some(format!("its turn on this node comes in {} s (`update-jitter`)", (at - now + 999) / 1_000))
-    }
-
-    /// The next incarnation's rendering if everything for it is there; else the summary says what is not.
-    fn prepare(&mut self, daemon_set: &Arc<DaemonSet>) -> Option<Arc<Outcome>> {
-        let outcome = self.facts.outcome(daemon_set, self.record.next_incarnation);
-        self.summary.revision.clone_from(&outcome.revision);
-        match &outcome.result {
-            Err(refused) => {
-                self.summary.state = State::Refused;
-                self.references.extend(refused.references.iter().cloned());
-                self.tokens.extend(refused.tokens.iter().cloned());
-                let reasons: Vec<String> = refused.errors.iter().map(ToString::to_string).collect();
-                let hints = refused.errors.iter().filter_map(|e| e.hint.as_ref());
-                self.summary.notes.extend(hints.map(|hint| format!("hint: {hint}")));
-                self.add_reason(&reasons.join("; "));
-                None
-            }
-            Ok(rendered) => {
-                self.note(rendered);
-                if rendered.pod.waiting_for.is_empty() {
-                    return Some(outcome);
-                }
-                self.summary.state = State::Waiting;
-                self.summary.waiting_for.clone_from(&rendered.pod.waiting_for);
-                let what: Vec<String> = rendered.pod.waiting_for.iter().map(describe).collect();
-                self.add_reason(&format!("waits for {}", what.join(", ")));
-                None
-            }
-        }
-    }
-
-    fn note(&mut self, rendered: &Rendered) {
-        self.references.extend(rendered.pod.references.iter().cloned());
-        self.tokens.extend(rendered.pod.tokens.iter().cloned());
-        for note in &rendered.pod.notes {
-            let text = match &note.hint {
-                Some(hint) => format!("{note} (hint: {hint})"),
-                None => note.to_string(),
-            };
-            if !self.summary.notes.contains(&text) {
-                self.summary.notes.push(text);
-            }
-        }
-    }
-
-    fn begin(&mut self, daemon_set: &Arc<DaemonSet>, outcome: &Arc<Outcome>, reason: &str) {
-        let Ok(rendered) = &outcome.result else { return };
-        let incarnation = self.record.next_incarnation;
-        self.record.next_incarnation = incarnation + 1;
-        self.record.pending_update = None;
-        let instance = Instance {
-            uid: outcome.identity.uid.clone(),
-            pod_name: outcome.identity.pod_name.clone(),
-            incarnation,
-            revision: outcome.revision.clone(),
-            daemon_set: Some(Arc::clone(daemon_set)),
-            data_version: rendered.pod.data_version.clone(),
-            created: self.context.now,
-            phase: Phase::Live,
-            mirror_uid: None,
-            started: false,
-            orphaned: false,
-        };
-        self.actions.push(Action::Start { outcome: Arc::clone(outcome), reason: reason.to_owned() });
-        self.show_as(&instance, State::Starting, "its manifest is written");
-        self.record.instances.push(instance);
-    }
-
-    /// Brings data and manifest of a live instance up to date with its own revision.
-    pub(super) fn refresh(&mut self, instance: &Instance) {
-        let Some(daemon_set) = &instance.daemon_set else { return };
-        let outcome = self.facts.outcome(daemon_set, instance.incarnation);
-        let rendered = match &outcome.result {
-            Ok(rendered) => rendered,
-            Err(refused) => {
-                self.references.extend(refused.references.iter().cloned());
-                self.tokens.extend(refused.tokens.iter().cloned());
-                let reasons: Vec<String> = refused.errors.iter().map(ToString::to_string).collect();
-                return self.add_reason(&format!("its data cannot be updated: {}", reasons.join("; ")));
-            }
-        };
-        self.note(rendered);
-        if outcome.identity.uid != instance.uid {
-            // Made by another version of the identity function: it runs, so it stays as it is.
-            return;
-        }
-        if !rendered.pod.waiting_for.is_empty() {
-            self.summary.waiting_for.extend(rendered.pod.waiting_for.iter().cloned());
-            let what: Vec<String> = rendered.pod.waiting_for.iter().map(describe).collect();
-            return self.add_reason(&format!("keeps its last data: missing {}", what.join(", ")));
-        }
-        for known in self.record.instances.iter_mut().filter(|i| i.uid == instance.uid && i.data_version.is_empty()) {
-            // An instance that was found in the folder: what it was made with is not known any better.
-            known.data_version.clone_from(&rendered.pod.data_version);
-        }
-        let manifest = match self.facts.manifest(&instance.uid) {
-            ManifestFact::Missing => return,
-            ManifestFact::Present(digest) => digest != rendered.digest,
-        };
-        let volumes = !self.facts.volumes_current(&outcome);
-        if manifest || volumes {
-            self.actions.push(Action::Refresh { outcome: Arc::clone(&outcome), volumes, manifest });
-        }
-    }
-
-    /// Puts a live instance into the summary.
-    pub(super) fn show(&mut self, instance: &Instance) {
-        match self.facts.readiness(instance) {
-            Readiness::Ready { since } => {
-                self.show_as(instance, State::Running, "");
-                self.summary.ready = Some(true);
-                self.summary.since = Some(since);
-            }
-            Readiness::NotReady(reason) => {
-                let state = if instance.started { State::Failing } else { State::Starting };
-                self.show_as(instance, state, &reason);
-                self.summary.ready = Some(false);
-            }
-            Readiness::Unknown(reason) => self.show_as(instance, State::Unknown, &reason),
-        }
-        if instance.orphaned {
-            self.summary.state = State::Orphaned;
-        }
-    }
-
-    fn show_as(&mut self, instance: &Instance, state: State, reason: &str) {
-        self.summary.state = state;
-        self.summary.pod.clone_from(&instance.pod_name);
-        self.summary.uid.clone_from(&instance.uid);
-        self.summary.revision.clone_from(&instance.revision);
-        self.summary.since = Some(instance.created);
-        if self.summary.source.is_none() {
-            self.summary.source = instance.daemon_set.as_ref().map(|d| d.source.clone());
-        }
-        self.add_reason(reason);
-    }
-}
-
-/// One thing that is waited for, in words.
-fn describe(missing: &Missing) -> String {
-    let name = if missing.namespace.is_empty() {
-        missing.name.clone()
-    } else {
-        format!("{}/{}", missing.namespace, missing.name)
-    };
-    match missing.key.as_str() {
-        "" => format!("{} {name}", missing.kind),
-        key => format!("key {key} of {} {name}", missing.kind),
     }
 }
 

@@ -2,15 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use crate::core::adopt;
 use crate::core::adopt::Found;
-use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
-use crate::core::model::ObjectRef;
-use crate::core::model::Source;
-use crate::core::model::TokenRequest;
 use crate::core::pass;
 use crate::core::pass::PassContext;
 use crate::core::pass::Plan;
@@ -19,7 +14,6 @@ use crate::core::plan::Action;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
 use crate::core::sources;
-use crate::core::sources::Confirmation;
 use crate::core::sources::Word;
 use crate::node::api::Link;
 use crate::node::api::Scope;
@@ -28,19 +22,14 @@ use crate::node::manifests::ManifestDir;
 use crate::node::manifests::Scan;
 
 use super::Agent;
-use super::Answer;
 use super::RUNTIME_PERIOD;
-use super::Removals;
-use super::SAVE_AFTER;
 use super::VERIFY_PERIOD;
 use super::apply;
-use super::definitions;
 use super::evidence;
 use super::evidence::Runtime;
 use super::facts::PassFacts;
 use super::memo::Inputs;
 use super::memory;
-use super::memory::INPUTS;
 use super::now;
 use super::objects::Objects;
 
@@ -301,102 +290,6 @@ impl Agent {
         self.hold_removals(plan.removals_held, at);
         self.plan = plan;
     }
-
-    /// Asks the API server itself about a daemon that its view lacks or does not cover any more.
-    fn ask(&mut self, key: &ObjectKey, record: Option<&DaemonRecord>, at: Millis) {
-        let (Some(api), Some(about)) = (self.api.clone(), self.definitions.ask(key, at)) else { return };
-        tracing::info!(daemonset = %key, "asking the API server itself whether {key} is gone");
-        let record = record.cloned().unwrap_or_else(|| DaemonRecord::new(key.clone()));
-        let (policy, known, answers) = (self.policy.clone(), self.memory.cluster_uid.clone(), self.answers.clone());
-        tokio::spawn(async move {
-            let (cluster_uid, confirmation) = match api.cluster_uid().await {
-                Err(failure) => (None, Confirmation::Failed(failure.to_string())),
-                Ok(uid) if known.as_ref().is_some_and(|known| *known != uid) => (
-                    None,
-                    Confirmation::Failed("another cluster answers (UID of the namespace kube-system)".to_owned()),
-                ),
-                Ok(uid) => {
-                    let live = api.get_daemon_set(&record.key).await;
-                    (Some(uid), definitions::confirm(live, &record, &policy))
-                }
-            };
-            let _ = answers.send(Answer { key: record.key, about, confirmation, cluster_uid });
-        });
-    }
-
-    fn hold_removals(&mut self, held: bool, at: Millis) {
-        if !held {
-            self.removals = None;
-            return;
-        }
-        let delay = i64::try_from(self.config.removals_delay.as_millis()).unwrap_or(i64::MAX);
-        let removals = self.removals.get_or_insert(Removals { at: at.saturating_add(delay), asked: None });
-        if removals.asked.is_none()
-            && at >= removals.at
-            && let Some(api) = &self.api
-        {
-            removals.asked = Some(api.relist_fresh());
-        }
-    }
-
-    fn has_second_list(&self, api: Option<&Snapshot>) -> bool {
-        let asked = self.removals.and_then(|r| r.asked);
-        asked.zip(api).is_some_and(|(asked, api)| api.lists(&Scope::DaemonSets) > asked)
-    }
-
-    /// Watches and asks for exactly what the daemons name.
-    fn want(&mut self, snapshot: Option<&Snapshot>) {
-        let daemons = &self.plan.daemons;
-        let references: BTreeSet<ObjectRef> = daemons.iter().flat_map(|d| d.references.iter().cloned()).collect();
-        let tokens: BTreeSet<TokenRequest> = daemons.iter().flat_map(|d| d.tokens.iter().cloned()).collect();
-        let (Some(api), Some(snapshot)) = (&self.api, snapshot) else { return };
-        api.set_wanted(&references);
-        self.tokens.set_wanted(&tokens);
-        let mut ours: BTreeMap<ObjectKey, Arc<DaemonSet>> = BTreeMap::new();
-        for key in daemons.iter().filter(|d| d.summary.source == Some(Source::Api)).map(|d| &d.key) {
-            if let Some(daemon_set) = self.definitions.get(key) {
-                ours.insert(key.clone(), Arc::clone(daemon_set));
-            }
-        }
-        let runs: BTreeSet<&ObjectKey> =
-            daemons.iter().filter(|d| d.record.live().next().is_some()).map(|d| &d.key).collect();
-        let unlisted = snapshot.lists(&Scope::DaemonSets) == 0;
-        self.memory.follow(snapshot, &ours, &references, |key| unlisted || runs.contains(key));
-        self.definitions.forget_answers(|key| runs.contains(key));
-    }
-
-    fn live_uids(&self) -> BTreeSet<String> {
-        self.disk.records.values().flat_map(|r| r.instances.iter().map(|i| i.uid.clone())).collect()
-    }
-
-    /// Saves the inputs some time after they changed, so that a burst is one write.
-    fn checkpoint(&mut self) {
-        self.folders.follow_origins(&mut self.memory.origins, self.disk.records.values());
-        let at = now();
-        match self.save_at {
-            Some(due) if at >= due => self.save_inputs(),
-            Some(_) => {}
-            None if self.memory.fingerprint(&self.tokens) != self.saved => self.save_at = Some(at + SAVE_AFTER),
-            None => {}
-        }
-    }
-
-    /// Saves the inputs now, if they differ from what is on disk.
-    pub(super) fn save_inputs(&mut self) {
-        self.save_at = None;
-        let fingerprint = self.memory.fingerprint(&self.tokens);
-        let Some(store) = &self.disk.inputs_store else { return };
-        if fingerprint == self.saved {
-            return;
-        }
-        match store.save(INPUTS, &self.memory.to_save(&self.tokens)) {
-            Ok(()) => self.saved = fingerprint,
-            Err(error) => {
-                let failure = apply::failure(&error, error.hint());
-                self.problems.push(report_problem("checkpoint", failure));
-            }
-        }
-    }
 }
 
 /// The manifests in the folder by pod UID. One that cannot be read is there, and not as it should be:
@@ -414,6 +307,6 @@ fn digests<'a>(records: &'a BTreeMap<ObjectKey, DaemonRecord>, scan: &'a Scan) -
     digests
 }
 
-fn report_problem(object: &str, failure: apply::Failure) -> crate::core::status::Problem {
+pub(super) fn report_problem(object: &str, failure: apply::Failure) -> crate::core::status::Problem {
     crate::core::status::Problem { object: object.to_owned(), reason: failure.message, hint: failure.hint }
 }

@@ -1,0 +1,76 @@
+//! What is watched for the daemons, and what is remembered of it on disk.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
+use crate::core::model::Source;
+use crate::core::model::TokenRequest;
+use crate::node::api::Scope;
+use crate::node::api::Snapshot;
+
+use super::Agent;
+use super::SAVE_AFTER;
+use super::apply;
+use super::memory::INPUTS;
+use super::now;
+use super::pass::report_problem;
+
+impl Agent {
+    /// Watches and asks for exactly what the daemons name.
+    pub(super) fn want(&mut self, snapshot: Option<&Snapshot>) {
+        let daemons = &self.plan.daemons;
+        let references: BTreeSet<ObjectRef> = daemons.iter().flat_map(|d| d.references.iter().cloned()).collect();
+        let tokens: BTreeSet<TokenRequest> = daemons.iter().flat_map(|d| d.tokens.iter().cloned()).collect();
+        let (Some(api), Some(snapshot)) = (&self.api, snapshot) else { return };
+        api.set_wanted(&references);
+        self.tokens.set_wanted(&tokens);
+        let mut ours: BTreeMap<ObjectKey, Arc<DaemonSet>> = BTreeMap::new();
+        for key in daemons.iter().filter(|d| d.summary.source == Some(Source::Api)).map(|d| &d.key) {
+            if let Some(daemon_set) = self.definitions.get(key) {
+                ours.insert(key.clone(), Arc::clone(daemon_set));
+            }
+        }
+        let runs: BTreeSet<&ObjectKey> =
+            daemons.iter().filter(|d| d.record.live().next().is_some()).map(|d| &d.key).collect();
+        let unlisted = snapshot.lists(&Scope::DaemonSets) == 0;
+        self.memory.follow(snapshot, &ours, &references, |key| unlisted || runs.contains(key));
+        self.definitions.forget_answers(|key| runs.contains(key));
+    }
+
+    pub(super) fn live_uids(&self) -> BTreeSet<String> {
+        self.disk.records.values().flat_map(|r| r.instances.iter().map(|i| i.uid.clone())).collect()
+    }
+
+    /// Saves the inputs some time after they changed, so that a burst is one write.
+    pub(super) fn checkpoint(&mut self) {
+        self.folders.follow_origins(&mut self.memory.origins, self.disk.records.values());
+        let at = now();
+        match self.save_at {
+            Some(due) if at >= due => self.save_inputs(),
+            Some(_) => {}
+            None if self.memory.fingerprint(&self.tokens) != self.saved => self.save_at = Some(at + SAVE_AFTER),
+            None => {}
+        }
+    }
+
+    /// Saves the inputs now, if they differ from what is on disk.
+    pub(super) fn save_inputs(&mut self) {
+        self.save_at = None;
+        let fingerprint = self.memory.fingerprint(&self.tokens);
+        let Some(store) = &self.disk.inputs_store else { return };
+        if fingerprint == self.saved {
+            return;
+        }
+        match store.save(INPUTS, &self.memory.to_save(&self.tokens)) {
+            Ok(()) => self.saved = fingerprint,
+            Err(error) => {
+                let failure = apply::failure(&error, error.hint());
+                self.problems.push(report_problem("checkpoint", failure));
+            }
+        }
+    }
+}
