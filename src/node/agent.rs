@@ -82,6 +82,8 @@ pub struct Agent {
     cri: Option<Cri>,
     runtime: Runtime,
     runtime_at: Millis,
+    /// Passes made so far.
+    pass_number: u64,
     memory: Memory,
     /// Fingerprint of the inputs on disk.
     saved: u64,

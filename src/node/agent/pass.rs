@@ -64,6 +64,7 @@ impl Agent {
         self.problems.extend(failed.into_iter().map(|f| report_problem("volume data", f)));
         self.checkpoint();
         self.report(snapshot.as_ref());
+        self.pass_number += 1;
     }
 
     /// The API's word: empty, so that nothing is known of it, before it has said anything; `None` if
@@ -99,9 +100,14 @@ impl Agent {
             self.runtime = Runtime::None;
             return;
         };
+        if self.pass_number == 0 {
+            // The first pass is from disk alone: at boot the runtime may hang, and the kubelet waits.
+            self.runtime = Runtime::Silent("the runtime has not been asked yet".to_owned());
+            return;
+        }
         let ending = self.disk.records.values().any(|r| r.ending().next().is_some());
         let blind = !self.api_answers(api) && self.disk.records.values().any(|r| r.live().next().is_some());
-        let fresh = now() - self.runtime_at < RUNTIME_PERIOD && !matches!(self.runtime, Runtime::None);
+        let fresh = now() - self.runtime_at < RUNTIME_PERIOD && self.pass_number > 1;
         if !ending && (!blind || fresh) {
             return;
         }

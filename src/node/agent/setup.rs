@@ -131,6 +131,7 @@ impl Agent {
             cri,
             runtime: Runtime::None,
             runtime_at: 0,
+            pass_number: 0,
             memory: Memory::default(),
             saved: 0,
             save_at: None,
