@@ -218,6 +218,7 @@ fn core(criterion: &mut Criterion) {
     let (daemons, facts) = quiet(&world, 100);
     let context = pass::PassContext {
         now: NOW,
+        boot: "boot",
         node: &node,
         update_jitter: 0,
         max_removals: pass::MaxRemovals::HalfAndTwo,
