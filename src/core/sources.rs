@@ -203,6 +203,10 @@ fn settle_absent(known: &Known<'_>, by_event: bool, record: &DaemonRecord) -> Wo
         _ if record.instances.is_empty() && record.ignored_file.is_some() => {
             Word::Gone { reason: reason.to_owned(), by_list: false, ignore_file: fingerprint_of(known) }
         }
+        // Nothing runs and no file defines it: there is nothing to be careful with.
+        _ if record.instances.is_empty() && matches!(known.folder, FolderWord::Absent) => {
+            Word::Gone { reason: reason.to_owned(), by_list: false, ignore_file: None }
+        }
         Confirmation::Failed(why) => {
             Word::Unsure { reason: format!("{reason}, but that could not be confirmed: {why}") }
         }

@@ -193,3 +193,22 @@ fn an_invalid_version_keeps_what_runs() {
     let folder = FolderWord::Present { daemon_set: &file, fingerprint: "f1" };
     assert_eq!(Case::new(folder, invalid()).word(&record(None, true)), "wanted from file, Static with a note");
 }
+
+#[test]
+fn where_nothing_runs_and_no_file_defines_it_nobody_is_asked() {
+    let gone = Known {
+        folder: FolderWord::Absent,
+        api: ApiWord::Absent { by_event: true },
+        remembered: None,
+        confirmation: Confirmation::Unasked,
+    };
+    let policy = Policy::default();
+    let settled = settle(&gone, &record(Some("ds-uid"), false), &policy);
+    assert!(matches!(settled, Word::Gone { by_list: false, .. }), "{settled:?}");
+    let settled = settle(&gone, &record(Some("ds-uid"), true), &policy);
+    assert!(matches!(settled, Word::Confirm { .. }), "{settled:?}");
+    let file = file();
+    let defined = FolderWord::Present { daemon_set: &file, fingerprint: "f" };
+    let settled = settle(&Known { folder: defined, ..gone }, &record(Some("ds-uid"), false), &policy);
+    assert!(matches!(settled, Word::Confirm { .. }), "{settled:?}");
+}

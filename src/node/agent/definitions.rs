@@ -54,6 +54,9 @@ impl ApiDefinitions {
                 self.converted.insert(key.clone(), (entry.version, converted));
             }
         }
+        // An absence that was confirmed says nothing of the next one, once the object has been back.
+        let Self { converted, confirmations } = self;
+        confirmations.retain(|key, asked| asked.about == subject(converted, key));
     }
 
     /// The DaemonSets that are ours by label or policy, and those that cannot be read.
@@ -91,20 +94,15 @@ impl ApiDefinitions {
     ) -> Known<'a> {
         let word = api.map_or(ApiWord::None, |api| self.word(key, api));
         let confirmation = match self.confirmations.get(key) {
-            Some(asked) if asked.about == self.subject(key) => asked.word(now),
+            Some(asked) if asked.about == subject(&self.converted, key) => asked.word(now),
             _ => Confirmation::Unasked,
         };
         Known { folder, api: word, remembered, confirmation }
     }
 
-    /// What a GET is about: the version that is not covered, or 0 for an absence.
-    fn subject(&self, key: &ObjectKey) -> u64 {
-        self.converted.get(key).map_or(0, |(version, _)| *version)
-    }
-
     /// Whether a GET is to be sent; then it counts as sent.
     pub(super) fn ask(&mut self, key: &ObjectKey, now: Millis) -> Option<u64> {
-        let about = self.subject(key);
+        let about = subject(&self.converted, key);
         let fresh = self.confirmations.get(key).is_some_and(|asked| {
             asked.about == about && (asked.answer.is_none() || asked.word(now) != Confirmation::Unasked)
         });
@@ -115,9 +113,11 @@ impl ApiDefinitions {
         Some(about)
     }
 
-    /// The answer to a GET has come.
+    /// The answer to a GET has come. One to a question that nobody has any more is dropped.
     pub(super) fn answered(&mut self, key: &ObjectKey, about: u64, answer: Confirmation, now: Millis) {
-        self.confirmations.insert(key.clone(), Asked { about, at: now, answer: Some(answer) });
+        if let Some(asked) = self.confirmations.get_mut(key).filter(|asked| asked.about == about) {
+            *asked = Asked { about, at: now, answer: Some(answer) };
+        }
     }
 
     /// When a GET is due again, for the earliest of those that gave no lasting answer.
@@ -142,6 +142,11 @@ impl Asked {
             None => Confirmation::Unasked,
         }
     }
+}
+
+/// What a GET is about: the version that is not covered, or 0 for an absence.
+fn subject(converted: &BTreeMap<ObjectKey, (u64, Converted)>, key: &ObjectKey) -> u64 {
+    converted.get(key).map_or(0, |(version, _)| *version)
 }
 
 fn convert(value: &serde_json::Value) -> Converted {

@@ -38,7 +38,13 @@ impl Agent {
             daemons.iter().filter(|d| d.record.live().next().is_some()).map(|d| &d.key).collect();
         let unlisted = snapshot.lists(&Scope::DaemonSets) == 0;
         self.memory.follow(snapshot, &ours, &references, |key| unlisted || runs.contains(key));
-        self.definitions.forget_answers(|key| runs.contains(key));
+        let remembered: BTreeSet<&ObjectKey> =
+            daemons.iter().filter(|d| !d.record.is_empty()).map(|d| &d.key).collect();
+        self.definitions.forget_answers(|key| remembered.contains(key));
+    }
+
+    pub(super) fn live_uids(&self) -> BTreeSet<String> {
+        self.disk.records.values().flat_map(|r| r.instances.iter().map(|i| i.uid.clone())).collect()
     }
 
     /// Saves the inputs some time after they changed, so that a burst is one write.

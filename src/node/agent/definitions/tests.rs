@@ -59,3 +59,22 @@ fn a_get_is_sent_once_and_again_when_it_gave_no_lasting_answer() {
     definitions.forget_answers(|_| false);
     assert!(definitions.ask(&key(), 1_000_001).is_some());
 }
+
+#[test]
+fn a_confirmed_absence_is_no_answer_about_the_next_one() {
+    let mut definitions = ApiDefinitions::default();
+    let about = definitions.ask(&key(), 0).unwrap();
+    definitions.answered(&key(), about, Confirmation::Gone, 1);
+    definitions.update(&Snapshot::default());
+    assert_eq!(definitions.ask(&key(), 2), None, "still absent: this answer lasts");
+    let mut back = Snapshot::default();
+    let value = std::sync::Arc::new(object("u2", json!({})));
+    back.daemon_sets.insert(key(), crate::node::api::Entry { version: 7, value });
+    definitions.update(&back);
+    definitions.update(&Snapshot::default());
+    let about = definitions.ask(&key(), 3).unwrap();
+    definitions.update(&back);
+    definitions.answered(&key(), about, Confirmation::Gone, 4);
+    definitions.update(&Snapshot::default());
+    assert!(definitions.ask(&key(), 5).is_some(), "an answer that came while it was back is dropped");
+}
