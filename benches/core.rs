@@ -218,11 +218,11 @@ fn core(criterion: &mut Criterion) {
     let (daemons, facts) = quiet(&world, 100);
     let context = pass::PassContext {
         now: NOW,
-        boot: "boot",
         node: &node,
         update_jitter: 0,
         max_removals: pass::MaxRemovals::HalfAndTwo,
         second_list: false,
+        boot: "boot",
     };
     let pass = || {
         let subjects: Vec<pass::Subject<'_>> =

@@ -112,7 +112,7 @@ pub enum Action {
         /// Why.
         reason: String,
     },
-    /// Nothing of the instance runs any more: what is left of its folder is cleared in a while.
+    /// Remove what is left of the instance's folder; nothing of it runs any more.
     Finish {
         /// The instance.
         uid: String,
@@ -280,7 +280,6 @@ impl<'a> Planner<'a> {
                 Evidence::Gone if settled => {
                     self.actions.push(Action::Finish { uid: instance.uid.clone(), pod: instance.pod_name.clone() });
                     self.record.instances.retain(|i| i.uid != instance.uid);
-                    self.record.ended.insert(instance.uid.clone(), now);
                 }
                 Evidence::Gone => self.wake(since + SETTLE),
                 Evidence::Running => {

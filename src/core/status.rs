@@ -43,6 +43,36 @@ pub struct AgentStatus {
     pub api: String,
     /// Since when the API is in that state (RFC 3339).
     pub api_since: Option<String>,
+    /// What it has cost the API server, if there is one.
+    #[serde(default)]
+    pub api_use: Option<ApiUse>,
+    /// The passes so far.
+    #[serde(default)]
+    pub passes: Passes,
+}
+
+/// Connections and requests to the API server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApiUse {
+    /// Connections opened since the start.
+    pub connections_opened: u64,
+    /// Connections open now.
+    pub connections: u64,
+    /// Requests sent since the start, each watch counted when it is opened.
+    pub requests: u64,
+    /// Requests open now: watches, mostly.
+    pub streams: u64,
+}
+
+/// Passes over all daemons.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Passes {
+    /// Passes since the start.
+    pub count: u64,
+    /// How long the last one took, in microseconds.
+    pub last_micros: u64,
 }
 
 /// One daemon on this node.

@@ -35,6 +35,7 @@ use crate::core::pass::Plan;
 use crate::core::policy::Policy;
 use crate::core::record::Millis;
 use crate::core::sources::Confirmation;
+use crate::core::status::Passes;
 use crate::core::status::Problem;
 use crate::core::status::StatusReport;
 use crate::node::api::Api;
@@ -100,6 +101,7 @@ pub struct Agent {
     /// Problems that no pass can mend, such as a damaged checkpoint.
     lasting: Vec<Problem>,
     removals: Option<Removals>,
+    passes: Passes,
     told: report::Told,
     patched: mirror::Patched,
     /// Made to answer one question without an agent: nothing is changed.
@@ -235,7 +237,7 @@ impl Agent {
     /// When the next pass is due though nothing happens.
     fn next_wake(&self) -> Millis {
         let removals = self.removals.filter(|r| r.asked.is_none()).map(|r| r.at);
-        let clear = self.disk.clear_at();
+        let clear = self.disk.to_clear.values().min().copied();
         let due = [
             self.plan.wake_at(),
             self.save_at,

@@ -2,6 +2,7 @@ use super::*;
 use crate::core::model::Mode;
 use crate::core::model::Source;
 use crate::core::status::AgentStatus;
+use crate::core::status::Passes;
 use crate::core::status::Problem;
 
 fn daemon(name: &str, state: State) -> DaemonStatus {
@@ -32,6 +33,8 @@ fn report(daemons: Vec<DaemonStatus>) -> StatusReport {
             version: "0".into(),
             api: "connected".into(),
             api_since: None,
+            api_use: None,
+            passes: Passes::default(),
         },
         daemons,
         problems: Vec::new(),
@@ -82,7 +85,7 @@ fn the_json_keeps_its_names() {
     let json = serde_json::to_value(report(vec![daemon("cni", State::NotSelected)])).unwrap();
     let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(keys(&json), "schemaVersion node agent daemons problems");
-    assert_eq!(keys(&json["agent"]), "running since version api apiSince");
+    assert_eq!(keys(&json["agent"]), "running since version api apiSince apiUse passes");
     assert_eq!(
         keys(&json["daemons"][0]),
         "namespace name source mode revision pod uid state ready since reason waitingFor notes"

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use crate::core::adopt;
 use crate::core::adopt::Found;
@@ -36,6 +37,13 @@ use super::objects::Objects;
 impl Agent {
     /// One pass. Infallible: what fails is said by daemon, and tried again.
     pub(super) async fn pass(&mut self) {
+        let began = Instant::now();
+        self.do_pass().await;
+        self.passes.count += 1;
+        self.passes.last_micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+    }
+
+    async fn do_pass(&mut self) {
         self.problems.clone_from(&self.lasting);
         self.failures.clear();
         let snapshot = self.snapshot();
@@ -59,7 +67,8 @@ impl Agent {
         if let Some(snapshot) = &snapshot {
             self.correct_labels(snapshot);
         }
-        let failed = self.disk.clear_ended(now());
+        let live: BTreeSet<String> = self.live_uids();
+        let failed = self.disk.clear_ended(now(), &live);
         self.problems.extend(failed.into_iter().map(|f| report_problem("volume data", f)));
         self.checkpoint();
         self.report(snapshot.as_ref());
@@ -283,7 +292,7 @@ impl Agent {
         let at = now();
         let plan = std::mem::replace(&mut self.plan, Plan { daemons: Vec::new(), removals_held: false });
         for daemon in &plan.daemons {
-            let result = self.disk.apply(daemon);
+            let result = self.disk.apply(daemon, at);
             self.tell(daemon, result.as_ref().err());
             if let Err(failure) = result {
                 self.failures.insert(daemon.key.clone(), failure);

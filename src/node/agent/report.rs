@@ -23,6 +23,7 @@ use crate::core::replies::Change;
 use crate::core::replies::ExplainReport;
 use crate::core::replies::PlanReport;
 use crate::core::status::AgentStatus;
+use crate::core::status::ApiUse;
 use crate::core::status::DaemonStatus;
 use crate::core::status::Problem;
 use crate::core::status::SCHEMA_VERSION;
@@ -30,6 +31,7 @@ use crate::core::status::State;
 use crate::core::status::StatusReport;
 use crate::node::api::AgentEvent;
 use crate::node::api::ApiState;
+use crate::node::api::Counters;
 use crate::node::api::EventKind;
 use crate::node::api::Snapshot;
 use crate::node::manifests::ManifestDir;
@@ -143,6 +145,8 @@ impl Agent {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 api,
                 api_since: since,
+                api_use: self.api.as_ref().map(|api| api_use(api.connector().counters())),
+                passes: self.passes,
             },
             daemons: self.plan.daemons.iter().filter_map(|d| self.daemon_status(d)).collect(),
             problems,
@@ -263,6 +267,15 @@ impl Agent {
             terms,
             status,
         })
+    }
+}
+
+fn api_use(counters: Counters) -> ApiUse {
+    ApiUse {
+        connections_opened: counters.connections_opened,
+        connections: counters.connections,
+        requests: counters.requests,
+        streams: counters.streams,
     }
 }
 

@@ -16,6 +16,7 @@ use crate::core::pass::Plan;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
 use crate::core::render::RenderOptions;
+use crate::core::status::Passes;
 use crate::core::status::Problem;
 use crate::node::api::Api;
 use crate::node::api::ApiOptions;
@@ -93,7 +94,7 @@ impl Agent {
             inputs_store: Some(inputs_store),
             records: BTreeMap::new(),
             written: BTreeMap::new(),
-            clear_again: BTreeMap::new(),
+            to_clear: BTreeMap::new(),
         };
         let mut agent = Self::with(config, disk, notifier)?;
         agent.lock = Some(lock);
@@ -143,6 +144,7 @@ impl Agent {
             problems: Vec::new(),
             lasting: Vec::new(),
             removals: None,
+            passes: Passes::default(),
             told: report::Told::default(),
             patched: super::mirror::Patched::default(),
             offline: false,
@@ -266,7 +268,7 @@ pub fn answer_offline(config: Config, request: &Request) -> Result<Value, AgentE
         inputs_store,
         records: BTreeMap::new(),
         written: BTreeMap::new(),
-        clear_again: BTreeMap::new(),
+        to_clear: BTreeMap::new(),
     };
     let mut agent = Agent::with(config, disk, Arc::new(Notifier::from_environment()))?;
     agent.offline = true;
