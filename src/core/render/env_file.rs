@@ -10,6 +10,7 @@ use serde_json::json;
 use sha2::Digest;
 use sha2::Sha256;
 
+use crate::core::render::containers::clean_path;
 use crate::core::render::context::Context;
 use crate::core::render::env;
 use crate::core::render::json;
@@ -17,7 +18,8 @@ use crate::core::render::json::Object;
 use crate::core::volume::VolumeData;
 use crate::core::volume::VolumeFile;
 
-/// Where the container sees the file; the kubelet demands that somebody mounts its volume.
+/// Where the container sees the file, with a number behind it where something is mounted there already;
+/// the kubelet demands that somebody mounts its volume.
 const MOUNT_PATH: &str = "/.daemonlet-env";
 /// The file's name in its volume.
 const FILE: &str = "env";
@@ -114,7 +116,8 @@ impl EnvFile {
             return;
         }
         let Some(mounts) = json::list_mut(container, "volumeMounts") else { return };
-        mounts.push(json!({"name": self.volume, "mountPath": MOUNT_PATH, "readOnly": true}));
+        let path = mount_path(mounts);
+        mounts.push(json!({"name": self.volume, "mountPath": path, "readOnly": true}));
         volumes.push(json!({"name": self.volume, "emptyDir": {}}));
         let file = VolumeFile { data: self.content.into_bytes(), mode: 0o400, uid: None };
         let files = BTreeMap::from([(FILE.to_owned(), file)]);
@@ -138,6 +141,21 @@ fn unfit(name: &str, text: &str) -> Option<&'static str> {
     // The key may get up to a dozen characters more than the name has.
     let longest = text.split('\n').map(str::len).max().unwrap_or(0) + name.len() + 16;
     (longest > MAX_LINE).then_some("whose value has a line of more than 64 KiB")
+}
+
+/// A path at which nothing of `mounts` is mounted: the kubelet refuses a path that is there twice.
+fn mount_path(mounts: &[Value]) -> String {
+    let taken = |path: &str| {
+        let mut paths = mounts.iter().filter_map(|mount| json::text(mount, "mountPath"));
+        paths.any(|mounted| clean_path(mounted) == path)
+    };
+    let mut path = MOUNT_PATH.to_owned();
+    let mut number = 2;
+    while taken(&path) {
+        path = format!("{MOUNT_PATH}-{number}");
+        number += 1;
+    }
+    path
 }
 
 /// A volume name for `container`: readable, at most 63 characters, and none of `volumes`.

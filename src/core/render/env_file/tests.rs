@@ -19,6 +19,25 @@ fn fixture(value: &[u8]) -> Fixture {
     fixture
 }
 
+/// The mounts of the first container but for the token's.
+fn mount_paths(fixture: &Fixture) -> Vec<String> {
+    let mounts = spec(&fixture.rendered(), "/containers/0/volumeMounts").as_array().cloned().unwrap();
+    let paths = mounts.iter().map(|mount| mount["mountPath"].as_str().unwrap().to_owned());
+    paths.filter(|path| !path.contains("serviceaccount")).collect()
+}
+
+#[test]
+fn the_file_is_mounted_where_nothing_else_is() {
+    let variable = json!({"name": "V", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}});
+    let mounts = json!([
+        {"name": "a", "mountPath": "/.daemonlet-env/"},
+        {"name": "a", "mountPath": "/.daemonlet-env-2"},
+    ]);
+    let mut fixture = Fixture::container(json!({"env": [variable], "volumeMounts": mounts}));
+    fixture.put(Kind::Secret, "s", json!({"data": {"k": "dg=="}}));
+    assert_eq!(mount_paths(&fixture), ["/.daemonlet-env/", "/.daemonlet-env-2", "/.daemonlet-env-3"]);
+}
+
 fn variable(fixture: &Fixture) -> Value {
     spec(&fixture.rendered(), "/containers/0/env/0").clone()
 }
