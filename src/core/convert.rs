@@ -167,7 +167,9 @@ fn object(api_version: String, kind: String, mut value: Value) -> Result<Object,
             return Ok(Object::Ignored { kind: format!("{api_version} {kind}"), key });
         }
     };
-    let refuse = |error: FieldError| Box::new(Refused { object: None, error });
+    // A DaemonSet with wrong labels still has a name to be refused by.
+    let object = name_of(&value).filter(|_| known.is_none());
+    let refuse = |error: FieldError| Box::new(Refused { object: object.clone(), error });
     checks::metadata(&value, known).map_err(refuse)?;
     let Some(name) = name_of(&value) else {
         return Err(refuse(checks::wrong("metadata.name", "required")));

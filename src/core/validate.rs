@@ -3,6 +3,7 @@
 //! Owns the judgement whether a DaemonSet is one that the API server would take (`ValidateDaemonSet`) and
 //! whether the kubelet could decode its pod template. Must not change what it judges.
 
+mod pod;
 mod selector;
 mod strategy;
 mod template;
@@ -52,6 +53,7 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
     let template_labels = strings(spec.pointer("/template/metadata/labels"));
     selector::check(spec.get("selector"), &template_labels, &mut errors);
     template::check(spec.get("template"), &mut errors);
+    pod::check(spec.get("template").unwrap_or(&empty), &mut errors);
     let update_strategy = strategy::read(spec.get("updateStrategy"), &mut errors);
     let min_ready_seconds = not_negative(spec, "minReadySeconds", &mut errors);
     not_negative(spec, "revisionHistoryLimit", &mut errors);

@@ -142,6 +142,13 @@ fn a_path_that_cannot_be_read_is_named_and_the_others_are_rendered() {
 }
 
 #[test]
+fn what_is_no_file_in_a_folder_is_passed_over() {
+    let scratch = Scratch::new(&[("in/a.yaml", CONFIG_MAP)]);
+    let _socket = std::os::unix::net::UnixListener::bind(scratch.text("in/b.yaml")).unwrap();
+    run(["render", "-f", &scratch.text("in")]).is(0, "", "no DaemonSet in what was read\n");
+}
+
+#[test]
 fn a_refusal_names_field_reason_and_what_to_do() {
     let scratch = Scratch::new(&[("a.yaml", CLAIM)]);
     let run = run(["render", "--node-name", "n1", "-f", &scratch.text("a.yaml")]);

@@ -91,7 +91,7 @@ fn texts(path: &Path) -> Vec<NamedText> {
     match files {
         Err(error) => vec![(path.to_owned(), Err(error))],
         Ok(mut files) => {
-            files.retain(|file| has_known_extension(file) && !file.is_dir());
+            files.retain(|file| has_known_extension(file) && is_readable_kind(file));
             files.sort();
             files.into_iter().map(|file| (file.clone(), text(&file))).collect()
         }
@@ -101,6 +101,11 @@ fn texts(path: &Path) -> Vec<NamedText> {
 /// Reads a file; text that is not UTF-8 is an error that says so.
 fn text(path: &Path) -> io::Result<String> {
     String::from_utf8(fs::read(path)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+}
+
+/// Whether `path` is a file, or cannot be looked at, which is said later: a pipe would be waited for without end.
+fn is_readable_kind(path: &Path) -> bool {
+    fs::metadata(path).map_or(true, |metadata| metadata.is_file())
 }
 
 /// The extensions that kubectl takes from a folder (`resource.FileExtensions`).

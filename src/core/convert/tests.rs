@@ -112,3 +112,12 @@ fn old_daemon_sets_get_the_defaults_of_their_version() {
     let converted = old("apps/v1beta2", Value::Null);
     assert_eq!((converted["spec"].get("selector"), &converted["spec"]["updateStrategy"]), (None, &Value::Null));
 }
+
+#[test]
+fn a_daemon_set_with_a_wrong_label_is_still_known_by_name() {
+    let metadata = json!({"name": "d", "namespace": "n", "annotations": {"x": 5}});
+    let daemon_set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata});
+    let refused = objects(daemon_set).remove(0).unwrap_err();
+    assert_eq!(refused.object.map(|object| object.to_string()).as_deref(), Some("DaemonSet n/d"));
+    assert_eq!(refused.error.to_string(), "metadata.annotations[x]: must be a string, not the number 5");
+}

@@ -20,7 +20,7 @@ fn good() -> Value {
                     "name": "c", "image": "i", "env": null, "unknown": { "x": 1 },
                     "resources": { "limits": { "cpu": 1, "memory": "64Mi", "x": 0.5 }, "requests": null },
                     "livenessProbe": { "httpGet": { "port": "http" } },
-                    "ports": [{ "containerPort": 80 }, null],
+                    "ports": [{ "containerPort": 80 }],
                 }] },
             },
         },

@@ -1,0 +1,238 @@
+//! `spec.template`: what the kubelet's validation of a pod refuses, of what people get wrong.
+//!
+//! A file in a folder has seen no API server; what is not told here by name would end as a manifest that
+//! the kubelet drops. Follows `ValidatePodSpec`, but for the fields that the passes replace.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::wrong;
+use crate::core::labels::is_label_key;
+use crate::core::labels::is_label_value;
+use crate::core::model::FieldError;
+use crate::core::quantity::parse_json;
+
+const PLACE: &str = "spec.template.spec";
+const LABEL_KEY: &str =
+    "must be a name of letters, digits, '-', '_' and '.' (63 at most), a DNS name and '/' may precede it";
+const LABEL_VALUE: &str =
+    "must be empty or letters, digits, '-', '_' and '.' (63 at most), beginning and ending with a letter or digit";
+const BACKSTEPS: &str = "must not contain '..'";
+const HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
+const HOOKS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
+
+/// Checks metadata, volumes and containers of the template.
+pub(super) fn check(template: &Value, errors: &mut Vec<FieldError>) {
+    let empty = Value::Null;
+    metadata(template.get("metadata").unwrap_or(&empty), errors);
+    let spec = template.get("spec").unwrap_or(&empty);
+    let names = volumes(spec, errors);
+    for field in ["initContainers", "containers"] {
+        for (index, container) in list(spec, field).iter().enumerate() {
+            self::container(container, &names, &format!("{PLACE}.{field}[{index}]"), errors);
+        }
+    }
+    host_ports(spec, errors);
+    word(spec, "dnsPolicy", &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"], PLACE, errors);
+}
+
+fn metadata(metadata: &Value, errors: &mut Vec<FieldError>) {
+    const PLACE: &str = "spec.template.metadata";
+    let entries = |field: &str| metadata.get(field).and_then(Value::as_object).into_iter().flatten();
+    for (key, value) in entries("labels") {
+        if !is_label_key(key) {
+            errors.push(wrong(format!("{PLACE}.labels[{key}]"), LABEL_KEY));
+        } else if !is_label_value(value.as_str().unwrap_or_default()) {
+            errors.push(wrong(format!("{PLACE}.labels[{key}]"), LABEL_VALUE));
+        }
+    }
+    for (key, _) in entries("annotations") {
+        if !is_label_key(&key.to_lowercase()) {
+            errors.push(wrong(format!("{PLACE}.annotations[{key}]"), LABEL_KEY));
+        }
+    }
+}
+
+/// Checks the volumes and gives their names.
+fn volumes<'a>(spec: &'a Value, errors: &mut Vec<FieldError>) -> BTreeSet<&'a str> {
+    for (index, volume) in list(spec, "volumes").iter().enumerate() {
+        let place = format!("{PLACE}.volumes[{index}]");
+        for (source, member) in [("hostPath", "path"), ("configMap", "name"), ("secret", "secretName")] {
+            let Some(found) = volume.get(source).filter(|found| found.is_object()) else { continue };
+            match text(found, member) {
+                "" => errors.push(wrong(format!("{place}.{source}.{member}"), "required")),
+                path if member == "path" && goes_back(path) => {
+                    errors.push(wrong(format!("{place}.{source}.{member}"), BACKSTEPS));
+                }
+                _ => {}
+            }
+        }
+    }
+    list(spec, "volumes").iter().map(|volume| text(volume, "name")).collect()
+}
+
+fn container(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &mut Vec<FieldError>) {
+    for (index, variable) in list(container, "env").iter().enumerate() {
+        let name = text(variable, "name");
+        let place = format!("{place}.env[{index}].name");
+        if name.is_empty() {
+            errors.push(wrong(place, "required"));
+        } else if !name.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'=') {
+            errors.push(wrong(place, format!("{name:?} is no variable name: printable ASCII characters but '=' only")));
+        }
+    }
+    mounts(container, volumes, place, errors);
+    ports(container, place, errors);
+    resources(container, place, errors);
+    word(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], place, errors);
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        handler(container.get(probe), &HANDLERS, &format!("{place}.{probe}"), errors);
+    }
+    for hook in ["postStart", "preStop"] {
+        let found = container.get("lifecycle").and_then(|lifecycle| lifecycle.get(hook));
+        handler(found, &HOOKS, &format!("{place}.lifecycle.{hook}"), errors);
+    }
+}
+
+/// `ValidateVolumeMounts`.
+fn mounts(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &mut Vec<FieldError>) {
+    let mut paths = BTreeSet::new();
+    for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
+        let place = format!("{place}.volumeMounts[{index}]");
+        let name = text(mount, "name");
+        if name.is_empty() {
+            errors.push(wrong(format!("{place}.name"), "required"));
+        } else if !volumes.contains(name) {
+            errors.push(wrong(format!("{place}.name"), format!("the pod has no volume {name}")));
+        }
+        let path = text(mount, "mountPath");
+        if path.is_empty() {
+            errors.push(wrong(format!("{place}.mountPath"), "required"));
+        } else if !paths.insert(path) {
+            errors.push(wrong(format!("{place}.mountPath"), format!("something is mounted at {path} already")));
+        }
+        for field in ["subPath", "subPathExpr"] {
+            let path = text(mount, field);
+            if path.starts_with('/') {
+                errors.push(wrong(format!("{place}.{field}"), "must be a relative path"));
+            } else if goes_back(path) {
+                errors.push(wrong(format!("{place}.{field}"), BACKSTEPS));
+            }
+        }
+        if !text(mount, "subPath").is_empty() && !text(mount, "subPathExpr").is_empty() {
+            errors.push(wrong(format!("{place}.subPathExpr"), "may not be set beside subPath"));
+        }
+    }
+}
+
+/// `validateContainerPorts`.
+fn ports(container: &Value, place: &str, errors: &mut Vec<FieldError>) {
+    let mut names = BTreeSet::new();
+    for (index, port) in list(container, "ports").iter().enumerate() {
+        let place = format!("{place}.ports[{index}]");
+        let number = |field: &str| port.get(field).and_then(Value::as_i64).unwrap_or_default();
+        if !(1..=65535).contains(&number("containerPort")) {
+            errors.push(wrong(format!("{place}.containerPort"), "must be a number from 1 to 65535"));
+        }
+        if !(0..=65535).contains(&number("hostPort")) {
+            errors.push(wrong(format!("{place}.hostPort"), "must be a number from 1 to 65535"));
+        }
+        word(port, "protocol", &["TCP", "UDP", "SCTP"], &place, errors);
+        let name = text(port, "name");
+        if name.is_empty() {
+            continue;
+        }
+        if !is_port_name(name) {
+            let reason = "must be at most 15 lower case letters, digits and single '-' between them, with a letter";
+            errors.push(wrong(format!("{place}.name"), reason));
+        } else if !names.insert(name) {
+            errors.push(wrong(format!("{place}.name"), format!("{name} is there twice")));
+        }
+    }
+}
+
+/// `checkHostPortConflicts`, with the host ports that every port has under hostNetwork.
+fn host_ports(spec: &Value, errors: &mut Vec<FieldError>) {
+    let host_network = spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or(false);
+    let mut taken = BTreeSet::new();
+    for (index, container) in list(spec, "containers").iter().enumerate() {
+        for (at, port) in list(container, "ports").iter().enumerate() {
+            let number = |field: &str| port.get(field).and_then(Value::as_i64).filter(|number| *number != 0);
+            let place = format!("{PLACE}.containers[{index}].ports[{at}].hostPort");
+            let Some(own) = number("hostPort").or_else(|| number("containerPort").filter(|_| host_network)) else {
+                continue;
+            };
+            if host_network && number("containerPort").is_some_and(|container| container != own) {
+                errors.push(wrong(&place, "must be the containerPort with hostNetwork"));
+            }
+            let protocol = Some(text(port, "protocol")).filter(|protocol| !protocol.is_empty()).unwrap_or("TCP");
+            if !taken.insert((protocol, text(port, "hostIP"), own)) {
+                errors.push(wrong(place, format!("port {own}/{protocol} of the host is taken by another port here")));
+            }
+        }
+    }
+}
+
+/// No request above its limit, and nothing below zero.
+fn resources(container: &Value, place: &str, errors: &mut Vec<FieldError>) {
+    let of = |kind: &str, name: &str| {
+        let amount = container.get("resources")?.get(kind)?.get(name)?;
+        parse_json(amount).map(|amount| amount.milli_value())
+    };
+    for kind in ["limits", "requests"] {
+        let amounts = container.get("resources").and_then(|resources| resources.get(kind)).and_then(Value::as_object);
+        for name in amounts.into_iter().flat_map(|amounts| amounts.keys()) {
+            let place = format!("{place}.resources.{kind}[{name}]");
+            match of(kind, name) {
+                Some(amount) if amount < 0 => errors.push(wrong(place, "must not be negative")),
+                Some(amount) if kind == "requests" && of("limits", name).is_some_and(|limit| amount > limit) => {
+                    errors.push(wrong(place, "must not be more than the limit"));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Exactly one of `kinds`, where there is a probe or hook at all.
+fn handler(found: Option<&Value>, kinds: &[&str], place: &str, errors: &mut Vec<FieldError>) {
+    let Some(found) = found.and_then(Value::as_object) else { return };
+    let set = found.iter().filter(|(kind, value)| kinds.contains(&kind.as_str()) && !value.is_null()).count();
+    if set != 1 {
+        errors.push(wrong(place, format!("must have one of {}, and not more", kinds.join(", "))));
+    }
+}
+
+/// A field that takes one of `words` or nothing.
+fn word(value: &Value, field: &str, words: &[&str], place: &str, errors: &mut Vec<FieldError>) {
+    let found = text(value, field);
+    if !found.is_empty() && !words.contains(&found) {
+        errors.push(wrong(format!("{place}.{field}"), format!("must be {}, not {found:?}", words.join(" or "))));
+    }
+}
+
+/// Upstream's `IsValidPortName`.
+fn is_port_name(name: &str) -> bool {
+    name.len() <= 15
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && name.bytes().any(|byte| byte.is_ascii_lowercase())
+        && !name.contains("--")
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
+fn goes_back(path: &str) -> bool {
+    path.split('/').any(|part| part == "..")
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
+    value.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests;
