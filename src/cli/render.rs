@@ -152,6 +152,6 @@ fn entry(
     let outcome = outcome::outcome(daemon_set, &Revision::of(daemon_set), 0, objects, tokens, options);
     match outcome.result {
         Ok(rendered) => Entry::Rendered { key, identity: outcome.identity, rendered: Box::new(rendered) },
-        Err(refused) => Entry::Refused { key, errors: refused.errors },
+        Err(refused) => Entry::Refused { key, source: daemon_set.source.clone(), errors: refused.errors },
     }
 }

@@ -19,6 +19,9 @@ use crate::core::model::Source;
 use crate::core::validate;
 use crate::core::yaml;
 
+/// What to do about a document that somebody's tool should have made into YAML first.
+const TEMPLATE: &str = "this is a template: let its tool (helm template, kustomize build, …) fill it in first";
+
 /// Whether a document could not be read or an object in it is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProblemKind {
@@ -127,12 +130,18 @@ pub fn parse_file(path: &Path, text: &str) -> ParsedFile {
                 object: None,
                 field: None,
                 reason: error.message,
-                hint: None,
+                hint: is_template(text, error.line).then(|| TEMPLATE.to_owned()),
                 kind: ProblemKind::Syntax,
             }),
         }
     }
     file
+}
+
+/// Whether `line` of `text`, from 1, has the marks of a template language.
+fn is_template(text: &str, line: usize) -> bool {
+    let line = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
+    line.contains("{{") || line.contains("{%")
 }
 
 fn read_document(path: &Path, line: usize, value: Value, file: &mut ParsedFile) {

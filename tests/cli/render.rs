@@ -149,12 +149,14 @@ fn what_is_no_file_in_a_folder_is_passed_over() {
 }
 
 #[test]
-fn a_refusal_names_field_reason_and_what_to_do() {
+fn a_refusal_names_file_field_reason_and_what_to_do() {
     let scratch = Scratch::new(&[("a.yaml", CLAIM)]);
-    let run = run(["render", "--node-name", "n1", "-f", &scratch.text("a.yaml")]);
+    let file = scratch.text("a.yaml");
+    let run = run(["render", "--node-name", "n1", "-f", &file]);
     let mut lines = run.err.lines();
     let line = lines.next().unwrap();
-    assert!(line.starts_with("refused kube-system/claims: spec.template.spec.volumes[0]"), "{line}");
+    let start = format!("refused kube-system/claims ({file}): spec.template.spec.volumes[0]");
+    assert!(line.starts_with(&start), "{line}");
     assert!(lines.next().unwrap().starts_with("  hint: "), "{}", run.err);
     assert_eq!(run.out, "");
 }

@@ -22,6 +22,7 @@ use crate::core::model::FieldError;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+use crate::core::model::Source;
 use crate::core::node;
 use crate::core::yaml;
 
@@ -134,12 +135,13 @@ fn add_problem(inputs: &mut Inputs, problem: Problem) {
     let field = problem.field.clone().unwrap_or_default();
     let error = FieldError { field, reason: problem.reason.clone(), hint: problem.hint.clone() };
     for entry in &mut inputs.refused {
-        if let Entry::Refused { key, errors } = entry
+        if let Entry::Refused { key, errors, .. } = entry
             && *key == object.key
         {
             errors.push(error);
             return;
         }
     }
-    inputs.refused.push(Entry::Refused { key: object.key.clone(), errors: vec![error] });
+    let source = Source::File { path: problem.file };
+    inputs.refused.push(Entry::Refused { key: object.key.clone(), source, errors: vec![error] });
 }

@@ -10,6 +10,7 @@ use crate::core::identity::Identity;
 use crate::core::input::Problem;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
+use crate::core::model::Source;
 use crate::core::outcome::Rendered;
 use crate::core::render::Missing;
 
@@ -36,6 +37,8 @@ pub(super) enum Entry {
     Refused {
         /// The DaemonSet.
         key: ObjectKey,
+        /// Where it was read.
+        source: Source,
         /// The fields, and why.
         errors: Vec<FieldError>,
     },
@@ -102,8 +105,8 @@ pub(super) fn lines(entries: &[Entry], colour: Colour) -> String {
                 }
             }
             Entry::NotSelected { key, reason } => line(format!("{} {key}: {reason}", colour.yellow("not selected"))),
-            Entry::Refused { key, errors } => {
-                line(format!("{} {key}: {}", colour.red("refused"), join(errors)));
+            Entry::Refused { key, source, errors } => {
+                line(format!("{} {key} ({source}): {}", colour.red("refused"), join(errors)));
                 for hint in hints(errors) {
                     line(format!("  {} {hint}", colour.cyan("hint:")));
                 }
@@ -175,7 +178,7 @@ fn element(entry: &Entry, written: bool) -> Json<'_> {
             waiting_for: entry.waiting_for(),
         },
         Entry::NotSelected { key, reason } => without_pod(key, "notSelected", reason.clone()),
-        Entry::Refused { key, errors } => without_pod(key, "refused", join(errors)),
+        Entry::Refused { key, errors, .. } => without_pod(key, "refused", join(errors)),
         Entry::Invalid(problem) => Json::Invalid {
             outcome: "invalid",
             file: problem.file.display().to_string(),

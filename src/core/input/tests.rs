@@ -75,3 +75,12 @@ fn corpus() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     assert!(files > 100 && daemon_sets > 140, "{files} files, {daemon_sets} DaemonSets");
 }
+
+#[test]
+fn a_template_that_nobody_filled_in_is_called_one() {
+    let hint = |text: &str| parse_file(Path::new("f"), text).problems.remove(0).hint;
+    for text in ["metadata:\n  name: {{ name }}\n", "{% if x %}\na: b\n{% endif %}\n", "{{- if .Values.x }}\na: b\n"] {
+        assert!(hint(text).unwrap().starts_with("this is a template"), "{text}");
+    }
+    assert_eq!(hint("# {{ name }}\na: [\n"), None);
+}
