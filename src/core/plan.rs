@@ -112,7 +112,7 @@ pub enum Action {
         /// Why.
         reason: String,
     },
-    /// Remove what is left of the instance's folder; nothing of it runs any more.
+    /// Nothing of the instance runs any more: what is left of its folder is cleared in a while.
     Finish {
         /// The instance.
         uid: String,
@@ -280,6 +280,7 @@ impl<'a> Planner<'a> {
                 Evidence::Gone if settled => {
                     self.actions.push(Action::Finish { uid: instance.uid.clone(), pod: instance.pod_name.clone() });
                     self.record.instances.retain(|i| i.uid != instance.uid);
+                    self.record.ended.insert(instance.uid.clone(), now);
                 }
                 Evidence::Gone => self.wake(since + SETTLE),
                 Evidence::Running => {

@@ -7,6 +7,7 @@
 //! * an instance keeps the DaemonSet it was rendered from until it ends, so that an old revision
 //!   stays renderable beside a new one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -28,6 +29,9 @@ pub struct DaemonRecord {
     pub next_incarnation: u64,
     /// What runs or still ends here, oldest first.
     pub instances: Vec<Instance>,
+    /// Instances that have ended and whose folders are not cleared yet: UID, and since when.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ended: BTreeMap<String, Millis>,
     /// The API's UID of the DaemonSet, once the API has shown it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_uid: Option<String>,
@@ -110,6 +114,7 @@ impl DaemonRecord {
             key,
             next_incarnation: 0,
             instances: Vec::new(),
+            ended: BTreeMap::new(),
             api_uid: None,
             ignored_file: None,
             handed_over: None,

@@ -237,7 +237,7 @@ impl Agent {
     /// When the next pass is due though nothing happens.
     fn next_wake(&self) -> Millis {
         let removals = self.removals.filter(|r| r.asked.is_none()).map(|r| r.at);
-        let clear = self.disk.to_clear.values().min().copied();
+        let clear = self.disk.clear_at();
         let due = [
             self.plan.wake_at(),
             self.save_at,

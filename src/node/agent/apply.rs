@@ -3,7 +3,6 @@
 //! Owns the effects on manifests, volume data and records. Must not decide anything.
 
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 
 use crate::core::model::ObjectKey;
 use crate::core::outcome::Outcome;
@@ -41,20 +40,17 @@ pub(super) struct Disk {
     pub(super) records: BTreeMap<ObjectKey, DaemonRecord>,
     /// Digest of the data that was last written, by pod UID.
     pub(super) written: BTreeMap<String, String>,
-    /// Folders of ended pods, and when to clear them.
-    pub(super) to_clear: BTreeMap<String, Millis>,
+    /// Folders of ended pods that could not be cleared, and when to try again.
+    pub(super) clear_again: BTreeMap<String, Millis>,
 }
 
 impl Disk {
     /// Does what `plan` says. Gives what was done before the first failure.
-    pub(super) fn apply(&mut self, plan: &DaemonPlan, now: Millis) -> Result<(), Failure> {
+    pub(super) fn apply(&mut self, plan: &DaemonPlan) -> Result<(), Failure> {
         for action in &plan.actions {
             match action {
                 Action::End { uid, pod, .. } => self.end(plan, uid, pod)?,
-                Action::Finish { uid, .. } => {
-                    self.to_clear.insert(uid.clone(), now + CLEAR_AFTER);
-                    self.written.remove(uid);
-                }
+                Action::Finish { uid, .. } => drop(self.written.remove(uid)),
                 Action::Start { outcome, .. } => {
                     let Some(rendered) = rendered(outcome) else { continue };
                     self.write_volumes(outcome, rendered)?;
@@ -111,23 +107,43 @@ impl Disk {
         Ok(())
     }
 
+    /// When the next folder of an ended pod is to be cleared: the kubelet is given time to do it itself.
+    pub(super) fn clear_at(&self) -> Option<Millis> {
+        let ended = self.records.values().flat_map(|r| &r.ended);
+        ended.map(|(uid, since)| self.clear_again.get(uid).copied().unwrap_or(since + CLEAR_AFTER)).min()
+    }
+
     /// Clears folders of ended pods whose time has come; what is still mounted is tried again later.
-    pub(super) fn clear_ended(&mut self, now: Millis, live: &BTreeSet<String>) -> Vec<Failure> {
-        let due: Vec<String> = self.to_clear.iter().filter(|(_, at)| **at <= now).map(|(uid, _)| uid.clone()).collect();
+    pub(super) fn clear_ended(&mut self, now: Millis) -> Vec<Failure> {
+        if self.clear_at().is_none_or(|at| at > now) {
+            return Vec::new();
+        }
         let mut failures = Vec::new();
-        for uid in due {
-            if live.contains(&uid) {
-                self.to_clear.remove(&uid);
-                continue;
-            }
-            match self.volumes.clear(&uid) {
-                Ok(Cleared::Mounted { .. }) => drop(self.to_clear.insert(uid, now + CLEAR_AFTER)),
-                Ok(Cleared::Gone | Cleared::Foreign { .. }) => drop(self.to_clear.remove(&uid)),
-                Err(e) => {
-                    self.to_clear.insert(uid, now + 6 * CLEAR_AFTER);
-                    failures.push(failure(&e, e.hint()));
+        let records: Vec<DaemonRecord> = self.records.values().filter(|r| !r.ended.is_empty()).cloned().collect();
+        for mut record in records {
+            let again = &mut self.clear_again;
+            let volumes = &mut self.volumes;
+            record.ended.retain(|uid, since| {
+                if again.get(uid).copied().unwrap_or(*since + CLEAR_AFTER) > now {
+                    return true;
                 }
-            }
+                match volumes.clear(uid) {
+                    Ok(Cleared::Gone | Cleared::Foreign { .. }) => {
+                        again.remove(uid);
+                        false
+                    }
+                    Ok(Cleared::Mounted { .. }) => {
+                        again.insert(uid.clone(), now + CLEAR_AFTER);
+                        true
+                    }
+                    Err(e) => {
+                        again.insert(uid.clone(), now + 6 * CLEAR_AFTER);
+                        failures.push(failure(&e, e.hint()));
+                        true
+                    }
+                }
+            });
+            failures.extend(self.save(&record).err());
         }
         failures
     }

@@ -43,10 +43,6 @@ impl Agent {
         self.definitions.forget_answers(|key| remembered.contains(key));
     }
 
-    pub(super) fn live_uids(&self) -> BTreeSet<String> {
-        self.disk.records.values().flat_map(|r| r.instances.iter().map(|i| i.uid.clone())).collect()
-    }
-
     /// Saves the inputs some time after they changed, so that a burst is one write.
     pub(super) fn checkpoint(&mut self) {
         self.folders.follow_origins(&mut self.memory.origins, self.disk.records.values());

@@ -67,8 +67,7 @@ impl Agent {
         if let Some(snapshot) = &snapshot {
             self.correct_labels(snapshot);
         }
-        let live: BTreeSet<String> = self.live_uids();
-        let failed = self.disk.clear_ended(now(), &live);
+        let failed = self.disk.clear_ended(now());
         self.problems.extend(failed.into_iter().map(|f| report_problem("volume data", f)));
         self.checkpoint();
         self.report(snapshot.as_ref());
@@ -292,7 +291,7 @@ impl Agent {
         let at = now();
         let plan = std::mem::replace(&mut self.plan, Plan { daemons: Vec::new(), removals_held: false });
         for daemon in &plan.daemons {
-            let result = self.disk.apply(daemon, at);
+            let result = self.disk.apply(daemon);
             self.tell(daemon, result.as_ref().err());
             if let Err(failure) = result {
                 self.failures.insert(daemon.key.clone(), failure);

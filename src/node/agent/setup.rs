@@ -94,7 +94,7 @@ impl Agent {
             inputs_store: Some(inputs_store),
             records: BTreeMap::new(),
             written: BTreeMap::new(),
-            to_clear: BTreeMap::new(),
+            clear_again: BTreeMap::new(),
         };
         let mut agent = Self::with(config, disk, notifier)?;
         agent.lock = Some(lock);
@@ -268,7 +268,7 @@ pub fn answer_offline(config: Config, request: &Request) -> Result<Value, AgentE
         inputs_store,
         records: BTreeMap::new(),
         written: BTreeMap::new(),
-        to_clear: BTreeMap::new(),
+        clear_again: BTreeMap::new(),
     };
     let mut agent = Agent::with(config, disk, Arc::new(Notifier::from_environment()))?;
     agent.offline = true;
