@@ -1,7 +1,6 @@
 //! `daemonlet run`: the agent.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
 
@@ -18,10 +17,8 @@ use crate::log;
 use crate::node::agent::Agent;
 use crate::node::agent::AgentError;
 use crate::node::notify::Notifier;
+use crate::node::notify::READY_WITHIN;
 use crate::node::notify::ReadyGuard;
-
-/// READY goes out so long after the start even if a pass hangs: systemd holds back the kubelet until then.
-const READY_WITHIN: Duration = Duration::from_millis(450);
 
 /// Run the agent of this node
 #[derive(Debug, Args)]

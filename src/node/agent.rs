@@ -13,6 +13,7 @@ mod keep;
 mod memo;
 mod memory;
 mod mirror;
+mod nudge;
 mod objects;
 mod pass;
 mod report;
@@ -52,6 +53,7 @@ use evidence::Runtime;
 use folder::Folders;
 use memo::Memo;
 use memory::Memory;
+use nudge::Nudges;
 
 pub use setup::AgentError;
 pub use setup::answer_offline;
@@ -104,6 +106,7 @@ pub struct Agent {
     passes: Passes,
     told: report::Told,
     patched: mirror::Patched,
+    nudges: Nudges,
     /// Made to answer one question without an agent: nothing is changed.
     offline: bool,
     notifier: Arc<Notifier>,
@@ -245,6 +248,7 @@ impl Agent {
             clear,
             self.definitions.ask_again_at(),
             self.folders.recheck_at(),
+            self.nudges.next(),
         ];
         let failed = (!self.failures.is_empty()).then(|| now() + 5_000);
         due.into_iter().flatten().chain(failed).fold(now() + PERIOD, Millis::min)

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// READY is sent this long after the agent's first instruction even when nothing is ready: the
 /// kubelet is ordered after it and must not wait longer than 500 ms, of which loading takes a part.
-pub const READY_WITHIN: Duration = Duration::from_millis(400);
+pub const READY_WITHIN: Duration = Duration::from_millis(300);
 
 /// The way to systemd.
 #[derive(Debug)]

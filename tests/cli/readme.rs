@@ -34,7 +34,9 @@ fn shown() -> Vec<(String, String)> {
 fn commands_print_what_the_readme_shows() {
     let folder = tempfile::tempdir().unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    std::os::unix::fs::symlink(root.join("examples"), folder.path().join("examples")).unwrap();
+    for name in ["examples", "tests"] {
+        std::os::unix::fs::symlink(root.join(name), folder.path().join(name)).unwrap();
+    }
     let shown = shown();
     assert!(shown.len() >= 3, "the README's console blocks are not found");
     for (command, expected) in shown {

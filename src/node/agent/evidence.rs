@@ -38,6 +38,8 @@ pub(super) struct RuntimePod {
     pub(super) alive: bool,
     /// Containers that run, and when the youngest of them was started.
     pub(super) running_since: Option<Millis>,
+    /// Whether a container of it has been restarted and has ended again.
+    pub(super) crashing: bool,
 }
 
 /// Puts sandboxes and containers together by pod.
@@ -51,9 +53,14 @@ pub(super) fn runtime_pods(
         let running = of_pod().filter(|c| c.state == ContainerState::Running);
         let running_since = running.map(|c| c.created_at_ns / 1_000_000).max();
         let alive = sandbox.state == SandboxState::Ready || running_since.is_some();
+        let ended_again = |c: &crate::node::cri::Container| {
+            let later = |o: &crate::node::cri::Container| o.name == c.name && o.created_at_ns > c.created_at_ns;
+            c.state == ContainerState::Exited && c.restarts > 0 && !of_pod().any(later)
+        };
+        let crashing = of_pod().any(ended_again);
         match pods.iter_mut().find(|p| p.uid == sandbox.uid) {
             Some(pod) => pod.alive |= alive,
-            None => pods.push(RuntimePod { uid: sandbox.uid.clone(), alive, running_since }),
+            None => pods.push(RuntimePod { uid: sandbox.uid.clone(), alive, running_since, crashing }),
         }
     }
     pods

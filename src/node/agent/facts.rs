@@ -22,6 +22,7 @@ use super::evidence;
 use super::evidence::Runtime;
 use super::memo::Inputs;
 use super::memo::Memo;
+use super::nudge::Nudges;
 use super::objects::Objects;
 
 /// Annotation with the generation of the template, which the API shows on every DaemonSet.
@@ -44,6 +45,7 @@ pub(super) struct PassFacts<'a> {
     pub(super) runtime: &'a Runtime,
     pub(super) api: Option<&'a Snapshot>,
     pub(super) api_answers: bool,
+    pub(super) nudges: &'a Nudges,
     pub(super) node: &'a str,
     pub(super) now: Millis,
 }
@@ -68,6 +70,9 @@ impl Facts for PassFacts<'_> {
     }
 
     fn manifest(&self, uid: &str) -> ManifestFact<'_> {
+        if let Some(meant) = self.manifests.get(uid).and_then(|sha256| self.nudges.meant(uid, sha256, self.now)) {
+            return ManifestFact::Present(meant);
+        }
         self.manifests.get(uid).map_or(ManifestFact::Missing, |sha256| ManifestFact::Present(sha256))
     }
 
@@ -86,6 +91,13 @@ impl Facts for PassFacts<'_> {
     fn readiness(&self, instance: &Instance) -> Readiness {
         let namespace = self.namespace(instance);
         evidence::readiness(instance, self.runtime, self.api, self.api_answers, namespace, self.node)
+    }
+
+    fn crashing(&self, instance: &Instance) -> bool {
+        match self.runtime {
+            Runtime::Pods(pods) => pods.iter().any(|p| p.uid == instance.uid && p.crashing),
+            Runtime::None | Runtime::Silent(_) => false,
+        }
     }
 
     fn stock_pod(&self, key: &ObjectKey) -> Option<String> {

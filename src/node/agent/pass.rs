@@ -47,6 +47,7 @@ impl Agent {
         self.problems.clone_from(&self.lasting);
         self.failures.clear();
         let snapshot = self.snapshot();
+        self.follow_link();
         self.fetch_runtime(snapshot.as_ref()).await;
         self.follow_node(snapshot.as_ref());
         self.folders.refresh(&mut self.problems);
@@ -67,6 +68,7 @@ impl Agent {
         if let Some(snapshot) = &snapshot {
             self.correct_labels(snapshot);
         }
+        self.nudge();
         let failed = self.disk.clear_ended(now());
         self.problems.extend(failed.into_iter().map(|f| report_problem("volume data", f)));
         self.checkpoint();
@@ -115,7 +117,8 @@ impl Agent {
         let ending = self.disk.records.values().any(|r| r.ending().next().is_some());
         let blind = !self.api_answers(api) && self.disk.records.values().any(|r| r.live().next().is_some());
         let fresh = now() - self.runtime_at < RUNTIME_PERIOD && self.pass_number > 1;
-        if !ending && (!blind || fresh) {
+        let wanted = self.nudges.asks(now());
+        if !ending && !wanted && (!blind || fresh) {
             return;
         }
         let answer = tokio::try_join!(cri.sandboxes(), cri.containers(None));
@@ -249,6 +252,7 @@ impl Agent {
             runtime: &self.runtime,
             api,
             api_answers: self.api_answers(api),
+            nudges: &self.nudges,
             node: &self.config.node_name,
             now: at,
         };
@@ -259,6 +263,7 @@ impl Agent {
             max_removals: self.config.max_removals,
             second_list: self.has_second_list(api),
             boot: &self.boot,
+            api_back: self.nudges.api_back(at),
         };
         pass::plan(&subjects, &context, &facts)
     }

@@ -147,6 +147,7 @@ impl Agent {
             passes: Passes::default(),
             told: report::Told::default(),
             patched: super::mirror::Patched::default(),
+            nudges: super::nudge::Nudges::default(),
             offline: false,
             notifier,
             wake: Arc::new(Notify::new()),

@@ -25,7 +25,7 @@ impl Backoff {
     /// For connections: one attempt per agent and not one per watch, so it may be quicker; when the
     /// API server comes back every watch resumes within this.
     pub(super) fn connection() -> Self {
-        Self::new(Duration::from_millis(400), Duration::from_secs(4))
+        Self::new(Duration::from_millis(300), Duration::from_secs(2))
     }
 
     pub(super) fn new(shortest: Duration, longest: Duration) -> Self {

@@ -1,0 +1,158 @@
+//! Telling the kubelet to try again at once, when what a pod failed for has just come back.
+//!
+//! Owns two facts of timing. The kubelet tries a pod whose sandbox could not be made (no pod network
+//! yet) again after 10 to 15 s; a change of the manifest under the same UID makes it try at once. So
+//! when a daemon of this node has become ready, or the API server answers again, the manifests of
+//! instances without a sandbox get one more annotation for a moment. And crash loops of an outage
+//! end with it: the plan is told when the API server came back.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::core::manifest;
+use crate::core::outcome;
+use crate::core::plan::State;
+use crate::core::record::Millis;
+use crate::core::yaml;
+use crate::node::api::Link;
+
+use super::Agent;
+use super::apply::Failure;
+use super::evidence::Runtime;
+use super::now;
+
+/// When to try again after something came back: what it has to set up takes it a moment.
+const AFTER: [Millis; 3] = [300, 1_500, 4_000];
+/// How long a manifest keeps the annotation: two changes too close together are one to the kubelet.
+const FOR: Millis = 1_000;
+/// How long the return of the API server counts as just now.
+const BACK: Millis = 15_000;
+/// The annotation.
+const ANNOTATION: &str = "daemonlet.dev/nudged";
+
+/// What is to be nudged, and what has been.
+#[derive(Default)]
+pub(super) struct Nudges {
+    due: BTreeSet<Millis>,
+    nudged: BTreeMap<String, Nudged>,
+    ready: BTreeSet<String>,
+    link_was_down: bool,
+    api_back: Option<Millis>,
+}
+
+struct Nudged {
+    until: Millis,
+    /// Digest of the file with the annotation, and of the one without.
+    written: String,
+    meant: String,
+}
+
+impl Nudges {
+    /// When the API server came back, if that was just now.
+    pub(super) fn api_back(&self, at: Millis) -> Option<Millis> {
+        self.api_back.filter(|back| at - back < BACK)
+    }
+
+    /// Whether the runtime's word is wanted.
+    pub(super) fn asks(&self, at: Millis) -> bool {
+        self.due.first().is_some_and(|due| *due <= at) || self.api_back(at).is_some()
+    }
+
+    /// When to look again.
+    pub(super) fn next(&self) -> Option<Millis> {
+        let restore = self.nudged.values().map(|n| n.until).min();
+        self.due.first().copied().into_iter().chain(restore).min()
+    }
+
+    /// The digest that a nudged manifest is meant to have, while it is nudged.
+    pub(super) fn meant(&self, uid: &str, on_disk: &str, at: Millis) -> Option<&str> {
+        self.nudged.get(uid).filter(|n| n.written == on_disk && at < n.until).map(|n| n.meant.as_str())
+    }
+
+    fn schedule(&mut self, at: Millis) {
+        self.due.extend(AFTER.iter().map(|after| at + after));
+    }
+}
+
+impl Agent {
+    /// Notes when the API server comes back after it was seen to be away.
+    pub(super) fn follow_link(&mut self) {
+        let Some(api) = &self.api else { return };
+        match &*api.connector().link().borrow() {
+            Link::Down { .. } => self.nudges.link_was_down = true,
+            Link::Up if std::mem::take(&mut self.nudges.link_was_down) => {
+                let at = now();
+                self.nudges.api_back = Some(at);
+                self.nudges.schedule(at);
+            }
+            _ => {}
+        }
+    }
+
+    /// Nudges instances without a sandbox whose time has come.
+    pub(super) fn nudge(&mut self) {
+        let at = now();
+        let running = self.plan.daemons.iter().filter(|d| d.summary.state == State::Running);
+        let ready: BTreeSet<String> = running.map(|d| d.summary.uid.clone()).collect();
+        let news = !ready.is_subset(&self.nudges.ready);
+        self.nudges.ready = ready;
+        let waiting =
+            self.plan.daemons.iter().any(|d| d.summary.state != State::Running && d.record.live().next().is_some());
+        if news && waiting {
+            self.nudges.schedule(at);
+        }
+        self.nudges.nudged.retain(|_, nudged| at < nudged.until);
+        if self.nudges.due.first().is_none_or(|due| *due > at) {
+            return;
+        }
+        self.nudges.due = self.nudges.due.split_off(&(at + 1));
+        let Runtime::Pods(pods) = &self.runtime else { return };
+        let alive: BTreeSet<&str> = pods.iter().filter(|p| p.alive).map(|p| p.uid.as_str()).collect();
+        let stuck: Vec<(String, String, String, String)> = self
+            .disk
+            .records
+            .values()
+            .flat_map(|r| r.live().map(move |i| (r, i)))
+            .filter(|(_, i)| !alive.contains(i.uid.as_str()) && at - i.created > FOR)
+            .filter(|(_, i)| !self.nudges.nudged.contains_key(&i.uid))
+            .map(|(r, i)| (r.key.to_string(), r.key.namespace.clone(), i.pod_name.clone(), i.uid.clone()))
+            .collect();
+        for (daemonset, namespace, pod, uid) in stuck {
+            match self.write_nudged(&namespace, &pod, at) {
+                Ok(nudged) => {
+                    tracing::debug!(daemonset, pod, "the kubelet is told to try {pod} again");
+                    self.nudges.nudged.insert(uid, nudged);
+                }
+                Err(failure) => {
+                    tracing::debug!(daemonset, pod, "{pod} is not tried again at once: {}", failure.message)
+                }
+            }
+        }
+    }
+
+    fn write_nudged(&mut self, namespace: &str, pod: &str, at: Millis) -> Result<Nudged, Failure> {
+        let failed = |message: String| Failure { message, hint: None };
+        let file = manifest::file_name(namespace, pod);
+        let Some(manifests) = &mut self.disk.manifests else { return Err(failed("no manifest folder".to_owned())) };
+        let text = std::fs::read_to_string(manifests.path().join(&file)).map_err(|e| failed(e.to_string()))?;
+        let document = yaml::read_documents(&text).into_iter().next().and_then(|d| d.value.ok());
+        let Some(mut value) = document else { return Err(failed("the manifest cannot be read".to_owned())) };
+        let annotations = value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+        let Some(annotations) = annotations else { return Err(failed("the manifest is not ours".to_owned())) };
+        annotations.insert(ANNOTATION.to_owned(), at.to_string().into());
+        let header: Vec<String> = text
+            .lines()
+            .take_while(|l| l.starts_with('#'))
+            .map(|l| l.trim_start_matches(['#', ' ']).to_owned())
+            .collect();
+        let nudged = yaml::write_manifest(&header, &value);
+        manifests.write(&file, nudged.as_bytes(), &value).map_err(|e| super::apply::failure(&e, e.hint()))?;
+        Ok(Nudged {
+            until: at + FOR,
+            written: outcome::digest(nudged.as_bytes()),
+            meant: outcome::digest(text.as_bytes()),
+        })
+    }
+}
