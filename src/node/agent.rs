@@ -82,7 +82,7 @@ pub struct Agent {
     tokens: Tokens,
     definitions: ApiDefinitions,
     folders: Folders,
-    cri: Option<Cri>,
+    cri: Option<Arc<Cri>>,
     runtime: Runtime,
     runtime_at: Millis,
     /// Passes made so far.

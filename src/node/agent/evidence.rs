@@ -38,6 +38,8 @@ pub(super) struct RuntimePod {
     pub(super) alive: bool,
     /// Containers that run, and when the youngest of them was started.
     pub(super) running_since: Option<Millis>,
+    /// The sandboxes of it that stand.
+    pub(super) sandboxes: Vec<String>,
     /// Whether a container of it has been restarted and has ended again.
     pub(super) crashing: bool,
 }
@@ -58,9 +60,19 @@ pub(super) fn runtime_pods(
             c.state == ContainerState::Exited && c.restarts > 0 && !of_pod().any(later)
         };
         let crashing = of_pod().any(ended_again);
+        let standing = (sandbox.state == SandboxState::Ready).then(|| sandbox.id.clone());
         match pods.iter_mut().find(|p| p.uid == sandbox.uid) {
-            Some(pod) => pod.alive |= alive,
-            None => pods.push(RuntimePod { uid: sandbox.uid.clone(), alive, running_since, crashing }),
+            Some(pod) => {
+                pod.alive |= alive;
+                pod.sandboxes.extend(standing);
+            }
+            None => pods.push(RuntimePod {
+                uid: sandbox.uid.clone(),
+                alive,
+                running_since,
+                sandboxes: standing.into_iter().collect(),
+                crashing,
+            }),
         }
     }
     pods

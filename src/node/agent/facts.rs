@@ -51,6 +51,12 @@ pub(super) struct PassFacts<'a> {
 }
 
 impl PassFacts<'_> {
+    /// Whether the kubelet may not know the pod yet: then its housekeeping takes our data for an
+    /// orphan's and removes folders that are empty.
+    fn is_young(&self, uid: &str) -> bool {
+        self.records.values().flat_map(|r| &r.instances).any(|i| i.uid == uid && !i.started)
+    }
+
     fn namespace(&self, instance: &Instance) -> &str {
         let holder = |r: &&DaemonRecord| r.instances.iter().any(|i| i.uid == instance.uid);
         self.records.values().find(holder).map_or("", |r| r.key.namespace.as_str())
@@ -81,7 +87,8 @@ impl Facts for PassFacts<'_> {
         let uid = &outcome.identity.uid;
         self.offline
             || rendered.pod.volumes.is_empty()
-            || (self.written.get(uid) == Some(&rendered.data_digest) && (!self.verify || self.volumes.intact(uid)))
+            || (self.written.get(uid) == Some(&rendered.data_digest)
+                && (!(self.verify || self.is_young(uid)) || self.volumes.intact(uid)))
     }
 
     fn sandbox(&self, instance: &Instance) -> Evidence {

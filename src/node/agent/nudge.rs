@@ -8,13 +8,16 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::core::manifest;
 use crate::core::outcome;
 use crate::core::plan::State;
+use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
+use crate::core::record::Phase;
 use crate::core::yaml;
 use crate::node::api::Link;
 
@@ -25,6 +28,10 @@ use super::now;
 
 /// When to try again after something came back: what it has to set up takes it a moment.
 const AFTER: [Millis; 3] = [300, 1_500, 4_000];
+/// While the return of the API server is just now, it is tried again this often.
+const EVERY: Millis = 1_500;
+/// An instance that is to end and of which no container runs is given so long to the kubelet.
+const LEFTOVER: Millis = 1_000;
 /// How long a manifest keeps the annotation: two changes too close together are one to the kubelet.
 const FOR: Millis = 1_000;
 /// How long the return of the API server counts as just now.
@@ -38,6 +45,8 @@ pub(super) struct Nudges {
     due: BTreeSet<Millis>,
     nudged: BTreeMap<String, Nudged>,
     ready: BTreeSet<String>,
+    /// Sandboxes that were told to stop.
+    stopped: BTreeSet<String>,
     link_was_down: bool,
     api_back: Option<Millis>,
 }
@@ -94,8 +103,7 @@ impl Agent {
     /// Nudges instances without a sandbox whose time has come.
     pub(super) fn nudge(&mut self) {
         let at = now();
-        let running = self.plan.daemons.iter().filter(|d| d.summary.state == State::Running);
-        let ready: BTreeSet<String> = running.map(|d| d.summary.uid.clone()).collect();
+        let ready = self.seen_running();
         let news = !ready.is_subset(&self.nudges.ready);
         self.nudges.ready = ready;
         let waiting =
@@ -108,6 +116,9 @@ impl Agent {
             return;
         }
         self.nudges.due = self.nudges.due.split_off(&(at + 1));
+        if self.nudges.api_back(at).is_some() && waiting {
+            self.nudges.due.insert(at + EVERY);
+        }
         let Runtime::Pods(pods) = &self.runtime else { return };
         let alive: BTreeSet<&str> = pods.iter().filter(|p| p.alive).map(|p| p.uid.as_str()).collect();
         let stuck: Vec<(String, String, String, String)> = self
@@ -130,6 +141,46 @@ impl Agent {
                 }
             }
         }
+    }
+
+    /// UIDs of instances that are ready, or have a running container while the API's word is behind.
+    fn seen_running(&self) -> BTreeSet<String> {
+        let ready = self.plan.daemons.iter().filter(|d| d.summary.state == State::Running);
+        let mut seen: BTreeSet<String> = ready.map(|d| d.summary.uid.clone()).collect();
+        if let (Some(_), Runtime::Pods(pods)) = (self.nudges.api_back(now()), &self.runtime) {
+            seen.extend(pods.iter().filter(|p| p.running_since.is_some()).map(|p| p.uid.clone()));
+        }
+        seen
+    }
+
+    /// Stops the sandboxes of instances that are to end and have no running container: a kubelet that
+    /// was started without an API server removes nothing until it has heard from it.
+    pub(super) fn stop_leftovers(&mut self) {
+        let (Some(cri), Runtime::Pods(pods)) = (&self.cri, &self.runtime) else { return };
+        let at = now();
+        let ending = self
+            .disk
+            .records
+            .values()
+            .flat_map(DaemonRecord::ending)
+            .filter(|i| matches!(i.phase, Phase::Ending { since, .. } if at - since >= LEFTOVER));
+        let mut standing = BTreeSet::new();
+        for instance in ending {
+            let leftover = pods.iter().filter(|p| p.uid == instance.uid && p.running_since.is_none());
+            for sandbox in leftover.flat_map(|p| p.sandboxes.iter().cloned()) {
+                if !self.nudges.stopped.contains(&sandbox) {
+                    let (cri, id, pod) = (Arc::clone(cri), sandbox.clone(), instance.pod_name.clone());
+                    tracing::info!(pod, "stopping the sandbox of {pod}: it is to end and none of its containers runs");
+                    tokio::spawn(async move {
+                        if let Err(error) = cri.stop_sandbox(&id).await {
+                            tracing::warn!(pod, "the sandbox of {pod} is not stopped: {error}");
+                        }
+                    });
+                }
+                standing.insert(sandbox);
+            }
+        }
+        self.nudges.stopped = standing;
     }
 
     fn write_nudged(&mut self, namespace: &str, pod: &str, at: Millis) -> Result<Nudged, Failure> {

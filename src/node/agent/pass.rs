@@ -60,7 +60,8 @@ impl Agent {
             self.verified_at = now();
         }
         let mut records = self.adopted(&scan);
-        self.observe(&mut records, snapshot.as_ref());
+        // The data of a pod that has just started is looked at once more.
+        self.verify |= self.observe(&mut records, snapshot.as_ref());
         let plan = self.plan(&records, &scan, snapshot.as_ref());
         self.plan = plan;
         self.apply(&records);
@@ -68,6 +69,7 @@ impl Agent {
         if let Some(snapshot) = &snapshot {
             self.correct_labels(snapshot);
         }
+        self.stop_leftovers();
         self.nudge();
         let failed = self.disk.clear_ended(now());
         self.problems.extend(failed.into_iter().map(|f| report_problem("volume data", f)));
@@ -197,9 +199,11 @@ impl Agent {
         records
     }
 
-    /// Notes what the API shows of instances: their mirror pods, and that they started.
-    fn observe(&self, records: &mut BTreeMap<ObjectKey, DaemonRecord>, api: Option<&Snapshot>) {
-        let Some(api) = api else { return };
+    /// Notes what the API shows of instances: their mirror pods, and that they started. Gives whether
+    /// one has started since the last look.
+    fn observe(&self, records: &mut BTreeMap<ObjectKey, DaemonRecord>, api: Option<&Snapshot>) -> bool {
+        let Some(api) = api else { return false };
+        let mut news = false;
         for record in records.values_mut() {
             let namespace = record.key.namespace.clone();
             for instance in &mut record.instances {
@@ -208,9 +212,13 @@ impl Agent {
                 if uid.is_some() && instance.mirror_uid.as_deref() != uid {
                     instance.mirror_uid = uid.map(str::to_owned);
                 }
-                instance.started |= evidence::has_started(pod);
+                if !instance.started && evidence::has_started(pod) {
+                    instance.started = true;
+                    news = true;
+                }
             }
         }
+        news
     }
 
     /// Plans from what is known. Changes nothing but caches.

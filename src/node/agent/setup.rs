@@ -105,7 +105,7 @@ impl Agent {
 
     fn with(config: Config, disk: Disk, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
         let cri = match &config.runtime_endpoint {
-            Some(endpoint) => Some(Cri::connect(&endpoint.to_string_lossy())?),
+            Some(endpoint) => Some(Arc::new(Cri::connect(&endpoint.to_string_lossy())?)),
             None => None,
         };
         let policy = Policy::new(config.default_mode, &config.selector, config.policy_namespaces.clone())
@@ -235,6 +235,13 @@ impl Agent {
         // The tokens of the checkpoint go to the manager that renews them.
         api.tokens().import(self.tokens.export());
         self.tokens = api.tokens().clone();
+        // A lost or new connection is worth a pass, though no object changed.
+        let (mut link, wake) = (api.connector().link(), Arc::clone(&self.wake));
+        tokio::spawn(async move {
+            while link.changed().await.is_ok() {
+                wake.notify_one();
+            }
+        });
         self.api = Some(api);
     }
 }

@@ -21,7 +21,7 @@ from suite.test_fidelity import documents
 NAMESPACE = "kube-system"
 CASES = tools.REPO / "tests" / "golden" / "volumes"
 # How long the agent takes at most to see that something in a volume was removed, in seconds.
-VERIFIED = 90
+VERIFIED = 40
 # Content that is the pod's own: its name, UID and annotations, and tokens.
 OWN = ("pod/name", "pod/uid", "pod/labels", "pod/annotations", "token", "tokens/vault", "tokens/api", "uid")
 
