@@ -228,7 +228,6 @@ fn core(criterion: &mut Criterion) {
         update_jitter: 0,
         max_removals: pass::MaxRemovals::HalfAndTwo,
         second_list: false,
-        boot: "boot",
     };
     let pass = || {
         let subjects: Vec<pass::Subject<'_>> =
