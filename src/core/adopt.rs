@@ -22,12 +22,18 @@ pub struct Found<'a> {
 }
 
 /// Adds `found` to the record if it is not there. The instance's template is not known then; it takes
-/// the wanted one when the revision is the same, else it is replaced in order. Gives whether the
-/// record changed.
+/// the wanted one when the revision is the same, else it is replaced in order. One that has the pod's
+/// name of a known instance and another UID is no instance of ours but a changed copy, and ends: the
+/// kubelet would take it for that pod. Gives whether the record changed.
 pub fn adopt(record: &mut DaemonRecord, found: &Found<'_>, now: Millis) -> bool {
     if record.instance(found.uid).is_some() {
         return false;
     }
+    let is_copy = record.instances.iter().any(|i| i.pod_name == found.pod_name);
+    let phase = match is_copy {
+        true => Phase::Ending { since: now, reason: "its UID was changed by somebody else".to_owned() },
+        false => Phase::Live,
+    };
     record.instances.push(Instance {
         uid: found.uid.to_owned(),
         pod_name: found.pod_name.to_owned(),
@@ -36,9 +42,9 @@ pub fn adopt(record: &mut DaemonRecord, found: &Found<'_>, now: Millis) -> bool 
         daemon_set: None,
         data_version: String::new(),
         created: now,
-        phase: Phase::Live,
+        phase,
         mirror_uid: None,
-        started: true,
+        started: !is_copy,
         orphaned: false,
     });
     record.instances.sort_by_key(|i| i.incarnation);
@@ -60,5 +66,15 @@ mod tests {
         assert_eq!(record.next_incarnation, 4);
         assert!(!adopt(&mut record, &found, 8), "the second look finds it known");
         assert_eq!(record.instances.len(), 1);
+    }
+
+    #[test]
+    fn a_manifest_whose_uid_was_changed_is_no_second_instance() {
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"));
+        let ours = Found { uid: "u", pod_name: "b-xxxxx", incarnation: 3, revision: "r" };
+        adopt(&mut record, &ours, 7);
+        assert!(adopt(&mut record, &Found { uid: "v", ..ours }, 8));
+        assert_eq!(record.live().map(|i| i.uid.as_str()).collect::<Vec<_>>(), ["u"]);
+        assert_eq!(record.ending().map(|i| i.uid.as_str()).collect::<Vec<_>>(), ["v"]);
     }
 }

@@ -241,10 +241,12 @@ impl<'a> Planner<'a> {
             waiting_for: Vec::new(),
             notes: Vec::new(),
         };
+        let mut record = record.clone();
+        record.not_after(context.now);
         Self {
             context,
             facts,
-            record: record.clone(),
+            record,
             actions: Vec::new(),
             summary,
             references: BTreeSet::new(),
@@ -347,8 +349,12 @@ impl<'a> Planner<'a> {
         for uid in live {
             self.end(&uid, reason);
         }
+        self.end_lost_manifests();
         if self.record.live().next().is_some() {
-            self.keep(State::Orphaned, "its DaemonSet is gone and its pods were to be kept");
+            self.keep(
+                State::Orphaned,
+                "its DaemonSet is gone and its pods were to be kept; removing its manifest stops it",
+            );
             self.summary.state = State::Orphaned;
             return;
         }
@@ -377,6 +383,8 @@ impl<'a> Planner<'a> {
     }
 
     fn orphaned(&mut self, reason: &str) {
+        // Nobody brings it back: removing its manifest is how an orphan is stopped.
+        self.end_lost_manifests();
         for instance in &mut self.record.instances {
             instance.orphaned = true;
         }

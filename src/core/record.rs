@@ -147,6 +147,23 @@ impl DaemonRecord {
         }
     }
 
+    /// Takes times in the future back to `now`: the clock was set back, and nothing is to wait for it
+    /// to get there again.
+    pub fn not_after(&mut self, now: Millis) {
+        for instance in &mut self.instances {
+            instance.created = instance.created.min(now);
+            if let Phase::Ending { since, .. } = &mut instance.phase {
+                *since = now.min(*since);
+            }
+        }
+        for since in self.ended.values_mut() {
+            *since = now.min(*since);
+        }
+        if let Some(pending) = &mut self.pending_update {
+            pending.since = now.min(pending.since);
+        }
+    }
+
     /// Whether nothing in it is worth keeping: no instance, and no number to protect.
     pub fn is_empty(&self) -> bool {
         self.instances.is_empty() && self.next_incarnation == 0 && self.ignored_file.is_none()

@@ -65,6 +65,8 @@ pub enum ApiWord<'a> {
         /// Whether a live watch reported the deletion (else a list lacked it).
         by_event: bool,
     },
+    /// It was seen to be deleted, and its pods are to be kept.
+    Orphaned,
 }
 
 /// Everything that is known of one daemon's definition.
@@ -129,6 +131,8 @@ pub fn settle(known: &Known<'_>, record: &DaemonRecord, policy: &Policy) -> Word
         ApiWord::Present(daemon_set) => settle_present(known, daemon_set, record, policy),
         ApiWord::Invalid { reason } => settle_invalid(known, reason, record),
         ApiWord::Absent { by_event } => settle_absent(known, *by_event, record),
+        ApiWord::Orphaned if record.instances.is_empty() => settle_absent(known, true, record),
+        ApiWord::Orphaned => orphaned(),
         ApiWord::Unknown => match known.remembered {
             Some(daemon_set) => settle_remembered(known, daemon_set, policy),
             None => settle_folder(known, record, "the API has not answered yet"),
@@ -162,7 +166,7 @@ fn settle_present(known: &Known<'_>, daemon_set: &Arc<DaemonSet>, record: &Daemo
 
 fn settle_deleting(known: &Known<'_>, daemon_set: &DaemonSet) -> Word {
     if daemon_set.finalizers.iter().any(|f| f == "orphan") {
-        return Word::Orphaned { reason: "the DaemonSet is deleted and its pods are kept (orphan)".to_owned() };
+        return orphaned();
     }
     if daemon_set.finalizers.iter().any(|f| f == "foregroundDeletion") {
         return Word::Gone {
@@ -172,6 +176,10 @@ fn settle_deleting(known: &Known<'_>, daemon_set: &DaemonSet) -> Word {
         };
     }
     Word::Unsure { reason: "the DaemonSet is being deleted and waits for its finalizers".to_owned() }
+}
+
+fn orphaned() -> Word {
+    Word::Orphaned { reason: "the DaemonSet is deleted and its pods are kept (orphan)".to_owned() }
 }
 
 fn settle_invalid(known: &Known<'_>, reason: &str, record: &DaemonRecord) -> Word {

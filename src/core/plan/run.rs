@@ -54,7 +54,7 @@ impl Planner<'_> {
 
     /// An instance whose manifest somebody removed ends: the kubelet finishes its pod, and its UID
     /// is used up.
-    fn end_lost_manifests(&mut self) {
+    pub(super) fn end_lost_manifests(&mut self) {
         let lost: Vec<String> = self
             .record
             .live()
@@ -83,9 +83,10 @@ impl Planner<'_> {
             self.record.pending_update = None;
         }
         let surge = may_surge(daemon_set);
-        match (current.split_last(), outdated.split_last()) {
-            (Some((new, older)), Some((old, oldest))) => {
-                self.end_all(older.iter().chain(oldest), "a newer instance is here");
+        let outdated = self.worth_keeping_first(outdated);
+        match (current.split_last(), outdated.split_first()) {
+            (Some((new, older)), Some((old, others))) => {
+                self.end_all(older.iter().chain(others), "a newer instance is here");
                 self.settle_two(daemon_set, new, old, surge);
             }
             (Some((new, older)), None) => {
@@ -97,8 +98,8 @@ impl Planner<'_> {
                 self.refresh(new);
                 self.show(new);
             }
-            (None, Some((old, oldest))) => {
-                self.end_all(oldest.iter(), "a newer instance is here");
+            (None, Some((old, others))) => {
+                self.end_all(others.iter(), "a newer instance is here");
                 self.summary.wanted_revision = Some(wanted.clone());
                 self.replace(daemon_set, old, &wanted, should_run, reason, surge);
             }
@@ -132,6 +133,16 @@ impl Planner<'_> {
         for instance in instances {
             self.end(&instance.uid, reason);
         }
+    }
+
+    /// Of several outdated instances the oldest that is ready serves until the new one does (upstream
+    /// keeps the oldest), else the oldest; it comes first.
+    fn worth_keeping_first(&self, mut outdated: Vec<Instance>) -> Vec<Instance> {
+        let ready = |i: &Instance| matches!(self.facts.readiness(i), Readiness::Ready { .. });
+        if outdated.len() > 1 {
+            outdated.sort_by_key(|i| (!ready(i), i.incarnation));
+        }
+        outdated
     }
 
     /// Instances of the wanted revision follow what is outside the template (ServiceAccounts and

@@ -297,6 +297,49 @@ fn surge_drops_an_old_instance_that_is_not_ready() {
 }
 
 #[test]
+fn a_template_that_changes_during_a_surge_never_costs_the_instance_that_serves() {
+    let surging = |image: &str| {
+        let mut new = daemon_set(image);
+        new.update_strategy =
+            UpdateStrategy::RollingUpdate { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1) };
+        wanted(&new)
+    };
+    let mut bench = Bench::running("a");
+    bench.world.ready.insert("uid-a-0".to_owned(), NOW);
+    assert_eq!(bench.pass(&surging("b")), ["start uid-b-1"]);
+    bench.world.not_ready.insert("uid-b-1".to_owned());
+    assert_eq!(bench.pass(&surging("c")), ["end uid-b-1", "start uid-c-2"]);
+    bench.world.running.remove("uid-b-1");
+    bench.now += SETTLE;
+    bench.world.ready.insert("uid-c-2".to_owned(), bench.now);
+    assert_eq!(bench.pass(&surging("c")), ["finish uid-b-1", "end uid-a-0"]);
+}
+
+#[test]
+fn a_clock_that_was_set_back_holds_nothing_up() {
+    let mut bench = Bench::running("a");
+    bench.world.running.clear();
+    let word = wanted(&daemon_set("b"));
+    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    bench.now -= 86_400_000;
+    assert_eq!(bench.pass(&word), NONE);
+    bench.now += SETTLE;
+    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-b-1"]);
+}
+
+#[test]
+fn an_orphan_ends_when_its_manifest_is_removed() {
+    let mut bench = Bench::running("a");
+    assert_eq!(bench.pass(&Word::Orphaned { reason: "orphan".into() }), NONE);
+    bench.world.manifests.clear();
+    let gone = Word::Gone { reason: "gone".into(), by_list: false, ignore_file: None };
+    assert_eq!(bench.pass(&gone), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.now += SETTLE;
+    assert_eq!(bench.pass(&gone), ["finish uid-a-0"]);
+}
+
+#[test]
 fn on_delete_keeps_the_old_revision_and_its_data_fresh() {
     let mut bench = Bench::running("a");
     let mut new = daemon_set("b");

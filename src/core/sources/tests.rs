@@ -186,6 +186,12 @@ fn deletion_in_progress_follows_its_finalizers() {
 }
 
 #[test]
+fn an_orphaning_deletion_that_was_over_at_once_keeps_what_runs_all_the_same() {
+    let known = Case::new(FolderWord::Absent, ApiWord::Orphaned);
+    assert_eq!(known.word(&record(Some("u"), true)), "orphaned");
+}
+
+#[test]
 fn an_invalid_version_keeps_what_runs() {
     let file = file();
     let invalid = || ApiWord::Invalid { reason: "spec.selector: empty" };

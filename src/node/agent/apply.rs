@@ -38,6 +38,8 @@ pub(super) struct Disk {
     /// The checkpoint of inputs, likewise.
     pub(super) inputs_store: Option<checkpoint::Store>,
     pub(super) records: BTreeMap<ObjectKey, DaemonRecord>,
+    /// Records that are newer than what is on disk.
+    pub(super) unsaved: BTreeSet<ObjectKey>,
     /// Digest of the data that was last written, by pod UID.
     pub(super) written: BTreeMap<String, String>,
     /// Folders of ended pods that could not be cleared, and when to try again.
@@ -68,7 +70,11 @@ impl Disk {
                 Action::Confirm { .. } => {}
             }
         }
-        self.save(&plan.record)
+        self.save(&plan.record).inspect_err(|_| {
+            // What has been done is remembered all the same: a number that was used is used up.
+            self.records.insert(plan.record.key.clone(), plan.record.clone());
+            self.unsaved.insert(plan.record.key.clone());
+        })
     }
 
     /// The record first: its incarnation number must be on disk before the manifest goes.
@@ -77,8 +83,15 @@ impl Disk {
         let file = crate::core::manifest::file_name(&plan.key.namespace, pod);
         let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
         let scan = manifests.scan().map_err(|e| failure(&e, e.hint()))?;
-        let found = scan.ours.values().find(|m| m.uid == uid).map_or(file, |m| m.file.clone());
-        manifests.remove(&found).map(drop).map_err(|e| failure(&e, e.hint()))
+        // A copy under another name would keep the pod alive.
+        let mut found: Vec<&str> = scan.ours.values().filter(|m| m.uid == uid).map(|m| m.file.as_str()).collect();
+        if found.is_empty() {
+            found.push(&file);
+        }
+        for file in found {
+            manifests.remove(file).map_err(|e| failure(&e, e.hint()))?;
+        }
+        Ok(())
     }
 
     fn write_volumes(&mut self, outcome: &Outcome, rendered: &Rendered) -> Result<(), Failure> {
@@ -95,7 +108,7 @@ impl Disk {
 
     /// Saves a record that differs from the one on disk.
     pub(super) fn save(&mut self, record: &DaemonRecord) -> Result<(), Failure> {
-        if self.records.get(&record.key) == Some(record) {
+        if self.records.get(&record.key) == Some(record) && !self.unsaved.contains(&record.key) {
             return Ok(());
         }
         if record.is_empty() && !self.records.contains_key(&record.key) {
@@ -104,6 +117,7 @@ impl Disk {
         let Some(store) = &self.records_store else { return Err(unusable("state")) };
         store.save(&name(&record.key), record).map_err(|e| failure(&e, e.hint()))?;
         self.records.insert(record.key.clone(), record.clone());
+        self.unsaved.remove(&record.key);
         Ok(())
     }
 

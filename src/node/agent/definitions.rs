@@ -77,6 +77,7 @@ impl ApiDefinitions {
         match (self.converted.get(key), api.presence(key)) {
             (Some((_, Ok(daemon_set))), _) => ApiWord::Present(daemon_set),
             (Some((_, Err(reason))), _) => ApiWord::Invalid { reason },
+            (None, Presence::Deleted { orphan: true, .. }) => ApiWord::Orphaned,
             (None, Presence::Deleted { .. }) => ApiWord::Absent { by_event: true },
             (None, Presence::ListedAbsent { .. }) => ApiWord::Absent { by_event: false },
             (None, Presence::Unknown | Presence::Present(_)) => ApiWord::Unknown,

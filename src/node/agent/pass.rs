@@ -16,9 +16,11 @@ use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
 use crate::core::sources;
 use crate::core::sources::Word;
+use crate::core::status::Problem;
 use crate::node::api::Link;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
+use crate::node::manifests::Manifest;
 use crate::node::manifests::ManifestDir;
 use crate::node::manifests::Scan;
 
@@ -169,6 +171,7 @@ impl Agent {
                     let failure = apply::failure(error, error.hint());
                     self.problems.push(report_problem(file, failure));
                 }
+                self.problems.extend(copies(&scan));
                 Some(scan)
             }
             Err(error) => {
@@ -183,7 +186,11 @@ impl Agent {
     /// The records, with manifests of ours that they do not know.
     fn adopted(&self, scan: &Scan) -> BTreeMap<ObjectKey, DaemonRecord> {
         let mut records = self.disk.records.clone();
-        for manifest in scan.ours.values().filter(|m| !m.uid.is_empty()) {
+        let known: BTreeMap<&str, &ObjectKey> =
+            self.disk.records.values().flat_map(|r| r.instances.iter().map(|i| (i.uid.as_str(), &r.key))).collect();
+        // One whose owner was changed is still that daemon's, and is repaired with its other content.
+        let strays = |uid: &str, owner: &ObjectKey| known.get(uid).is_some_and(|key| *key != owner);
+        for manifest in scan.ours.values().filter(|m| !m.uid.is_empty() && !strays(&m.uid, &m.owner)) {
             let record =
                 records.entry(manifest.owner.clone()).or_insert_with(|| DaemonRecord::new(manifest.owner.clone()));
             let found = Found {
@@ -330,7 +337,25 @@ fn digests<'a>(records: &'a BTreeMap<ObjectKey, DaemonRecord>, scan: &'a Scan) -
         }
     }
     digests.extend(scan.ours.values().map(|m| (m.uid.as_str(), m.sha256.as_str())));
+    // Of two with one UID, what lies under the name that we gave is ours to keep.
+    let named = scan.ours.values().filter(|m| !is_copy(m));
+    digests.extend(named.map(|m| (m.uid.as_str(), m.sha256.as_str())));
     digests
+}
+
+/// Whether a manifest of ours lies under another name than we gave it.
+fn is_copy(manifest: &Manifest) -> bool {
+    manifest.file != crate::core::manifest::file_name(&manifest.namespace, &manifest.pod_name)
+}
+
+/// Manifests of ours that somebody copied: the kubelet takes one of them, and which is chance.
+fn copies(scan: &Scan) -> impl Iterator<Item = Problem> {
+    let twins = |m: &Manifest| scan.ours.values().any(|other| other.uid == m.uid && other.file != m.file);
+    scan.ours.values().filter(move |m| is_copy(m) && twins(m)).map(|m| Problem {
+        object: m.file.clone(),
+        reason: format!("a copy of the manifest of pod {}: the kubelet takes only one of them", m.pod_name),
+        hint: Some("remove the copy from the manifest folder".to_owned()),
+    })
 }
 
 pub(super) fn report_problem(object: &str, failure: apply::Failure) -> crate::core::status::Problem {

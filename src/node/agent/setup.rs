@@ -4,6 +4,7 @@
 //! else is a problem that is shown and tried again.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -93,6 +94,7 @@ impl Agent {
             records_store: Some(records_store),
             inputs_store: Some(inputs_store),
             records: BTreeMap::new(),
+            unsaved: BTreeSet::new(),
             written: BTreeMap::new(),
             clear_again: BTreeMap::new(),
         };
@@ -275,6 +277,7 @@ pub fn answer_offline(config: Config, request: &Request) -> Result<Value, AgentE
         records_store,
         inputs_store,
         records: BTreeMap::new(),
+        unsaved: BTreeSet::new(),
         written: BTreeMap::new(),
         clear_again: BTreeMap::new(),
     };

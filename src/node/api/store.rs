@@ -24,6 +24,7 @@ pub use snapshot::Presence;
 pub use snapshot::Scope;
 pub use snapshot::ScopeState;
 pub use snapshot::Snapshot;
+use snapshot::Tombstone;
 
 /// Deletions that are remembered, so that a flood of them cannot fill memory.
 const TOMBSTONES: usize = 1024;
@@ -131,8 +132,10 @@ impl Store {
                     if snapshot.deleted.len() >= TOMBSTONES {
                         snapshot.deleted.pop_first();
                     }
-                    snapshot.deleted.insert(key.clone(), uid.to_string());
-                    snapshot.daemon_sets.remove(&key).is_some()
+                    let last = snapshot.daemon_sets.remove(&key);
+                    let orphan = is_orphaning(value) || last.as_ref().is_some_and(|last| is_orphaning(&last.value));
+                    snapshot.deleted.insert(key.clone(), Tombstone { uid: uid.to_string(), orphan });
+                    last.is_some()
                 }
                 Scope::Pods => snapshot.pods.remove(&key).is_some(),
                 Scope::Object(reference) => snapshot.objects.remove(reference).is_some(),
@@ -212,6 +215,12 @@ fn differs(old: &Value, new: &Value) -> bool {
 fn metadata_differs(old: &Value, new: &Value) -> bool {
     let (Value::Object(old), Value::Object(new)) = (old, new) else { return old != new };
     old.len() != new.len() || old.iter().any(|(key, old)| key != "resourceVersion" && new.get(key) != Some(old))
+}
+
+/// Whether an object that goes asks that its dependents be kept.
+fn is_orphaning(value: &Value) -> bool {
+    let finalizers = value.pointer("/metadata/finalizers").and_then(Value::as_array);
+    finalizers.is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == "orphan"))
 }
 
 /// Namespace and name of an object.

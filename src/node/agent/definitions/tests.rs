@@ -46,6 +46,19 @@ fn a_get_is_believed_only_for_what_it_says() {
 }
 
 #[test]
+fn what_a_get_said_of_a_deleted_daemon_is_not_believed_of_its_successor() {
+    let mut definitions = ApiDefinitions::default();
+    let about = definitions.ask(&key(), 0).unwrap();
+    definitions.answered(&key(), about, Confirmation::Gone, 1);
+    let entry = crate::node::api::Entry { version: 7, value: Arc::new(object("u2", json!({MODE_LABEL: "static"}))) };
+    let mut there = Snapshot::default();
+    there.daemon_sets.insert(key(), entry);
+    definitions.update(&there);
+    definitions.update(&Snapshot::default());
+    assert!(definitions.ask(&key(), 2).is_some(), "a later absence is asked about anew");
+}
+
+#[test]
 fn a_get_is_sent_once_and_again_when_it_gave_no_lasting_answer() {
     let mut definitions = ApiDefinitions::default();
     let about = definitions.ask(&key(), 0).unwrap();

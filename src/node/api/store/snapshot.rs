@@ -65,6 +65,8 @@ pub enum Presence {
     Deleted {
         /// `metadata.uid` of the deleted object.
         uid: String,
+        /// Whether its pods were to be kept (finalizer `orphan`).
+        orphan: bool,
     },
     /// A complete list did not have it. `list` is that list's number.
     ListedAbsent {
@@ -90,7 +92,16 @@ pub struct Snapshot {
     pub objects: BTreeMap<ObjectRef, Entry>,
     /// The scopes that are watched.
     pub scopes: BTreeMap<Scope, ScopeState>,
-    pub(super) deleted: BTreeMap<ObjectKey, String>,
+    pub(super) deleted: BTreeMap<ObjectKey, Tombstone>,
+}
+
+/// What is remembered of a deleted DaemonSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tombstone {
+    pub(super) uid: String,
+    /// The garbage collector takes the finalizer `orphan` and with it the object away within
+    /// milliseconds: a pass may see neither, so the deletion itself remembers it.
+    pub(super) orphan: bool,
 }
 
 impl Snapshot {
@@ -110,8 +121,8 @@ impl Snapshot {
         if let Some(entry) = self.daemon_sets.get(key) {
             return Presence::Present(entry.clone());
         }
-        if let Some(uid) = self.deleted.get(key) {
-            return Presence::Deleted { uid: uid.clone() };
+        if let Some(Tombstone { uid, orphan }) = self.deleted.get(key) {
+            return Presence::Deleted { uid: uid.clone(), orphan: *orphan };
         }
         match self.lists(&Scope::DaemonSets) {
             0 => Presence::Unknown,

@@ -49,9 +49,23 @@ fn a_deletion_that_was_seen_is_told_from_an_absence() {
     store.complete(&Scope::DaemonSets, &seen(&["a"]));
     store.delete(&Scope::DaemonSets, &object);
     let key = ObjectKey::new("kube-system", "a");
-    assert_eq!(store.snapshot().presence(&key), Presence::Deleted { uid: "uid-a".into() });
+    assert_eq!(store.snapshot().presence(&key), Presence::Deleted { uid: "uid-a".into(), orphan: false });
     store.apply(&Scope::DaemonSets, object);
     assert!(matches!(store.snapshot().presence(&key), Presence::Present(_)));
+}
+
+#[test]
+fn a_deletion_remembers_that_pods_were_to_be_kept() {
+    let key = ObjectKey::new("kube-system", "a");
+    let mut going = daemon_set("a", "2", "i");
+    going["metadata"]["finalizers"] = json!(["orphan"]);
+    // The object as it last was may be in the event, or may only have been seen before it.
+    for (last, event) in [(daemon_set("a", "1", "i"), going.clone()), (going, daemon_set("a", "3", "i"))] {
+        let store = Store::default();
+        store.apply(&Scope::DaemonSets, last);
+        store.delete(&Scope::DaemonSets, &event);
+        assert_eq!(store.snapshot().presence(&key), Presence::Deleted { uid: "uid-a".into(), orphan: true });
+    }
 }
 
 #[test]
