@@ -44,7 +44,7 @@ pub fn adopt(record: &mut DaemonRecord, found: &Found<'_>, now: Millis) -> bool 
         created: now,
         phase,
         mirror_uid: None,
-        started: !is_copy,
+        started: false,
         orphaned: false,
     });
     record.instances.sort_by_key(|i| i.incarnation);

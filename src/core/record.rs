@@ -107,6 +107,16 @@ pub enum Phase {
     },
 }
 
+impl Phase {
+    /// Since when it ends, if it does.
+    pub fn since(&self) -> Option<Millis> {
+        match self {
+            Phase::Live => None,
+            Phase::Ending { since, .. } => Some(*since),
+        }
+    }
+}
+
 impl DaemonRecord {
     /// An empty record.
     pub fn new(key: ObjectKey) -> Self {

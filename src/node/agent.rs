@@ -64,6 +64,11 @@ const PERIOD: Millis = 60_000;
 const SAVE_AFTER: Millis = 1_000;
 /// The runtime is asked for readiness no more often than this while the API does not answer.
 const RUNTIME_PERIOD: Millis = 5_000;
+/// How long a pass waits for the runtime's answer, and for one that is overdue; later passes take it.
+const RUNTIME_PATIENCE: Duration = Duration::from_millis(500);
+const RUNTIME_OVERDUE: Duration = Duration::from_millis(20);
+/// How long the loop rests at least after a pass in which something failed.
+const FAILED_REST: Millis = 1_000;
 
 /// Volume data is compared with what was written this often: nobody tells of changes in it.
 const VERIFY_PERIOD: Millis = 30_000;
@@ -85,6 +90,10 @@ pub struct Agent {
     cri: Option<Arc<Cri>>,
     runtime: Runtime,
     runtime_at: Millis,
+    /// A question to the runtime that is still out, and when it was asked.
+    runtime_asked: Option<(Millis, RuntimeAnswer)>,
+    /// When the last pass began.
+    last_pass: Millis,
     /// Passes made so far.
     pass_number: u64,
     memory: Memory,
@@ -116,6 +125,11 @@ pub struct Agent {
     /// Held for the agent's life: the state folder is its own.
     lock: Option<nix::fcntl::Flock<std::fs::File>>,
 }
+
+/// What the runtime will say of its sandboxes and containers.
+type RuntimeAnswer = tokio::task::JoinHandle<
+    Result<(Vec<crate::node::cri::Sandbox>, Vec<crate::node::cri::Container>), crate::node::cri::CriError>,
+>;
 
 /// Removals that wait for a second complete list.
 #[derive(Clone, Copy, Debug)]
@@ -251,7 +265,9 @@ impl Agent {
             self.nudges.next(),
         ];
         let failed = (!self.failures.is_empty()).then(|| now() + 5_000);
-        due.into_iter().flatten().chain(failed).fold(now() + PERIOD, Millis::min)
+        let next = due.into_iter().flatten().chain(failed).fold(now() + PERIOD, Millis::min);
+        // What fails at once must not be tried as fast as it fails.
+        if self.failures.is_empty() { next } else { next.max(now() + FAILED_REST) }
     }
 
     fn take_answer(&mut self, answer: Answer) {

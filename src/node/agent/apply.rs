@@ -3,6 +3,7 @@
 //! Owns the effects on manifests, volume data and records. Must not decide anything.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::core::model::ObjectKey;
 use crate::core::outcome::Outcome;
@@ -157,7 +158,11 @@ impl Disk {
                     }
                 }
             });
-            failures.extend(self.save(&record).err());
+            if let Err(failed) = self.save(&record) {
+                let ended = self.records.get(&record.key).into_iter().flat_map(|r| r.ended.keys().cloned());
+                self.clear_again.extend(ended.map(|uid| (uid, now + 6 * CLEAR_AFTER)));
+                failures.push(failed);
+            }
         }
         failures
     }

@@ -17,6 +17,9 @@ use crate::node::api::Snapshot;
 use crate::node::cri::ContainerState;
 use crate::node::cri::SandboxState;
 
+/// How long a mirror pod counts as the kubelet's word that it still works on a pod that ends.
+const LETS_GO: Millis = 15_000;
+
 /// What the container runtime has, or why it did not say.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Runtime {
@@ -105,6 +108,10 @@ pub(super) fn sandbox(
     match runtime {
         Runtime::Pods(pods) => match pods.iter().any(|p| p.uid == instance.uid && p.alive) {
             true => Evidence::Running,
+            // A sandbox that is being made is in no list yet: the kubelet drops the mirror pod when it is done.
+            false if !instance.started && kubelet_holds(instance, api, namespace, node, now) => {
+                Evidence::Unknown("the kubelet may still be about to start it".to_owned())
+            }
             false => Evidence::Gone,
         },
         Runtime::Silent(why) => Evidence::Unknown(why.clone()),
@@ -128,6 +135,12 @@ pub(super) fn sandbox(
             }
         }
     }
+}
+
+/// Whether the kubelet still has the mirror pod of an instance that ends.
+fn kubelet_holds(instance: &Instance, api: Option<&Snapshot>, namespace: &str, node: &str, now: Millis) -> bool {
+    let Phase::Ending { since, .. } = &instance.phase else { return false };
+    now - since < LETS_GO && api.is_some_and(|api| mirror(api, namespace, instance, node).is_some())
 }
 
 /// The pod's grace period in seconds; the API's default is 30.
@@ -218,9 +231,58 @@ fn why_not_ready(pod: &Value) -> String {
     }
 }
 
-/// Whether the mirror pod shows that a sandbox of it has been there.
+/// Whether the mirror pod shows that a sandbox of it has been there. The kubelet gives containers that
+/// it has yet to create a status, too; only one that has been created has an id.
 pub(super) fn has_started(pod: &Value) -> bool {
     let phase = pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
-    phase == "Running"
-        || pod.pointer("/status/containerStatuses").is_some_and(|s| s.as_array().is_some_and(|a| !a.is_empty()))
+    let created = |list: &str| {
+        let statuses = pod.pointer(&format!("/status/{list}")).and_then(Value::as_array);
+        let id = |s: &Value| s.get("containerID").and_then(Value::as_str).is_some_and(|id| !id.is_empty());
+        statuses.is_some_and(|statuses| statuses.iter().any(id))
+    };
+    phase == "Running" || created("containerStatuses") || created("initContainerStatuses")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_container_that_is_being_created_has_not_started() {
+        let status = |s: Value| json!({"status": {"phase": "Pending", "containerStatuses": [s]}});
+        let waiting = json!({"name": "c", "containerID": "", "state": {"waiting": {"reason": "ContainerCreating"}}});
+        assert!(!has_started(&status(waiting)));
+        assert!(has_started(&status(json!({"name": "c", "containerID": "containerd://1"}))));
+        assert!(has_started(&json!({"status": {"phase": "Running"}})));
+    }
+
+    #[test]
+    fn a_pod_that_the_kubelet_works_on_is_not_gone_before_its_sandbox_was_seen() {
+        let instance = Instance {
+            uid: "u".into(),
+            pod_name: "p".into(),
+            incarnation: 0,
+            revision: String::new(),
+            daemon_set: None,
+            data_version: String::new(),
+            created: 0,
+            phase: Phase::Ending { since: 1_000, reason: String::new() },
+            mirror_uid: None,
+            started: false,
+            orphaned: false,
+        };
+        let mut api = Snapshot::default();
+        let pod = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "u"}}});
+        let entry = crate::node::api::Entry { version: 1, value: std::sync::Arc::new(pod) };
+        api.pods.insert(mirror_key("a", "p", "n"), entry);
+        let nothing_runs = Runtime::Pods(Vec::new());
+        let word =
+            |instance: &Instance, api: &Snapshot, now| sandbox(instance, &nothing_runs, Some(api), "a", "n", now);
+        assert!(matches!(word(&instance, &api, 5_000), Evidence::Unknown(_)));
+        assert_eq!(word(&instance, &Snapshot::default(), 5_000), Evidence::Gone);
+        assert_eq!(word(&instance, &api, 1_000 + LETS_GO), Evidence::Gone, "a kubelet that is away holds nothing up");
+        assert_eq!(word(&Instance { started: true, ..instance }, &api, 5_000), Evidence::Gone);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::core::adopt;
@@ -25,7 +26,10 @@ use crate::node::manifests::ManifestDir;
 use crate::node::manifests::Scan;
 
 use super::Agent;
+use super::RUNTIME_OVERDUE;
+use super::RUNTIME_PATIENCE;
 use super::RUNTIME_PERIOD;
+use super::Removals;
 use super::VERIFY_PERIOD;
 use super::apply;
 use super::evidence;
@@ -48,6 +52,7 @@ impl Agent {
     async fn do_pass(&mut self) {
         self.problems.clone_from(&self.lasting);
         self.failures.clear();
+        self.follow_clock();
         let snapshot = self.snapshot();
         self.follow_link();
         self.fetch_runtime(snapshot.as_ref()).await;
@@ -125,12 +130,47 @@ impl Agent {
         if !ending && !wanted && (!blind || fresh) {
             return;
         }
-        let answer = tokio::try_join!(cri.sandboxes(), cri.containers(None));
-        self.runtime_at = now();
-        self.runtime = match answer {
-            Ok((sandboxes, containers)) => Runtime::Pods(evidence::runtime_pods(&sandboxes, &containers)),
-            Err(error) => Runtime::Silent(apply::failure(&error, None).message),
+        // A runtime that hangs must not hold up what has nothing to do with it.
+        let (asked_at, mut asked, patience) = match self.runtime_asked.take() {
+            Some((asked_at, asked)) => (asked_at, asked, RUNTIME_OVERDUE),
+            None => {
+                let cri = Arc::clone(cri);
+                let ask = async move { tokio::try_join!(cri.sandboxes(), cri.containers(None)) };
+                (now(), tokio::spawn(ask), RUNTIME_PATIENCE)
+            }
         };
+        self.runtime_at = now();
+        let ended = self.disk.records.values().flat_map(DaemonRecord::ending).filter_map(|i| i.phase.since()).max();
+        self.runtime = match tokio::time::timeout(patience, &mut asked).await {
+            // What was asked for before an instance ended may be older than its sandbox.
+            Ok(Ok(Ok(_))) if ended.is_some_and(|ended| ended > asked_at) => {
+                Runtime::Silent("the container runtime is asked again".to_owned())
+            }
+            Ok(Ok(Ok((sandboxes, containers)))) => Runtime::Pods(evidence::runtime_pods(&sandboxes, &containers)),
+            Ok(Ok(Err(error))) => Runtime::Silent(apply::failure(&error, None).message),
+            Ok(Err(error)) => Runtime::Silent(format!("the container runtime could not be asked: {error}")),
+            Err(_) => {
+                self.runtime_asked = Some((asked_at, asked));
+                Runtime::Silent("the container runtime has not answered yet: is it running well?".to_owned())
+            }
+        };
+    }
+
+    /// A clock that was set back takes every time that is remembered along: nothing waits until it
+    /// gets there again.
+    fn follow_clock(&mut self) {
+        let at = now();
+        if at < self.last_pass {
+            self.runtime_at = self.runtime_at.min(at - RUNTIME_PERIOD);
+            self.verified_at = self.verified_at.min(at - VERIFY_PERIOD);
+            self.save_at = self.save_at.map(|due| due.min(at));
+            let delay = i64::try_from(self.config.removals_delay.as_millis()).unwrap_or(i64::MAX);
+            self.removals = self.removals.map(|r| Removals { at: r.at.min(at.saturating_add(delay)), ..r });
+            self.disk.clear_again.clear();
+            self.folders.reread();
+            self.definitions.forget_answers(|_| false);
+        }
+        self.last_pass = at;
     }
 
     /// Whether the API's word on this node's pods is current.

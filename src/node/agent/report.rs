@@ -44,6 +44,7 @@ use super::apply::Failure;
 #[derive(Default)]
 pub(super) struct Told {
     daemons: BTreeMap<ObjectKey, (State, String)>,
+    failures: BTreeMap<ObjectKey, String>,
     problems: Vec<Problem>,
 }
 
@@ -52,11 +53,16 @@ impl Agent {
     pub(super) fn tell(&mut self, plan: &DaemonPlan, failure: Option<&Failure>) {
         let daemonset = plan.key.to_string();
         if let Some(failure) = failure {
+            let said = self.told.failures.insert(plan.key.clone(), failure.message.clone());
+            if said.as_ref() == Some(&failure.message) {
+                return;
+            }
             let hint = failure.hint.as_deref().unwrap_or_default();
             tracing::error!(daemonset, hint, "{}: {}; trying again", plan.key, failure.message);
             self.event(plan, EventKind::Warning, "Failed", "Apply", &failure.message);
             return;
         }
+        self.told.failures.remove(&plan.key);
         for action in &plan.actions {
             match action {
                 Action::Start { outcome, reason } => {

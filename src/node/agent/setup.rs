@@ -134,6 +134,8 @@ impl Agent {
             cri,
             runtime: Runtime::None,
             runtime_at: 0,
+            runtime_asked: None,
+            last_pass: 0,
             pass_number: 0,
             memory: Memory::default(),
             saved: 0,
