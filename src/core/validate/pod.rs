@@ -34,6 +34,11 @@ pub(super) fn check(template: &Value, errors: &mut Vec<FieldError>) {
         }
     }
     host_ports(spec, errors);
+    for (index, toleration) in list(spec, "tolerations").iter().enumerate() {
+        if text(toleration, "key").is_empty() && text(toleration, "operator") != "Exists" {
+            errors.push(wrong(format!("{PLACE}.tolerations[{index}].operator"), "must be Exists without a key"));
+        }
+    }
     word(spec, "dnsPolicy", &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"], PLACE, errors);
 }
 
@@ -75,7 +80,9 @@ fn volumes<'a>(spec: &'a Value, errors: &mut Vec<FieldError>) -> BTreeSet<&'a st
 fn container(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &mut Vec<FieldError>) {
     for (index, variable) in list(container, "env").iter().enumerate() {
         let name = text(variable, "name");
-        let place = format!("{place}.env[{index}].name");
+        let variable_place = format!("{place}.env[{index}]");
+        value_from(variable, &variable_place, errors);
+        let place = format!("{variable_place}.name");
         if name.is_empty() {
             errors.push(wrong(place, "required"));
         } else if !name.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'=') {
@@ -95,9 +102,21 @@ fn container(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &
     }
 }
 
+/// `validateEnvVarValueFrom`, as far as nobody else tells it.
+fn value_from(variable: &Value, place: &str, errors: &mut Vec<FieldError>) {
+    let Some(from) = variable.get("valueFrom").and_then(Value::as_object) else { return };
+    if text(variable, "value").is_empty() && from.values().all(Value::is_null) {
+        errors.push(wrong(format!("{place}.valueFrom"), "must have a source"));
+    }
+    if from.get("fieldRef").is_some_and(|field| field.is_object() && text(field, "fieldPath").is_empty()) {
+        errors.push(wrong(format!("{place}.valueFrom.fieldRef.fieldPath"), "required"));
+    }
+}
+
 /// `ValidateVolumeMounts`.
 fn mounts(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &mut Vec<FieldError>) {
     let mut paths = BTreeSet::new();
+    let privileged = container.pointer("/securityContext/privileged").and_then(Value::as_bool).unwrap_or(false);
     for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
         let place = format!("{place}.volumeMounts[{index}]");
         let name = text(mount, "name");
@@ -111,6 +130,9 @@ fn mounts(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &mut
             errors.push(wrong(format!("{place}.mountPath"), "required"));
         } else if !paths.insert(path) {
             errors.push(wrong(format!("{place}.mountPath"), format!("something is mounted at {path} already")));
+        }
+        if text(mount, "mountPropagation") == "Bidirectional" && !privileged {
+            errors.push(wrong(format!("{place}.mountPropagation"), "Bidirectional needs a privileged container"));
         }
         for field in ["subPath", "subPathExpr"] {
             let path = text(mount, field);

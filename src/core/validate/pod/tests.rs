@@ -29,6 +29,15 @@ fn what_the_kubelet_refuses_in_a_container_is_told_by_field() {
             "env[0].name: \"a=b\" is no variable name: printable ASCII characters but '=' only",
         ),
         (mount(json!({"name": "w", "mountPath": "/w"})), "volumeMounts[0].name: the pod has no volume w"),
+        (json!({"env": [{"name": "a", "valueFrom": {}}]}), "env[0].valueFrom: must have a source"),
+        (
+            json!({"env": [{"name": "a", "valueFrom": {"fieldRef": {}}}]}),
+            "env[0].valueFrom.fieldRef.fieldPath: required",
+        ),
+        (
+            mount(json!({"name": "v", "mountPath": "/v", "mountPropagation": "Bidirectional"})),
+            "volumeMounts[0].mountPropagation: Bidirectional needs a privileged container",
+        ),
         (mount(json!({"mountPath": "/w"})), "volumeMounts[0].name: required"),
         (mount(json!({"name": "v"})), "volumeMounts[0].mountPath: required"),
         (
@@ -121,6 +130,11 @@ fn the_pod_itself_is_judged_too() {
         errors(json!({}), json!({"hostNetwork": true, "containers": two})),
         "spec.template.spec.containers[1].ports[0].hostPort: port 80/TCP of the host is taken by another port here; \
          spec.template.spec.containers[2].ports[0].hostPort: must be the containerPort with hostNetwork"
+    );
+    let tolerations = json!({"tolerations": [{"operator": "Exists"}, {"effect": "NoSchedule"}]});
+    assert_eq!(
+        errors(json!({}), tolerations),
+        "spec.template.spec.tolerations[1].operator: must be Exists without a key"
     );
     assert!(errors(json!({}), json!({"dnsPolicy": "none"})).starts_with("spec.template.spec.dnsPolicy: must be "));
     for (source, field) in [
