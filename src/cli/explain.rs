@@ -66,6 +66,9 @@ fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> String {
         text.push_str(format!("  {mark}  {}: {}", term.subject, term.text).trim_end());
         text.push('\n');
     }
+    for note in report.status.iter().flat_map(|status| &status.notes) {
+        text.push_str(&format!("       note: {note}\n"));
+    }
     text
 }
 

@@ -121,14 +121,13 @@ fn row(daemon: &DaemonStatus, colour: Colour) -> Vec<table::Cell> {
     ]
 }
 
-/// The reason, and what is waited for.
+/// The reason, which names what is waited for; else just that.
 fn reason(daemon: &DaemonStatus) -> String {
-    let waiting = daemon.waiting_for.iter().map(Missing::to_string).collect::<Vec<_>>().join(", ");
-    match (daemon.reason.is_empty(), waiting.is_empty()) {
-        (_, true) => daemon.reason.clone(),
-        (true, false) => format!("waits for {waiting}"),
-        (false, false) => format!("{}: {waiting}", daemon.reason),
+    if !daemon.reason.is_empty() || daemon.waiting_for.is_empty() {
+        return daemon.reason.clone();
     }
+    let waiting = daemon.waiting_for.iter().map(Missing::to_string).collect::<Vec<_>>().join(", ");
+    format!("waits for {waiting}")
 }
 
 #[cfg(test)]

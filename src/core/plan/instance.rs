@@ -159,8 +159,11 @@ fn describe(missing: &Missing) -> String {
     } else {
         format!("{}/{}", missing.namespace, missing.name)
     };
-    match missing.key.as_str() {
-        "" => format!("{} {name}", missing.kind),
-        key => format!("key {key} of {} {name}", missing.kind),
+    match (missing.kind.as_str(), missing.key.as_str()) {
+        ("KubeletVersion", _) => format!("the version of the kubelet, which Node {name} or node.kubelet-version tells"),
+        ("APIEndpoint", _) => format!("the API server's address ({name})"),
+        ("ServiceAccountToken", _) => format!("a token of ServiceAccount {name}"),
+        (kind, "") => format!("{kind} {name}"),
+        (kind, key) => format!("key {key} of {kind} {name}"),
     }
 }
