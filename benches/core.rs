@@ -231,7 +231,7 @@ fn core(criterion: &mut Criterion) {
     };
     let pass = || {
         let subjects: Vec<pass::Subject<'_>> =
-            daemons.iter().map(|(word, record)| pass::Subject { word: word.clone(), record }).collect();
+            daemons.iter().map(|(word, record)| pass::Subject { word: word.clone(), record, silent: false }).collect();
         pass::plan(black_box(&subjects), &context, &facts)
     };
     let plan = pass();

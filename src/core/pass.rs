@@ -58,6 +58,9 @@ pub struct Subject<'a> {
     pub word: Word,
     /// What the node remembers.
     pub record: &'a DaemonRecord,
+    /// Whether only a list's silence speaks against it, confirmed yet or not: confirmations come one
+    /// by one, and the bound is on all of them together.
+    pub silent: bool,
 }
 
 /// Plans one pass over all daemons.
@@ -77,9 +80,9 @@ pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Fac
 
 /// Whether lists' silence would remove more than the bound allows.
 fn too_many(subjects: &[Subject<'_>], bound: MaxRemovals) -> bool {
-    let runs = |s: &&Subject<'_>| s.record.live().next().is_some();
+    let runs = |s: &&Subject<'_>| s.record.live().any(|i| !i.orphaned);
     let running = subjects.iter().filter(runs).count();
-    let silent = subjects.iter().filter(runs).filter(|s| matches!(s.word, Word::Gone { by_list: true, .. })).count();
+    let silent = subjects.iter().filter(runs).filter(|s| s.silent).count();
     match bound {
         MaxRemovals::HalfAndTwo => silent > 2 && silent * 2 > running,
         MaxRemovals::Count(count) => silent > count,
@@ -126,11 +129,8 @@ mod tests {
     }
 
     fn subjects(records: &[DaemonRecord], gone: usize) -> Vec<Subject<'_>> {
-        let word = |i: usize| match i < gone {
-            true => Word::Gone { reason: "not listed".into(), by_list: true, ignore_file: None },
-            false => Word::Unsure { reason: String::new() },
-        };
-        records.iter().enumerate().map(|(i, record)| Subject { word: word(i), record }).collect()
+        let word = || Word::Unsure { reason: String::new() };
+        records.iter().enumerate().map(|(i, record)| Subject { word: word(), record, silent: i < gone }).collect()
     }
 
     #[test]
@@ -145,5 +145,12 @@ mod tests {
         let all = subjects(&records, 6);
         assert!(too_many(&all, MaxRemovals::Count(5)) && !too_many(&all, MaxRemovals::Count(6)));
         assert!(!too_many(&all, MaxRemovals::Off));
+    }
+
+    #[test]
+    fn what_is_orphaned_is_not_counted() {
+        let mut records: Vec<DaemonRecord> = (0..3).map(|i| record(&i.to_string())).collect();
+        records[0].instances[0].orphaned = true;
+        assert!(!too_many(&subjects(&records, 3), MaxRemovals::HalfAndTwo));
     }
 }

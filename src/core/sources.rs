@@ -82,6 +82,14 @@ pub struct Known<'a> {
     pub confirmation: Confirmation,
 }
 
+impl Known<'_> {
+    /// Whether only the silence of a complete list speaks against the daemon that `record` remembers:
+    /// what `max-removals` counts, whatever a GET has said of it so far.
+    pub fn is_silence(&self, record: &DaemonRecord) -> bool {
+        self.api == ApiWord::Absent { by_event: false } && record.api_uid.is_some()
+    }
+}
+
 /// The sum.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Word {

@@ -99,6 +99,7 @@ pub struct Agent {
     memory: Memory,
     /// Fingerprint of the inputs on disk.
     saved: u64,
+    saved_at: Millis,
     save_at: Option<Millis>,
     /// Whether this pass looks at the volume data on disk, and when one last did.
     verify: bool,
@@ -113,6 +114,7 @@ pub struct Agent {
     lasting: Vec<Problem>,
     removals: Option<Removals>,
     passes: Passes,
+    cluster: confirm::Cluster,
     told: report::Told,
     patched: mirror::Patched,
     nudges: Nudges,
@@ -142,10 +144,10 @@ struct Removals {
 
 /// The answer to a GET.
 struct Answer {
-    key: ObjectKey,
-    about: u64,
-    confirmation: Confirmation,
+    /// Which cluster answered; `None` if nobody did.
     cluster_uid: Option<String>,
+    /// What it said of a daemon, if it was asked about one, and about which version of it.
+    daemon: Option<(ObjectKey, u64, Confirmation)>,
 }
 
 /// Why the loop woke.
@@ -271,10 +273,10 @@ impl Agent {
     }
 
     fn take_answer(&mut self, answer: Answer) {
-        if self.memory.cluster_uid.is_none() {
-            self.memory.cluster_uid = answer.cluster_uid;
+        self.cluster.answered(answer.cluster_uid, &mut self.memory.cluster_uid);
+        if let Some((key, about, confirmation)) = answer.daemon {
+            self.definitions.answered(&key, about, confirmation, now());
         }
-        self.definitions.answered(&answer.key, answer.about, answer.confirmation, now());
     }
 }
 

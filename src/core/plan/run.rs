@@ -23,11 +23,14 @@ impl Planner<'_> {
         self.summary.source = Some(daemon_set.source.clone());
         self.summary.mode = Some(mode);
         self.summary.notes.extend(note.map(str::to_owned));
+        // The very DaemonSet that left its pods behind (as the checkpoint remembers it) does not take
+        // them back; another one of that name does.
+        let returns = daemon_set.source == Source::Api && self.record.api_uid == daemon_set.uid;
         if daemon_set.source == Source::Api {
             self.record.api_uid.clone_from(&daemon_set.uid);
             self.record.ignored_file = None;
         }
-        for instance in &mut self.record.instances {
+        for instance in self.record.instances.iter_mut().filter(|_| !returns) {
             instance.orphaned = false;
         }
         self.end_lost_manifests();

@@ -1,9 +1,12 @@
 //! Asking again before something is removed: a GET for one daemon, a second list for many.
 
+use std::path::Path;
+
 use crate::core::model::ObjectKey;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
 use crate::core::sources::Confirmation;
+use crate::core::status::Problem;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
@@ -11,8 +14,61 @@ use super::Agent;
 use super::Answer;
 use super::Removals;
 use super::definitions;
+use super::memory::INPUTS;
+use super::now;
+
+/// Until the cluster has said which one it is, it is asked no more often than this.
+const ASK_AGAIN: Millis = 5_000;
+
+/// Which cluster answers: another one under the same address proves nothing about what runs here.
+#[derive(Debug, Default)]
+pub(super) struct Cluster {
+    asked_at: Option<Millis>,
+    /// The UID of another cluster than the one that is remembered.
+    other: Option<String>,
+}
+
+impl Cluster {
+    /// A cluster has said who it is; the first one is remembered.
+    pub(super) fn answered(&mut self, uid: Option<String>, known: &mut Option<String>) {
+        let Some(uid) = uid else { return };
+        match known {
+            Some(known) => self.other = (*known != uid).then_some(uid),
+            None => *known = Some(uid),
+        }
+    }
+
+    /// What is wrong with it.
+    pub(super) fn problem(&self, known: Option<&String>, state: &Path) -> Option<Problem> {
+        let (other, known) = self.other.as_ref().zip(known)?;
+        Some(Problem {
+            object: "API".to_owned(),
+            reason: format!(
+                "another cluster answers (namespace kube-system has UID {other}, not {known}): \
+                 nothing that is missing there is removed here"
+            ),
+            hint: Some(format!(
+                "if this node belongs to the new cluster, stop the agent, remove {} and start it",
+                state.join(INPUTS).with_extension("json").display()
+            )),
+        })
+    }
+}
 
 impl Agent {
+    /// Learns which cluster this is as soon as it has listed its DaemonSets, long before anything is missing.
+    pub(super) fn meet_cluster(&mut self, snapshot: Option<&Snapshot>) {
+        let listed = snapshot.is_some_and(|snapshot| snapshot.lists(&Scope::DaemonSets) > 0);
+        let due = self.cluster.asked_at.is_none_or(|at| now() - at >= ASK_AGAIN);
+        let (true, true, None, Some(api)) = (listed, due, &self.memory.cluster_uid, self.api.clone()) else { return };
+        self.cluster.asked_at = Some(now());
+        let answers = self.answers.clone();
+        tokio::spawn(async move {
+            let cluster_uid = api.cluster_uid().await.ok();
+            let _ = answers.send(Answer { cluster_uid, daemon: None });
+        });
+    }
+
     /// Asks the API server itself about a daemon that its view lacks or does not cover any more.
     pub(super) fn ask(&mut self, key: &ObjectKey, record: Option<&DaemonRecord>, at: Millis) {
         let (Some(api), Some(about)) = (self.api.clone(), self.definitions.ask(key, at)) else { return };
@@ -22,16 +78,15 @@ impl Agent {
         tokio::spawn(async move {
             let (cluster_uid, confirmation) = match api.cluster_uid().await {
                 Err(failure) => (None, Confirmation::Failed(failure.to_string())),
-                Ok(uid) if known.as_ref().is_some_and(|known| *known != uid) => (
-                    None,
-                    Confirmation::Failed("another cluster answers (UID of the namespace kube-system)".to_owned()),
-                ),
+                Ok(uid) if known.as_ref().is_some_and(|known| *known != uid) => {
+                    (Some(uid), Confirmation::Failed("another cluster answers".to_owned()))
+                }
                 Ok(uid) => {
                     let live = api.get_daemon_set(&record.key).await;
                     (Some(uid), definitions::confirm(live, &record, &policy))
                 }
             };
-            let _ = answers.send(Answer { key: record.key, about, confirmation, cluster_uid });
+            let _ = answers.send(Answer { cluster_uid, daemon: Some((record.key, about, confirmation)) });
         });
     }
 

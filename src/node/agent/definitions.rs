@@ -127,9 +127,11 @@ impl ApiDefinitions {
         self.confirmations.values().filter(passing).map(|asked| asked.at + ASK_AGAIN).min()
     }
 
-    /// Drops answers about daemons that nobody asks about any more.
+    /// Drops answers about daemons that nobody asks about any more, and about what has changed since.
     pub(super) fn forget_answers(&mut self, keep: impl Fn(&ObjectKey) -> bool) {
-        self.confirmations.retain(|key, _| keep(key));
+        let converted = &self.converted;
+        let current = |key: &ObjectKey| converted.get(key).map_or(0, |(version, _)| *version);
+        self.confirmations.retain(|key, asked| keep(key) && asked.about == current(key));
     }
 }
 

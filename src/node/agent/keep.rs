@@ -9,6 +9,7 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::model::TokenRequest;
+use crate::core::plan::Action;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
@@ -43,15 +44,19 @@ impl Agent {
         self.definitions.forget_answers(|key| remembered.contains(key));
     }
 
-    /// Saves the inputs some time after they changed, so that a burst is one write.
+    /// Saves the inputs some time after they changed, so that a burst is one write. Data that a daemon
+    /// reads already is saved at once unless it has just been: after a crash and without an API server
+    /// it would go back to what it was.
     pub(super) fn checkpoint(&mut self) {
         self.folders.follow_origins(&mut self.memory.origins, self.disk.records.values());
         let at = now();
-        match self.save_at {
-            Some(due) if at >= due => self.save_inputs(),
-            Some(_) => {}
-            None if self.memory.fingerprint(&self.tokens) != self.saved => self.save_at = Some(at + SAVE_AFTER),
-            None => {}
+        if self.save_at.is_none() && self.memory.fingerprint(&self.tokens) != self.saved {
+            let in_use = |action: &Action| matches!(action, Action::Refresh { volumes: true, .. });
+            let urgent = self.plan.daemons.iter().any(|d| d.actions.iter().any(in_use));
+            self.save_at = Some(if urgent { self.saved_at } else { at } + SAVE_AFTER);
+        }
+        if self.save_at.is_some_and(|due| at >= due) {
+            self.save_inputs();
         }
     }
 
@@ -64,7 +69,10 @@ impl Agent {
             return;
         }
         match store.save(INPUTS, &self.memory.to_save(&self.tokens)) {
-            Ok(()) => self.saved = fingerprint,
+            Ok(()) => {
+                self.saved = fingerprint;
+                self.saved_at = now();
+            }
             Err(error) => {
                 let failure = apply::failure(&error, error.hint());
                 self.problems.push(report_problem("checkpoint", failure));

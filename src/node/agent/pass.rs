@@ -73,6 +73,8 @@ impl Agent {
         self.plan = plan;
         self.apply(&records);
         self.want(snapshot.as_ref());
+        self.meet_cluster(snapshot.as_ref());
+        self.problems.extend(self.cluster.problem(self.memory.cluster_uid.as_ref(), &self.config.state_dir));
         if let Some(snapshot) = &snapshot {
             self.correct_labels(snapshot);
         }
@@ -285,9 +287,9 @@ impl Agent {
             .collect();
         let subjects: Vec<Subject<'_>> = words
             .iter()
-            .filter_map(|(key, word)| {
+            .filter_map(|(key, (word, silent))| {
                 let record = records.get(key).or_else(|| empty.get(key))?;
-                Some(Subject { word: word.clone(), record })
+                Some(Subject { word: word.clone(), record, silent: *silent })
             })
             .collect();
         let objects = Objects { api, folders: self.folders.objects(), remembered: &self.memory.objects, live: false };
@@ -323,13 +325,14 @@ impl Agent {
         pass::plan(&subjects, &context, &facts)
     }
 
-    /// What the sources say of every daemon that they or the records know.
+    /// What the sources say of every daemon that they or the records know, and whether it is a list's
+    /// silence alone.
     fn words(
         &self,
         records: &BTreeMap<ObjectKey, DaemonRecord>,
         api: Option<&Snapshot>,
         at: Millis,
-    ) -> BTreeMap<ObjectKey, Word> {
+    ) -> BTreeMap<ObjectKey, (Word, bool)> {
         let mut keys: BTreeSet<ObjectKey> = records.keys().cloned().collect();
         keys.extend(self.folders.keys().cloned());
         keys.extend(self.memory.daemon_sets.keys().cloned());
@@ -342,7 +345,7 @@ impl Agent {
             let folder = self.folders.word(&key, &self.memory.origins, record);
             let known = self.definitions.known(&key, api, folder, self.memory.daemon_sets.get(&key), at);
             let word = sources::settle(&known, record, &self.policy);
-            (key, word)
+            (key, (word, known.is_silence(record)))
         };
         keys.into_iter().map(word).collect()
     }
