@@ -7,6 +7,7 @@ use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
 use crate::core::sources::Confirmation;
 use crate::core::status::Problem;
+use crate::node::api::Link;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
@@ -24,6 +25,10 @@ const ASK_AGAIN: Millis = 5_000;
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
     asked_at: Option<Millis>,
+    /// How many connections had been opened when it last said who it is: behind a new one there may be
+    /// another cluster, and its watches need not tell (resource versions of the old one mean nothing there).
+    met_at: Option<u64>,
+    asked_on: u64,
     /// The UID of another cluster than the one that is remembered.
     other: Option<String>,
 }
@@ -32,6 +37,7 @@ impl Cluster {
     /// A cluster has said who it is; the first one is remembered.
     pub(super) fn answered(&mut self, uid: Option<String>, known: &mut Option<String>) {
         let Some(uid) = uid else { return };
+        self.met_at = Some(self.asked_on);
         match known {
             Some(known) => self.other = (*known != uid).then_some(uid),
             None => *known = Some(uid),
@@ -48,7 +54,7 @@ impl Cluster {
                  nothing that is missing there is removed here"
             ),
             hint: Some(format!(
-                "if this node belongs to the new cluster, stop the agent, remove {} and start it",
+                "if this node belongs to that cluster now, stop the agent, remove {} and start it",
                 state.join(INPUTS).with_extension("json").display()
             )),
         })
@@ -56,12 +62,18 @@ impl Cluster {
 }
 
 impl Agent {
-    /// Learns which cluster this is as soon as it has listed its DaemonSets, long before anything is missing.
+    /// Learns which cluster this is as soon as it has listed its DaemonSets, long before anything is
+    /// missing, and asks again on every new connection.
     pub(super) fn meet_cluster(&mut self, snapshot: Option<&Snapshot>) {
         let listed = snapshot.is_some_and(|snapshot| snapshot.lists(&Scope::DaemonSets) > 0);
         let due = self.cluster.asked_at.is_none_or(|at| now() - at >= ASK_AGAIN);
-        let (true, true, None, Some(api)) = (listed, due, &self.memory.cluster_uid, self.api.clone()) else { return };
+        let (true, true, Some(api)) = (listed, due, self.api.clone()) else { return };
+        let opened = api.connector().counters().connections_opened;
+        if self.cluster.met_at == Some(opened) || *api.connector().link().borrow() != Link::Up {
+            return;
+        }
         self.cluster.asked_at = Some(now());
+        self.cluster.asked_on = opened;
         let answers = self.answers.clone();
         tokio::spawn(async move {
             let cluster_uid = api.cluster_uid().await.ok();
