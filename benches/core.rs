@@ -136,10 +136,6 @@ impl World {
 struct Quiet(BTreeMap<ObjectKey, Arc<Outcome>>);
 
 impl Facts for Quiet {
-    fn crashing(&self, _: &Instance) -> bool {
-        false
-    }
-
     fn outcome(&self, daemon_set: &Arc<DaemonSet>, _: u64) -> Arc<Outcome> {
         Arc::clone(&self.0[&daemon_set.key])
     }
@@ -222,7 +218,6 @@ fn core(criterion: &mut Criterion) {
     let (daemons, facts) = quiet(&world, 100);
     let context = pass::PassContext {
         boot: "boot",
-        api_back: None,
         now: NOW,
         node: &node,
         update_jitter: 0,

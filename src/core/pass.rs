@@ -38,8 +38,6 @@ pub struct PassContext<'a> {
     pub second_list: bool,
     /// Which boot of the node this is.
     pub boot: &'a str,
-    /// When the API server last answered again after it had been away, if that was just now.
-    pub api_back: Option<Millis>,
 }
 
 /// The plan of one pass: a value that can be printed, compared and executed.
@@ -72,7 +70,6 @@ pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Fac
         update_jitter: context.update_jitter,
         removals_held,
         boot: context.boot,
-        api_back: context.api_back,
     };
     let daemons = subjects.iter().map(|s| plan::plan_daemon(&s.word, s.record, &context, facts)).collect();
     Plan { daemons, removals_held }

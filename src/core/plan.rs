@@ -81,9 +81,6 @@ pub trait Facts {
     fn sandbox(&self, instance: &Instance) -> Evidence;
     /// Whether the instance is ready.
     fn readiness(&self, instance: &Instance) -> Readiness;
-    /// Whether a container of the instance ended, was started again, and is ended again: it waits out
-    /// the kubelet's crash back-off.
-    fn crashing(&self, instance: &Instance) -> bool;
     /// A pod of the stock controller for this daemon on this node, by name (`bootstrap` mode).
     fn stock_pod(&self, key: &ObjectKey) -> Option<String>;
 }
@@ -101,8 +98,6 @@ pub struct Context<'a> {
     pub removals_held: bool,
     /// Which boot of the node this is.
     pub boot: &'a str,
-    /// When the API server last answered again after it had been away, if that was just now.
-    pub api_back: Option<Millis>,
 }
 
 /// One thing to do. The shell does them in order and stops at the first that fails.

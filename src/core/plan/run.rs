@@ -94,10 +94,6 @@ impl Planner<'_> {
             }
             (Some((new, older)), None) => {
                 self.end_all(older.iter(), "a newer instance of the same revision is here");
-                if self.missed_the_api(new) && self.prepare(daemon_set).is_some() {
-                    self.end(&new.uid, "it was in crash back-off when the API server came back");
-                    return self.show_as(new, State::Replacing, "a new instance starts at once");
-                }
                 self.refresh(new);
                 self.show(new);
             }
@@ -124,12 +120,6 @@ impl Planner<'_> {
                 }
             }
         }
-    }
-
-    /// Whether an instance that crashed while the API server was away still waits out its back-off,
-    /// which would outlast the outage.
-    fn missed_the_api(&self, instance: &Instance) -> bool {
-        self.context.api_back.is_some_and(|back| instance.created < back) && self.facts.crashing(instance)
     }
 
     fn end_all<'i>(&mut self, instances: impl Iterator<Item = &'i Instance>, reason: &str) {

@@ -31,7 +31,6 @@ struct World {
     refused: Option<FieldError>,
     blind: bool,
     stock: Option<String>,
-    crashing: bool,
     rendered: RefCell<u32>,
 }
 
@@ -94,10 +93,6 @@ impl Facts for World {
             None if self.not_ready.contains(&instance.uid) => Readiness::NotReady("probe failed".to_owned()),
             None => Readiness::Unknown("no mirror pod".to_owned()),
         }
-    }
-
-    fn crashing(&self, _instance: &Instance) -> bool {
-        self.crashing
     }
 
     fn stock_pod(&self, _key: &ObjectKey) -> Option<String> {
@@ -166,7 +161,6 @@ struct Bench {
     jitter: Millis,
     held: bool,
     boot: String,
-    api_back: Option<Millis>,
 }
 
 impl Bench {
@@ -180,7 +174,6 @@ impl Bench {
             jitter: 0,
             held: false,
             boot: "boot-1".to_owned(),
-            api_back: None,
         }
     }
 
@@ -191,7 +184,6 @@ impl Bench {
             update_jitter: self.jitter,
             removals_held: self.held,
             boot: &self.boot,
-            api_back: self.api_back,
         };
         plan_daemon(word, &self.record, &context, &self.world)
     }
@@ -515,21 +507,6 @@ fn the_stock_pod_ends_a_bootstrap_instance() {
     assert_eq!(bench.pass(&word), NONE, "a rollout of the stock controller is no call for us");
     bench.boot = "boot-2".to_owned();
     assert_eq!(bench.pass(&word), ["start uid-a-1"], "after a boot it is");
-}
-
-#[test]
-fn a_crash_loop_of_an_outage_ends_with_the_outage_and_only_once() {
-    let mut bench = Bench::running("a");
-    let word = wanted(&daemon_set("a"));
-    bench.world.crashing = true;
-    bench.now += 60_000;
-    assert_eq!(bench.pass(&word), NONE, "a crash loop alone is the kubelet's business");
-    bench.api_back = Some(bench.now);
-    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
-    bench.world.running.clear();
-    bench.now += SETTLE;
-    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-a-1"]);
-    assert_eq!(bench.pass(&word), NONE, "the new instance was made after the return");
 }
 
 #[test]

@@ -100,13 +100,6 @@ impl Facts for PassFacts<'_> {
         evidence::readiness(instance, self.runtime, self.api, self.api_answers, namespace, self.node)
     }
 
-    fn crashing(&self, instance: &Instance) -> bool {
-        match self.runtime {
-            Runtime::Pods(pods) => pods.iter().any(|p| p.uid == instance.uid && p.crashing),
-            Runtime::None | Runtime::Silent(_) => false,
-        }
-    }
-
     fn stock_pod(&self, key: &ObjectKey) -> Option<String> {
         let owned = |pod: &serde_json::Value| {
             let owners = pod.pointer("/metadata/ownerReferences").and_then(serde_json::Value::as_array);

@@ -3,8 +3,12 @@
 //! Owns two facts of timing. The kubelet tries a pod whose sandbox could not be made (no pod network
 //! yet) again after 10 to 15 s; a change of the manifest under the same UID makes it try at once. So
 //! when a daemon of this node has become ready, or the API server answers again, the manifests of
-//! instances without a sandbox get one more annotation for a moment. And crash loops of an outage
-//! end with it: the plan is told when the API server came back.
+//! instances without a sandbox get one more annotation for a moment.
+//!
+//! And a daemon that crashed for want of the API server waits out a back-off that outlasts the outage.
+//! The kubelet takes it from the container that ended: with its sandbox removed the same instance
+//! starts at once. A new instance would not do: its mirror pod, which flannel asks for, comes only
+//! when the kubelet has heard from the API server, many seconds later.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -47,6 +51,8 @@ pub(super) struct Nudges {
     ready: BTreeSet<String>,
     /// Sandboxes that were told to stop.
     stopped: BTreeSet<String>,
+    /// Instances that were restarted since the API server came back.
+    restarted: BTreeSet<String>,
     link_was_down: bool,
     api_back: Option<Millis>,
 }
@@ -94,6 +100,7 @@ impl Agent {
             Link::Up if std::mem::take(&mut self.nudges.link_was_down) => {
                 let at = now();
                 self.nudges.api_back = Some(at);
+                self.nudges.restarted.clear();
                 self.nudges.schedule(at);
             }
             _ => {}
@@ -181,6 +188,36 @@ impl Agent {
             }
         }
         self.nudges.stopped = standing;
+    }
+
+    /// Ends crash back-offs of an outage with the outage: once an instance.
+    pub(super) fn restart_crashed(&mut self) {
+        let Some(back) = self.nudges.api_back(now()) else { return };
+        let (Some(cri), Runtime::Pods(pods)) = (&self.cri, &self.runtime) else { return };
+        for instance in self.disk.records.values().flat_map(DaemonRecord::live).filter(|i| i.created < back) {
+            let Some(crashed) = pods.iter().find(|p| p.uid == instance.uid && p.crashing && p.running_since.is_none())
+            else {
+                continue;
+            };
+            if !self.nudges.restarted.insert(instance.uid.clone()) {
+                continue;
+            }
+            let (cri, sandboxes, pod) = (Arc::clone(cri), crashed.sandboxes.clone(), instance.pod_name.clone());
+            tracing::info!(pod, "restarting {pod}: it was in crash back-off when the API server came back");
+            tokio::spawn(async move {
+                for id in sandboxes {
+                    let stopped = cri.stop_sandbox(&id).await;
+                    if let Err(error) = async {
+                        stopped?;
+                        cri.remove_sandbox(&id).await
+                    }
+                    .await
+                    {
+                        tracing::warn!(pod, "{pod} waits out its back-off: {error}");
+                    }
+                }
+            });
+        }
     }
 
     fn write_nudged(&mut self, namespace: &str, pod: &str, at: Millis) -> Result<Nudged, Failure> {

@@ -79,6 +79,7 @@ impl Agent {
             self.correct_labels(snapshot);
         }
         self.stop_leftovers();
+        self.restart_crashed();
         self.nudge();
         let failed = self.disk.clear_ended(now());
         self.problems.extend(failed.into_iter().map(|f| report_problem("volume data", f)));
@@ -320,7 +321,6 @@ impl Agent {
             max_removals: self.config.max_removals,
             second_list: self.has_second_list(api),
             boot: &self.boot,
-            api_back: self.nudges.api_back(at),
         };
         pass::plan(&subjects, &context, &facts)
     }
