@@ -151,6 +151,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     let metadata = metadata::build(input);
     let pod = PodView::new(input, &metadata, account);
 
+    refuse_long_name(ctx);
     windows::refuse(ctx, &spec);
     scheduling::refuse_claims(ctx, &spec);
     scheduling::drop_placement(&mut spec);
@@ -181,6 +182,15 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
         waiting_for: std::mem::take(&mut ctx.waiting_for).into_iter().collect(),
         notes: std::mem::take(&mut ctx.notes),
     })
+}
+
+/// The kubelet appends the node's name: past 253 bytes no name of a pod is left.
+fn refuse_long_name(ctx: &mut Context<'_>) {
+    let length = ctx.input.identity.pod_name.len() + 1 + ctx.input.options.node_name.len();
+    if length > 253 {
+        let reason = format!("the pod's name with the node's would have {length} bytes, more than 253");
+        ctx.refuse("metadata.name", reason, "give the node a shorter name");
+    }
 }
 
 fn assemble(metadata: Object, spec: Object) -> Value {

@@ -142,3 +142,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_node_name_that_leaves_no_room_is_refused() {
+    let mut fixture = Fixture::new(json!({"containers": [{"name": "main", "image": "main:1"}]}));
+    fixture.options.node_name = "n".repeat(253);
+    let refused = fixture.render().unwrap_err();
+    assert!(refused.errors.iter().any(|e| e.field == "metadata.name"), "{refused:?}");
+}
