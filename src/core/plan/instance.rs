@@ -6,6 +6,7 @@ use crate::core::model::DaemonSet;
 use crate::core::outcome::Outcome;
 use crate::core::outcome::Rendered;
 use crate::core::record::Instance;
+use crate::core::record::Millis;
 use crate::core::record::Phase;
 use crate::core::render::Missing;
 
@@ -14,6 +15,9 @@ use super::ManifestFact;
 use super::Planner;
 use super::Readiness;
 use super::State;
+
+/// How long an instance may take from its manifest to its first readiness before it counts as failing.
+const STARTUP: Millis = 60_000;
 
 impl Planner<'_> {
     /// The next incarnation's rendering if everything for it is there; else the summary says what is not.
@@ -128,7 +132,14 @@ impl Planner<'_> {
                 self.summary.since = Some(since);
             }
             Readiness::NotReady(reason) => {
-                let state = if instance.started { State::Failing } else { State::Starting };
+                let grown = instance.created + STARTUP;
+                let state = match instance.started && self.context.now >= grown {
+                    true => State::Failing,
+                    false => State::Starting,
+                };
+                if instance.started && state == State::Starting {
+                    self.wake(grown);
+                }
                 self.show_as(instance, state, &reason);
                 self.summary.ready = Some(false);
             }

@@ -320,6 +320,17 @@ fn a_clock_that_was_set_back_holds_nothing_up() {
 }
 
 #[test]
+fn a_young_instance_that_is_not_ready_yet_is_starting_and_an_older_one_fails() {
+    let mut bench = Bench::running("a");
+    bench.record.instances[0].started = true;
+    bench.world.not_ready.insert("uid-a-0".to_owned());
+    let word = wanted(&daemon_set("a"));
+    assert_eq!(bench.plan(&word).summary.state, State::Starting);
+    bench.now = bench.plan(&word).wake_at.unwrap();
+    assert_eq!(bench.plan(&word).summary.state, State::Failing);
+}
+
+#[test]
 fn an_orphan_ends_when_its_manifest_is_removed() {
     let mut bench = Bench::running("a");
     assert_eq!(bench.pass(&Word::Orphaned { reason: "orphan".into() }), NONE);

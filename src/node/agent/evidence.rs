@@ -20,6 +20,9 @@ use crate::node::cri::SandboxState;
 /// How long a mirror pod counts as the kubelet's word that it still works on a pod that ends.
 const LETS_GO: Millis = 15_000;
 
+/// How long after its grace period an instance that still runs counts as forgotten.
+const FORGOTTEN: Millis = 60_000;
+
 /// What the container runtime has, or why it did not say.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Runtime {
@@ -141,6 +144,13 @@ pub(super) fn sandbox(
 fn kubelet_holds(instance: &Instance, api: Option<&Snapshot>, namespace: &str, node: &str, now: Millis) -> bool {
     let Phase::Ending { since, .. } = &instance.phase else { return false };
     now - since < LETS_GO && api.is_some_and(|api| mirror(api, namespace, instance, node).is_some())
+}
+
+/// Whether the kubelet, which is there, has left an instance running that should have ended `waited`
+/// milliseconds ago. A Node turns NotReady at the latest 50 s after its kubelet went.
+pub(super) fn is_forgotten(instance: &Instance, api: Option<&Snapshot>, waited: Millis) -> bool {
+    let is_late = waited >= grace_seconds(instance) * 1_000 + FORGOTTEN;
+    is_late && api.is_some_and(|api| api.node.is_some() && node_ready(api))
 }
 
 /// The pod's grace period in seconds; the API's default is 30.
@@ -283,6 +293,19 @@ mod tests {
         assert!(matches!(word(&instance, &api, 5_000), Evidence::Unknown(_)));
         assert_eq!(word(&instance, &Snapshot::default(), 5_000), Evidence::Gone);
         assert_eq!(word(&instance, &api, 1_000 + LETS_GO), Evidence::Gone, "a kubelet that is away holds nothing up");
-        assert_eq!(word(&Instance { started: true, ..instance }, &api, 5_000), Evidence::Gone);
+        assert_eq!(word(&Instance { started: true, ..instance.clone() }, &api, 5_000), Evidence::Gone);
+
+        let node = |ready: &str| {
+            let value = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+            let node = crate::node::api::Entry { version: 1, value: std::sync::Arc::new(value) };
+            let mut api = Snapshot::default();
+            api.node = Some(node);
+            api
+        };
+        let late = 30_000 + FORGOTTEN;
+        assert!(is_forgotten(&instance, Some(&node("True")), late));
+        assert!(!is_forgotten(&instance, Some(&node("True")), late - 1));
+        assert!(!is_forgotten(&instance, Some(&node("Unknown")), late), "nobody would start the next one");
+        assert!(!is_forgotten(&instance, None, late));
     }
 }

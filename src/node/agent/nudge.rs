@@ -24,10 +24,13 @@ use crate::core::record::Millis;
 use crate::core::record::Phase;
 use crate::core::yaml;
 use crate::node::api::Link;
+use crate::node::api::Snapshot;
 
 use super::Agent;
 use super::apply::Failure;
+use super::evidence;
 use super::evidence::Runtime;
+use super::evidence::RuntimePod;
 use super::now;
 
 /// When to try again after something came back: what it has to set up takes it a moment.
@@ -162,7 +165,11 @@ impl Agent {
 
     /// Stops the sandboxes of instances that are to end and have no running container: a kubelet that
     /// was started without an API server removes nothing until it has heard from it.
-    pub(super) fn stop_leftovers(&mut self) {
+    ///
+    /// A kubelet that sees a manifest go before its first word from the API server skips the deletion and
+    /// never makes up for it (`deletePod`: "sources aren't ready yet"): long after the pod's grace period
+    /// its sandbox is stopped as well, if the kubelet is there to start the next one.
+    pub(super) fn stop_leftovers(&mut self, snapshot: Option<&Snapshot>) {
         let (Some(cri), Runtime::Pods(pods)) = (&self.cri, &self.runtime) else { return };
         let at = now();
         let ending = self
@@ -173,11 +180,15 @@ impl Agent {
             .filter(|i| matches!(i.phase, Phase::Ending { since, .. } if at - since >= LEFTOVER));
         let mut standing = BTreeSet::new();
         for instance in ending {
-            let leftover = pods.iter().filter(|p| p.uid == instance.uid && p.running_since.is_none());
+            let Phase::Ending { since, .. } = instance.phase else { continue };
+            let forgotten = evidence::is_forgotten(instance, snapshot, at - since);
+            let left = |p: &&RuntimePod| p.uid == instance.uid && (p.running_since.is_none() || forgotten);
+            let why = if forgotten { "the kubelet does not end it" } else { "none of its containers runs" };
+            let leftover = pods.iter().filter(left);
             for sandbox in leftover.flat_map(|p| p.sandboxes.iter().cloned()) {
                 if !self.nudges.stopped.contains(&sandbox) {
                     let (cri, id, pod) = (Arc::clone(cri), sandbox.clone(), instance.pod_name.clone());
-                    tracing::info!(pod, "stopping the sandbox of {pod}: it is to end and none of its containers runs");
+                    tracing::info!(pod, "stopping the sandbox of {pod}: it is to end and {why}");
                     tokio::spawn(async move {
                         if let Err(error) = cri.stop_sandbox(&id).await {
                             tracing::warn!(pod, "the sandbox of {pod} is not stopped: {error}");

@@ -78,7 +78,8 @@ impl Agent {
         if let Some(snapshot) = &snapshot {
             self.correct_labels(snapshot);
         }
-        self.stop_leftovers();
+        let answers = self.api_answers(snapshot.as_ref());
+        self.stop_leftovers(snapshot.as_ref().filter(|_| answers));
         self.restart_crashed();
         self.nudge();
         let failed = self.disk.clear_ended(now());
