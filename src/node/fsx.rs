@@ -14,9 +14,12 @@ use nix::sys::stat::FileStat;
 use nix::sys::stat::SFlag;
 
 mod dir;
+mod unsynced;
 
 pub use dir::Dir;
 pub use dir::Owner;
+pub use unsynced::Unsynced;
+pub use unsynced::begin;
 
 /// What was being done when a step failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -19,6 +20,7 @@ use sha2::Digest;
 use sha2::Sha256;
 
 use crate::core::yaml;
+use crate::node::fsx;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FsError;
 use crate::node::fsx::Owner;
@@ -136,6 +138,8 @@ pub struct ManifestDir {
     memory: Memory,
     expected: Expected,
     watch: Option<Watch>,
+    /// A file that is staged and not waited for: its name and itself.
+    prepared: Option<(String, File)>,
 }
 
 impl ManifestDir {
@@ -155,7 +159,7 @@ impl ManifestDir {
     }
 
     fn with(path: PathBuf, folder: Folder) -> Self {
-        Self { path, folder, memory: Memory::default(), expected: Expected::default(), watch: None }
+        Self { path, folder, memory: Memory::default(), expected: Expected::default(), watch: None, prepared: None }
     }
 
     /// The folder's path.
@@ -176,6 +180,25 @@ impl ManifestDir {
         self.reopen_if_replaced()?;
         let Self { path, folder, memory, .. } = self;
         memory.scan(folder.dir()).map_err(|source| ManifestError::Folder { path: path.clone(), source })
+    }
+
+    /// Stages `bytes` as the manifest `name` and has the disk begin with them: a [`ManifestDir::write`]
+    /// of the same that follows need wait for less. No more than a hint; what is wrong shows there.
+    pub fn prepare(&mut self, name: &str, bytes: &[u8]) {
+        let Some(stage) = self.folder.stage() else { return };
+        if let Some((stale, _)) = self.prepared.take() {
+            let _ = stage.unlink(&stale);
+        }
+        if check_name(name).is_err() || stage.unlink(name).is_err() {
+            return;
+        }
+        match stage.create_file(name, bytes, 0o600, Owner::default()) {
+            Ok(file) => {
+                fsx::begin(&file);
+                self.prepared = Some((name.to_owned(), file));
+            }
+            Err(_) => drop(stage.unlink(name)),
+        }
     }
 
     /// Puts `bytes` in place as the manifest `name`, after they were read back from the disk and
@@ -205,8 +228,8 @@ impl ManifestDir {
         let Some(stage) = self.folder.stage() else { return Err(ManifestError::ReadOnly { path: self.path.clone() }) };
         let fail = |source| ManifestError::Write { path: path.clone(), source };
 
-        stage.unlink(name).map_err(fail)?;
-        let staged = stage_file(stage, name, bytes).map_err(|source| {
+        let prepared = self.prepared.take_if(|(prepared, _)| prepared == name).map(|(_, file)| file);
+        let staged = stage_file(stage, name, bytes, prepared).map_err(|source| {
             // On a full disk the half of it would take the room of others.
             let _ = stage.unlink(name);
             fail(source)
@@ -264,6 +287,7 @@ impl ManifestDir {
         // To look at: a folder that is gone is empty, and the old descriptor lists just that.
         let Some(folder) = reopened else { return Ok(()) };
         self.folder = folder;
+        self.prepared = None;
         self.memory = Memory::default();
         if let Some(watch) = &mut self.watch {
             watch.rearm(&self.path).map_err(|source| ManifestError::Watch { path: self.path.clone(), source })?;
@@ -280,8 +304,15 @@ fn check_name(name: &str) -> Result<(), ManifestError> {
     Ok(())
 }
 
-fn stage_file(stage: &Dir, name: &str, bytes: &[u8]) -> Result<Stamp, FsError> {
-    let file = stage.create_file(name, bytes, 0o600, Owner::default())?;
+/// Stages the file, unless it is `prepared`, and waits until it is on stable storage.
+fn stage_file(stage: &Dir, name: &str, bytes: &[u8], prepared: Option<File>) -> Result<Stamp, FsError> {
+    let file = match prepared {
+        Some(file) => file,
+        None => {
+            stage.unlink(name)?;
+            stage.create_file(name, bytes, 0o600, Owner::default())?
+        }
+    };
     stage.sync_file(name, &file)?;
     stage.stat(name)?.map(|stat| Stamp::from(&stat)).ok_or_else(|| stage.missing(name))
 }

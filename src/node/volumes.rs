@@ -22,6 +22,7 @@ use crate::core::volume::VolumeData;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FsError;
 use crate::node::fsx::Stamp;
+use crate::node::fsx::Unsynced;
 
 pub use layout::Target;
 
@@ -163,14 +164,34 @@ impl Volumes {
         }
         let fail = |source| VolumeError::Pod { uid: uid.to_owned(), source };
         let pod = self.target.make_pod(uid).map_err(fail)?;
+        let mut first = Vec::new();
+        let result = self.write_all(&pod, uid, volumes, &mut written, &mut first);
+        if result.is_err() {
+            // What was not waited for is written anew the next time.
+            self.seen.remove(uid);
+            first.iter().for_each(|volume| write::withdraw(&self.target, &pod, volume));
+        }
+        result.map(|()| written)
+    }
+
+    fn write_all(
+        &mut self,
+        pod: &Dir,
+        uid: &str,
+        volumes: &[VolumeData],
+        written: &mut Written,
+        first: &mut Vec<String>,
+    ) -> Result<(), VolumeError> {
+        let mut unsynced = Unsynced::default();
         let seen = self.seen.entry(uid.to_owned()).or_default();
         for volume in volumes {
             let content = fingerprint(volume);
-            if seen.get(&volume.name).is_some_and(|seen| seen.content == content && seen.holds(&pod)) {
+            if seen.get(&volume.name).is_some_and(|seen| seen.content == content && seen.holds(pod)) {
                 continue;
             }
             seen.remove(&volume.name);
-            let (change, stamps) = write::write(&self.target, &pod, volume).map_err(|source| VolumeError::Write {
+            let result = write::write(&self.target, pod, volume, &mut unsynced);
+            let (change, stamps) = result.map_err(|source| VolumeError::Write {
                 uid: uid.to_owned(),
                 volume: volume.name.clone(),
                 source,
@@ -180,12 +201,19 @@ impl Volumes {
                 write::Change::None => {}
                 write::Change::Repaired => drop(written.repaired.insert(volume.name.clone())),
                 write::Change::Published => drop(written.published.insert(volume.name.clone())),
+                write::Change::First => {
+                    first.push(volume.name.clone());
+                    written.published.insert(volume.name.clone());
+                }
             }
         }
-        if !written.is_empty() {
-            self.target.sync(&pod).map_err(fail)?;
+        if written.is_empty() {
+            return Ok(());
         }
-        Ok(written)
+        unsynced
+            .sync()
+            .and_then(|()| self.target.sync(pod))
+            .map_err(|source| VolumeError::Pod { uid: uid.to_owned(), source })
     }
 
     /// Whether all that [`Volumes::write`] last wrote for `uid` is untouched. Reads no data, so that a

@@ -56,6 +56,10 @@ impl Disk {
                 Action::Finish { uid, .. } => drop(self.written.remove(uid)),
                 Action::Start { outcome, .. } => {
                     let Some(rendered) = rendered(outcome) else { continue };
+                    if let Some(manifests) = &mut self.manifests {
+                        // Its place is taken when the data is there; the disk can take it with the data.
+                        manifests.prepare(&rendered.file, rendered.text.as_bytes());
+                    }
                     self.write_volumes(outcome, rendered)?;
                     self.write_manifest(rendered)?;
                 }

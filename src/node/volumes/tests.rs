@@ -319,3 +319,19 @@ fn errors_name_volume_and_path() {
     assert_eq!(source, format!("cannot open {}", place(root.path()).display()));
     assert!(error.hint().unwrap().contains("not a folder"));
 }
+
+#[test]
+fn a_first_version_that_was_not_waited_for_is_written_anew() {
+    let (root, mut volumes) = root();
+    let good = volume(&[("a", "1")]);
+    // Sorts after the good one, and cannot be made: a file is where its folder is to be.
+    let bad = VolumeData { name: "in-the-way".to_owned(), ..volume(&[("a", "1")]) };
+    let way = place(root.path()).with_file_name("in-the-way");
+    fs::create_dir_all(way.parent().unwrap()).unwrap();
+    fs::write(&way, "").unwrap();
+    volumes.write(UID, &[good.clone(), bad.clone()]).unwrap_err();
+    assert!(!place(root.path()).join("..data").exists(), "it is in force and may not be on the disk");
+    fs::remove_file(&way).unwrap();
+    let written = volumes.write(UID, &[good, bad]).unwrap();
+    assert_eq!(written.published.len(), 2, "{written:?}");
+}

@@ -21,6 +21,7 @@ use crate::node::fsx::FileKind;
 use crate::node::fsx::FsError;
 use crate::node::fsx::Owner;
 use crate::node::fsx::Stamp;
+use crate::node::fsx::Unsynced;
 use crate::node::fsx::kind;
 
 /// The link that names the version in force.
@@ -39,6 +40,8 @@ pub(super) enum Change {
     Repaired,
     /// A new version was switched in.
     Published,
+    /// The first version was switched in, and is on stable storage no sooner than all the rest.
+    First,
 }
 
 /// How everything in one volume is owned, and what of it can be demanded here.
@@ -87,10 +90,15 @@ impl Ownership {
 }
 
 /// Makes `volume` of the pod whose folder is `pod` what it shall be; returns the states to remember.
+///
+/// What is to be waited for before anybody may rely on it goes to `unsynced`. A version that takes the
+/// place of another is on stable storage when it is switched in: a pod may be reading. The first one is
+/// not: no manifest names it yet.
 pub(super) fn write(
     target: &Target,
     pod: &Dir,
     volume: &VolumeData,
+    unsynced: &mut Unsynced,
 ) -> Result<(Change, Vec<(PathBuf, Stamp)>), FsError> {
     let ownership = Ownership { fs_group: volume.fs_group, strict: target.strict_ownership() };
     let volumes = target.make_volumes(pod)?;
@@ -111,16 +119,17 @@ pub(super) fn write(
     };
     let version_name = match current {
         Some((name, _)) if holds => name,
-        _ => {
+        Some(_) => {
             change = Change::Published;
-            publish(&dir, volume, ownership)?
+            publish(&dir, volume, ownership, None)?
+        }
+        None => {
+            change = Change::First;
+            publish(&dir, volume, ownership, Some(unsynced))?
         }
     };
     if make_links(&dir, volume, ownership)? | sweep(&dir, volume, &version_name)? {
         change = change.max_with(Change::Repaired);
-    }
-    if change != Change::None {
-        dir.sync()?;
     }
     // Last: with the marker in place the kubelet takes the volume as set up and never applies the
     // fsGroup itself (emptyDir's SetUpAt), which would open files wider than the data's own plugin does.
@@ -131,12 +140,15 @@ pub(super) fn write(
         change = change.max_with(Change::Repaired);
     }
     let stamps = stamps(target, pod, volume, &version_name)?;
+    if change != Change::None {
+        unsynced.add_dir(dir);
+    }
     Ok((change, stamps))
 }
 
 impl Change {
     fn max_with(self, other: Change) -> Change {
-        if self == Change::Published { self } else { other }
+        if matches!(self, Change::Published | Change::First) { self } else { other }
     }
 }
 
@@ -209,10 +221,32 @@ fn file_holds(dir: &Dir, name: &str, file: &VolumeFile, ownership: Ownership) ->
     Ok(dir.read_file(name, limit)?.is_some_and(|data| data == file.data))
 }
 
-/// Writes a new version, waits until it is on stable storage and switches `..data` to it.
-fn publish(dir: &Dir, volume: &VolumeData, ownership: Ownership) -> Result<String, FsError> {
+/// Takes the first version out of force again: what it holds may not be on stable storage, and the
+/// next write is not to find it good.
+pub(super) fn withdraw(target: &Target, pod: &Dir, volume: &str) {
+    if let Ok(Some(dir)) = pod.child(target.volumes_below_pod().join(volume)) {
+        // Where even this fails, so did the writing, and it is told.
+        let _ = dir.unlink(DATA);
+    }
+}
+
+/// Writes a new version and switches `..data` to it, once it is on stable storage (unless it goes to
+/// `later`).
+fn publish(
+    dir: &Dir,
+    volume: &VolumeData,
+    ownership: Ownership,
+    later: Option<&mut Unsynced>,
+) -> Result<String, FsError> {
     let (name, version) = new_version(dir)?;
-    let result = fill(&version, volume, ownership).and_then(|()| {
+    let filled = match later {
+        Some(later) => fill(version, volume, ownership, later),
+        None => {
+            let mut written = Unsynced::default();
+            fill(version, volume, ownership, &mut written).and_then(|()| written.sync())
+        }
+    };
+    let result = filled.and_then(|()| {
         // A crash may have left the link; the kubelet itself would stumble over it for ever.
         dir.unlink(NEW_DATA)?;
         dir.symlink(Path::new(&name), NEW_DATA)?;
@@ -245,20 +279,19 @@ fn new_version(dir: &Dir) -> Result<(String, Dir), FsError> {
     }
 }
 
-fn fill(version: &Dir, volume: &VolumeData, ownership: Ownership) -> Result<(), FsError> {
-    ownership.set_folder(version, 0o755)?;
+fn fill(version: Dir, volume: &VolumeData, ownership: Ownership, unsynced: &mut Unsynced) -> Result<(), FsError> {
+    ownership.set_folder(&version, 0o755)?;
     let mut opened: BTreeMap<&str, Dir> = BTreeMap::new();
     // Sorted: a folder comes before what is in it.
     for folder in folders(volume) {
         let (parent, name) = folder.rsplit_once('/').unwrap_or(("", folder));
-        let (dir, _) = opened.get(parent).unwrap_or(version).child_or_create(name, 0o755)?;
+        let (dir, _) = opened.get(parent).unwrap_or(&version).child_or_create(name, 0o755)?;
         ownership.set_folder(&dir, 0o755)?;
         opened.insert(folder, dir);
     }
-    let mut files = Vec::with_capacity(volume.files.len());
     for (path, file) in &volume.files {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let dir = opened.get(parent).unwrap_or(version);
+        let dir = opened.get(parent).unwrap_or(&version);
         let owner = ownership.owner(file.uid);
         let written = match dir.create_file(name, &file.data, file.mode, owner) {
             Err(e) if !ownership.strict && e.source.raw_os_error() == Some(Errno::EPERM as i32) => {
@@ -267,16 +300,12 @@ fn fill(version: &Dir, volume: &VolumeData, ownership: Ownership) -> Result<(), 
             }
             other => other?,
         };
-        files.push((dir, name, written));
+        // File by file, not syncfs(2): that would wait for every other writer of the node's disk.
+        unsynced.add_file(dir, name, written)?;
     }
-    // File by file, not syncfs(2): that would wait for every other writer of the node's disk.
-    for (dir, name, file) in &files {
-        dir.sync_file(name, file)?;
-    }
-    for dir in opened.values() {
-        dir.sync()?;
-    }
-    version.sync()
+    opened.into_values().for_each(|dir| unsynced.add_dir(dir));
+    unsynced.add_dir(version);
+    Ok(())
 }
 
 /// Makes the folders that other volumes are mounted on; `true` if one was missing.

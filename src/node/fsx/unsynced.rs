@@ -1,0 +1,58 @@
+//! What was written and is not on stable storage yet: begun at once, waited for together.
+//!
+//! Owns the order that makes it cheap. A journalling file system that is asked file by file commits
+//! once a file; told of all of them first, it has them in one commit, and the later waits find nothing
+//! left to do.
+
+use std::fs::File;
+use std::path::Path;
+use std::path::PathBuf;
+
+use nix::fcntl::PosixFadviseAdvice;
+use nix::fcntl::posix_fadvise;
+
+use super::Dir;
+use super::Doing;
+use super::FsError;
+
+/// So many files are held open; then they are waited for.
+const MOST: usize = 64;
+
+/// Files and folders to wait for.
+#[derive(Debug, Default)]
+pub struct Unsynced {
+    files: Vec<(PathBuf, File)>,
+    dirs: Vec<Dir>,
+}
+
+impl Unsynced {
+    /// Takes `file`, the new entry `name` of `dir`, and has the disk begin with it.
+    pub fn add_file(&mut self, dir: &Dir, name: impl AsRef<Path>, file: File) -> Result<(), FsError> {
+        begin(&file);
+        self.files.push((dir.path().join(name), file));
+        if self.files.len() >= MOST { self.sync_files() } else { Ok(()) }
+    }
+
+    /// Takes a folder with new entries.
+    pub fn add_dir(&mut self, dir: Dir) {
+        self.dirs.push(dir);
+    }
+
+    /// Waits until all of it is on stable storage.
+    pub fn sync(mut self) -> Result<(), FsError> {
+        self.sync_files()?;
+        self.dirs.iter().try_for_each(Dir::sync)
+    }
+
+    fn sync_files(&mut self) -> Result<(), FsError> {
+        self.files
+            .drain(..)
+            .try_for_each(|(path, file)| file.sync_all().map_err(|e| FsError::new(Doing::Sync, path, e)))
+    }
+}
+
+/// Has the disk begin to write `file`, without waiting: the kernel does so for pages that it is told
+/// are not needed. No more than a hint, whatever comes of it.
+pub fn begin(file: &File) {
+    let _ = posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+}
