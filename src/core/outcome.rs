@@ -48,6 +48,29 @@ pub struct Rendered {
     pub pod: RenderedPod,
 }
 
+impl Outcome {
+    /// Whether it can be written: text, pod and data are there.
+    pub fn is_whole(&self) -> bool {
+        self.result.as_ref().map_or(true, |rendered| !rendered.text.is_empty())
+    }
+
+    /// Itself with all that is compared, and without what is needed only to write it.
+    pub fn settled(&self) -> Self {
+        let settled = |rendered: &Rendered| Rendered {
+            file: rendered.file.clone(),
+            text: String::new(),
+            digest: rendered.digest.clone(),
+            data_digest: rendered.data_digest.clone(),
+            pod: rendered.pod.settled(),
+        };
+        Self {
+            identity: self.identity.clone(),
+            revision: self.revision.clone(),
+            result: self.result.as_ref().map(settled).map_err(Refused::clone),
+        }
+    }
+}
+
 /// The canonical template of a DaemonSet with its hash: computed once per definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {

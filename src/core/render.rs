@@ -127,6 +127,22 @@ pub struct RenderedPod {
     pub data_version: String,
 }
 
+impl RenderedPod {
+    /// Itself without the pod, and without what is in the volumes.
+    pub fn settled(&self) -> Self {
+        let named = |volume: &VolumeData| VolumeData { name: volume.name.clone(), ..VolumeData::default() };
+        Self {
+            pod: Value::Null,
+            volumes: self.volumes.iter().map(named).collect(),
+            references: self.references.clone(),
+            tokens: self.tokens.clone(),
+            waiting_for: self.waiting_for.clone(),
+            notes: self.notes.clone(),
+            data_version: self.data_version.clone(),
+        }
+    }
+}
+
 /// Why a DaemonSet cannot be a static pod: every refused field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refused {

@@ -72,7 +72,7 @@ impl Facts for PassFacts<'_> {
     }
 
     fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {
-        self.memo.revision(daemon_set).hash.clone()
+        self.memo.revision(daemon_set)
     }
 
     fn manifest(&self, uid: &str) -> ManifestFact<'_> {

@@ -4,6 +4,7 @@
 //! while every input has the version it was made from.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::hash::DefaultHasher;
 use std::hash::Hash;
@@ -11,6 +12,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
+use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
@@ -82,8 +84,8 @@ struct Entry {
     used: u64,
 }
 
-/// A DaemonSet, held so that its address stays its own, its revision, and the pass that used it.
-type Known = (Arc<DaemonSet>, Arc<Revision>, u64);
+/// A DaemonSet, held so that its address stays its own, its revision's hash, and the pass that used it.
+type Known = (Arc<DaemonSet>, String, u64);
 
 /// The cache. Entries that a pass did not use are dropped at its end.
 #[derive(Default)]
@@ -112,14 +114,29 @@ impl Memo {
         self.pass += 1;
     }
 
-    /// The revision that `daemon_set` defines.
-    pub(super) fn revision(&self, daemon_set: &Arc<DaemonSet>) -> Arc<Revision> {
+    /// The hash of the revision that `daemon_set` defines.
+    pub(super) fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {
         let mut revisions = self.revisions.borrow_mut();
         let entry = revisions
             .entry(address(daemon_set))
-            .or_insert_with(|| (Arc::clone(daemon_set), Arc::new(Revision::of(daemon_set)), self.pass));
+            .or_insert_with(|| (Arc::clone(daemon_set), Revision::of(daemon_set).hash, self.pass));
         entry.2 = self.pass;
-        Arc::clone(&entry.1)
+        entry.1.clone()
+    }
+
+    /// Gives up what is only needed to write, for every outcome. A plan that writes one all the same
+    /// is made again after [`Memo::make_whole`].
+    pub(super) fn settle(&mut self) {
+        for entry in self.outcomes.get_mut().values_mut().filter(|entry| entry.outcome.is_whole()) {
+            if entry.outcome.result.is_ok() {
+                entry.outcome = Arc::new(entry.outcome.settled());
+            }
+        }
+    }
+
+    /// The outcomes of `daemons` are rendered anew when they are next asked for.
+    pub(super) fn make_whole(&mut self, daemons: &BTreeSet<ObjectKey>) {
+        self.outcomes.get_mut().retain(|_, entry| !daemons.contains(&entry.daemon_set.key));
     }
 
     /// What rendering `incarnation` of `daemon_set` gives; `live` tells views of objects apart.
@@ -137,7 +154,8 @@ impl Memo {
             entry.used = self.pass;
             return Arc::clone(&entry.outcome);
         }
-        let revision = self.revision(daemon_set);
+        // The canonical template is as large as the pod, and needed only here.
+        let revision = Revision::of(daemon_set);
         let outcome =
             outcome::outcome(daemon_set, &revision, incarnation, inputs.objects, inputs.tokens, inputs.options);
         let outcome = Arc::new(outcome);
@@ -176,3 +194,6 @@ impl Made {
 fn address(daemon_set: &Arc<DaemonSet>) -> usize {
     Arc::as_ptr(daemon_set).addr()
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,9 +69,15 @@ impl Agent {
         let mut records = self.adopted(&scan);
         // The data of a pod that has just started is looked at once more.
         self.verify |= self.observe(&mut records, snapshot.as_ref());
-        let plan = self.plan(&records, &scan, snapshot.as_ref());
+        let mut plan = self.plan(&records, &scan, snapshot.as_ref());
+        let unwritable = unwritable(&plan);
+        if !unwritable.is_empty() {
+            self.memo.make_whole(&unwritable);
+            plan = self.plan(&records, &scan, snapshot.as_ref());
+        }
         self.plan = plan;
         self.apply(&records);
+        self.memo.settle();
         self.want(snapshot.as_ref());
         self.meet_cluster(snapshot.as_ref());
         self.problems.extend(self.cluster.problem(self.memory.cluster_uid.as_ref(), &self.config.state_dir));
@@ -353,10 +359,15 @@ impl Agent {
 
     fn apply(&mut self, before: &BTreeMap<ObjectKey, DaemonRecord>) {
         let at = now();
-        let plan = std::mem::replace(&mut self.plan, Plan { daemons: Vec::new(), removals_held: false });
-        for daemon in &plan.daemons {
+        let mut plan = std::mem::replace(&mut self.plan, Plan { daemons: Vec::new(), removals_held: false });
+        for daemon in &mut plan.daemons {
             let result = self.disk.apply(daemon);
             self.tell(daemon, result.as_ref().err());
+            for action in &mut daemon.actions {
+                if let Action::Start { outcome, .. } | Action::Refresh { outcome, .. } = action {
+                    *outcome = Arc::new(outcome.settled());
+                }
+            }
             if let Err(failure) = result {
                 self.failures.insert(daemon.key.clone(), failure);
             }
@@ -367,6 +378,15 @@ impl Agent {
         self.hold_removals(plan.removals_held, at);
         self.plan = plan;
     }
+}
+
+/// Daemons whose plan writes what was given up after it was last written: a file was changed or lost.
+fn unwritable(plan: &Plan) -> BTreeSet<ObjectKey> {
+    let needs = |action: &Action| match action {
+        Action::Start { outcome, .. } | Action::Refresh { outcome, .. } => !outcome.is_whole(),
+        _ => false,
+    };
+    plan.daemons.iter().filter(|d| d.actions.iter().any(needs)).map(|d| d.key.clone()).collect()
 }
 
 /// The manifests in the folder by pod UID. One that cannot be read is there, and not as it should be:
