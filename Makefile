@@ -29,6 +29,7 @@ cluster-test: cluster-tools
 	cargo build
 	python3 tests/cluster/run.py $(FILES)
 
-# How fast it is: one table of the functions of the core.
+# How fast it is, in one table: functions, the running agent, real nodes beside the stock controller.
+# make bench WHAT=functions (or agent, manifest, apply, power, hundred) measures a part. As root.
 bench:
-	python3 tests/bench.py
+	python3 tests/bench.py $(WHAT)

@@ -1,21 +1,28 @@
 #!/usr/bin/env python3
-"""`make bench`: runs the benches and prints one table, each figure beside the goal where there is one.
+"""`make bench`: runs the benches and prints one table: what, figure, goal, verdict; and the machine.
 
-Owns the table only. A program that measures the running agent prints lines `bench: NAME | VALUE | GOAL`
-on its standard output and is added to PROGRAMS.
+    bench.py [functions|agent|STORY…]     functions: criterion's; agent: the running agent, all of it;
+                                          a STORY of tests/cluster/bench.py; everything without one
+
+Owns the table only. A program that measures the running agent prints lines
+`bench: WHAT | FIGURE | GOAL | VERDICT` on its standard output.
 """
 
 import json
+import os
 import platform
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
 # Criterion's functions, as named in benches/core.rs: what is asked of them, in nanoseconds.
 GOALS = {"render one large DaemonSet": 200e3, "pass over 100 quiet daemons": 2e6}
-# Programs that measure the whole agent.
-PROGRAMS = []
+# The running agent.
+STORIES = ("manifest", "apply", "power", "hundred")
+# The stripped release binary, in bytes.
+LARGEST = 12 << 20
 
 
 def human(nanoseconds):
@@ -27,33 +34,68 @@ def human(nanoseconds):
 
 
 def functions():
-    """What criterion measured: (name, median, goal) of each function."""
+    """What criterion measured: (name, median, goal, verdict) of each function."""
     subprocess.run(["cargo", "bench", "--quiet", "--bench", "core", "--", "--noplot"], cwd=REPO, check=True, stdout=subprocess.DEVNULL)
     target = json.loads(subprocess.run(["cargo", "metadata", "--format-version=1", "--no-deps"], cwd=REPO, check=True, capture_output=True).stdout)
     for folder in sorted((Path(target["target_directory"]) / "criterion").glob("*/new")):
         name = json.loads((folder / "benchmark.json").read_text(encoding="utf-8"))["full_id"]
         median = json.loads((folder / "estimates.json").read_text(encoding="utf-8"))["median"]["point_estimate"]
         goal = GOALS.get(name)
-        yield name, human(median), f"≤ {human(goal)}" if goal else ""
+        yield name, human(median), f"≤ {human(goal)}" if goal else "", verdict(median <= goal) if goal else ""
 
 
-def programs():
-    """What the programs measured."""
-    for argv in PROGRAMS:
-        told = subprocess.run(argv, cwd=REPO, check=True, capture_output=True, text=True).stdout
-        for line in told.splitlines():
+def verdict(met):
+    """The word for a goal that is met, or not."""
+    return "met" if met else "MISSED"
+
+
+def size():
+    """The size of the binary that is shipped."""
+    binary = REPO / "target/release/daemonlet"
+    with tempfile.TemporaryDirectory() as folder:
+        stripped = Path(folder) / "daemonlet"
+        subprocess.run(["strip", "-o", stripped, binary], check=True)
+        length = stripped.stat().st_size
+    return "stripped release binary", f"{length / (1 << 20):.1f} MiB", "≤ 12 MiB", verdict(length <= LARGEST)
+
+
+def agent(stories):
+    """What was measured of the running agent."""
+    subprocess.run(["cargo", "build", "--quiet", "--release", "--bin", "daemonlet"], cwd=REPO, check=True)
+    subprocess.run([sys.executable, REPO / "tests/cluster/run.py", "--build"], check=True, stdout=subprocess.DEVNULL)
+    yield size()
+    with subprocess.Popen([sys.executable, REPO / "tests/cluster/bench.py", *stories], stdout=subprocess.PIPE, text=True) as child:
+        for line in child.stdout:
             if line.startswith("bench: "):
-                yield tuple(part.strip() for part in line.removeprefix("bench: ").split("|"))
+                yield tuple(part.strip() for part in line.removeprefix("bench: ").split(" | "))
+    if child.returncode:
+        yield "some of it could not be measured", "", "", verdict(False)
+
+
+def machine():
+    """Where this was measured."""
+    model = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if line.startswith("model name")), platform.machine())
+    memory = int(Path("/proc/meminfo").read_text(encoding="ascii").split()[1]) / (1 << 20)
+    disk = subprocess.run(["findmnt", "-no", "SOURCE,FSTYPE", "-T", "/var/tmp"], check=True, capture_output=True, text=True).stdout.split()
+    load = os.getloadavg()[0]
+    return (f"{os.cpu_count()} cores ({model}), {memory:.0f} GiB, {disk[1]} on {disk[0]}, {platform.system()} {platform.release()}; "
+            f"load before: {load:.1f}")
 
 
 def main():
     """The command."""
-    rows = [("what", "measured", "goal"), *functions(), *programs()]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    print(f"{platform.machine()}, {platform.system()} {platform.release()}")
+    where, wanted = machine(), sys.argv[1:]
+    stories = [word for word in wanted if word in STORIES] or (STORIES if not wanted or "agent" in wanted else ())
+    rows = [("what", "figure", "goal", "verdict")]
+    if not wanted or "functions" in wanted:
+        rows += functions()
+    if stories:
+        rows += agent(stories)
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    print(where)
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
-    return 0
+    return int(any(row[3] == verdict(False) for row in rows))
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ class Agent:
         logs = scratch() / "logs"
         logs.mkdir(exist_ok=True)
         self.process = Process("daemonlet", [binary(), "run", "--config", self.config_file], logs / f"{self.home.name}.log",
-                               env=os.environ | {"DAEMONLET_LOG": "info,daemonlet=debug", "RUST_BACKTRACE": "1"})
+                               env={"DAEMONLET_LOG": "info,daemonlet=debug", "RUST_BACKTRACE": "1"} | os.environ)
 
     def stop(self):
         """Stops the agent in order; gives its exit status."""

@@ -1,0 +1,1 @@
+"""What is measured of the running agent; `bench.py` runs it. Each module's `main` is one story."""

@@ -1,0 +1,87 @@
+"""What an agent costs that has 100 daemons, each with a ConfigMap and a Secret of its own, and nothing to do.
+
+The node is a hollow one: the real kubelet's code makes and follows the 100 mirror pods.
+"""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+from benches import figures
+from kit import agent
+from kit.control_plane import ControlPlane
+from kit.daemons import daemonset
+from kit.hollow import HollowNode
+from kit.wait import until
+
+NAMESPACE = "kube-system"
+COUNT = 100
+IDLE = float(os.environ.get("DAEMONLET_BENCH_IDLE", "60"))
+PASSES = 30
+
+
+def _create(api):
+    for number in range(COUNT):
+        name = f"daemon-{number:03}"
+        api.create("configmaps", {"metadata": {"name": name, "namespace": NAMESPACE}, "data": {"config.yaml": f"number: {number}\n" + "key: value\n" * 90}})
+        api.create("secrets", {"metadata": {"name": name, "namespace": NAMESPACE}, "stringData": {"password": f"secret {number}"}})
+        api.create("daemonsets", daemonset(
+            name, NAMESPACE, labels={"daemonlet.dev/mode": "static"}, tolerations=[{"operator": "Exists"}],
+            volumes=[{"name": "config", "configMap": {"name": name}}], hostNetwork=True,
+            container={"volumeMounts": [{"name": "config", "mountPath": "/etc/config"}],
+                       "env": [{"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": name, "key": "password"}}}]}))
+
+
+def _memory(pid):
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines if line.startswith(("VmRSS", "VmHWM", "RssAnon", "RssFile"))}
+
+
+def _cpu(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _status(daemonlet):
+    return json.loads(daemonlet.cli("status", "--json").stdout)
+
+
+def main():
+    """The story."""
+    with ControlPlane() as cluster:
+        cluster.start_controllers()
+        cluster.wait_namespace(NAMESPACE)
+        agent.grant(cluster)
+        with HollowNode(cluster, "hundred", 0) as node:
+            node.socket = ""
+            with agent.Agent(node, runtime_endpoint="", kubelet_root=str(node.root)) as daemonlet:
+                pid = daemonlet.process.pid
+                empty = until(lambda: _status(daemonlet)["agent"]["api"] == "connected" and _memory(pid), 20, "the agent is connected")
+                _create(cluster.admin)
+                running = lambda: sum(d["state"] == "running" for d in _status(daemonlet)["daemons"])  # noqa: E731
+                until(lambda: running() == COUNT, 120, f"{COUNT} daemons run", pause=1)
+                time.sleep(20)  # the last statuses come, the checkpoint is written
+                _tell(daemonlet, pid, empty)
+
+
+def _tell(daemonlet, pid, empty):
+    what = f"{COUNT} daemons, {COUNT} ConfigMaps, {COUNT} Secrets: "
+    before, cpu, began = _status(daemonlet)["agent"], _cpu(pid), time.monotonic()
+    time.sleep(IDLE)
+    after, busy = _status(daemonlet)["agent"], (_cpu(pid) - cpu) / (time.monotonic() - began)
+    now, use = _memory(pid), after["apiUse"]
+    figures.told(what + "resident memory", f"{now['VmRSS']:.1f} MiB (own {now['RssAnon']:.1f}, program {now['RssFile']:.1f}; "
+                 f"highest {now['VmHWM']:.1f}, without daemons {empty['VmRSS']:.1f})", "≤ 16 MiB", now["VmRSS"] <= 16)
+    figures.told(what + f"CPU over {IDLE:.0f} s", f"{100 * busy:.3f} % of a core, {after['passes']['count'] - before['passes']['count']} passes", "< 0.1 %", busy < 0.001)
+    figures.told(what + "to the API server", f"{use['connections']} connections, {use['streams']} streams open; {use['requests']} requests since the start, "
+                 f"{use['requests'] - before['apiUse']['requests']} in {IDLE:.0f} s")
+    took = []
+    for _ in range(PASSES):
+        count = _status(daemonlet)["agent"]["passes"]["count"]
+        os.kill(pid, signal.SIGHUP)
+        passes = until(lambda count=count: (p := _status(daemonlet)["agent"]["passes"])["count"] > count and p, 5, "a pass")
+        took.append(passes["lastMicros"] / 1e3)
+    figures.told("a whole pass over them, with nothing to do", f"median {figures.median(took):.2f} ms, longest {max(took):.2f} ms, {PASSES} times",
+                 "≤ 2 ms", figures.median(took) <= 2)
