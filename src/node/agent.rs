@@ -16,6 +16,7 @@ mod mirror;
 mod nudge;
 mod objects;
 mod pass;
+mod planning;
 mod report;
 mod setup;
 

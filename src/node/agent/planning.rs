@@ -1,0 +1,134 @@
+//! From what is known to a plan: the words of the sources, and the facts of one pass.
+//!
+//! Owns no knowledge of its own. Must not change anything but caches.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use crate::core::model::ObjectKey;
+use crate::core::pass;
+use crate::core::pass::PassContext;
+use crate::core::pass::Plan;
+use crate::core::pass::Subject;
+use crate::core::plan::Action;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Millis;
+use crate::core::sources;
+use crate::core::sources::Word;
+use crate::node::api::Snapshot;
+use crate::node::manifests::Scan;
+
+use super::Agent;
+use super::facts::PassFacts;
+use super::memo::Inputs;
+use super::now;
+use super::objects::Objects;
+use super::pass::is_copy;
+
+impl Agent {
+    /// Plans from what is known. Changes nothing but caches.
+    pub(super) fn plan(
+        &mut self,
+        records: &BTreeMap<ObjectKey, DaemonRecord>,
+        scan: &Scan,
+        api: Option<&Snapshot>,
+    ) -> Plan {
+        self.memo.begin();
+        let at = now();
+        let words = self.words(records, api, at);
+        let empty: BTreeMap<&ObjectKey, DaemonRecord> = words
+            .keys()
+            .filter(|key| !records.contains_key(*key))
+            .map(|key| (key, DaemonRecord::new(key.clone())))
+            .collect();
+        let subjects: Vec<Subject<'_>> = words
+            .iter()
+            .filter_map(|(key, (word, silent))| {
+                let record = records.get(key).or_else(|| empty.get(key))?;
+                Some(Subject { word: word.clone(), record, silent: *silent })
+            })
+            .collect();
+        let objects = Objects { api, folders: self.folders.objects(), remembered: &self.memory.objects, live: false };
+        let tokens = self.tokens.snapshot();
+        let manifests = digests(records, scan);
+        let (options, options_version) = self.options.get();
+        let facts = PassFacts {
+            memo: &self.memo,
+            objects,
+            inputs: Inputs { objects: &objects, tokens: &tokens, options, options_version },
+            manifests: &manifests,
+            volumes: &self.disk.volumes,
+            written: &self.disk.written,
+            verify: self.verify,
+            offline: self.offline,
+            records,
+            runtime: &self.runtime,
+            api,
+            api_answers: self.api_answers(api),
+            nudges: &self.nudges,
+            node: &self.config.node_name,
+            now: at,
+        };
+        let context = PassContext {
+            now: at,
+            node: &self.node,
+            update_jitter: i64::try_from(self.config.update_jitter.as_millis()).unwrap_or(i64::MAX),
+            max_removals: self.config.max_removals,
+            second_list: self.has_second_list(api),
+            boot: &self.boot,
+        };
+        pass::plan(&subjects, &context, &facts)
+    }
+
+    /// What the sources say of every daemon that they or the records know, and whether it is a list's
+    /// silence alone.
+    fn words(
+        &self,
+        records: &BTreeMap<ObjectKey, DaemonRecord>,
+        api: Option<&Snapshot>,
+        at: Millis,
+    ) -> BTreeMap<ObjectKey, (Word, bool)> {
+        let mut keys: BTreeSet<ObjectKey> = records.keys().cloned().collect();
+        keys.extend(self.folders.keys().cloned());
+        keys.extend(self.memory.daemon_sets.keys().cloned());
+        if api.is_some() {
+            keys.extend(self.definitions.ours(&self.policy));
+        }
+        let empty = DaemonRecord::new(ObjectKey::new("", ""));
+        let word = |key: ObjectKey| {
+            let record = records.get(&key).unwrap_or(&empty);
+            let folder = self.folders.word(&key, &self.memory.origins, record);
+            let known = self.definitions.known(&key, api, folder, self.memory.daemon_sets.get(&key), at);
+            let word = sources::settle(&known, record, &self.policy);
+            (key, (word, known.is_silence(record)))
+        };
+        keys.into_iter().map(word).collect()
+    }
+}
+
+/// Daemons whose plan writes what was given up after it was last written: a file was changed or lost.
+pub(super) fn unwritable(plan: &Plan) -> BTreeSet<ObjectKey> {
+    let needs = |action: &Action| match action {
+        Action::Start { outcome, .. } | Action::Refresh { outcome, .. } => !outcome.is_whole(),
+        _ => false,
+    };
+    plan.daemons.iter().filter(|d| d.actions.iter().any(needs)).map(|d| d.key.clone()).collect()
+}
+
+/// The manifests in the folder by pod UID. One that cannot be read is there, and not as it should be:
+/// it is never taken for gone.
+fn digests<'a>(records: &'a BTreeMap<ObjectKey, DaemonRecord>, scan: &'a Scan) -> BTreeMap<&'a str, &'a str> {
+    let mut digests: BTreeMap<&str, &str> = BTreeMap::new();
+    if !scan.unreadable.is_empty() {
+        for record in records.values() {
+            let file = |pod: &str| crate::core::manifest::file_name(&record.key.namespace, pod);
+            let unreadable = record.instances.iter().filter(|i| scan.unreadable.contains_key(&file(&i.pod_name)));
+            digests.extend(unreadable.map(|i| (i.uid.as_str(), "unreadable")));
+        }
+    }
+    digests.extend(scan.ours.values().map(|m| (m.uid.as_str(), m.sha256.as_str())));
+    // Of two with one UID, what lies under the name that we gave is ours to keep.
+    let named = scan.ours.values().filter(|m| !is_copy(m));
+    digests.extend(named.map(|m| (m.uid.as_str(), m.sha256.as_str())));
+    digests
+}
