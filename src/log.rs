@@ -62,7 +62,8 @@ pub fn init(level: &str, target: LogTarget) -> Result<(), LogError> {
     let filter = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty()).unwrap_or_else(|| level.to_owned());
     let targets: Targets = filter.parse().map_err(|_| LogError::Filter { filter })?;
     // It logs bodies that it cannot read, and such a body may be that of a Secret.
-    let targets = targets.with_target("kube_client", LevelFilter::OFF);
+    // kube's watcher dumps the same failures that the agent tells in words.
+    let targets = targets.with_target("kube_client", LevelFilter::OFF).with_target("kube_runtime", LevelFilter::OFF);
     let journal = match target {
         LogTarget::Stderr => None,
         LogTarget::Journal => Some(journal().map_err(|source| LogError::Journal { source })?),

@@ -99,9 +99,14 @@ impl Agent {
     pub(super) fn follow_link(&mut self) {
         let Some(api) = &self.api else { return };
         match &*api.connector().link().borrow() {
-            Link::Down { .. } => self.nudges.link_was_down = true,
+            Link::Down { failure, .. } => {
+                if !std::mem::replace(&mut self.nudges.link_was_down, true) {
+                    tracing::warn!("the API server is unreachable: {failure}; what runs here goes on running");
+                }
+            }
             Link::Up if std::mem::take(&mut self.nudges.link_was_down) => {
                 let at = now();
+                tracing::info!("the API server answers again");
                 self.nudges.api_back = Some(at);
                 self.nudges.restarted.clear();
                 self.nudges.schedule(at);

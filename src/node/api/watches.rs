@@ -271,7 +271,7 @@ impl Task {
     fn report(&self, store: &Store, failure: Failure) {
         let message = failure.message.clone();
         if store.failed(&self.scope, failure) {
-            log::debug!(target: "daemonlet::api", scope = self.scope.to_string(); "watch failed: {message}");
+            tracing::warn!(scope = %self.scope, "watch of {} failed: {message}; trying again", self.scope);
         }
         store.wake();
     }
