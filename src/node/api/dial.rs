@@ -250,7 +250,7 @@ where
             result
         });
         if let Err(error) = driven.await {
-            log::debug!(target: "daemonlet::api", "connection {id} ended: {}", words(&error));
+            tracing::debug!("connection {id} ended: {}", words(&error));
         }
         ended(cause.cause());
     });

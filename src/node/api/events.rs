@@ -189,7 +189,7 @@ impl Events {
     /// An event is worth no second attempt, unless there was no connection.
     fn give_up(&self, write: Write, failure: Failure) {
         let note = format!("event {} for {} not sent: {failure}", write.event.reason, write.event.daemon_set);
-        log::debug!(target: "daemonlet::api", "{note}");
+        tracing::debug!("{note}");
         self.with(|state| {
             // Without the first event there is nothing that a series could continue.
             state.sent.retain(|sent| sent.name != write.name);

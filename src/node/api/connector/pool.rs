@@ -191,7 +191,7 @@ impl Inner {
         match attempt {
             Ok((connection, credentials)) => {
                 self.opened.fetch_add(1, Ordering::Relaxed);
-                log::debug!(target: "daemonlet::api", "connection {} opened", connection.id);
+                tracing::debug!("connection {} opened", connection.id);
                 self.with(|state| {
                     state.connections.push(connection);
                     state.backoff.reset();
