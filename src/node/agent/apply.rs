@@ -61,7 +61,7 @@ impl Disk {
                         manifests.prepare(&rendered.file, rendered.text.as_bytes());
                     }
                     self.write_volumes(outcome, rendered)?;
-                    self.write_manifest(rendered)?;
+                    self.start(plan, rendered)?;
                 }
                 Action::Refresh { outcome, volumes, manifest } => {
                     let Some(rendered) = rendered(outcome) else { continue };
@@ -79,6 +79,21 @@ impl Disk {
             // What has been done is remembered all the same: a number that was used is used up.
             self.records.insert(plan.record.key.clone(), plan.record.clone());
             self.unsaved.insert(plan.record.key.clone());
+        })
+    }
+
+    /// The record first: an agent that dies after the manifest must find its number used up, or it would
+    /// use it again if somebody removed the manifest meanwhile. A record that cannot be saved holds no
+    /// daemon up; the end of the plan says it.
+    fn start(&mut self, plan: &DaemonPlan, rendered: &Rendered) -> Result<(), Failure> {
+        let key = &plan.record.key;
+        let before = self.records.get(key).cloned().unwrap_or_else(|| DaemonRecord::new(key.clone()));
+        let saved = self.save(&plan.record);
+        self.write_manifest(rendered).inspect_err(|_| {
+            if saved.is_ok() {
+                // The instance is not there, and its number is still free.
+                let _ = self.save(&before);
+            }
         })
     }
 
