@@ -99,10 +99,10 @@ impl Agent {
     pub(super) fn follow_link(&mut self) {
         let Some(api) = &self.api else { return };
         match &*api.connector().link().borrow() {
+            Link::Down { .. } if self.nudges.link_was_down => {}
             Link::Down { failure, .. } => {
-                if !std::mem::replace(&mut self.nudges.link_was_down, true) {
-                    tracing::warn!("the API server is unreachable: {failure}; what runs here goes on running");
-                }
+                self.nudges.link_was_down = true;
+                tracing::warn!("the API server is unreachable: {failure}; what runs here goes on running");
             }
             Link::Up if std::mem::take(&mut self.nudges.link_was_down) => {
                 let at = now();
