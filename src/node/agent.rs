@@ -19,6 +19,7 @@ mod pass;
 mod planning;
 mod report;
 mod setup;
+mod witness;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,6 +56,7 @@ use folder::Folders;
 use memo::Memo;
 use memory::Memory;
 use nudge::Nudges;
+use witness::Witness;
 
 pub use setup::AgentError;
 pub use setup::answer_offline;
@@ -89,10 +91,11 @@ pub struct Agent {
     definitions: ApiDefinitions,
     folders: Folders,
     cri: Option<Arc<Cri>>,
+    witness: Option<Witness>,
     runtime: Runtime,
     runtime_at: Millis,
     /// A question to the runtime that is still out, and when it was asked.
-    runtime_asked: Option<(Millis, RuntimeAnswer)>,
+    runtime_asked: Option<(Millis, witness::Answer)>,
     /// When the last pass began.
     last_pass: Millis,
     /// Passes made so far.
@@ -128,11 +131,6 @@ pub struct Agent {
     /// Held for the agent's life: the state folder is its own.
     lock: Option<nix::fcntl::Flock<std::fs::File>>,
 }
-
-/// What the runtime will say of its sandboxes and containers.
-type RuntimeAnswer = tokio::task::JoinHandle<
-    Result<(Vec<crate::node::cri::Sandbox>, Vec<crate::node::cri::Container>), crate::node::cri::CriError>,
->;
 
 /// Removals that wait for a second complete list.
 #[derive(Clone, Copy, Debug)]

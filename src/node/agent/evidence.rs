@@ -48,6 +48,8 @@ pub(super) struct RuntimePod {
     pub(super) sandboxes: Vec<String>,
     /// Whether a container of it has been restarted and has ended again.
     pub(super) crashing: bool,
+    /// Whether the kubelet says that it is ready, and when it said so; a runtime knows nothing of that.
+    pub(super) ready: Option<(bool, Millis)>,
 }
 
 /// Puts sandboxes and containers together by pod.
@@ -78,6 +80,7 @@ pub(super) fn runtime_pods(
                 running_since,
                 sandboxes: standing.into_iter().collect(),
                 crashing,
+                ready: None,
             }),
         }
     }
@@ -159,7 +162,8 @@ fn grace_seconds(instance: &Instance) -> Millis {
     spec.and_then(|s| s.get("terminationGracePeriodSeconds")).and_then(Value::as_i64).unwrap_or(30)
 }
 
-/// Whether an instance is ready: the mirror pod's word while the API answers, else the runtime's.
+/// Whether an instance is ready: the mirror pod's word while the API answers, else the kubelet's, else the
+/// runtime's.
 pub(super) fn readiness(
     instance: &Instance,
     runtime: &Runtime,
@@ -174,11 +178,17 @@ pub(super) fn readiness(
         };
         return mirror_readiness(pod, node_ready(api));
     }
-    let running = match runtime {
-        Runtime::Pods(pods) => pods.iter().find(|p| p.uid == instance.uid).and_then(|p| p.running_since),
+    let pod = match runtime {
+        Runtime::Pods(pods) => pods.iter().find(|p| p.uid == instance.uid),
         _ => None,
     };
-    match (running, runtime) {
+    match pod.and_then(|p| p.ready) {
+        // It was ready at that moment; since when nobody says.
+        Some((true, at)) => return Readiness::Ready { since: at },
+        Some((false, _)) => return Readiness::NotReady("the kubelet says that it is not ready".to_owned()),
+        None => {}
+    }
+    match (pod.and_then(|p| p.running_since), runtime) {
         (Some(_), _) => Readiness::Unknown("running, readiness unknown".to_owned()),
         (None, Runtime::Pods(_)) => Readiness::NotReady("no container of it runs".to_owned()),
         (None, Runtime::Silent(why)) => Readiness::Unknown(why.clone()),

@@ -115,7 +115,7 @@ impl Agent {
 
     /// Asks the runtime where its word is needed: something ends, or nobody else tells readiness.
     async fn fetch_runtime(&mut self, api: Option<&Snapshot>) {
-        let Some(cri) = &self.cri else {
+        let Some(witness) = &self.witness else {
             self.runtime = Runtime::None;
             return;
         };
@@ -134,11 +134,7 @@ impl Agent {
         // A runtime that hangs must not hold up what has nothing to do with it.
         let (asked_at, mut asked, patience) = match self.runtime_asked.take() {
             Some((asked_at, asked)) => (asked_at, asked, RUNTIME_OVERDUE),
-            None => {
-                let cri = Arc::clone(cri);
-                let ask = async move { tokio::try_join!(cri.sandboxes(), cri.containers(None)) };
-                (now(), tokio::spawn(ask), RUNTIME_PATIENCE)
-            }
+            None => (now(), witness.ask(), RUNTIME_PATIENCE),
         };
         self.runtime_at = now();
         let ended = self.disk.records.values().flat_map(DaemonRecord::ending).filter_map(|i| i.phase.since()).max();
@@ -147,8 +143,8 @@ impl Agent {
             Ok(Ok(Ok(_))) if ended.is_some_and(|ended| ended > asked_at) => {
                 Runtime::Silent("the container runtime is asked again".to_owned())
             }
-            Ok(Ok(Ok((sandboxes, containers)))) => Runtime::Pods(evidence::runtime_pods(&sandboxes, &containers)),
-            Ok(Ok(Err(error))) => Runtime::Silent(apply::failure(&error, None).message),
+            Ok(Ok(Ok(pods))) => Runtime::Pods(pods),
+            Ok(Ok(Err(why))) => Runtime::Silent(why),
             Ok(Err(error)) => Runtime::Silent(format!("the container runtime could not be asked: {error}")),
             Err(_) => {
                 self.runtime_asked = Some((asked_at, asked));

@@ -26,6 +26,7 @@ use crate::node::checkpoint;
 use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::Loaded;
 use crate::node::cri::Cri;
+use crate::node::kubelet::Kubelet;
 use crate::node::manifests::ManifestDir;
 use crate::node::notify::Notifier;
 use crate::node::socket::Request;
@@ -46,6 +47,7 @@ use super::memory::Memory;
 use super::memory::SavedInputs;
 use super::now;
 use super::report;
+use super::witness::Witness;
 
 /// The folder of daemon records in the state folder.
 const DAEMONS: &str = "daemons";
@@ -71,6 +73,9 @@ pub enum AgentError {
     /// The runtime endpoint is not one.
     #[error("runtime-endpoint: not usable")]
     Runtime(#[from] crate::node::cri::CriError),
+    /// The kubelet's endpoint is not one.
+    #[error("kubelet-endpoint: not usable")]
+    Kubelet(#[from] crate::node::kubelet::KubeletError),
     /// The label selector is none.
     #[error("selector: {0}")]
     Selector(String),
@@ -110,6 +115,13 @@ impl Agent {
             Some(endpoint) => Some(Arc::new(Cri::connect(&endpoint.to_string_lossy())?)),
             None => None,
         };
+        let witness = match (&cri, &config.kubelet_endpoint, &config.kubeconfig) {
+            (Some(cri), _, _) => Some(Witness::Runtime(Arc::clone(cri))),
+            (None, Some(endpoint), Some(kubeconfig)) => {
+                Some(Witness::Kubelet(Arc::new(Kubelet::new(endpoint, kubeconfig)?)))
+            }
+            _ => None,
+        };
         let policy = Policy::new(config.default_mode, &config.selector, config.policy_namespaces.clone())
             .map_err(|error| AgentError::Selector(error.to_string()))?;
         let (answers, answered) = mpsc::unbounded_channel();
@@ -132,6 +144,7 @@ impl Agent {
             definitions: ApiDefinitions::default(),
             folders: Folders::new(config.folders.clone()),
             cri,
+            witness,
             runtime: Runtime::None,
             runtime_at: 0,
             runtime_asked: None,
