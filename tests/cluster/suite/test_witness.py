@@ -1,0 +1,47 @@
+"""Without a container runtime to ask: the kubelet's own API says what runs."""
+
+import unittest
+
+from kit import agent
+from kit.agent import Agent
+from kit.control_plane import ControlPlane
+from kit.daemons import daemonset
+from kit.kubelet import Node
+from kit.wait import until
+
+NAMESPACE = "kube-system"
+# Without the kubelet's word the whole grace period would be waited out.
+GRACE = 60
+
+
+class Witness(unittest.TestCase):
+    """One kubelet, and an agent that may ask it and nobody else."""
+
+    def test_a_replacement_waits_for_the_kubelets_word_and_no_longer(self):
+        cluster = self.enterContext(ControlPlane())
+        cluster.start_controllers()
+        cluster.wait_namespace(NAMESPACE)
+        agent.grant(cluster)
+        cluster.admin.apply(
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "witness"},
+             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:kubelet-api-admin"},
+             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": agent.GROUP}]})
+        node = self.enterContext(Node(cluster))
+        self.enterContext(Agent(node, **{"runtime-endpoint": "", "kubelet-endpoint": "https://127.0.0.1:10250"}))
+        manifest = daemonset("told", namespace=NAMESPACE, labels={"daemonlet.dev/mode": "static"}, hostNetwork=True,
+                             terminationGracePeriodSeconds=GRACE)
+        cluster.admin.apply(manifest)
+        first = node.cri.wait_running("told-", 30)
+        cluster.admin.patch("daemonsets", "told", {"spec": {"template": {"metadata": {"annotations": {"round": "two"}}}}}, NAMESPACE)
+        seen = []
+
+        def replaced():
+            pods = [pod for pod, _, _, _ in node.cri.of("told-")]
+            seen.append(len(pods))
+            return len(pods) == 1 and pods != [first[0]]
+        until(replaced, GRACE / 2, "the new instance runs long before the grace period is over")
+        self.assertLessEqual(max(seen), 1, "two instances ran at once")
+
+
+if __name__ == "__main__":
+    unittest.main()
