@@ -210,10 +210,8 @@ impl Volumes {
         if written.is_empty() {
             return Ok(());
         }
-        unsynced
-            .sync()
-            .and_then(|()| self.target.sync(pod))
-            .map_err(|source| VolumeError::Pod { uid: uid.to_owned(), source })
+        let above = pod.child(".").and_then(|pod| pod.map_or_else(|| Ok(Vec::new()), |pod| self.target.above(pod)));
+        above.and_then(|above| unsynced.sync(above)).map_err(|source| VolumeError::Pod { uid: uid.to_owned(), source })
     }
 
     /// Whether all that [`Volumes::write`] last wrote for `uid` is untouched. Reads no data, so that a

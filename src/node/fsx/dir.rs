@@ -17,6 +17,8 @@ use nix::fcntl::AtFlags;
 use nix::fcntl::OFlag;
 use nix::sys::stat::FileStat;
 use nix::sys::stat::Mode;
+use nix::sys::statfs::EXT4_SUPER_MAGIC;
+use nix::sys::statfs::XFS_SUPER_MAGIC;
 use nix::unistd::Gid;
 use nix::unistd::Uid;
 use nix::unistd::UnlinkatFlags;
@@ -293,6 +295,13 @@ impl Dir {
     /// Waits until its entries are on stable storage.
     pub fn sync(&self) -> Result<(), FsError> {
         nix::unistd::fsync(self.fd.as_fd()).map_err(self.fail(Doing::Sync, ""))
+    }
+
+    /// Whether its file system keeps all changes of folders in one journal, in their order: then whoever
+    /// waits for one of them has waited for all that came before.
+    pub fn has_one_journal(&self) -> bool {
+        nix::sys::statfs::fstatfs(&self.fd)
+            .is_ok_and(|stat| [EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC].contains(&stat.filesystem_type()))
     }
 
     /// Waits until the bytes of `file`, the entry `name`, are on stable storage.

@@ -33,15 +33,20 @@ impl Unsynced {
         if self.files.len() >= MOST { self.sync_files() } else { Ok(()) }
     }
 
-    /// Takes a folder with new entries.
+    /// Takes a folder with new entries, in the order in which they were changed.
     pub fn add_dir(&mut self, dir: Dir) {
         self.dirs.push(dir);
     }
 
-    /// Waits until all of it is on stable storage.
-    pub fn sync(mut self) -> Result<(), FsError> {
+    /// Waits until all of it is on stable storage, and the entries of `above` too: the folders that hold
+    /// these, from the inside out.
+    pub fn sync(mut self, above: Vec<Dir>) -> Result<(), FsError> {
         self.sync_files()?;
-        self.dirs.iter().try_for_each(Dir::sync)
+        match self.dirs.last() {
+            // Each wait is a flush of the disk, and the folder that was changed last covers all the others.
+            Some(last) if last.has_one_journal() => last.sync(),
+            _ => self.dirs.iter().chain(&above).try_for_each(Dir::sync),
+        }
     }
 
     fn sync_files(&mut self) -> Result<(), FsError> {

@@ -82,16 +82,15 @@ impl Target {
         Ok(volumes.child_or_create(EMPTY_DIR, 0o755)?.0)
     }
 
-    /// Waits until every folder above the volumes is on stable storage. Once, after the data: where one
-    /// journal holds all, that has written them already.
-    pub(super) fn sync(&self, pod: &Dir) -> Result<(), FsError> {
+    /// Every folder above the volumes of a pod, from the inside out: each may have a new entry.
+    pub(super) fn above(&self, pod: Dir) -> Result<Vec<Dir>, FsError> {
+        let mut above = Vec::new();
         for path in self.volumes_below_pod().ancestors().filter(|path| !path.as_os_str().is_empty()) {
-            if let Some(dir) = pod.child(path)? {
-                dir.sync()?;
-            }
+            above.extend(pod.child(path)?);
         }
-        pod.sync()?;
-        Dir::open(&self.pods())?.sync()
+        above.push(pod);
+        above.push(Dir::open(&self.pods())?);
+        Ok(above)
     }
 
     /// The readiness marker's folder of `volume`, made if it is not there (0750 each).

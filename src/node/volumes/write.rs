@@ -243,7 +243,7 @@ fn publish(
         Some(later) => fill(version, volume, ownership, later),
         None => {
             let mut written = Unsynced::default();
-            fill(version, volume, ownership, &mut written).and_then(|()| written.sync())
+            fill(version, volume, ownership, &mut written).and_then(|()| written.sync(Vec::new()))
         }
     };
     let result = filled.and_then(|()| {
