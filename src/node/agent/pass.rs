@@ -46,52 +46,52 @@ impl Agent {
         self.follow_clock();
         let snapshot = self.snapshot();
         self.follow_link();
-        self.fetch_runtime(snapshot.as_ref()).await;
-        self.follow_node(snapshot.as_ref());
+        self.fetch_runtime(snapshot.as_deref()).await;
+        self.follow_node(snapshot.as_deref());
         self.folders.refresh(&mut self.problems);
         if let Some(api) = &snapshot {
             self.definitions.update(api);
         }
-        let Some(scan) = self.scan() else { return self.report(snapshot.as_ref()) };
+        let Some(scan) = self.scan() else { return self.report(snapshot.as_deref()) };
         self.verify = now() - self.verified_at >= VERIFY_PERIOD;
         if self.verify {
             self.verified_at = now();
         }
         let mut records = self.adopted(&scan);
         // The data of a pod that has just started is looked at once more.
-        self.verify |= self.observe(&mut records, snapshot.as_ref());
-        let mut plan = self.plan(&records, &scan, snapshot.as_ref());
+        self.verify |= self.observe(&mut records, snapshot.as_deref());
+        let mut plan = self.plan(&records, &scan, snapshot.as_deref());
         let unwritable = unwritable(&plan);
         if !unwritable.is_empty() {
             self.memo.make_whole(&unwritable);
-            plan = self.plan(&records, &scan, snapshot.as_ref());
+            plan = self.plan(&records, &scan, snapshot.as_deref());
         }
         self.plan = plan;
         self.apply(&records);
         self.memo.settle();
-        self.want(snapshot.as_ref());
-        self.meet_cluster(snapshot.as_ref());
+        self.want(snapshot.as_deref());
+        self.meet_cluster(snapshot.as_deref());
         self.problems.extend(self.cluster.problem(self.memory.cluster_uid.as_ref(), &self.config.state_dir));
         if let Some(snapshot) = &snapshot {
             self.correct_labels(snapshot);
         }
-        let answers = self.api_answers(snapshot.as_ref());
-        self.stop_leftovers(snapshot.as_ref().filter(|_| answers));
+        let answers = self.api_answers(snapshot.as_deref());
+        self.stop_leftovers(snapshot.as_deref().filter(|_| answers));
         self.restart_crashed();
         self.nudge();
         let failed = self.disk.clear_ended(now());
         self.problems.extend(failed.into_iter().map(|f| report_problem("volume data", f)));
         self.checkpoint();
-        self.report(snapshot.as_ref());
+        self.report(snapshot.as_deref());
         self.pass_number += 1;
     }
 
     /// The API's word: empty, so that nothing is known of it, before it has said anything; `None` if
     /// there is no API server.
-    pub(super) fn snapshot(&self) -> Option<Snapshot> {
+    pub(super) fn snapshot(&self) -> Option<Arc<Snapshot>> {
         match &self.api {
             Some(api) => Some(api.store().snapshot()),
-            None => self.api_is_configured().then(Snapshot::default),
+            None => self.api_is_configured().then(Arc::default),
         }
     }
 
@@ -99,7 +99,7 @@ impl Agent {
     pub(super) fn look(&mut self) {
         self.problems.clone_from(&self.lasting);
         let snapshot = self.snapshot();
-        self.follow_node(snapshot.as_ref());
+        self.follow_node(snapshot.as_deref());
         self.folders.refresh(&mut self.problems);
         let scan = match self.disk.manifests.as_mut().map(ManifestDir::scan) {
             Some(Ok(scan)) => scan,
@@ -110,7 +110,7 @@ impl Agent {
             None => Scan::default(),
         };
         let records = self.adopted(&scan);
-        self.plan = self.plan(&records, &scan, snapshot.as_ref());
+        self.plan = self.plan(&records, &scan, snapshot.as_deref());
     }
 
     /// Asks the runtime where its word is needed: something ends, or nobody else tells readiness.

@@ -236,7 +236,7 @@ impl Agent {
                 return json!({"error": format!("{}: it cannot be read", self.config.manifest_dir.display())});
             };
             let records = self.disk.records.clone();
-            let plan = self.plan(&records, &scan, snapshot.as_ref());
+            let plan = self.plan(&records, &scan, snapshot.as_deref());
             return self.plan_report(&plan);
         }
         self.plan_report(&self.plan)

@@ -187,7 +187,11 @@ pub(super) fn keep_pod(value: Value) -> Option<Value> {
             kept.insert(field.into(), value.clone());
         }
     }
-    kept.insert("conditions".into(), conditions(&status, &["lastProbeTime"]));
+    let mut ready = conditions(&status, &["lastProbeTime"]);
+    if let Some(conditions) = ready.as_array_mut() {
+        conditions.retain(|condition| condition.get("type").is_some_and(|t| t == "Ready"));
+    }
+    kept.insert("conditions".into(), ready);
     for field in ["initContainerStatuses", "containerStatuses"] {
         let Some(list) = status.get(field).and_then(Value::as_array) else { continue };
         let list = list.iter().map(|status| pick(status, &["name", "ready", "started", "restartCount", "state"]));

@@ -32,7 +32,8 @@ const TOMBSTONES: usize = 1024;
 /// The store; clones share it.
 #[derive(Clone)]
 pub struct Store {
-    inner: Arc<Mutex<Snapshot>>,
+    /// Copied on a write only while somebody still reads it.
+    inner: Arc<Mutex<Arc<Snapshot>>>,
     changed: watch::Sender<u64>,
 }
 
@@ -43,9 +44,9 @@ impl Default for Store {
 }
 
 impl Store {
-    /// A copy for one pass.
-    pub fn snapshot(&self) -> Snapshot {
-        self.with(|snapshot| snapshot.clone())
+    /// What is known now, for one pass.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Wakes when something changed that a pass reads. The value is the version.
@@ -55,16 +56,16 @@ impl Store {
 
     /// Complete lists of a scope so far.
     pub fn lists(&self, scope: &Scope) -> u64 {
-        self.with(|snapshot| snapshot.lists(scope))
+        self.snapshot().lists(scope)
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Snapshot) -> T) -> T {
-        f(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+        f(Arc::make_mut(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Tells the waiters, if the version has grown.
     pub(super) fn wake(&self) {
-        let version = self.with(|snapshot| snapshot.version);
+        let version = self.snapshot().version;
         self.changed.send_if_modified(|told| std::mem::replace(told, version) != version);
     }
 

@@ -145,6 +145,7 @@ impl Tokens {
                 }
                 continue;
             }
+            drop(snapshot);
             tokio::select! {
                 () = tokio::time::sleep(next) => {}
                 () = self.asked.notified() => {}
