@@ -19,7 +19,7 @@ from kit.wait import until
 NAMESPACE = "kube-system"
 COUNT = 100
 IDLE = float(os.environ.get("DAEMONLET_BENCH_IDLE", "60"))
-PASSES = 30
+PASSES = int(os.environ.get("DAEMONLET_BENCH_PASSES", "30"))
 
 
 def _create(api):

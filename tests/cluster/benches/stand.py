@@ -43,6 +43,11 @@ class Moments:
             self._seen.setdefault(name, when)
             self._news.notify_all()
 
+    def forget(self):
+        """Forgets all that was seen."""
+        with self._news:
+            self._seen.clear()
+
     def at(self, matches, seconds=20):
         """The moment of the first name for which `matches(name)`."""
         deadline = time.monotonic() + seconds
