@@ -21,6 +21,7 @@ from kit.control_plane import ControlPlane
 from kit.hollow import HollowNode
 from kit.kubelet import is_ready
 from kit.sandbox import scratch
+from kit.wait import until
 
 TOKENS = "/var/run/secrets/kubernetes.io/serviceaccount"
 # Files that no API server takes: apps/v1 without a selector.
@@ -268,7 +269,8 @@ class Fidelity(unittest.TestCase):
             placed.update({key: (sets[key], pods[key]) for key in wanted if key in pods})
             return settled and len(placed) == len(wanted) and wanted
 
-        self.cluster.admin.wait("pods", all_made, 120, "the controller has made its pods")
+        # Not a watch of pods: the last word may be that of a DaemonSet's status.
+        until(all_made, 120, "the controller has made its pods", pause=0.5)
         wrong, compared = [], 0
         for key, (daemonset, stock) in sorted(placed.items()):
             file, objects = made[key]
