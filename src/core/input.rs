@@ -69,20 +69,21 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file.display())?;
-        if self.line > 0 {
-            write!(f, ":{}", self.line)?;
-        }
-        if self.column > 0 {
-            write!(f, ":{}", self.column)?;
-        }
-        if let Some(object) = &self.object {
-            write!(f, ": {object}")?;
-        }
-        if let Some(field) = &self.field {
-            write!(f, ": {field}")?;
-        }
-        write!(f, ": {}", self.reason)
+        write!(f, "{}: {}", self.place(), self.what())
+    }
+}
+
+impl Problem {
+    /// The file, with line and column where they are known.
+    pub fn place(&self) -> String {
+        let number = |number: usize| if number > 0 { format!(":{number}") } else { String::new() };
+        format!("{}{}{}", self.file.display(), number(self.line), number(self.column))
+    }
+
+    /// What is wrong: the object and the field where they are known, and the reason.
+    pub fn what(&self) -> String {
+        let object = self.object.iter().map(ToString::to_string);
+        object.chain(self.field.clone()).chain([self.reason.clone()]).collect::<Vec<_>>().join(": ")
     }
 }
 

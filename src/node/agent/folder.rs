@@ -87,8 +87,8 @@ impl Folders {
             self.trouble.iter().map(|why| Problem { object: "folders".to_owned(), reason: why.clone(), hint: None });
         problems.extend(trouble);
         problems.extend(self.view.all_problems().map(|problem| Problem {
-            object: problem.file.display().to_string(),
-            reason: problem.to_string(),
+            object: problem.place(),
+            reason: problem.what(),
             hint: problem.hint.clone(),
         }));
     }
