@@ -63,6 +63,12 @@ pub enum AgentError {
     Locked {
         /// The state folder.
         path: PathBuf,
+    },
+    /// The state folder cannot be locked.
+    #[error("state-dir {}: cannot lock it", path.display())]
+    Lock {
+        /// The state folder.
+        path: PathBuf,
         /// What the system said.
         #[source]
         source: std::io::Error,
@@ -273,10 +279,12 @@ fn boot_id() -> String {
 /// Locks the state folder for this process.
 fn lock(config: &Config) -> Result<nix::fcntl::Flock<std::fs::File>, AgentError> {
     let path = config.state_dir.clone();
-    let failed = |source| AgentError::Locked { path: path.clone(), source };
+    let failed = |source| AgentError::Lock { path: path.clone(), source };
     let file = std::fs::File::open(&path).map_err(failed)?;
-    nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusiveNonblock)
-        .map_err(|(_, errno)| failed(std::io::Error::from(errno)))
+    nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+        nix::errno::Errno::EWOULDBLOCK => AgentError::Locked { path: path.clone() },
+        other => failed(std::io::Error::from(other)),
+    })
 }
 
 /// The answer to `request` while no agent runs: from checkpoint, folders and manifests. Changes
