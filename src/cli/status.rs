@@ -52,7 +52,7 @@ fn watch(config: &Config, json: bool) -> Result<Exit, Failure> {
     let mut last: Option<StatusReport> = None;
     loop {
         let report: StatusReport = ask::ask(config, &Request::Status)?;
-        if last.as_ref() != Some(&report) {
+        if !last.as_ref().is_some_and(|last| says_the_same(last, &report)) {
             let separator = if last.is_some() && !json { "\n" } else { "" };
             if !output::stream(&format!("{separator}{}", text(&report, json)?))? {
                 return Ok(exit(&report));
@@ -66,6 +66,14 @@ fn watch(config: &Config, json: bool) -> Result<Exit, Failure> {
     }
 }
 
+/// Whether two reports differ in nothing but the agent's counters.
+fn says_the_same(one: &StatusReport, other: &StatusReport) -> bool {
+    let mut one = one.clone();
+    one.agent.passes = other.agent.passes;
+    one.agent.api_use = other.agent.api_use;
+    one == *other
+}
+
 fn text(report: &StatusReport, json: bool) -> Result<String, Failure> {
     if json { output::json(report) } else { Ok(human(report, Colour::new(&std::io::stdout()))) }
 }
@@ -76,8 +84,7 @@ pub(super) fn exit(report: &StatusReport) -> Exit {
     if bad { Exit::Refused } else { Exit::Success }
 }
 
-/// The table, and below it what is wrong beside single daemons.
-/// The report as people read it.
+/// The report as people read it: the table, and below it what is wrong beside single daemons.
 pub(super) fn human(report: &StatusReport, colour: Colour) -> String {
     let head = ["DAEMONSET", "SOURCE", "REVISION", "POD", "STATE", "READY", "SINCE", "REASON"];
     let rows = report.daemons.iter().map(|daemon| row(daemon, colour)).collect::<Vec<_>>();

@@ -93,3 +93,13 @@ fn the_json_keeps_its_names() {
     assert_eq!(json["daemons"][0]["state"], "notSelected");
     assert_eq!(json["daemons"][0]["mode"], "static");
 }
+
+#[test]
+fn counters_alone_are_no_change_to_watch() {
+    let before = report(vec![daemon("cni", State::Running)]);
+    let mut after = before.clone();
+    after.agent.passes.count += 1;
+    assert!(says_the_same(&before, &after));
+    after.daemons[0].ready = None;
+    assert!(!says_the_same(&before, &after));
+}
