@@ -67,7 +67,8 @@ fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> String {
         text.push('\n');
     }
     for note in report.status.iter().flat_map(|status| &status.notes) {
-        text.push_str(&format!("       note: {note}\n"));
+        let kind = if note.starts_with("hint: ") { "" } else { "note: " };
+        text.push_str(&format!("       {kind}{note}\n"));
     }
     text
 }
