@@ -9,7 +9,8 @@
     shell.py do NAME WORD      power_on, power_off, kill, cut or mend a machine; stop, start, freeze or thaw `api`
     shell.py down              ends it; nothing is left
 
-Each machine (and the node) runs the checkout's daemonlet, with default-mode = "static" for every namespace.
+Each machine (and the node) runs the checkout's daemonlet (`cargo build`), with default-mode = "static" for every
+namespace. No registry can be reached: the images are dl.test/pause:1, dl.test/box:1 and, with --flannel, flannel's.
 """
 
 import argparse
@@ -105,6 +106,11 @@ def up(arguments):
     if HOME.exists():
         print("a cluster is up: shell.py down", file=sys.stderr)
         return 1
+    try:
+        agent.binary()
+    except FileNotFoundError as error:
+        print(error, file=sys.stderr)
+        return 1
     run = sandbox.Sandbox(NAME)
     log = open(HOME / "log", "wb")  # noqa: SIM115 (the keeper's)
     child = run.start([str(HERE / "shell.py"), "keep", *arguments], survive=True, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -148,6 +154,9 @@ def main():
         (HOME / "orders").open("w", encoding="ascii").write(" ".join(rest) + "\n")
         return 0
     if command == "down":
+        if not (HOME / "unshare").exists():
+            print("no cluster", file=sys.stderr)
+            return 0
         pid = (HOME / "unshare").read_text(encoding="ascii")
         os.kill(int(pid), signal.SIGKILL)
         while Path(f"/proc/{pid}").exists():
