@@ -103,7 +103,6 @@ pub struct Agent {
     memory: Memory,
     /// Fingerprint of the inputs on disk.
     saved: u64,
-    saved_at: Millis,
     save_at: Option<Millis>,
     /// Whether this pass looks at the volume data on disk, and when one last did.
     verify: bool,

@@ -46,7 +46,8 @@ fn daemon(state: &str) -> Value {
 fn status(state: &str) -> String {
     json!({
         "schemaVersion": 1, "node": "n1",
-        "agent": {"running": true, "since": null, "version": "0.1.0", "api": "connected", "apiSince": null},
+        "agent": {"running": true, "since": null, "version": "0.1.0", "api": "connected", "apiSince": null,
+            "apiUse": null, "passes": {"count": 1, "lastMicros": 1}},
         "daemons": [daemon(state)], "problems": [],
     })
     .to_string()

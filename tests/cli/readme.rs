@@ -39,6 +39,7 @@ fn commands_print_what_the_readme_shows() {
     }
     let shown = shown();
     assert!(shown.len() >= 3, "the README's console blocks are not found");
+    assert!(shown.iter().any(|(command, _)| command.contains("tests/golden/cli/refused.yaml")));
     for (command, expected) in shown {
         let words: Vec<&str> = command.split(' ').collect();
         assert_eq!(words[0], "daemonlet", "{command}");

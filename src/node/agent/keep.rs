@@ -44,16 +44,21 @@ impl Agent {
         self.definitions.forget_answers(|key| remembered.contains(key));
     }
 
-    /// Saves the inputs some time after they changed, so that a burst is one write. Data that a daemon
-    /// reads already is saved at once unless it has just been: after a crash and without an API server
-    /// it would go back to what it was.
+    /// Saves the inputs before data that a daemon reads already is changed: after a crash and without an
+    /// API server it would go back to what it was.
+    pub(super) fn checkpoint_before(&mut self) {
+        let in_use = |action: &Action| matches!(action, Action::Refresh { volumes: true, .. });
+        if self.plan.daemons.iter().any(|d| d.actions.iter().any(in_use)) {
+            self.save_inputs();
+        }
+    }
+
+    /// Saves the inputs some time after they changed, so that a burst is one write.
     pub(super) fn checkpoint(&mut self) {
         self.folders.follow_origins(&mut self.memory.origins, self.disk.records.values());
         let at = now();
         if self.save_at.is_none() && self.memory.fingerprint(&self.tokens) != self.saved {
-            let in_use = |action: &Action| matches!(action, Action::Refresh { volumes: true, .. });
-            let urgent = self.plan.daemons.iter().any(|d| d.actions.iter().any(in_use));
-            self.save_at = Some(if urgent { self.saved_at } else { at } + SAVE_AFTER);
+            self.save_at = Some(at + SAVE_AFTER);
         }
         if self.save_at.is_some_and(|due| at >= due) {
             self.save_inputs();
@@ -69,10 +74,7 @@ impl Agent {
             return;
         }
         match store.save(INPUTS, &self.memory.to_save(&self.tokens)) {
-            Ok(()) => {
-                self.saved = fingerprint;
-                self.saved_at = now();
-            }
+            Ok(()) => self.saved = fingerprint,
             Err(error) => {
                 let failure = apply::failure(&error, error.hint());
                 self.problems.push(report_problem("checkpoint", failure));

@@ -67,9 +67,10 @@ impl Agent {
             plan = self.plan(&records, &scan, snapshot.as_deref());
         }
         self.plan = plan;
+        self.want(snapshot.as_deref());
+        self.checkpoint_before();
         self.apply(&records);
         self.memo.settle();
-        self.want(snapshot.as_deref());
         self.meet_cluster(snapshot.as_deref());
         self.problems.extend(self.cluster.problem(self.memory.cluster_uid.as_ref(), &self.config.state_dir));
         if let Some(snapshot) = &snapshot {

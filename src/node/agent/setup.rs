@@ -158,7 +158,6 @@ impl Agent {
             pass_number: 0,
             memory: Memory::default(),
             saved: 0,
-            saved_at: 0,
             save_at: None,
             verify: true,
             verified_at: 0,
