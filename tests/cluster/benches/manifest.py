@@ -104,8 +104,24 @@ def main():
                     raise
                 name = "disk (" + _file_system(node.manifests) + ")" if where == "disk" else "tmpfs"
                 _measure(cluster, node, name)
+                if where == "disk":
+                    figures.spread(f"for comparison, {name}: one small file and one fsync", _one_wait(node.home))
                 for number in range(STANDING):
                     cluster.admin.delete("daemonsets", f"{where}-standing-{number}", NAMESPACE)
+
+
+def _one_wait(folder):
+    """What the disk takes of it: a small file made and waited for, as each manifest is before its rename."""
+    times = []
+    for number in range(100):
+        began = time.monotonic()
+        with open(folder / f"wait-{number}", "wb") as file:
+            file.write(b"x" * 4096)
+            file.flush()
+            os.fsync(file.fileno())
+        times.append(time.monotonic() - began)
+        time.sleep(0.02)
+    return times
 
 
 def _file_system(path):
