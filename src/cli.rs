@@ -13,6 +13,7 @@ use clap::Subcommand;
 use crate::config;
 use crate::config::Config;
 use crate::config::ConfigError;
+use crate::node::agent::AgentError;
 
 mod ask;
 mod explain;
@@ -74,6 +75,14 @@ impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         let errors = error.problems.into_iter().map(|problem| (problem.message, problem.hint)).collect();
         Self { exit: Exit::Unreadable, errors }
+    }
+}
+
+impl From<AgentError> for Failure {
+    /// One line: the error and its causes.
+    fn from(error: AgentError) -> Self {
+        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
+        Self::new(Exit::Refused, causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}")))
     }
 }
 

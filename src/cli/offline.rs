@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use crate::cli::Exit;
 use crate::cli::Failure;
 use crate::config::Config;
 use crate::node::agent;
@@ -10,9 +9,5 @@ use crate::node::socket::Request;
 
 /// The answer to `request`, as the agent would give it, from what is on disk. Changes nothing.
 pub(super) fn answer(config: &Config, request: &Request) -> Result<Value, Failure> {
-    agent::answer_offline(config.clone(), request).map_err(|error| {
-        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
-        let message = causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}"));
-        Failure::new(Exit::Refused, message)
-    })
+    Ok(agent::answer_offline(config.clone(), request)?)
 }

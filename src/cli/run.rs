@@ -15,7 +15,6 @@ use crate::core::status::DaemonStatus;
 use crate::core::status::State;
 use crate::log;
 use crate::node::agent::Agent;
-use crate::node::agent::AgentError;
 use crate::node::notify::Notifier;
 use crate::node::notify::READY_WITHIN;
 use crate::node::notify::ReadyGuard;
@@ -59,21 +58,16 @@ fn start(config: Config, once: bool) -> Result<Exit, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
-    let failed = |error: AgentError| {
-        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
-        let message = causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}"));
-        Failure::new(Exit::Refused, message)
-    };
     runtime.block_on(async {
-        let agent = Agent::new(config, notifier).map_err(failed)?;
+        let agent = Agent::new(config, notifier)?;
         if once {
-            let report = agent.run_once().await.map_err(failed)?;
+            let report = agent.run_once().await?;
             output::data(&status::human(&report, Colour::new(&std::io::stdout())))?;
             // Readiness is not known yet, and need not be: the kubelet has only just been told.
             let bad = |daemon: &DaemonStatus| matches!(daemon.state, State::Refused | State::Failing);
             return Ok(if report.daemons.iter().any(bad) { Exit::Refused } else { Exit::Success });
         }
-        agent.run(ready).await.map_err(failed)?;
+        agent.run(ready).await?;
         Ok(Exit::Success)
     })
 }
