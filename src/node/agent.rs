@@ -19,6 +19,7 @@ mod pass;
 mod planning;
 mod report;
 mod setup;
+mod wiped;
 mod witness;
 
 use std::collections::BTreeMap;
@@ -56,6 +57,7 @@ use folder::Folders;
 use memo::Memo;
 use memory::Memory;
 use nudge::Nudges;
+use wiped::Wiped;
 use witness::Witness;
 
 pub use setup::AgentError;
@@ -83,6 +85,7 @@ pub struct Agent {
     started: Millis,
     /// The kernel's `boot_id`.
     boot: String,
+    wiped: Wiped,
     disk: Disk,
     memo: Memo,
     options: memo::Options,
@@ -181,6 +184,8 @@ impl Agent {
         // The first pass is from disk alone and never waits for the API.
         self.pass().await;
         ready.ready(&self.status_line());
+        // What runs from now on runs in this boot: what is missing at the next start was removed.
+        self.save_inputs();
         self.start_api();
         let mut changed = self.api.as_ref().map(|api| api.store().changed());
         loop {

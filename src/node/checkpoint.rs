@@ -190,6 +190,13 @@ impl Store {
         }
     }
 
+    /// Whether the folder at its path is still the one that was opened: somebody may have removed it.
+    pub fn is_in_place(&self) -> bool {
+        let here = self.dir.own_stat().ok();
+        let there = nix::sys::stat::stat(&self.path).ok();
+        here.zip(there).is_some_and(|(here, there)| (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino))
+    }
+
     /// The folder's path.
     pub fn path(&self) -> &Path {
         &self.path

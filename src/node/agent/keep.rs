@@ -12,13 +12,16 @@ use crate::core::model::TokenRequest;
 use crate::core::plan::Action;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
+use crate::node::checkpoint::Store;
 
 use super::Agent;
+use super::AgentError;
 use super::SAVE_AFTER;
 use super::apply;
 use super::memory::INPUTS;
 use super::now;
 use super::pass::report_problem;
+use super::setup;
 
 impl Agent {
     /// Watches and asks for exactly what the daemons name.
@@ -50,6 +53,35 @@ impl Agent {
         let in_use = |action: &Action| matches!(action, Action::Refresh { volumes: true, .. });
         if self.plan.daemons.iter().any(|d| d.actions.iter().any(in_use)) {
             self.save_inputs();
+        }
+    }
+
+    /// Makes a state folder that somebody removed or replaced anew, and saves all of it again: what the agent
+    /// remembers is what runs.
+    pub(super) fn keep_state_folder(&mut self) {
+        let stores = [&self.disk.inputs_store, &self.disk.records_store];
+        if self.offline || stores.iter().all(|store| store.as_ref().is_some_and(Store::is_in_place)) {
+            return;
+        }
+        match setup::open_state(&self.config) {
+            Ok(state) => {
+                tracing::warn!("the state folder was removed or replaced: all that is remembered is saved anew");
+                self.disk.inputs_store = Some(state.inputs);
+                self.disk.records_store = Some(state.records);
+                self.lock = Some(state.lock);
+                self.disk.unsaved.extend(self.disk.records.keys().cloned());
+                self.saved = 0;
+            }
+            Err(error) => {
+                // What was opened may be a folder that nobody finds any more.
+                self.disk.inputs_store = None;
+                self.disk.records_store = None;
+                let hint = match &error {
+                    AgentError::State(cause) => cause.hint(),
+                    _ => None,
+                };
+                self.problems.push(report_problem("checkpoint", apply::failure(&error, hint)));
+            }
         }
     }
 

@@ -34,6 +34,9 @@ pub(super) const INPUTS: &str = "inputs";
 pub(super) struct SavedInputs {
     /// UID of the namespace kube-system: which cluster all this is from.
     cluster_uid: Option<String>,
+    /// The boot (`boot_id`) in which it was saved.
+    #[serde(default)]
+    boot: Option<String>,
     /// The Node as the API last had it.
     node: Option<NodeView>,
     /// The API's DaemonSets that are ours.
@@ -51,6 +54,8 @@ pub(super) struct SavedInputs {
 pub(super) struct Memory {
     /// UID of the namespace kube-system.
     pub(super) cluster_uid: Option<String>,
+    /// The boot in which the agent runs; from a checkpoint, in which it last ran.
+    pub(super) boot: Option<String>,
     /// The Node as the API last had it.
     pub(super) node: Option<NodeView>,
     /// The API's DaemonSets that are ours.
@@ -67,6 +72,7 @@ impl Memory {
         tokens.import(saved.tokens);
         Self {
             cluster_uid: saved.cluster_uid,
+            boot: saved.boot,
             node: saved.node,
             daemon_sets: saved.daemon_sets.into_iter().map(|d| (d.key.clone(), d)).collect(),
             objects: objects::restore(saved.objects),
@@ -79,6 +85,7 @@ impl Memory {
         SavedInputs {
             tokens: tokens.export(),
             cluster_uid: self.cluster_uid.clone(),
+            boot: self.boot.clone(),
             node: self.node.clone(),
             daemon_sets: self.daemon_sets.values().cloned().collect(),
             objects: self.objects.iter().map(|(r, e)| (r.clone(), Value::clone(&e.value))).collect(),
@@ -89,7 +96,7 @@ impl Memory {
     /// A number that changes whenever [`Memory::to_save`] would. Cheap: it reads no data.
     pub(super) fn fingerprint(&self, tokens: &Tokens) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (&self.cluster_uid, format!("{:?} {:?}", self.node, self.origins)).hash(&mut hasher);
+        (&self.cluster_uid, &self.boot, format!("{:?} {:?}", self.node, self.origins)).hash(&mut hasher);
         for (key, daemon_set) in &self.daemon_sets {
             (key, Arc::as_ptr(daemon_set).addr()).hash(&mut hasher);
         }

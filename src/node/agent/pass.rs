@@ -44,6 +44,7 @@ impl Agent {
         self.problems.clone_from(&self.lasting);
         self.failures.clear();
         self.follow_clock();
+        self.keep_state_folder();
         let snapshot = self.snapshot();
         self.follow_link();
         self.fetch_runtime(snapshot.as_deref()).await;
@@ -57,6 +58,7 @@ impl Agent {
         if self.verify {
             self.verified_at = now();
         }
+        self.wiped.follow(&self.disk.records, &scan, &self.config.kubelet_root);
         let mut records = self.adopted(&scan);
         // The data of a pod that has just started is looked at once more.
         self.verify |= self.observe(&mut records, snapshot.as_deref());
@@ -67,6 +69,9 @@ impl Agent {
             plan = self.plan(&records, &scan, snapshot.as_deref());
         }
         self.plan = plan;
+        if self.wiped.give_up(&self.plan) {
+            self.wake.notify_one();
+        }
         self.want(snapshot.as_deref());
         self.checkpoint_before();
         self.apply(&records);
@@ -110,6 +115,7 @@ impl Agent {
             }
             None => Scan::default(),
         };
+        self.wiped.follow(&self.disk.records, &scan, &self.config.kubelet_root);
         let records = self.adopted(&scan);
         self.plan = self.plan(&records, &scan, snapshot.as_deref());
     }

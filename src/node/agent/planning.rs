@@ -24,6 +24,7 @@ use super::memo::Inputs;
 use super::now;
 use super::objects::Objects;
 use super::pass::is_copy;
+use super::wiped::Wiped;
 
 impl Agent {
     /// Plans from what is known. Changes nothing but caches.
@@ -50,7 +51,7 @@ impl Agent {
             .collect();
         let objects = Objects { api, folders: self.folders.objects(), remembered: &self.memory.objects, live: false };
         let tokens = self.tokens.snapshot();
-        let manifests = digests(records, scan);
+        let manifests = digests(records, scan, &self.wiped);
         let (options, options_version) = self.options.get();
         let facts = PassFacts {
             memo: &self.memo,
@@ -116,9 +117,13 @@ pub(super) fn unwritable(plan: &Plan) -> BTreeSet<ObjectKey> {
 }
 
 /// The manifests in the folder by pod UID. One that cannot be read is there, and not as it should be:
-/// it is never taken for gone.
-fn digests<'a>(records: &'a BTreeMap<ObjectKey, DaemonRecord>, scan: &'a Scan) -> BTreeMap<&'a str, &'a str> {
-    let mut digests: BTreeMap<&str, &str> = BTreeMap::new();
+/// it is never taken for gone; nor is one that the disk has lost and nobody removed.
+fn digests<'a>(
+    records: &'a BTreeMap<ObjectKey, DaemonRecord>,
+    scan: &'a Scan,
+    wiped: &'a Wiped,
+) -> BTreeMap<&'a str, &'a str> {
+    let mut digests: BTreeMap<&str, &str> = wiped.uids().map(|uid| (uid, "lost with the disk")).collect();
     if !scan.unreadable.is_empty() {
         for record in records.values() {
             let file = |pod: &str| crate::core::manifest::file_name(&record.key.namespace, pod);

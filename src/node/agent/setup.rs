@@ -47,6 +47,7 @@ use super::memory::Memory;
 use super::memory::SavedInputs;
 use super::now;
 use super::report;
+use super::wiped::Wiped;
 use super::witness::Witness;
 
 /// The folder of daemon records in the state folder.
@@ -96,21 +97,19 @@ impl Agent {
     /// # Errors
     /// When another agent has the state folder, or the configuration names something impossible.
     pub fn new(config: Config, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
-        let inputs_store = checkpoint::Store::open(&config.state_dir)?;
-        let lock = lock(&config)?;
-        let records_store = inputs_store.folder(DAEMONS)?;
+        let state = open_state(&config)?;
         let disk = Disk {
             manifests: None,
             volumes: Volumes::new(Target::kubelet(&config.kubelet_root)),
-            records_store: Some(records_store),
-            inputs_store: Some(inputs_store),
+            records_store: Some(state.records),
+            inputs_store: Some(state.inputs),
             records: BTreeMap::new(),
             unsaved: BTreeSet::new(),
             written: BTreeMap::new(),
             clear_again: BTreeMap::new(),
         };
         let mut agent = Self::with(config, disk, notifier)?;
-        agent.lock = Some(lock);
+        agent.lock = Some(state.lock);
         agent.recall()?;
         agent.open_manifests();
         Ok(agent)
@@ -142,6 +141,7 @@ impl Agent {
             policy,
             started: now(),
             boot: boot_id(),
+            wiped: Wiped::default(),
             disk,
             memo: Memo::default(),
             options: Options::new(options),
@@ -202,6 +202,8 @@ impl Agent {
             }
         }
         self.saved = self.memory.fingerprint(&self.tokens);
+        self.wiped = Wiped::new(self.memory.boot.as_deref(), &self.boot);
+        self.memory.boot = Some(self.boot.clone());
         let problem = |why: &dyn std::error::Error| Problem {
             object: "checkpoint".to_owned(),
             reason: apply::failure(why, None).message,
@@ -273,6 +275,24 @@ impl Agent {
 /// The kernel's name of this boot; empty where there is none, and then every boot is the same.
 fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+
+/// The state folder, opened for work.
+pub(super) struct State {
+    pub(super) inputs: checkpoint::Store,
+    pub(super) records: checkpoint::Store,
+    pub(super) lock: nix::fcntl::Flock<std::fs::File>,
+}
+
+/// Opens the state folder, made if it is not there, and locks it.
+///
+/// # Errors
+/// When others could write to it, or another agent has it.
+pub(super) fn open_state(config: &Config) -> Result<State, AgentError> {
+    let inputs = checkpoint::Store::open(&config.state_dir)?;
+    let lock = lock(config)?;
+    let records = inputs.folder(DAEMONS)?;
+    Ok(State { inputs, records, lock })
 }
 
 /// Locks the state folder for this process.

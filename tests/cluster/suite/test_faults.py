@@ -194,16 +194,30 @@ class Faults(Faulty):
         self.delete_daemon("copied")
         self.assertFalse((self.node.manifests / "zz-copy.yaml").exists())
 
-    def test_without_its_state_folder_nothing_is_replaced_and_nothing_floods(self):
+    def test_a_state_folder_that_somebody_removed_is_made_again(self):
         daemon = self.run_daemon(labelled("stately"))
-        lines = len(self.agent.process.lines)
-        shutil.rmtree(self.agent.home / "state")
+        state, lines = self.agent.home / "state", len(self.agent.process.lines)
+        shutil.rmtree(state)
         self.admin.patch("daemonsets", "stately", {"spec": {"template": {"metadata": {"annotations": {"round": "two"}}}}}, NAMESPACE)
-        until(lambda: "cannot write checkpoint" in self.agent.cli("status").stdout, 10, "status says so")
-        never(lambda: self.cri.of("stately-") != [daemon], 3, "it was replaced without a record")
+        second = until(lambda: [one for one in self.cri.of("stately-") if one[0] != daemon[0]], 30, "it is replaced")[0]
+        until((state / "inputs.json").exists, 10, "the inputs are saved again")
+        self.assertTrue((state / f"daemons/{NAMESPACE}_stately.json").exists())
         self.assertLess(len(self.agent.process.lines) - lines, 100, "the log is flooded")
         self.agent.restart()
-        until(lambda: self.cri.of("stately-") and self.cri.of("stately-")[0][0] != daemon[0], 30, "replaced after a restart")
+        never(lambda: self.cri.of("stately-") != [second], 3, "what was saved again is not what was remembered")
+
+    def test_a_state_folder_that_cannot_be_used_holds_replacements_and_floods_nothing(self):
+        daemon = self.run_daemon(labelled("stately"))
+        state, lines = self.agent.home / "state", len(self.agent.process.lines)
+        aside = state.with_name("aside")
+        state.rename(aside)
+        state.write_text("in the way", encoding="utf-8")
+        self.admin.patch("daemonsets", "stately", {"spec": {"template": {"metadata": {"annotations": {"round": "two"}}}}}, NAMESPACE)
+        until(lambda: "cannot use state folder" in self.agent.cli("status").stdout, 10, "status says so")
+        never(lambda: self.cri.of("stately-") != [daemon], 3, "it was replaced without a record")
+        self.assertLess(len(self.agent.process.lines) - lines, 100, "the log is flooded")
+        state.unlink()
+        until(lambda: self.cri.of("stately-") and self.cri.of("stately-")[0][0] != daemon[0], 30, "replaced when it can be used again")
 
     def test_a_runtime_that_hangs_holds_up_only_what_waits_for_it(self):
         self.run_daemon(labelled("frozen", container=LINGERS))

@@ -1,0 +1,179 @@
+//! Manifests that went with a disk: the machine booted on an empty manifest folder.
+//!
+//! Owns telling this from a manifest that somebody removed. A UID whose manifest was removed is never
+//! used again, because the kubelet finishes that pod. A kubelet that has never seen the UID in this boot
+//! has nothing to finish: there the instance comes back as it was, under its own identity.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+use std::time::SystemTime;
+
+use crate::core::manifest;
+use crate::core::model::ObjectKey;
+use crate::core::pass::Plan;
+use crate::core::plan::DaemonPlan;
+use crate::core::plan::State;
+use crate::core::record::DaemonRecord;
+use crate::node::manifests::Scan;
+
+/// Times of files are coarser than the clock.
+const COARSE: Duration = Duration::from_secs(1);
+
+/// Which manifests went with the disk.
+#[derive(Debug, Default)]
+pub(super) struct Wiped {
+    /// Since when the machine is up, until the first look; `None`: what is missing was removed.
+    booted: Option<SystemTime>,
+    uids: BTreeSet<String>,
+}
+
+impl Wiped {
+    /// For an agent that last ran in the boot `last` and now runs in `boot`. Without two names that differ
+    /// nothing counts as wiped.
+    pub(super) fn new(last: Option<&str>, boot: &str) -> Self {
+        let another = last.is_some_and(|last| !last.is_empty() && !boot.is_empty() && last != boot);
+        Self { booted: another.then(booted).flatten(), uids: BTreeSet::new() }
+    }
+
+    /// Follows the manifest folder: the first look finds what is missing, and what has been written is not
+    /// missing any more.
+    pub(super) fn follow(&mut self, records: &BTreeMap<ObjectKey, DaemonRecord>, scan: &Scan, kubelet_root: &Path) {
+        if let Some(booted) = self.booted.take() {
+            for record in records.values() {
+                let file = |pod: &str| manifest::file_name(&record.key.namespace, pod);
+                let lost = record.live().filter(|i| !scan.unreadable.contains_key(&file(&i.pod_name)));
+                let unknown = lost.filter(|i| !kubelet_knows(&kubelet_root.join("pods").join(&i.uid), booted));
+                self.uids.extend(unknown.map(|i| i.uid.clone()));
+            }
+        }
+        if self.uids.is_empty() {
+            return;
+        }
+        for manifest in scan.ours.values() {
+            self.uids.remove(&manifest.uid);
+        }
+        let live: BTreeSet<&str> = records.values().flat_map(DaemonRecord::live).map(|i| i.uid.as_str()).collect();
+        self.uids.retain(|uid| live.contains(uid.as_str()));
+    }
+
+    /// Gives up what no plan writes: its template or its identity is not known any more, and it starts
+    /// anew. Gives whether there was any.
+    pub(super) fn give_up(&mut self, plan: &Plan) -> bool {
+        let before = self.uids.len();
+        let idle = |d: &&DaemonPlan| {
+            d.actions.is_empty() && d.summary.waiting_for.is_empty() && d.summary.state != State::Refused
+        };
+        for instance in plan.daemons.iter().filter(idle).flat_map(|d| d.record.live()) {
+            self.uids.remove(&instance.uid);
+        }
+        before != self.uids.len()
+    }
+
+    /// The instances whose manifests are to be written again as they were.
+    pub(super) fn uids(&self) -> impl Iterator<Item = &str> {
+        self.uids.iter().map(String::as_str)
+    }
+}
+
+/// Whether the kubelet has made a container of the pod since the machine booted: each gets a hosts file
+/// and a folder of its own below the pod's.
+fn kubelet_knows(pod: &Path, booted: SystemTime) -> bool {
+    let changed = |path: &Path| match path.symlink_metadata().and_then(|meta| meta.modified()) {
+        Ok(at) => at + COARSE >= booted,
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    };
+    if changed(&pod.join("etc-hosts")) {
+        return true;
+    }
+    match std::fs::read_dir(pod.join("containers")) {
+        Ok(containers) => containers.flatten().any(|container| changed(&container.path())),
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
+}
+
+/// When the machine booted, by the age of its first process: the kernel's own uptime is the host's where
+/// the machine is a container.
+fn booted() -> Option<SystemTime> {
+    let stat = std::fs::read_to_string("/proc/1/stat").ok()?;
+    let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
+    let started: f64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
+    let up: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
+    let age = Duration::try_from_secs_f64((up - started / ticks as f64).max(0.0)).ok()?;
+    SystemTime::now().checked_sub(age)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::record::Instance;
+    use crate::core::record::Phase;
+
+    use super::*;
+
+    fn records() -> BTreeMap<ObjectKey, DaemonRecord> {
+        let key = ObjectKey::new("a", "b");
+        let mut record = DaemonRecord::new(key.clone());
+        let found = |uid: &str, incarnation| crate::core::adopt::Found {
+            uid: if uid == "live" { "live" } else { "ending" },
+            pod_name: if uid == "live" { "b-11111" } else { "b-00000" },
+            incarnation,
+            revision: "r",
+        };
+        crate::core::adopt::adopt(&mut record, &found("ending", 0), 0);
+        crate::core::adopt::adopt(&mut record, &found("live", 1), 0);
+        let ending = |i: &&mut Instance| i.uid == "ending";
+        for instance in record.instances.iter_mut().filter(ending) {
+            instance.phase = Phase::Ending { since: 0, reason: String::new() };
+        }
+        BTreeMap::from([(key, record)])
+    }
+
+    fn uids(wiped: &Wiped) -> Vec<&str> {
+        wiped.uids().collect()
+    }
+
+    #[test]
+    fn only_another_boot_takes_manifests_away_without_anybody() {
+        let root = tempfile::tempdir().unwrap();
+        for (last, boot, expected) in
+            [(Some("x"), "y", vec!["live"]), (Some("y"), "y", vec![]), (None, "y", vec![]), (Some("x"), "", vec![])]
+        {
+            let mut wiped = Wiped::new(last, boot);
+            wiped.follow(&records(), &Scan::default(), root.path());
+            assert_eq!(uids(&wiped), expected, "{last:?} {boot:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_later_was_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let mut wiped = Wiped::new(Some("x"), "y");
+        wiped.follow(&BTreeMap::new(), &Scan::default(), root.path());
+        wiped.follow(&records(), &Scan::default(), root.path());
+        assert!(uids(&wiped).is_empty());
+    }
+
+    #[test]
+    fn a_pod_that_the_kubelet_has_run_in_this_boot_was_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let pod = root.path().join("pods/live");
+        std::fs::create_dir_all(pod.join("containers/c")).unwrap();
+        let before = SystemTime::now() + Duration::from_secs(60);
+        assert!(!kubelet_knows(&pod, before), "older than the boot");
+        assert!(kubelet_knows(&pod, SystemTime::UNIX_EPOCH));
+        assert!(!kubelet_knows(&root.path().join("pods/other"), SystemTime::UNIX_EPOCH), "no folder at all");
+        std::fs::remove_dir(pod.join("containers/c")).unwrap();
+        std::fs::create_dir(pod.join("volumes")).unwrap();
+        assert!(!kubelet_knows(&pod, SystemTime::UNIX_EPOCH), "volume data is our own");
+        std::fs::write(pod.join("etc-hosts"), "").unwrap();
+        assert!(kubelet_knows(&pod, SystemTime::UNIX_EPOCH));
+    }
+
+    #[test]
+    fn the_machine_booted_in_the_past() {
+        let booted = booted().unwrap();
+        assert!(booted < SystemTime::now() && booted > SystemTime::UNIX_EPOCH);
+    }
+}

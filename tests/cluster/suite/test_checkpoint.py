@@ -1,0 +1,231 @@
+"""What a node starts again with: its checkpoint, whole, damaged, or alone on a wiped disk."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import unittest
+import uuid
+
+from kit.control_plane import ControlPlane
+from kit.sandbox import scratch
+from kit.wait import never
+from kit.wait import until
+from suite.bare import RIGHTS
+from suite.bare import SOON
+from suite.bare import WORLD
+from suite.bare import Story
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def setUpModule():  # noqa: N802 (unittest's name)
+    """One API server for all, without any controller."""
+    WORLD.cluster = unittest.enterModuleContext(ControlPlane())
+    WORLD.cluster.admin.apply(RIGHTS)
+
+
+class Checkpoint(Story):
+    """A daemon that reads a ConfigMap, a Secret and a token, as most do."""
+
+    def reader(self, **config):
+        """An agent with it; all is on disk."""
+        agent = self.start_agent(**config)
+        self.config("settings", level="one")
+        self.admin.create("secrets", {"metadata": {"name": "keys", "namespace": self.namespace}, "stringData": {"key": "sesame"}})
+        names = {"settings": {"configMap": {"name": "settings"}}, "keys": {"secret": {"secretName": "keys"}},
+                 "token": {"projected": {"sources": [{"serviceAccountToken": {"path": "token", "expirationSeconds": 600}}]}}}
+        self.put(self.daemon("reader", {"volumeMounts": [{"name": volume, "mountPath": f"/{volume}"} for volume in names]},
+                             volumes=[{"name": volume, **source} for volume, source in names.items()]))
+        first = self.instance(agent, "reader")
+        self.settled(agent)
+        self.saved(agent, b'"level":"one"')
+        return agent, first
+
+    def saved(self, agent, *words):
+        """Waits until the inputs on disk have a token, and these words."""
+        inputs = self.state(agent)[0]
+        until(lambda: all(word in inputs.read_bytes() for word in (b'"expires":', *words)), SOON, "the inputs are saved")
+
+    def state(self, agent):
+        """The files of the checkpoint: inputs and the daemon's record."""
+        return agent.home / "state/inputs.json", agent.home / f"state/daemons/{self.namespace}_reader.json"
+
+    def data(self, agent, instance):
+        """What the daemon reads."""
+        return {file: agent.node.data(instance, volume, file) for volume, file in (("settings", "level"), ("keys", "key"), ("token", "token"))}
+
+    def without_api(self):
+        """From here on nobody answers."""
+        self.cluster.stop("api")
+        self.addCleanup(self.cluster.start_api)
+
+    def another_boot(self):
+        """As after a reboot: the kernel's name of this boot is another."""
+        file = scratch() / f"boot-{uuid.uuid4()}"
+        file.write_text(f"{uuid.uuid4()}\n", encoding="ascii")
+        subprocess.run(["mount", "--bind", file, BOOT_ID], check=True)
+        self.addCleanup(subprocess.run, ["umount", BOOT_ID], check=True)
+
+    def wipe(self, agent, *folders):
+        """A fresh disk, but for the checkpoint."""
+        for folder in folders:
+            shutil.rmtree(folder)
+            folder.mkdir()
+
+    def test_what_cannot_be_trusted_is_told_and_set_aside_and_what_runs_stays(self):
+        agent, first = self.reader()
+        before = self.data(agent, first)
+        spoil = {
+            "cut": lambda file: os.truncate(file, file.stat().st_size - 7),
+            "empty": lambda file: os.truncate(file, 0),
+            "of a newer version": lambda file: file.write_bytes(file.read_bytes().replace(b"checkpoint/1", b"checkpoint/7", 1)),
+            "with another shape": lambda file: file.write_bytes(with_sum(b'{"key":7}')),
+            "of another user": lambda file: os.chown(file, 4711, 4711),
+            "open to others": lambda file: file.chmod(0o644),
+            "a link": lambda file: file.symlink_to(file.rename(agent.home / file.name)),
+        }
+        for how, spoilt in spoil.items():
+            with self.subTest(how):
+                until(lambda: all(file.exists() for file in self.state(agent)), SOON, "the checkpoint is written")
+                agent.stop()
+                kept = []
+                for file in self.state(agent):
+                    spoilt(file)
+                    kept.append(file.read_bytes())
+                agent.start()
+                for file in self.state(agent):
+                    self.says(agent, f"{file.name}.* it is not used, its bytes are kept in .*{file.name}.bad-")
+                told = {path.read_bytes() for file in self.state(agent) for path in file.parent.glob(f"{file.name}.bad-*")}
+                self.assertLessEqual(set(kept), told)
+                self.settled(agent)
+                self.keeps(agent, first, "reader", 0.5)
+                self.assertEqual(self.data(agent, first) | {"token": None}, before | {"token": None})
+
+    def test_a_damaged_checkpoint_without_an_api_server_leaves_what_runs_as_it_is(self):
+        agent, first = self.reader()
+        before = self.data(agent, first)
+        self.without_api()
+        agent.kill()
+        for file in self.state(agent):
+            os.truncate(file, 20)
+        agent.start()
+        self.says(agent, "inputs.json.* it is not used")
+        self.keeps(agent, first, "reader", 3)
+        self.assertEqual(self.data(agent, first), before)
+
+    def test_a_record_that_is_damaged_uses_no_number_again(self):
+        agent, first = self.reader()
+        (agent.node.manifests / first.file).unlink()
+        second = self.instance(agent, "reader", other_than=first)
+        self.settled(agent)
+        agent.kill()
+        os.truncate(self.state(agent)[1], 0)
+        agent.start()
+        self.settled(agent)
+        self.keeps(agent, second, "reader", 1)
+        (agent.node.manifests / second.file).unlink()
+        third = self.instance(agent, "reader", other_than=second)
+        self.assertEqual(len({first.uid, second.uid, third.uid}), 3)
+
+    def test_a_disk_without_manifests_and_data_comes_back_as_it_was(self):
+        agent, _ = self.reader()
+        self.change("reader", "two")
+        first = self.instance(agent, "reader", other_than=self.instance(agent, "reader"))
+        self.settled(agent)
+        self.saved(agent, b'"image":"two"')
+        before, text = self.data(agent, first), first.text
+        agent.kill()
+        self.without_api()
+        self.wipe(agent, agent.node.manifests, agent.node.root)
+        self.another_boot()
+        agent.start()
+        again = self.instance(agent, "reader", seconds=5)
+        self.assertEqual((again.uid, again.text), (first.uid, text))
+        self.assertEqual(self.data(agent, again), before)
+        # From now on it is as ever: what is removed was removed by somebody.
+        until(lambda: "starting" in agent.cli("status").stdout or "unknown" in agent.cli("status").stdout, SOON, "status has it")
+        (agent.node.manifests / again.file).unlink()
+        never(lambda: any(one.uid == first.uid for one in self.instances(agent, "reader")), 3, "a UID came back in the boot that had it")
+
+    def test_a_fresh_etc_keeps_the_data_that_is_still_there(self):
+        agent, first = self.reader()
+        before = self.data(agent, first)
+        agent.kill()
+        self.without_api()
+        self.wipe(agent, agent.node.manifests)
+        self.another_boot()
+        agent.start()
+        self.assertEqual(self.instance(agent, "reader", seconds=5).uid, first.uid)
+        self.assertEqual(self.data(agent, first), before)
+
+    def test_what_the_kubelet_has_run_in_this_boot_is_not_taken_for_wiped(self):
+        agent, first = self.reader()
+        agent.kill()
+        self.wipe(agent, agent.node.manifests)
+        (agent.node.root / "pods" / first.uid / "etc-hosts").write_text("", encoding="ascii")
+        self.another_boot()
+        agent.start()
+        self.assertNotEqual(self.instance(agent, "reader").uid, first.uid)
+
+    def test_a_removal_while_the_agent_is_down_is_no_wiped_disk(self):
+        agent, first = self.reader()
+        agent.kill()
+        self.wipe(agent, agent.node.manifests, agent.node.root)
+        agent.start()
+        self.assertNotEqual(self.instance(agent, "reader").uid, first.uid)
+
+    def test_what_was_deleted_meanwhile_ends_though_the_disk_lost_it(self):
+        agent, first = self.reader()
+        agent.kill()
+        self.wipe(agent, agent.node.manifests, agent.node.root)
+        self.remove("reader")
+        self.cluster.stop("api")
+        self.another_boot()
+        agent.start()
+        try:
+            self.assertEqual(self.instance(agent, "reader").uid, first.uid)
+        finally:
+            self.cluster.start_api()
+        self.wait_gone(agent, "reader", 75)
+
+    def test_with_nothing_but_its_folders_a_node_starts_what_they_reach(self):
+        agent = self.start_agent(kubeconfig="")
+        file = agent.folder / "whole.json"
+        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": self.namespace}, "data": {"level": "one"}}
+        body = self.daemon("whole", {"volumeMounts": [{"name": "settings", "mountPath": "/settings"}]}, labels={},
+                           volumes=[{"name": "settings", "configMap": {"name": "settings"}}])
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [config, body]}), encoding="utf-8")
+        first = self.instance(agent, "whole")
+        agent.kill()
+        self.wipe(agent, agent.node.manifests, agent.node.root, agent.home / "state")
+        self.another_boot()
+        agent.start()
+        again = self.instance(agent, "whole", seconds=5)
+        self.assertEqual((again.uid, again.text), (first.uid, first.text))
+        self.assertEqual(agent.node.data(again, "settings", "level"), "one")
+
+    def test_a_state_folder_that_is_removed_is_made_again(self):
+        agent, first = self.reader()
+        shutil.rmtree(agent.home / "state")
+        self.admin.patch("configmaps", "settings", {"data": {"level": "two"}}, self.namespace)
+        until(lambda: agent.node.data(first, "settings", "level") == "two", SOON, "the change is followed")
+        until(lambda: all(file.exists() for file in self.state(agent)), SOON, "inputs and record are saved again")
+        self.keeps(agent, first, "reader", 0.5)
+        second = subprocess.run([agent.process.argv[0], "run", "--config", agent.config_file], capture_output=True, text=True, check=False, timeout=20)
+        self.assertIn("another daemonlet has it", second.stderr)
+        self.without_api()
+        agent.kill()
+        agent.start()
+        self.keeps(agent, first, "reader", 1)
+        self.assertEqual(agent.node.data(first, "settings", "level"), "two")
+
+
+def with_sum(payload):
+    """A checkpoint of that content, as the agent would write it."""
+    return b"daemonlet-checkpoint/1 sha256:" + hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload + b"\n"
+
+
+if __name__ == "__main__":
+    unittest.main()
