@@ -22,14 +22,17 @@ use daemonlet::core::outcome::Outcome;
 use daemonlet::core::outcome::Revision;
 use daemonlet::core::pass;
 use daemonlet::core::placement;
+use daemonlet::core::plan::Data;
 use daemonlet::core::plan::Evidence;
 use daemonlet::core::plan::Facts;
+use daemonlet::core::plan::Images;
 use daemonlet::core::plan::ManifestFact;
 use daemonlet::core::plan::Readiness;
+use daemonlet::core::plan::Taken;
 use daemonlet::core::record::DaemonRecord;
+use daemonlet::core::record::Failure;
 use daemonlet::core::record::Instance;
 use daemonlet::core::record::Millis;
-use daemonlet::core::record::Phase;
 use daemonlet::core::render::Endpoint;
 use daemonlet::core::render::RenderOptions;
 use daemonlet::core::sources::Word;
@@ -136,7 +139,7 @@ impl World {
 struct Quiet(BTreeMap<ObjectKey, Arc<Outcome>>);
 
 impl Facts for Quiet {
-    fn outcome(&self, daemon_set: &Arc<DaemonSet>, _: u64) -> Arc<Outcome> {
+    fn outcome(&self, daemon_set: &Arc<DaemonSet>, _: u64, _: Data) -> Arc<Outcome> {
         Arc::clone(&self.0[&daemon_set.key])
     }
 
@@ -164,6 +167,22 @@ impl Facts for Quiet {
     fn stock_pod(&self, _: &ObjectKey) -> Option<String> {
         None
     }
+
+    fn taken(&self, _: &Instance) -> Taken {
+        Taken::Yes
+    }
+
+    fn failure(&self, _: &Instance) -> Option<Failure> {
+        None
+    }
+
+    fn images(&self, _: &Outcome, _: bool) -> Images {
+        Images::Present
+    }
+
+    fn surroundings(&self) -> &str {
+        ""
+    }
 }
 
 /// `count` daemons that run as they should: what the sources say, and what is remembered of each.
@@ -177,17 +196,10 @@ fn quiet(world: &World, count: usize) -> (Vec<(Word, DaemonRecord)>, Quiet) {
         let outcome = Arc::new(world.render(&daemon_set));
         let mut record = DaemonRecord::new(daemon_set.key.clone());
         record.instances.push(Instance {
-            uid: outcome.identity.uid.clone(),
-            pod_name: outcome.identity.pod_name.clone(),
-            incarnation: 0,
-            revision: outcome.revision.clone(),
             daemon_set: Some(Arc::clone(&daemon_set)),
             data_version: outcome.result.as_ref().unwrap().pod.data_version.clone(),
-            created: NOW,
-            phase: Phase::Live,
-            mirror_uid: None,
             started: true,
-            orphaned: false,
+            ..Instance::new(&outcome.identity.uid, &outcome.identity.pod_name, 0, &outcome.revision, NOW)
         });
         outcomes.insert(daemon_set.key.clone(), outcome);
         daemons.push((Word::Wanted { daemon_set, mode: Mode::Static, note: None }, record));
@@ -218,6 +230,7 @@ fn core(criterion: &mut Criterion) {
     let (daemons, facts) = quiet(&world, 100);
     let context = pass::PassContext {
         boot: "boot",
+        booted: 0,
         now: NOW,
         node: &node,
         update_jitter: 0,

@@ -5,6 +5,7 @@
 pub mod adopt;
 pub mod canonical;
 pub mod convert;
+pub mod duration;
 pub mod explain;
 pub mod identity;
 pub mod input;

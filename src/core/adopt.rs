@@ -34,19 +34,9 @@ pub fn adopt(record: &mut DaemonRecord, found: &Found<'_>, now: Millis) -> bool 
         true => Phase::Ending { since: now, reason: "its UID was changed by somebody else".to_owned() },
         false => Phase::Live,
     };
-    record.instances.push(Instance {
-        uid: found.uid.to_owned(),
-        pod_name: found.pod_name.to_owned(),
-        incarnation: found.incarnation,
-        revision: found.revision.to_owned(),
-        daemon_set: None,
-        data_version: String::new(),
-        created: now,
-        phase,
-        mirror_uid: None,
-        started: false,
-        orphaned: false,
-    });
+    record
+        .instances
+        .push(Instance { phase, ..Instance::new(found.uid, found.pod_name, found.incarnation, found.revision, now) });
     record.instances.sort_by_key(|i| i.incarnation);
     record.next_incarnation = record.next_incarnation.max(found.incarnation + 1);
     true

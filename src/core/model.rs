@@ -205,6 +205,11 @@ pub const MODE_LABEL: &str = "daemonlet.dev/mode";
 pub const STATIC_GATE: &str = "daemonlet.dev/static";
 /// Annotation: with the value `config`, a change of referenced data gives a new instance.
 pub const RESTART_ON: &str = "daemonlet.dev/restart-on";
+/// Annotation: how long a new instance may take until it is available (a Go duration; default 10m).
+pub const PROGRESS_DEADLINE: &str = "daemonlet.dev/progress-deadline";
+/// Annotation: `auto` returns to the last good revision when the progress deadline has passed; `off` (the
+/// default) only says so.
+pub const ROLLBACK: &str = "daemonlet.dev/rollback";
 /// Annotation of our manifests: `namespace/name` of the DaemonSet. This is the mark of ownership.
 pub const OWNER_ANNOTATION: &str = "daemonlet.dev/daemonset";
 /// Annotation of our manifests: the incarnation number.

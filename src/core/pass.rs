@@ -38,6 +38,8 @@ pub struct PassContext<'a> {
     pub second_list: bool,
     /// Which boot of the node this is.
     pub boot: &'a str,
+    /// When the node booted.
+    pub booted: Millis,
 }
 
 /// The plan of one pass: a value that can be printed, compared and executed.
@@ -70,6 +72,7 @@ pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Fac
         update_jitter: context.update_jitter,
         removals_held,
         boot: context.boot,
+        booted: context.booted,
     };
     let daemons = subjects.iter().map(|s| plan::plan_daemon(&s.word, s.record, &context, facts)).collect();
     Plan { daemons, removals_held }
@@ -103,25 +106,12 @@ impl Plan {
 mod tests {
     use crate::core::model::ObjectKey;
     use crate::core::record::Instance;
-    use crate::core::record::Phase;
 
     use super::*;
 
     fn record(name: &str) -> DaemonRecord {
         let mut record = DaemonRecord::new(ObjectKey::new("a", name));
-        record.instances.push(Instance {
-            uid: name.into(),
-            pod_name: name.into(),
-            incarnation: 0,
-            revision: "r".into(),
-            daemon_set: None,
-            data_version: String::new(),
-            created: 0,
-            phase: Phase::Live,
-            mirror_uid: None,
-            started: true,
-            orphaned: false,
-        });
+        record.instances.push(Instance { started: true, ..Instance::new(name, name, 0, "r", 0) });
         record
     }
 

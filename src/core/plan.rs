@@ -5,6 +5,8 @@
 //! they stand and plans again from what it then observes.
 
 mod instance;
+mod progress;
+mod retry;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -22,6 +24,8 @@ use crate::core::model::TokenRequest;
 use crate::core::outcome::Outcome;
 use crate::core::placement;
 use crate::core::record::DaemonRecord;
+use crate::core::record::FailedRevision;
+use crate::core::record::Failure;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
 use crate::core::record::Phase;
@@ -67,10 +71,46 @@ pub enum Readiness {
     Unknown(String),
 }
 
+/// Which data an instance is rendered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Data {
+    /// What ConfigMaps and Secrets hold now.
+    Current,
+    /// What was kept of the daemon's good revision ([`Action::Keep`]).
+    Kept,
+}
+
+/// Whether the kubelet has taken an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It has: a sandbox was seen, or its mirror pod.
+    Yes,
+    /// It has not said so, and its time is not over.
+    NotYet,
+    /// It has not, and will not: rejected at admission, or no sandbox within the bound although the
+    /// kubelet is at work. The kubelet's words, or ours.
+    No(String),
+    /// Nobody can say, or the kubelet itself is away; why.
+    Unknown(String),
+}
+
+/// Whether the images of a rendering are on the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Images {
+    /// They are, or nothing has to be pulled before the kubelet does it.
+    Present,
+    /// They are being pulled; how far, for people.
+    Pulling(String),
+    /// It goes on without: nobody can pull here, or pulling is the kubelet's; the risk, for people.
+    Handed(String),
+    /// One cannot be pulled; it is tried again. The runtime's words.
+    Failed(String),
+}
+
 /// What the shell has observed, and what it can compute without effects.
 pub trait Facts {
     /// Renders (memoised) `incarnation` of a DaemonSet.
-    fn outcome(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> Arc<Outcome>;
+    fn outcome(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<Outcome>;
     /// The hash of the revision that a DaemonSet defines (memoised).
     fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String;
     /// The instance's manifest in the folder.
@@ -83,6 +123,15 @@ pub trait Facts {
     fn readiness(&self, instance: &Instance) -> Readiness;
     /// A pod of the stock controller for this daemon on this node, by name (`bootstrap` mode).
     fn stock_pod(&self, key: &ObjectKey) -> Option<String>;
+    /// Whether the kubelet has taken the instance.
+    fn taken(&self, instance: &Instance) -> Taken;
+    /// Why the instance is not available, if somebody knows.
+    fn failure(&self, instance: &Instance) -> Option<Failure>;
+    /// Whether the images for `outcome` are on the node; `replaces`: an instance ends for it.
+    fn images(&self, outcome: &Outcome, replaces: bool) -> Images;
+    /// A fingerprint of what the kubelet's admission depends on beside the pod: when it changes, what
+    /// was rejected is tried again at once.
+    fn surroundings(&self) -> &str;
 }
 
 /// What is the same for every daemon of a pass.
@@ -98,6 +147,8 @@ pub struct Context<'a> {
     pub removals_held: bool,
     /// Which boot of the node this is.
     pub boot: &'a str,
+    /// When the node booted.
+    pub booted: Millis,
 }
 
 /// One thing to do. The shell does them in order and stops at the first that fails.
@@ -135,6 +186,11 @@ pub enum Action {
         /// The manifest differs.
         manifest: bool,
     },
+    /// Keep the data that the instance runs with, for a roll-back; before anything else.
+    Keep {
+        /// What it runs with: what it refers to is kept.
+        outcome: Arc<Outcome>,
+    },
     /// Ask the API server directly whether the daemon is gone.
     Confirm {
         /// What has to be confirmed.
@@ -169,6 +225,8 @@ pub struct Summary {
     pub waiting_for: Vec<Missing>,
     /// Notes for people (what was left out and what to do).
     pub notes: Vec<String>,
+    /// The wanted revision, if it failed here.
+    pub failed: Option<FailedRevision>,
 }
 
 /// The plan for one daemon.
@@ -186,6 +244,8 @@ pub struct DaemonPlan {
     pub references: BTreeSet<ObjectRef>,
     /// The tokens that it needs.
     pub tokens: BTreeSet<TokenRequest>,
+    /// The rendering whose images are wanted on the node before it is written.
+    pub pull: Option<Arc<Outcome>>,
     /// When to look again though nothing happens.
     pub wake_at: Option<Millis>,
 }
@@ -217,6 +277,7 @@ struct Planner<'a> {
     summary: Summary,
     references: BTreeSet<ObjectRef>,
     tokens: BTreeSet<TokenRequest>,
+    pull: Option<Arc<Outcome>>,
     wake_at: Option<Millis>,
 }
 
@@ -235,6 +296,7 @@ impl<'a> Planner<'a> {
             since: None,
             waiting_for: Vec::new(),
             notes: Vec::new(),
+            failed: None,
         };
         let mut record = record.clone();
         record.not_after(context.now);
@@ -246,6 +308,7 @@ impl<'a> Planner<'a> {
             summary,
             references: BTreeSet::new(),
             tokens: BTreeSet::new(),
+            pull: None,
             wake_at: None,
         }
     }
@@ -258,6 +321,7 @@ impl<'a> Planner<'a> {
             summary: self.summary,
             references: self.references,
             tokens: self.tokens,
+            pull: self.pull,
             wake_at: self.wake_at,
         }
     }

@@ -16,6 +16,19 @@ use serde::Serialize;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 
+mod order;
+mod progress;
+
+pub use order::Backoff;
+pub use order::MAX_BACKOFF;
+pub use order::RestartCause;
+pub use order::RestartOrder;
+pub use progress::Cause;
+pub use progress::DataCandidate;
+pub use progress::FailedRevision;
+pub use progress::Failure;
+pub use progress::Good;
+
 /// Milliseconds since the epoch.
 pub type Millis = i64;
 
@@ -46,6 +59,15 @@ pub struct DaemonRecord {
     /// When the revision that waits for its turn was first wanted, and which it is (`update-jitter`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_update: Option<PendingUpdate>,
+    /// What a roll-back returns to: the last revision of which an instance was available here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub good: Option<Good>,
+    /// The wanted revision, when no instance of it became available in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<FailedRevision>,
+    /// How often in a row an instance had to be tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Backoff>,
 }
 
 /// A template change that has been seen and not yet been rolled out here.
@@ -90,6 +112,37 @@ pub struct Instance {
     /// Set when the DaemonSet went away and its pods were to be kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub orphaned: bool,
+    /// When it was first available: ready for `minReadySeconds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available: Option<Millis>,
+    /// That a new incarnation is to take its place, at the revision that is permitted then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<RestartOrder>,
+    /// Whether it runs with the data that was kept of the good revision, not with today's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
+}
+
+impl Instance {
+    /// A new instance, as it is when its manifest is about to be written.
+    pub fn new(uid: &str, pod_name: &str, incarnation: u64, revision: &str, created: Millis) -> Self {
+        Self {
+            uid: uid.to_owned(),
+            pod_name: pod_name.to_owned(),
+            incarnation,
+            revision: revision.to_owned(),
+            daemon_set: None,
+            data_version: String::new(),
+            created,
+            phase: Phase::Live,
+            mirror_uid: None,
+            started: false,
+            orphaned: false,
+            available: None,
+            restart: None,
+            pinned: false,
+        }
+    }
 }
 
 /// Where an instance is in its life.
@@ -129,6 +182,9 @@ impl DaemonRecord {
             ignored_file: None,
             handed_over: None,
             pending_update: None,
+            good: None,
+            failed: None,
+            backoff: None,
         }
     }
 
@@ -153,6 +209,10 @@ impl DaemonRecord {
             if instance.uid == uid && instance.phase == Phase::Live {
                 instance.phase = Phase::Ending { since: now, reason: reason.to_owned() };
                 self.next_incarnation = self.next_incarnation.max(instance.incarnation + 1);
+                if let Some(good) = self.good.as_mut().filter(|g| g.revision == instance.revision) {
+                    // What it was rendered from outlives it: a roll-back needs it.
+                    good.daemon_set = instance.daemon_set.clone().or(good.daemon_set.take());
+                }
             }
         }
     }
@@ -160,18 +220,36 @@ impl DaemonRecord {
     /// Takes times in the future back to `now`: the clock was set back, and nothing is to wait for it
     /// to get there again.
     pub fn not_after(&mut self, now: Millis) {
+        self.each_time(|time| *time = now.min(*time));
+        for order in self.instances.iter_mut().filter_map(|i| i.restart.as_mut()) {
+            order.due = order.due.min(now.saturating_add(MAX_BACKOFF));
+        }
+    }
+
+    /// Moves every time by `by`: the clock was set forward by that much, and nothing has grown older.
+    pub fn shift(&mut self, by: Millis) {
+        self.each_time(|time| *time = time.saturating_add(by));
+        for order in self.instances.iter_mut().filter_map(|i| i.restart.as_mut()) {
+            order.due = order.due.saturating_add(by);
+        }
+    }
+
+    /// Every time in the past that is remembered.
+    fn each_time(&mut self, change: impl FnMut(&mut Millis)) {
+        let mut times: Vec<&mut Millis> = self.ended.values_mut().collect();
         for instance in &mut self.instances {
-            instance.created = instance.created.min(now);
+            times.push(&mut instance.created);
+            times.extend(instance.available.as_mut());
+            times.extend(instance.restart.as_mut().map(|order| &mut order.at));
             if let Phase::Ending { since, .. } = &mut instance.phase {
-                *since = now.min(*since);
+                times.push(since);
             }
         }
-        for since in self.ended.values_mut() {
-            *since = now.min(*since);
-        }
-        if let Some(pending) = &mut self.pending_update {
-            pending.since = now.min(pending.since);
-        }
+        times.extend(self.pending_update.as_mut().map(|pending| &mut pending.since));
+        times.extend(self.good.as_mut().and_then(|good| good.candidate.as_mut()).map(|data| &mut data.since));
+        times.extend(self.failed.as_mut().map(|failed| &mut failed.at));
+        times.extend(self.backoff.as_mut().map(|backoff| &mut backoff.last));
+        times.into_iter().for_each(change);
     }
 
     /// Whether nothing in it is worth keeping: no instance, and no number to protect.

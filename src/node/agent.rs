@@ -10,6 +10,7 @@ mod evidence;
 mod facts;
 mod folder;
 mod keep;
+mod kept;
 mod memo;
 mod memory;
 mod mirror;
@@ -99,8 +100,9 @@ pub struct Agent {
     runtime_at: Millis,
     /// A question to the runtime that is still out, and when it was asked.
     runtime_asked: Option<(Millis, witness::Answer)>,
-    /// When the last pass began.
+    /// When the last pass began, by the wall clock and by one that nobody sets.
     last_pass: Millis,
+    last_pass_steady: std::time::Instant,
     /// Passes made so far.
     pass_number: u64,
     memory: Memory,

@@ -2,27 +2,30 @@
 
 use std::sync::Arc;
 
-use crate::core::model::DaemonSet;
 use crate::core::outcome::Outcome;
 use crate::core::outcome::Rendered;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
-use crate::core::record::Phase;
 use crate::core::render::Missing;
 
 use super::Action;
+use super::Data;
+use super::Images;
 use super::ManifestFact;
 use super::Planner;
 use super::Readiness;
 use super::State;
+use super::progress::Target;
 
 /// How long an instance may take from its manifest to its first readiness before it counts as failing.
 const STARTUP: Millis = 60_000;
 
 impl Planner<'_> {
     /// The next incarnation's rendering if everything for it is there; else the summary says what is not.
-    pub(super) fn prepare(&mut self, daemon_set: &Arc<DaemonSet>) -> Option<Arc<Outcome>> {
-        let outcome = self.facts.outcome(daemon_set, self.record.next_incarnation);
+    /// Images that have to be on the node first are asked for; `replaces`: an instance ends for it, which
+    /// stays while they cannot be had.
+    pub(super) fn prepare(&mut self, target: &Target, replaces: bool) -> Option<Arc<Outcome>> {
+        let outcome = self.facts.outcome(&target.daemon_set, self.record.next_incarnation, target.data);
         self.summary.revision.clone_from(&outcome.revision);
         match &outcome.result {
             Err(refused) => {
@@ -38,12 +41,34 @@ impl Planner<'_> {
             Ok(rendered) => {
                 self.note(rendered);
                 if rendered.pod.waiting_for.is_empty() {
-                    return Some(outcome);
+                    return self.with_images(outcome, replaces);
                 }
                 self.summary.state = State::Waiting;
                 self.summary.waiting_for.clone_from(&rendered.pod.waiting_for);
                 let what: Vec<String> = rendered.pod.waiting_for.iter().map(describe).collect();
                 self.add_reason(&format!("waits for {}", what.join(", ")));
+                None
+            }
+        }
+    }
+
+    /// The outcome once its images are there, or as far as they can be.
+    fn with_images(&mut self, outcome: Arc<Outcome>, replaces: bool) -> Option<Arc<Outcome>> {
+        self.pull = Some(Arc::clone(&outcome));
+        match self.facts.images(&outcome, replaces) {
+            Images::Present => Some(outcome),
+            Images::Handed(risk) => {
+                self.summary.notes.push(risk);
+                Some(outcome)
+            }
+            // The kubelet tries by itself, and its words show in the API.
+            Images::Failed(why) if !replaces => {
+                self.summary.notes.push(why);
+                Some(outcome)
+            }
+            Images::Failed(why) | Images::Pulling(why) => {
+                self.summary.state = State::Waiting;
+                self.add_reason(&why);
                 None
             }
         }
@@ -63,23 +88,22 @@ impl Planner<'_> {
         }
     }
 
-    pub(super) fn begin(&mut self, daemon_set: &Arc<DaemonSet>, outcome: &Arc<Outcome>, reason: &str) {
+    pub(super) fn begin(&mut self, target: &Target, outcome: &Arc<Outcome>, reason: &str) {
         let Ok(rendered) = &outcome.result else { return };
         let incarnation = self.record.next_incarnation;
         self.record.next_incarnation = incarnation + 1;
         self.record.pending_update = None;
         let instance = Instance {
-            uid: outcome.identity.uid.clone(),
-            pod_name: outcome.identity.pod_name.clone(),
-            incarnation,
-            revision: outcome.revision.clone(),
-            daemon_set: Some(Arc::clone(daemon_set)),
+            daemon_set: Some(Arc::clone(&target.daemon_set)),
             data_version: rendered.pod.data_version.clone(),
-            created: self.context.now,
-            phase: Phase::Live,
-            mirror_uid: None,
-            started: false,
-            orphaned: false,
+            pinned: target.data == Data::Kept,
+            ..Instance::new(
+                &outcome.identity.uid,
+                &outcome.identity.pod_name,
+                incarnation,
+                &outcome.revision,
+                self.context.now,
+            )
         };
         self.actions.push(Action::Start { outcome: Arc::clone(outcome), reason: reason.to_owned() });
         self.show_as(&instance, State::Starting, "its manifest is written");
@@ -89,7 +113,8 @@ impl Planner<'_> {
     /// Brings data and manifest of a live instance up to date with its own revision.
     pub(super) fn refresh(&mut self, instance: &Instance) {
         let Some(daemon_set) = &instance.daemon_set else { return };
-        let outcome = self.facts.outcome(daemon_set, instance.incarnation);
+        let data = if instance.pinned { Data::Kept } else { Data::Current };
+        let outcome = self.facts.outcome(daemon_set, instance.incarnation, data);
         let rendered = match &outcome.result {
             Ok(rendered) => rendered,
             Err(refused) => {
@@ -125,6 +150,12 @@ impl Planner<'_> {
 
     /// Puts a live instance into the summary.
     pub(super) fn show(&mut self, instance: &Instance) {
+        if let Some(order) = instance.restart.as_ref().filter(|order| order.due > self.context.now) {
+            let wait = (order.due - self.context.now + 999) / 1_000;
+            let reason = format!("{}; a new instance is tried in {wait} s", order.cause.words());
+            self.summary.ready = Some(false);
+            return self.show_as(instance, State::Failing, &reason);
+        }
         match self.facts.readiness(instance) {
             Readiness::Ready { since } => {
                 self.show_as(instance, State::Running, "");

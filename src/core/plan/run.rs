@@ -5,17 +5,19 @@ use std::sync::Arc;
 use crate::core::model::DaemonSet;
 use crate::core::model::IntOrPercent;
 use crate::core::model::Mode;
-use crate::core::model::RESTART_ON;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
 use crate::core::record::PendingUpdate;
 
+use super::Data;
 use super::ManifestFact;
 use super::Planner;
 use super::Readiness;
 use super::State;
+use super::progress::Target;
+use super::progress::restarts_on_data;
 
 impl Planner<'_> {
     /// Plans a daemon that its sources want.
@@ -79,18 +81,21 @@ impl Planner<'_> {
     }
 
     fn run(&mut self, daemon_set: &Arc<DaemonSet>, should_run: bool, reason: &str) {
-        let wanted = self.facts.revision(daemon_set);
-        self.follow_definition(daemon_set, &wanted);
-        let (current, outdated) = self.split(daemon_set, &wanted);
+        let desired = self.facts.revision(daemon_set);
+        self.follow_definition(daemon_set, &desired);
+        self.order_retries();
+        self.judge(daemon_set, &desired);
+        let target = self.target(daemon_set, &desired);
+        let (current, outdated) = self.split(&target);
         if outdated.is_empty() {
             self.record.pending_update = None;
         }
-        let surge = may_surge(daemon_set);
+        let surge = may_surge(&target.daemon_set);
         let outdated = self.worth_keeping_first(outdated);
         match (current.split_last(), outdated.split_first()) {
             (Some((new, older)), Some((old, others))) => {
                 self.end_all(older.iter().chain(others), "a newer instance is here");
-                self.settle_two(daemon_set, new, old, surge);
+                self.settle_two(&target.daemon_set, new, old, surge);
             }
             (Some((new, older)), None) => {
                 self.end_all(older.iter(), "a newer instance of the same revision is here");
@@ -99,8 +104,8 @@ impl Planner<'_> {
             }
             (None, Some((old, others))) => {
                 self.end_all(others.iter(), "a newer instance is here");
-                self.summary.wanted_revision = Some(wanted.clone());
-                self.replace(daemon_set, old, &wanted, should_run, reason, surge);
+                self.summary.wanted_revision = Some(desired.clone());
+                self.replace(&target, old, should_run, reason, surge);
             }
             (None, None) if !should_run => {
                 self.summary.state =
@@ -108,15 +113,15 @@ impl Planner<'_> {
                 self.add_reason(reason);
             }
             (None, None) if self.record.ending().next().is_some() => {
-                let prepared = self.prepare(daemon_set).is_some();
+                let prepared = self.prepare(&target, false).is_some();
                 if prepared {
                     self.summary.state = State::Replacing;
                     self.add_reason("the old instance ends first");
                 }
             }
             (None, None) => {
-                if let Some(outcome) = self.prepare(daemon_set) {
-                    self.begin(daemon_set, &outcome, "it belongs here and does not run");
+                if let Some(outcome) = self.prepare(&target, false) {
+                    self.begin(&target, &outcome, "it belongs here and does not run");
                 }
             }
         }
@@ -150,18 +155,43 @@ impl Planner<'_> {
         }
     }
 
-    /// Live instances of the wanted revision, and the others, each oldest first.
-    fn split(&self, daemon_set: &Arc<DaemonSet>, wanted: &str) -> (Vec<Instance>, Vec<Instance>) {
-        let restart_on_data = daemon_set.annotations.get(RESTART_ON).is_some_and(|v| v == "config");
+    /// Live instances of the target, and the others, each oldest first. Those of the target run with
+    /// its data from now on.
+    fn split(&mut self, target: &Target) -> (Vec<Instance>, Vec<Instance>) {
+        let follows_data = target.data == Data::Current && restarts_on_data(&target.daemon_set);
         let mut live: Vec<Instance> = self.record.live().cloned().collect();
         live.sort_by_key(|i| i.incarnation);
-        live.into_iter().partition(|instance| {
-            instance.revision == wanted && !(restart_on_data && self.data_changed(daemon_set, instance))
+        let (mut current, mut outdated) = (Vec::new(), Vec::new());
+        for mut instance in live {
+            let is_outdated = instance.revision != target.revision
+                || self.is_ordered(&instance)
+                || (follows_data && self.data_changed(&target.daemon_set, &instance))
+                || (target.rollback && self.failed_with(&instance));
+            if is_outdated {
+                outdated.push(instance);
+                continue;
+            }
+            instance.pinned = target.data == Data::Kept;
+            for known in self.record.instances.iter_mut().filter(|i| i.uid == instance.uid) {
+                known.pinned = instance.pinned;
+            }
+            current.push(instance);
+        }
+        (current, outdated)
+    }
+
+    /// Whether the instance was made with the data that failed, under a template that is good.
+    fn failed_with(&self, instance: &Instance) -> bool {
+        let failed = self.record.failed.as_ref();
+        failed.is_some_and(|f| {
+            f.revision == instance.revision
+                && !instance.pinned
+                && f.data_version.as_ref() == Some(&instance.data_version)
         })
     }
 
     fn data_changed(&self, daemon_set: &Arc<DaemonSet>, instance: &Instance) -> bool {
-        match &self.facts.outcome(daemon_set, instance.incarnation).result {
+        match &self.facts.outcome(daemon_set, instance.incarnation, Data::Current).result {
             Ok(rendered) => {
                 rendered.pod.waiting_for.is_empty()
                     && !instance.data_version.is_empty()
@@ -175,7 +205,9 @@ impl Planner<'_> {
     fn settle_two(&mut self, daemon_set: &Arc<DaemonSet>, new: &Instance, old: &Instance, surge: bool) {
         self.refresh(new);
         self.show(new);
-        if !surge || self.available(daemon_set, new) {
+        if let Some(order) = old.restart.as_ref().filter(|_| self.is_ordered(old)) {
+            self.end(&old.uid, &order.cause.words());
+        } else if !surge || self.available(daemon_set, new) {
             self.end(&old.uid, "the new instance took over");
         } else if matches!(self.facts.readiness(old), Readiness::NotReady(_)) {
             self.end(&old.uid, "it is not ready and a new instance is here");
@@ -197,28 +229,28 @@ impl Planner<'_> {
     }
 
     /// Only an outdated instance is here.
-    fn replace(
-        &mut self,
-        daemon_set: &Arc<DaemonSet>,
-        old: &Instance,
-        wanted: &str,
-        should_run: bool,
-        reason: &str,
-        surge: bool,
-    ) {
+    fn replace(&mut self, target: &Target, old: &Instance, should_run: bool, reason: &str, surge: bool) {
+        let wanted = &target.revision;
+        let order = old.restart.as_ref().filter(|_| self.is_ordered(old)).map(|order| order.cause.words());
+        if let Some(order) = order.as_ref().filter(|_| !should_run) {
+            self.end(&old.uid, order);
+            return self.show_as(old, State::Stopping, &format!("{order}, and no new one starts here: {reason}"));
+        }
         let hold = if !should_run {
             Some(format!("a new instance would not be started here: {reason}"))
-        } else if daemon_set.update_strategy == UpdateStrategy::OnDelete {
+        } else if order.is_some() || target.rollback {
+            None
+        } else if target.daemon_set.update_strategy == UpdateStrategy::OnDelete {
             Some("the update strategy is OnDelete: the pod keeps its revision until it is deleted".to_owned())
         } else {
-            self.not_yet(daemon_set, wanted)
+            self.not_yet(&target.daemon_set, wanted)
         };
         if let Some(hold) = hold {
             self.refresh(old);
             self.show(old);
             return self.add_reason(&format!("revision {wanted} waits: {hold}"));
         }
-        let Some(outcome) = self.prepare(daemon_set) else {
+        let Some(outcome) = self.prepare(target, true) else {
             // The summary says what the new revision lacks; the old instance stays.
             let (state, lacks) = (self.summary.state, std::mem::take(&mut self.summary.reason));
             self.refresh(old);
@@ -228,11 +260,11 @@ impl Planner<'_> {
             }
             return self.add_reason(&format!("revision {wanted} cannot start, the old instance stays: {lacks}"));
         };
-        if surge {
+        if surge && order.is_none() {
             self.refresh(old);
-            self.begin(daemon_set, &outcome, "a new revision, beside the old one");
+            self.begin(target, &outcome, "a new revision, beside the old one");
         } else {
-            self.end(&old.uid, &format!("it is replaced by revision {wanted}"));
+            self.end(&old.uid, &order.unwrap_or_else(|| format!("it is replaced by revision {wanted}")));
             self.show_as(old, State::Replacing, "the old instance ends first");
         }
     }

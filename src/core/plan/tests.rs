@@ -1,3 +1,6 @@
+mod progress;
+mod retry;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -31,6 +34,11 @@ struct World {
     refused: Option<FieldError>,
     blind: bool,
     stock: Option<String>,
+    kept_version: String,
+    not_taken: BTreeMap<String, String>,
+    failures: BTreeMap<String, Failure>,
+    images: Option<Images>,
+    surroundings: String,
     rendered: RefCell<u32>,
 }
 
@@ -39,7 +47,11 @@ fn image(daemon_set: &DaemonSet) -> String {
 }
 
 impl Facts for World {
-    fn outcome(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> Arc<Outcome> {
+    fn outcome(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<Outcome> {
+        let data_version = match data {
+            Data::Current => &self.data_version,
+            Data::Kept => &self.kept_version,
+        };
         *self.rendered.borrow_mut() += 1;
         let identity = Identity {
             uid: format!("uid-{}-{incarnation}", image(daemon_set)),
@@ -53,7 +65,7 @@ impl Facts for World {
                 file: format!("{}.yaml", identity.pod_name),
                 text: String::new(),
                 data_digest: String::new(),
-                digest: format!("{}@{}", image(daemon_set), self.data_version),
+                digest: format!("{}@{data_version}", image(daemon_set)),
                 pod: RenderedPod {
                     pod: json!({}),
                     volumes: Vec::new(),
@@ -61,7 +73,7 @@ impl Facts for World {
                     tokens: BTreeSet::new(),
                     waiting_for: self.waiting_for.clone(),
                     notes: Vec::new(),
-                    data_version: self.data_version.clone(),
+                    data_version: data_version.clone(),
                 },
             }),
         };
@@ -98,6 +110,25 @@ impl Facts for World {
     fn stock_pod(&self, _key: &ObjectKey) -> Option<String> {
         self.stock.clone()
     }
+
+    fn taken(&self, instance: &Instance) -> Taken {
+        match self.not_taken.get(&instance.uid) {
+            Some(reason) => Taken::No(reason.clone()),
+            None => Taken::Yes,
+        }
+    }
+
+    fn failure(&self, instance: &Instance) -> Option<Failure> {
+        self.failures.get(&instance.uid).cloned()
+    }
+
+    fn images(&self, _: &Outcome, _: bool) -> Images {
+        self.images.clone().unwrap_or(Images::Present)
+    }
+
+    fn surroundings(&self) -> &str {
+        &self.surroundings
+    }
 }
 
 impl World {
@@ -118,6 +149,7 @@ impl World {
                     self.manifests.insert(outcome.identity.uid.clone(), rendered.digest.clone());
                     self.stale_volumes.remove(&outcome.identity.uid);
                 }
+                Action::Keep { .. } => self.kept_version.clone_from(&self.data_version),
                 Action::Finish { .. } | Action::Confirm { .. } => {}
             }
         }
@@ -161,6 +193,7 @@ struct Bench {
     jitter: Millis,
     held: bool,
     boot: String,
+    booted: Millis,
 }
 
 impl Bench {
@@ -174,6 +207,7 @@ impl Bench {
             jitter: 0,
             held: false,
             boot: "boot-1".to_owned(),
+            booted: 0,
         }
     }
 
@@ -184,6 +218,7 @@ impl Bench {
             update_jitter: self.jitter,
             removals_held: self.held,
             boot: &self.boot,
+            booted: self.booted,
         };
         plan_daemon(word, &self.record, &context, &self.world)
     }
@@ -212,6 +247,7 @@ fn short(action: &Action) -> String {
             format!("refresh {} volumes={volumes} manifest={manifest}", outcome.identity.uid)
         }
         Action::Confirm { .. } => "confirm".to_owned(),
+        Action::Keep { outcome } => format!("keep {}", outcome.identity.uid),
     }
 }
 

@@ -8,7 +8,6 @@ use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::record::Instance;
-use crate::core::record::Phase;
 
 use super::*;
 
@@ -41,19 +40,7 @@ fn record(api_uid: Option<&str>, runs: bool) -> DaemonRecord {
     let mut record = DaemonRecord::new(ObjectKey::new("kube-system", "net"));
     record.api_uid = api_uid.map(str::to_owned);
     if runs {
-        record.instances.push(Instance {
-            uid: "u".into(),
-            pod_name: "net-aaaaa".into(),
-            incarnation: 0,
-            revision: "r".into(),
-            daemon_set: None,
-            data_version: String::new(),
-            created: 0,
-            phase: Phase::Live,
-            mirror_uid: None,
-            started: true,
-            orphaned: false,
-        });
+        record.instances.push(Instance { started: true, ..Instance::new("u", "net-aaaaa", 0, "r", 0) });
     }
     record
 }

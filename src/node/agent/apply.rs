@@ -72,7 +72,7 @@ impl Disk {
                         self.write_manifest(rendered)?;
                     }
                 }
-                Action::Confirm { .. } => {}
+                Action::Confirm { .. } | Action::Keep { .. } => {}
             }
         }
         self.save(&plan.record).inspect_err(|_| {

@@ -281,17 +281,8 @@ mod tests {
     #[test]
     fn a_pod_that_the_kubelet_works_on_is_not_gone_before_its_sandbox_was_seen() {
         let instance = Instance {
-            uid: "u".into(),
-            pod_name: "p".into(),
-            incarnation: 0,
-            revision: String::new(),
-            daemon_set: None,
-            data_version: String::new(),
-            created: 0,
             phase: Phase::Ending { since: 1_000, reason: String::new() },
-            mirror_uid: None,
-            started: false,
-            orphaned: false,
+            ..Instance::new("u", "p", 0, "", 0)
         };
         let mut api = Snapshot::default();
         let pod = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "u"}}});

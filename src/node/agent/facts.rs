@@ -8,11 +8,15 @@ use std::sync::Arc;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::outcome::Outcome;
+use crate::core::plan::Data;
 use crate::core::plan::Evidence;
 use crate::core::plan::Facts;
+use crate::core::plan::Images;
 use crate::core::plan::ManifestFact;
 use crate::core::plan::Readiness;
+use crate::core::plan::Taken;
 use crate::core::record::DaemonRecord;
+use crate::core::record::Failure;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
 use crate::node::api::Snapshot;
@@ -20,6 +24,7 @@ use crate::node::volumes::Volumes;
 
 use super::evidence;
 use super::evidence::Runtime;
+use super::kept::Kept;
 use super::memo::Inputs;
 use super::memo::Memo;
 use super::nudge::Nudges;
@@ -33,6 +38,8 @@ pub(super) struct PassFacts<'a> {
     pub(super) memo: &'a Memo,
     pub(super) objects: Objects<'a>,
     pub(super) inputs: Inputs<'a>,
+    /// Data of good revisions, by daemon.
+    pub(super) kept: &'a Kept,
     /// SHA-256 of the manifests in the folder, by pod UID; of one that cannot be read, another text.
     pub(super) manifests: &'a BTreeMap<&'a str, &'a str>,
     pub(super) volumes: &'a Volumes,
@@ -64,11 +71,12 @@ impl PassFacts<'_> {
 }
 
 impl Facts for PassFacts<'_> {
-    fn outcome(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> Arc<Outcome> {
+    fn outcome(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<Outcome> {
         let record = self.records.get(&daemon_set.key);
         let live = record.is_some_and(|r| r.live().any(|i| i.incarnation == incarnation));
-        let objects = Objects { live, ..self.objects };
-        self.memo.outcome(daemon_set, incarnation, live, Inputs { objects: &objects, ..self.inputs })
+        let kept = if data == Data::Kept { self.kept.get(&daemon_set.key) } else { None };
+        let objects = Objects { live, kept, ..self.objects };
+        self.memo.outcome(daemon_set, incarnation, (live, data), Inputs { objects: &objects, ..self.inputs })
     }
 
     fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {
@@ -116,5 +124,24 @@ impl Facts for PassFacts<'_> {
         };
         let mut pods = self.api?.pods.iter().filter(|(k, _)| k.namespace == key.namespace);
         pods.find(|(_, entry)| owned(&entry.value)).map(|(k, _)| k.name.clone())
+    }
+
+    fn taken(&self, instance: &Instance) -> Taken {
+        match instance.started {
+            true => Taken::Yes,
+            false => Taken::Unknown("no sandbox of it has been seen".to_owned()),
+        }
+    }
+
+    fn failure(&self, _instance: &Instance) -> Option<Failure> {
+        None
+    }
+
+    fn images(&self, _outcome: &Outcome, _replaces: bool) -> Images {
+        Images::Present
+    }
+
+    fn surroundings(&self) -> &str {
+        ""
     }
 }

@@ -20,6 +20,7 @@ use crate::core::model::TokenSource;
 use crate::core::outcome;
 use crate::core::outcome::Outcome;
 use crate::core::outcome::Revision;
+use crate::core::plan::Data;
 use crate::core::render::RenderOptions;
 use crate::node::api::TokenSnapshot;
 
@@ -87,11 +88,14 @@ struct Entry {
 /// A DaemonSet, held so that its address stays its own, its revision's hash, and the pass that used it.
 type Known = (Arc<DaemonSet>, String, u64);
 
+/// Which view of the objects was rendered with: whether the instance runs, and whose data.
+pub(super) type View = (bool, Data);
+
 /// The cache. Entries that a pass did not use are dropped at its end.
 #[derive(Default)]
 pub(super) struct Memo {
     revisions: RefCell<HashMap<usize, Known>>,
-    outcomes: RefCell<HashMap<(usize, u64, bool), Entry>>,
+    outcomes: RefCell<HashMap<(usize, u64, View), Entry>>,
     pass: u64,
 }
 
@@ -139,15 +143,15 @@ impl Memo {
         self.outcomes.get_mut().retain(|_, entry| !daemons.contains(&entry.daemon_set.key));
     }
 
-    /// What rendering `incarnation` of `daemon_set` gives; `live` tells views of objects apart.
+    /// What rendering `incarnation` of `daemon_set` gives; `view` tells views of objects apart.
     pub(super) fn outcome(
         &self,
         daemon_set: &Arc<DaemonSet>,
         incarnation: u64,
-        live: bool,
+        view: View,
         inputs: Inputs<'_>,
     ) -> Arc<Outcome> {
-        let key = (address(daemon_set), incarnation, live);
+        let key = (address(daemon_set), incarnation, view);
         if let Some(entry) = self.outcomes.borrow_mut().get_mut(&key)
             && entry.made.holds(inputs)
         {

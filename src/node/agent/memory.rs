@@ -22,6 +22,7 @@ use crate::node::api::Snapshot;
 use crate::node::api::Tokens;
 use crate::node::folders::Origin;
 
+use super::kept::Kept;
 use super::objects;
 use super::objects::Versioned;
 
@@ -47,6 +48,9 @@ pub(super) struct SavedInputs {
     tokens: Vec<IssuedToken>,
     /// Where daemons from files came from.
     origins: Vec<(ObjectKey, Origin)>,
+    /// Data of good revisions, by daemon.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<(ObjectKey, Vec<(ObjectRef, Value)>)>,
 }
 
 /// What is remembered while the agent runs.
@@ -64,6 +68,8 @@ pub(super) struct Memory {
     pub(super) objects: Versioned,
     /// Where daemons from files came from: whether their absence is evidence.
     pub(super) origins: BTreeMap<ObjectKey, Origin>,
+    /// Data of good revisions, by daemon.
+    pub(super) kept: Kept,
 }
 
 impl Memory {
@@ -77,6 +83,7 @@ impl Memory {
             daemon_sets: saved.daemon_sets.into_iter().map(|d| (d.key.clone(), d)).collect(),
             objects: objects::restore(saved.objects),
             origins: saved.origins.into_iter().collect(),
+            kept: saved.kept.into_iter().map(|(key, kept)| (key, objects::restore(kept))).collect(),
         }
     }
 
@@ -88,7 +95,8 @@ impl Memory {
             boot: self.boot.clone(),
             node: self.node.clone(),
             daemon_sets: self.daemon_sets.values().cloned().collect(),
-            objects: self.objects.iter().map(|(r, e)| (r.clone(), Value::clone(&e.value))).collect(),
+            objects: objects::values(&self.objects),
+            kept: self.kept.iter().map(|(key, kept)| (key.clone(), objects::values(kept))).collect(),
             origins: self.origins.iter().map(|(k, o)| (k.clone(), o.clone())).collect(),
         }
     }
@@ -102,6 +110,10 @@ impl Memory {
         }
         for (reference, entry) in &self.objects {
             (reference, entry.version).hash(&mut hasher);
+        }
+        for (key, kept) in &self.kept {
+            key.hash(&mut hasher);
+            kept.iter().for_each(|(reference, entry)| (reference, entry.version).hash(&mut hasher));
         }
         for token in tokens.export() {
             (token.request, token.issued, token.expires, token.node_uid).hash(&mut hasher);

@@ -15,6 +15,7 @@ use crate::node::api::Entry;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
+use super::kept;
 use super::memo::VersionedObjects;
 
 /// Objects with the versions they were seen at.
@@ -29,6 +30,8 @@ pub(super) struct Objects<'a> {
     pub(super) folders: &'a Versioned,
     /// What the API last said of objects in use, from the checkpoint and from earlier passes.
     pub(super) remembered: &'a Versioned,
+    /// What was kept for a roll-back, for an instance that runs with it.
+    pub(super) kept: Option<&'a Versioned>,
     /// For an instance that runs: a deleted object is told as deleted, with its last value.
     pub(super) live: bool,
 }
@@ -42,10 +45,27 @@ enum Origin {
     Deleted = 4,
     Absent = 5,
     Unknown = 6,
+    Kept = 7,
 }
 
 impl<'a> Objects<'a> {
+    /// The object as it is used, if it is known.
+    pub(super) fn entry(&self, reference: &ObjectRef) -> Option<&'a Entry> {
+        self.find(reference).1
+    }
+
     fn find(&self, reference: &ObjectRef) -> (Origin, Option<&'a Entry>) {
+        let kept = self.kept.and_then(|kept| kept.get(reference));
+        if let Some(entry) = kept.filter(|_| kept::is_pinned(reference)) {
+            return (Origin::Kept, Some(entry));
+        }
+        match (self.today(reference), kept) {
+            ((Origin::Absent | Origin::Unknown, None), Some(entry)) => (Origin::Kept, Some(entry)),
+            (found, _) => found,
+        }
+    }
+
+    fn today(&self, reference: &ObjectRef) -> (Origin, Option<&'a Entry>) {
         if let Some(entry) = self.api.and_then(|api| api.objects.get(reference)) {
             return (Origin::Api, Some(entry));
         }
@@ -101,4 +121,9 @@ pub(super) fn restore(objects: Vec<(ObjectRef, Value)>) -> Versioned {
         (reference, Entry { version, value: Arc::new(value) })
     };
     (1..).zip(objects).map(entry).collect()
+}
+
+/// Objects for a checkpoint.
+pub(super) fn values(objects: &Versioned) -> Vec<(ObjectRef, Value)> {
+    objects.iter().map(|(reference, entry)| (reference.clone(), Value::clone(&entry.value))).collect()
 }

@@ -10,6 +10,7 @@ use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
 use crate::core::plan::Action;
 use crate::core::record::DaemonRecord;
+use crate::core::record::Millis;
 use crate::core::status::Problem;
 use crate::node::api::Link;
 use crate::node::api::Scope;
@@ -30,6 +31,9 @@ use super::evidence::Runtime;
 use super::memory;
 use super::now;
 use super::planning::unwritable;
+
+/// A clock that has gone this much further than time has was set.
+const CLOCK_JUMP: Millis = 60_000;
 
 impl Agent {
     /// One pass. Infallible: what fails is said by daemon, and tried again.
@@ -73,6 +77,7 @@ impl Agent {
             self.wake.notify_one();
         }
         self.want(snapshot.as_deref());
+        self.keep_data(snapshot.as_deref());
         self.checkpoint_before();
         self.apply(&records);
         self.memo.settle();
@@ -160,6 +165,7 @@ impl Agent {
         };
     }
 
+    /// A clock that was set forward makes nothing older: deadlines and back-offs go on where they were.
     /// A clock that was set back takes every time that is remembered along: nothing waits until it
     /// gets there again.
     fn follow_clock(&mut self) {
@@ -174,7 +180,17 @@ impl Agent {
             self.folders.reread();
             self.definitions.forget_answers(|_| false);
         }
+        let steady = i64::try_from(self.last_pass_steady.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let jump = at.saturating_sub(self.last_pass.saturating_add(steady));
+        if jump > CLOCK_JUMP {
+            tracing::warn!("the clock was set forward by {} s: what is timed here goes on as before", jump / 1_000);
+            for (key, record) in &mut self.disk.records {
+                record.shift(jump);
+                self.disk.unsaved.insert(key.clone());
+            }
+        }
         self.last_pass = at;
+        self.last_pass_steady = Instant::now();
     }
 
     /// Whether the API's word on this node's pods is current.

@@ -49,7 +49,8 @@ impl Agent {
                 Some(Subject { word: word.clone(), record, silent: *silent })
             })
             .collect();
-        let objects = Objects { api, folders: self.folders.objects(), remembered: &self.memory.objects, live: false };
+        let objects =
+            Objects { api, folders: self.folders.objects(), remembered: &self.memory.objects, kept: None, live: false };
         let tokens = self.tokens.snapshot();
         let manifests = digests(records, scan, &self.wiped);
         let (options, options_version) = self.options.get();
@@ -57,6 +58,7 @@ impl Agent {
             memo: &self.memo,
             objects,
             inputs: Inputs { objects: &objects, tokens: &tokens, options, options_version },
+            kept: &self.memory.kept,
             manifests: &manifests,
             volumes: &self.disk.volumes,
             written: &self.disk.written,
@@ -77,6 +79,7 @@ impl Agent {
             max_removals: self.config.max_removals,
             second_list: self.has_second_list(api),
             boot: &self.boot,
+            booted: at - uptime(),
         };
         pass::plan(&subjects, &context, &facts)
     }
@@ -105,6 +108,12 @@ impl Agent {
         };
         keys.into_iter().map(word).collect()
     }
+}
+
+/// How long the node has been up, in milliseconds; for ever if the kernel does not say.
+fn uptime() -> Millis {
+    let clock = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
+    clock.map_or(Millis::from(u32::MAX), |t| t.tv_sec() * 1_000 + t.tv_nsec() / 1_000_000)
 }
 
 /// Daemons whose plan writes what was given up after it was last written: a file was changed or lost.

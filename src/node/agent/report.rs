@@ -81,7 +81,7 @@ impl Agent {
                     self.event(plan, EventKind::Normal, "Removed", "Remove", &note);
                 }
                 Action::Finish { pod, .. } => tracing::info!(daemonset, pod, "{pod} has ended"),
-                Action::Confirm { .. } => {}
+                Action::Confirm { .. } | Action::Keep { .. } => {}
             }
         }
         let said = (plan.summary.state, plan.summary.reason.clone());
@@ -327,6 +327,10 @@ pub(super) fn changes(plan: &Plan) -> Vec<Change> {
                 };
                 (format!("update {} in place", outcome.identity.pod_name), what.to_owned())
             }
+            Action::Keep { outcome } => (
+                format!("keep the data of {} for a roll-back", outcome.identity.pod_name),
+                "its revision is good".to_owned(),
+            ),
             Action::Confirm { reason } => ("ask the API server".to_owned(), reason.clone()),
         };
         Change { namespace: daemon.key.namespace.clone(), name: daemon.key.name.clone(), action: what, reason }

@@ -1,0 +1,41 @@
+//! Instances that a new incarnation is to take the place of.
+//!
+//! Owns when such an order is due. Orders that others give (a deleted pod, a failed one, somebody by
+//! hand) come with the record; that the kubelet did not take an instance is found here.
+
+use crate::core::record::Instance;
+use crate::core::record::RestartCause;
+
+use super::Planner;
+use super::Taken;
+
+impl Planner<'_> {
+    /// Orders another try for what the kubelet did not take.
+    pub(super) fn order_retries(&mut self) {
+        let now = self.context.now;
+        let live: Vec<Instance> = self.record.live().filter(|i| !i.orphaned).cloned().collect();
+        for instance in live.iter().filter(|i| i.restart.is_none()) {
+            match self.facts.taken(instance) {
+                Taken::Yes if self.record.backoff.as_ref().is_some_and(|b| b.not_taken) => self.record.backoff = None,
+                Taken::No(reason) => {
+                    let cause = RestartCause::NotTaken { reason };
+                    self.record.order_restart(&instance.uid, cause, now, self.facts.surroundings());
+                }
+                Taken::Yes | Taken::NotYet | Taken::Unknown(_) => {}
+            }
+        }
+    }
+
+    /// Whether a new incarnation is to take the instance's place now. One that was rejected is tried as
+    /// soon as what it was rejected for may have changed.
+    pub(super) fn is_ordered(&mut self, instance: &Instance) -> bool {
+        let Some(order) = &instance.restart else { return false };
+        let not_taken = matches!(order.cause, RestartCause::NotTaken { .. });
+        let before = self.record.backoff.as_ref().map(|b| b.surroundings.as_str());
+        if order.due <= self.context.now || (not_taken && before != Some(self.facts.surroundings())) {
+            return true;
+        }
+        self.wake(order.due);
+        false
+    }
+}

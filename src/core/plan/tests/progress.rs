@@ -1,0 +1,220 @@
+use crate::core::model::PROGRESS_DEADLINE;
+use crate::core::model::RESTART_ON;
+use crate::core::model::ROLLBACK;
+use crate::core::record::Cause;
+
+use super::*;
+
+const DEADLINE: Millis = 60_000;
+
+fn rolling_back(image: &str) -> DaemonSet {
+    let mut daemon_set = daemon_set(image);
+    daemon_set.annotations.insert(PROGRESS_DEADLINE.into(), "1m".into());
+    daemon_set.annotations.insert(ROLLBACK.into(), "auto".into());
+    daemon_set
+}
+
+fn crash() -> Failure {
+    Failure { cause: Cause::CrashLoop, message: "exit code 1: no such file".into() }
+}
+
+impl Bench {
+    /// `image` runs and is ready.
+    fn good(daemon_set: &DaemonSet) -> Self {
+        let mut bench = Self::new();
+        let uid = format!("uid-{}-0", image(daemon_set));
+        bench.pass(&wanted(daemon_set));
+        bench.world.ready.insert(uid.clone(), NOW);
+        bench.pass(&wanted(daemon_set));
+        assert_eq!(bench.record.good.as_ref().unwrap().revision, image(daemon_set));
+        bench
+    }
+
+    /// Passes until nothing is left to do; sandboxes end at once.
+    fn settle(&mut self, word: &Word) -> Vec<String> {
+        let mut all = Vec::new();
+        loop {
+            let ending: Vec<String> = self.record.ending().map(|i| i.uid.clone()).collect();
+            self.world.running.retain(|uid| !ending.contains(uid));
+            self.now += SETTLE;
+            match self.pass(word) {
+                actions if actions.is_empty() => return all,
+                actions => all.extend(actions),
+            }
+        }
+    }
+
+    fn fails(&mut self, uid: &str, failure: Failure) {
+        self.world.not_ready.insert(uid.to_owned());
+        self.world.failures.insert(uid.to_owned(), failure);
+    }
+}
+
+#[test]
+fn a_revision_that_is_not_available_in_time_gives_way_to_the_last_good_one() {
+    let mut bench = Bench::good(&rolling_back("a"));
+    let word = wanted(&rolling_back("b"));
+    assert_eq!(bench.settle(&word), ["end uid-a-0", "finish uid-a-0", "start uid-b-1"]);
+    bench.fails("uid-b-1", crash());
+    assert_eq!(bench.pass(&word), NONE, "it still has time");
+    assert_eq!(bench.plan(&word).wake_at, Some(bench.record.instances[0].created + DEADLINE));
+    bench.now += DEADLINE;
+    assert_eq!(bench.settle(&word), ["end uid-b-1", "finish uid-b-1", "start uid-a-2"]);
+    let plan = bench.plan(&word);
+    assert!(plan.summary.reason.contains("crash loop: exit code 1"), "{}", plan.summary.reason);
+    assert_eq!(plan.summary.wanted_revision.as_deref(), Some("b"));
+    bench.now += 100 * DEADLINE;
+    assert_eq!(bench.settle(&word), NONE, "it is not tried again");
+    assert_eq!(bench.settle(&wanted(&rolling_back("c"))).last().unwrap(), "start uid-c-3", "another template is");
+    assert_eq!(bench.record.failed, None);
+}
+
+#[test]
+fn a_roll_back_brings_the_data_of_then_and_changes_data_no_more_until_the_template_is_another() {
+    let mut bench = Bench::good(&rolling_back("a"));
+    bench.world.data_version = "new".into();
+    let word = wanted(&rolling_back("b"));
+    bench.settle(&word);
+    bench.fails("uid-b-1", crash());
+    bench.now += DEADLINE;
+    bench.settle(&word);
+    assert_eq!(bench.world.manifests["uid-a-2"], "a@", "the old data");
+    bench.world.ready.insert("uid-a-2".into(), bench.now);
+    bench.world.data_version = "newer".into();
+    assert_eq!(bench.settle(&word), NONE);
+    let back = wanted(&rolling_back("a"));
+    assert_eq!(bench.settle(&back), ["refresh uid-a-2 volumes=false manifest=true"], "today's data, no restart");
+}
+
+#[test]
+fn data_becomes_good_only_when_the_instance_lived_with_it() {
+    let mut bench = Bench::good(&rolling_back("a"));
+    let word = wanted(&rolling_back("a"));
+    bench.world.data_version = "new".into();
+    bench.pass(&word);
+    assert_eq!(bench.record.good.as_ref().unwrap().data_version, "");
+    bench.now = bench.plan(&word).wake_at.unwrap();
+    assert_eq!(bench.pass(&word), ["keep uid-a-0"]);
+    assert_eq!(bench.record.good.as_ref().unwrap().data_version, "new");
+}
+
+#[test]
+fn without_the_annotation_the_failure_is_told_and_the_revision_stays() {
+    let strip = |image| {
+        let mut daemon_set = rolling_back(image);
+        daemon_set.annotations.remove(ROLLBACK);
+        daemon_set
+    };
+    let mut bench = Bench::good(&strip("a"));
+    let word = wanted(&strip("b"));
+    bench.settle(&word);
+    bench.fails("uid-b-1", crash());
+    bench.now += DEADLINE;
+    assert_eq!(bench.settle(&word), NONE);
+    let summary = bench.plan(&word).summary;
+    assert!(summary.reason.contains("did not become available in time (crash loop"), "{}", summary.reason);
+    assert_eq!(summary.failed.unwrap().failure, crash());
+    bench.world.not_ready.clear();
+    bench.world.ready.insert("uid-b-1".into(), bench.now);
+    bench.pass(&word);
+    assert_eq!(bench.record.failed, None, "it became available after all");
+    assert_eq!(bench.record.good.as_ref().unwrap().revision, "b");
+}
+
+#[test]
+fn what_nobody_sees_never_fails() {
+    for failure in [None, Some(Failure { cause: Cause::KubeletNotResponding, message: String::new() })] {
+        let mut bench = Bench::good(&rolling_back("a"));
+        let word = wanted(&rolling_back("b"));
+        bench.settle(&word);
+        if let Some(failure) = failure {
+            bench.world.failures.insert("uid-b-1".into(), failure);
+        }
+        bench.now += 10 * DEADLINE;
+        assert_eq!(bench.settle(&word), NONE);
+        assert_eq!(bench.record.failed, None);
+        assert!(bench.plan(&word).wake_at.is_some(), "it is looked at again");
+    }
+}
+
+#[test]
+fn the_time_that_the_node_was_off_does_not_count() {
+    let mut bench = Bench::good(&rolling_back("a"));
+    let word = wanted(&rolling_back("b"));
+    bench.settle(&word);
+    bench.fails("uid-b-1", crash());
+    bench.now += 10 * DEADLINE;
+    bench.booted = bench.now - 1_000;
+    assert_eq!(bench.settle(&word), NONE);
+    bench.now = bench.booted + DEADLINE;
+    assert_eq!(bench.settle(&word)[0], "end uid-b-1");
+}
+
+#[test]
+fn in_a_surge_the_old_instance_stays_and_the_failed_one_goes() {
+    let surge = |image| {
+        let mut daemon_set = rolling_back(image);
+        daemon_set.update_strategy =
+            UpdateStrategy::RollingUpdate { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1) };
+        daemon_set
+    };
+    let mut bench = Bench::good(&surge("a"));
+    let word = wanted(&surge("b"));
+    assert_eq!(bench.settle(&word), ["start uid-b-1"]);
+    bench.fails("uid-b-1", crash());
+    bench.now += DEADLINE;
+    assert_eq!(bench.settle(&word), ["end uid-b-1", "finish uid-b-1"]);
+    assert_eq!(bench.plan(&word).summary.pod, "net-0");
+}
+
+#[test]
+fn changed_data_that_restarts_is_rolled_back_under_the_same_template() {
+    let mut daemon_set = rolling_back("a");
+    daemon_set.annotations.insert(RESTART_ON.into(), "config".into());
+    let word = wanted(&daemon_set);
+    let mut bench = Bench::new();
+    bench.world.data_version = "fine".into();
+    bench.pass(&word);
+    bench.world.ready.insert("uid-a-0".into(), NOW);
+    bench.pass(&word);
+    bench.world.data_version = "bad".into();
+    assert_eq!(bench.settle(&word).last().unwrap(), "start uid-a-1");
+    bench.fails("uid-a-1", crash());
+    bench.now += DEADLINE;
+    assert_eq!(bench.settle(&word), ["end uid-a-1", "finish uid-a-1", "start uid-a-2"]);
+    assert_eq!(bench.world.manifests["uid-a-2"], "a@fine");
+    assert_eq!(bench.settle(&word), NONE);
+    bench.world.data_version = "better".into();
+    assert_eq!(bench.settle(&word).last().unwrap(), "start uid-a-3", "other data is another try");
+}
+
+#[test]
+fn a_deadline_that_cannot_be_read_is_noted() {
+    let mut daemon_set = rolling_back("a");
+    daemon_set.annotations.insert(PROGRESS_DEADLINE.into(), "soon".into());
+    let mut bench = Bench::new();
+    bench.pass(&wanted(&daemon_set));
+    let notes = bench.plan(&wanted(&daemon_set)).summary.notes;
+    assert!(notes.iter().any(|n| n.contains("is not a Go duration above 0: `soon`")), "{notes:?}");
+}
+
+#[test]
+fn images_that_cannot_be_pulled_leave_the_old_instance_and_hold_no_first_one_up() {
+    let mut bench = Bench::running("a");
+    let word = wanted(&daemon_set("b"));
+    for images in [Images::Pulling("pulls image 1 of 2".into()), Images::Failed("no such image".into())] {
+        bench.world.images = Some(images);
+        assert_eq!(bench.settle(&word), NONE);
+        let plan = bench.plan(&word);
+        assert!(plan.summary.reason.contains("revision b cannot start, the old instance stays"));
+        assert!(plan.pull.is_some(), "they are asked for");
+    }
+    bench.world.images = Some(Images::Handed("nobody pulls here".into()));
+    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+
+    let mut first = Bench::new();
+    first.world.images = Some(Images::Pulling("pulls image 1 of 1".into()));
+    assert_eq!(first.pass(&word), NONE);
+    first.world.images = Some(Images::Failed("no registry".into()));
+    assert_eq!(first.pass(&word), ["start uid-b-0"]);
+}

@@ -1,0 +1,158 @@
+//! Orders to replace an instance at the same revision, and how long to wait between tries.
+//!
+//! Owns the back-off: 1 s, doubled each time, at most 15 min, as upstream's `failedPodsBackoff` of the
+//! DaemonSet controller.
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use super::DaemonRecord;
+use super::Millis;
+
+/// The first delay.
+const MIN_BACKOFF: Millis = 1_000;
+/// The longest delay.
+pub const MAX_BACKOFF: Millis = 15 * 60_000;
+
+/// Why a new incarnation is to take an instance's place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum RestartCause {
+    /// Somebody deleted its mirror pod.
+    Deleted,
+    /// Its mirror pod was marked Failed.
+    Failed {
+        /// Reason and message of the mirror pod.
+        message: String,
+    },
+    /// Its mirror pod was marked Succeeded.
+    Succeeded,
+    /// Somebody asked for it on this node.
+    ByHand,
+    /// The kubelet did not take it.
+    NotTaken {
+        /// The kubelet's words, if there are any.
+        reason: String,
+    },
+}
+
+impl RestartCause {
+    /// Whether it is tried again ever more slowly.
+    pub fn backs_off(&self) -> bool {
+        matches!(self, RestartCause::Failed { .. } | RestartCause::Succeeded | RestartCause::NotTaken { .. })
+    }
+
+    /// In words, as part of a sentence about the pod.
+    pub fn words(&self) -> String {
+        match self {
+            RestartCause::Deleted => "its pod was deleted".to_owned(),
+            RestartCause::Failed { message } if message.is_empty() => "its pod failed".to_owned(),
+            RestartCause::Failed { message } => format!("its pod failed: {message}"),
+            RestartCause::Succeeded => "its pod ended by itself".to_owned(),
+            RestartCause::ByHand => "somebody asked for its restart".to_owned(),
+            RestartCause::NotTaken { reason } => format!("the kubelet did not take it: {reason}"),
+        }
+    }
+}
+
+/// That a new incarnation is to take an instance's place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RestartOrder {
+    /// Why.
+    #[serde(flatten)]
+    pub cause: RestartCause,
+    /// When it was given.
+    pub at: Millis,
+    /// Not before.
+    pub due: Millis,
+}
+
+/// How often in a row an instance had to be tried again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Backoff {
+    /// Tries so far.
+    pub tries: u32,
+    /// When the last was ordered.
+    pub last: Millis,
+    /// What the kubelet's word may have depended on when it was last given: pods, Node, template.
+    pub surroundings: String,
+    /// Whether the kubelet did not take it: then it starts anew as soon as an instance is taken.
+    #[serde(default)]
+    pub not_taken: bool,
+}
+
+impl Backoff {
+    /// The delay before the next try.
+    pub fn delay(&self) -> Millis {
+        let doubled = 1_i64.checked_shl(self.tries.saturating_sub(1)).unwrap_or(i64::MAX);
+        MIN_BACKOFF.saturating_mul(doubled.max(1)).min(MAX_BACKOFF)
+    }
+}
+
+impl DaemonRecord {
+    /// Orders that a new incarnation takes the place of `uid`; the first order stands. A cause that
+    /// backs off waits longer each time, and starts anew after twice the longest delay or when
+    /// `surroundings` have changed.
+    pub fn order_restart(&mut self, uid: &str, cause: RestartCause, now: Millis, surroundings: &str) {
+        let Some(instance) = self.instances.iter_mut().find(|i| i.uid == uid) else { return };
+        if instance.restart.is_some() || instance.phase != super::Phase::Live {
+            return;
+        }
+        let due = if cause.backs_off() {
+            let same = |b: &&Backoff| b.surroundings == surroundings && now - b.last <= 2 * MAX_BACKOFF;
+            let tries = self.backoff.as_ref().filter(same).map_or(0, |b| b.tries);
+            let backoff = Backoff {
+                tries: tries.saturating_add(1),
+                last: now,
+                surroundings: surroundings.to_owned(),
+                not_taken: matches!(cause, RestartCause::NotTaken { .. }),
+            };
+            let due = now.saturating_add(backoff.delay());
+            self.backoff = Some(backoff);
+            due
+        } else {
+            now
+        };
+        instance.restart = Some(RestartOrder { cause, at: now, due });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::model::ObjectKey;
+    use crate::core::record::Instance;
+
+    use super::*;
+
+    fn failed() -> RestartCause {
+        RestartCause::Failed { message: String::new() }
+    }
+
+    fn due(record: &mut DaemonRecord, now: Millis, surroundings: &str) -> Millis {
+        record.instances = vec![Instance::new("u", "p", 0, "r", 0)];
+        record.order_restart("u", failed(), now, surroundings);
+        record.instances[0].restart.as_ref().unwrap().due - now
+    }
+
+    #[test]
+    fn each_try_waits_twice_as_long_up_to_a_quarter_of_an_hour() {
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"));
+        let delays: Vec<Millis> = (1..=12).map(|i| due(&mut record, i, "s") / 1_000).collect();
+        assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]);
+        assert_eq!(due(&mut record, 100, "other") / 1_000, 1, "what it depends on has changed");
+        due(&mut record, 200, "other");
+        assert_eq!(due(&mut record, 201 + 2 * MAX_BACKOFF, "other") / 1_000, 1, "long ago");
+    }
+
+    #[test]
+    fn an_order_by_hand_is_due_at_once_and_the_first_order_stands() {
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"));
+        record.instances = vec![Instance::new("u", "p", 0, "r", 0)];
+        record.order_restart("u", RestartCause::ByHand, 5, "s");
+        record.order_restart("u", failed(), 6, "s");
+        let order = record.instances[0].restart.clone().unwrap();
+        assert_eq!((order.cause, order.due, record.backoff), (RestartCause::ByHand, 5, None));
+    }
+}

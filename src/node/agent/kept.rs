@@ -1,0 +1,63 @@
+//! The data of good revisions, kept for a roll-back: it is there with no API and no network.
+//!
+//! Owns what is kept and how a rendering sees it. Tokens and the cluster's certificate are never kept:
+//! they have to be today's.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
+use crate::core::outcome::Outcome;
+use crate::core::plan::Action;
+use crate::node::api::Snapshot;
+
+use super::Agent;
+use super::objects::Objects;
+use super::objects::Versioned;
+
+/// The ConfigMap with the cluster's certificate, which every namespace has.
+const ROOT_CA: &str = "kube-root-ca.crt";
+
+/// Kept objects by daemon.
+pub(super) type Kept = BTreeMap<ObjectKey, Versioned>;
+
+/// Whether the kept state of an object counts before today's.
+pub(super) fn is_pinned(reference: &ObjectRef) -> bool {
+    matches!(reference.kind.as_str(), "ConfigMap" | "Secret") && reference.key.name != ROOT_CA
+}
+
+impl Agent {
+    /// Keeps the data that the plan asks to keep, on disk before anything changes.
+    pub(super) fn keep_data(&mut self, api: Option<&Snapshot>) {
+        let kept: Vec<(ObjectKey, Versioned)> = {
+            let remembered = &self.memory.objects;
+            let objects = Objects { api, folders: self.folders.objects(), remembered, kept: None, live: true };
+            let asked = |action: &Action| match action {
+                Action::Keep { outcome } => Some(copy(outcome, &objects)),
+                _ => None,
+            };
+            let of = |d: &crate::core::plan::DaemonPlan| Some((d.key.clone(), d.actions.iter().find_map(asked)?));
+            self.plan.daemons.iter().filter_map(of).collect()
+        };
+        if !kept.is_empty() {
+            self.memory.kept.extend(kept);
+            self.save_inputs();
+        }
+        let holds: BTreeSet<&ObjectKey> = self
+            .plan
+            .daemons
+            .iter()
+            .filter(|d| d.record.good.as_ref().is_some_and(|g| g.kept))
+            .map(|d| &d.key)
+            .collect();
+        self.memory.kept.retain(|key, _| holds.contains(key));
+    }
+}
+
+/// What `outcome` was rendered from.
+fn copy(outcome: &Outcome, objects: &Objects<'_>) -> Versioned {
+    let Ok(rendered) = &outcome.result else { return Versioned::new() };
+    let of = |reference: &ObjectRef| Some((reference.clone(), objects.entry(reference)?.clone()));
+    rendered.pod.references.iter().filter_map(of).collect()
+}
