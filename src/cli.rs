@@ -16,6 +16,7 @@ use crate::config::ConfigError;
 use crate::node::agent::AgentError;
 
 mod ask;
+mod boot_guard;
 mod explain;
 mod offline;
 mod output;
@@ -101,6 +102,7 @@ enum Command {
     Plan(plan::Arguments),
     Status(status::Arguments),
     Explain(explain::Arguments),
+    BootGuard(boot_guard::Arguments),
 }
 
 /// The configuration to use.
@@ -134,6 +136,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::BootGuard(arguments) => boot_guard::run(&arguments),
     };
     result.unwrap_or_else(|failure| {
         output::errors(&failure.errors);

@@ -78,6 +78,12 @@ pub struct Config {
     pub removals_delay: Duration,
     /// How long `run --once` waits for the API.
     pub once_timeout: Duration,
+    /// Whether the boot guard acts.
+    pub boot_guard: bool,
+    /// How long the boot guard acts at most.
+    pub boot_guard_max: Duration,
+    /// The kubelet's kubeconfig: the first that exists.
+    pub boot_kubeconfig: Vec<PathBuf>,
     /// Labels of the node before it is registered.
     pub node_labels: BTreeMap<String, String>,
     /// Taints of the node before it is registered.

@@ -8,6 +8,8 @@
 //!
 //! * [`core`] decides: functions of values, no I/O, no clock, no logging, no globals.
 //! * [`node`] is the shell: it fetches inputs, applies plans and reports.
+//! * [`guard`] is a program of its own: for the first minutes of a boot it refuses in the stead of a
+//!   silent API server.
 //! * [`config`] is what the node's owner says.
 //! * [`cli`] is what a person types; only it and `main` print and choose exit codes.
 //!
@@ -21,5 +23,6 @@
 pub mod cli;
 pub mod config;
 pub mod core;
+pub mod guard;
 pub mod log;
 pub mod node;

@@ -23,6 +23,9 @@ pub enum Id {
     MaxRemovals,
     RemovalsDelay,
     OnceTimeout,
+    BootGuardMax,
+    BootGuard,
+    BootKubeconfig,
     NodeLabels,
     NodeTaints,
     KubeletVersion,
@@ -248,6 +251,33 @@ second list says the same. \"half\": more than half and more than two; a number;
         Kind::Duration,
         r#""10s""#,
         "How long `run --once` waits for the API before it goes on with what is on disk.",
+    ),
+    key(
+        Id::BootGuardMax,
+        "",
+        "boot-guard-max",
+        Kind::Duration,
+        r#""5m""#,
+        "How long after its start `daemonlet boot-guard` ends at the latest; see [boot].",
+    ),
+    key(
+        Id::BootGuard,
+        "boot",
+        "guard",
+        Kind::Bool,
+        "true",
+        "Whether, at boot and only while the API server's address neither answers nor refuses,
+this node refuses in its stead (daemonlet-boot-guard.service). A kubelet mounts no
+volume before one request to the API server has failed, which else takes up to 34 s.",
+    ),
+    key(
+        Id::BootKubeconfig,
+        "boot",
+        "kubeconfig",
+        Kind::Paths,
+        r#"["/etc/kubernetes/kubelet.conf", "/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/kubeconfig"]"#,
+        "The kubelet's kubeconfig (--kubeconfig, --bootstrap-kubeconfig): the first of these that
+exists says which address the boot guard looks at.",
     ),
     key(
         Id::NodeLabels,

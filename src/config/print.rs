@@ -92,6 +92,9 @@ fn value(config: &Config, id: Id) -> Value {
         },
         Id::RemovalsDelay => duration(config.removals_delay),
         Id::OnceTimeout => duration(config.once_timeout),
+        Id::BootGuardMax => duration(config.boot_guard_max),
+        Id::BootGuard => Value::Boolean(config.boot_guard),
+        Id::BootKubeconfig => list(config.boot_kubeconfig.iter().map(|file| file.display().to_string()).collect()),
         Id::NodeLabels => {
             Value::Table(config.node_labels.iter().map(|(k, v)| (k.clone(), Value::String(v.clone()))).collect())
         }

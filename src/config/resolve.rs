@@ -23,6 +23,9 @@ const OWN_KUBECONFIG: &str = "/etc/daemonlet/kubeconfig";
 const MANIFESTS: &str = "/etc/kubernetes/manifests";
 /// The sockets that kubeadm looks for (`cmd/kubeadm/app/constants`).
 const SOCKETS: [&str; 3] = ["/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/cri-dockerd.sock"];
+/// Where kubeadm's kubelet has its own, then where those of images without kubeadm have it.
+const KUBELET_KUBECONFIGS: [&str; 3] =
+    ["/etc/kubernetes/kubelet.conf", "/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/kubeconfig"];
 
 /// Fills in what `settings` leave open.
 pub(super) fn resolve(settings: &Settings, host: &dyn Host) -> Result<Config, ConfigError> {
@@ -95,6 +98,13 @@ pub(super) fn resolve(settings: &Settings, host: &dyn Host) -> Result<Config, Co
         max_removals: get.max_removals(),
         removals_delay: get.duration_or(Id::RemovalsDelay, 30),
         once_timeout: get.duration_or(Id::OnceTimeout, 10),
+        boot_guard: !matches!(get.take(Id::BootGuard), Some(Setting::Bool(false))),
+        boot_guard_max: get.duration_or(Id::BootGuardMax, 300),
+        boot_kubeconfig: get
+            .texts_or(Id::BootKubeconfig, &KUBELET_KUBECONFIGS)
+            .into_iter()
+            .map(PathBuf::from)
+            .collect(),
         node_labels: match get.take(Id::NodeLabels) {
             Some(Setting::Map(labels)) => labels,
             _ => Default::default(),

@@ -294,6 +294,9 @@ fn each_key_of_the_example_reaches_the_configuration() {
         (Id::UpdateJitter, r#""1500ms""#),
         (Id::RemovalsDelay, r#""60s""#),
         (Id::OnceTimeout, r#""1s""#),
+        (Id::BootGuardMax, r#""20s""#),
+        (Id::BootGuard, "false"),
+        (Id::BootKubeconfig, r#"["/a", "/b"]"#),
         (Id::RuntimeEndpoint, r#""unix:///run/x.sock""#),
         (Id::Folders, r#"["/a"]"#),
     ]

@@ -64,6 +64,14 @@ pub use tokens::Tokens;
 use watches::Context;
 use watches::Watches;
 
+/// TLS that takes every certificate: for asking whether anybody answers, and nothing else.
+///
+/// # Errors
+/// The TLS library's.
+pub(crate) fn tls_that_trusts_anybody() -> Result<rustls::ClientConfig, tls::TlsError> {
+    tls::client_config(&tls::TlsInput { insecure: true, ..Default::default() })
+}
+
 /// What is watched, and as whom.
 #[derive(Clone, Debug)]
 pub struct ApiOptions {

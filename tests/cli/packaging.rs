@@ -44,27 +44,44 @@ fn the_sandbox_opens_the_default_folders_and_tmpfiles_makes_them() {
     }
 }
 
+const UNITS: [&str; 2] = ["daemonlet.service", "daemonlet-boot-guard.service"];
+
 #[test]
-fn the_unit_starts_before_the_kubelet_and_binds_nobody() {
-    let unit = read("systemd/daemonlet.service");
-    assert_eq!(values(&unit, "Before"), ["kubelet.service"]);
-    assert_eq!(values(&unit, "Type"), ["notify"]);
-    for key in ["Requires", "Requisite", "BindsTo", "PartOf", "Wants", "RequiredBy"] {
-        assert!(values(&unit, key).is_empty(), "{key}");
+fn the_units_start_before_the_kubelet_and_bind_nobody() {
+    for name in UNITS {
+        let unit = read(&format!("systemd/{name}"));
+        assert_eq!(values(&unit, "Before"), ["kubelet.service"], "{name}");
+        assert_eq!(values(&unit, "Type"), ["notify"], "{name}");
+        for key in ["Requires", "Requisite", "BindsTo", "PartOf", "Wants", "RequiredBy"] {
+            assert!(values(&unit, key).is_empty(), "{name} {key}");
+        }
     }
 }
 
 #[test]
-fn systemd_finds_nothing_to_say_about_the_unit() {
+fn the_boot_guard_may_change_the_network_and_nothing_else_and_the_agent_may_not() {
+    let guard = read("systemd/daemonlet-boot-guard.service");
+    assert_eq!(values(&guard, "CapabilityBoundingSet"), ["CAP_NET_ADMIN"]);
+    assert_eq!(values(&guard, "ProtectSystem"), ["strict"]);
+    assert!(values(&guard, "ReadWritePaths").is_empty());
+    let agent = read("systemd/daemonlet.service");
+    assert!(!values(&agent, "CapabilityBoundingSet").contains(&"CAP_NET_ADMIN"));
+    assert!(!values(&agent, "RestrictAddressFamilies").contains(&"AF_NETLINK"));
+}
+
+#[test]
+fn systemd_finds_nothing_to_say_about_the_units() {
     let scratch = Scratch::new(&[]);
-    // The program is not installed where the unit has it.
-    let unit = read("systemd/daemonlet.service").replace("/usr/bin/daemonlet", env!("CARGO_BIN_EXE_daemonlet"));
-    scratch.write("daemonlet.service", &unit);
-    let verify = Command::new("systemd-analyze").arg("verify").arg(scratch.path("daemonlet.service")).output();
-    let Ok(output) = verify else {
-        eprintln!("no systemd-analyze here: the unit is not verified");
-        return;
-    };
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-    assert!(output.status.success());
+    for name in UNITS {
+        // The program is not installed where the units have it.
+        let unit = read(&format!("systemd/{name}")).replace("/usr/bin/daemonlet", env!("CARGO_BIN_EXE_daemonlet"));
+        scratch.write(name, &unit);
+        let verify = Command::new("systemd-analyze").arg("verify").arg(scratch.path(name)).output();
+        let Ok(output) = verify else {
+            eprintln!("no systemd-analyze here: the units are not verified");
+            return;
+        };
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{name}");
+        assert!(output.status.success(), "{name}");
+    }
 }

@@ -145,16 +145,17 @@ class Machine:
         _enable(root, "kubelet.service")
 
     def install_daemonlet(self, binary=None, **config):
-        """Installs daemonlet as its packages would: program, unit, tmpfiles, configuration, credentials."""
+        """Installs daemonlet as its packages would: program, units, tmpfiles, configuration, credentials."""
         root = self.root
         shutil.copy(binary or agent.binary(), root / "usr/bin/daemonlet")
-        shutil.copy(tools.REPO / "systemd/daemonlet.service", root / "etc/systemd/system/daemonlet.service")
+        for unit in (tools.REPO / "systemd").glob("*.service"):
+            shutil.copy(unit, root / "etc/systemd/system" / unit.name)
+            _enable(root, unit.name)
         for file in (tools.REPO / "packaging/tmpfiles.d").glob("*.conf"):
             (root / "usr/lib/tmpfiles.d").mkdir(parents=True, exist_ok=True)
             shutil.copy(file, root / "usr/lib/tmpfiles.d" / file.name)
         _write(root / "etc/daemonlet/kubeconfig", agent.kubeconfig(self.cluster, self.name).read_text(encoding="utf-8"), 0o600)
         self.configure(**config)
-        _enable(root, "daemonlet.service")
 
     def configure(self, **config):
         """Writes daemonlet's configuration; keys as in the file, `_` for `-`."""

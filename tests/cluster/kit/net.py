@@ -52,6 +52,14 @@ class Lan:
         """Ends `swallow`."""
         subprocess.run(["nft", "delete", "table", "inet", "dl"], check=True)
 
+    def leave(self):
+        """The control plane's host is gone: nobody has its address."""
+        _ip("addr", "del", f"{GATEWAY}/24", "dev", "dl-lan")
+
+    def come_back(self):
+        """Ends `leave`."""
+        _ip("addr", "add", f"{GATEWAY}/24", "dev", "dl-lan")
+
     def reset(self, name):
         """After a machine lost its power: a fresh namespace at the same address, as its cable has."""
         links = subprocess.run(["ip", "-n", name, "-o", "link"], capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,56 @@
+//! `daemonlet boot-guard`: the boot guard's process.
+
+use clap::Args;
+
+use crate::cli::ConfigArgument;
+use crate::cli::Exit;
+use crate::cli::Failure;
+use crate::guard;
+use crate::guard::GuardError;
+use crate::log;
+use crate::node::notify::Notifier;
+
+/// Refuse connections in a silent API server's stead while this node boots
+///
+/// A kubelet mounts no volume before one request to the API server has failed. Where the server's
+/// address neither answers nor refuses, this program refuses for it: one nftables rule (table
+/// inet daemonlet-boot-guard) for connections of this node to that address and port. The rule goes when the
+/// address answers or refuses by itself, after boot-guard-max, and with this program however it
+/// ends. It acts once in a boot, before the kubelet runs; daemonlet-boot-guard.service starts it.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// Remove what a killed boot guard left, then exit
+    #[arg(long)]
+    clean: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    if arguments.clean {
+        guard::clean()?;
+        return Ok(Exit::Success);
+    }
+    let config = arguments.config.load()?;
+    log::init(&config.log_level, config.log_target).map_err(|error| {
+        let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+        Failure::new(Exit::Unreadable, format!("{error}{source}"))
+    })?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+    let result = runtime.block_on(guard::run(&config, &Notifier::from_environment()));
+    // A name server that does not answer must not hold up the end.
+    runtime.shutdown_background();
+    result?;
+    Ok(Exit::Success)
+}
+
+impl From<GuardError> for Failure {
+    /// One line: the error and its causes.
+    fn from(error: GuardError) -> Self {
+        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
+        Self::new(Exit::Refused, causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}")))
+    }
+}

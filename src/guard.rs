@@ -1,0 +1,293 @@
+//! The boot guard: while a node boots and the API server's address is silent, the node refuses in
+//! its stead.
+//!
+//! A kubelet mounts no volume before one request to the API server has failed (`reconciler.go`,
+//! `updateReconstructedFromNodeStatus`); a server that swallows packets makes every daemon with a
+//! volume wait half a minute. A refusal ends that wait at once.
+//!
+//! ```text
+//!  kubeconfig ─> addresses ─> rule ─> probes ─> decide ─> rule, or none
+//!   (server)     (resolve)   (table)  (probe)             (for `boot-guard-max` at most)
+//! ```
+//!
+//! Owns a process, a unit and an nftables table of their own. Must not change anything else of the
+//! node's network, must not act after the boot, and must leave nothing behind however it ends: the
+//! table lives by the process's socket.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::signal::unix::SignalKind;
+use tokio::signal::unix::signal;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use tokio::time::sleep;
+use tokio::time::sleep_until;
+
+use crate::config::Config;
+use crate::core::render::Endpoint;
+use crate::guard::boot::Evidence;
+use crate::guard::decide::End;
+use crate::guard::decide::Face;
+use crate::guard::decide::Guard;
+use crate::guard::decide::Heard;
+use crate::guard::decide::Probe;
+use crate::guard::table::Table;
+use crate::node::api;
+use crate::node::notify::Notifier;
+
+mod boot;
+mod decide;
+mod netlink;
+mod probe;
+mod server;
+mod sockets;
+mod table;
+
+pub use table::TableError;
+
+/// READY means that the rule is in place, but goes out this long after the start without any address:
+/// the kubelet must not wait for a name server.
+const NAMES_WITHIN: Duration = Duration::from_millis(150);
+/// How long after an attempt that gave no address the next one is made.
+const RESOLVE_AGAIN: Duration = Duration::from_millis(500);
+/// How long addresses are believed.
+const RESOLVED_FOR: Duration = Duration::from_secs(10);
+/// Probes of one address that wait for a late answer at the same time.
+const AT_ONCE: usize = 8;
+
+/// Why the guard cannot work.
+#[derive(Debug, thiserror::Error)]
+pub enum GuardError {
+    /// The kernel does not do it.
+    #[error("boot guard: nothing is refused, and the kubelet waits for the API server as it does without it")]
+    Table(#[from] TableError),
+    /// The system lacks something.
+    #[error("boot guard: cannot {what}")]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Removes what a guard left that was killed on a kernel which does not do so itself.
+///
+/// # Errors
+/// The kernel's.
+pub fn clean() -> Result<(), GuardError> {
+    Table::open().map(drop).map_err(GuardError::from)
+}
+
+/// Guards the boot until the API server has answered, the time is up, or SIGTERM. Does nothing when
+/// this is no boot.
+///
+/// # Errors
+/// The kernel has no nftables or does not let this process.
+pub async fn run(config: &Config, notifier: &Notifier) -> Result<(), GuardError> {
+    if !config.boot_guard {
+        notifier.ready("off: boot.guard is false");
+        tracing::info!("boot guard: off, as boot.guard says");
+        return Ok(());
+    }
+    let (evidence, marked) = Evidence::gather(&config.run_dir, Path::new("/proc"));
+    if let Some(objection) = evidence.objection() {
+        notifier.ready(objection);
+        tracing::info!("boot guard: does nothing: {objection}");
+        return Ok(());
+    }
+    if let Err(error) = marked {
+        tracing::warn!("boot guard: {} cannot be marked, a later start may act: {error}", config.run_dir.display());
+    }
+    let stop = |kind| signal(kind).map_err(|source| GuardError::System { what: "receive signals", source });
+    let (mut terminate, mut interrupt) = (stop(SignalKind::terminate())?, stop(SignalKind::interrupt())?);
+    let mut shell = Shell::new(config, notifier)?;
+    tokio::select! {
+        result = shell.guard() => result?,
+        _ = terminate.recv() => tracing::info!("boot guard: stopped"),
+        _ = interrupt.recv() => tracing::info!("boot guard: stopped"),
+    }
+    shell.table.remove()?;
+    Ok(())
+}
+
+/// What happens to the guard.
+enum Event {
+    Addresses(Endpoint, BTreeSet<SocketAddr>),
+    Heard(Probe, Heard),
+}
+
+/// The guard's hands: probes, names and the table.
+struct Shell<'a> {
+    config: &'a Config,
+    notifier: &'a Notifier,
+    ready: bool,
+    started: Instant,
+    guard: Guard,
+    table: Table,
+    tls: Arc<ClientConfig>,
+    name: Option<ServerName<'static>>,
+    under_way: BTreeMap<SocketAddr, VecDeque<AbortHandle>>,
+    events: mpsc::UnboundedSender<Event>,
+    inbox: mpsc::UnboundedReceiver<Event>,
+}
+
+impl<'a> Shell<'a> {
+    fn new(config: &'a Config, notifier: &'a Notifier) -> Result<Self, GuardError> {
+        let tls = api::tls_that_trusts_anybody()
+            .map_err(|error| GuardError::System { what: "speak TLS", source: io::Error::other(error) })?;
+        let (events, inbox) = mpsc::unbounded_channel();
+        Ok(Self {
+            config,
+            notifier,
+            ready: false,
+            started: Instant::now(),
+            guard: Guard::new(config.boot_guard_max),
+            table: Table::open()?,
+            tls: Arc::new(tls),
+            name: None,
+            under_way: BTreeMap::new(),
+            events,
+            inbox,
+        })
+    }
+
+    async fn guard(&mut self) -> Result<(), GuardError> {
+        let names = tokio::spawn(follow(self.config.boot_kubeconfig.clone(), self.events.clone()));
+        let result = self.follow().await;
+        names.abort();
+        result
+    }
+
+    async fn follow(&mut self) -> Result<(), GuardError> {
+        loop {
+            let now = self.started.elapsed();
+            if let Some(end) = self.guard.end(now) {
+                match end {
+                    End::Answered => tracing::info!("boot guard: the API server answers"),
+                    End::TimeUp => tracing::warn!("boot guard: boot-guard-max is over, nothing is refused any more"),
+                }
+                return Ok(());
+            }
+            for probe in self.guard.probes(now) {
+                self.probe(probe);
+            }
+            let late = self.started + NAMES_WITHIN;
+            tokio::select! {
+                Some(event) = self.inbox.recv() => self.take(event)?,
+                () = sleep_until(late), if !self.ready => self.tell("knows no address yet"),
+                () = sleep_until(self.started + self.guard.next()) => {}
+            }
+        }
+    }
+
+    /// Tells systemd what the guard does; the first time that it is ready.
+    fn tell(&mut self, what: &str) {
+        if self.ready {
+            self.notifier.status(what);
+        } else {
+            self.notifier.ready(what);
+        }
+        self.ready = true;
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), GuardError> {
+        match event {
+            Event::Addresses(server, addresses) => {
+                self.name = ServerName::try_from(server.host).ok();
+                self.guard.learn(self.started.elapsed(), &addresses);
+                self.under_way.retain(|address, _| addresses.contains(address));
+                self.refuse()?;
+                let listed: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+                self.tell(&format!("looks at {}", listed.join(", ")));
+            }
+            Event::Heard(probe, heard) => {
+                if let Some(face) = self.guard.hear(probe, heard) {
+                    let address = probe.address;
+                    match face {
+                        Face::Silent => tracing::warn!("boot guard: {address} has fallen silent"),
+                        Face::Refusing => tracing::info!("boot guard: {address} refuses by itself"),
+                        Face::Answering => tracing::info!("boot guard: {address} answers"),
+                    }
+                    self.refuse()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the table in line with the guard's mind.
+    fn refuse(&mut self) -> Result<(), GuardError> {
+        let new = self.table.refuse(&self.guard.refused())?;
+        if new.is_empty() {
+            return Ok(());
+        }
+        if !self.table.is_owned() {
+            tracing::debug!("boot guard: this kernel leaves the rule to the unit's ExecStopPost= after a crash");
+        }
+        match sockets::abort(&new) {
+            Ok(0) => {}
+            Ok(count) => tracing::info!("boot guard: {count} connections from before the rule are ended"),
+            Err(error) => tracing::debug!("boot guard: connections from before the rule may wait on: {error}"),
+        }
+        Ok(())
+    }
+
+    fn probe(&mut self, probe: Probe) {
+        let Some(name) = self.name.clone() else { return };
+        let (events, tls) = (self.events.clone(), Arc::clone(&self.tls));
+        // The guard listens for as long as probes run.
+        let heard = move |heard| drop(events.send(Event::Heard(probe, heard)));
+        let task = tokio::spawn(probe::probe(probe.address, name, tls, heard)).abort_handle();
+        let under_way = self.under_way.entry(probe.address).or_default();
+        under_way.push_back(task);
+        if under_way.len() > AT_ONCE {
+            under_way.pop_front().inspect(AbortHandle::abort);
+        }
+    }
+}
+
+/// Tells which addresses the kubelet will connect to, whenever that is known anew.
+async fn follow(files: Vec<PathBuf>, events: mpsc::UnboundedSender<Event>) {
+    let mut complaint = String::new();
+    loop {
+        let found = match server::server(&files) {
+            Ok(None) => Err("there is no kubeconfig of the kubelet (boot.kubeconfig)".to_owned()),
+            Ok(Some(server)) => match server::resolve(&server).await {
+                Ok(addresses) if addresses.is_empty() => Err(format!("{} has no address", server.host)),
+                Ok(addresses) => Ok((server, addresses)),
+                Err(error) => Err(format!("{} does not resolve: {error}", server.host)),
+            },
+            Err(error) => Err(std::error::Error::source(&error)
+                .map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))),
+        };
+        match found {
+            Ok((server, addresses)) => {
+                complaint.clear();
+                if events.send(Event::Addresses(server, addresses)).is_err() {
+                    return;
+                }
+                sleep(RESOLVED_FOR).await;
+            }
+            Err(why) => {
+                if why != complaint {
+                    tracing::warn!("boot guard: {why}; it is tried again");
+                }
+                complaint = why;
+                sleep(RESOLVE_AGAIN).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What the guard does with what it hears: a state machine over probes and time.
+//!
+//! Pure: time comes in as the time since the guard's start, and what is to be done goes out as
+//! values. Must not probe, resolve or touch the kernel.
+//!
+//! ```text
+//!             refuses                    answers
+//!   Silent ────────────> Refusing    any ────────> Answering (for good)
+//!     ^  <────────────
+//!   (start)   silent
+//! ```
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long a probe may take before its address counts as silent.
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// How long an address is probed at the quick pace.
+const QUICK_FOR: Duration = Duration::from_secs(10);
+const QUICK: Duration = Duration::from_millis(200);
+const SLOW: Duration = Duration::from_secs(1);
+
+/// What one probe heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// A TLS handshake was completed, however late.
+    Answer,
+    /// The other side ended the attempt by itself: whoever connects is told at once.
+    Refusal,
+    /// Nothing within [`ANSWER_WITHIN`], or only this node's own word that there is no way.
+    Silence,
+}
+
+/// What is known of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Face {
+    /// It has not been heard, or it has fallen silent.
+    Silent,
+    /// It refuses by itself.
+    Refusing,
+    /// It has answered: the guard is done with it.
+    Answering,
+}
+
+/// Why the guard ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Every address has answered.
+    Answered,
+    /// It has acted for as long as it may.
+    TimeUp,
+}
+
+/// A probe to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Probe {
+    /// Counts the probes of a guard.
+    pub(super) number: u64,
+    /// Where to.
+    pub(super) address: SocketAddr,
+}
+
+#[derive(Clone, Debug)]
+struct Address {
+    face: Face,
+    /// When it became known.
+    since: Duration,
+    /// When the next probe is due.
+    due: Duration,
+    /// The youngest probe that decided its face; older ones have no say any more.
+    heard: u64,
+}
+
+/// The guard's mind.
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    max: Duration,
+    addresses: BTreeMap<SocketAddr, Address>,
+    probes: u64,
+}
+
+impl Guard {
+    /// A guard that knows no address yet and ends `max` after its start.
+    pub(super) fn new(max: Duration) -> Self {
+        Self { max, addresses: BTreeMap::new(), probes: 0 }
+    }
+
+    /// The addresses are these now. New ones count as silent until they are heard, so that the rule
+    /// comes before the first probe; those that are no longer named are forgotten.
+    pub(super) fn learn(&mut self, now: Duration, named: &BTreeSet<SocketAddr>) {
+        self.addresses.retain(|address, _| named.contains(address));
+        for address in named {
+            let new = Address { face: Face::Silent, since: now, due: now, heard: 0 };
+            self.addresses.entry(*address).or_insert(new);
+        }
+    }
+
+    /// Takes in what a probe heard; gives the address's face when that changed it.
+    pub(super) fn hear(&mut self, probe: Probe, heard: Heard) -> Option<Face> {
+        let address = self.addresses.get_mut(&probe.address)?;
+        let face = match heard {
+            Heard::Answer => Face::Answering,
+            _ if address.face == Face::Answering || probe.number < address.heard => return None,
+            Heard::Refusal => Face::Refusing,
+            Heard::Silence => Face::Silent,
+        };
+        address.heard = probe.number;
+        let changed = address.face != face;
+        address.face = face;
+        changed.then_some(face)
+    }
+
+    /// The probes that are due; each is given once.
+    pub(super) fn probes(&mut self, now: Duration) -> Vec<Probe> {
+        let mut probes = Vec::new();
+        for (address, known) in &mut self.addresses {
+            if known.face != Face::Answering && known.due <= now {
+                let pace = if now.saturating_sub(known.since) < QUICK_FOR { QUICK } else { SLOW };
+                known.due = now + pace;
+                self.probes += 1;
+                probes.push(Probe { number: self.probes, address: *address });
+            }
+        }
+        probes
+    }
+
+    /// The addresses in whose stead this node refuses.
+    pub(super) fn refused(&self) -> BTreeSet<SocketAddr> {
+        self.addresses.iter().filter(|(_, known)| known.face == Face::Silent).map(|(address, _)| *address).collect()
+    }
+
+    /// Whether any address is known.
+    pub(super) fn knows_any(&self) -> bool {
+        !self.addresses.is_empty()
+    }
+
+    /// Whether and why the guard is to end.
+    pub(super) fn end(&self, now: Duration) -> Option<End> {
+        let answered = self.knows_any() && self.addresses.values().all(|known| known.face == Face::Answering);
+        if answered {
+            return Some(End::Answered);
+        }
+        (now >= self.max).then_some(End::TimeUp)
+    }
+
+    /// When to look again at the latest.
+    pub(super) fn next(&self) -> Duration {
+        let open = self.addresses.values().filter(|known| known.face != Face::Answering);
+        open.map(|known| known.due).fold(self.max, Duration::min)
+    }
+}
+
+#[cfg(test)]
+mod tests;

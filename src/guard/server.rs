@@ -1,0 +1,148 @@
+//! Which addresses the kubelet will connect to: from its kubeconfig, by name or number.
+//!
+//! Owns reading the server's host and port. Must not refuse what only the kubelet has to understand
+//! (credential plugins and the like), and must not connect.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::path::PathBuf;
+
+use http::Uri;
+use kube::config::Kubeconfig;
+
+use crate::core::render::Endpoint;
+
+/// Why a kubeconfig does not say where the server is.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ServerError {
+    /// The file does not read or parse.
+    #[error("{} cannot be read", path.display())]
+    Read {
+        /// The kubeconfig.
+        path: PathBuf,
+        /// What kube said.
+        #[source]
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// A field does not lead to a server.
+    #[error("{}: {field}: {reason}", path.display())]
+    Field {
+        /// The kubeconfig.
+        path: PathBuf,
+        /// The field.
+        field: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// Host and port of the server that the first of `files` that exists names; `None`: none exists.
+///
+/// # Errors
+/// That file does not lead to a server.
+pub(super) fn server(files: &[PathBuf]) -> Result<Option<Endpoint>, ServerError> {
+    let Some(path) = files.iter().find(|file| file.exists()) else { return Ok(None) };
+    let config = Kubeconfig::read_from(path)
+        .map_err(|source| ServerError::Read { path: path.clone(), source: Box::new(source) })?;
+    endpoint(path, config).map(Some)
+}
+
+fn endpoint(path: &Path, config: Kubeconfig) -> Result<Endpoint, ServerError> {
+    let field = |field, reason: String| ServerError::Field { path: path.to_owned(), field, reason };
+    let current = config.current_context.unwrap_or_default();
+    let context = config.contexts.into_iter().find(|named| named.name == current).and_then(|named| named.context);
+    let context = context.ok_or_else(|| field("current-context", format!("there is no context \"{current}\"")))?;
+    let cluster = config.clusters.into_iter().find(|named| named.name == context.cluster);
+    let cluster = cluster
+        .and_then(|named| named.cluster)
+        .ok_or_else(|| field("clusters", format!("there is no cluster \"{}\"", context.cluster)))?;
+    if cluster.proxy_url.is_some_and(|url| !url.is_empty()) {
+        return Err(field("proxy-url", "the kubelet connects to a proxy, which is not guarded".to_owned()));
+    }
+    let server = cluster.server.unwrap_or_default();
+    // client-go takes a server without a scheme as well (`DefaultServerURL`).
+    let url = if server.contains("://") { server.clone() } else { format!("https://{server}") };
+    let url: Uri = url.parse().map_err(|_| field("server", format!("\"{server}\" is not a URL")))?;
+    let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
+    if host.is_empty() {
+        return Err(field("server", format!("\"{server}\" names no host")));
+    }
+    let port = url.port_u16().unwrap_or(if url.scheme_str() == Some("http") { 80 } else { 443 });
+    Ok(Endpoint { host, port })
+}
+
+/// The addresses of a server: its own, or what its name stands for now.
+///
+/// # Errors
+/// The name does not resolve.
+pub(super) async fn resolve(server: &Endpoint) -> io::Result<BTreeSet<SocketAddr>> {
+    if let Ok(ip) = server.host.parse::<IpAddr>() {
+        return Ok([SocketAddr::new(ip, server.port)].into());
+    }
+    let found = tokio::net::lookup_host((server.host.as_str(), server.port)).await?;
+    Ok(found.map(|address| SocketAddr::new(address.ip().to_canonical(), address.port())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(server: &str) -> Result<Endpoint, String> {
+        let text = format!(
+            "current-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+             clusters: [{{name: k, cluster: {server}}}]\n\
+             users: [{{name: u, user: {{exec: {{command: get-token, apiVersion: v1}}}}}}]\n"
+        );
+        let config = Kubeconfig::from_yaml(&text).unwrap();
+        endpoint(Path::new("/k"), config).map_err(|error| error.to_string())
+    }
+
+    fn endpoint_of(host: &str, port: u16) -> Result<Endpoint, String> {
+        Ok(Endpoint { host: host.to_owned(), port })
+    }
+
+    #[test]
+    fn the_server_is_found_whatever_the_credentials() {
+        assert_eq!(of("{server: 'https://10.0.0.1:6443'}"), endpoint_of("10.0.0.1", 6443));
+        assert_eq!(of("{server: 'https://[fd00::1]:6443/path'}"), endpoint_of("fd00::1", 6443));
+        assert_eq!(of("{server: 'https://api.example'}"), endpoint_of("api.example", 443));
+        assert_eq!(of("{server: 'api.example:6443'}"), endpoint_of("api.example", 6443));
+        assert_eq!(of("{server: 'http://localhost'}"), endpoint_of("localhost", 80));
+    }
+
+    #[test]
+    fn what_leads_nowhere_is_named() {
+        assert_eq!(of("{}"), Err("/k: server: \"\" is not a URL".to_owned()));
+        let proxy = of("{server: 'https://a', proxy-url: 'http://proxy:3128'}");
+        assert_eq!(proxy, Err("/k: proxy-url: the kubelet connects to a proxy, which is not guarded".to_owned()));
+        let none = endpoint(Path::new("/k"), Kubeconfig::default()).map_err(|error| error.to_string());
+        assert_eq!(none, Err("/k: current-context: there is no context \"\"".to_owned()));
+    }
+
+    #[test]
+    fn the_first_file_that_exists_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [folder.path().join("kubelet.conf"), folder.path().join("bootstrap.conf")];
+        assert!(server(&files).unwrap().is_none());
+        let text = "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n\
+                    clusters: [{name: k, cluster: {server: 'https://NAME:1'}}]\n";
+        std::fs::write(&files[1], text.replace("NAME", "second")).unwrap();
+        assert_eq!(server(&files).unwrap().unwrap().host, "second");
+        std::fs::write(&files[0], text.replace("NAME", "first")).unwrap();
+        assert_eq!(server(&files).unwrap().unwrap().host, "first");
+        std::fs::write(&files[0], "{").unwrap();
+        assert!(server(&files).is_err(), "the kubelet would not take the second one either");
+    }
+
+    #[tokio::test]
+    async fn names_and_numbers_resolve() {
+        let of = |host: &str| Endpoint { host: host.to_owned(), port: 6443 };
+        assert_eq!(resolve(&of("10.0.0.1")).await.unwrap(), ["10.0.0.1:6443".parse().unwrap()].into());
+        assert_eq!(resolve(&of("fd00::1")).await.unwrap(), ["[fd00::1]:6443".parse().unwrap()].into());
+        assert!(resolve(&of("localhost")).await.unwrap().iter().all(|address| address.ip().is_loopback()));
+        assert!(resolve(&of("no.such.name.invalid")).await.is_err());
+    }
+}
