@@ -40,15 +40,30 @@ use daemonlet::core::yaml;
 
 const NOW: Millis = 1_000_000_000;
 
-/// A DaemonSet as large as a large CNI's, about 20 KiB of YAML, and the objects that it refers to.
-fn large() -> String {
+/// How large a generated DaemonSet is.
+#[derive(Clone, Copy)]
+struct Size {
+    containers: usize,
+    /// Per container: variables with a value, variables from a ConfigMap, mounts of hostPath volumes.
+    variables: usize,
+    configured: usize,
+    mounts: usize,
+}
+
+/// As the largest that is published (the CNIs of the corpus of the tests: 7 containers, 11 to 13 KB of manifest).
+const LARGE: Size = Size { containers: 7, variables: 4, configured: 2, mounts: 6 };
+/// More than twice that.
+const HUGE: Size = Size { containers: 8, variables: 20, configured: 5, mounts: 10 };
+
+/// A DaemonSet of that size and the objects that it refers to.
+fn generated(size: Size) -> String {
     let mut text = String::from(
         "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: large, namespace: kube-system}\nspec:\n  \
          selector: {matchLabels: {app: large}}\n  template:\n    metadata: {labels: {app: large, tier: node}}\n    \
          spec:\n      hostNetwork: true\n      serviceAccountName: large\n      priorityClassName: system-node-critical\n      \
          nodeSelector: {kubernetes.io/os: linux}\n      tolerations: [{operator: Exists}]\n      containers:\n",
     );
-    for container in 0..8 {
+    for container in 0..size.containers {
         write!(
             text,
             "      - name: container-{container}\n        image: registry.example.com/network/agent-{container}:v1.30.2\n        \
@@ -60,11 +75,11 @@ fn large() -> String {
             9000 + container
         )
         .unwrap();
-        for variable in 0..20 {
+        for variable in 0..size.variables {
             writeln!(text, "        - {{name: VARIABLE_{variable}, value: \"the value of {variable}, such as yes\"}}")
                 .unwrap();
         }
-        for key in 0..5 {
+        for key in 0..size.configured {
             writeln!(
                 text,
                 "        - {{name: CONFIGURED_{key}, valueFrom: {{configMapKeyRef: {{name: conf, key: key-{key}}}}}}}"
@@ -72,7 +87,7 @@ fn large() -> String {
             .unwrap();
         }
         text.push_str("        volumeMounts:\n");
-        for volume in 0..10 {
+        for volume in 0..size.mounts {
             writeln!(text, "        - {{name: host-{volume}, mountPath: /host/{volume}}}").unwrap();
         }
         text.push_str("        - {name: conf, mountPath: /etc/agent}\n        - {name: keys, mountPath: /etc/keys}\n");
@@ -116,8 +131,8 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
-        let parsed = input::parse_file(Path::new("large.yaml"), &large());
+    fn new(size: Size) -> Self {
+        let parsed = input::parse_file(Path::new("large.yaml"), &generated(size));
         assert!(parsed.problems.is_empty(), "{:?}", parsed.problems);
         let daemon_set = Arc::new(parsed.daemon_sets.into_iter().next().unwrap());
         let revision = Revision::of(&daemon_set);
@@ -213,11 +228,13 @@ fn node() -> NodeView {
 }
 
 fn core(criterion: &mut Criterion) {
-    let world = World::new();
-    let text = large();
+    let (world, huge) = (World::new(LARGE), World::new(HUGE));
+    let text = generated(LARGE);
     let rendered = world.render(&world.daemon_set).result.unwrap();
-    println!("the large DaemonSet: {} bytes of YAML in, {} out", text.len(), rendered.text.len());
+    let more = huge.render(&huge.daemon_set).result.unwrap();
+    println!("the large DaemonSet: {} bytes of manifest; the huge one: {}", rendered.text.len(), more.text.len());
     criterion.bench_function("render one large DaemonSet", |b| b.iter(|| world.render(black_box(&world.daemon_set))));
+    criterion.bench_function("render a huge one", |b| b.iter(|| huge.render(black_box(&huge.daemon_set))));
     criterion.bench_function("write its YAML", |b| b.iter(|| yaml::write(black_box(&rendered.pod.pod))));
     criterion.bench_function("canonical form and hash", |b| b.iter(|| Revision::of(black_box(&world.daemon_set))));
     criterion.bench_function("read and validate its file", |b| {

@@ -46,14 +46,14 @@ pub fn template(template: &Value) -> Value {
 
 /// What defaulting does with an eye on more than one field.
 fn pod_spec(spec: &mut Map<String, Value>) {
-    if let Some(alias) = spec.shift_remove("serviceAccount")
+    if let Some(alias) = spec.remove("serviceAccount")
         && !spec.contains_key("serviceAccountName")
     {
         spec.insert("serviceAccountName".into(), alias);
         spec.sort_keys();
     }
     if spec.get("securityContext").is_some_and(is_empty_object) {
-        spec.shift_remove("securityContext");
+        spec.remove("securityContext");
     }
     let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
     for list in ["initContainers", "containers"] {

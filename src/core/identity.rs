@@ -3,7 +3,9 @@
 //! Owns the functions that every restart hangs on: a change of any byte that they hash replaces
 //! every daemon on every node. Must not look at labels, objects, versions or addresses.
 
-use serde_json::Value;
+use sha1::Digest;
+use sha1::Sha1;
+use uuid::Builder;
 use uuid::Uuid;
 
 use crate::core::model::ObjectKey;
@@ -31,27 +33,28 @@ pub struct Identity {
 
 /// The identity of `incarnation` of the daemon `key` with the canonical template `canonical` on `node`.
 ///
-/// `canonical` is what [`crate::core::canonical::template`] gives; its keys are sorted, so that its
-/// JSON is one string of bytes. The DaemonSet's part of the pod name is shortened where the mirror
+/// `canonical` is the JSON of what [`crate::core::canonical::template`] gives; its keys are sorted, so that it is
+/// one string of bytes. The DaemonSet's part of the pod name is shortened where the mirror
 /// pod, which the kubelet names `<pod name>-<node, lower case>`, would be longer than 253 bytes.
-pub fn identity(key: &ObjectKey, canonical: &Value, node: &str, incarnation: u64) -> Identity {
-    let template = canonical.to_string();
-    let mut encoded = Vec::with_capacity(template.len() + 256);
-    for field in [ENCODING, &key.namespace, &key.name, &template, node, &incarnation.to_string()] {
-        encoded.extend_from_slice(&(field.len() as u64).to_be_bytes());
-        encoded.extend_from_slice(field.as_bytes());
+pub fn identity(key: &ObjectKey, canonical: &str, node: &str, incarnation: u64) -> Identity {
+    // UUIDv5, RFC 9562 5.5: a SHA-1 over the namespace and the name, which is all these fields.
+    let mut hash = Sha1::new();
+    hash.update(NAMESPACE.as_bytes());
+    for field in [ENCODING, &key.namespace, &key.name, canonical, node, &incarnation.to_string()] {
+        hash.update((field.len() as u64).to_be_bytes());
+        hash.update(field);
     }
-    let uuid = Uuid::new_v5(&NAMESPACE, &encoded);
+    let digest: [u8; 20] = hash.finalize().into();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    let uuid = Builder::from_sha1_bytes(bytes).into_uuid();
     Identity { uid: uuid.to_string(), pod_name: pod_name(&key.name, node, &suffix(uuid)) }
 }
 
-/// The hash of a revision (label `controller-revision-hash`) over its canonical template:
+/// The hash of a revision (label `controller-revision-hash`) over the JSON of its canonical template:
 /// 32-bit FNV-1a in decimal, written with upstream's alphabet as `rand.SafeEncodeString` does.
-pub fn revision_hash(canonical: &Value) -> String {
-    let hash = canonical
-        .to_string()
-        .bytes()
-        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+pub fn revision_hash(canonical: &str) -> String {
+    let hash = canonical.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     hash.to_string().bytes().map(|digit| letter(u128::from(digit))).collect()
 }
 
@@ -82,8 +85,9 @@ mod tests {
 
     use super::*;
 
-    fn example() -> Value {
+    fn example() -> String {
         json!({"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"image": "x:1", "name": "x"}]}})
+            .to_string()
     }
 
     /// These values are a promise to every cluster: an agent that computes others restarts every
@@ -121,8 +125,8 @@ mod tests {
     #[test]
     fn upstreams_fnv_and_alphabet() {
         // fnv32a over `{}` and over `"foobar"` with its quotes: numbers from Go's hash/fnv; letters from rand.SafeEncodeString.
-        assert_eq!(revision_hash(&json!({})), GO_EMPTY_OBJECT);
-        assert_eq!(revision_hash(&json!("foobar")), GO_FOOBAR);
+        assert_eq!(revision_hash("{}"), GO_EMPTY_OBJECT);
+        assert_eq!(revision_hash("\"foobar\""), GO_FOOBAR);
     }
 
     const GO_EMPTY_OBJECT: &str = "5859f96865";

@@ -285,7 +285,7 @@ impl DaemonSet {
 }
 
 /// A taint of a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Taint {
     /// The key.
     pub key: String,
@@ -297,7 +297,7 @@ pub struct Taint {
 }
 
 /// The node as decisions see it: "the parts that can change".
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Hash, Serialize, Deserialize)]
 pub struct NodeView {
     /// `metadata.name`.
     pub name: String,

@@ -74,8 +74,8 @@ impl Outcome {
 /// The canonical template of a DaemonSet with its hash: computed once per definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {
-    /// The canonical template.
-    pub canonical: serde_json::Value,
+    /// The canonical template, as JSON.
+    pub canonical: String,
     /// Its hash.
     pub hash: String,
 }
@@ -83,7 +83,7 @@ pub struct Revision {
 impl Revision {
     /// The revision that `daemon_set` defines.
     pub fn of(daemon_set: &DaemonSet) -> Self {
-        let canonical = canonical::template(&daemon_set.template);
+        let canonical = canonical::template(&daemon_set.template).to_string();
         let hash = identity::revision_hash(&canonical);
         Self { canonical, hash }
     }

@@ -83,7 +83,7 @@ fn the_json_is_the_contracts() {
 
     let rendered = entries[1].as_object().unwrap();
     let keys: Vec<&str> = rendered.keys().map(String::as_str).collect();
-    assert_eq!(keys, ["namespace", "name", "outcome", "reason", "manifest", "uid", "pod", "waitingFor"]);
+    assert_eq!(keys, ["manifest", "name", "namespace", "outcome", "pod", "reason", "uid", "waitingFor"]);
     assert_eq!((&rendered["outcome"], &rendered["reason"]), (&json!("rendered"), &json!("")));
     assert!(rendered["manifest"].as_str().unwrap().contains(rendered["uid"].as_str().unwrap()));
     assert!(rendered["pod"].as_str().unwrap().starts_with("cni-"));
@@ -92,7 +92,7 @@ fn the_json_is_the_contracts() {
 
     let invalid = entries[2].as_object().unwrap();
     let keys: Vec<&str> = invalid.keys().map(String::as_str).collect();
-    assert_eq!(keys, ["outcome", "file", "line", "column", "reason"]);
+    assert_eq!(keys, ["column", "file", "line", "outcome", "reason"]);
     assert_eq!((&invalid["outcome"], &invalid["file"]), (&json!("invalid"), &json!(files[2])));
     assert!(invalid["line"].as_u64() > Some(0) && !invalid["reason"].as_str().unwrap().is_empty());
 }

@@ -84,11 +84,11 @@ fn refused_failing_and_unknown_are_exit_code_1() {
 fn the_json_keeps_its_names() {
     let json = serde_json::to_value(report(vec![daemon("cni", State::NotSelected)])).unwrap();
     let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-    assert_eq!(keys(&json), "schemaVersion node agent daemons problems");
-    assert_eq!(keys(&json["agent"]), "running since version api apiSince apiUse passes");
+    assert_eq!(keys(&json), "agent daemons node problems schemaVersion");
+    assert_eq!(keys(&json["agent"]), "api apiSince apiUse passes running since version");
     assert_eq!(
         keys(&json["daemons"][0]),
-        "namespace name source mode revision pod uid state ready since reason waitingFor notes"
+        "mode name namespace notes pod ready reason revision since source state uid waitingFor"
     );
     assert_eq!(json["daemons"][0]["state"], "notSelected");
     assert_eq!(json["daemons"][0]["mode"], "static");

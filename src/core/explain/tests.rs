@@ -62,8 +62,8 @@ fn every_kind_of_term() {
             "- source: /etc/cni.yaml",
             "yes mode and policy: static: in place of the DaemonSet controller (as its folder says)",
             "- node selector: daemonlet.dev/static=true: daemonlet's own gate, ignored",
-            "yes node selector: os=linux: the node has \"linux\"",
             "no node selector: disk=ssd: the node has no such label",
+            "yes node selector: os=linux: the node has \"linux\"",
             "yes node affinity: one term matches, which is enough",
             "yes node affinity term 1: os In [linux]: the node has \"linux\"",
             "no node affinity term 2: cpu Gt [a]: invalid, so that its term matches no node: cpu: operator Gt needs \

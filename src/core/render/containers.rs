@@ -86,6 +86,9 @@ fn mount_point(mount: &Value) -> Option<String> {
 
 /// `path` without empty, `.` and resolvable `..` elements (Go's `filepath.Clean`).
 pub(super) fn clean_path(path: &str) -> String {
+    if is_clean(path) {
+        return path.to_owned();
+    }
     let rooted = path.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -103,6 +106,16 @@ pub(super) fn clean_path(path: &str) -> String {
         (false, true) => ".".to_owned(),
         (false, false) => parts.join("/"),
     }
+}
+
+/// Whether `path` is clean by its looks: nothing empty and nothing that begins with a dot between its slashes.
+fn is_clean(path: &str) -> bool {
+    let relative = path.strip_prefix('/').unwrap_or(path);
+    !relative.starts_with(['/', '.'])
+        && !relative.contains("/.")
+        && !relative.contains("//")
+        && !path.ends_with('/')
+        && !path.is_empty()
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ fn reference_of<'s>(source: &'s Value, config_map: &str, secret: &str) -> Option
 
 /// The variables of `envFrom`, which is taken out.
 fn env_from<'a>(ctx: &mut Context<'a>, container: &mut Object, field: &str) -> Vec<Variable<'a>> {
-    let Some(Value::Array(sources)) = container.shift_remove("envFrom") else { return Vec::new() };
+    let Some(Value::Array(sources)) = container.remove("envFrom") else { return Vec::new() };
     let mut variables: Vec<Variable<'a>> = Vec::new();
     for (index, source) in sources.iter().enumerate() {
         let field = format!("{field}.envFrom[{index}]");
@@ -123,7 +123,7 @@ fn resolve_one<'a>(
 ) -> Option<Variable<'a>> {
     if json::text(&own, "value").is_some() {
         if let Some(object) = own.as_object_mut() {
-            object.shift_remove("valueFrom");
+            object.remove("valueFrom");
         }
         return Some(Variable::Ready(own));
     }

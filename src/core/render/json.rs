@@ -58,7 +58,7 @@ pub(super) fn take_list(object: &mut Object, name: &str) -> Vec<Value> {
 /// Puts `list` where [`take_list`] took it; an empty list leaves no member behind.
 pub(super) fn put_list(object: &mut Object, name: &str, list: Vec<Value>) {
     if list.is_empty() {
-        object.shift_remove(name);
+        object.remove(name);
     } else {
         object.insert(name.to_owned(), Value::Array(list));
     }

@@ -29,12 +29,12 @@ pub(super) fn refuse_claims(ctx: &mut Context<'_>, spec: &Object) {
 /// Takes out what has been decided, and what the kubelet would judge again at a boot without API.
 pub(super) fn drop_placement(spec: &mut Object) {
     for member in ["nodeSelector", "nodeName", "schedulingGates"] {
-        spec.shift_remove(member);
+        spec.remove(member);
     }
     let Some(affinity) = spec.get_mut("affinity").and_then(Value::as_object_mut) else { return };
-    affinity.shift_remove("nodeAffinity");
+    affinity.remove("nodeAffinity");
     if affinity.values().all(Value::is_null) {
-        spec.shift_remove("affinity");
+        spec.remove("affinity");
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn priority(ctx: &mut Context<'_>, spec: &mut Object) {
         if json::member(spec, "priority").is_some_and(|priority| priority.as_i64() != Some(0)) {
             let reason = "left out: the API takes no priority without a class";
             ctx.note("spec.template.spec.priority", reason, "set priorityClassName");
-            spec.shift_remove("priority");
+            spec.remove("priority");
         }
         return;
     };
@@ -90,7 +90,7 @@ pub(super) fn overhead(ctx: &mut Context<'_>, spec: &mut Object) {
         None if json::member(spec, "overhead").is_some() => {
             let reason = "left out: the API takes no overhead that its runtime class does not have";
             ctx.note("spec.template.spec.overhead", reason, "set it in the RuntimeClass");
-            spec.shift_remove("overhead");
+            spec.remove("overhead");
         }
         None => {}
     }

@@ -43,8 +43,8 @@ pub(super) fn apply(ctx: &mut Context<'_>, account: &str, spec: &mut Object) {
     if of_pod.or_else(of_account).unwrap_or(true) {
         mount_token(spec);
     }
-    spec.shift_remove("serviceAccountName");
-    spec.shift_remove("serviceAccount");
+    spec.remove("serviceAccountName");
+    spec.remove("serviceAccount");
     pull_secrets(ctx, account, object, spec);
 }
 
@@ -54,7 +54,7 @@ fn pull_secrets(ctx: &mut Context<'_>, account: &str, object: Option<&Value>, sp
         list.iter().filter_map(|secret| json::text(secret, "name")).map(str::to_owned).collect()
     };
     let own = names(json::list_of(spec, "imagePullSecrets"));
-    spec.shift_remove("imagePullSecrets");
+    spec.remove("imagePullSecrets");
     if !own.is_empty() {
         let reason = format!("left out ({}): a static pod cannot name pull secrets", own.join(", "));
         ctx.note("spec.template.spec.imagePullSecrets", reason, CREDENTIALS);

@@ -48,12 +48,18 @@ pub fn write_manifest(header: &[String], value: &Value) -> String {
 }
 
 fn indent(text: &mut String, width: usize) {
-    text.extend(std::iter::repeat_n(' ', width));
+    const SPACES: &str = "                                ";
+    let mut left = width;
+    while left > 0 {
+        let step = left.min(SPACES.len());
+        text.push_str(&SPACES[..step]);
+        left -= step;
+    }
 }
 
 /// A map whose keys stand at column `width`; `inline`: the first one does already, after a dash.
 fn object(text: &mut String, map: &Map<String, Value>, width: usize, inline: bool) {
-    for (index, (name, value)) in ordered(map).into_iter().enumerate() {
+    for (index, (name, value)) in ordered(map).enumerate() {
         if index > 0 || !inline {
             indent(text, width);
         }
@@ -103,11 +109,10 @@ fn array(text: &mut String, items: &[Value], width: usize, inline: bool) {
     }
 }
 
-fn ordered(map: &Map<String, Value>) -> Vec<(&String, &Value)> {
-    let rank = |key: &str| FIRST.iter().position(|first| *first == key).unwrap_or(FIRST.len());
-    let mut entries: Vec<(usize, &String, &Value)> = map.iter().map(|(key, value)| (rank(key), key, value)).collect();
-    entries.sort_unstable_by(|(rank_a, a, _), (rank_b, b, _)| rank_a.cmp(rank_b).then_with(|| a.cmp(b)));
-    entries.into_iter().map(|(_, key, value)| (key, value)).collect()
+/// The entries of `map`: what comes first, then the others, by name as the map has them.
+fn ordered(map: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    let first = FIRST.into_iter().filter_map(|key| map.get_key_value(key));
+    first.chain(map.iter().filter(|(key, _)| !FIRST.contains(&key.as_str())))
 }
 
 /// Anything that stands on one line, or a literal block whose lines are indented by `width`.
@@ -153,11 +158,7 @@ fn is_plain(text: &str) -> bool {
     };
     // `: ` and ` #` end a plain scalar; a colon at the end would make it a key.
     let good_pairs = bytes.windows(2).all(|pair| pair != b": " && pair != b" #");
-    good_start
-        && good_pairs
-        && !matches!(last, b' ' | b':')
-        && text.chars().all(|character| character != '\t' && is_printable(character))
-        && scalar::is_plain_string(text)
+    good_start && good_pairs && !matches!(last, b' ' | b':') && are_printable(text, "") && scalar::is_plain_string(text)
 }
 
 /// Whether a literal block carries the text unchanged to every reader.
@@ -167,13 +168,17 @@ fn is_literal(text: &str) -> bool {
     !body.is_empty()
         && !body.starts_with([' ', '\t', '\n'])
         && !body.ends_with([' ', '\t', '\n'])
-        && body.chars().all(|character| character == '\n' || is_printable(character))
+        && are_printable(body, "\t\n")
 }
 
 /// Double quotes with the escapes that YAML and JSON share.
 fn quoted(text: &mut String, value: &str) {
     text.push('"');
-    for character in value.chars() {
+    // Most strings that need quotes need no more than those.
+    let bare = value.bytes().take_while(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')).count();
+    let (bare, rest) = value.split_at(bare);
+    text.push_str(bare);
+    for character in rest.chars() {
         match character {
             '"' => text.push_str("\\\""),
             '\\' => text.push_str("\\\\"),
@@ -186,6 +191,18 @@ fn quoted(text: &mut String, value: &str) {
         }
     }
     text.push('"');
+}
+
+/// Whether every character of `text` is printable, or one of `also` where it is a control character.
+fn are_printable(text: &str, also: &str) -> bool {
+    let plain = |byte: u8| matches!(byte, b' '..=b'~') || also.as_bytes().contains(&byte);
+    if text.is_ascii() {
+        return text.bytes().all(plain);
+    }
+    text.chars().all(|character| match character {
+        '\0'..='\x7f' => plain(character as u8),
+        _ => is_printable(character),
+    })
 }
 
 /// What YAML 1.1 allows without an escape and no reader takes for a line break.

@@ -42,5 +42,5 @@ fn nothing_else_of_the_templates_metadata_is_carried_over() {
     });
     let pod = fixture.rendered().pod;
     let members: Vec<_> = pod["metadata"].as_object().unwrap().keys().collect();
-    assert_eq!(members, ["name", "namespace", "uid", "labels", "annotations"]);
+    assert_eq!(members, ["annotations", "labels", "name", "namespace", "uid"]);
 }
