@@ -99,7 +99,7 @@ pub struct FileView {
 }
 
 /// Where a DaemonSet came from, to be kept with what runs: it tells later whether an absence is evidence (rule R7).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Origin {
     /// The file.

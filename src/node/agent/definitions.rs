@@ -4,7 +4,6 @@
 //! removals need. Must not decide: `crate::core::sources` does.
 
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
@@ -60,12 +59,12 @@ impl ApiDefinitions {
     }
 
     /// The DaemonSets that are ours by label or policy, and those that cannot be read.
-    pub(super) fn ours(&self, policy: &Policy) -> BTreeSet<ObjectKey> {
+    pub(super) fn ours(&self, policy: &Policy) -> impl Iterator<Item = &ObjectKey> {
         let ours = |converted: &Converted| match converted {
             Ok(daemon_set) => matches!(policy.covers(daemon_set, None), Covered::Yes(_)),
             Err(_) => false,
         };
-        self.converted.iter().filter(|(_, (_, c))| ours(c)).map(|(key, _)| key.clone()).collect()
+        self.converted.iter().filter(move |(_, (_, c))| ours(c)).map(|(key, _)| key)
     }
 
     /// The definition of `key`, if the API has a usable one.

@@ -3,6 +3,7 @@
 //! Owns nothing: it borrows what one pass sees.
 
 use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
@@ -49,6 +50,8 @@ pub(super) struct PassFacts<'a> {
     /// Without an agent: what was written is not known and not compared.
     pub(super) offline: bool,
     pub(super) records: &'a BTreeMap<ObjectKey, DaemonRecord>,
+    /// The record's namespace and the instance, by pod UID ([`by_uid`] of `records`).
+    pub(super) instances: &'a HashMap<&'a str, (&'a str, &'a Instance)>,
     pub(super) runtime: &'a Runtime,
     pub(super) api: Option<&'a Snapshot>,
     pub(super) api_answers: bool,
@@ -57,16 +60,24 @@ pub(super) struct PassFacts<'a> {
     pub(super) now: Millis,
 }
 
+/// Every instance with its record's namespace, by pod UID.
+pub(super) fn by_uid(records: &BTreeMap<ObjectKey, DaemonRecord>) -> HashMap<&str, (&str, &Instance)> {
+    let mut instances = HashMap::with_capacity(records.len());
+    for record in records.values() {
+        instances.extend(record.instances.iter().map(|i| (i.uid.as_str(), (record.key.namespace.as_str(), i))));
+    }
+    instances
+}
+
 impl PassFacts<'_> {
     /// Whether the kubelet may not know the pod yet: then its housekeeping takes our data for an
     /// orphan's and removes folders that are empty.
     fn is_young(&self, uid: &str) -> bool {
-        self.records.values().flat_map(|r| &r.instances).any(|i| i.uid == uid && !i.started)
+        self.instances.get(uid).is_some_and(|(_, instance)| !instance.started)
     }
 
     fn namespace(&self, instance: &Instance) -> &str {
-        let holder = |r: &&DaemonRecord| r.instances.iter().any(|i| i.uid == instance.uid);
-        self.records.values().find(holder).map_or("", |r| r.key.namespace.as_str())
+        self.instances.get(instance.uid.as_str()).map_or("", |(namespace, _)| namespace)
     }
 }
 

@@ -85,8 +85,15 @@ struct Entry {
     used: u64,
 }
 
-/// A DaemonSet, held so that its address stays its own, its revision's hash, and the pass that used it.
-type Known = (Arc<DaemonSet>, String, u64);
+/// What is known of a DaemonSet's revision.
+struct Known {
+    /// Held so that the address it is found by stays its own.
+    daemon_set: Arc<DaemonSet>,
+    hash: String,
+    /// With the canonical template, which is as large as the pod: until the pass that asked for it ends.
+    whole: Option<Revision>,
+    used: u64,
+}
 
 /// Which view of the objects was rendered with: whether the instance runs, and whose data.
 pub(super) type View = (bool, Data);
@@ -114,23 +121,20 @@ impl Memo {
     pub(super) fn begin(&mut self) {
         let last = self.pass;
         self.outcomes.get_mut().retain(|_, entry| entry.used == last);
-        self.revisions.get_mut().retain(|_, (_, _, used)| *used == last);
+        self.revisions.get_mut().retain(|_, known| known.used == last);
         self.pass += 1;
     }
 
     /// The hash of the revision that `daemon_set` defines.
     pub(super) fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {
         let mut revisions = self.revisions.borrow_mut();
-        let entry = revisions
-            .entry(address(daemon_set))
-            .or_insert_with(|| (Arc::clone(daemon_set), Revision::of(daemon_set).hash, self.pass));
-        entry.2 = self.pass;
-        entry.1.clone()
+        known(&mut revisions, daemon_set, self.pass).hash.clone()
     }
 
     /// Gives up what is only needed to write, for every outcome. A plan that writes one all the same
     /// is made again after [`Memo::make_whole`].
     pub(super) fn settle(&mut self) {
+        self.revisions.get_mut().values_mut().for_each(|known| known.whole = None);
         for entry in self.outcomes.get_mut().values_mut().filter(|entry| entry.outcome.is_whole()) {
             if entry.outcome.result.is_ok() {
                 entry.outcome = Arc::new(entry.outcome.settled());
@@ -158,10 +162,11 @@ impl Memo {
             entry.used = self.pass;
             return Arc::clone(&entry.outcome);
         }
-        // The canonical template is as large as the pod, and needed only here.
-        let revision = Revision::of(daemon_set);
+        let mut revisions = self.revisions.borrow_mut();
+        let revision =
+            known(&mut revisions, daemon_set, self.pass).whole.get_or_insert_with(|| Revision::of(daemon_set));
         let outcome =
-            outcome::outcome(daemon_set, &revision, incarnation, inputs.objects, inputs.tokens, inputs.options);
+            outcome::outcome(daemon_set, revision, incarnation, inputs.objects, inputs.tokens, inputs.options);
         let outcome = Arc::new(outcome);
         let entry = Entry {
             daemon_set: Arc::clone(daemon_set),
@@ -193,6 +198,18 @@ impl Made {
             && self.objects.iter().all(|(r, version)| inputs.objects.version(r) == *version)
             && self.tokens.iter().all(|(t, version)| inputs.tokens.version(t) == *version)
     }
+}
+
+/// What is known of the revision of `daemon_set`, made if it is not there.
+fn known<'r>(revisions: &'r mut HashMap<usize, Known>, daemon_set: &Arc<DaemonSet>, pass: u64) -> &'r mut Known {
+    let known = revisions.entry(address(daemon_set)).or_insert_with(|| {
+        let revision = Revision::of(daemon_set);
+        let (daemon_set, hash) = (Arc::clone(daemon_set), revision.hash.clone());
+        Known { daemon_set, hash, whole: Some(revision), used: pass }
+    });
+    debug_assert_eq!(address(&known.daemon_set), address(daemon_set));
+    known.used = pass;
+    known
 }
 
 fn address(daemon_set: &Arc<DaemonSet>) -> usize {

@@ -104,7 +104,7 @@ impl Memory {
     /// A number that changes whenever [`Memory::to_save`] would. Cheap: it reads no data.
     pub(super) fn fingerprint(&self, tokens: &Tokens) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (&self.cluster_uid, &self.boot, format!("{:?} {:?}", self.node, self.origins)).hash(&mut hasher);
+        (&self.cluster_uid, &self.boot, &self.node, &self.origins).hash(&mut hasher);
         for (key, daemon_set) in &self.daemon_sets {
             (key, Arc::as_ptr(daemon_set).addr()).hash(&mut hasher);
         }
@@ -115,9 +115,7 @@ impl Memory {
             key.hash(&mut hasher);
             kept.iter().for_each(|(reference, entry)| (reference, entry.version).hash(&mut hasher));
         }
-        for token in tokens.export() {
-            (token.request, token.issued, token.expires, token.node_uid).hash(&mut hasher);
-        }
+        tokens.fingerprint(&mut hasher);
         hasher.finish()
     }
 

@@ -19,6 +19,7 @@ use crate::node::api::Snapshot;
 use crate::node::manifests::Scan;
 
 use super::Agent;
+use super::facts;
 use super::facts::PassFacts;
 use super::memo::Inputs;
 use super::now;
@@ -37,16 +38,14 @@ impl Agent {
         self.memo.begin();
         let at = now();
         let words = self.words(records, api, at);
-        let empty: BTreeMap<&ObjectKey, DaemonRecord> = words
-            .keys()
-            .filter(|key| !records.contains_key(*key))
-            .map(|key| (key, DaemonRecord::new(key.clone())))
-            .collect();
+        let unknown = words.iter().filter(|(key, ..)| !records.contains_key(*key));
+        let empty: BTreeMap<&ObjectKey, DaemonRecord> =
+            unknown.map(|(key, ..)| (*key, DaemonRecord::new(ObjectKey::clone(key)))).collect();
         let subjects: Vec<Subject<'_>> = words
-            .iter()
-            .filter_map(|(key, (word, silent))| {
+            .into_iter()
+            .filter_map(|(key, word, silent)| {
                 let record = records.get(key).or_else(|| empty.get(key))?;
-                Some(Subject { word: word.clone(), record, silent: *silent })
+                Some(Subject { word, record, silent })
             })
             .collect();
         let objects =
@@ -54,6 +53,7 @@ impl Agent {
         let tokens = self.tokens.snapshot();
         let manifests = digests(records, scan, &self.wiped);
         let (options, options_version) = self.options.get();
+        let instances = facts::by_uid(records);
         let facts = PassFacts {
             memo: &self.memo,
             objects,
@@ -65,6 +65,7 @@ impl Agent {
             verify: self.verify,
             offline: self.offline,
             records,
+            instances: &instances,
             runtime: &self.runtime,
             api,
             api_answers: self.api_answers(api),
@@ -86,25 +87,25 @@ impl Agent {
 
     /// What the sources say of every daemon that they or the records know, and whether it is a list's
     /// silence alone.
-    fn words(
-        &self,
-        records: &BTreeMap<ObjectKey, DaemonRecord>,
+    fn words<'a>(
+        &'a self,
+        records: &'a BTreeMap<ObjectKey, DaemonRecord>,
         api: Option<&Snapshot>,
         at: Millis,
-    ) -> BTreeMap<ObjectKey, (Word, bool)> {
-        let mut keys: BTreeSet<ObjectKey> = records.keys().cloned().collect();
-        keys.extend(self.folders.keys().cloned());
-        keys.extend(self.memory.daemon_sets.keys().cloned());
+    ) -> Vec<(&'a ObjectKey, Word, bool)> {
+        let mut keys: BTreeSet<&ObjectKey> = records.keys().collect();
+        keys.extend(self.folders.keys());
+        keys.extend(self.memory.daemon_sets.keys());
         if api.is_some() {
             keys.extend(self.definitions.ours(&self.policy));
         }
         let empty = DaemonRecord::new(ObjectKey::new("", ""));
-        let word = |key: ObjectKey| {
-            let record = records.get(&key).unwrap_or(&empty);
-            let folder = self.folders.word(&key, &self.memory.origins, record);
-            let known = self.definitions.known(&key, api, folder, self.memory.daemon_sets.get(&key), at);
+        let word = |key: &'a ObjectKey| {
+            let record = records.get(key).unwrap_or(&empty);
+            let folder = self.folders.word(key, &self.memory.origins, record);
+            let known = self.definitions.known(key, api, folder, self.memory.daemon_sets.get(key), at);
             let word = sources::settle(&known, record, &self.policy);
-            (key, (word, known.is_silence(record)))
+            (key, word, known.is_silence(record))
         };
         keys.into_iter().map(word).collect()
     }

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::hash::Hash;
+use std::hash::Hasher;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -81,6 +83,15 @@ impl Tokens {
         let tokens =
             self.with(|state| state.held.iter().map(|(request, held)| (request.clone(), held.token.clone())).collect());
         TokenSnapshot { tokens }
+    }
+
+    /// Hashes all that [`Tokens::export`] gives but the tokens themselves, which differ where the rest does.
+    pub fn fingerprint(&self, hasher: &mut impl Hasher) {
+        self.with(|state| {
+            for (request, held) in &state.held {
+                (request, held.issued, held.expires, &held.node_uid).hash(hasher);
+            }
+        });
     }
 
     /// Every token, for the checkpoint.

@@ -96,6 +96,9 @@ impl Watches {
 
     /// Watches exactly these objects from now on.
     pub(super) fn set_wanted(&mut self, wanted: &BTreeSet<ObjectRef>) {
+        if self.wanted.keys().eq(wanted) {
+            return;
+        }
         self.wanted.retain(|reference, task| {
             let keep = wanted.contains(reference);
             if !keep {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 /// A mounted file system, told apart from others across boots as well as the kernel lets one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FolderIdentity {
     /// Its type, such as `ext4`.
