@@ -6,6 +6,7 @@
 
 mod instance;
 mod progress;
+mod ready;
 mod retry;
 mod run;
 #[cfg(test)]
@@ -63,6 +64,11 @@ pub enum Readiness {
     /// Ready since (milliseconds since the epoch).
     Ready {
         /// Since when.
+        since: Millis,
+    },
+    /// Nobody tells, and all its containers have run since then (milliseconds since the epoch).
+    Steady {
+        /// When the youngest of them was made.
         since: Millis,
     },
     /// Not ready; the reason as the kubelet gives it.
@@ -419,6 +425,7 @@ impl<'a> Planner<'a> {
         }
         if self.record.instances.is_empty() {
             self.record.api_uid = None;
+            self.record.forget_revisions();
         }
         self.show_ended(reason);
     }

@@ -28,6 +28,8 @@ pub use progress::DataCandidate;
 pub use progress::FailedRevision;
 pub use progress::Failure;
 pub use progress::Good;
+pub use progress::Progress;
+pub use progress::Retried;
 
 /// Milliseconds since the epoch.
 pub type Millis = i64;
@@ -65,6 +67,12 @@ pub struct DaemonRecord {
     /// The wanted revision, when no instance of it became available in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<FailedRevision>,
+    /// Since when the wanted revision is tried, over all its instances: its deadline counts from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+    /// The revision that somebody asked to try here now: it waits for nobody's turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_hand: Option<String>,
     /// How often in a row an instance had to be tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
@@ -184,6 +192,8 @@ impl DaemonRecord {
             pending_update: None,
             good: None,
             failed: None,
+            progress: None,
+            by_hand: None,
             backoff: None,
         }
     }
@@ -248,6 +258,7 @@ impl DaemonRecord {
         times.extend(self.pending_update.as_mut().map(|pending| &mut pending.since));
         times.extend(self.good.as_mut().and_then(|good| good.candidate.as_mut()).map(|data| &mut data.since));
         times.extend(self.failed.as_mut().map(|failed| &mut failed.at));
+        times.extend(self.progress.as_mut().map(|progress| &mut progress.since));
         times.extend(self.backoff.as_mut().map(|backoff| &mut backoff.last));
         times.into_iter().for_each(change);
     }

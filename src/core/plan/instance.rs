@@ -16,6 +16,7 @@ use super::Planner;
 use super::Readiness;
 use super::State;
 use super::progress::Target;
+use super::ready::STEADY;
 
 /// How long an instance may take from its manifest to its first readiness before it counts as failing.
 const STARTUP: Millis = 60_000;
@@ -93,6 +94,7 @@ impl Planner<'_> {
         let incarnation = self.record.next_incarnation;
         self.record.next_incarnation = incarnation + 1;
         self.record.pending_update = None;
+        self.record.by_hand = None;
         let instance = Instance {
             daemon_set: Some(Arc::clone(&target.daemon_set)),
             data_version: rendered.pod.data_version.clone(),
@@ -173,6 +175,14 @@ impl Planner<'_> {
                 }
                 self.show_as(instance, state, &reason);
                 self.summary.ready = Some(false);
+            }
+            Readiness::Steady { since } => {
+                let state = match since + STEADY <= self.context.now {
+                    true => State::Running,
+                    false => State::Unknown,
+                };
+                self.show_as(instance, state, "running, readiness unknown");
+                self.summary.since = Some(since);
             }
             Readiness::Unknown(reason) => self.show_as(instance, State::Unknown, &reason),
         }

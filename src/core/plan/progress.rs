@@ -3,9 +3,12 @@
 //! Owns the judgement over revisions. Its invariants:
 //! * a revision fails only once nothing of it was available within its progress deadline *and* somebody
 //!   says what is wrong; what nobody can see never fails (unknown readiness is no evidence);
-//! * a revision is good once an instance of it was available; data that changed under a good instance
-//!   is what a roll-back returns to only when the instance lived with it for a while, so that data and
-//!   template that are changed together are rolled back together;
+//! * its time counts over all its instances: one that the kubelet does not take is tried again and again;
+//! * a revision is good once an instance of it was available; where nobody tells readiness, once it ran
+//!   steadily and its time is over, or at once if nothing else has been good;
+//! * data that changed under a good instance is what a roll-back returns to only when the instance lived
+//!   with it for a while and no other revision was wanted, so that data and template that are changed
+//!   together are rolled back together;
 //! * what failed is not tried again until the template (or, with `restart-on: config`, the data) is
 //!   another, or somebody asks for it.
 
@@ -16,23 +19,27 @@ use crate::core::model::DaemonSet;
 use crate::core::model::PROGRESS_DEADLINE;
 use crate::core::model::RESTART_ON;
 use crate::core::model::ROLLBACK;
+use crate::core::model::UpdateStrategy;
 use crate::core::record::DataCandidate;
 use crate::core::record::FailedRevision;
 use crate::core::record::Good;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
+use crate::core::record::Progress;
 
 use super::Action;
 use super::Data;
 use super::Planner;
 use super::Readiness;
+use super::ready::Availability;
 
 /// The progress deadline of a DaemonSet that names none; upstream's of a Deployment.
 const DEFAULT_DEADLINE: Millis = 10 * 60_000;
 /// How long a good instance has to live with changed data before a roll-back returns to it.
 const DATA_SETTLES: Millis = 30_000;
-/// How soon to look again at an instance that is late while nobody says why.
-const LOOK_AGAIN: Millis = 10_000;
+/// How soon to look again at an instance that is not available, and at one that is late.
+const LOOK_AGAIN: Millis = 5_000;
+const LOOK_AGAIN_LATE: Millis = 10_000;
 
 /// What is to run here.
 pub(super) struct Target {
@@ -49,26 +56,33 @@ pub(super) struct Target {
 impl Planner<'_> {
     /// Looks at what runs, and remembers what is good and what failed.
     pub(super) fn judge(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) {
+        self.note_annotations(daemon_set);
         self.forgive(daemon_set, desired);
         let mut live: Vec<Instance> = self.record.live().filter(|i| !i.orphaned).cloned().collect();
         live.sort_by_key(|i| i.incarnation);
-        let mut newest_available = None;
+        let mut serves = None;
         for instance in &live {
-            if !self.is_available(daemon_set, instance) {
+            let availability = self.availability(daemon_set, instance);
+            if availability == Availability::No {
                 continue;
             }
-            let now = self.context.now;
-            if let Some(known) = self.record.instances.iter_mut().find(|i| i.uid == instance.uid) {
-                known.available.get_or_insert(now);
+            let proven = availability == Availability::Ready || self.time_is_over(daemon_set, instance, desired);
+            if proven {
+                self.has_been_available(instance, desired);
             }
-            newest_available = Some(instance);
+            serves = Some((instance, proven));
         }
-        if let Some(instance) = newest_available.filter(|i| !i.pinned) {
-            if self.record.failed.as_ref().is_some_and(|f| f.revision == instance.revision && f.data_version.is_none())
-            {
+        if let Some((instance, proven)) = serves.filter(|(i, _)| !i.pinned) {
+            let again = |f: &FailedRevision| {
+                f.revision == instance.revision
+                    && f.data_version.as_ref().is_none_or(|version| *version == instance.data_version)
+            };
+            if proven && self.record.failed.as_ref().is_some_and(again) {
                 self.record.failed = None;
             }
-            self.remember_good(daemon_set, instance);
+            if proven || self.record.good.as_ref().is_none_or(|good| good.revision == instance.revision) {
+                self.remember_good(daemon_set, instance, desired);
+            }
         }
         if let Some(newest) = live.last() {
             self.watch_deadline(daemon_set, newest, desired);
@@ -78,30 +92,50 @@ impl Planner<'_> {
 
     /// What failed is tried again when it is not what failed any more.
     fn forgive(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) {
+        if self.record.by_hand.as_deref().is_some_and(|by_hand| by_hand != desired) {
+            self.record.by_hand = None;
+        }
         let Some(failed) = &self.record.failed else { return };
-        let other_data =
-            || failed.data_version.is_some() && failed.data_version != self.data_version(daemon_set, Data::Current);
+        // Data that nobody can tell is no other data.
+        let today = || self.data_version(daemon_set, Data::Current);
+        let other_data = || failed.data_version.is_some() && today().is_some_and(|t| Some(t) != failed.data_version);
         if failed.revision != desired || other_data() {
             self.record.failed = None;
+            self.record.progress = None;
         }
     }
 
-    /// The version of the data that a new instance would get; `None` if it cannot be rendered.
+    /// The version of the data that a new instance would get; `None` while it cannot be told.
     fn data_version(&self, daemon_set: &Arc<DaemonSet>, data: Data) -> Option<String> {
         let outcome = self.facts.outcome(daemon_set, self.record.next_incarnation, data);
-        outcome.result.as_ref().ok().map(|rendered| rendered.pod.data_version.clone())
+        let rendered = outcome.result.as_ref().ok().filter(|rendered| rendered.pod.waiting_for.is_empty())?;
+        Some(rendered.pod.data_version.clone())
     }
 
-    fn remember_good(&mut self, daemon_set: &DaemonSet, instance: &Instance) {
+    fn has_been_available(&mut self, instance: &Instance, desired: &str) {
+        let now = self.context.now;
+        if let Some(known) = self.record.instances.iter_mut().find(|i| i.uid == instance.uid) {
+            known.available.get_or_insert(now);
+        }
+        if instance.revision == desired {
+            self.record.progress = None;
+        }
+    }
+
+    fn remember_good(&mut self, daemon_set: &DaemonSet, instance: &Instance, desired: &str) {
         let Some(own) = &instance.daemon_set else { return };
         let outcome = self.facts.outcome(own, instance.incarnation, Data::Current);
         let Ok(rendered) = &outcome.result else { return };
-        if !rendered.pod.waiting_for.is_empty() {
+        let version = &rendered.pod.data_version;
+        // What is to be restarted for other data runs with what it was made with.
+        let to_restart = restarts_on_data(daemon_set) && *version != instance.data_version;
+        if !rendered.pod.waiting_for.is_empty() || to_restart {
             return;
         }
-        let version = &rendered.pod.data_version;
         let now = self.context.now;
         let keeps = rolls_back(daemon_set);
+        // It may have changed together with the template. (OnDelete may leave a revision for years.)
+        let in_doubt = instance.revision != desired && daemon_set.update_strategy != UpdateStrategy::OnDelete;
         let good = self.record.good.as_mut().filter(|good| good.revision == instance.revision);
         let changed = match good {
             None => true,
@@ -109,6 +143,7 @@ impl Planner<'_> {
                 good.candidate = None;
                 keeps && !good.kept
             }
+            Some(_) if in_doubt => false,
             Some(good) => {
                 let since = match &good.candidate {
                     Some(candidate) if candidate.data_version == *version => candidate.since,
@@ -144,36 +179,59 @@ impl Planner<'_> {
         if judged || instance.pinned || instance.revision != desired {
             return;
         }
-        // The time that the node was off does not count.
-        let at = instance.created.max(self.context.booted).saturating_add(self.deadline(daemon_set));
+        let at = self.deadline_at(daemon_set, instance, desired);
         if self.context.now < at {
-            return self.wake(at);
+            return self.wake(at.min(self.context.now + LOOK_AGAIN));
         }
-        if matches!(self.facts.readiness(instance), Readiness::Ready { .. }) {
-            return;
-        }
-        let failure = self.facts.failure(instance);
-        match failure.filter(|f| f.cause.blames_revision()) {
+        let same_template = self.record.good.as_ref().is_some_and(|good| good.revision == desired);
+        let today = || self.data_version(daemon_set, Data::Current);
+        let data_version = match restarts_on_data(daemon_set) {
+            // It is about to be replaced for other data.
+            true if today().is_some_and(|today| today != instance.data_version) => return,
+            true => Some(instance.data_version.clone()),
+            false => today().filter(|_| same_template),
+        };
+        let ready = matches!(self.facts.readiness(instance), Readiness::Ready { .. });
+        let failure = self.facts.failure(instance).filter(|f| !ready && f.cause.blames_revision());
+        match failure {
             Some(failure) => {
-                let data_version =
-                    restarts_on_data(daemon_set).then(|| self.data_version(daemon_set, Data::Current)).flatten();
                 let revision = desired.to_owned();
+                self.record.progress = None;
                 self.record.failed = Some(FailedRevision { revision, data_version, failure, at: self.context.now });
             }
-            None => self.wake(self.context.now + LOOK_AGAIN),
+            None => self.wake(self.context.now + LOOK_AGAIN_LATE),
         }
     }
 
-    /// The progress deadline, in milliseconds; one that cannot be read is noted, and is the default.
-    fn deadline(&mut self, daemon_set: &DaemonSet) -> Millis {
-        let Some(text) = daemon_set.annotations.get(PROGRESS_DEADLINE) else { return DEFAULT_DEADLINE };
-        duration::parse(text).filter(|d| *d > 0).unwrap_or_else(|| {
-            let note = format!("annotation {PROGRESS_DEADLINE} is not a Go duration above 0: `{text}`; 10m is used");
-            if !self.summary.notes.contains(&note) {
-                self.summary.notes.push(note);
-            }
-            DEFAULT_DEADLINE
-        })
+    /// When the time of the wanted revision is over. It begins with its first instance, and the time that
+    /// the node was off does not count.
+    fn deadline_at(&mut self, daemon_set: &DaemonSet, instance: &Instance, desired: &str) -> Millis {
+        let data_version = restarts_on_data(daemon_set).then(|| instance.data_version.clone());
+        let same = |p: &&Progress| p.revision == desired && p.data_version == data_version;
+        let since = self.record.progress.as_ref().filter(same).map_or(instance.created, |p| p.since);
+        self.record.progress = Some(Progress { revision: desired.to_owned(), data_version, since });
+        since.max(self.context.booted).saturating_add(deadline_of(daemon_set))
+    }
+
+    /// Whether nobody has said anything against the instance until its deadline.
+    fn time_is_over(&mut self, daemon_set: &DaemonSet, instance: &Instance, desired: &str) -> bool {
+        let judged = self.record.instance(&instance.uid).is_none_or(|i| i.available.is_some());
+        judged || instance.revision != desired || self.deadline_at(daemon_set, instance, desired) <= self.context.now
+    }
+
+    /// Notes annotations that cannot be read.
+    fn note_annotations(&mut self, daemon_set: &DaemonSet) {
+        let annotation = |name: &str| daemon_set.annotations.get(name);
+        if let Some(text) = annotation(PROGRESS_DEADLINE).filter(|text| deadline(text).is_none()) {
+            self.summary
+                .notes
+                .push(format!("annotation {PROGRESS_DEADLINE} is not a Go duration above 0: `{text}`; 10m is used"));
+        }
+        if let Some(text) = annotation(ROLLBACK).filter(|text| !matches!(text.as_str(), "auto" | "off")) {
+            self.summary
+                .notes
+                .push(format!("annotation {ROLLBACK} is neither `auto` nor `off`: `{text}`; off is used"));
+        }
     }
 
     /// What is to run: the wanted revision, or the good one if that failed and a roll-back is asked for.
@@ -199,9 +257,11 @@ impl Planner<'_> {
             good.daemon_set.clone().or_else(|| carried.and_then(|i| i.daemon_set.clone()))
         };
         let Some((good, good_set)) = good.and_then(|good| Some((good.clone(), of(good)?))) else {
-            self.add_reason(&format!(
-                "revision {desired} did not become available in time ({what}), and no revision has been good here"
-            ));
+            let instead = match self.record.good.as_ref().is_some_and(|good| good.revision == desired) {
+                true => "nothing else has been good here",
+                false => "no revision has been good here",
+            };
+            self.add_reason(&format!("revision {desired} did not become available in time ({what}), and {instead}"));
             return wanted;
         };
         self.summary.wanted_revision = Some(desired.to_owned());
@@ -213,18 +273,16 @@ impl Planner<'_> {
         let data = if good.kept { Data::Kept } else { Data::Current };
         Target { daemon_set: good_set, revision: good.revision, data, rollback: true }
     }
+}
 
-    /// Ready for its `minReadySeconds`; looks again when that is over.
-    fn is_available(&mut self, daemon_set: &DaemonSet, instance: &Instance) -> bool {
-        let own = instance.daemon_set.as_deref().unwrap_or(daemon_set);
-        let seconds = own.min_ready_seconds;
-        let Readiness::Ready { since } = self.facts.readiness(instance) else { return false };
-        let at = since + Millis::from(seconds) * 1_000;
-        if at > self.context.now {
-            self.wake(at);
-        }
-        at <= self.context.now
-    }
+/// The progress deadline, in milliseconds.
+fn deadline_of(daemon_set: &DaemonSet) -> Millis {
+    daemon_set.annotations.get(PROGRESS_DEADLINE).and_then(|text| deadline(text)).unwrap_or(DEFAULT_DEADLINE)
+}
+
+/// A deadline as the annotation has it.
+fn deadline(text: &str) -> Option<Millis> {
+    duration::parse(text).filter(|millis| *millis > 0)
 }
 
 /// Whether the DaemonSet asks for a roll-back.

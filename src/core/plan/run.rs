@@ -18,6 +18,7 @@ use super::Readiness;
 use super::State;
 use super::progress::Target;
 use super::progress::restarts_on_data;
+use super::ready::Availability;
 
 impl Planner<'_> {
     /// Plans a daemon that its sources want.
@@ -90,7 +91,7 @@ impl Planner<'_> {
         if outdated.is_empty() {
             self.record.pending_update = None;
         }
-        let surge = may_surge(&target.daemon_set);
+        let surge = may_surge(&target.daemon_set) && !target.rollback;
         let outdated = self.worth_keeping_first(outdated);
         match (current.split_last(), outdated.split_first()) {
             (Some((new, older)), Some((old, others))) => {
@@ -207,9 +208,9 @@ impl Planner<'_> {
         self.show(new);
         if let Some(order) = old.restart.as_ref().filter(|_| self.is_ordered(old)) {
             self.end(&old.uid, &order.cause.words());
-        } else if !surge || self.available(daemon_set, new) {
+        } else if !surge || self.availability(daemon_set, new) != Availability::No {
             self.end(&old.uid, "the new instance took over");
-        } else if matches!(self.facts.readiness(old), Readiness::NotReady(_)) {
+        } else if self.is_broken(old) {
             self.end(&old.uid, "it is not ready and a new instance is here");
         } else {
             self.refresh(old);
@@ -218,14 +219,10 @@ impl Planner<'_> {
         }
     }
 
-    /// Ready for `minReadySeconds`.
-    fn available(&mut self, daemon_set: &DaemonSet, instance: &Instance) -> bool {
-        let Readiness::Ready { since } = self.facts.readiness(instance) else { return false };
-        let at = since + Millis::from(daemon_set.min_ready_seconds) * 1_000;
-        if at > self.context.now {
-            self.wake(at);
-        }
-        at <= self.context.now
+    /// Not ready, and somebody says what is wrong with it: a Node that is not ready is not its fault.
+    fn is_broken(&self, instance: &Instance) -> bool {
+        matches!(self.facts.readiness(instance), Readiness::NotReady(_))
+            && self.facts.failure(instance).is_some_and(|f| f.cause.blames_revision())
     }
 
     /// Only an outdated instance is here.
@@ -238,7 +235,7 @@ impl Planner<'_> {
         }
         let hold = if !should_run {
             Some(format!("a new instance would not be started here: {reason}"))
-        } else if order.is_some() || target.rollback {
+        } else if order.is_some() || target.rollback || self.record.by_hand.as_ref() == Some(wanted) {
             None
         } else if target.daemon_set.update_strategy == UpdateStrategy::OnDelete {
             Some("the update strategy is OnDelete: the pod keeps its revision until it is deleted".to_owned())

@@ -13,6 +13,7 @@ use crate::core::model::OWNER_ANNOTATION;
 use crate::core::model::Taint;
 use crate::core::model::UpdateStrategy;
 use crate::core::outcome::Rendered;
+use crate::core::record::Cause;
 use crate::core::record::PendingUpdate;
 use crate::core::render::Refused;
 use crate::core::render::RenderedPod;
@@ -28,6 +29,7 @@ struct World {
     running: BTreeSet<String>,
     ready: BTreeMap<String, Millis>,
     not_ready: BTreeSet<String>,
+    steady: BTreeMap<String, Millis>,
     stale_volumes: BTreeSet<String>,
     data_version: String,
     waiting_for: Vec<Missing>,
@@ -102,6 +104,7 @@ impl Facts for World {
     fn readiness(&self, instance: &Instance) -> Readiness {
         match self.ready.get(&instance.uid) {
             Some(since) => Readiness::Ready { since: *since },
+            None if self.steady.contains_key(&instance.uid) => Readiness::Steady { since: self.steady[&instance.uid] },
             None if self.not_ready.contains(&instance.uid) => Readiness::NotReady("probe failed".to_owned()),
             None => Readiness::Unknown("no mirror pod".to_owned()),
         }
@@ -321,6 +324,10 @@ fn surge_drops_an_old_instance_that_is_not_ready() {
     let mut bench = Bench::running("a");
     bench.world.not_ready.insert("uid-a-0".to_owned());
     assert_eq!(bench.pass(&wanted(&new)), ["start uid-b-1"]);
+    assert_eq!(bench.pass(&wanted(&new)), NONE, "it may be the Node that is not ready");
+    bench.fails("uid-a-0", Failure { cause: Cause::KubeletNotResponding, message: String::new() });
+    assert_eq!(bench.pass(&wanted(&new)), NONE);
+    bench.fails("uid-a-0", Failure { cause: Cause::Probe, message: String::new() });
     assert_eq!(bench.pass(&wanted(&new)), ["end uid-a-0"]);
 }
 
@@ -362,7 +369,10 @@ fn a_young_instance_that_is_not_ready_yet_is_starting_and_an_older_one_fails() {
     bench.world.not_ready.insert("uid-a-0".to_owned());
     let word = wanted(&daemon_set("a"));
     assert_eq!(bench.plan(&word).summary.state, State::Starting);
-    bench.now = bench.plan(&word).wake_at.unwrap();
+    while bench.now < NOW + 60_000 {
+        assert_eq!(bench.plan(&word).summary.state, State::Starting);
+        bench.now = bench.plan(&word).wake_at.unwrap();
+    }
     assert_eq!(bench.plan(&word).summary.state, State::Failing);
 }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::core::model::DaemonSet;
 
+use super::DaemonRecord;
 use super::Millis;
 
 /// What a roll-back returns to.
@@ -40,14 +41,27 @@ pub struct DataCandidate {
     pub since: Millis,
 }
 
+/// That a revision is tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Progress {
+    /// The hash of the revision.
+    pub revision: String,
+    /// Version of its data, for a daemon that is restarted on changed data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_version: Option<String>,
+    /// When the first instance of it was made.
+    pub since: Millis,
+}
+
 /// A revision of which no instance became available within the progress deadline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailedRevision {
     /// The hash of the revision.
     pub revision: String,
-    /// Version of its data, for a daemon that is restarted on changed data: with other data it is
-    /// another try.
+    /// Version of its data, where that made the difference (`restart-on: config`, or a template that was
+    /// good with other data): with other data it is another try.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_version: Option<String>,
     /// Why.
@@ -75,6 +89,8 @@ pub enum Cause {
     Image,
     /// A container ends again and again.
     CrashLoop,
+    /// A container cannot be made or started, or an init container does not end.
+    Container,
     /// Its containers run and the kubelet says that a probe fails.
     Probe,
     /// The kubelet rejected it.
@@ -91,6 +107,7 @@ impl Cause {
         match self {
             Cause::Image => "image",
             Cause::CrashLoop => "crash loop",
+            Cause::Container => "container",
             Cause::Probe => "probe",
             Cause::Admission => "admission",
             Cause::Sandbox => "sandbox",
@@ -101,5 +118,38 @@ impl Cause {
     /// Whether the revision may be to blame.
     pub fn blames_revision(self) -> bool {
         self != Cause::KubeletNotResponding
+    }
+}
+
+/// What [`DaemonRecord::retry`] forgot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retried {
+    /// The revision that had failed.
+    pub failed: Option<String>,
+    /// Whether a new instance waited out a back-off.
+    pub backoff: bool,
+}
+
+impl DaemonRecord {
+    /// Forgets which revisions were good and bad: the DaemonSet is gone.
+    pub fn forget_revisions(&mut self) {
+        self.good = None;
+        self.failed = None;
+        self.progress = None;
+        self.by_hand = None;
+    }
+
+    /// Forgets what failed and what waits out a back-off: it is tried again now, also where a revision
+    /// waits for its turn or for the deletion of a pod.
+    pub fn retry(&mut self, now: Millis) -> Retried {
+        let failed = self.failed.take().map(|failed| failed.revision);
+        self.progress = None;
+        self.by_hand.clone_from(&failed);
+        let mut backoff = self.backoff.take().is_some();
+        for order in self.instances.iter_mut().filter_map(|i| i.restart.as_mut()).filter(|order| order.due > now) {
+            order.due = now;
+            backoff = true;
+        }
+        Retried { failed, backoff }
     }
 }

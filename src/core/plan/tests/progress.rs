@@ -1,7 +1,7 @@
 use crate::core::model::PROGRESS_DEADLINE;
 use crate::core::model::RESTART_ON;
 use crate::core::model::ROLLBACK;
-use crate::core::record::Cause;
+use crate::core::record::RestartCause;
 
 use super::*;
 
@@ -44,7 +44,7 @@ impl Bench {
         }
     }
 
-    fn fails(&mut self, uid: &str, failure: Failure) {
+    pub(super) fn fails(&mut self, uid: &str, failure: Failure) {
         self.world.not_ready.insert(uid.to_owned());
         self.world.failures.insert(uid.to_owned(), failure);
     }
@@ -57,7 +57,7 @@ fn a_revision_that_is_not_available_in_time_gives_way_to_the_last_good_one() {
     assert_eq!(bench.settle(&word), ["end uid-a-0", "finish uid-a-0", "start uid-b-1"]);
     bench.fails("uid-b-1", crash());
     assert_eq!(bench.pass(&word), NONE, "it still has time");
-    assert_eq!(bench.plan(&word).wake_at, Some(bench.record.instances[0].created + DEADLINE));
+    assert!(bench.plan(&word).wake_at.unwrap() <= bench.record.instances[0].created + DEADLINE);
     bench.now += DEADLINE;
     assert_eq!(bench.settle(&word), ["end uid-b-1", "finish uid-b-1", "start uid-a-2"]);
     let plan = bench.plan(&word);
@@ -217,4 +217,181 @@ fn images_that_cannot_be_pulled_leave_the_old_instance_and_hold_no_first_one_up(
     assert_eq!(first.pass(&word), NONE);
     first.world.images = Some(Images::Failed("no registry".into()));
     assert_eq!(first.pass(&word), ["start uid-b-0"]);
+}
+
+#[test]
+fn the_time_counts_over_all_instances_of_a_revision() {
+    let mut bench = Bench::good(&rolling_back("a"));
+    let word = wanted(&rolling_back("b"));
+    bench.settle(&word);
+    let began = bench.record.instances[0].created;
+    bench.pass(&word);
+    let mut number = 1;
+    while bench.now < began + DEADLINE {
+        let uid = format!("uid-b-{number}");
+        bench.fails(&uid, Failure { cause: Cause::Admission, message: "NodePorts".into() });
+        let (now, surroundings) = (bench.now, bench.world.surroundings.clone());
+        bench.record.order_restart(&uid, RestartCause::Deleted, now, &surroundings);
+        bench.now += 10_000;
+        bench.settle(&word);
+        number += 1;
+    }
+    assert!(number > 2);
+    bench.settle(&word);
+    assert_eq!(bench.record.failed.as_ref().unwrap().failure.cause, Cause::Admission);
+    assert_eq!(bench.record.instances[0].revision, "a");
+}
+
+#[test]
+fn retry_forgets_the_failure_and_waits_for_nobodys_turn() {
+    let on_delete = |image| {
+        let mut daemon_set = rolling_back(image);
+        daemon_set.update_strategy = UpdateStrategy::OnDelete;
+        daemon_set
+    };
+    let mut bench = Bench::good(&on_delete("a"));
+    let word = wanted(&on_delete("b"));
+    assert_eq!(bench.settle(&word), NONE);
+    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, "");
+    assert_eq!(bench.settle(&word).last().unwrap(), "start uid-b-1");
+    bench.fails("uid-b-1", crash());
+    bench.now += DEADLINE;
+    assert_eq!(bench.settle(&word), ["end uid-b-1", "finish uid-b-1", "start uid-a-2"]);
+    assert_eq!(bench.record.retry(bench.now).failed.as_deref(), Some("b"));
+    assert_eq!(bench.settle(&word), ["end uid-a-2", "finish uid-a-2", "start uid-b-3"]);
+    bench.fails("uid-b-3", crash());
+    assert_eq!(bench.settle(&word), NONE, "it has its time again");
+    bench.now += DEADLINE;
+    assert_eq!(bench.settle(&word).last().unwrap(), "start uid-a-4");
+    assert_eq!(bench.record.by_hand, None);
+}
+
+#[test]
+fn retry_ends_a_back_off() {
+    let mut bench = Bench::running("a");
+    bench.record.order_restart("uid-a-0", RestartCause::Succeeded, bench.now, "");
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE);
+    assert_eq!(bench.record.retry(bench.now), crate::core::record::Retried { failed: None, backoff: true });
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["end uid-a-0"]);
+    assert_eq!(bench.record.retry(bench.now), crate::core::record::Retried { failed: None, backoff: false });
+}
+
+#[test]
+fn where_nobody_tells_readiness_running_steadily_lets_a_surge_go_on_and_becomes_good_in_time() {
+    let surge = |image| {
+        let mut daemon_set = rolling_back(image);
+        daemon_set.update_strategy =
+            UpdateStrategy::RollingUpdate { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1) };
+        daemon_set
+    };
+    let mut bench = Bench::new();
+    bench.pass(&wanted(&surge("a")));
+    bench.world.steady.insert("uid-a-0".into(), NOW);
+    bench.pass(&wanted(&surge("a")));
+    assert_eq!(bench.record.good, None);
+    bench.now = bench.plan(&wanted(&surge("a"))).wake_at.unwrap();
+    while bench.now < NOW + 30_000 {
+        bench.pass(&wanted(&surge("a")));
+        bench.now = bench.plan(&wanted(&surge("a"))).wake_at.unwrap();
+    }
+    assert_eq!(bench.pass(&wanted(&surge("a"))), ["keep uid-a-0"], "the first good one");
+    let word = wanted(&surge("b"));
+    assert_eq!(bench.pass(&word), ["start uid-b-1"]);
+    let began = bench.now;
+    bench.world.steady.insert("uid-b-1".into(), began);
+    bench.now = began + 29_000;
+    assert_eq!(bench.pass(&word), NONE);
+    bench.now = began + 30_000;
+    assert_eq!(bench.pass(&word), ["end uid-a-0"], "the surge goes on");
+    bench.settle(&word);
+    assert_eq!(bench.record.good.as_ref().unwrap().revision, "a", "somebody may still say something against it");
+    bench.now = began + DEADLINE;
+    assert_eq!(bench.settle(&word), ["keep uid-b-1"]);
+    assert_eq!(bench.record.good.as_ref().unwrap().revision, "b");
+    bench.world.steady.clear();
+    bench.fails("uid-b-1", crash());
+    bench.now += 10 * DEADLINE;
+    assert_eq!(bench.settle(&word), NONE, "it was taken for available");
+}
+
+#[test]
+fn what_runs_steadily_and_turns_out_not_to_be_ready_is_rolled_back() {
+    let mut bench = Bench::good(&rolling_back("a"));
+    let word = wanted(&rolling_back("b"));
+    bench.settle(&word);
+    bench.world.steady.insert("uid-b-1".into(), bench.now);
+    bench.now += DEADLINE - 10_000;
+    bench.settle(&word);
+    bench.world.steady.clear();
+    bench.fails("uid-b-1", Failure { cause: Cause::Probe, message: "HTTP probe failed".into() });
+    bench.now += 10_000;
+    assert_eq!(bench.settle(&word).last().unwrap(), "start uid-a-2");
+}
+
+#[test]
+fn data_that_changes_while_another_revision_is_wanted_does_not_become_good() {
+    let surge = |image| {
+        let mut daemon_set = rolling_back(image);
+        daemon_set.update_strategy =
+            UpdateStrategy::RollingUpdate { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1) };
+        daemon_set
+    };
+    let mut bench = Bench::good(&surge("a"));
+    let word = wanted(&surge("b"));
+    bench.world.data_version = "new".into();
+    assert_eq!(bench.settle(&word), ["refresh uid-a-0 volumes=false manifest=true", "start uid-b-1"]);
+    bench.fails("uid-b-1", crash());
+    bench.now += DEADLINE;
+    assert_eq!(bench.settle(&word), ["refresh uid-a-0 volumes=false manifest=true", "end uid-b-1", "finish uid-b-1"]);
+    assert_eq!(bench.world.manifests["uid-a-0"], "a@", "it runs with the data of then again");
+    assert_eq!(bench.record.good.as_ref().unwrap().data_version, "");
+}
+
+#[test]
+fn a_good_template_that_does_not_start_with_other_data_gets_the_data_of_then() {
+    let word = wanted(&rolling_back("a"));
+    let mut bench = Bench::good(&rolling_back("a"));
+    bench.world.data_version = "bad".into();
+    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, "");
+    assert_eq!(bench.settle(&word).last().unwrap(), "start uid-a-1");
+    bench.fails("uid-a-1", crash());
+    bench.now += DEADLINE;
+    assert_eq!(bench.settle(&word), ["end uid-a-1", "finish uid-a-1", "start uid-a-2"]);
+    assert_eq!(bench.world.manifests["uid-a-2"], "a@");
+    bench.world.data_version = "better".into();
+    assert_eq!(bench.settle(&word), ["refresh uid-a-2 volumes=false manifest=true"], "other data is another try");
+    assert_eq!(bench.record.failed, None);
+}
+
+#[test]
+fn data_that_cannot_be_told_is_no_other_data() {
+    let mut daemon_set = rolling_back("a");
+    daemon_set.annotations.insert(RESTART_ON.into(), "config".into());
+    let word = wanted(&daemon_set);
+    let mut bench = Bench::new();
+    bench.world.data_version = "fine".into();
+    bench.pass(&word);
+    bench.world.ready.insert("uid-a-0".into(), NOW);
+    bench.pass(&word);
+    bench.world.data_version = "bad".into();
+    bench.settle(&word);
+    bench.fails("uid-a-1", crash());
+    bench.now += DEADLINE;
+    assert_eq!(bench.settle(&word).last().unwrap(), "start uid-a-2");
+    bench.world.waiting_for =
+        vec![Missing { kind: "ConfigMap".into(), namespace: "a".into(), name: "b".into(), key: String::new() }];
+    bench.settle(&word);
+    assert!(bench.record.failed.is_some());
+}
+
+#[test]
+fn a_daemon_that_is_gone_leaves_no_judgement_behind() {
+    let mut bench = Bench::good(&rolling_back("a"));
+    bench.settle(&wanted(&rolling_back("b")));
+    bench.fails("uid-b-1", crash());
+    bench.now += DEADLINE;
+    bench.settle(&wanted(&rolling_back("b")));
+    assert!(bench.record.failed.is_some());
+    bench.settle(&Word::Gone { reason: "deleted".into(), by_list: false, ignore_file: None });
+    assert_eq!((&bench.record.failed, &bench.record.good), (&None, &None));
 }
