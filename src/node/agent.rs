@@ -9,6 +9,7 @@ mod definitions;
 mod evidence;
 mod facts;
 mod folder;
+mod history;
 mod keep;
 mod kept;
 mod memo;
@@ -123,6 +124,7 @@ pub struct Agent {
     removals: Option<Removals>,
     passes: Passes,
     cluster: confirm::Cluster,
+    history: history::History,
     told: report::Told,
     patched: mirror::Patched,
     nudges: Nudges,
@@ -211,13 +213,21 @@ impl Agent {
                     continue;
                 }
                 Wake::Answer(answer) => self.take_answer(answer),
-                Wake::Reload => self.folders.reread(),
+                Wake::Reload => {
+                    self.folders.reread();
+                    if let Some(api) = &self.api {
+                        api.relist_fresh();
+                    }
+                }
                 Wake::Changed | Wake::Timer => {}
             }
             self.pass().await;
             self.notifier.status(&self.status_line());
         }
         self.notifier.stopping();
+        // With what alone is not worth a write: how far the API server's history had come.
+        self.follow_history();
+        self.saved = 0;
         self.save_inputs();
         let _ = std::fs::remove_file(self.config.socket());
         tracing::info!("stopping; what runs on this node goes on running");

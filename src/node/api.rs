@@ -51,6 +51,8 @@ pub use health::ApiState;
 pub use health::ScopeHealth;
 pub use kubeconfig::KubeconfigError;
 pub use kubeconfig::endpoint;
+pub use store::Back;
+pub use store::Course;
 pub use store::Entry;
 pub use store::Presence;
 pub use store::Scope;
@@ -62,6 +64,7 @@ pub use tokens::TokenSnapshot;
 pub use tokens::Tokens;
 
 use watches::Context;
+use watches::History;
 use watches::Watches;
 
 /// TLS that takes every certificate: for asking whether anybody answers, and nothing else.
@@ -96,7 +99,7 @@ struct Shared {
     watches: Mutex<Watches>,
     tokens: Tokens,
     events: Events,
-    tasks: [AbortHandle; 3],
+    tasks: [AbortHandle; 4],
 }
 
 impl Drop for Shared {
@@ -115,13 +118,15 @@ impl Api {
         let tokens = Tokens::default();
         let events = Events::new(&options.node_name);
         let node = options.node_name;
+        let (history, look) = History::new(connector.clone());
         let tasks = [
+            tokio::spawn(look).abort_handle(),
             tokio::spawn(connector.clone().keep()).abort_handle(),
             tokio::spawn(tokens.clone().keep(client.clone(), store.clone(), connector.link(), node.clone()))
                 .abort_handle(),
             tokio::spawn(events.clone().keep(client.clone(), connector.link())).abort_handle(),
         ];
-        let context = Context { client: client.clone(), store: store.clone(), link: connector.link() };
+        let context = Context { client: client.clone(), store: store.clone(), link: connector.link(), history };
         let watches = Mutex::new(Watches::start(context, &node, options.selector));
         Self { shared: Arc::new(Shared { connector, client, store, watches, tokens, events, tasks }) }
     }

@@ -96,6 +96,8 @@ pub struct FileView {
     pub complete: bool,
     stamp: file::Stamp,
     settled: bool,
+    /// On which file system its folder was when it was last there.
+    mounted: Option<FolderIdentity>,
 }
 
 /// Where a DaemonSet came from, to be kept with what runs: it tells later whether an absence is evidence (rule R7).
@@ -133,8 +135,8 @@ impl FolderView {
     /// Where `key` comes from, to be remembered while it runs.
     pub fn origin_of(&self, key: &ObjectKey) -> Option<Origin> {
         let file = self.file_of(key)?;
-        let folder = self.folder(&file.folder)?.identity.clone()?;
-        Some(Origin { path: file.path.clone(), folder })
+        // Not where its folder is now: a file that is kept may be missing because that is another one.
+        Some(Origin { path: file.path.clone(), folder: file.mounted.clone()? })
     }
 
     /// Whether some file or folder could not be read completely, so that more may be defined than is known.

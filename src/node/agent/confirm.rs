@@ -44,6 +44,11 @@ impl Cluster {
         }
     }
 
+    /// Whether another cluster than the one that is remembered answers.
+    pub(super) fn is_another(&self) -> bool {
+        self.other.is_some()
+    }
+
     /// What is wrong with it.
     pub(super) fn problem(&self, known: Option<&String>, state: &Path) -> Option<Problem> {
         let (other, known) = self.other.as_ref().zip(known)?;

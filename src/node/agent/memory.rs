@@ -38,6 +38,9 @@ pub(super) struct SavedInputs {
     /// The boot (`boot_id`) in which it was saved.
     #[serde(default)]
     boot: Option<String>,
+    /// The resource version that the cluster's history had reached.
+    #[serde(default)]
+    reached: u64,
     /// The Node as the API last had it.
     node: Option<NodeView>,
     /// The API's DaemonSets that are ours.
@@ -60,6 +63,8 @@ pub(super) struct Memory {
     pub(super) cluster_uid: Option<String>,
     /// The boot in which the agent runs; from a checkpoint, in which it last ran.
     pub(super) boot: Option<String>,
+    /// The resource version that the cluster's history has reached. It alone is not worth a write.
+    pub(super) reached: u64,
     /// The Node as the API last had it.
     pub(super) node: Option<NodeView>,
     /// The API's DaemonSets that are ours.
@@ -79,6 +84,7 @@ impl Memory {
         Self {
             cluster_uid: saved.cluster_uid,
             boot: saved.boot,
+            reached: saved.reached,
             node: saved.node,
             daemon_sets: saved.daemon_sets.into_iter().map(|d| (d.key.clone(), d)).collect(),
             objects: objects::restore(saved.objects),
@@ -93,6 +99,7 @@ impl Memory {
             tokens: tokens.export(),
             cluster_uid: self.cluster_uid.clone(),
             boot: self.boot.clone(),
+            reached: self.reached,
             node: self.node.clone(),
             daemon_sets: self.daemon_sets.values().cloned().collect(),
             objects: objects::values(&self.objects),

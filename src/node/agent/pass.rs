@@ -56,6 +56,7 @@ impl Agent {
         self.folders.refresh(&mut self.problems);
         if let Some(api) = &snapshot {
             self.definitions.update(api);
+            self.follow_history();
         }
         let Some(scan) = self.scan() else { return self.report(snapshot.as_deref()) };
         self.verify = now() - self.verified_at >= VERIFY_PERIOD;
@@ -73,6 +74,7 @@ impl Agent {
             plan = self.plan(&records, &scan, snapshot.as_deref());
         }
         self.plan = plan;
+        self.history.planned(&self.plan, snapshot.as_deref(), self.has_second_list(snapshot.as_deref()));
         if self.wiped.give_up(&self.plan) {
             self.wake.notify_one();
         }
@@ -83,6 +85,7 @@ impl Agent {
         self.memo.settle();
         self.meet_cluster(snapshot.as_deref());
         self.problems.extend(self.cluster.problem(self.memory.cluster_uid.as_ref(), &self.config.state_dir));
+        self.problems.extend(self.history.problem().filter(|_| !self.cluster.is_another()));
         if let Some(snapshot) = &snapshot {
             self.correct_labels(snapshot);
         }

@@ -77,7 +77,7 @@ impl Agent {
             now: at,
             node: &self.node,
             update_jitter: i64::try_from(self.config.update_jitter.as_millis()).unwrap_or(i64::MAX),
-            max_removals: self.config.max_removals,
+            max_removals: self.history.bound(api, self.config.max_removals),
             second_list: self.has_second_list(api),
             boot: &self.boot,
             booted: at - uptime(),

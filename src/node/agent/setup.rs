@@ -170,6 +170,7 @@ impl Agent {
             removals: None,
             passes: Passes::default(),
             cluster: super::confirm::Cluster::default(),
+            history: super::history::History::default(),
             told: report::Told::default(),
             patched: super::mirror::Patched::default(),
             nudges: super::nudge::Nudges::default(),
@@ -259,6 +260,7 @@ impl Agent {
             selector: (!self.config.selector.is_empty()).then(|| self.config.selector.clone()),
         };
         let api = Api::start(options);
+        api.store().had_reached(self.memory.reached);
         // The tokens of the checkpoint go to the manager that renews them.
         api.tokens().import(self.tokens.export());
         self.tokens = api.tokens().clone();

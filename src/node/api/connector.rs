@@ -22,6 +22,7 @@ use crate::node::api::connector::exchange::Sender;
 use crate::node::api::connector::pool::Inner;
 use crate::node::api::connector::pool::State;
 use crate::node::api::error::Failure;
+use crate::node::api::watches::Seat;
 
 pub(super) mod pool;
 
@@ -31,9 +32,9 @@ mod exchange;
 const CONCURRENT_LISTS: usize = 4;
 
 tokio::task_local! {
-    /// Notified when the server has accepted this task's watch. kube's watcher does not tell, and
-    /// carries nothing of ours down to here; but the request is polled in the task that makes it.
-    pub(super) static WATCH_OPENED: Arc<Notify>;
+    /// Told what this task's watch is asked for, and when the server has accepted it. kube's watcher does not
+    /// tell, and carries nothing of ours down to here; but the request is polled in the task that makes it.
+    pub(super) static WATCH: Arc<Seat>;
 }
 
 /// The state of the link to the API server.

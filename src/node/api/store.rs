@@ -19,6 +19,8 @@ use crate::node::api::error::Failure;
 
 mod snapshot;
 
+pub use snapshot::Back;
+pub use snapshot::Course;
 pub use snapshot::Entry;
 pub use snapshot::Presence;
 pub use snapshot::Scope;
@@ -94,7 +96,9 @@ impl Store {
     pub(super) fn apply(&self, scope: &Scope, value: Value) -> bool {
         let immutable = value.get("immutable") == Some(&Value::Bool(true));
         let key = key_of(&value);
+        let reached = (*scope == Scope::DaemonSets).then(|| resource_version(&value)).flatten();
         self.with(|snapshot| {
+            snapshot.course.reached = snapshot.course.reached.max(reached.unwrap_or(0));
             let version = snapshot.version + 1;
             let entry = Entry { version, value: Arc::new(value) };
             let changed = match scope {
@@ -146,6 +150,27 @@ impl Store {
         });
     }
 
+    /// The resource version that an earlier run had reached, from the checkpoint. Told before anything else.
+    pub fn had_reached(&self, version: u64) {
+        self.with(|snapshot| snapshot.course.reached = snapshot.course.reached.max(version));
+    }
+
+    /// The watch of DaemonSets goes on from a resource version; the first after a list is that list's.
+    pub(super) fn goes_on_at(&self, version: u64) {
+        self.with(|snapshot| {
+            let course = &mut snapshot.course;
+            let first = !std::mem::replace(&mut course.is_known, true);
+            if first && version > 0 && version < course.reached {
+                let number = course.back.map_or(0, |back| back.number) + 1;
+                course.back = Some(Back { number, from: course.reached, to: version });
+                course.reached = version;
+            }
+            course.reached = course.reached.max(version);
+            snapshot.version += u64::from(first);
+        });
+        self.wake();
+    }
+
     /// A complete list has ended; `seen` are the names that it had. An error stays shown until the
     /// watch that follows works too ([`Store::recovered`]).
     pub(super) fn complete(&self, scope: &Scope, seen: &BTreeSet<ObjectKey>) {
@@ -153,7 +178,10 @@ impl Store {
             let before = (snapshot.daemon_sets.len(), snapshot.pods.len(), snapshot.objects.len());
             let mut gone = false;
             match scope {
-                Scope::DaemonSets => snapshot.daemon_sets.retain(|key, _| seen.contains(key)),
+                Scope::DaemonSets => {
+                    snapshot.course.is_known = false;
+                    snapshot.daemon_sets.retain(|key, _| seen.contains(key));
+                }
                 Scope::Pods => snapshot.pods.retain(|key, _| seen.contains(key)),
                 Scope::Object(reference) => {
                     if !seen.contains(&reference.key) {
@@ -216,6 +244,11 @@ fn differs(old: &Value, new: &Value) -> bool {
 fn metadata_differs(old: &Value, new: &Value) -> bool {
     let (Value::Object(old), Value::Object(new)) = (old, new) else { return old != new };
     old.len() != new.len() || old.iter().any(|(key, old)| key != "resourceVersion" && new.get(key) != Some(old))
+}
+
+/// An object's resource version, which is a number wherever Kubernetes' own API server gives it.
+fn resource_version(value: &Value) -> Option<u64> {
+    value.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
 }
 
 /// Whether an object that goes asks that its dependents be kept.

@@ -10,20 +10,21 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use kube::Api;
+use kube::api::ListParams;
 use kube::discovery::ApiResource;
 use kube::runtime::watcher;
 use kube::runtime::watcher::Config;
 use kube::runtime::watcher::Event;
 use serde_json::Value;
-use tokio::sync::Notify;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::node::api::backoff;
 use crate::node::api::connector::Link;
-use crate::node::api::connector::WATCH_OPENED;
+use crate::node::api::connector::WATCH;
 use crate::node::api::error::Failure;
 use crate::node::api::error::FailureKind;
 use crate::node::api::object;
@@ -32,12 +33,19 @@ use crate::node::api::store::Scope;
 use crate::node::api::store::Store;
 use crate::node::api::store::key_of;
 
+mod history;
 mod retry;
 
+pub(super) use history::History;
+pub(super) use history::Seat;
 use retry::Retry;
 
 /// Objects a page: a page is in memory twice while it is read.
 const PAGE: u32 = 50;
+/// A watch that ends in order lives longer than this ([`config`]).
+const IN_ORDER: Duration = Duration::from_secs(235);
+/// The DaemonSets are listed anew this often, more or less: a deletion that a watch skipped shows then.
+const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 /// Failures in a row to resume a watch, after which a new list is made.
 const RESUMES: u32 = 3;
 /// An immutable object gives its stream back and is read again after this, more or less. The kubelet
@@ -50,6 +58,7 @@ pub(super) struct Context {
     pub(super) client: kube::Client,
     pub(super) store: Store,
     pub(super) link: watch::Receiver<Link>,
+    pub(super) history: History,
 }
 
 /// The running watches. Dropping it ends them.
@@ -172,17 +181,49 @@ impl Task {
     fn spawn(self, context: &Context) -> AbortHandle {
         context.store.open(&self.scope);
         let context = context.clone();
-        let opened = Arc::new(Notify::new());
-        tokio::spawn(WATCH_OPENED.scope(opened.clone(), self.run(context, opened))).abort_handle()
+        let seat = Arc::new(Seat::default());
+        tokio::spawn(WATCH.scope(seat.clone(), self.run(context, seat))).abort_handle()
     }
 
-    async fn run(self, context: Context, opened: Arc<Notify>) {
+    async fn run(self, context: Context, seat: Arc<Seat>) {
         let mut retry = Retry::new(context.link.clone());
+        let mut gone_back = context.history.gone_back();
         loop {
-            match self.watch(&context, &mut retry, &opened).await {
-                Ended::Relist => {}
-                Ended::Immutable => tokio::time::sleep(IMMUTABLE_CHECK.mul_f64(0.5 + backoff::random())).await,
+            gone_back.mark_unchanged();
+            let ended = tokio::select! {
+                biased;
+                // Its sender lives as long as the context does.
+                Ok(()) = gone_back.changed() => Ended::Relist,
+                () = self.is_old() => Ended::Relist,
+                ended = self.watch(&context, &mut retry, &seat) => ended,
+            };
+            if let Ended::Immutable = ended {
+                let rest = IMMUTABLE_CHECK.mul_f64(0.5 + backoff::random());
+                let _ = tokio::time::timeout(rest, gone_back.changed()).await;
             }
+        }
+    }
+
+    /// Waits until the list is so old that it is worth another look, whatever the watch says.
+    async fn is_old(&self) {
+        match self.scope {
+            Scope::DaemonSets => tokio::time::sleep(LOOK_AGAIN.mul_f64(0.75 + backoff::random() / 2.0)).await,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// A watch was accepted: one that was cut off before its time may have missed that history went back.
+    fn opened(&self, context: &Context, seat: &Seat, was_cut_off: bool) {
+        if self.scope == Scope::DaemonSets {
+            context.store.goes_on_at(seat.asked());
+        }
+        if was_cut_off && seat.asked() > 0 {
+            let one = ListParams {
+                field_selector: self.config.field_selector.clone(),
+                label_selector: self.config.label_selector.clone(),
+                ..ListParams::default()
+            };
+            context.history.resumed(&self.resource.plural, seat.asked(), self.api(context), one);
         }
     }
 
@@ -193,17 +234,27 @@ impl Task {
         }
     }
 
-    async fn watch(&self, context: &Context, retry: &mut Retry, opened: &Notify) -> Ended {
+    async fn watch(&self, context: &Context, retry: &mut Retry, seat: &Seat) -> Ended {
         let store = &context.store;
         let mut stream = pin!(watcher(self.api(context), self.config.clone()));
         let mut seen = BTreeSet::new();
         let mut immutable = false;
         let mut resumes = 0;
+        // Since when, and over which connection, the watch goes on; `None` before the first of this list.
+        let mut open: Option<(Instant, u64)> = None;
+        let mut failed = false;
         loop {
             let event = tokio::select! {
                 biased;
                 event = stream.next() => event,
-                () = opened.notified() => {
+                () = seat.opened.notified() => {
+                    let line = context.history.connections();
+                    let before = open.replace((Instant::now(), line));
+                    let in_order = |(since, before): (Instant, u64)| {
+                        !failed && line == before && since.elapsed() >= IN_ORDER
+                    };
+                    self.opened(context, seat, before.is_some_and(|before| !in_order(before)));
+                    failed = false;
                     store.recovered(&self.scope);
                     retry.established();
                     resumes = 0;
@@ -213,6 +264,7 @@ impl Task {
             let Some(event) = event else { return Ended::Relist };
             match event {
                 Ok(Event::Init) => {
+                    open = None;
                     seen.clear();
                     immutable = false;
                 }
@@ -241,6 +293,7 @@ impl Task {
                 }
                 Err(error) => {
                     let failure = Failure::from_watcher(&error);
+                    failed = true;
                     let resumed = matches!(error, watcher::Error::WatchStartFailed(_)) && !failure.is_link();
                     resumes += u32::from(resumed);
                     // kube's watcher keeps its resource version when the answer to the watch itself

@@ -67,6 +67,7 @@ pub(super) fn read(
         complete: false,
         stamp,
         settled,
+        mounted: None,
     };
     match text(path, metadata) {
         Ok((text, fingerprint)) => {

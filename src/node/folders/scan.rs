@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::FileView;
+use super::FolderIdentity;
 use super::FolderState;
 use super::FolderView;
 use super::SETTLE;
@@ -37,7 +38,7 @@ pub fn read(folders: &[PathBuf], previous: &FolderView, now: SystemTime) -> Fold
     for (name, candidate) in names {
         let name = name.to_string_lossy().into_owned();
         let before = previous.files.iter().find(|file| file.name == name);
-        if let Some(before) = before.filter(|before| is_hidden_by_trouble(before, &candidate.folder, &view, previous)) {
+        if let Some(before) = before.filter(|before| is_hidden_by_trouble(before, &candidate.folder, &view)) {
             view.files.push(incomplete(before));
             continue;
         }
@@ -64,7 +65,8 @@ pub fn read(folders: &[PathBuf], previous: &FolderView, now: SystemTime) -> Fold
                 if !file.settled {
                     view.recheck = Some(SETTLE);
                 }
-                view.files.push(file);
+                let mounted = on(&view, &candidate.folder).and_then(|folder| folder.identity.clone());
+                view.files.push(on_file_system(file, mounted));
             }
         }
     }
@@ -136,28 +138,32 @@ fn carry_vanished(view: &mut FolderView, previous: &FolderView) {
             continue;
         }
         let configured = view.folders.iter().any(|folder| folder.path == file.folder);
-        if configured && !is_believed(&file.folder, view, previous) {
+        if configured && !is_believed(file, view) {
             view.files.push(incomplete(file));
         }
     }
 }
 
-/// Whether what `folder` does not hold is gone from it: it is there, on the file system of the last reading, and was
-/// left alone.
-fn is_believed(folder: &Path, view: &FolderView, previous: &FolderView) -> bool {
-    let state = |view: &FolderView| view.folders.iter().find(|state| state.path == folder).cloned();
-    match (state(view), state(previous)) {
-        (Some(now), Some(before)) => {
-            now.identity.is_some() && now.identity == before.identity && now.readable && now.settled
-        }
-        _ => false,
-    }
+/// Whether a file that its folder does not hold is gone from it: the folder is there, on the file system that the
+/// file was on, and was left alone.
+fn is_believed(file: &FileView, view: &FolderView) -> bool {
+    on(view, &file.folder)
+        .is_some_and(|now| now.identity.is_some() && now.identity == file.mounted && now.readable && now.settled)
+}
+
+fn on<'v>(view: &'v FolderView, folder: &Path) -> Option<&'v FolderState> {
+    view.folders.iter().find(|state| state.path == folder)
+}
+
+/// The file with where its folder is now.
+fn on_file_system(file: Arc<FileView>, mounted: Option<FolderIdentity>) -> Arc<FileView> {
+    if file.mounted == mounted { file } else { Arc::new(FileView { mounted, ..FileView::clone(&file) }) }
 }
 
 /// Whether a file of a later folder hid that of `folder`, and now is not seen only because its own folder is in trouble.
-fn is_hidden_by_trouble(before: &FileView, folder: &Path, view: &FolderView, previous: &FolderView) -> bool {
+fn is_hidden_by_trouble(before: &FileView, folder: &Path, view: &FolderView) -> bool {
     let rank = |path: &Path| view.folders.iter().position(|state| state.path == path);
-    rank(&before.folder) > rank(folder) && !is_believed(&before.folder, view, previous)
+    rank(&before.folder) > rank(folder) && !is_believed(before, view)
 }
 
 /// The file as it was, but no longer as a word on what it does not define.

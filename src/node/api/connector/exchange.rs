@@ -19,7 +19,7 @@ use kube::client::Body;
 use tokio::time::timeout;
 
 use crate::node::api::body::ResponseBody;
-use crate::node::api::connector::WATCH_OPENED;
+use crate::node::api::connector::WATCH;
 use crate::node::api::connector::pool::Class;
 use crate::node::api::connector::pool::Inner;
 use crate::node::api::connector::pool::Lease;
@@ -34,6 +34,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 impl Inner {
     pub(super) async fn send(self: Arc<Self>, request: Request<Body>) -> Result<Response<ResponseBody>, Failure> {
         let class = classify(&request);
+        if class == Class::Watch {
+            let _ = WATCH.try_with(|watch| watch.ask(request.uri().query().unwrap_or_default()));
+        }
         let permit = match class {
             Class::List => self.lists.clone().acquire_owned().await.ok(),
             _ => None,
@@ -69,7 +72,7 @@ impl Inner {
                 // A refused watch is an ordinary response.
                 let is_watch = class == Class::Watch && response.status().is_success();
                 if is_watch {
-                    let _ = WATCH_OPENED.try_with(|opened| opened.notify_one());
+                    let _ = WATCH.try_with(|watch| watch.opened.notify_one());
                 }
                 let (line, guard) = (lease.line, lease.guard);
                 Ok(response.map(|incoming| ResponseBody::new(incoming, line, is_watch, guard)))

@@ -92,7 +92,32 @@ pub struct Snapshot {
     pub objects: BTreeMap<ObjectRef, Entry>,
     /// The scopes that are watched.
     pub scopes: BTreeMap<Scope, ScopeState>,
+    /// How far the API server's history has come, by the DaemonSets' watch.
+    pub course: Course,
     pub(super) deleted: BTreeMap<ObjectKey, Tombstone>,
+}
+
+/// How far the API server's history has come. Resource versions grow for as long as a cluster lives, unless
+/// its etcd is restored from a backup.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Course {
+    /// The highest resource version that is known of; 0: none.
+    pub reached: u64,
+    /// Whether the last complete list's own is known: it tells whether history went back before it.
+    pub is_known: bool,
+    /// The last time that history went back.
+    pub back: Option<Back>,
+}
+
+/// History went back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Back {
+    /// How often it has by now.
+    pub number: u64,
+    /// The resource version that had been reached.
+    pub from: u64,
+    /// The one that was found then.
+    pub to: u64,
 }
 
 /// What is remembered of a deleted DaemonSet.

@@ -111,3 +111,25 @@ fn an_error_keeps_its_beginning_while_its_words_change() {
     store.recovered(&Scope::Node);
     assert_eq!(store.snapshot().scopes[&Scope::Node].error, None);
 }
+
+#[test]
+fn history_goes_back_only_below_what_was_reached() {
+    let store = Store::default();
+    store.had_reached(100);
+    let listed = |at: u64| {
+        store.complete(&Scope::DaemonSets, &seen(&[]));
+        assert!(!store.snapshot().course.is_known, "a list's own resource version shows with its watch");
+        store.goes_on_at(at);
+        store.snapshot().course
+    };
+    assert_eq!(listed(100), Course { reached: 100, is_known: true, back: None });
+    store.apply(&Scope::DaemonSets, daemon_set("a", "150", "i"));
+    store.apply(&Scope::Pods, daemon_set("p", "900", "i"));
+    assert_eq!(store.snapshot().course.reached, 150, "each resource may have an etcd of its own");
+    store.goes_on_at(160);
+    assert_eq!(store.snapshot().course.back, None);
+    assert_eq!(listed(159).back, Some(Back { number: 1, from: 160, to: 159 }));
+    assert_eq!(listed(159).back.unwrap().number, 1, "it is told once");
+    assert_eq!(listed(0).back.unwrap().number, 1, "a resource version that is no number says nothing");
+    assert_eq!(listed(10).back, Some(Back { number: 2, from: 159, to: 10 }));
+}

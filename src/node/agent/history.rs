@@ -1,0 +1,72 @@
+//! An API server whose history went back: etcd was restored from a backup, and what was made since is missing.
+//!
+//! Owns the doubt: until a second complete list has said the same, nothing that is missing counts as gone,
+//! however little it is. Must not list; the removals that are held ask for that.
+
+use crate::core::pass::MaxRemovals;
+use crate::core::pass::Plan;
+use crate::core::status::Problem;
+use crate::node::api::Back;
+use crate::node::api::Scope;
+use crate::node::api::Snapshot;
+
+use super::Agent;
+
+/// What is known of it.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    seen: u64,
+    back: Option<Back>,
+}
+
+impl Agent {
+    /// Follows how far the API server's history has come.
+    pub(super) fn follow_history(&mut self) {
+        if let Some(api) = &self.api {
+            self.memory.reached = self.history.follow(&api.store().snapshot());
+        }
+    }
+}
+
+impl History {
+    /// Follows the API's view; gives the resource version to remember.
+    fn follow(&mut self, api: &Snapshot) -> u64 {
+        if let Some(back) = api.course.back.filter(|back| back.number != self.seen) {
+            self.seen = back.number;
+            self.back = Some(back);
+        }
+        // An agent that starts anew in the middle of it must doubt again.
+        self.back.map_or(api.course.reached, |back| back.from)
+    }
+
+    /// How many absences may act in this pass: none while their list may be of a restored backup, unless
+    /// nothing is to be held at all.
+    pub(super) fn bound(&self, api: Option<&Snapshot>, configured: MaxRemovals) -> MaxRemovals {
+        let open = |api: &Snapshot| api.lists(&Scope::DaemonSets) > 0 && !api.course.is_known && api.course.reached > 0;
+        match configured {
+            MaxRemovals::Off => MaxRemovals::Off,
+            _ if self.back.is_some() || api.is_some_and(open) => MaxRemovals::Count(0),
+            bound => bound,
+        }
+    }
+
+    /// A pass was planned: the doubt is over when nothing is missing any more.
+    pub(super) fn planned(&mut self, plan: &Plan, api: Option<&Snapshot>, second_list: bool) {
+        if api.is_some_and(|api| api.course.is_known) && !plan.removals_held && !second_list {
+            self.back = None;
+        }
+    }
+
+    /// What is to be said of it.
+    pub(super) fn problem(&self) -> Option<Problem> {
+        let Back { from, to, .. } = self.back?;
+        Some(Problem {
+            object: "API".to_owned(),
+            reason: format!(
+                "its history went back (resource version {to} after {from}), as after a restored backup: what is \
+                 missing there is kept until a second complete list agrees"
+            ),
+            hint: Some("apply what is still wanted again, before `removals-delay` is over".to_owned()),
+        })
+    }
+}

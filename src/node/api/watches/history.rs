@@ -1,0 +1,120 @@
+//! Whether the API server's history has gone back: etcd was restored from a backup.
+//!
+//! Owns the question. A watch that is resumed at a resource version of the future is accepted and stays
+//! silent until that version comes by (cacheWatcher.process): what was restored, and what happens until
+//! then, it never tells. So whenever watches were cut off, one object of each kind is listed for the
+//! resource version of now; where it is below that of a watch, everything is listed anew over a new
+//! connection. Resource versions are compared within one resource only: each may have an etcd of its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::ListParams;
+use tokio::sync::Notify;
+use tokio::sync::mpsc;
+use tokio::sync::watch;
+
+use crate::node::api::connector::Connector;
+use crate::node::api::object::RawObject;
+
+/// Watches that were cut off together are resumed together: one question for all of a kind.
+const GATHER: Duration = Duration::from_millis(100);
+
+/// What a watch's task and its requests tell each other.
+#[derive(Debug, Default)]
+pub(in crate::node::api) struct Seat {
+    /// The server has accepted the watch.
+    pub(in crate::node::api) opened: Notify,
+    /// The resource version that the watch was last asked to go on from; 0 before the first.
+    asked: AtomicU64,
+}
+
+impl Seat {
+    /// A watch is asked for, with this query.
+    pub(in crate::node::api) fn ask(&self, query: &str) {
+        let version = query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion="));
+        self.asked.store(version.and_then(|version| version.parse().ok()).unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// The resource version that it was last asked to go on from; 0: unknown.
+    pub(super) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+/// A watch that was resumed after it was cut off.
+struct Resumed {
+    resource: String,
+    at: u64,
+    /// Lists no more than one of what the watch covers.
+    now: (Api<RawObject>, ListParams),
+}
+
+/// Where watches tell that they were resumed, and hear that they have to list anew; clones share it.
+#[derive(Clone)]
+pub(in crate::node::api) struct History {
+    connector: Connector,
+    resumed: mpsc::UnboundedSender<Resumed>,
+    gone_back: Arc<watch::Sender<u64>>,
+}
+
+impl History {
+    /// A history, and what has to run for it to be looked at. It ends with the last clone.
+    pub(in crate::node::api) fn new(connector: Connector) -> (Self, impl Future<Output = ()>) {
+        let (resumed, receiver) = mpsc::unbounded_channel();
+        let gone_back = Arc::new(watch::Sender::new(0));
+        (
+            Self { connector: connector.clone(), resumed, gone_back: Arc::clone(&gone_back) },
+            keep(receiver, gone_back, connector),
+        )
+    }
+
+    /// How many connections there have been: over another one another server may answer.
+    pub(super) fn connections(&self) -> u64 {
+        self.connector.counters().connections_opened
+    }
+
+    /// A watch of `resource` was resumed at a resource version.
+    pub(super) fn resumed(&self, resource: &str, at: u64, api: Api<RawObject>, mut one: ListParams) {
+        one.limit = Some(1);
+        // It fails only when everything ends.
+        let _ = self.resumed.send(Resumed { resource: resource.to_owned(), at, now: (api, one) });
+    }
+
+    /// Changes whenever everything has to be listed anew.
+    pub(super) fn gone_back(&self) -> watch::Receiver<u64> {
+        self.gone_back.subscribe()
+    }
+}
+
+async fn keep(mut resumed: mpsc::UnboundedReceiver<Resumed>, gone_back: Arc<watch::Sender<u64>>, connector: Connector) {
+    while let Some(first) = resumed.recv().await {
+        tokio::time::sleep(GATHER).await;
+        let mut latest = BTreeMap::from([(first.resource.clone(), first)]);
+        while let Ok(next) = resumed.try_recv() {
+            let known = latest.get(&next.resource);
+            if known.is_none_or(|known| known.at < next.at) {
+                latest.insert(next.resource.clone(), next);
+            }
+        }
+        for (resource, Resumed { at, now: (api, one), .. }) in latest {
+            // Who cannot be asked now is asked when its watch is resumed the next time.
+            let Ok(list) = api.list(&one).await else { continue };
+            let now = list.metadata.resource_version.and_then(|version| version.parse::<u64>().ok());
+            let Some(now) = now.filter(|now| *now < at) else { continue };
+            tracing::warn!(
+                resource,
+                "the API server's history has gone back (resource version {now} after {at}): listing everything anew"
+            );
+            connector.retire();
+            gone_back.send_modify(|number| *number += 1);
+            // What else was resumed then is listed anew with the rest.
+            while resumed.try_recv().is_ok() {}
+            break;
+        }
+    }
+}
