@@ -24,18 +24,13 @@ pub(super) fn clear(target: &Target, uid: &str) -> Result<Cleared, FsError> {
         return Ok(Cleared::Mounted { at });
     }
     let volumes_path = target.volumes_below_pod();
-    if let Some(volumes) = descend(&pod, &volumes_path)? {
+    let volumes = descend(&pod, &volumes_path)?;
+    if let Some(volumes) = &volumes {
         for name in volumes.names()? {
-            if clear_volume(&volumes, &name)?
-                && let Some(markers) = target.markers_below_pod()
-                && let Some(markers) = descend(&pod, &markers)?
-                && let Some(marker) = markers.child(&name)?
-            {
-                marker.unlink("ready")?;
-                remove_if_empty(&markers, &name)?;
-            }
+            clear_volume(volumes, &name)?;
         }
     }
+    clear_markers(target, &pod, volumes.as_ref())?;
     for path in [target.markers_below_pod(), Some(volumes_path)].into_iter().flatten() {
         for path in path.ancestors().filter(|path| !path.as_os_str().is_empty()) {
             remove_if_empty(&pod, path)?;
@@ -49,6 +44,24 @@ pub(super) fn clear(target: &Target, uid: &str) -> Result<Cleared, FsError> {
     Ok(Cleared::Foreign { left })
 }
 
+/// Removes the markers of volumes that are gone, also of those that an earlier clearing removed before it
+/// was cut short.
+fn clear_markers(target: &Target, pod: &Dir, volumes: Option<&Dir>) -> Result<(), FsError> {
+    let Some(path) = target.markers_below_pod() else { return Ok(()) };
+    let Some(markers) = descend(pod, &path)? else { return Ok(()) };
+    for name in markers.names()? {
+        let stands = match volumes {
+            Some(volumes) => volumes.stat(&name)?.is_some(),
+            None => false,
+        };
+        if !stands && let Some(marker) = markers.child(&name)? {
+            marker.unlink("ready")?;
+            remove_if_empty(&markers, &name)?;
+        }
+    }
+    Ok(())
+}
+
 /// The folder `path` below `dir`, each step without following a link.
 fn descend(dir: &Dir, path: &Path) -> Result<Option<Dir>, FsError> {
     let mut found = dir.child(".")?;
@@ -59,12 +72,12 @@ fn descend(dir: &Dir, path: &Path) -> Result<Option<Dir>, FsError> {
     Ok(found)
 }
 
-/// Removes the volume `name` if it has our layout; `true` if nothing of that name is left.
-fn clear_volume(volumes: &Dir, name: &OsString) -> Result<bool, FsError> {
+/// Removes the volume `name` if it has our layout.
+fn clear_volume(volumes: &Dir, name: &OsString) -> Result<(), FsError> {
     if !matches!(volumes.stat(name)?, Some(stat) if kind(&stat) == FileKind::Folder) {
-        return Ok(false);
+        return Ok(());
     }
-    let Some(volume) = volumes.child(name)? else { return Ok(true) };
+    let Some(volume) = volumes.child(name)? else { return Ok(()) };
     let names = volume.names()?;
     // `..data` is the mark: a daemon's own emptyDir has none and is the kubelet's to remove.
     if volume.read_link(DATA)?.is_some_and(|version| version.as_bytes().starts_with(b"..")) {
@@ -82,7 +95,7 @@ fn clear_volume(volumes: &Dir, name: &OsString) -> Result<bool, FsError> {
         }
         volume.unlink(DATA)?;
     }
-    remove_if_empty(volumes, name)
+    remove_if_empty(volumes, name).map(drop)
 }
 
 /// Removes folders below `name` that have no files: mount points made for other volumes.

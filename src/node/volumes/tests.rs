@@ -309,6 +309,15 @@ fn clear_removes_what_is_ours_and_only_that() {
 }
 
 #[test]
+fn clear_goes_on_where_it_was_cut_short() {
+    let (root, mut volumes) = root();
+    volumes.write(UID, &[volume(&[("a", "1")])]).unwrap();
+    fs::remove_dir_all(place(root.path())).unwrap();
+    assert_eq!(volumes.clear(UID).unwrap(), Cleared::Gone, "the volume is gone, its marker is not");
+    assert!(!root.path().join("pods").join(UID).exists());
+}
+
+#[test]
 fn errors_name_volume_and_path() {
     let (root, mut volumes) = root();
     fs::create_dir_all(place(root.path()).parent().unwrap()).unwrap();
