@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
+use crate::core::model::Source;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
@@ -141,7 +142,7 @@ pub fn settle(known: &Known<'_>, record: &DaemonRecord, policy: &Policy) -> Word
         ApiWord::Absent { by_event } => settle_absent(known, *by_event, record),
         ApiWord::Orphaned if record.instances.is_empty() => settle_absent(known, true, record),
         ApiWord::Orphaned => orphaned(),
-        ApiWord::Unknown => match known.remembered {
+        ApiWord::Unknown => match last_known(known.remembered, record) {
             Some(daemon_set) => settle_remembered(known, daemon_set, policy),
             None => settle_folder(known, record, "the API has not answered yet"),
         },
@@ -233,6 +234,16 @@ fn settle_absent(known: &Known<'_>, by_event: bool, record: &DaemonRecord) -> Wo
         Confirmation::StillThere => Word::Unsure { reason: format!("{reason}, but a direct look still shows it") },
         Confirmation::Unasked => Word::Confirm { reason: reason.to_owned() },
     }
+}
+
+/// The newest version that the API is known to have had. The checkpoint may be behind: where it could not be
+/// saved, what runs here was made from a later one, and does not go back.
+fn last_known<'a>(remembered: Option<&'a Arc<DaemonSet>>, record: &'a DaemonRecord) -> Option<&'a Arc<DaemonSet>> {
+    let remembered = remembered?;
+    let made_from = record.instances.iter().filter_map(|i| i.daemon_set.as_ref());
+    let of_the_api = made_from.filter(|d| d.source == Source::Api && d.uid.is_some() && d.uid == record.api_uid);
+    let later = |d: &&Arc<DaemonSet>| d.uid != remembered.uid || d.generation > remembered.generation;
+    of_the_api.filter(later).max_by_key(|d| d.generation).or(Some(remembered))
 }
 
 fn settle_remembered(known: &Known<'_>, daemon_set: &Arc<DaemonSet>, policy: &Policy) -> Word {

@@ -145,6 +145,32 @@ fn a_cold_boot_without_api_runs_the_last_version_that_the_api_had() {
 }
 
 #[test]
+fn a_checkpoint_that_is_behind_what_runs_takes_nothing_back() {
+    let of = |generation, uid: &str| {
+        let daemon_set = DaemonSet::clone(&daemon_set(Source::Api, Some("static")));
+        Arc::new(DaemonSet { generation: Some(generation), uid: Some(uid.to_owned()), ..daemon_set })
+    };
+    let word = |remembered: &Arc<DaemonSet>, runs: Arc<DaemonSet>| {
+        let mut record = record(Some("ds-uid"), true);
+        record.instances[0].daemon_set = Some(runs);
+        let known = Known {
+            folder: FolderWord::Absent,
+            api: ApiWord::Unknown,
+            remembered: Some(remembered),
+            confirmation: Confirmation::Unasked,
+        };
+        match settle(&known, &record, &Policy::default()) {
+            Word::Wanted { daemon_set, .. } => (daemon_set.generation.unwrap(), daemon_set.uid.clone().unwrap()),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(word(&of(2, "ds-uid"), of(3, "ds-uid")).0, 3, "what runs is newer");
+    assert_eq!(word(&of(2, "ds-uid"), of(1, "ds-uid")).0, 2, "it waits for its turn");
+    assert_eq!(word(&of(7, "before"), of(1, "ds-uid")).1, "ds-uid", "it was made anew");
+    assert_eq!(word(&of(1, "ds-uid"), of(7, "before")).1, "ds-uid");
+}
+
+#[test]
 fn a_label_taken_away_counts_when_a_get_shows_it() {
     let api = daemon_set(Source::Api, None);
     let case = || Case::new(FolderWord::Absent, ApiWord::Present(&api));

@@ -10,6 +10,7 @@ use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::model::TokenRequest;
 use crate::core::plan::Action;
+use crate::core::plan::DaemonPlan;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 use crate::node::checkpoint::Store;
@@ -47,11 +48,18 @@ impl Agent {
         self.definitions.forget_answers(|key| remembered.contains(key));
     }
 
-    /// Saves the inputs before data that a daemon reads already is changed: after a crash and without an
-    /// API server it would go back to what it was.
+    /// Saves the inputs before what runs is changed by them, its data or itself: after a crash and without an
+    /// API server it would go back to what it was, or come back from the dead.
     pub(super) fn checkpoint_before(&mut self) {
-        let in_use = |action: &Action| matches!(action, Action::Refresh { volumes: true, .. });
-        if self.plan.daemons.iter().any(|d| d.actions.iter().any(in_use)) {
+        let changes_what_runs = |daemon: &DaemonPlan| {
+            daemon.actions.iter().any(|action| match action {
+                Action::End { .. } | Action::Refresh { volumes: true, .. } => true,
+                // The first one of all replaces nothing, and need not wait.
+                Action::Start { .. } => daemon.record.next_incarnation > 1,
+                _ => false,
+            })
+        };
+        if self.plan.daemons.iter().any(changes_what_runs) {
             self.save_inputs();
         }
     }
