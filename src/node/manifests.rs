@@ -75,6 +75,12 @@ pub enum ManifestError {
         /// The name.
         name: String,
     },
+    /// The file that was to be brought up to date has just been removed by somebody else.
+    #[error("manifest {} has just been removed by somebody else: it is not put back", path.display())]
+    Gone {
+        /// The file.
+        path: PathBuf,
+    },
     /// What was staged does not read back as what was meant; it was not put in place.
     #[error("manifest {} does not read back as it was meant ({why}): what was there before stays", path.display())]
     Check {
@@ -122,7 +128,10 @@ impl ManifestError {
             | ManifestError::Remove { source, .. } => source.hint(),
             ManifestError::Foreign { path, .. } => Some(format!("move {} out of the folder", path.display())),
             ManifestError::Watch { .. } => Some("raise fs.inotify.max_user_instances or max_user_watches".to_owned()),
-            ManifestError::ReadOnly { .. } | ManifestError::Name { .. } | ManifestError::Check { .. } => None,
+            ManifestError::ReadOnly { .. }
+            | ManifestError::Name { .. }
+            | ManifestError::Gone { .. }
+            | ManifestError::Check { .. } => None,
         }
     }
 }
@@ -210,12 +219,31 @@ impl ManifestDir {
         self.write_checked(name, bytes, |read| reads_as(read, intended))
     }
 
+    /// As [`ManifestDir::write`], for a manifest that is there: one that somebody has removed meanwhile is
+    /// not put back, or the kubelet would see a UID again that it is about to finish.
+    ///
+    /// # Errors
+    /// [`ManifestError::Gone`], and as [`ManifestDir::write`].
+    pub fn rewrite(&mut self, name: &str, bytes: &[u8], intended: &Value) -> Result<(), ManifestError> {
+        self.put(name, bytes, |read| reads_as(read, intended), true)
+    }
+
     /// As [`ManifestDir::write`], with `check` to prove the bytes that were read back.
     pub fn write_checked(
         &mut self,
         name: &str,
         bytes: &[u8],
         check: impl FnOnce(&[u8]) -> Result<(), String>,
+    ) -> Result<(), ManifestError> {
+        self.put(name, bytes, check, false)
+    }
+
+    fn put(
+        &mut self,
+        name: &str,
+        bytes: &[u8],
+        check: impl FnOnce(&[u8]) -> Result<(), String>,
+        must_be_there: bool,
     ) -> Result<(), ManifestError> {
         check_name(name)?;
         self.reopen_if_replaced()?;
@@ -240,8 +268,12 @@ impl ManifestDir {
             stage.unlink(name).map_err(fail)?;
             return Err(ManifestError::Check { path, why });
         }
-        self.expected.will_appear(name, staged);
         let dir = self.folder.dir();
+        if must_be_there && dir.stat(name).map_err(fail)?.is_none() {
+            stage.unlink(name).map_err(fail)?;
+            return Err(ManifestError::Gone { path });
+        }
+        self.expected.will_appear(name, staged);
         if let Err(source) = stage.rename(name, dir, name) {
             self.expected.forget(name);
             // What cannot be swept now is swept when the folder is opened next.

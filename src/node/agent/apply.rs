@@ -14,6 +14,7 @@ use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
 use crate::node::checkpoint;
 use crate::node::manifests::ManifestDir;
+use crate::node::manifests::ManifestError;
 use crate::node::volumes::Cleared;
 use crate::node::volumes::Volumes;
 
@@ -69,7 +70,7 @@ impl Disk {
                         self.write_volumes(outcome, rendered)?;
                     }
                     if *manifest {
-                        self.write_manifest(rendered)?;
+                        self.rewrite_manifest(rendered)?;
                     }
                 }
                 Action::Confirm { .. } | Action::Keep { .. } => {}
@@ -119,6 +120,15 @@ impl Disk {
         self.volumes.write(uid, &rendered.pod.volumes).map_err(|e| failure(&e, e.hint()))?;
         self.written.insert(uid.clone(), rendered.data_digest.clone());
         Ok(())
+    }
+
+    /// One that has just been removed is for the next pass, which finds it missing.
+    fn rewrite_manifest(&mut self, rendered: &Rendered) -> Result<(), Failure> {
+        let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
+        match manifests.rewrite(&rendered.file, rendered.text.as_bytes(), &rendered.pod.pod) {
+            Ok(()) | Err(ManifestError::Gone { .. }) => Ok(()),
+            Err(e) => Err(failure(&e, e.hint())),
+        }
     }
 
     fn write_manifest(&mut self, rendered: &Rendered) -> Result<(), Failure> {

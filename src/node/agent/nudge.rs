@@ -252,7 +252,7 @@ impl Agent {
             .map(|l| l.trim_start_matches(['#', ' ']).to_owned())
             .collect();
         let nudged = yaml::write_manifest(&header, &value);
-        manifests.write(&file, nudged.as_bytes(), &value).map_err(|e| super::apply::failure(&e, e.hint()))?;
+        manifests.rewrite(&file, nudged.as_bytes(), &value).map_err(|e| super::apply::failure(&e, e.hint()))?;
         Ok(Nudged {
             until: at + FOR,
             written: outcome::digest(nudged.as_bytes()),

@@ -91,6 +91,18 @@ fn what_does_not_read_back_as_meant_never_gets_the_name() {
 }
 
 #[test]
+fn a_manifest_that_somebody_removes_meanwhile_is_not_put_back() {
+    let (_root, mut dir) = fresh();
+    let pod = pod("net-abcde");
+    put(&mut dir, &pod);
+    dir.rewrite(NAME, &bytes(&pod), &pod).unwrap();
+    fs::remove_file(dir.path().join(NAME)).unwrap();
+    assert!(matches!(dir.rewrite(NAME, &bytes(&pod), &pod).unwrap_err(), ManifestError::Gone { .. }));
+    assert_eq!(names(dir.path()), [".daemonlet"]);
+    assert!(names(&dir.path().join(".daemonlet")).is_empty());
+}
+
+#[test]
 fn a_foreign_file_is_never_touched_or_counted() {
     let (_root, mut dir) = fresh();
     let foreign = dir.path().join(NAME);
