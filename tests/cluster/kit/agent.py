@@ -68,8 +68,10 @@ class Agent:
         self.folder = self.home / "daemonsets.d"
         self.config_file = self.home / "daemonlet.toml"
         self.process = None
+        # What it is started with besides: variables, and a program in front of it.
+        self.env, self.prefix = {}, []
         self.config = {
-            "node-name": node.name, "kubeconfig": str(kubeconfig(node.cluster, node.name)),
+            "node-name": node.name, "kubeconfig": str(kubeconfig(node.cluster, node.name)) if node.cluster else "",
             "manifest-dir": str(node.manifests), "kubelet-root": str(node.root), "state-dir": str(self.home / "state"),
             "run-dir": str(self.home / "run"), "runtime-endpoint": f"unix://{node.socket}",
             "folders": [str(self.folder)], "update-jitter": "0s",
@@ -88,8 +90,8 @@ class Agent:
         self.config_file.write_text(toml(self.config), encoding="utf-8")
         logs = scratch() / "logs"
         logs.mkdir(exist_ok=True)
-        self.process = Process("daemonlet", [binary(), "run", "--config", self.config_file], logs / f"{self.home.name}.log",
-                               env={"DAEMONLET_LOG": "info,daemonlet=debug", "RUST_BACKTRACE": "1"} | os.environ)
+        self.process = Process("daemonlet", [*self.prefix, binary(), "run", "--config", self.config_file], logs / f"{self.home.name}.log",
+                               env={"DAEMONLET_LOG": "info,daemonlet=debug", "RUST_BACKTRACE": "1"} | os.environ | self.env)
 
     def stop(self):
         """Stops the agent in order; gives its exit status."""

@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import subprocess
+import threading
 
 _CURVE = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
 
@@ -17,6 +18,7 @@ class Authority:
 
     def __init__(self, folder):
         self.folder = folder
+        self._lock = threading.Lock()
         folder.mkdir(parents=True)
         self.ca = folder / "ca.crt"
         self.ca_key = folder / "ca.key"
@@ -28,6 +30,10 @@ class Authority:
 
     def certificate(self, user, groups=(), names=()):
         """A certificate and key for `user` in `groups`; `names` are subject names like `IP:127.0.0.1`."""
+        with self._lock:
+            return self._certificate(user, groups, names)
+
+    def _certificate(self, user, groups, names):
         stem = self.folder / re.sub(r"[^A-Za-z0-9.-]", "_", user)
         cert, key = stem.with_name(stem.name + ".crt"), stem.with_name(stem.name + ".key")
         if cert.exists():

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// mirrors keeps a mirror pod, Ready, for each pod that runs, as the kubelet does.
+type mirrors struct {
+	client kubernetes.Interface
+	node   *Node
+	// made has the mirror pods by name: namespace and the UID that they mirror.
+	made map[string][2]string
+}
+
+func newMirrors(kubeconfig string, n *Node) (*mirrors, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst, config.Timeout = 200, 200, 5*time.Second
+	client, err := kubernetes.NewForConfig(config)
+	return &mirrors{client: client, node: n, made: map[string][2]string{}}, err
+}
+
+func (m *mirrors) run() {
+	for ; ; time.Sleep(10 * time.Millisecond) {
+		m.node.mu.Lock()
+		wanted := map[string]*Pod{}
+		for _, p := range m.node.pods {
+			if p.running {
+				wanted[p.Name+"-"+m.node.name] = p
+			}
+		}
+		m.node.mu.Unlock()
+		for name, made := range m.made {
+			if p := wanted[name]; p == nil || p.UID != made[1] {
+				if m.remove(name, made[0]) == nil {
+					delete(m.made, name)
+				}
+			}
+		}
+		for name, p := range wanted {
+			if _, there := m.made[name]; !there && m.make(name, p) == nil {
+				m.made[name] = [2]string{p.Namespace, p.UID}
+			}
+		}
+	}
+}
+
+func (m *mirrors) remove(name, namespace string) error {
+	now := int64(0)
+	err := m.client.CoreV1().Pods(namespace).Delete(context.Background(), name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (m *mirrors) make(name string, p *Pod) error {
+	owner, err := m.client.CoreV1().Nodes().Get(context.Background(), m.node.name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	controller := true
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: p.Namespace, Labels: p.pod.Labels,
+		Annotations:     map[string]string{"kubernetes.io/config.mirror": p.UID, "kubernetes.io/config.hash": p.UID, "kubernetes.io/config.source": "file"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: m.node.name, UID: types.UID(owner.UID), Controller: &controller}},
+	}}
+	pod.Spec.NodeName = m.node.name
+	pod.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}}
+	var statuses []v1.ContainerStatus
+	began := metav1.Now()
+	for _, container := range p.pod.Spec.Containers {
+		pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: container.Name, Image: container.Image})
+		statuses = append(statuses, v1.ContainerStatus{Name: container.Name, Image: container.Image, Ready: true,
+			ContainerID: "standin://" + p.UID, State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: began}}})
+	}
+	pods := m.client.CoreV1().Pods(p.Namespace)
+	made, err := pods.Create(context.Background(), pod, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		if made, err = pods.Get(context.Background(), name, metav1.GetOptions{}); err == nil && made.Annotations["kubernetes.io/config.mirror"] != p.UID {
+			m.remove(name, p.Namespace)
+			return apierrors.NewConflict(v1.Resource("pods"), name, nil)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	made.Status = v1.PodStatus{Phase: v1.PodRunning, StartTime: &began, ContainerStatuses: statuses, Conditions: []v1.PodCondition{
+		{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: began},
+		{Type: v1.ContainersReady, Status: v1.ConditionTrue, LastTransitionTime: began}}}
+	_, err = pods.UpdateStatus(context.Background(), made, metav1.UpdateOptions{})
+	return err
+}
