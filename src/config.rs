@@ -94,6 +94,16 @@ pub struct Config {
     pub policy_namespaces: Vec<String>,
     /// Whether Secret values that no file can carry may stand in a manifest.
     pub inline_secret_env: bool,
+    /// Whether `Always` stays as it is written (`images.pull-policy`).
+    pub pull_as_written: bool,
+    /// Whether nothing is replaced before its images were pulled by the agent.
+    pub require_prepull: bool,
+    /// Whether an instance is replaced although an image of the new one cannot be pulled.
+    pub replace_unpulled: bool,
+    /// The kubelet's credential-provider configuration, a file or a folder.
+    pub credential_provider_config: Option<PathBuf>,
+    /// Where the kubelet's credential providers lie.
+    pub credential_provider_bin_dir: Option<PathBuf>,
     /// What is logged.
     pub log_level: String,
     /// Where logs go.

@@ -8,6 +8,7 @@ pub mod convert;
 pub mod duration;
 pub mod explain;
 pub mod identity;
+pub mod images;
 pub mod input;
 pub mod labels;
 pub mod manifest;

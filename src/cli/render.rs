@@ -23,6 +23,7 @@ use crate::core::node;
 use crate::core::outcome;
 use crate::core::outcome::Revision;
 use crate::core::placement;
+use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
 
 mod inputs;
@@ -57,6 +58,9 @@ pub(super) struct Arguments {
     /// Allow Secret values that no file can carry to stand in the manifest
     #[arg(long)]
     inline_secret_env: bool,
+    /// How imagePullPolicy Always is written: the agent's images.pull-policy
+    #[arg(long, value_name = "POLICY", value_parser = ["if-not-present", "as-written"], default_value = "if-not-present")]
+    pull_policy: String,
     /// Write DIR/manifests and DIR/volumes instead of printing the manifests
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -119,6 +123,7 @@ fn options(arguments: &Arguments, node: Option<&NodeView>) -> Result<RenderOptio
         api_endpoint: arguments.api_endpoint.clone(),
         has_api: true,
         inline_secret_env: arguments.inline_secret_env,
+        pulls: if arguments.pull_policy == "as-written" { Pulls::AsWritten } else { Pulls::First },
     })
 }
 

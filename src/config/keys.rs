@@ -31,6 +31,11 @@ pub enum Id {
     KubeletVersion,
     PolicyNamespaces,
     InlineSecretEnv,
+    PullPolicy,
+    RequirePrepull,
+    OnPullFailure,
+    CredentialProviderConfig,
+    CredentialProviderBinDir,
     LogLevel,
     LogTarget,
 }
@@ -323,6 +328,52 @@ owner's word and not bound by it.",
         "false",
         "Whether a Secret's value that no file can carry may stand in the manifest, where it
 shows in the mirror pod. If not, a DaemonSet that needs one is refused.",
+    ),
+    key(
+        Id::PullPolicy,
+        "images",
+        "pull-policy",
+        Kind::Word(&["if-not-present", "as-written"]),
+        r#""if-not-present""#,
+        "How an image's policy Always is written. \"if-not-present\": the agent pulls it anew for each
+new instance, and what is on the node starts again without a registry. \"as-written\": the
+kubelet asks the registry at each start. As written, too, where runtime-endpoint is \"\".",
+    ),
+    key(
+        Id::RequirePrepull,
+        "images",
+        "require-prepull",
+        Kind::Bool,
+        "false",
+        "Whether an instance is replaced only when the agent could pull the new one's images. If
+not, an image that the registry refuses for its credentials is left to the kubelet, which
+may know others, after the old instance has ended.",
+    ),
+    key(
+        Id::OnPullFailure,
+        "images",
+        "on-pull-failure",
+        Kind::Word(&["keep", "go-on"]),
+        r#""keep""#,
+        "When an image of a new revision cannot be pulled: \"keep\" lets the old instance run, and
+tries again; \"go-on\" replaces it all the same, as the stock controller does, so that the
+new pod and its error show in the API.",
+    ),
+    key(
+        Id::CredentialProviderConfig,
+        "images",
+        "credential-provider-config",
+        Kind::PathOrEmpty,
+        r#""""#,
+        "What the kubelet has as --image-credential-provider-config: a file or a folder.",
+    ),
+    key(
+        Id::CredentialProviderBinDir,
+        "images",
+        "credential-provider-bin-dir",
+        Kind::PathOrEmpty,
+        r#""""#,
+        "What the kubelet has as --image-credential-provider-bin-dir.",
     ),
     key(
         Id::LogLevel,

@@ -57,6 +57,7 @@ pub fn example() -> String {
 fn value(config: &Config, id: Id) -> Value {
     let path = |path: &std::path::Path| Value::String(path.display().to_string());
     let optional = |text: Option<String>| Value::String(text.unwrap_or_default());
+    let word = |first: bool, yes: &str, no: &str| Value::String(if first { yes } else { no }.to_owned());
     let list = |items: Vec<String>| Value::Array(items.into_iter().map(Value::String).collect());
     match id {
         Id::NodeName => Value::String(config.node_name.clone()),
@@ -114,6 +115,15 @@ fn value(config: &Config, id: Id) -> Value {
         Id::KubeletVersion => optional(config.kubelet_version.clone()),
         Id::PolicyNamespaces => list(config.policy_namespaces.clone()),
         Id::InlineSecretEnv => Value::Boolean(config.inline_secret_env),
+        Id::PullPolicy => word(config.pull_as_written, "as-written", "if-not-present"),
+        Id::RequirePrepull => Value::Boolean(config.require_prepull),
+        Id::OnPullFailure => word(config.replace_unpulled, "go-on", "keep"),
+        Id::CredentialProviderConfig => {
+            optional(config.credential_provider_config.as_ref().map(|path| path.display().to_string()))
+        }
+        Id::CredentialProviderBinDir => {
+            optional(config.credential_provider_bin_dir.as_ref().map(|path| path.display().to_string()))
+        }
         Id::LogLevel => Value::String(config.log_level.clone()),
         Id::LogTarget => Value::String(
             match config.log_target {

@@ -116,6 +116,11 @@ pub(super) fn resolve(settings: &Settings, host: &dyn Host) -> Result<Config, Co
         kubelet_version: non_empty(get.text_or(Id::KubeletVersion, "")),
         policy_namespaces: get.texts_or(Id::PolicyNamespaces, &["kube-system"]),
         inline_secret_env: matches!(get.take(Id::InlineSecretEnv), Some(Setting::Bool(true))),
+        pull_as_written: get.text_or(Id::PullPolicy, "") == "as-written",
+        require_prepull: matches!(get.take(Id::RequirePrepull), Some(Setting::Bool(true))),
+        replace_unpulled: get.text_or(Id::OnPullFailure, "") == "go-on",
+        credential_provider_config: non_empty(get.text_or(Id::CredentialProviderConfig, "")).map(PathBuf::from),
+        credential_provider_bin_dir: non_empty(get.text_or(Id::CredentialProviderBinDir, "")).map(PathBuf::from),
         log_level: get.text_or(Id::LogLevel, "info"),
         log_target: match get.text_or(Id::LogTarget, "auto").as_str() {
             "journal" => LogTarget::Journal,

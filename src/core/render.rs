@@ -9,6 +9,7 @@ mod downward;
 mod env;
 mod env_file;
 mod expansion;
+mod images;
 mod json;
 mod metadata;
 mod payload;
@@ -26,6 +27,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::core::identity::Identity;
+use crate::core::images::PodImage;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectRef;
@@ -59,6 +61,20 @@ pub struct RenderOptions {
     pub has_api: bool,
     /// Whether Secret values that cannot be carried by a file may stand in the manifest.
     pub inline_secret_env: bool,
+    /// Who pulls images.
+    pub pulls: Pulls,
+}
+
+/// Who pulls a pod's images, and what is written as their pull policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pulls {
+    /// The agent, before an instance starts: `Always` is written as `IfNotPresent`.
+    #[default]
+    First,
+    /// The agent, before an instance starts; policies stay as they are.
+    AsWritten,
+    /// The kubelet alone: nobody else could pull anew what is `Always`, so it stays.
+    ByKubelet,
 }
 
 /// Everything one rendering reads.
@@ -125,6 +141,10 @@ pub struct RenderedPod {
     pub notes: Vec<FieldError>,
     /// A hash over the data of every reference (for `restart-on: config`).
     pub data_version: String,
+    /// The images that it needs and that may be pulled.
+    pub images: Vec<PodImage>,
+    /// The Secrets that its images are pulled with, by name.
+    pub pull_secrets: Vec<String>,
 }
 
 impl RenderedPod {
@@ -139,6 +159,8 @@ impl RenderedPod {
             waiting_for: self.waiting_for.clone(),
             notes: self.notes.clone(),
             data_version: self.data_version.clone(),
+            images: self.images.clone(),
+            pull_secrets: self.pull_secrets.clone(),
         }
     }
 }
@@ -174,7 +196,8 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     scheduling::tolerate(&mut spec);
     scheduling::priority(ctx, &mut spec);
     scheduling::overhead(ctx, &mut spec);
-    service_account::apply(ctx, account, &mut spec);
+    let pull_secrets = service_account::apply(ctx, account, &mut spec);
+    let images = images::write_policies(ctx, &mut spec);
     volumes::convert(ctx, &pod, &mut spec);
     env::resolve(ctx, account, &mut spec);
     api_endpoint::add(ctx, &mut spec);
@@ -197,6 +220,8 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
         tokens: std::mem::take(&mut ctx.tokens),
         waiting_for: std::mem::take(&mut ctx.waiting_for).into_iter().collect(),
         notes: std::mem::take(&mut ctx.notes),
+        images,
+        pull_secrets,
     })
 }
 

@@ -40,6 +40,7 @@ fn options() -> RenderOptions {
         api_endpoint: Some(Endpoint { host: "10.0.0.1".to_owned(), port: 6443 }),
         has_api: true,
         inline_secret_env: false,
+        pulls: Default::default(),
     }
 }
 

@@ -76,6 +76,8 @@ impl Facts for World {
                     waiting_for: self.waiting_for.clone(),
                     notes: Vec::new(),
                     data_version: data_version.clone(),
+                    images: Vec::new(),
+                    pull_secrets: Vec::new(),
                 },
             }),
         };

@@ -61,6 +61,7 @@ impl Fixture {
                 api_endpoint: Some(Endpoint { host: "10.0.0.1".to_owned(), port: 6443 }),
                 has_api: true,
                 inline_secret_env: false,
+                pulls: Default::default(),
             },
         };
         fixture.put(Kind::ServiceAccount, "default", json!({}));

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
+use crate::core::render::Pulls;
 use crate::core::render::context::Context;
 use crate::core::render::context::ROOT_CA;
 use crate::core::render::json;
@@ -23,14 +24,21 @@ const EXPIRATION: i64 = 3607;
 
 const CREDENTIALS: &str =
     "give the node the registry's credentials: its docker config or the kubelet's credential-provider configuration";
+/// What becomes of pull secrets, which a static pod cannot name.
+const USED_FIRST: &str =
+    "used by the agent, which pulls the images before a new instance starts; the kubelet cannot use them";
+const USED_IN_VAIN: &str = "used by the agent before a new instance starts, and not by the kubelet, which pulls \
+     anew what is Always (images.pull-policy is as-written)";
+const NOT_USED: &str = "left out: a static pod cannot name pull secrets, and only the kubelet pulls here";
 
 /// The name of the pod's ServiceAccount.
 pub(super) fn name(spec: &Value) -> &str {
     json::text(spec, "serviceAccountName").or_else(|| json::text(spec, "serviceAccount")).unwrap_or("default")
 }
 
-/// Adds the default token volume, and takes out what names objects of the API.
-pub(super) fn apply(ctx: &mut Context<'_>, account: &str, spec: &mut Object) {
+/// Adds the default token volume, and takes out what names objects of the API. Gives the names of the
+/// pull secrets.
+pub(super) fn apply(ctx: &mut Context<'_>, account: &str, spec: &mut Object) -> Vec<String> {
     let of_pod = json::member(spec, "automountServiceAccountToken").and_then(Value::as_bool);
     let object = match ctx.look_up(Kind::ServiceAccount, account) {
         Lookup::Present(object) => Some(object),
@@ -45,30 +53,40 @@ pub(super) fn apply(ctx: &mut Context<'_>, account: &str, spec: &mut Object) {
     }
     spec.remove("serviceAccountName");
     spec.remove("serviceAccount");
-    pull_secrets(ctx, account, object, spec);
+    pull_secrets(ctx, account, object, spec)
 }
 
-/// Takes the pull secrets out and says so.
-fn pull_secrets(ctx: &mut Context<'_>, account: &str, object: Option<&Value>, spec: &mut Object) {
+/// Takes the pull secrets out, says what becomes of them, and gives those that images are pulled with: the
+/// pod's, else the ServiceAccount's, as upstream's admission has it.
+fn pull_secrets(ctx: &mut Context<'_>, account: &str, object: Option<&Value>, spec: &mut Object) -> Vec<String> {
     let names = |list: &[Value]| -> Vec<String> {
         list.iter().filter_map(|secret| json::text(secret, "name")).map(str::to_owned).collect()
     };
     let own = names(json::list_of(spec, "imagePullSecrets"));
     spec.remove("imagePullSecrets");
-    if !own.is_empty() {
-        let reason = format!("left out ({}): a static pod cannot name pull secrets", own.join(", "));
-        ctx.note("spec.template.spec.imagePullSecrets", reason, CREDENTIALS);
-        return;
+    let (secrets, field, of) = if own.is_empty() {
+        let inherited = names(object.map_or(&[], |object| json::list(object, "imagePullSecrets")));
+        let of = format!(" of ServiceAccount {}/{account}", ctx.namespace());
+        (inherited, "spec.template.spec.serviceAccountName", of)
+    } else {
+        (own, "spec.template.spec.imagePullSecrets", String::new())
+    };
+    if secrets.is_empty() {
+        return secrets;
     }
-    let inherited = names(object.map_or(&[], |object| json::list(object, "imagePullSecrets")));
-    if !inherited.is_empty() {
-        let reason = format!(
-            "the pull secrets of ServiceAccount {}/{account} ({}) are not used: a static pod cannot name them",
-            ctx.namespace(),
-            inherited.join(", ")
-        );
-        ctx.note("spec.template.spec.serviceAccountName", reason, CREDENTIALS);
+    let what = match ctx.input.options.pulls {
+        Pulls::First => USED_FIRST,
+        Pulls::AsWritten => USED_IN_VAIN,
+        Pulls::ByKubelet => NOT_USED,
+    };
+    ctx.note(field, format!("pull secrets{of} ({}): {what}", secrets.join(", ")), CREDENTIALS);
+    if ctx.input.options.pulls == Pulls::ByKubelet {
+        return Vec::new();
     }
+    for secret in &secrets {
+        ctx.look_up(Kind::Secret, secret);
+    }
+    secrets
 }
 
 /// Upstream's `mountServiceAccountToken`.

@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::core::pass::Plan;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
+use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
 use crate::core::status::Passes;
 use crate::core::status::Problem;
@@ -136,6 +137,11 @@ impl Agent {
             api_endpoint: config.api_endpoint.clone(),
             has_api: config.kubeconfig.is_some(),
             inline_secret_env: config.inline_secret_env,
+            pulls: match (&cri, config.pull_as_written) {
+                (None, _) => Pulls::ByKubelet,
+                (Some(_), true) => Pulls::AsWritten,
+                (Some(_), false) => Pulls::First,
+            },
         };
         Ok(Self {
             policy,

@@ -4,6 +4,7 @@ use serde_json::json;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::TokenRequest;
+use crate::core::render::Pulls;
 use crate::core::render::fixture::Fixture;
 use crate::core::render::fixture::files;
 use crate::core::render::fixture::spec;
@@ -100,20 +101,30 @@ fn the_clusters_ca_is_waited_for() {
 }
 
 #[test]
-fn pull_secrets_are_left_out_with_a_note() {
+fn pull_secrets_are_the_agents_with_a_note() {
     let mut fixture = pod_spec(json!({"imagePullSecrets": [{"name": "registry"}]}));
     let pod = fixture.rendered();
     assert_eq!(spec(&pod, "/imagePullSecrets"), &Value::Null);
-    assert_eq!(
-        pod.notes[0].to_string(),
-        "spec.template.spec.imagePullSecrets: left out (registry): a static pod cannot name pull secrets"
+    let note = pod.notes[0].to_string();
+    assert!(
+        note.starts_with("spec.template.spec.imagePullSecrets: pull secrets (registry): used by the agent"),
+        "{note}"
     );
+    assert_eq!(pod.pull_secrets, ["registry"]);
+    assert!(pod.references.iter().any(|r| r.kind == Kind::Secret && r.key.name == "registry"), "it is not watched");
+    assert!(pod.waiting_for.is_empty(), "the kubelet would go on without it");
     assert!(pod.notes[0].hint.as_deref().unwrap().contains("credential-provider"));
 
     fixture.daemon_set.template["spec"]["imagePullSecrets"] = json!([]);
     fixture.put(Kind::ServiceAccount, "default", json!({"imagePullSecrets": [{"name": "inherited"}]}));
     let pod = fixture.rendered();
     assert!(pod.notes[0].reason.contains("ServiceAccount kube-system/default (inherited)"), "{:?}", pod.notes);
+    assert_eq!(pod.pull_secrets, ["inherited"]);
+
+    fixture.options.pulls = Pulls::ByKubelet;
+    let pod = fixture.rendered();
+    assert!(pod.notes[0].reason.contains("only the kubelet pulls here"), "{:?}", pod.notes);
+    assert!(pod.pull_secrets.is_empty() && pod.references.iter().all(|r| r.kind != Kind::Secret));
 }
 
 #[test]

@@ -49,6 +49,7 @@ fn what_was_written_is_given_up_and_rendered_anew_when_it_is_to_be_written_again
         api_endpoint: None,
         has_api: false,
         inline_secret_env: false,
+        pulls: Default::default(),
     };
     let inputs = Inputs { objects: &Nothing, tokens: &Nothing, options: &options, options_version: 1 };
     let mut memo = Memo::default();

@@ -1,0 +1,71 @@
+//! The images that a pod needs, and the credentials that registries ask for them.
+//!
+//! Owns what is pure about pulling: which images a pod names, which credentials fit an image, and what
+//! a runtime's refusal means. Must not ask anybody.
+
+pub mod keyring;
+pub mod reference;
+pub mod refusal;
+
+use serde_json::Value;
+
+use crate::core::canonical::default_pull_policy;
+
+/// An image that a pod names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodImage {
+    /// The image as it is written.
+    pub image: String,
+    /// Whether it is to be pulled anew for each new instance (`imagePullPolicy: Always`, also by default).
+    pub always: bool,
+}
+
+/// What is written as the pull policy of an image, or its default.
+pub(crate) fn policy<'a>(image: &str, written: Option<&'a str>) -> &'a str {
+    written.unwrap_or_else(|| default_pull_policy(image))
+}
+
+/// The images of the pod template's `spec` that may be pulled, in the order of the containers, then of the
+/// volumes; each once.
+pub fn of_spec(spec: &Value) -> Vec<PodImage> {
+    let mut images: Vec<PodImage> = Vec::new();
+    let mut add = |image: Option<&str>, written: Option<&str>| {
+        let Some(image) = image else { return };
+        let policy = policy(image, written);
+        match images.iter_mut().find(|known| known.image == image) {
+            Some(known) => known.always |= policy == "Always",
+            None if policy == "Never" => {}
+            None => images.push(PodImage { image: image.to_owned(), always: policy == "Always" }),
+        }
+    };
+    let text = |value: &Value, name: &str| -> Option<String> {
+        value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let list = |name: &str| spec.get(name).and_then(Value::as_array).into_iter().flatten();
+    for container in list("initContainers").chain(list("containers")) {
+        add(text(container, "image").as_deref(), text(container, "imagePullPolicy").as_deref());
+    }
+    for source in list("volumes").filter_map(|volume| volume.get("image")) {
+        add(text(source, "reference").as_deref(), text(source, "pullPolicy").as_deref());
+    }
+    images
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_image_is_named_once_and_the_strictest_policy_holds() {
+        let spec = json!({
+            "initContainers": [{"image": "a:1"}, {"image": "never:1", "imagePullPolicy": "Never"}],
+            "containers": [{"image": "b"}, {"image": "a:1", "imagePullPolicy": "Always"}, {"image": ""}, {}],
+            "volumes": [{"name": "v", "image": {"reference": "data:2"}}, {"name": "w", "emptyDir": {}}],
+        });
+        let image = |image: &str, always| PodImage { image: image.to_owned(), always };
+        assert_eq!(of_spec(&spec), [image("a:1", true), image("b", true), image("data:2", false)]);
+        assert_eq!(of_spec(&Value::Null), []);
+    }
+}
