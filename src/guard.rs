@@ -16,7 +16,6 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -63,8 +62,10 @@ const NAMES_WITHIN: Duration = Duration::from_millis(150);
 const RESOLVE_AGAIN: Duration = Duration::from_millis(500);
 /// How long addresses are believed.
 const RESOLVED_FOR: Duration = Duration::from_secs(10);
-/// Probes of one address that wait for a late answer at the same time.
-const AT_ONCE: usize = 8;
+/// Probes of one address at the same time: those that wait for a late answer, and all. The young
+/// ones notice at once that packets come through again.
+const LATE: usize = 4;
+const AT_ONCE: usize = 10;
 
 /// Why the guard cannot work.
 #[derive(Debug, thiserror::Error)]
@@ -97,15 +98,14 @@ pub fn clean() -> Result<(), GuardError> {
 /// # Errors
 /// The kernel has no nftables or does not let this process.
 pub async fn run(config: &Config, notifier: &Notifier) -> Result<(), GuardError> {
-    if !config.boot_guard {
-        notifier.ready("off: boot.guard is false");
-        tracing::info!("boot guard: off, as boot.guard says");
-        return Ok(());
-    }
     let (evidence, marked) = Evidence::gather(&config.run_dir, Path::new("/proc"));
-    if let Some(objection) = evidence.objection() {
-        notifier.ready(objection);
+    let off = (!config.boot_guard).then_some("boot.guard is false");
+    if let Some(objection) = off.or_else(|| evidence.objection()) {
         tracing::info!("boot guard: does nothing: {objection}");
+        notifier.ready(objection);
+        if let Err(error) = clean() {
+            tracing::debug!("{error}");
+        }
         return Ok(());
     }
     if let Err(error) = marked {
@@ -139,7 +139,7 @@ struct Shell<'a> {
     table: Table,
     tls: Arc<ClientConfig>,
     name: Option<ServerName<'static>>,
-    under_way: BTreeMap<SocketAddr, VecDeque<AbortHandle>>,
+    under_way: BTreeMap<SocketAddr, Vec<AbortHandle>>,
     events: mpsc::UnboundedSender<Event>,
     inbox: mpsc::UnboundedReceiver<Event>,
 }
@@ -208,13 +208,19 @@ impl<'a> Shell<'a> {
             Event::Addresses(server, addresses) => {
                 self.name = ServerName::try_from(server.host).ok();
                 self.guard.learn(self.started.elapsed(), &addresses);
-                self.under_way.retain(|address, _| addresses.contains(address));
+                self.under_way.retain(|address, tasks| {
+                    let named = addresses.contains(address);
+                    if !named {
+                        tasks.iter().for_each(AbortHandle::abort);
+                    }
+                    named
+                });
                 self.refuse()?;
                 let listed: Vec<String> = addresses.iter().map(ToString::to_string).collect();
                 self.tell(&format!("looks at {}", listed.join(", ")));
             }
             Event::Heard(probe, heard) => {
-                if let Some(face) = self.guard.hear(probe, heard) {
+                if let Some(face) = self.guard.hear(self.started.elapsed(), probe, heard) {
                     let address = probe.address;
                     match face {
                         Face::Silent => tracing::warn!("boot guard: {address} has fallen silent"),
@@ -250,11 +256,16 @@ impl<'a> Shell<'a> {
         let (events, tls) = (self.events.clone(), Arc::clone(&self.tls));
         // The guard listens for as long as probes run.
         let heard = move |heard| drop(events.send(Event::Heard(probe, heard)));
-        let task = tokio::spawn(probe::probe(probe.address, name, tls, heard)).abort_handle();
+        let task = tokio::spawn(async move {
+            let socket = probe::socket(probe.address);
+            probe::probe(socket, probe.address, name, tls, heard).await;
+        })
+        .abort_handle();
         let under_way = self.under_way.entry(probe.address).or_default();
-        under_way.push_back(task);
+        under_way.retain(|task| !task.is_finished());
+        under_way.push(task);
         if under_way.len() > AT_ONCE {
-            under_way.pop_front().inspect(AbortHandle::abort);
+            under_way.remove(LATE).abort();
         }
     }
 }

@@ -19,6 +19,9 @@ use std::time::Duration;
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// How long an address is probed at the quick pace.
 const QUICK_FOR: Duration = Duration::from_secs(10);
+/// How long after its last refusal an address may be slow without counting as silent: a server that
+/// has just started refuses one moment and is short of breath the next.
+const BREATH: Duration = Duration::from_secs(3);
 const QUICK: Duration = Duration::from_millis(200);
 const SLOW: Duration = Duration::from_secs(1);
 
@@ -69,6 +72,8 @@ struct Address {
     since: Duration,
     /// When the next probe is due.
     due: Duration,
+    /// When it last refused.
+    refused: Option<Duration>,
     /// The youngest probe that decided its face; older ones have no say any more.
     heard: u64,
 }
@@ -92,18 +97,24 @@ impl Guard {
     pub(super) fn learn(&mut self, now: Duration, named: &BTreeSet<SocketAddr>) {
         self.addresses.retain(|address, _| named.contains(address));
         for address in named {
-            let new = Address { face: Face::Silent, since: now, due: now, heard: 0 };
+            let new = Address { face: Face::Silent, since: now, due: now, refused: None, heard: 0 };
             self.addresses.entry(*address).or_insert(new);
         }
     }
 
     /// Takes in what a probe heard; gives the address's face when that changed it.
-    pub(super) fn hear(&mut self, probe: Probe, heard: Heard) -> Option<Face> {
+    pub(super) fn hear(&mut self, now: Duration, probe: Probe, heard: Heard) -> Option<Face> {
         let address = self.addresses.get_mut(&probe.address)?;
         let face = match heard {
             Heard::Answer => Face::Answering,
             _ if address.face == Face::Answering || probe.number < address.heard => return None,
-            Heard::Refusal => Face::Refusing,
+            Heard::Refusal => {
+                address.refused = Some(now);
+                Face::Refusing
+            }
+            Heard::Silence if address.refused.is_some_and(|refused| now.saturating_sub(refused) < BREATH) => {
+                return None;
+            }
             Heard::Silence => Face::Silent,
         };
         address.heard = probe.number;

@@ -24,14 +24,25 @@ use crate::guard::table::MARK;
 /// How long a probe waits for a late answer: the kubelet's own TLS handshake takes no longer.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
-/// Probes `address`; calls `heard` with what it heard, twice where an answer comes late.
+/// A socket whose packets the rule lets pass.
+///
+/// # Errors
+/// The system's; marking takes CAP_NET_ADMIN.
+pub(super) fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    setsockopt(&socket, Mark, &MARK)?;
+    Ok(socket)
+}
+
+/// Probes `address` from `socket`; calls `heard` with what it heard, twice where an answer comes late.
 pub(super) async fn probe(
+    socket: io::Result<TcpSocket>,
     address: SocketAddr,
     name: ServerName<'static>,
     tls: Arc<ClientConfig>,
     heard: impl Fn(Heard),
 ) {
-    let attempt = handshake(address, name, tls);
+    let attempt = handshake(socket, address, name, tls);
     tokio::pin!(attempt);
     let result = match timeout(ANSWER_WITHIN, &mut attempt).await {
         Ok(result) => result,
@@ -47,10 +58,13 @@ pub(super) async fn probe(
     heard(judge(&result));
 }
 
-async fn handshake(address: SocketAddr, name: ServerName<'static>, tls: Arc<ClientConfig>) -> io::Result<()> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    setsockopt(&socket, Mark, &MARK)?;
-    let stream = socket.connect(address).await?;
+async fn handshake(
+    socket: io::Result<TcpSocket>,
+    address: SocketAddr,
+    name: ServerName<'static>,
+    tls: Arc<ClientConfig>,
+) -> io::Result<()> {
+    let stream = socket?.connect(address).await?;
     TlsConnector::from(tls).connect(name, stream).await.map(drop)
 }
 
@@ -67,5 +81,83 @@ fn judge(result: &io::Result<()>) -> Heard {
         // No route yet, no neighbour, a firewall of our own. The kubelet may find a way a moment
         // later, and silence at its end.
         _ => Heard::Silence,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::node::api;
+
+    /// What a probe hears of a server that does `serve` with a connection.
+    async fn hears<F: Future<Output = ()> + Send + 'static>(serve: fn(TcpStream) -> F) -> Vec<Heard> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            serve(stream).await;
+        });
+        let told = look(address).await;
+        server.abort();
+        told
+    }
+
+    async fn look(address: SocketAddr) -> Vec<Heard> {
+        let told = Mutex::new(Vec::new());
+        let tls = Arc::new(api::tls_that_trusts_anybody().unwrap());
+        let name = ServerName::try_from("api.example").unwrap();
+        probe(TcpSocket::new_v4(), address, name, tls, |heard| told.lock().unwrap().push(heard)).await;
+        told.into_inner().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_closed_port_refuses() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        assert_eq!(look(address).await, [Heard::Refusal]);
+    }
+
+    #[tokio::test]
+    async fn a_load_balancer_that_hangs_up_refuses() {
+        assert_eq!(hears(|stream| async move { drop(stream) }).await, [Heard::Refusal]);
+    }
+
+    #[tokio::test]
+    async fn whoever_speaks_something_else_is_no_silence() {
+        let told = hears(|mut stream| async move {
+            let mut hello = [0; 16];
+            let _ = stream.read(&mut hello).await;
+            let _ = stream.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n").await;
+            tokio::time::sleep(GIVE_UP).await;
+        });
+        assert_eq!(told.await, [Heard::Refusal]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_takes_the_connection_and_says_nothing_is_silent() {
+        let told = hears(|stream| async move {
+            tokio::time::sleep(Duration::from_secs(600)).await;
+            drop(stream);
+        });
+        assert_eq!(told.await, [Heard::Silence]);
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_cannot_be_had_says_nothing_about_the_server() {
+        let told = Mutex::new(Vec::new());
+        let tls = Arc::new(api::tls_that_trusts_anybody().unwrap());
+        let name = ServerName::try_from("api.example").unwrap();
+        let denied = Err(ErrorKind::PermissionDenied.into());
+        let address = "127.0.0.1:1".parse().unwrap();
+        probe(denied, address, name, tls, |heard| told.lock().unwrap().push(heard)).await;
+        assert_eq!(*told.lock().unwrap(), [Heard::Silence]);
     }
 }

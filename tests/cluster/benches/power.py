@@ -1,9 +1,10 @@
-"""Power-on to a running daemon with its volumes, on a whole machine whose API server refuses connections."""
+"""Power-on to a running daemon with its volumes, on a whole machine, whatever face the API server shows."""
 
 import os
 
 from benches import figures
 from kit import agent
+from kit import faces
 from kit.control_plane import ControlPlane
 from kit.daemons import daemonset
 from kit.machine import Machine
@@ -27,9 +28,24 @@ def _daemon():
                              "env": [{"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "steady", "key": "password"}}}]})]
 
 
+def _boots(machine):
+    """Power failures, one after the other; gives the seconds to the daemon's first words for each."""
+    times = []
+    for _ in range(TIMES):
+        machine.kill()
+        machine.power_on()
+        after, text = until(lambda: machine.first_output("steady-", "main"), 60, "the daemon says something")
+        words = text.split()
+        if words[:2] != ["hello", "sesame"] or int(words[2]) < 100:
+            raise AssertionError(f"its volumes are not what they were: {text}")
+        times.append(after)
+        machine.wait_up()
+    return times
+
+
 def main():
     """The story."""
-    lan, times = Lan(), []
+    lan = Lan()
     with ControlPlane(GATEWAY) as cluster:
         cluster.start_controllers()
         cluster.wait_namespace(NAMESPACE)
@@ -39,15 +55,9 @@ def main():
             cluster.admin.apply(*_daemon())
             machine.wait_up()
             machine.cri.wait_running("steady-", 60)
-            cluster.stop("api")
-            for _ in range(TIMES):
-                machine.kill()
-                machine.power_on()
-                after, text = until(lambda: machine.first_output("steady-", "main"), 60, "the daemon says something")
-                words = text.split()
-                if words[:2] != ["hello", "sesame"] or int(words[2]) < 100:
-                    raise AssertionError(f"its volumes are not what they were: {text}")
-                times.append(after)
-                machine.wait_up()
-    figures.told("power-on → daemon with volumes running, API server refusing", f"median {figures.median(times):.2f} s, "
-                 f"longest {max(times):.2f} s, {TIMES} boots", "≤ 1.3 s", figures.median(times) <= 1.3)
+            for face, show in faces.ALL.items():
+                with show(cluster, lan):
+                    times = _boots(machine)
+                goal = 1.3 if face == "refusing" else 1.5
+                figures.told(f"power-on → daemon with volumes running, API server {face}", f"median {figures.median(times):.2f} s, "
+                             f"longest {max(times):.2f} s, {TIMES} boots", f"≤ {goal} s", figures.median(times) <= goal)

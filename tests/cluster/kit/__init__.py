@@ -10,6 +10,7 @@ The map, from the ground up (each module says at its head what it owns):
   pki            certificates and kubeconfigs
   api            a Kubernetes client on the standard library
   control_plane  etcd, API server, controller manager, scheduler
+  faces          what an API server shows that does not work
   images         container images without a registry
   kubelet        a kubelet with containerd, beside the test
   hollow         hollow nodes: the kubelet's code, a fake runtime

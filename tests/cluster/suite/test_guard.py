@@ -1,15 +1,14 @@
 """The boot guard on a whole machine: five faces of an API server, and nothing left behind."""
 
-import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import unittest
 from types import SimpleNamespace
 
 from kit import agent
+from kit import faces
 from kit.control_plane import ControlPlane
 from kit.daemons import daemonset
 from kit.machine import Machine
@@ -48,49 +47,6 @@ def setUpModule():  # noqa: N802 (unittest's name)
                              "volumeMounts": [{"name": "config", "mountPath": "/etc/config"}]}))
     machine.wait_up()
     machine.cri.wait_running("steady-", 60)
-
-
-@contextlib.contextmanager
-def gone(cluster):
-    """The API server's host does not exist: nobody answers for its address."""
-    cluster.stop("api")
-    WORLD.lan.leave()
-    try:
-        yield
-    finally:
-        WORLD.lan.come_back()
-        cluster.start_api()
-
-
-@contextlib.contextmanager
-def refusing(cluster):
-    """The API server's port is closed."""
-    cluster.stop("api")
-    try:
-        yield
-    finally:
-        cluster.start_api()
-
-
-@contextlib.contextmanager
-def swallowing(cluster):
-    """What is sent to the API server's port is dropped."""
-    WORLD.lan.swallow(cluster.PORT)
-    try:
-        yield
-    finally:
-        WORLD.lan.answer()
-
-
-@contextlib.contextmanager
-def silent(cluster):
-    """A load balancer with dead back ends: it takes connections and says nothing."""
-    cluster.stop("api")
-    try:
-        with socket.create_server((cluster.address, cluster.PORT), backlog=1024):
-            yield
-    finally:
-        cluster.start_api()
 
 
 class Base(unittest.TestCase):
@@ -142,27 +98,27 @@ class Faces(Base):
         self.assertEqual(self.table(), "")
 
     def test_it_refuses(self):
-        with refusing(self.cluster):
+        with faces.refusing(self.cluster, self.lan):
             self.hold("refuses")
             self.assertEqual(self.table(), "")
             self.assertEqual(self.unit("SubState"), "running", "it may fall silent yet")
         until(lambda: self.unit("SubState") == "exited", 10, "the guard ends when the API server answers")
 
     def test_packets_are_swallowed(self):
-        with swallowing(self.cluster):
+        with faces.swallowing(self.cluster, self.lan):
             self.hold("swallows")
             self.assertIn("reject with tcp reset", self.table())
         until(lambda: self.unit("SubState") == "exited", 10, "the guard ends when the API server answers")
         self.assertEqual(self.table(), "")
 
     def test_its_host_is_gone(self):
-        with gone(self.cluster):
+        with faces.gone(self.cluster, self.lan):
             self.hold("gone")
             self.assertIn("reject with tcp reset", self.table())
         until(lambda: self.unit("SubState") == "exited", 15, "the guard ends when the API server answers")
 
     def test_a_load_balancer_is_silent(self):
-        with silent(self.cluster):
+        with faces.silent(self.cluster, self.lan):
             self.hold("silent")
             self.assertIn("reject with tcp reset", self.table())
         until(lambda: self.unit("SubState") == "exited", 10, "the guard ends when the API server answers")
@@ -189,7 +145,7 @@ class Bounds(Base):
         return word, float(seconds)
 
     def test_kill_9_leaves_nothing_behind(self):
-        with swallowing(self.cluster):
+        with faces.swallowing(self.cluster, self.lan):
             self.boot_silent()
             self.assertEqual(self.ended(self.connect())[0], "Connection refused")
             pid = self.unit("MainPID")
@@ -198,7 +154,7 @@ class Bounds(Base):
             never(lambda: self.table() or self.unit("MainPID") != "0", 2, "a killed guard came back")
 
     def test_a_stop_takes_the_rule_away_and_a_later_start_does_nothing(self):
-        with swallowing(self.cluster):
+        with faces.swallowing(self.cluster, self.lan):
             self.boot_silent()
             self.machine.run("systemctl", "stop", UNIT)
             self.assertEqual(self.table(), "")
@@ -223,7 +179,7 @@ class Bounds(Base):
     def test_it_ends_in_time(self):
         self.machine.configure(**CONFIG | {"boot-guard-max": "6s"})
         self.addCleanup(self.machine.configure, **CONFIG)
-        with swallowing(self.cluster):
+        with faces.swallowing(self.cluster, self.lan):
             self.boot_silent()
             until(lambda: self.unit("SubState") == "exited", 10, "it ends")
             self.assertEqual(self.table(), "")
@@ -232,15 +188,16 @@ class Bounds(Base):
     def test_it_can_be_switched_off(self):
         self.machine.configure(**CONFIG | {"boot": {"guard": False}})
         self.addCleanup(self.machine.configure, **CONFIG)
-        with swallowing(self.cluster):
+        with faces.swallowing(self.cluster, self.lan):
             self.machine.kill()
             self.machine.power_on()
             self.machine.wait_up()
             self.assertEqual(self.unit("SubState"), "exited")
             self.assertEqual(self.table(), "")
-            self.assertIn("boot guard: off, as boot.guard says", self.said())
+            self.assertIn("boot guard: does nothing: boot.guard is false", self.said())
 
-    def test_a_name_that_resolves_late_is_guarded_then_and_ends_connections_from_before(self):
+    def by_name(self):
+        """Has the guard look at a kubeconfig with a name that does not resolve; gives a function that lets it stand for addresses."""
         hosts = (self.machine.root / "etc/hosts").read_text(encoding="utf-8")
         self.machine.configure(**CONFIG | {"boot": {"kubeconfig": ["/etc/kubernetes/named.conf"]}})
         self.addCleanup(self.machine.configure, **CONFIG)
@@ -248,7 +205,11 @@ class Bounds(Base):
         kubeconfig = json.loads((self.machine.root / "etc/kubernetes/kubelet.conf").read_text(encoding="utf-8"))
         kubeconfig["clusters"][0]["cluster"]["server"] = f"https://{NAME}:{self.cluster.PORT}"
         self.machine.put("/etc/kubernetes/named.conf", json.dumps(kubeconfig))
-        with silent(self.cluster):
+        return lambda *addresses: self.machine.put("/etc/hosts", hosts + "".join(f"{address} {NAME}\n" for address in addresses))
+
+    def test_a_name_that_resolves_late_is_guarded_then_and_ends_connections_from_before(self):
+        stand_for = self.by_name()
+        with faces.silent(self.cluster, self.lan):
             self.machine.kill()
             self.machine.power_on()
             self.machine.wait_up()
@@ -256,21 +217,32 @@ class Bounds(Base):
             self.assertEqual(self.table(), "")
             before = self.connect(then="line.recv(1)")
             never(lambda: before.poll() is not None, 1, "the connection ended by itself")
-            self.machine.put("/etc/hosts", hosts + f"{self.cluster.address} {NAME}\n")
+            stand_for(self.cluster.address)
             until(lambda: self.table(), 5, "the rule comes with the address")
             word, seconds = self.ended(before)
             self.assertEqual(word, "Software caused connection abort", f"after {seconds} s")
             self.assertEqual(self.ended(self.connect())[0], "Connection refused")
 
+    def test_several_addresses_are_judged_one_by_one(self):
+        stand_for = self.by_name()
+        stand_for("10.88.0.250", self.cluster.address, "fd00:88::1")
+        with faces.swallowing(self.cluster, self.lan):
+            self.boot_silent()
+            rules = [line.strip() for line in self.table().splitlines() if "reject" in line]
+            for address, rule in zip((f"ip daddr {self.cluster.address}", "ip daddr 10.88.0.250", "ip6 daddr fd00:88::1"), rules, strict=True):
+                self.assertEqual(rule, f"{address} tcp dport {self.cluster.PORT} meta mark != 0x00003037 reject with tcp reset")
+        until(lambda: self.table() and self.cluster.address not in self.table(), 10, "the one that answers is left alone")
+        self.assertIn("10.88.0.250", self.table())
+
     def test_it_is_in_place_before_the_kubelet_and_holds_nothing_up(self):
-        with swallowing(self.cluster):
+        with faces.swallowing(self.cluster, self.lan):
             self.boot_silent()
         stamps = {unit: {name: int(self.machine.run("systemctl", "show", "--value", f"--property={name}TimestampMonotonic", unit).strip()) / 1e6
                          for name in ("ExecMainStart", "ActiveEnter")} for unit in (UNIT, "kubelet.service")}
         took = stamps[UNIT]["ActiveEnter"] - stamps[UNIT]["ExecMainStart"]
         print(f"          the rule was in place {1000 * took:.0f} ms after exec")
         self.assertGreaterEqual(stamps["kubelet.service"]["ExecMainStart"], stamps[UNIT]["ActiveEnter"])
-        self.assertLess(took, 0.5)
+        self.assertLess(took, 1.5, "a busy machine's tenfold of what it takes")
 
     def test_it_has_one_right_and_the_agent_has_not_that_one(self):
         def rights(unit):
