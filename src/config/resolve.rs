@@ -249,9 +249,15 @@ fn kubelet(path: &Path, host: &dyn Host, problems: &mut Vec<Problem>) -> Kubelet
         return bad("not a kubelet configuration: its kind is not KubeletConfiguration".to_owned());
     }
     let text = |field: &str| document[field].as_str().filter(|text| !text.is_empty());
+    let endpoint = text("containerRuntimeEndpoint");
+    if let Some(url) = endpoint
+        && !socket_path(url).is_some_and(|socket| socket.is_absolute())
+    {
+        return bad(format!("containerRuntimeEndpoint is no Unix socket: \"{url}\""));
+    }
     Kubelet {
         // The kubelet takes a relative path from the folder of its file (`resolveRelativePaths`).
         static_pod_path: text("staticPodPath").map(|folder| path.parent().unwrap_or(Path::new("/")).join(folder)),
-        runtime_endpoint: text("containerRuntimeEndpoint").map(str::to_owned),
+        runtime_endpoint: endpoint.map(str::to_owned),
     }
 }

@@ -266,6 +266,10 @@ fn a_kubelet_file_that_is_none_is_named_unless_it_is_not_needed() {
             "kind: Pod\n",
             "/var/lib/kubelet/config.yaml: not a kubelet configuration: its kind is not KubeletConfiguration",
         ),
+        (
+            "kind: KubeletConfiguration\ncontainerRuntimeEndpoint: run/my.sock\n",
+            "/var/lib/kubelet/config.yaml: containerRuntimeEndpoint is no Unix socket: \"run/my.sock\"",
+        ),
     ] {
         let problems = load_text("", &FakeHost::with(KUBELET, text)).unwrap_err();
         assert_eq!(problems[0].0, message);

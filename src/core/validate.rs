@@ -23,6 +23,10 @@ use crate::core::model::Source;
 pub use types::pod_template_types;
 pub use types::pod_types;
 
+/// The deepest nesting of maps and lists in a spec. A checkpoint holds it a few levels deeper, and what
+/// reads checkpoints and manifests back stops near 120 ([`crate::core::yaml::MAX_DEPTH`]).
+const MAX_LEVELS: usize = 100;
+
 /// Validates an apps/v1 DaemonSet and gives the typed view.
 ///
 /// # Errors
@@ -49,6 +53,9 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
     if !spec.is_object() {
         errors.push(wrong("spec", "required"));
         return Err(errors);
+    }
+    if is_deeper(spec, MAX_LEVELS) {
+        return Err(vec![wrong("spec", format!("maps and lists are nested more than {MAX_LEVELS} levels deep"))]);
     }
     let template_labels = strings(spec.pointer("/template/metadata/labels"));
     selector::check(spec.get("selector"), &template_labels, &mut errors);
@@ -78,6 +85,15 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
         min_ready_seconds,
         source,
     })
+}
+
+/// Whether maps and lists are nested more than `levels` deep in `value`.
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Object(map) => levels == 0 || map.values().any(|value| is_deeper(value, levels - 1)),
+        Value::Array(list) => levels == 0 || list.iter().any(|value| is_deeper(value, levels - 1)),
+        _ => false,
+    }
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {

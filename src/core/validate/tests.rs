@@ -97,6 +97,14 @@ fn what_upstream_refuses_is_refused_by_field() {
 }
 
 #[test]
+fn what_could_not_be_read_back_is_refused() {
+    let deep = |levels: usize| (0..levels).fold(json!("x"), |value, _| json!([value]));
+    assert_eq!(errors(&with("/spec/template/spec/unheardOf", deep(97))), "good");
+    let refused = "spec: maps and lists are nested more than 100 levels deep";
+    assert_eq!(errors(&with("/spec/template/spec/unheardOf", deep(98))), refused);
+}
+
+#[test]
 fn types_are_those_that_go_takes() {
     const C: &str = "/spec/template/spec/containers/0";
     const FIELD: &str = "spec.template.spec.containers[0]";

@@ -201,9 +201,24 @@ pub(super) fn keep_pod(value: Value) -> Option<Value> {
     Some(value)
 }
 
-/// A referenced object: all of it.
-pub(super) fn keep_all(value: Value) -> Option<Value> {
+/// How deep a referenced object is kept: a checkpoint holds it a few levels deeper, and is read back to
+/// 127 at most. Nothing that is read of one lies below the eighth.
+const MAX_LEVELS: usize = 64;
+
+/// A referenced object: all of it, as deep as a checkpoint can hold.
+pub(super) fn keep_all(mut value: Value) -> Option<Value> {
+    prune(&mut value, MAX_LEVELS);
     Some(value)
+}
+
+/// Makes maps and lists that lie deeper than `levels` null.
+fn prune(value: &mut Value, levels: usize) {
+    match value {
+        Value::Object(_) | Value::Array(_) if levels == 0 => *value = Value::Null,
+        Value::Object(map) => map.values_mut().for_each(|value| prune(value, levels - 1)),
+        Value::Array(list) => list.iter_mut().for_each(|value| prune(value, levels - 1)),
+        _ => {}
+    }
 }
 
 /// The same value in as little memory as it takes: maps and lists grow in steps while they are read,

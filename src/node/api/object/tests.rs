@@ -51,3 +51,13 @@ fn compacting_changes_nothing() {
     let value = json!({"b": [1, {"z": null, "a": "x"}], "a": {}});
     assert_eq!(compact(value.clone()).to_string(), value.to_string());
 }
+
+#[test]
+fn what_is_kept_of_an_object_fits_into_a_checkpoint() {
+    let deep = |levels: usize| (0..levels).fold(json!("x"), |value, _| json!([value]));
+    let object = |levels| json!({"data": {"a": "b"}, "unheardOf": deep(levels)});
+    assert_eq!(keep_all(object(63)), Some(object(63)));
+    assert_eq!(keep_all(object(120)).unwrap()["data"], json!({"a": "b"}));
+    let saved = serde_json::to_vec(&json!({"objects": [["reference", keep_all(object(120))]]})).unwrap();
+    assert!(serde_json::from_slice::<Value>(&saved).is_ok());
+}
