@@ -1,6 +1,6 @@
 # daemonlet: the commands of daily work. `make test` is the whole truth, `make check` its quick part.
 
-.PHONY: build demo check test bench cluster-tools cluster-test
+.PHONY: build demo check test fuzz bench cluster-tools cluster-test
 
 build:
 	cargo build --release
@@ -28,6 +28,10 @@ cluster-tools:
 cluster-test: cluster-tools
 	cargo build
 	python3 tests/cluster/run.py $(FILES)
+
+# The fuzz targets: make fuzz TARGETS="files yaml" SECONDS=600. A finding is kept and said.
+fuzz:
+	python3 fuzz/run.py $(if $(SECONDS),--seconds $(SECONDS)) $(TARGETS)
 
 # How fast it is, in one table: functions, the running agent, real nodes beside the stock controller.
 # make bench WHAT=functions (or agent, manifest, apply, power, hundred) measures a part. As root.

@@ -9,6 +9,8 @@ mod definitions;
 mod evidence;
 mod facts;
 mod folder;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod history;
 mod keep;
 mod kept;

@@ -11,6 +11,8 @@ mod connector;
 mod dial;
 mod error;
 mod events;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod health;
 pub(in crate::node) mod kubeconfig;
 mod object;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make test`: every check and test of the project, and one closing line that counts them.
 
-    everything.py           tools, format, clippy, cargo's tests, cluster tests
+    everything.py           tools, format, clippy, cargo's tests, fuzz targets for a short time, cluster tests
     everything.py --fast    format, clippy and cargo's tests (`make check`)
 
 A failed step does not stop the next one: whoever reads the output sees all that is wrong.
@@ -67,9 +67,11 @@ def main():
             return 1
         env["DAEMONLET_TOOLS"] = built.stdout.strip().splitlines()[-1]
     tally.step("format", ["cargo", "fmt", "--all", "--check"])
+    tally.step("format of the fuzz targets", ["cargo", "fmt", "--manifest-path", REPO / "fuzz" / "Cargo.toml", "--check"])
     tally.step("clippy", ["cargo", "clippy", "--quiet", "--all-targets", "--", "-D", "warnings"])
     tally.step("cargo test", ["cargo", "test", "--quiet", "--no-fail-fast"], _CARGO, env)
     if not fast:
+        tally.step("fuzz targets", [sys.executable, "-u", REPO / "fuzz" / "run.py"], _CLUSTER)
         if tally.step("build", ["cargo", "build", "--quiet"]):
             tally.step("cluster tests", [sys.executable, "-u", HERE / "run.py"], _CLUSTER, env)
     print(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped")

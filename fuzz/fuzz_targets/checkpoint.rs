@@ -1,0 +1,106 @@
+//! Checkpoints: records of daemons and inputs, with a right checksum or as bytes that a disk gave back.
+//!
+//! The first byte says which; the rest is what is in the file.
+#![no_main]
+
+use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use daemonlet::core::adopt;
+use daemonlet::core::adopt::Found;
+use daemonlet::core::model::NodeView;
+use daemonlet::core::model::ObjectMap;
+use daemonlet::core::policy::Policy;
+use daemonlet::core::record::DaemonRecord;
+use daemonlet::core::sources;
+use daemonlet::core::sources::ApiWord;
+use daemonlet::core::sources::Confirmation;
+use daemonlet::core::sources::FolderWord;
+use daemonlet::core::sources::Known;
+use daemonlet::node::agent::fuzzing;
+use daemonlet::node::checkpoint::Loaded;
+use daemonlet::node::checkpoint::Store;
+use daemonlet_fuzz::mutate;
+use daemonlet_fuzz::whole;
+use libfuzzer_sys::fuzz_mutator;
+use libfuzzer_sys::fuzz_target;
+use libfuzzer_sys::fuzzer_mutate;
+use serde_json::Value;
+
+/// A state folder of this process, in memory where there is a file system for that.
+static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+    let base = Some(PathBuf::from("/dev/shm")).filter(|shm| shm.is_dir()).unwrap_or_else(std::env::temp_dir);
+    base.join(format!("daemonlet-fuzz-checkpoint-{}", std::process::id()))
+});
+
+fuzz_target!(|data: &[u8]| {
+    let Some((kind, rest)) = data.split_first() else { return };
+    let _ = fs::remove_dir_all(&*FOLDER);
+    let store = Store::open(&FOLDER).expect("a state folder");
+    match (kind % 2, serde_json::from_slice::<Value>(rest)) {
+        (0, Ok(value)) => store.save("fuzz", &value).expect("a saved value"),
+        (0, Err(_)) => return,
+        _ => {
+            let mut options = fs::OpenOptions::new();
+            let file = options.write(true).create(true).mode(0o600).open(FOLDER.join("fuzz.json"));
+            std::io::Write::write_all(&mut file.expect("a file"), rest).expect("its bytes");
+        }
+    }
+    match kind / 2 % 2 {
+        0 => {
+            if let Loaded::Present(record) = store.load::<DaemonRecord>("fuzz").expect("a look") {
+                use_record(record, &store);
+            }
+        }
+        _ => assert_ne!(
+            fuzzing::inputs(&store, "fuzz").expect("a look"),
+            Some(false),
+            "saved and loaded is not the same"
+        ),
+    }
+    let _ = fs::remove_dir_all(&*FOLDER);
+});
+
+/// What the agent does with a record first.
+fn use_record(mut record: DaemonRecord, store: &Store) {
+    store.save("again", &record).expect("a saved record");
+    assert_eq!(store.load::<DaemonRecord>("again").expect("a look"), Loaded::Present(record.clone()));
+    record.not_after(1_800_000_000_000);
+    let used: Vec<(String, u64)> = record.instances.iter().map(|i| (i.uid.clone(), i.incarnation)).collect();
+    let daemon_set = record.instances.iter().find_map(|i| i.daemon_set.clone());
+    for (folder, api) in [
+        (FolderWord::Absent, ApiWord::Unknown),
+        (FolderWord::Absent, ApiWord::Absent { by_event: true }),
+        (FolderWord::Absent, ApiWord::None),
+        (FolderWord::Absent, daemon_set.as_ref().map_or(ApiWord::Orphaned, ApiWord::Present)),
+    ] {
+        let known = Known { folder, api, remembered: daemon_set.as_ref(), confirmation: Confirmation::Gone };
+        let _ = sources::settle(&known, &record, &Policy::default());
+    }
+    let found =
+        Found { uid: "u", pod_name: "p", incarnation: used.first().map_or(0, |(_, number)| *number), revision: "r" };
+    adopt::adopt(&mut record, &found, 7);
+    for (uid, _) in &used {
+        record.end(uid, 9, "because");
+    }
+    for instance in record.ending().filter(|i| i.uid != "u") {
+        assert!(instance.phase.since().is_some());
+    }
+    if let Some(daemon_set) = daemon_set {
+        let node = NodeView { name: "node-1".to_owned(), ..NodeView::default() };
+        whole::survive((*daemon_set).clone(), &mut ObjectMap::default(), &node);
+    }
+}
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    if seed % 4 > 0
+        && size > 1
+        && let Some(changed) = mutate::lines(&data[1..size], max_size - 1, seed)
+    {
+        data[1..=changed.len()].copy_from_slice(&changed);
+        return changed.len() + 1;
+    }
+    fuzzer_mutate(data, size, max_size)
+});

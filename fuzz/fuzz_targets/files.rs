@@ -1,0 +1,43 @@
+//! Input files: bytes to documents, to DaemonSets, to manifests, and those read back.
+#![no_main]
+
+use std::path::Path;
+
+use daemonlet::core::input;
+use daemonlet::core::model::NodeView;
+use daemonlet::core::model::ObjectMap;
+use daemonlet::core::model::Taint;
+use daemonlet_fuzz::mutate;
+use daemonlet_fuzz::whole;
+use libfuzzer_sys::fuzz_mutator;
+use libfuzzer_sys::fuzz_target;
+use libfuzzer_sys::fuzzer_mutate;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let file = input::parse_file(Path::new("/etc/daemonlet/daemonsets.d/fuzz.yaml"), text);
+    for problem in &file.problems {
+        assert!(!problem.reason.is_empty(), "{problem:?}");
+        assert!(problem.line <= text.lines().count() + 1, "{problem}");
+    }
+    let mut objects = ObjectMap { objects: file.objects.into_iter().collect(), complete: true };
+    let node = NodeView {
+        name: "node-1".to_owned(),
+        labels: [("kubernetes.io/os".to_owned(), "linux".to_owned()), ("a".to_owned(), "7".to_owned())].into(),
+        taints: vec![Taint { key: "a".to_owned(), value: String::new(), effect: "NoExecute".to_owned() }],
+        ..NodeView::default()
+    };
+    for daemon_set in file.daemon_sets {
+        whole::follow(daemon_set, &mut objects, &node);
+    }
+});
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    if seed % 4 > 0
+        && let Some(changed) = mutate::documents(&data[..size], max_size, seed)
+    {
+        data[..changed.len()].copy_from_slice(&changed);
+        return changed.len();
+    }
+    fuzzer_mutate(data, size, max_size)
+});

@@ -1,0 +1,496 @@
+//! Mutation of documents as values: bytes alone seldom get past a parser.
+
+use daemonlet::core::yaml;
+use serde_json::Map;
+use serde_json::Value;
+
+/// Names and values that the code asks for.
+const WORDS: &[&str] = &[
+    "",
+    "a",
+    "-",
+    ".",
+    "..",
+    "/",
+    "\n",
+    "\u{0}",
+    "\u{feff}",
+    "\u{85}",
+    "\u{2028}",
+    "é",
+    "'",
+    "\"",
+    "$",
+    "$(A)",
+    "$$",
+    "$(",
+    "${A}",
+    "0",
+    "-1",
+    "1",
+    "0o17",
+    "017",
+    "1e999",
+    "-9223372036854775808",
+    "9223372036854775807",
+    "9223372036854775808",
+    "1Ki",
+    "1m",
+    "1n",
+    "100E",
+    "1e3",
+    "999999999999999999999999999E",
+    "0.0000000001",
+    "1e-400",
+    "100%",
+    "101%",
+    "-5%",
+    "10s",
+    "1h",
+    "9999999999h",
+    "yes",
+    "null",
+    "~",
+    "true",
+    "<<",
+    "|",
+    ">",
+    "?",
+    "!!binary",
+    "&a",
+    "*a",
+    "v1",
+    "apps/v1",
+    "apps/v1beta2",
+    "extensions/v1beta1",
+    "List",
+    "DaemonSetList",
+    "DaemonSet",
+    "ConfigMap",
+    "Secret",
+    "ServiceAccount",
+    "Service",
+    "Node",
+    "Namespace",
+    "PriorityClass",
+    "RuntimeClass",
+    "Always",
+    "IfNotPresent",
+    "OnFailure",
+    "Exists",
+    "In",
+    "NotIn",
+    "Gt",
+    "Lt",
+    "DoesNotExist",
+    "Equal",
+    "NoSchedule",
+    "NoExecute",
+    "PreferNoSchedule",
+    "linux",
+    "windows",
+    "kubernetes.io/os",
+    "metadata.name",
+    "status.podIP",
+    "metadata.labels['a']",
+    "metadata.annotations",
+    "limits.cpu",
+    "requests.memory",
+    "limits.ephemeral-storage",
+    "requests.hugepages-2Mi",
+    "cpu",
+    "memory",
+    "kubernetes.io/hostname",
+    "daemonlet.dev/mode",
+    "daemonlet.dev/static",
+    "daemonlet.dev/restart-on",
+    "static",
+    "bootstrap",
+    "config",
+    "kube-system",
+    "default",
+    "kubernetes",
+    "kube-root-ca.crt",
+    "system-node-critical",
+    "RollingUpdate",
+    "OnDelete",
+    "Directory",
+    "FileOrCreate",
+    "Socket",
+    "CharDevice",
+    "Memory",
+    "HugePages",
+    "TCP",
+    "SCTP",
+    "ClusterFirst",
+    "None",
+    "10.0.0.1",
+    "fe80::1",
+    "Bidirectional",
+    "HTTPS",
+    "Unconfined",
+    "RuntimeDefault",
+    "Localhost",
+    "NET_ADMIN",
+    "c",
+    "main",
+    "x:1",
+    "name@sha256:0",
+    "registry:5000/a",
+    "foregroundDeletion",
+    "orphan",
+    "2026-11-21T00:00:00Z",
+];
+
+/// Fields of the objects that are read.
+const FIELDS: &[&str] = &[
+    "apiVersion",
+    "kind",
+    "metadata",
+    "name",
+    "namespace",
+    "uid",
+    "generation",
+    "labels",
+    "annotations",
+    "finalizers",
+    "deletionTimestamp",
+    "managedFields",
+    "ownerReferences",
+    "items",
+    "spec",
+    "status",
+    "data",
+    "binaryData",
+    "stringData",
+    "immutable",
+    "type",
+    "selector",
+    "matchLabels",
+    "matchExpressions",
+    "template",
+    "updateStrategy",
+    "rollingUpdate",
+    "maxUnavailable",
+    "maxSurge",
+    "minReadySeconds",
+    "revisionHistoryLimit",
+    "containers",
+    "initContainers",
+    "ephemeralContainers",
+    "volumes",
+    "nodeSelector",
+    "nodeName",
+    "affinity",
+    "nodeAffinity",
+    "podAffinity",
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "nodeSelectorTerms",
+    "matchFields",
+    "key",
+    "operator",
+    "values",
+    "value",
+    "effect",
+    "tolerations",
+    "tolerationSeconds",
+    "taints",
+    "priority",
+    "priorityClassName",
+    "preemptionPolicy",
+    "runtimeClassName",
+    "overhead",
+    "podFixed",
+    "serviceAccount",
+    "serviceAccountName",
+    "automountServiceAccountToken",
+    "imagePullSecrets",
+    "hostNetwork",
+    "hostPID",
+    "hostIPC",
+    "hostUsers",
+    "hostname",
+    "subdomain",
+    "hostAliases",
+    "ip",
+    "hostnames",
+    "dnsPolicy",
+    "dnsConfig",
+    "nameservers",
+    "searches",
+    "options",
+    "restartPolicy",
+    "terminationGracePeriodSeconds",
+    "activeDeadlineSeconds",
+    "securityContext",
+    "runAsUser",
+    "runAsGroup",
+    "runAsNonRoot",
+    "fsGroup",
+    "fsGroupChangePolicy",
+    "supplementalGroups",
+    "sysctls",
+    "seccompProfile",
+    "localhostProfile",
+    "appArmorProfile",
+    "seLinuxOptions",
+    "windowsOptions",
+    "privileged",
+    "capabilities",
+    "add",
+    "drop",
+    "procMount",
+    "allowPrivilegeEscalation",
+    "readOnlyRootFilesystem",
+    "image",
+    "imagePullPolicy",
+    "command",
+    "args",
+    "workingDir",
+    "env",
+    "envFrom",
+    "prefix",
+    "valueFrom",
+    "configMapKeyRef",
+    "secretKeyRef",
+    "fieldRef",
+    "resourceFieldRef",
+    "fileKeyRef",
+    "configMapRef",
+    "secretRef",
+    "optional",
+    "fieldPath",
+    "resource",
+    "containerName",
+    "divisor",
+    "resources",
+    "limits",
+    "requests",
+    "claims",
+    "resourceClaims",
+    "volumeMounts",
+    "volumeDevices",
+    "mountPath",
+    "subPath",
+    "subPathExpr",
+    "readOnly",
+    "recursiveReadOnly",
+    "mountPropagation",
+    "ports",
+    "containerPort",
+    "hostPort",
+    "hostIP",
+    "protocol",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "httpGet",
+    "tcpSocket",
+    "exec",
+    "grpc",
+    "port",
+    "path",
+    "scheme",
+    "httpHeaders",
+    "initialDelaySeconds",
+    "periodSeconds",
+    "timeoutSeconds",
+    "successThreshold",
+    "failureThreshold",
+    "lifecycle",
+    "postStart",
+    "preStop",
+    "sleep",
+    "seconds",
+    "stopSignal",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+    "configMap",
+    "secret",
+    "secretName",
+    "defaultMode",
+    "mode",
+    "emptyDir",
+    "medium",
+    "sizeLimit",
+    "hostPath",
+    "projected",
+    "sources",
+    "serviceAccountToken",
+    "audience",
+    "expirationSeconds",
+    "downwardAPI",
+    "clusterTrustBundle",
+    "podCertificate",
+    "persistentVolumeClaim",
+    "claimName",
+    "csi",
+    "driver",
+    "ephemeral",
+    "nfs",
+    "server",
+    "image",
+    "reference",
+    "readinessGates",
+    "conditionType",
+    "topologySpreadConstraints",
+    "schedulingGates",
+    "schedulerName",
+    "os",
+    "setHostnameAsFQDN",
+    "shareProcessNamespace",
+    "enableServiceLinks",
+    "clusterIP",
+    "nodeInfo",
+    "kubeletVersion",
+    "conditions",
+    "handler",
+    "scheduling",
+    "globalDefault",
+    "secrets",
+    "phase",
+    "containerStatuses",
+    "state",
+    "restartPolicyRules",
+    "exitCodes",
+    "resizePolicy",
+];
+
+/// Small random numbers; the same seed gives the same.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u32) -> Self {
+        Self(u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next()).unwrap_or_default() % bound.max(1)
+    }
+
+    fn of(&mut self, list: &[&'static str]) -> &'static str {
+        list[self.below(list.len())]
+    }
+}
+
+/// Changes some value in one of the documents of `data`; `None`: it has none.
+pub fn documents(data: &[u8], max: usize, seed: u32) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(data).ok()?;
+    if text.len() > 64 << 10 {
+        return None;
+    }
+    let mut values: Vec<Value> = yaml::read_documents(text).into_iter().filter_map(|d| d.value.ok()).collect();
+    if values.is_empty() {
+        return None;
+    }
+    let dice = &mut Dice::new(seed);
+    for _ in 0..=dice.below(4) {
+        let donor = values[dice.below(values.len())].clone();
+        let at = dice.below(values.len());
+        match dice.below(24) {
+            0 if values.len() < 8 => values.push(donor),
+            1 if values.len() > 1 => drop(values.remove(at)),
+            _ => change(&mut values[at], &donor, dice),
+        }
+    }
+    let json = dice.below(3) == 0;
+    let texts = values.iter().map(|value| if json { format!("{value}\n") } else { yaml::write(value) });
+    let text = texts.collect::<Vec<_>>().join(if json { "" } else { "---\n" });
+    (text.len() <= max).then(|| text.into_bytes())
+}
+
+/// Changes something in `value`, at a random depth.
+pub fn change(value: &mut Value, donor: &Value, dice: &mut Dice) {
+    let deeper = dice.below(6) > 0;
+    match value {
+        Value::Object(map) if deeper && !map.is_empty() => {
+            let at = dice.below(map.len());
+            if let Some((_, value)) = map.iter_mut().nth(at) {
+                change(value, donor, dice);
+            }
+        }
+        Value::Array(list) if deeper && !list.is_empty() => {
+            let at = dice.below(list.len());
+            change(&mut list[at], donor, dice);
+        }
+        Value::Object(map) => match dice.below(4) {
+            0 => {
+                let key = map.keys().nth(dice.below(map.len())).cloned();
+                key.and_then(|key| map.remove(&key));
+            }
+            1 => *value = small(donor, dice),
+            _ => {
+                let key = if dice.below(8) == 0 { dice.of(WORDS) } else { dice.of(FIELDS) };
+                map.insert(key.to_owned(), small(donor, dice));
+            }
+        },
+        Value::Array(list) => match dice.below(4) {
+            0 if !list.is_empty() => drop(list.remove(dice.below(list.len()))),
+            1 if !list.is_empty() => list.push(list[dice.below(list.len())].clone()),
+            2 => *value = small(donor, dice),
+            _ => list.push(small(donor, dice)),
+        },
+        Value::String(text) if dice.below(3) == 0 => {
+            let at = dice.below(text.len() + 1);
+            let at = (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+            text.insert_str(at, dice.of(WORDS));
+        }
+        other => *other = small(donor, dice),
+    }
+}
+
+/// A scalar, something small around one, or a part of `donor`.
+fn small(donor: &Value, dice: &mut Dice) -> Value {
+    match dice.below(16) {
+        0 => Value::Null,
+        1 => Value::Bool(true),
+        2 => Value::Bool(false),
+        3 => Value::from(
+            [0, 1, -1, 2, 80, 443, 65535, 65536, 420, 511, 512, i64::MAX, i64::MIN, 2_147_483_648][dice.below(14)],
+        ),
+        4 => Value::from([0.5, 1e300, -1.0, 1e-300][dice.below(4)]),
+        5 => Value::from(u64::MAX),
+        6 => Value::Array(Vec::new()),
+        7 => Value::Object(Map::new()),
+        8 => Value::Array(vec![small(donor, dice)]),
+        9 => Value::Object(Map::from_iter([(dice.of(FIELDS).to_owned(), small(donor, dice))])),
+        10 => Value::from("x".repeat([64, 254, 5000][dice.below(3)])),
+        11 | 12 => part(donor, dice),
+        _ => Value::from(dice.of(WORDS)),
+    }
+}
+
+fn part(donor: &Value, dice: &mut Dice) -> Value {
+    let stop = dice.below(5) == 0;
+    match donor {
+        Value::Object(map) if !stop && !map.is_empty() => {
+            map.values().nth(dice.below(map.len())).map_or(Value::Null, |value| part(value, dice))
+        }
+        Value::Array(list) if !stop && !list.is_empty() => part(&list[dice.below(list.len())], dice),
+        other => other.clone(),
+    }
+}
+
+/// As [`documents`], of JSON with one value a line.
+pub fn lines(data: &[u8], max: usize, seed: u32) -> Option<Vec<u8>> {
+    let lines = data.split(|byte| *byte == b'\n');
+    let mut values: Vec<Value> = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    if values.is_empty() {
+        return None;
+    }
+    let dice = &mut Dice::new(seed);
+    for _ in 0..=dice.below(4) {
+        let donor = values[dice.below(values.len())].clone();
+        let at = dice.below(values.len());
+        change(&mut values[at], &donor, dice);
+    }
+    let text: String = values.iter().map(|value| format!("{value}\n")).collect();
+    (text.len() <= max).then(|| text.into_bytes())
+}

@@ -1,0 +1,42 @@
+//! A door for the fuzz targets: the checkpoint of inputs, as the agent loads and saves it.
+//!
+//! Exists under `cfg(fuzzing)` only, which cargo-fuzz sets. Must not do what the agent does not do.
+
+use crate::core::model::NodeView;
+use crate::node::api::Tokens;
+use crate::node::checkpoint::CheckpointError;
+use crate::node::checkpoint::Loaded;
+use crate::node::checkpoint::Store;
+
+use super::memory;
+use super::memory::Memory;
+use super::memory::SavedInputs;
+
+/// Loads the inputs `name` of `store` into memory and saves them again; gives whether they were
+/// whole, and whether what was saved is what was loaded.
+///
+/// # Errors
+/// The store's.
+pub fn inputs(store: &Store, name: &str) -> Result<Option<bool>, CheckpointError> {
+    let Loaded::Present(saved) = store.load::<SavedInputs>(name)? else { return Ok(None) };
+    let tokens = Tokens::default();
+    let memory = Memory::restore(saved, &tokens);
+    let fingerprint = memory.fingerprint(&tokens);
+    let again = memory.to_save(&tokens);
+    store.save(name, &again)?;
+    let Loaded::Present(read) = store.load::<SavedInputs>(name)? else { return Ok(Some(false)) };
+    let tokens = Tokens::default();
+    let memory = Memory::restore(read, &tokens);
+    let _ = fingerprint;
+    Ok(Some(memory.to_save(&tokens) == again))
+}
+
+/// What decisions see of a Node of the API.
+pub fn node_view(value: &serde_json::Value) -> NodeView {
+    memory::node_view(value)
+}
+
+/// Major and minor number of a kubelet's version.
+pub fn kubelet_version(version: &str) -> Option<(u32, u32)> {
+    memory::major_minor(version)
+}

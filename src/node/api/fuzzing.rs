@@ -1,0 +1,33 @@
+//! A door for the fuzz targets: objects as they come over the wire, and what the store keeps of them.
+//!
+//! Exists under `cfg(fuzzing)` only, which cargo-fuzz sets. Must not do what the store does not do.
+
+use serde_json::Value;
+
+use super::object;
+use super::object::RawObject;
+
+/// A kind of object, by how it is kept.
+#[derive(Clone, Copy, Debug)]
+pub enum Kept {
+    /// A DaemonSet.
+    DaemonSet,
+    /// A Node.
+    Node,
+    /// A pod.
+    Pod,
+    /// An object that a daemon refers to.
+    Object,
+}
+
+/// What the store keeps of `json`; `None`: it is no object, or none that counts.
+pub fn kept(json: &[u8], kind: Kept) -> Option<Value> {
+    let raw: RawObject = serde_json::from_slice(json).ok()?;
+    let kept = match kind {
+        Kept::DaemonSet => object::keep_daemon_set(raw.value),
+        Kept::Node => object::keep_node(raw.value),
+        Kept::Pod => object::keep_pod(raw.value),
+        Kept::Object => object::keep_all(raw.value),
+    };
+    kept.map(object::compact)
+}
