@@ -51,6 +51,11 @@ class Instance:
         return int(self._find(r"^ +daemonlet.dev/incarnation: (\S+)$"))
 
     @property
+    def owner(self):
+        """The DaemonSet's namespace and name."""
+        return self._find(r"^ +daemonlet.dev/daemonset: (\S+)$")
+
+    @property
     def image(self):
         """The first container's image."""
         return self._find(r"^ +(?:- )?image: (\S+)$")
