@@ -3,10 +3,15 @@
 //! Owns the files below `state-dir` and their form: one line `daemonlet-checkpoint/1 sha256:<hex>`,
 //! then JSON. Must not know what the records mean. A file that cannot be trusted is set aside with
 //! its bytes kept and reported; it is never fatal and never used in part.
+//!
+//! A record can be put first and settled later: what is put outlives the agent, and is in force when the folder is
+//! opened next; a loss of power may take it, and never the one before.
 
 #[cfg(test)]
 mod tests;
 
+use std::ffi::OsStr;
+use std::fs::File;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -143,7 +148,8 @@ pub struct Store {
 
 impl Store {
     /// Opens the folder `path`, made (0700) if it is not there. One that others may write to, or that
-    /// belongs to another user, is refused; what a crash left half written is swept.
+    /// belongs to another user, is refused; what a crash left half written is swept, what was put whole is
+    /// in force.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let fail = |source| CheckpointError::Folder { path: path.to_owned(), source };
         let (dir, _) = Dir::open_or_create(path, 0o700).map_err(fail)?;
@@ -159,8 +165,10 @@ impl Store {
             return Err(refuse("can be written to by others than its owner".to_owned(), hint));
         }
         for name in dir.names().map_err(fail)? {
-            if name.to_str().is_some_and(|name| name.ends_with(STAGED)) {
-                dir.unlink(&name).map_err(fail)?;
+            let Some(file) = name.to_str().and_then(|name| name.strip_suffix(STAGED)) else { continue };
+            match is_whole(&dir, &name).map_err(fail)? {
+                true => dir.rename(&name, &dir, file).map_err(fail)?,
+                false => drop(dir.unlink(&name).map_err(fail)?),
             }
         }
         Ok(Self { path: path.to_owned(), dir, read_only: false })
@@ -206,6 +214,15 @@ impl Store {
     /// loss of power; when not, the one before is untouched. A long name is shortened with a hash:
     /// the record itself must say whose it is.
     pub fn save<T: Serialize>(&self, name: &str, record: &T) -> Result<(), CheckpointError> {
+        let put = self.put(name, record)?;
+        self.settle(&put).inspect_err(|_| {
+            // Who is told that it failed must not find it in force.
+            let _ = self.dir.unlink(put.staged());
+        })
+    }
+
+    /// Puts `record` as `name`: it outlives the agent, and a loss of power once it is settled.
+    pub fn put<T: Serialize>(&self, name: &str, record: &T) -> Result<Put, CheckpointError> {
         let file = file_name(name);
         let path = self.path.join(&file);
         let json =
@@ -214,14 +231,28 @@ impl Store {
         bytes.extend_from_slice(&json);
         bytes.push(b'\n');
         let staged = format!("{file}{STAGED}");
-        let put = || {
+        let write = || {
             self.dir.unlink(&staged)?;
-            let written = self.dir.create_file(&staged, &bytes, 0o600, Owner::default())?;
-            self.dir.sync_file(&staged, &written)?;
-            self.dir.rename(&staged, &self.dir, &file)?;
+            self.dir.create_file(&staged, &bytes, 0o600, Owner::default())
+        };
+        match write() {
+            Ok(written) => Ok(Put { file, written }),
+            Err(source) => {
+                let _ = self.dir.unlink(&staged);
+                Err(CheckpointError::Save { path, source })
+            }
+        }
+    }
+
+    /// Waits until what was put is on stable storage, in the place of the one before. What has been put under the
+    /// same name since counts instead.
+    pub fn settle(&self, put: &Put) -> Result<(), CheckpointError> {
+        let settle = || {
+            self.dir.sync_file(put.staged(), &put.written)?;
+            self.dir.rename(put.staged(), &self.dir, &put.file)?;
             self.dir.sync()
         };
-        put().map_err(|source| CheckpointError::Save { path, source })
+        settle().map_err(|source| CheckpointError::Save { path: self.path.join(&put.file), source })
     }
 
     /// The record `name`. One that cannot be trusted is set aside as `<name>.json.bad-<n>`.
@@ -275,6 +306,28 @@ impl Store {
         let _ = self.dir.sync();
         Some(self.path.join(name))
     }
+}
+
+/// A record that was put and is to be settled.
+#[derive(Debug)]
+pub struct Put {
+    file: String,
+    written: File,
+}
+
+impl Put {
+    fn staged(&self) -> String {
+        format!("{}{STAGED}", self.file)
+    }
+}
+
+/// Whether the staged file `name` holds all of a record.
+fn is_whole(dir: &Dir, name: &OsStr) -> Result<bool, FsError> {
+    if !dir.stat(name)?.is_some_and(|stat| trusted(&stat).is_ok()) {
+        return Ok(false);
+    }
+    let bytes = dir.read_file(name, MAX_BYTES + 1)?.unwrap_or_default();
+    Ok(decode::<serde::de::IgnoredAny>(&bytes).is_ok())
 }
 
 /// Whether nobody but us can have written or read the file.

@@ -42,6 +42,8 @@ pub(super) struct Disk {
     pub(super) records: BTreeMap<ObjectKey, DaemonRecord>,
     /// Records that are newer than what is on disk.
     pub(super) unsaved: BTreeSet<ObjectKey>,
+    /// Records that were put and are to be settled.
+    pub(super) put: Vec<(ObjectKey, checkpoint::Put)>,
     /// Digest of the data that was last written, by pod UID.
     pub(super) written: BTreeMap<String, String>,
     /// Folders of ended pods that could not be cleared, and when to try again.
@@ -86,10 +88,18 @@ impl Disk {
     /// The record first: an agent that dies after the manifest must find its number used up, or it would
     /// use it again if somebody removed the manifest meanwhile. A record that cannot be saved holds no
     /// daemon up; the end of the plan says it.
+    ///
+    /// It is put, which outlives the agent, and waited for when the manifest is in place ([`Disk::settle`]). A
+    /// pod UID whose manifest was removed is never used again, whatever a loss of power takes in between:
+    /// * the manifest is there: its number is read from it (`adopt`), and so is used up;
+    /// * the record is there: it is used up;
+    /// * neither is there: the kubelet and the runtime that may have seen the manifest, even its removal by
+    ///   somebody else, went with the power, and the kubelet that starts has never seen it go;
+    /// * we removed the manifest ourselves: the record was saved, not put, before ([`Disk::end`]).
     fn start(&mut self, plan: &DaemonPlan, rendered: &Rendered) -> Result<(), Failure> {
         let key = &plan.record.key;
         let before = self.records.get(key).cloned().unwrap_or_else(|| DaemonRecord::new(key.clone()));
-        let saved = self.save(&plan.record);
+        let saved = self.put(&plan.record);
         self.write_manifest(rendered).inspect_err(|_| {
             if saved.is_ok() {
                 // The instance is not there, and its number is still free.
@@ -100,6 +110,9 @@ impl Disk {
 
     /// The record first: its incarnation number must be on disk before the manifest goes.
     fn end(&mut self, plan: &DaemonPlan, uid: &str, pod: &str) -> Result<(), Failure> {
+        if self.put.iter().any(|(key, _)| *key == plan.record.key) {
+            self.unsaved.insert(plan.record.key.clone());
+        }
         self.save(&plan.record)?;
         let file = crate::core::manifest::file_name(&plan.key.namespace, pod);
         let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
@@ -146,9 +159,34 @@ impl Disk {
         }
         let Some(store) = &self.records_store else { return Err(unusable("state")) };
         store.save(&name(&record.key), record).map_err(|e| failure(&e, e.hint()))?;
+        self.put.retain(|(key, _)| *key != record.key);
         self.records.insert(record.key.clone(), record.clone());
         self.unsaved.remove(&record.key);
         Ok(())
+    }
+
+    /// As [`Disk::save`], for a loss of power only after [`Disk::settle`].
+    fn put(&mut self, record: &DaemonRecord) -> Result<(), Failure> {
+        let Some(store) = &self.records_store else { return Err(unusable("state")) };
+        let put = store.put(&name(&record.key), record).map_err(|e| failure(&e, e.hint()))?;
+        self.records.insert(record.key.clone(), record.clone());
+        self.unsaved.remove(&record.key);
+        self.put.retain(|(key, _)| *key != record.key);
+        self.put.push((record.key.clone(), put));
+        Ok(())
+    }
+
+    /// Waits until the records that were put are on stable storage. What fails is put and not saved.
+    pub(super) fn settle(&mut self) -> Vec<(ObjectKey, Failure)> {
+        let mut failures = Vec::new();
+        for (key, put) in std::mem::take(&mut self.put) {
+            let Some(store) = &self.records_store else { continue };
+            if let Err(e) = store.settle(&put) {
+                self.unsaved.insert(key.clone());
+                failures.push((key, failure(&e, e.hint())));
+            }
+        }
+        failures
     }
 
     /// When the next folder of an ended pod is to be cleared: the kubelet is given time to do it itself.

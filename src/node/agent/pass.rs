@@ -294,8 +294,13 @@ impl Agent {
     fn apply(&mut self, before: &BTreeMap<ObjectKey, DaemonRecord>) {
         let at = now();
         let mut plan = std::mem::replace(&mut self.plan, Plan { daemons: Vec::new(), removals_held: false });
-        for daemon in &mut plan.daemons {
-            let result = self.disk.apply(daemon);
+        let mut results: Vec<_> = plan.daemons.iter().map(|daemon| self.disk.apply(daemon)).collect();
+        // Every manifest is in place before anything is waited for that none of them waits for.
+        for (key, failure) in self.disk.settle() {
+            let of_it = plan.daemons.iter().zip(&mut results).filter(|(daemon, _)| daemon.key == key);
+            of_it.for_each(|(_, result)| *result = Err(failure.clone()));
+        }
+        for (daemon, result) in plan.daemons.iter_mut().zip(results) {
             self.tell(daemon, result.as_ref().err());
             for action in &mut daemon.actions {
                 if let Action::Start { outcome, .. } | Action::Refresh { outcome, .. } = action {

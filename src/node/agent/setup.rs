@@ -106,6 +106,7 @@ impl Agent {
             inputs_store: Some(state.inputs),
             records: BTreeMap::new(),
             unsaved: BTreeSet::new(),
+            put: Vec::new(),
             written: BTreeMap::new(),
             clear_again: BTreeMap::new(),
         };
@@ -331,6 +332,7 @@ pub fn answer_offline(config: Config, request: &Request) -> Result<Value, AgentE
         inputs_store,
         records: BTreeMap::new(),
         unsaved: BTreeSet::new(),
+        put: Vec::new(),
         written: BTreeMap::new(),
         clear_again: BTreeMap::new(),
     };

@@ -147,6 +147,34 @@ fn a_crash_before_the_rename_leaves_the_old_record() {
 }
 
 #[test]
+fn what_was_put_outlives_the_agent_and_never_costs_the_record_before() {
+    let (_root, store) = fresh();
+    store.save("a", &record(1)).unwrap();
+    store.put("a", &record(2)).unwrap();
+    store.put("b", &record(3)).unwrap();
+    assert_eq!(store.load("a").unwrap(), Loaded::Present(record(1)), "it is not settled");
+    let again = Store::open(store.path()).unwrap();
+    assert_eq!(again.load("a").unwrap(), Loaded::Present(record(2)));
+    assert_eq!(again.load("b").unwrap(), Loaded::Present(record(3)));
+    assert_eq!(names(store.path()), ["a.json", "b.json"]);
+
+    // What a loss of power leaves of one: any part of its bytes.
+    again.put("a", &record(4)).unwrap();
+    let staged = store.path().join("a.json.tmp");
+    let whole = fs::read(&staged).unwrap();
+    for length in [0, 1, whole.len() / 2, whole.len() - 1] {
+        fs::write(&staged, &whole[..length]).unwrap();
+        let again = Store::open(store.path()).unwrap();
+        assert_eq!(again.load("a").unwrap(), Loaded::Present(record(2)), "{length} bytes");
+    }
+
+    let put = again.put("a", &record(5)).unwrap();
+    again.settle(&put).unwrap();
+    assert_eq!(again.load("a").unwrap(), Loaded::Present(record(5)));
+    assert_eq!(names(store.path()), ["a.json", "b.json"]);
+}
+
+#[test]
 fn long_and_odd_names_have_files_of_their_own() {
     let (_root, store) = fresh();
     let long = "n".repeat(63) + "_" + &"d".repeat(253);
