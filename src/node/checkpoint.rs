@@ -323,7 +323,7 @@ impl Put {
 
 /// Whether the staged file `name` holds all of a record.
 fn is_whole(dir: &Dir, name: &OsStr) -> Result<bool, FsError> {
-    if !dir.stat(name)?.is_some_and(|stat| trusted(&stat).is_ok()) {
+    if dir.stat(name)?.is_none_or(|stat| trusted(&stat).is_err()) {
         return Ok(false);
     }
     let bytes = dir.read_file(name, MAX_BYTES + 1)?.unwrap_or_default();

@@ -28,6 +28,15 @@ use crate::node::api::TokenSnapshot;
 pub(super) trait VersionedObjects: ObjectSource {
     /// The version of what is known of `reference`.
     fn version(&self, reference: &ObjectRef) -> u64;
+    /// Changes whenever [`VersionedObjects::version`] of an object for which [`VersionedObjects::follows_epoch`]
+    /// does; 0: nothing can be said of all at once.
+    fn epoch(&self) -> u64 {
+        0
+    }
+    /// Whether `version` is one that cannot change within an epoch.
+    fn follows_epoch(&self, _version: u64) -> bool {
+        false
+    }
 }
 
 /// Tokens with versions.
@@ -72,6 +81,8 @@ impl VersionedTokens for TokenSnapshot {
 
 /// What a rendering was made from.
 struct Made {
+    /// The epoch in which all objects were last found unchanged, if all of them follow it.
+    epoch: u64,
     options: u64,
     objects: Vec<(ObjectRef, u64)>,
     tokens: Vec<(TokenRequest, u64)>,
@@ -187,16 +198,30 @@ impl Made {
             Err(refused) => (refused.references.iter(), refused.tokens.iter()),
         };
         Self {
+            epoch: 0,
             options: inputs.options_version,
             objects: objects.map(|r| (r.clone(), inputs.objects.version(r))).collect(),
             tokens: tokens.map(|t| (t.clone(), inputs.tokens.version(t))).collect(),
         }
     }
 
-    fn holds(&self, inputs: Inputs<'_>) -> bool {
+    fn holds(&mut self, inputs: Inputs<'_>) -> bool {
         self.options == inputs.options_version
-            && self.objects.iter().all(|(r, version)| inputs.objects.version(r) == *version)
+            && self.objects_hold(inputs.objects)
             && self.tokens.iter().all(|(t, version)| inputs.tokens.version(t) == *version)
+    }
+}
+
+impl Made {
+    fn objects_hold(&mut self, objects: &dyn VersionedObjects) -> bool {
+        let epoch = objects.epoch();
+        if epoch != 0 && epoch == self.epoch {
+            return true;
+        }
+        let hold = self.objects.iter().all(|(r, version)| objects.version(r) == *version);
+        let follow = hold && self.objects.iter().all(|(_, version)| objects.follows_epoch(*version));
+        self.epoch = if follow { epoch } else { 0 };
+        hold
     }
 }
 

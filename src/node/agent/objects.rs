@@ -100,11 +100,31 @@ impl VersionedObjects for Objects<'_> {
         let (origin, entry) = self.find(reference);
         entry.map_or(0, |e| e.version) * 8 + origin as u64
     }
+
+    /// The store's version: it grows with every change of what the API says, and the API's word comes first.
+    fn epoch(&self) -> u64 {
+        // Data that was kept with a revision comes before it.
+        if self.kept.is_some() { 0 } else { self.api.map_or(0, |api| api.version) }
+    }
+
+    fn follows_epoch(&self, version: u64) -> bool {
+        version % 8 == Origin::Api as u64
+    }
 }
 
 /// Remembers what the API says of the objects in use, and forgets those that are not. An object that
 /// the API lacks stays as it last was: something may still run with it.
 pub(super) fn remember(remembered: &mut Versioned, api: &Snapshot, used: &BTreeSet<ObjectRef>) {
+    if remembered.keys().eq(used) {
+        for (reference, old) in remembered {
+            if let Some(entry) = api.objects.get(reference)
+                && old.version != entry.version
+            {
+                *old = entry.clone();
+            }
+        }
+        return;
+    }
     remembered.retain(|reference, _| used.contains(reference));
     for reference in used {
         if let Some(entry) = api.objects.get(reference)

@@ -66,3 +66,54 @@ fn what_was_written_is_given_up_and_rendered_anew_when_it_is_to_be_written_again
     memo.make_whole(&BTreeSet::from([daemon_set.key.clone()]));
     assert_eq!(memo.outcome(&daemon_set, 0, (false, Data::Current), inputs), whole);
 }
+
+/// One object at a version, in an epoch; counts how often it is asked for.
+struct Counted {
+    version: u64,
+    epoch: u64,
+    follows: bool,
+    asked: std::cell::Cell<u32>,
+}
+
+impl ObjectSource for Counted {
+    fn lookup(&self, _: &ObjectRef) -> Lookup<'_> {
+        Lookup::Absent
+    }
+}
+
+impl VersionedObjects for Counted {
+    fn version(&self, _: &ObjectRef) -> u64 {
+        self.asked.set(self.asked.get() + 1);
+        self.version
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn follows_epoch(&self, _: u64) -> bool {
+        self.follows
+    }
+}
+
+#[test]
+fn within_an_epoch_objects_are_asked_for_once_and_a_change_is_never_missed() {
+    let reference = ObjectRef::new(crate::core::model::Kind::Secret, "a", "b");
+    let made = || Made { epoch: 0, options: 1, objects: vec![(reference.clone(), 7)], tokens: Vec::new() };
+    let world = |version, epoch, follows| Counted { version, epoch, follows, asked: Default::default() };
+
+    let (mut entry, same) = (made(), world(7, 3, true));
+    assert!((0..3).all(|_| entry.objects_hold(&same)));
+    assert_eq!(same.asked.get(), 1);
+    assert!(!entry.objects_hold(&world(8, 4, true)), "another epoch, another version");
+
+    // What does not follow the epoch may change within it.
+    let mut entry = made();
+    assert!(entry.objects_hold(&world(7, 3, false)));
+    assert!(!entry.objects_hold(&world(8, 3, false)));
+
+    // Without an epoch everything is asked for.
+    let mut entry = made();
+    assert!(entry.objects_hold(&world(7, 0, true)));
+    assert!(!entry.objects_hold(&world(8, 0, true)));
+}
