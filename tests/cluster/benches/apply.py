@@ -20,7 +20,7 @@ from kit.kubelet import Node
 from kit.sandbox import scratch
 
 NAMESPACE = "kube-system"
-TIMES = int(os.environ.get("DAEMONLET_BENCH_APPLIES", "12"))
+TIMES = int(os.environ.get("DAEMONLET_BENCH_APPLIES", "30"))
 
 
 def _daemon(name, out, ours):

@@ -106,5 +106,5 @@ def _tell(daemonlet, pid, empty):
         os.kill(pid, signal.SIGHUP)
         passes = until(lambda count=count: (p := _status(daemonlet)["agent"]["passes"])["count"] > count and p, 5, "a pass")
         took.append(passes["lastMicros"] / 1e3)
-    figures.told("a whole pass over them, with nothing to do", f"median {figures.median(took):.2f} ms, longest {max(took):.2f} ms, {PASSES} times",
+    figures.told("a whole pass over them, with nothing to do", f"median {figures.median(took):.2f} ms, shortest {min(took):.2f} ms, longest {max(took):.2f} ms, {PASSES} times",
                  "≤ 2 ms", figures.median(took) <= 2)
