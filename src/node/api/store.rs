@@ -160,9 +160,9 @@ impl Store {
         self.with(|snapshot| {
             let course = &mut snapshot.course;
             let first = !std::mem::replace(&mut course.is_known, true);
-            if first && version > 0 && version < course.reached {
+            if first && version > 0 && version < course.at_list {
                 let number = course.back.map_or(0, |back| back.number) + 1;
-                course.back = Some(Back { number, from: course.reached, to: version });
+                course.back = Some(Back { number, from: course.at_list, to: version });
                 course.reached = version;
             }
             course.reached = course.reached.max(version);
@@ -180,6 +180,7 @@ impl Store {
             match scope {
                 Scope::DaemonSets => {
                     snapshot.course.is_known = false;
+                    snapshot.course.at_list = snapshot.course.reached;
                     snapshot.daemon_sets.retain(|key, _| seen.contains(key));
                 }
                 Scope::Pods => snapshot.pods.retain(|key, _| seen.contains(key)),

@@ -406,7 +406,7 @@ async fn a_history_that_went_back_is_found_when_watches_are_resumed() {
     let api = Api::start(options(&fake));
     until(&api, "healthy", |api| api.health().state == ApiState::Ok).await;
     until(&api, "known", |api| api.store().snapshot().course.is_known).await;
-    assert_eq!(api.store().snapshot().course, Course { reached: 10, is_known: true, back: None });
+    assert_eq!(api.store().snapshot().course, Course { reached: 10, at_list: 0, is_known: true, back: None });
     // Cut off and resumed where it was: one question a kind, and nothing is listed.
     fake.stop();
     until(&api, "cut off", |api| *api.connector().link().borrow() != Link::Up).await;

@@ -103,6 +103,9 @@ pub struct Snapshot {
 pub struct Course {
     /// The highest resource version that is known of; 0: none.
     pub reached: u64,
+    /// The one that was known of when the last complete list ended: what its watch tells first may come
+    /// before the word that it goes on.
+    pub at_list: u64,
     /// Whether the last complete list's own is known: it tells whether history went back before it.
     pub is_known: bool,
     /// The last time that history went back.

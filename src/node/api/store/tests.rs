@@ -122,7 +122,7 @@ fn history_goes_back_only_below_what_was_reached() {
         store.goes_on_at(at);
         store.snapshot().course
     };
-    assert_eq!(listed(100), Course { reached: 100, is_known: true, back: None });
+    assert_eq!(listed(100), Course { reached: 100, at_list: 100, is_known: true, back: None });
     store.apply(&Scope::DaemonSets, daemon_set("a", "150", "i"));
     store.apply(&Scope::Pods, daemon_set("p", "900", "i"));
     assert_eq!(store.snapshot().course.reached, 150, "each resource may have an etcd of its own");
@@ -132,4 +132,10 @@ fn history_goes_back_only_below_what_was_reached() {
     assert_eq!(listed(159).back.unwrap().number, 1, "it is told once");
     assert_eq!(listed(0).back.unwrap().number, 1, "a resource version that is no number says nothing");
     assert_eq!(listed(10).back, Some(Back { number: 2, from: 159, to: 10 }));
+
+    store.complete(&Scope::DaemonSets, &seen(&[]));
+    store.apply(&Scope::DaemonSets, daemon_set("b", "201", "i"));
+    store.goes_on_at(200);
+    assert_eq!(store.snapshot().course.back.unwrap().number, 2, "an event came before the word that the watch goes on");
+    assert_eq!(store.snapshot().course.reached, 201);
 }
