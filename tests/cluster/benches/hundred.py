@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benches import figures
 from kit import agent
+from kit import tools
 from kit.control_plane import ControlPlane
 from kit.daemons import daemonset
 from kit.hollow import HollowNode
@@ -58,6 +59,10 @@ def _status(daemonlet):
 
 def main():
     """The story."""
+    # The memory is to be that of the agent as its unit runs it.
+    for line in (tools.REPO / "systemd/daemonlet.service").read_text(encoding="utf-8").splitlines():
+        if line.startswith("Environment="):
+            os.environ.update(setting.split("=", 1) for setting in line.removeprefix("Environment=").split())
     with ControlPlane() as cluster:
         cluster.start_controllers()
         cluster.wait_namespace(NAMESPACE)
