@@ -19,7 +19,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +29,6 @@ use tokio::signal::unix::signal;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
-use tokio::time::sleep;
 use tokio::time::sleep_until;
 
 use crate::config::Config;
@@ -58,10 +56,6 @@ pub use table::TableError;
 /// READY means that the rule is in place, but goes out this long after the start without any address:
 /// the kubelet must not wait for a name server.
 const NAMES_WITHIN: Duration = Duration::from_millis(150);
-/// How long after an attempt that gave no address the next one is made.
-const RESOLVE_AGAIN: Duration = Duration::from_millis(500);
-/// How long addresses are believed.
-const RESOLVED_FOR: Duration = Duration::from_secs(10);
 /// Probes of one address at the same time: those that wait for a late answer, and all. The young
 /// ones notice at once that packets come through again.
 const LATE: usize = 4;
@@ -165,7 +159,9 @@ impl<'a> Shell<'a> {
     }
 
     async fn guard(&mut self) -> Result<(), GuardError> {
-        let names = tokio::spawn(follow(self.config.boot_kubeconfig.clone(), self.events.clone()));
+        let (files, events) = (self.config.boot_kubeconfig.clone(), self.events.clone());
+        let tell = move |server, addresses| events.send(Event::Addresses(server, addresses)).is_ok();
+        let names = tokio::spawn(server::follow(files, tell));
         let result = self.follow().await;
         names.abort();
         result
@@ -176,8 +172,14 @@ impl<'a> Shell<'a> {
             let now = self.started.elapsed();
             if let Some(end) = self.guard.end(now) {
                 match end {
-                    End::Answered => tracing::info!("boot guard: the API server answers"),
-                    End::TimeUp => tracing::warn!("boot guard: boot-guard-max is over, nothing is refused any more"),
+                    End::Answered => {
+                        tracing::info!("boot guard: the API server answers");
+                        self.tell("done: the API server answers");
+                    }
+                    End::TimeUp => {
+                        tracing::warn!("boot guard: boot-guard-max is over, nothing is refused any more");
+                        self.tell("done: boot-guard-max is over");
+                    }
                 }
                 return Ok(());
             }
@@ -216,8 +218,6 @@ impl<'a> Shell<'a> {
                     named
                 });
                 self.refuse()?;
-                let listed: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-                self.tell(&format!("looks at {}", listed.join(", ")));
             }
             Event::Heard(probe, heard) => {
                 if let Some(face) = self.guard.hear(self.started.elapsed(), probe, heard) {
@@ -234,9 +234,15 @@ impl<'a> Shell<'a> {
         Ok(())
     }
 
-    /// Brings the table in line with the guard's mind.
+    /// Brings the table in line with the guard's mind, and says so.
     fn refuse(&mut self) -> Result<(), GuardError> {
-        let new = self.table.refuse(&self.guard.refused())?;
+        let refused = self.guard.refused();
+        let new = self.table.refuse(&refused)?;
+        let listed: Vec<String> = refused.iter().map(ToString::to_string).collect();
+        match listed.as_slice() {
+            [] => self.tell("refuses nothing: the API server does so itself, or answers"),
+            listed => self.tell(&format!("refuses in the stead of {}", listed.join(", "))),
+        }
         if new.is_empty() {
             return Ok(());
         }
@@ -266,39 +272,6 @@ impl<'a> Shell<'a> {
         under_way.push(task);
         if under_way.len() > AT_ONCE {
             under_way.remove(LATE).abort();
-        }
-    }
-}
-
-/// Tells which addresses the kubelet will connect to, whenever that is known anew.
-async fn follow(files: Vec<PathBuf>, events: mpsc::UnboundedSender<Event>) {
-    let mut complaint = String::new();
-    loop {
-        let found = match server::server(&files) {
-            Ok(None) => Err("there is no kubeconfig of the kubelet (boot.kubeconfig)".to_owned()),
-            Ok(Some(server)) => match server::resolve(&server).await {
-                Ok(addresses) if addresses.is_empty() => Err(format!("{} has no address", server.host)),
-                Ok(addresses) => Ok((server, addresses)),
-                Err(error) => Err(format!("{} does not resolve: {error}", server.host)),
-            },
-            Err(error) => Err(std::error::Error::source(&error)
-                .map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))),
-        };
-        match found {
-            Ok((server, addresses)) => {
-                complaint.clear();
-                if events.send(Event::Addresses(server, addresses)).is_err() {
-                    return;
-                }
-                sleep(RESOLVED_FOR).await;
-            }
-            Err(why) => {
-                if why != complaint {
-                    tracing::warn!("boot guard: {why}; it is tried again");
-                }
-                complaint = why;
-                sleep(RESOLVE_AGAIN).await;
-            }
         }
     }
 }

@@ -9,11 +9,18 @@ use std::net::IpAddr;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use http::Uri;
 use kube::config::Kubeconfig;
+use tokio::time::sleep;
 
 use crate::core::render::Endpoint;
+
+/// How long after an attempt that gave no address the next one is made.
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// How long addresses are believed.
+const BELIEVED_FOR: Duration = Duration::from_secs(10);
 
 /// Why a kubeconfig does not say where the server is.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +91,44 @@ pub(super) async fn resolve(server: &Endpoint) -> io::Result<BTreeSet<SocketAddr
     }
     let found = tokio::net::lookup_host((server.host.as_str(), server.port)).await?;
     Ok(found.map(|address| SocketAddr::new(address.ip().to_canonical(), address.port())).collect())
+}
+
+/// Tells which addresses the kubelet will connect to, whenever that is known anew, until `tell` says
+/// that nobody listens.
+pub(super) async fn follow(files: Vec<PathBuf>, tell: impl Fn(Endpoint, BTreeSet<SocketAddr>) -> bool) {
+    let mut complaint = String::new();
+    loop {
+        match look(&files).await {
+            Ok((server, addresses)) => {
+                complaint.clear();
+                if !tell(server, addresses) {
+                    return;
+                }
+                sleep(BELIEVED_FOR).await;
+            }
+            Err(why) => {
+                if why != complaint {
+                    tracing::warn!("boot guard: {why}; it is tried again");
+                }
+                complaint = why;
+                sleep(AGAIN_AFTER).await;
+            }
+        }
+    }
+}
+
+/// The server and its addresses as they are now, or what is missing.
+async fn look(files: &[PathBuf]) -> Result<(Endpoint, BTreeSet<SocketAddr>), String> {
+    let server = server(files).map_err(|error| match std::error::Error::source(&error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    })?;
+    let server = server.ok_or("there is no kubeconfig of the kubelet (boot.kubeconfig)")?;
+    match resolve(&server).await {
+        Ok(addresses) if addresses.is_empty() => Err(format!("{} has no address", server.host)),
+        Ok(addresses) => Ok((server, addresses)),
+        Err(error) => Err(format!("{} does not resolve: {error}", server.host)),
+    }
 }
 
 #[cfg(test)]
