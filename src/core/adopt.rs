@@ -38,7 +38,7 @@ pub fn adopt(record: &mut DaemonRecord, found: &Found<'_>, now: Millis) -> bool 
         .instances
         .push(Instance { phase, ..Instance::new(found.uid, found.pod_name, found.incarnation, found.revision, now) });
     record.instances.sort_by_key(|i| i.incarnation);
-    record.next_incarnation = record.next_incarnation.max(found.incarnation + 1);
+    record.next_incarnation = record.next_incarnation.max(found.incarnation.saturating_add(1));
     true
 }
 
@@ -56,6 +56,14 @@ mod tests {
         assert_eq!(record.next_incarnation, 4);
         assert!(!adopt(&mut record, &found, 8), "the second look finds it known");
         assert_eq!(record.instances.len(), 1);
+    }
+
+    #[test]
+    fn a_number_past_all_numbers_does_not_begin_again_at_none() {
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"));
+        adopt(&mut record, &Found { uid: "u", pod_name: "b-xxxxx", incarnation: u64::MAX, revision: "r" }, 7);
+        record.end("u", 8, "why");
+        assert_eq!(record.next_incarnation, u64::MAX);
     }
 
     #[test]

@@ -218,7 +218,7 @@ impl DaemonRecord {
         for instance in &mut self.instances {
             if instance.uid == uid && instance.phase == Phase::Live {
                 instance.phase = Phase::Ending { since: now, reason: reason.to_owned() };
-                self.next_incarnation = self.next_incarnation.max(instance.incarnation + 1);
+                self.next_incarnation = self.next_incarnation.max(instance.incarnation.saturating_add(1));
                 if let Some(good) = self.good.as_mut().filter(|g| g.revision == instance.revision) {
                     // What it was rendered from outlives it: a roll-back needs it.
                     good.daemon_set = instance.daemon_set.clone().or(good.daemon_set.take());

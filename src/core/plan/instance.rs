@@ -92,7 +92,7 @@ impl Planner<'_> {
     pub(super) fn begin(&mut self, target: &Target, outcome: &Arc<Outcome>, reason: &str) {
         let Ok(rendered) = &outcome.result else { return };
         let incarnation = self.record.next_incarnation;
-        self.record.next_incarnation = incarnation + 1;
+        self.record.next_incarnation = incarnation.saturating_add(1);
         self.record.pending_update = None;
         self.record.by_hand = None;
         let instance = Instance {

@@ -3,6 +3,7 @@
 //! Follows upstream's Priority and RuntimeClass admission. Placement itself is `placement`'s.
 
 use serde_json::Value;
+use serde_json::json;
 
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
@@ -10,6 +11,7 @@ use crate::core::placement::automatic_tolerations;
 use crate::core::render::context::Context;
 use crate::core::render::json;
 use crate::core::render::json::Object;
+use crate::core::validate;
 
 /// The classes that every cluster has.
 const SYSTEM_CLASSES: [(&str, i64); 2] =
@@ -84,9 +86,19 @@ pub(super) fn overhead(ctx: &mut Context<'_>, spec: &mut Object) {
         None => None,
     };
     match fixed {
-        Some(fixed) => {
-            spec.insert("overhead".to_owned(), fixed.clone());
-        }
+        Some(fixed) => match validate::pod_types(&json!({"spec": {"overhead": fixed}})) {
+            Ok(()) => drop(spec.insert("overhead".to_owned(), fixed.clone())),
+            // A manifest that does not decode would end what runs.
+            Err(error) => {
+                let (class, reason) = (class.unwrap_or_default(), error.reason);
+                let hint = "correct overhead.podFixed of the RuntimeClass";
+                ctx.refuse(
+                    "spec.template.spec.runtimeClassName",
+                    format!("overhead of RuntimeClass {class}: {reason}"),
+                    hint,
+                );
+            }
+        },
         None if json::member(spec, "overhead").is_some() => {
             let reason = "left out: the API takes no overhead that its runtime class does not have";
             ctx.note("spec.template.spec.overhead", reason, "set it in the RuntimeClass");

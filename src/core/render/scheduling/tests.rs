@@ -100,6 +100,18 @@ fn the_runtime_class_gives_the_overhead() {
 }
 
 #[test]
+fn an_overhead_that_the_kubelet_does_not_decode_is_refused() {
+    let mut fixture = pod_spec(json!({"runtimeClassName": "kata"}));
+    let class = ObjectRef::new(Kind::RuntimeClass, "", "kata");
+    fixture.objects.objects.insert(class, json!({"overhead": {"podFixed": {"cpu": "many"}}}));
+    let refused = fixture.refused();
+    assert!(
+        refused[0].starts_with("spec.template.spec.runtimeClassName: overhead of RuntimeClass kata: must be a"),
+        "{refused:?}"
+    );
+}
+
+#[test]
 fn resource_claims_are_refused() {
     let refused = pod_spec(json!({"resourceClaims": [{"name": "gpu"}]})).refused();
     assert_eq!(refused.len(), 1);
