@@ -30,12 +30,48 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 }
 
 fn human(report: &PlanReport) -> String {
+    let mut text = String::new();
     if report.changes.is_empty() {
-        return "nothing to do\n".to_owned();
+        text.push_str("nothing to do\n");
     }
-    let lines = report.changes.iter().map(|change| {
+    for change in &report.changes {
         let reason = if change.reason.is_empty() { String::new() } else { format!(" ({})", change.reason) };
-        format!("{}/{}: {}{reason}\n", change.namespace, change.name, change.action)
-    });
-    lines.collect()
+        text.push_str(&format!("{}/{}: {}{reason}\n", change.namespace, change.name, change.action));
+    }
+    for held in &report.held {
+        let reason = if held.reason.is_empty() { String::new() } else { format!(": {}", held.reason) };
+        text.push_str(&format!("{}/{}: nothing, it is {}{reason}\n", held.namespace, held.name, held.state.as_str()));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::replies::Change;
+    use crate::core::replies::Held;
+    use crate::core::status::State;
+
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_said_whether_there_is_something_to_do_or_not() {
+        let held = |name: &str, state, reason: &str| Held {
+            namespace: "a".to_owned(),
+            name: name.to_owned(),
+            state,
+            reason: reason.to_owned(),
+        };
+        let mut report = PlanReport {
+            schema_version: 1,
+            node: "n".to_owned(),
+            agent_running: true,
+            changes: Vec::new(),
+            held: vec![held("b", State::Refused, "spec: no"), held("c", State::Waiting, "waits for Secret a/s")],
+        };
+        let lines = "a/b: nothing, it is refused: spec: no\na/c: nothing, it is waiting: waits for Secret a/s\n";
+        assert_eq!(human(&report), format!("nothing to do\n{lines}"));
+        let [namespace, name, action] = ["a", "d", "write manifest x"].map(str::to_owned);
+        report.changes.push(Change { namespace, name, action, reason: String::new() });
+        assert_eq!(human(&report), format!("a/d: write manifest x\n{lines}"));
+    }
 }

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::core::status::DaemonStatus;
+use crate::core::status::State;
 
 /// What one pass would change on this node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +20,23 @@ pub struct PlanReport {
     pub agent_running: bool,
     /// The changes, in the order in which they would be made; empty: nothing to do.
     pub changes: Vec<Change>,
+    /// The daemons that do not run as they should, and that no change of this pass helps.
+    #[serde(default)]
+    pub held: Vec<Held>,
+}
+
+/// A daemon for which there is nothing to do though it does not run as it should.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Held {
+    /// The DaemonSet's namespace.
+    pub namespace: String,
+    /// The DaemonSet's name.
+    pub name: String,
+    /// What it is doing instead.
+    pub state: State,
+    /// Why.
+    pub reason: String,
 }
 
 /// One change.

@@ -63,3 +63,14 @@ fn a_line_is_one_line_and_coloured_only_when_asked() {
     );
     assert!(line(&now, Level::ERROR, &fields, true).contains("\x1b[31merror\x1b[0m"));
 }
+
+#[test]
+fn a_hint_that_is_not_there_leaves_no_field() {
+    let kept = Kept::default();
+    let subscriber = tracing_subscriber::registry().with(kept.clone());
+    tracing::subscriber::with_default(subscriber, || {
+        tracing::warn!(object = "API", hint = None::<&str>, "away");
+        tracing::warn!(object = "API", hint = Some("wait"), "away");
+    });
+    assert_eq!(*kept.0.lock().unwrap(), ["WARN away", "object=API", "WARN away", "object=API", "hint=wait"]);
+}

@@ -21,6 +21,7 @@ use crate::core::policy::Covered;
 use crate::core::record::Millis;
 use crate::core::replies::Change;
 use crate::core::replies::ExplainReport;
+use crate::core::replies::Held;
 use crate::core::replies::PlanReport;
 use crate::core::status::AgentStatus;
 use crate::core::status::ApiUse;
@@ -57,7 +58,7 @@ impl Agent {
             if said.as_ref() == Some(&failure.message) {
                 return;
             }
-            let hint = failure.hint.as_deref().unwrap_or_default();
+            let hint = failure.hint.as_deref();
             tracing::error!(daemonset, hint, "{}: {}; trying again", plan.key, failure.message);
             self.event(plan, EventKind::Warning, "Failed", "Apply", &failure.message);
             return;
@@ -117,7 +118,7 @@ impl Agent {
     /// Logs problems that are new, or gone.
     pub(super) fn report(&mut self, _snapshot: Option<&Snapshot>) {
         for problem in self.problems.iter().filter(|p| !self.told.problems.contains(p)) {
-            let hint = problem.hint.as_deref().unwrap_or_default();
+            let hint = problem.hint.as_deref();
             tracing::warn!(object = problem.object, hint, "{}: {}", problem.object, problem.reason);
         }
         for problem in self.told.problems.iter().filter(|p| !self.problems.contains(p)) {
@@ -248,6 +249,7 @@ impl Agent {
             node: self.config.node_name.clone(),
             agent_running: !self.offline,
             changes: changes(plan),
+            held: held(plan),
         })
     }
 
@@ -302,6 +304,19 @@ fn left_alone(daemon_set: &DaemonSet, reason: &str) -> DaemonStatus {
         waiting_for: Vec::new(),
         notes: Vec::new(),
     }
+}
+
+/// The daemons that do not run as they should and for which a plan has nothing to do.
+fn held(plan: &Plan) -> Vec<Held> {
+    let idle = plan.daemons.iter().filter(|d| d.actions.is_empty());
+    let held = idle.filter(|d| d.summary.state.is_bad() || d.summary.state == State::Waiting);
+    held.map(|d| Held {
+        namespace: d.key.namespace.clone(),
+        name: d.key.name.clone(),
+        state: d.summary.state,
+        reason: d.summary.reason.clone(),
+    })
+    .collect()
 }
 
 /// What a plan would change, in the order in which it would be done.
