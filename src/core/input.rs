@@ -16,6 +16,7 @@ use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
+use crate::core::policy;
 use crate::core::validate;
 use crate::core::yaml;
 
@@ -159,7 +160,8 @@ fn read_document(path: &Path, line: usize, value: Value, file: &mut ParsedFile) 
     for object in convert::objects(value) {
         match object {
             Ok(Object::DaemonSet(value)) => {
-                match validate::daemon_set(&value, Source::File { path: path.to_owned() }) {
+                let read = validate::daemon_set(&value, Source::File { path: path.to_owned() });
+                match read.and_then(|daemon_set| policy::checked_mode(daemon_set).map_err(|error| vec![error])) {
                     Ok(daemon_set) => file.daemon_sets.push(daemon_set),
                     Err(errors) => {
                         let name = convert::name_of(&value);

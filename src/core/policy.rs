@@ -10,6 +10,7 @@ use crate::core::labels;
 use crate::core::labels::LabelError;
 use crate::core::labels::Selector;
 use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
 use crate::core::model::MODE_LABEL;
 use crate::core::model::Mode;
 
@@ -87,6 +88,25 @@ fn mode_label(daemon_set: &DaemonSet) -> Result<Option<Mode>, String> {
     match (daemon_set.mode_label(), daemon_set.labels.get(MODE_LABEL)) {
         (None, Some(value)) => Err(format!("label {MODE_LABEL} is {value:?}, which is neither static nor bootstrap")),
         (mode, _) => Ok(mode),
+    }
+}
+
+/// `daemon_set`, unless its mode label has a value that is no mode: a folder's DaemonSet needs no label,
+/// and a wrong one must not be taken for none.
+///
+/// # Errors
+/// The label, with the values that it may have.
+pub fn checked_mode(daemon_set: DaemonSet) -> Result<DaemonSet, FieldError> {
+    match mode_label(&daemon_set) {
+        Ok(_) => Ok(daemon_set),
+        Err(_) => {
+            let value = daemon_set.labels.get(MODE_LABEL).map(String::as_str).unwrap_or_default();
+            Err(FieldError {
+                field: format!("metadata.labels[{MODE_LABEL}]"),
+                reason: format!("{value:?} is neither static nor bootstrap"),
+                hint: Some("write one of the two, or leave the label out: then it is static".to_owned()),
+            })
+        }
     }
 }
 

@@ -44,6 +44,22 @@ fn an_invalid_object_is_named_with_its_field() {
     assert!(!file.is_incomplete());
 }
 
+#[test]
+fn a_mode_that_is_none_is_named_and_not_taken_for_static() {
+    let labelled =
+        |mode: &str| GOOD.replace("name: a, name", &format!("name: a, labels: {{daemonlet.dev/mode: {mode}}}, name"));
+    for mode in ["static", "bootstrap"] {
+        assert_eq!(parse(&labelled(mode)).daemon_sets.len(), 1, "{mode}");
+    }
+    let file = parse(&labelled("statik"));
+    assert!(file.daemon_sets.is_empty());
+    assert_eq!(
+        file.problems[0].to_string(),
+        "/x/a.yaml:1: DaemonSet kube-system/a: metadata.labels[daemonlet.dev/mode]: \"statik\" is neither static nor bootstrap"
+    );
+    assert!(!file.is_incomplete(), "the file still says which objects it holds");
+}
+
 /// Every file of the corpus, where there is one: all documents parse, all DaemonSets are valid.
 #[test]
 fn corpus() {
