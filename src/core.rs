@@ -7,6 +7,7 @@ pub mod canonical;
 pub mod convert;
 pub mod duration;
 pub mod explain;
+pub mod health;
 pub mod identity;
 pub mod images;
 pub mod input;

@@ -167,6 +167,9 @@ pub(super) fn keep_node(value: Value) -> Option<Value> {
     Some(value)
 }
 
+/// What is read of a container's status.
+const CONTAINER_STATUS: [&str; 6] = ["name", "ready", "started", "restartCount", "state", "lastState"];
+
 /// A pod of this node: mirror pods and pods of DaemonSets, with metadata and what `status` shows.
 pub(super) fn keep_pod(value: Value) -> Option<Value> {
     let mut value = value;
@@ -189,12 +192,13 @@ pub(super) fn keep_pod(value: Value) -> Option<Value> {
     }
     let mut ready = conditions(&status, &["lastProbeTime"]);
     if let Some(conditions) = ready.as_array_mut() {
-        conditions.retain(|condition| condition.get("type").is_some_and(|t| t == "Ready"));
+        let read = |t: &Value| t == "Ready" || t == "PodReadyToStartContainers";
+        conditions.retain(|condition| condition.get("type").is_some_and(read));
     }
     kept.insert("conditions".into(), ready);
     for field in ["initContainerStatuses", "containerStatuses"] {
         let Some(list) = status.get(field).and_then(Value::as_array) else { continue };
-        let list = list.iter().map(|status| pick(status, &["name", "ready", "started", "restartCount", "state"]));
+        let list = list.iter().map(|status| pick(status, &CONTAINER_STATUS));
         kept.insert(field.into(), list.collect());
     }
     object.insert("status".into(), Value::Object(kept));

@@ -1,0 +1,133 @@
+//! What keeps a pod from being available, from what kubelet and runtime say of it.
+//!
+//! Owns the reading of both. Must not ask anybody, nor decide what follows: a cause here is somebody's
+//! word or something that was seen, never the lack of an answer.
+
+mod runtime;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use crate::core::record::Millis;
+
+pub use runtime::by_runtime;
+pub use runtime::crashed;
+pub use runtime::steady_since;
+pub use status::by_status;
+pub use status::crashing;
+pub use status::readiness;
+pub use status::why_not_ready;
+
+/// The longest line of a container's log that is shown, in characters.
+const LONGEST_LINE: usize = 300;
+
+/// A pod as the runtime has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodFact {
+    /// Its sandboxes.
+    pub sandboxes: Vec<SandboxFact>,
+    /// Its containers, older attempts too.
+    pub containers: Vec<ContainerFact>,
+}
+
+/// One sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxFact {
+    /// Whether it stands.
+    pub ready: bool,
+    /// When it was made.
+    pub made: Millis,
+}
+
+/// One attempt of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerFact {
+    /// The runtime's id.
+    pub id: String,
+    /// Its name in the pod.
+    pub name: String,
+    /// How often it had been started before.
+    pub restarts: u32,
+    /// What it does.
+    pub does: Does,
+    /// When it was made.
+    pub made: Millis,
+}
+
+/// What a container does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Does {
+    /// Running.
+    Runs,
+    /// Ended.
+    Ended,
+    /// Made and not started, or the runtime does not know.
+    Else,
+}
+
+/// What was found out about a container that ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Autopsy {
+    /// The runtime's id of the container.
+    pub id: String,
+    /// Its exit code, if the runtime knew it.
+    pub exit_code: Option<i32>,
+    /// The runtime's word, such as `OOMKilled`, and more on that.
+    pub reason: String,
+    /// More on that.
+    pub message: String,
+    /// The last line of its log that says something.
+    pub last_line: String,
+}
+
+impl Autopsy {
+    /// In words: how `container` ended.
+    pub fn words(&self, container: &str) -> String {
+        let mut text = match self.exit_code {
+            Some(code) => format!("container {container} ends with exit code {code}"),
+            None => format!("container {container} ends again and again"),
+        };
+        if !self.reason.is_empty() && !matches!(self.reason.as_str(), "Error" | "Completed") {
+            text.push_str(&format!(" ({})", self.reason));
+        }
+        match (self.last_line.is_empty(), self.message.is_empty()) {
+            (false, _) => text.push_str(&format!(", its last line: {}", one_line(&self.last_line))),
+            (true, false) => text.push_str(&format!(": {}", one_line(&self.message))),
+            (true, true) => {}
+        }
+        text
+    }
+}
+
+/// The last line of a container's log, as the kubelet's log format has it
+/// (`2026-01-01T00:00:00.0Z stderr F text`), that has a text; partial lines (`P`) belong together.
+pub fn last_line(log: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(log);
+    let mut line = String::new();
+    for entry in text.lines().rev() {
+        let mut parts = entry.splitn(4, ' ');
+        let (Some(_), Some("stdout" | "stderr"), Some(tag), said) =
+            (parts.next(), parts.next(), parts.next(), parts.next().unwrap_or_default())
+        else {
+            continue;
+        };
+        let is_partial = tag.split(':').any(|t| t == "P");
+        if !line.is_empty() && !is_partial {
+            break;
+        }
+        line = format!("{said}{line}");
+    }
+    let line = one_line(&line);
+    (!line.is_empty()).then_some(line)
+}
+
+/// A text on one line, without control characters, and not longer than a terminal takes.
+fn one_line(text: &str) -> String {
+    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut line = plain.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((end, _)) = line.char_indices().nth(LONGEST_LINE) {
+        line.truncate(end);
+        line.push('…');
+    }
+    line
+}

@@ -1,0 +1,77 @@
+//! The container runtime's view: it knows sandboxes and containers, and nothing of readiness.
+
+use serde_json::Value;
+
+use crate::core::record::Cause;
+use crate::core::record::Failure;
+use crate::core::record::Millis;
+
+use super::Autopsy;
+use super::ContainerFact;
+use super::Does;
+use super::PodFact;
+
+/// Since when all containers that are to stay run, each in its latest attempt; `None`: they do not.
+pub fn steady_since(template: &Value, pod: &PodFact) -> Option<Millis> {
+    let names = staying(template);
+    let runs = |name: &str| latest(pod, name).filter(|c| c.does == Does::Runs).map(|c| c.made);
+    let since: Option<Vec<Millis>> = names.iter().map(|name| runs(name)).collect();
+    since?.into_iter().max()
+}
+
+/// The container that ended most lately of those that end again and again since `since`.
+pub fn crashed<'a>(template: &Value, pod: &'a PodFact, since: Millis) -> Option<&'a ContainerFact> {
+    let (names, stay) = (declared(template), staying(template));
+    // An init container that another one follows has ended well.
+    let is_done = |at: usize, c: &ContainerFact| {
+        !stay.contains(&names[at])
+            && names[at + 1..].iter().any(|next| latest(pod, next).is_some_and(|n| n.made > c.made))
+    };
+    let all = names.iter().enumerate().filter_map(|(at, name)| Some((at, latest(pod, name)?)));
+    let again = all.filter(|(at, c)| c.does == Does::Ended && c.restarts > 0 && c.made >= since && !is_done(*at, c));
+    again.map(|(_, c)| c).max_by_key(|c| c.made)
+}
+
+/// What the runtime shows to be wrong. What was made before `since` (the instance's start, the node's
+/// boot) proves nothing: nobody may have worked on it.
+pub fn by_runtime(template: &Value, pod: &PodFact, since: Millis, autopsy: Option<&Autopsy>) -> Option<Failure> {
+    if let Some(container) = crashed(template, pod, since) {
+        let known = autopsy.filter(|a| a.id == container.id).cloned().unwrap_or_default();
+        return Some(Failure { cause: Cause::CrashLoop, message: known.words(&container.name) });
+    }
+    let newest = pod.sandboxes.iter().max_by_key(|s| s.made)?;
+    let runs = pod.containers.iter().any(|c| c.does == Does::Runs);
+    if !newest.ready && newest.made >= since && !runs {
+        let message = "its sandbox does not stand (pod network?)".to_owned();
+        return Some(Failure { cause: Cause::Sandbox, message });
+    }
+    None
+}
+
+/// The latest attempt of a container.
+fn latest<'a>(pod: &'a PodFact, name: &str) -> Option<&'a ContainerFact> {
+    pod.containers.iter().filter(|c| c.name == name).max_by_key(|c| (c.made, c.restarts))
+}
+
+fn containers<'a>(template: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+    template.pointer(&format!("/spec/{field}")).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn name(container: &Value) -> Option<&str> {
+    container.get("name").and_then(Value::as_str)
+}
+
+/// Init containers in order, then the others.
+fn declared(template: &Value) -> Vec<&str> {
+    containers(template, "initContainers").chain(containers(template, "containers")).filter_map(name).collect()
+}
+
+/// Containers that run for as long as the pod does.
+fn staying(template: &Value) -> Vec<&str> {
+    let sidecar = |c: &&Value| c.get("restartPolicy").is_some_and(|policy| policy == "Always");
+    containers(template, "initContainers")
+        .filter(sidecar)
+        .chain(containers(template, "containers"))
+        .filter_map(name)
+        .collect()
+}

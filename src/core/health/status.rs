@@ -1,0 +1,156 @@
+//! The kubelet's view: a pod's status, as the mirror pod or the kubelet's `/pods` shows it.
+
+use serde_json::Value;
+
+use crate::core::record::Cause;
+use crate::core::record::Failure;
+use crate::core::record::Millis;
+
+use super::Autopsy;
+use super::one_line;
+
+/// Why a container waits when its image is at fault (pkg/kubelet/images/types.go).
+const IMAGE: [&str; 7] = [
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "ImageInspectError",
+    "RegistryUnavailable",
+    "SignatureValidationFailed",
+];
+/// Why it waits when it has ended again and again.
+const CRASH: [&str; 2] = ["CrashLoopBackOff", "RunContainerError"];
+/// Why it waits while nothing is wrong yet.
+const PATIENCE: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
+/// The condition Ready: whether it holds, and since when (milliseconds; `parse` reads the API's times).
+pub fn readiness(pod: &Value, parse: impl Fn(&str) -> Option<Millis>) -> Option<(bool, Millis)> {
+    let ready = condition(pod, "Ready")?;
+    let since = ready.get("lastTransitionTime").and_then(Value::as_str).and_then(parse);
+    Some((ready.get("status").is_some_and(|s| s == "True"), since.unwrap_or(0)))
+}
+
+/// What the kubelet says to be wrong with a pod; `None` when it is ready, or says nothing yet.
+pub fn by_status(pod: &Value, autopsy: Option<&Autopsy>) -> Option<Failure> {
+    if condition(pod, "Ready").is_some_and(|c| c.get("status").is_some_and(|s| s == "True")) {
+        return None;
+    }
+    let failure = |cause, message: String| Some(Failure { cause, message });
+    if let Some((status, reason)) = waiting(pod).find(|(_, reason)| IMAGE.contains(reason)) {
+        return failure(Cause::Image, said(status, reason));
+    }
+    if let Some((name, status)) = crash(pod) {
+        return failure(Cause::CrashLoop, end(status, autopsy).words(name));
+    }
+    if let Some((status, reason)) = waiting(pod).find(|(_, reason)| !PATIENCE.contains(reason)) {
+        return failure(Cause::Container, said(status, reason));
+    }
+    let has_sandbox = condition(pod, "PodReadyToStartContainers").map(|c| c.get("status").is_some_and(|s| s == "True"));
+    if has_sandbox == Some(false) {
+        return failure(Cause::Sandbox, "the kubelet has not made its sandbox (pod network, volumes?)".to_owned());
+    }
+    let mut inits = statuses(pod, "initContainerStatuses").filter(|s| s.pointer("/state/running").is_some());
+    let mut all = statuses(pod, "containerStatuses").peekable();
+    let all_run = all.peek().is_some() && all.all(|s| s.pointer("/state/running").is_some());
+    if all_run {
+        let late: Vec<&str> = statuses(pod, "containerStatuses").filter(|s| !is(s, "ready")).map(name).collect();
+        let is_starting = |s: &Value| s.get("started") == Some(&Value::Bool(false));
+        let starting = statuses(pod, "containerStatuses").any(is_starting);
+        let probe = if starting { "startup probe" } else { "readiness probe" };
+        return match late.is_empty() {
+            false => failure(Cause::Probe, format!("the {probe} of container {} does not succeed", late.join(", "))),
+            // A readiness gate, which nobody on this node can open.
+            true => failure(Cause::Container, why_not_ready(pod)),
+        };
+    }
+    // The kubelet counts sidecars as init containers, too: those are `started`.
+    let stuck = inits.find(|s| s.get("started") != Some(&Value::Bool(true)))?;
+    failure(Cause::Container, format!("init container {} has not ended", name(stuck)))
+}
+
+/// The name of a container that ends again and again, and how often it was started anew.
+pub fn crashing(pod: &Value) -> Option<(&str, u64)> {
+    crash(pod).map(|(name, status)| (name, status.get("restartCount").and_then(Value::as_u64).unwrap_or(0)))
+}
+
+fn crash(pod: &Value) -> Option<(&str, &Value)> {
+    let again = |s: &Value| s.get("restartCount").and_then(Value::as_u64).unwrap_or(0) > 0;
+    let ended = |s: &Value| s.pointer("/state/terminated").is_some() || s.pointer("/lastState/terminated").is_some();
+    let waits = |s: &Value| waits_for(s).is_some_and(|reason| CRASH.contains(&reason));
+    let is_done = |s: &Value| s.pointer("/state/terminated/exitCode") == Some(&Value::from(0)) && is(s, "ready");
+    let all = || statuses(pod, "initContainerStatuses").chain(statuses(pod, "containerStatuses"));
+    let found =
+        all().find(|s| waits(s)).or_else(|| all().find(|s| again(s) && ended(s) && !is(s, "ready") && !is_done(s)));
+    found.map(|status| (name(status), status))
+}
+
+/// How a container last ended: in the kubelet's words, with the runtime's and the log's.
+fn end(status: &Value, autopsy: Option<&Autopsy>) -> Autopsy {
+    let ended = ["/state/terminated", "/lastState/terminated"].iter().find_map(|at| status.pointer(at));
+    let mut end = autopsy.cloned().unwrap_or_default();
+    if let Some(ended) = ended {
+        let code = ended.get("exitCode").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
+        end.exit_code = code.or(end.exit_code);
+        end.reason = text(ended.get("reason")).to_owned();
+        if end.message.is_empty() {
+            end.message = text(ended.get("message")).to_owned();
+        }
+    }
+    if end.message.is_empty() {
+        end.message = text(status.pointer("/state/waiting/message")).to_owned();
+    }
+    end
+}
+
+/// Why a pod is not ready, in the kubelet's words.
+pub fn why_not_ready(pod: &Value) -> String {
+    if let Some((status, reason)) = waiting(pod).find(|(_, reason)| !PATIENCE.contains(reason)) {
+        return said(status, reason);
+    }
+    let message = text(condition(pod, "Ready").and_then(|c| c.get("message")));
+    let phase = text(pod.pointer("/status/phase"));
+    match (message.is_empty(), phase) {
+        (false, _) => message.to_owned(),
+        (true, "") => "not ready yet".to_owned(),
+        (true, phase) => format!("phase {phase}, not ready yet"),
+    }
+}
+
+fn said(status: &Value, reason: &str) -> String {
+    let message = text(status.pointer("/state/waiting/message"));
+    match message.is_empty() {
+        true => format!("{}: {reason}", name(status)),
+        false => format!("{}: {reason}: {}", name(status), one_line(message)),
+    }
+}
+
+fn waiting(pod: &Value) -> impl Iterator<Item = (&Value, &str)> {
+    let all = statuses(pod, "initContainerStatuses").chain(statuses(pod, "containerStatuses"));
+    all.filter_map(|s| Some((s, waits_for(s)?)))
+}
+
+fn waits_for(status: &Value) -> Option<&str> {
+    status.pointer("/state/waiting/reason").and_then(Value::as_str).filter(|reason| !reason.is_empty())
+}
+
+fn statuses<'a>(pod: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
+    pod.pointer(&format!("/status/{list}")).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn condition<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
+    let list = pod.pointer("/status/conditions").and_then(Value::as_array)?;
+    list.iter().find(|c| c.get("type").is_some_and(|t| t == name))
+}
+
+fn is(value: &Value, field: &str) -> bool {
+    value.get(field) == Some(&Value::Bool(true))
+}
+
+fn name(status: &Value) -> &str {
+    text(status.get("name"))
+}
+
+fn text(value: Option<&Value>) -> &str {
+    value.and_then(Value::as_str).unwrap_or_default()
+}
