@@ -22,6 +22,7 @@ mod offline;
 mod output;
 mod plan;
 mod render;
+mod retry;
 mod run;
 mod status;
 mod table;
@@ -103,6 +104,7 @@ enum Command {
     Status(status::Arguments),
     Explain(explain::Arguments),
     BootGuard(boot_guard::Arguments),
+    Retry(retry::Arguments),
 }
 
 /// The configuration to use.
@@ -136,6 +138,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Retry(arguments) => retry::run(&arguments),
         Command::BootGuard(arguments) => boot_guard::run(&arguments),
     };
     result.unwrap_or_else(|failure| {

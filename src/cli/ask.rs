@@ -48,10 +48,24 @@ pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &Request) -> Re
             return Err(failure(&path, &format!("the agent cannot be asked: {why}")));
         }
     };
-    match serde_json::from_str(&line) {
+    understood(&path, &line)
+}
+
+/// The running agent's answer to `request`, which changes something: nobody else can give it.
+pub(super) fn order<T: DeserializeOwned>(config: &Config, request: &Request) -> Result<T, Failure> {
+    let path = config.socket();
+    let line = converse(&path, request).map_err(|error| match is_absence(&error) {
+        true => failure(&path, "no agent is running here").hint("start it: systemctl start daemonlet"),
+        false => failure(&path, &format!("the agent cannot be asked: {}", config::io_reason(&error))),
+    })?;
+    understood(&path, &line)
+}
+
+fn understood<T: DeserializeOwned>(path: &std::path::Path, line: &str) -> Result<T, Failure> {
+    match serde_json::from_str(line) {
         Ok(Reply::Answer(answer)) => Ok(answer),
         Ok(Reply::Error { error }) => Err(Failure::new(Exit::Refused, error)),
-        Err(error) => Err(failure(&path, &format!("the agent's answer is not understood: {error}"))
+        Err(error) => Err(failure(path, &format!("the agent's answer is not understood: {error}"))
             .hint("the agent may be of another version than this program; restart it")),
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-fn key(text: &str) -> Result<ObjectKey, String> {
+pub(super) fn key(text: &str) -> Result<ObjectKey, String> {
     match text.split_once('/') {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
             Ok(ObjectKey::new(namespace, name))
@@ -65,6 +65,15 @@ fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> String {
         };
         text.push_str(format!("  {mark}  {}: {}", term.subject, term.text).trim_end());
         text.push('\n');
+    }
+    if let Some(failed) = report.status.as_ref().and_then(|status| status.failed.as_ref()) {
+        let why = format!("{}: {}", failed.cause.as_str(), failed.message);
+        text.push_str(&format!(
+            "  {}  revision {} failed {}: {why}\n",
+            colour.red("no "),
+            failed.revision,
+            failed.since
+        ));
     }
     for note in report.status.iter().flat_map(|status| &status.notes) {
         let kind = if note.starts_with("hint: ") { "" } else { "note: " };

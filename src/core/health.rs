@@ -42,8 +42,6 @@ pub struct SandboxFact {
 /// One attempt of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerFact {
-    /// The runtime's id.
-    pub id: String,
     /// Its name in the pod.
     pub name: String,
     /// How often it had been started before.
@@ -68,8 +66,8 @@ pub enum Does {
 /// What was found out about a container that ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Autopsy {
-    /// The runtime's id of the container.
-    pub id: String,
+    /// The container's name in the pod.
+    pub container: String,
     /// Its exit code, if the runtime knew it.
     pub exit_code: Option<i32>,
     /// The runtime's word, such as `OOMKilled`, and more on that.

@@ -80,3 +80,19 @@ pub struct Term {
     /// The term and the value it was compared with.
     pub text: String,
 }
+
+/// What `daemonlet retry` did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RetryReport {
+    /// [`crate::core::status::SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// The node's name.
+    pub node: String,
+    /// The failed revision that was forgotten; none: none had failed.
+    pub forgotten: Option<String>,
+    /// Whether a back-off was ended.
+    pub backoff: bool,
+    /// What happens next, in order; empty: nothing changes.
+    pub changes: Vec<Change>,
+}

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::core::model::Mode;
 use crate::core::model::Source;
+use crate::core::record::Cause;
 use crate::core::render::Missing;
 
 /// The version of the JSON schema of [`StatusReport`].
@@ -101,10 +102,27 @@ pub struct DaemonStatus {
     pub since: Option<String>,
     /// Why, in one line; empty if there is nothing to say.
     pub reason: String,
+    /// The wanted revision, if no instance of it became available here in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<FailedStatus>,
     /// What it waits for.
     pub waiting_for: Vec<Missing>,
     /// Things to know, such as pull secrets that were left out.
     pub notes: Vec<String>,
+}
+
+/// A revision that did not become available on this node within its progress deadline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FailedStatus {
+    /// The hash of the revision; what runs instead is in `revision`.
+    pub revision: String,
+    /// Why.
+    pub cause: Cause,
+    /// The words of who says it: the kubelet's, the runtime's, the container's last line.
+    pub message: String,
+    /// When that was decided (RFC 3339).
+    pub since: String,
 }
 
 /// What a daemon is doing on this node.

@@ -4,10 +4,12 @@
 //! decide: plans come from `crate::core`.
 
 mod apply;
+mod autopsy;
 mod confirm;
 mod definitions;
 mod evidence;
 mod facts;
+mod failing;
 mod folder;
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -22,6 +24,7 @@ mod objects;
 mod pass;
 mod planning;
 mod report;
+mod retry;
 mod setup;
 mod wiped;
 mod witness;
@@ -103,6 +106,8 @@ pub struct Agent {
     runtime_at: Millis,
     /// A question to the runtime that is still out, and when it was asked.
     runtime_asked: Option<(Millis, witness::Answer)>,
+    heard: failing::Heard,
+    autopsies: autopsy::Autopsies,
     /// When the last pass began, by the wall clock and by one that nobody sets.
     last_pass: Millis,
     last_pass_steady: std::time::Instant,

@@ -113,6 +113,8 @@ pub struct ContainerStatus {
     pub reason: String,
     /// More on that.
     pub message: String,
+    /// Its log on this node's disk; empty if the runtime does not say.
+    pub log_path: String,
 }
 
 /// A runtime's name and version.
@@ -245,6 +247,7 @@ impl From<messages::ContainerStatus> for ContainerStatus {
             exit_code: status.exit_code,
             reason: status.reason,
             message: status.message,
+            log_path: status.log_path,
         }
     }
 }

@@ -24,6 +24,8 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
+use serde_json::Value;
+use serde_json::json;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -136,6 +138,8 @@ pub struct PodReport {
     pub message: String,
     /// The condition Ready; `None` while it has none.
     pub ready: Option<bool>,
+    /// The pod's `status`, as the API would show it (`{"status": …}`).
+    pub told: Value,
 }
 
 /// The API of this node's kubelet.
@@ -220,7 +224,7 @@ struct PodList {
 struct Pod {
     metadata: Metadata,
     #[serde(default)]
-    status: Status,
+    status: Value,
 }
 
 #[derive(Deserialize)]
@@ -232,33 +236,21 @@ struct Metadata {
     name: String,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    phase: String,
-    reason: String,
-    message: String,
-    conditions: Option<Vec<Condition>>,
-}
-
-#[derive(Deserialize)]
-struct Condition {
-    r#type: String,
-    status: String,
-}
-
 impl From<Pod> for PodReport {
     fn from(pod: Pod) -> Self {
-        let conditions = pod.status.conditions.unwrap_or_default();
-        let ready = conditions.iter().find(|condition| condition.r#type == "Ready");
+        let told = json!({"status": pod.status});
+        let text = |field: &str| told["status"][field].as_str().unwrap_or_default().to_owned();
+        let conditions = told["status"]["conditions"].as_array();
+        let ready = conditions.and_then(|list| list.iter().find(|condition| condition["type"] == "Ready"));
         Self {
             uid: pod.metadata.uid,
             namespace: pod.metadata.namespace,
             name: pod.metadata.name,
-            phase: pod.status.phase,
-            reason: pod.status.reason,
-            message: pod.status.message,
-            ready: ready.map(|condition| condition.status == "True"),
+            phase: text("phase"),
+            reason: text("reason"),
+            message: text("message"),
+            ready: ready.map(|condition| condition["status"] == "True"),
+            told,
         }
     }
 }

@@ -43,6 +43,13 @@ pub enum Request {
         /// The DaemonSet's name.
         name: String,
     },
+    /// Try a failed revision again, and what waits out a back-off at once.
+    Retry {
+        /// The DaemonSet's namespace.
+        namespace: String,
+        /// The DaemonSet's name.
+        name: String,
+    },
 }
 
 /// A request on its way to the loop.

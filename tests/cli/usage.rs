@@ -16,6 +16,7 @@ fn bad_usage_is_exit_code_2_on_standard_error() {
         (vec!["run", "--onec"], "unexpected argument '--onec' found"),
         (vec!["run", "--once", "--print-config"], "cannot be used with"),
         (vec!["explain", "cni"], "expected NAMESPACE/NAME"),
+        (vec!["retry", "cni"], "expected NAMESPACE/NAME"),
         (vec!["render", "-f", "x", "--api-endpoint", "x"], "expected host:port, not \"x\""),
         (vec!["render", "-f", "x", "--node-name", "X"], "\"X\" is no node name"),
     ] {

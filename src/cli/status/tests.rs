@@ -18,6 +18,7 @@ fn daemon(name: &str, state: State) -> DaemonStatus {
         ready: Some(true),
         since: Some("2026-11-21T09:00:00Z".into()),
         reason: String::new(),
+        failed: None,
         waiting_for: Vec::new(),
         notes: Vec::new(),
     }

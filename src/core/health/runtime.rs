@@ -36,7 +36,7 @@ pub fn crashed<'a>(template: &Value, pod: &'a PodFact, since: Millis) -> Option<
 /// boot) proves nothing: nobody may have worked on it.
 pub fn by_runtime(template: &Value, pod: &PodFact, since: Millis, autopsy: Option<&Autopsy>) -> Option<Failure> {
     if let Some(container) = crashed(template, pod, since) {
-        let known = autopsy.filter(|a| a.id == container.id).cloned().unwrap_or_default();
+        let known = autopsy.filter(|a| a.container == container.name).cloned().unwrap_or_default();
         return Some(Failure { cause: Cause::CrashLoop, message: known.words(&container.name) });
     }
     let newest = pod.sandboxes.iter().max_by_key(|s| s.made)?;

@@ -41,7 +41,7 @@ pub fn by_status(pod: &Value, autopsy: Option<&Autopsy>) -> Option<Failure> {
         return failure(Cause::Image, said(status, reason));
     }
     if let Some((name, status)) = crash(pod) {
-        return failure(Cause::CrashLoop, end(status, autopsy).words(name));
+        return failure(Cause::CrashLoop, end(status, autopsy.filter(|a| a.container == name)).words(name));
     }
     if let Some((status, reason)) = waiting(pod).find(|(_, reason)| !PATIENCE.contains(reason)) {
         return failure(Cause::Container, said(status, reason));

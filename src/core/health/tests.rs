@@ -14,7 +14,7 @@ fn template() -> Value {
 }
 
 fn container(name: &str, restarts: u32, does: Does, made: Millis) -> ContainerFact {
-    ContainerFact { id: format!("{name}-{restarts}"), name: name.to_owned(), restarts, does, made }
+    ContainerFact { name: name.to_owned(), restarts, does, made }
 }
 
 fn pod(ready: bool, containers: Vec<ContainerFact>) -> PodFact {
@@ -74,7 +74,7 @@ fn a_sandbox_of_this_try_that_does_not_stand_is_a_failure() {
 fn an_autopsy_tells_of_the_container_that_it_was_made_of() {
     let loops = pod(true, vec![container("main", 1, Does::Ended, 120)]);
     let autopsy = Autopsy {
-        id: "main-1".into(),
+        container: "main".into(),
         exit_code: Some(1),
         reason: "Error".into(),
         message: String::new(),
@@ -82,7 +82,7 @@ fn an_autopsy_tells_of_the_container_that_it_was_made_of() {
     };
     let words = |a: &Autopsy| by_runtime(&template(), &loops, 0, Some(a)).unwrap().message;
     assert_eq!(words(&autopsy), "container main ends with exit code 1, its last line: no such file");
-    assert_eq!(words(&Autopsy { id: "main-0".into(), ..autopsy.clone() }), "container main ends again and again");
+    assert_eq!(words(&Autopsy { container: "other".into(), ..autopsy.clone() }), "container main ends again and again");
     let killed = Autopsy { exit_code: Some(137), reason: "OOMKilled".into(), last_line: String::new(), ..autopsy };
     assert_eq!(words(&killed), "container main ends with exit code 137 (OOMKilled)");
 }
@@ -115,7 +115,7 @@ fn a_container_that_runs_between_two_crashes_is_in_a_crash_loop() {
     let pod = status(false, json!({"phase": "Running", "containerStatuses": [main]}));
     assert_eq!(by_status(&pod, None).unwrap().message, "container main ends with exit code 3");
     assert_eq!(crashing(&pod), Some(("main", 2)));
-    let autopsy = Autopsy { id: "x".into(), last_line: "oh no".into(), ..Autopsy::default() };
+    let autopsy = Autopsy { container: "main".into(), last_line: "oh no".into(), ..Autopsy::default() };
     let words = by_status(&pod, Some(&autopsy)).unwrap().message;
     assert_eq!(words, "container main ends with exit code 3, its last line: oh no");
     let done = json!({"name": "setup", "restartCount": 1, "ready": true, "state": {"terminated": {"exitCode": 0}},

@@ -6,6 +6,11 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::core::health;
+use crate::core::health::ContainerFact;
+use crate::core::health::Does;
+use crate::core::health::PodFact;
+use crate::core::health::SandboxFact;
 use crate::core::model::ObjectKey;
 use crate::core::plan::Evidence;
 use crate::core::plan::Readiness;
@@ -16,6 +21,9 @@ use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 use crate::node::cri::ContainerState;
 use crate::node::cri::SandboxState;
+
+/// How long the kubelet is given to create a mirror pod before others tell in its stead.
+pub(super) const MIRROR_LATE: Millis = 20_000;
 
 /// How long a mirror pod counts as the kubelet's word that it still works on a pod that ends.
 const LETS_GO: Millis = 15_000;
@@ -48,8 +56,20 @@ pub(super) struct RuntimePod {
     pub(super) sandboxes: Vec<String>,
     /// Whether a container of it has been restarted and has ended again.
     pub(super) crashing: bool,
-    /// Whether the kubelet says that it is ready, and when it said so; a runtime knows nothing of that.
-    pub(super) ready: Option<(bool, Millis)>,
+    /// Its sandboxes and containers, if the runtime was asked.
+    pub(super) fact: PodFact,
+    /// What the kubelet says of it (`{"status": …}`), if it was asked.
+    pub(super) told: Option<Value>,
+}
+
+impl Runtime {
+    /// The pod with this UID.
+    pub(super) fn pod(&self, uid: &str) -> Option<&RuntimePod> {
+        match self {
+            Runtime::Pods(pods) => pods.iter().find(|p| p.uid == uid),
+            Runtime::None | Runtime::Silent(_) => None,
+        }
+    }
 }
 
 /// Puts sandboxes and containers together by pod.
@@ -80,11 +100,36 @@ pub(super) fn runtime_pods(
                 running_since,
                 sandboxes: standing.into_iter().collect(),
                 crashing,
-                ready: None,
+                fact: fact(&sandbox.uid, sandboxes, containers),
+                told: None,
             }),
         }
     }
     pods
+}
+
+/// A pod as the runtime has it, in the words of the core.
+fn fact(uid: &str, sandboxes: &[crate::node::cri::Sandbox], containers: &[crate::node::cri::Container]) -> PodFact {
+    let does = |state| match state {
+        ContainerState::Running => Does::Runs,
+        ContainerState::Exited => Does::Ended,
+        ContainerState::Created | ContainerState::Unknown => Does::Else,
+    };
+    let sandboxes = sandboxes.iter().filter(|s| s.uid == uid);
+    let containers = containers.iter().filter(|c| c.pod_uid == uid);
+    PodFact {
+        sandboxes: sandboxes
+            .map(|s| SandboxFact { ready: s.state == SandboxState::Ready, made: s.created_at_ns / 1_000_000 })
+            .collect(),
+        containers: containers
+            .map(|c| ContainerFact {
+                name: c.name.clone(),
+                restarts: c.restarts,
+                does: does(c.state),
+                made: c.created_at_ns / 1_000_000,
+            })
+            .collect(),
+    }
 }
 
 /// Where the mirror pod of an instance is to be found.
@@ -163,7 +208,7 @@ fn grace_seconds(instance: &Instance) -> Millis {
 }
 
 /// Whether an instance is ready: the mirror pod's word while the API answers, else the kubelet's, else the
-/// runtime's.
+/// runtime's. A mirror pod that does not come (the API may refuse it) keeps nobody else from telling.
 pub(super) fn readiness(
     instance: &Instance,
     runtime: &Runtime,
@@ -171,25 +216,30 @@ pub(super) fn readiness(
     api_answers: bool,
     namespace: &str,
     node: &str,
+    now: Millis,
 ) -> Readiness {
+    let pod = runtime.pod(&instance.uid);
     if let Some(api) = api.filter(|api| api_answers && api.lists(&Scope::Pods) > 0) {
-        let Some(pod) = mirror(api, namespace, instance, node) else {
+        if let Some(mirror) = mirror(api, namespace, instance, node) {
+            return told_readiness(mirror, node_ready(api));
+        }
+        if now - instance.created < MIRROR_LATE || pod.is_none() {
             return Readiness::NotReady("the kubelet has not created its mirror pod".to_owned());
-        };
-        return mirror_readiness(pod, node_ready(api));
+        }
     }
-    let pod = match runtime {
-        Runtime::Pods(pods) => pods.iter().find(|p| p.uid == instance.uid),
-        _ => None,
+    if let Some(told) = pod.and_then(|p| p.told.as_ref()) {
+        return told_readiness(told, true);
+    }
+    let steady = |p: &RuntimePod| match &instance.daemon_set {
+        Some(daemon_set) if !p.fact.sandboxes.is_empty() => health::steady_since(&daemon_set.template, &p.fact),
+        _ => p.running_since,
     };
-    match pod.and_then(|p| p.ready) {
-        // It was ready at that moment; since when nobody says.
-        Some((true, at)) => return Readiness::Ready { since: at },
-        Some((false, _)) => return Readiness::NotReady("the kubelet says that it is not ready".to_owned()),
-        None => {}
-    }
-    match (pod.and_then(|p| p.running_since), runtime) {
-        (Some(_), _) => Readiness::Unknown("running, readiness unknown".to_owned()),
+    match (pod, runtime) {
+        (Some(pod), _) => match (steady(pod), pod.running_since) {
+            (Some(since), _) => Readiness::Steady { since },
+            (None, Some(_)) => Readiness::Unknown("not all of its containers run".to_owned()),
+            (None, None) => Readiness::NotReady("no container of it runs".to_owned()),
+        },
         (None, Runtime::Pods(_)) => Readiness::NotReady("no container of it runs".to_owned()),
         (None, Runtime::Silent(why)) => Readiness::Unknown(why.clone()),
         (None, Runtime::None) => {
@@ -200,54 +250,22 @@ pub(super) fn readiness(
 
 /// The Node's Ready condition; true while nothing is known of it.
 fn node_ready(api: &Snapshot) -> bool {
-    let conditions = api.node.as_ref().and_then(|n| n.value.pointer("/status/conditions"));
-    condition(conditions, "Ready").is_none_or(|c| c.get("status").is_some_and(|s| s == "True"))
+    node_condition(api).is_none_or(|c| c.get("status").is_some_and(|s| s == "True"))
 }
 
-fn condition<'a>(conditions: Option<&'a Value>, name: &str) -> Option<&'a Value> {
-    conditions?.as_array()?.iter().find(|c| c.get("type").is_some_and(|t| t == name))
+/// The Node's Ready condition.
+pub(super) fn node_condition(api: &Snapshot) -> Option<&Value> {
+    let conditions = api.node.as_ref()?.value.pointer("/status/conditions")?.as_array()?;
+    conditions.iter().find(|c| c.get("type").is_some_and(|t| t == "Ready"))
 }
 
-fn mirror_readiness(pod: &Value, node_ready: bool) -> Readiness {
-    let ready = condition(pod.pointer("/status/conditions"), "Ready");
-    let is_ready = ready.is_some_and(|c| c.get("status").is_some_and(|s| s == "True"));
-    if is_ready && !node_ready {
-        return Readiness::NotReady("the node is not ready".to_owned());
-    }
-    if is_ready {
-        let since = ready.and_then(|c| c.get("lastTransitionTime")).and_then(Value::as_str);
-        let since = since.and_then(|s| s.parse::<Timestamp>().ok()).map_or(0, Timestamp::as_millisecond);
-        return Readiness::Ready { since };
-    }
-    Readiness::NotReady(why_not_ready(pod))
-}
-
-/// Why a pod is not ready, in the kubelet's words.
-fn why_not_ready(pod: &Value) -> String {
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
-    for list in ["initContainerStatuses", "containerStatuses"] {
-        let statuses = pod.pointer(&format!("/status/{list}")).and_then(Value::as_array);
-        for status in statuses.into_iter().flatten() {
-            let name = text(status.get("name"));
-            let waiting = status.pointer("/state/waiting");
-            let reason = text(waiting.and_then(|w| w.get("reason")));
-            if !reason.is_empty() && reason != "PodInitializing" && reason != "ContainerCreating" {
-                let message = text(waiting.and_then(|w| w.get("message")));
-                return if message.is_empty() {
-                    format!("{name}: {reason}")
-                } else {
-                    format!("{name}: {reason}: {message}")
-                };
-            }
-        }
-    }
-    let ready = condition(pod.pointer("/status/conditions"), "Ready");
-    let message = text(ready.and_then(|c| c.get("message")));
-    let phase = text(pod.pointer("/status/phase"));
-    match (message.is_empty(), phase.as_str()) {
-        (false, _) => message,
-        (true, "") => "not ready yet".to_owned(),
-        (true, phase) => format!("phase {phase}, not ready yet"),
+/// What the kubelet says of a pod.
+fn told_readiness(pod: &Value, node_ready: bool) -> Readiness {
+    let parse = |text: &str| text.parse::<Timestamp>().ok().map(Timestamp::as_millisecond);
+    match health::readiness(pod, parse) {
+        Some((true, _)) if !node_ready => Readiness::NotReady("the node is not ready".to_owned()),
+        Some((true, since)) => Readiness::Ready { since },
+        Some((false, _)) | None => Readiness::NotReady(health::why_not_ready(pod)),
     }
 }
 

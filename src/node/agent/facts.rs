@@ -25,6 +25,8 @@ use crate::node::volumes::Volumes;
 
 use super::evidence;
 use super::evidence::Runtime;
+use super::failing;
+use super::failing::Senses;
 use super::kept::Kept;
 use super::memo::Inputs;
 use super::memo::Memo;
@@ -55,6 +57,8 @@ pub(super) struct PassFacts<'a> {
     pub(super) runtime: &'a Runtime,
     pub(super) api: Option<&'a Snapshot>,
     pub(super) api_answers: bool,
+    /// What failures are told from.
+    pub(super) senses: Senses<'a>,
     pub(super) nudges: &'a Nudges,
     pub(super) node: &'a str,
     pub(super) now: Millis,
@@ -116,7 +120,7 @@ impl Facts for PassFacts<'_> {
 
     fn readiness(&self, instance: &Instance) -> Readiness {
         let namespace = self.namespace(instance);
-        evidence::readiness(instance, self.runtime, self.api, self.api_answers, namespace, self.node)
+        evidence::readiness(instance, self.runtime, self.api, self.api_answers, namespace, self.node, self.now)
     }
 
     fn stock_pod(&self, key: &ObjectKey) -> Option<String> {
@@ -144,8 +148,12 @@ impl Facts for PassFacts<'_> {
         }
     }
 
-    fn failure(&self, _instance: &Instance) -> Option<Failure> {
-        None
+    fn failure(&self, instance: &Instance) -> Option<Failure> {
+        let rejected = match self.taken(instance) {
+            Taken::No(reason) => Some(reason),
+            Taken::Yes | Taken::NotYet | Taken::Unknown(_) => None,
+        };
+        failing::failure(instance, self.namespace(instance), rejected, &self.senses)
     }
 
     fn images(&self, _outcome: &Outcome, _replaces: bool) -> Images {

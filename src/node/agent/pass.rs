@@ -51,6 +51,7 @@ impl Agent {
         self.keep_state_folder();
         let snapshot = self.snapshot();
         self.follow_link();
+        self.heard.follow(self.api_answers(snapshot.as_deref()), now());
         self.fetch_runtime(snapshot.as_deref()).await;
         self.follow_node(snapshot.as_deref());
         self.folders.refresh(&mut self.problems);
@@ -67,6 +68,7 @@ impl Agent {
         let mut records = self.adopted(&scan);
         // The data of a pod that has just started is looked at once more.
         self.verify |= self.observe(&mut records, snapshot.as_deref());
+        self.look_into_crashes(&records, snapshot.as_deref());
         let mut plan = self.plan(&records, &scan, snapshot.as_deref());
         let unwritable = unwritable(&plan);
         if !unwritable.is_empty() {
@@ -140,7 +142,8 @@ impl Agent {
             return;
         }
         let ending = self.disk.records.values().any(|r| r.ending().next().is_some());
-        let blind = !self.api_answers(api) && self.disk.records.values().any(|r| r.live().next().is_some());
+        let blind = !self.heard.is_current(now()) && self.disk.records.values().any(|r| r.live().next().is_some())
+            || self.lacks_mirror_pods(api);
         let fresh = now() - self.runtime_at < RUNTIME_PERIOD && self.pass_number > 1;
         let wanted = self.nudges.asks(now());
         if !ending && !wanted && (!blind || fresh) {

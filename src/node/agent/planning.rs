@@ -21,6 +21,7 @@ use crate::node::manifests::Scan;
 use super::Agent;
 use super::facts;
 use super::facts::PassFacts;
+use super::failing::Senses;
 use super::memo::Inputs;
 use super::now;
 use super::objects::Objects;
@@ -69,6 +70,13 @@ impl Agent {
             runtime: &self.runtime,
             api,
             api_answers: self.api_answers(api),
+            senses: Senses {
+                api: self.heard.is_current(at).then_some(api).flatten(),
+                runtime: &self.runtime,
+                autopsies: &self.autopsies,
+                node: &self.config.node_name,
+                booted: at - uptime(),
+            },
             nudges: &self.nudges,
             node: &self.config.node_name,
             now: at,

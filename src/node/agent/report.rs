@@ -18,6 +18,7 @@ use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Summary;
 use crate::core::policy::Covered;
+use crate::core::record::FailedRevision;
 use crate::core::record::Millis;
 use crate::core::replies::Change;
 use crate::core::replies::ExplainReport;
@@ -26,6 +27,7 @@ use crate::core::replies::PlanReport;
 use crate::core::status::AgentStatus;
 use crate::core::status::ApiUse;
 use crate::core::status::DaemonStatus;
+use crate::core::status::FailedStatus;
 use crate::core::status::Problem;
 use crate::core::status::SCHEMA_VERSION;
 use crate::core::status::State;
@@ -46,6 +48,8 @@ use super::apply::Failure;
 pub(super) struct Told {
     daemons: BTreeMap<ObjectKey, (State, String)>,
     failures: BTreeMap<ObjectKey, String>,
+    /// Failed revisions and whether they were rolled back.
+    failed: BTreeMap<ObjectKey, (FailedRevision, bool)>,
     problems: Vec<Problem>,
 }
 
@@ -85,6 +89,7 @@ impl Agent {
                 Action::Confirm { .. } | Action::Keep { .. } => {}
             }
         }
+        self.tell_failed(plan);
         let said = (plan.summary.state, plan.summary.reason.clone());
         let before = self.told.daemons.insert(plan.key.clone(), said.clone());
         if before.as_ref() == Some(&said) {
@@ -98,6 +103,35 @@ impl Agent {
             }
             State::Waiting => tracing::info!(daemonset, "{reason}"),
             _ => tracing::debug!(daemonset, state = state.as_str(), "{reason}"),
+        }
+    }
+
+    /// Says once that a revision failed, and once that another runs in its stead.
+    fn tell_failed(&mut self, plan: &DaemonPlan) {
+        let Some(failed) = &plan.summary.failed else {
+            self.told.failed.remove(&plan.key);
+            return;
+        };
+        let back = plan.summary.wanted_revision.as_ref() == Some(&failed.revision);
+        let now = (failed.clone(), back);
+        let before = self.told.failed.insert(plan.key.clone(), now.clone());
+        // What the checkpoint remembers was said by an earlier agent.
+        if before.as_ref() == Some(&now) || self.pass_number == 0 {
+            return;
+        }
+        let (daemonset, node) = (plan.key.to_string(), &self.config.node_name);
+        let why = format!("{}: {}", failed.failure.cause.as_str(), failed.failure.message);
+        let revision = &failed.revision;
+        if before.as_ref().map(|(failed, _)| failed) != Some(failed) {
+            let note = format!("Revision {revision} did not become available on node {node} in time ({why})");
+            tracing::warn!(daemonset, revision, "{note}");
+            self.event(plan, EventKind::Warning, "ProgressDeadlineExceeded", "Judge", &note);
+        }
+        if back {
+            let good = plan.record.good.as_ref().map_or("the last good one", |good| good.revision.as_str());
+            let note = format!("Rolled node {node} back from revision {revision} to {good} ({why})");
+            tracing::warn!(daemonset, revision, good, "{note}");
+            self.event(plan, EventKind::Warning, "RolledBack", "RollBack", &note);
         }
     }
 
@@ -135,6 +169,7 @@ impl Agent {
             Request::Status => to_json(&self.status()),
             Request::Plan => self.answer_plan(),
             Request::Explain { namespace, name } => self.explain(&ObjectKey::new(namespace, name)),
+            Request::Retry { namespace, name } => self.retry(&ObjectKey::new(namespace, name)),
         }
     }
 
@@ -182,6 +217,12 @@ impl Agent {
             ready: summary.ready,
             since: summary.since.filter(|since| *since > 0).map(time),
             reason,
+            failed: summary.failed.as_ref().map(|failed| FailedStatus {
+                revision: failed.revision.clone(),
+                cause: failed.failure.cause,
+                message: failed.failure.message.clone(),
+                since: time(failed.at),
+            }),
             waiting_for: summary.waiting_for.clone(),
             notes,
         })
@@ -301,6 +342,7 @@ fn left_alone(daemon_set: &DaemonSet, reason: &str) -> DaemonStatus {
         ready: None,
         since: None,
         reason: reason.to_owned(),
+        failed: None,
         waiting_for: Vec::new(),
         notes: Vec::new(),
     }
@@ -353,7 +395,7 @@ pub(super) fn changes(plan: &Plan) -> Vec<Change> {
     plan.daemons.iter().flat_map(|d| d.actions.iter().map(move |a| change(d, a))).collect()
 }
 
-fn to_json(value: &impl serde::Serialize) -> Value {
+pub(super) fn to_json(value: &impl serde::Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_else(|error| json!({"error": error.to_string()}))
 }
 

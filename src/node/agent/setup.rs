@@ -38,8 +38,10 @@ use crate::node::volumes::Volumes;
 use super::Agent;
 use super::apply;
 use super::apply::Disk;
+use super::autopsy::Autopsies;
 use super::definitions::ApiDefinitions;
 use super::evidence::Runtime;
+use super::failing::Heard;
 use super::folder::Folders;
 use super::memo::Memo;
 use super::memo::Options;
@@ -122,12 +124,14 @@ impl Agent {
             Some(endpoint) => Some(Arc::new(Cri::connect(&endpoint.to_string_lossy())?)),
             None => None,
         };
-        let witness = match (&cri, &config.kubelet_endpoint, &config.kubeconfig) {
-            (Some(cri), _, _) => Some(Witness::Runtime(Arc::clone(cri))),
-            (None, Some(endpoint), Some(kubeconfig)) => {
-                Some(Witness::Kubelet(Arc::new(Kubelet::new(endpoint, kubeconfig)?)))
-            }
+        let kubelet = match (&config.kubelet_endpoint, &config.kubeconfig) {
+            (Some(endpoint), Some(kubeconfig)) => Some(Arc::new(Kubelet::new(endpoint, kubeconfig)?)),
             _ => None,
+        };
+        let witness = match (&cri, kubelet) {
+            (Some(cri), kubelet) => Some(Witness::Runtime(Arc::clone(cri), kubelet)),
+            (None, Some(kubelet)) => Some(Witness::Kubelet(kubelet)),
+            (None, None) => None,
         };
         let policy = Policy::new(config.default_mode, &config.selector, config.policy_namespaces.clone())
             .map_err(|error| AgentError::Selector(error.to_string()))?;
@@ -161,6 +165,8 @@ impl Agent {
             runtime: Runtime::None,
             runtime_at: 0,
             runtime_asked: None,
+            heard: Heard::default(),
+            autopsies: Autopsies::default(),
             last_pass: now(),
             last_pass_steady: std::time::Instant::now(),
             pass_number: 0,

@@ -1,30 +1,39 @@
 //! Who can say what runs on this node: the container runtime, else the kubelet's own API.
 //!
-//! Owns the question, not what follows from the answer. The kubelet's `/pods` tells Ready and no more:
-//! a pod leaves it at once when it is to end.
+//! Owns the question, not what follows from the answer. The kubelet's `/pods` tells how pods do and no
+//! more: a pod leaves it at once when it is to end.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use serde_json::Value;
 use tokio::task::JoinHandle;
 
-use crate::core::record::Millis;
+use crate::core::health::PodFact;
 use crate::node::cri::Cri;
+use crate::node::cri::CriError;
 use crate::node::kubelet::Kubelet;
+use crate::node::kubelet::KubeletError;
 
 use super::apply;
 use super::evidence;
 use super::evidence::RuntimePod;
 use super::now;
 
+/// How long the runtime's answer waits for the kubelet's word on it: without the API server, which
+/// tells the kubelet who may ask, it may hang.
+const WORD: Duration = Duration::from_millis(300);
+
 /// An answer that is on its way; an error is in words.
 pub(super) type Answer = JoinHandle<Result<Vec<RuntimePod>, String>>;
 
-/// The best witness that is configured.
+/// The witnesses that are configured: at least one.
 #[derive(Clone)]
 pub(super) enum Witness {
-    /// The container runtime.
-    Runtime(Arc<Cri>),
-    /// The kubelet's API.
+    /// The container runtime, and the kubelet's API for what only the kubelet knows.
+    Runtime(Arc<Cri>, Option<Arc<Kubelet>>),
+    /// The kubelet's API alone.
     Kubelet(Arc<Kubelet>),
 }
 
@@ -32,29 +41,47 @@ impl Witness {
     /// Asks; never waits here.
     pub(super) fn ask(&self) -> Answer {
         match self.clone() {
-            Witness::Runtime(cri) => tokio::spawn(async move {
-                let (sandboxes, containers) = tokio::try_join!(cri.sandboxes(), cri.containers(None))
-                    .map_err(|error| apply::failure(&error, None).message)?;
-                Ok(evidence::runtime_pods(&sandboxes, &containers))
+            Witness::Runtime(cri, kubelet) => tokio::spawn(async move {
+                let (seen, told) = tokio::join!(seen(&cri), told(kubelet.as_deref()));
+                let mut pods = seen.map_err(|error| apply::failure(&error, None).message)?;
+                for pod in &mut pods {
+                    pod.told = told.get(&pod.uid).cloned();
+                }
+                Ok(pods)
             }),
             Witness::Kubelet(kubelet) => tokio::spawn(async move {
-                let (running, told) = tokio::try_join!(kubelet.running_uids(), kubelet.pods())
-                    .map_err(|error| apply::failure(&error, error.hint()).message)?;
-                let ready = |uid: &str| told.iter().find(|p| p.uid == uid).and_then(|p| p.ready);
-                Ok(running.iter().map(|uid| runs(uid, ready(uid), now())).collect())
+                let asked = async { Ok::<_, KubeletError>((kubelet.running_uids().await?, kubelet.pods().await?)) };
+                let (running, told) = asked.await.map_err(|error| apply::failure(&error, error.hint()).message)?;
+                let mut told: BTreeMap<String, Value> = told.into_iter().map(|p| (p.uid, p.told)).collect();
+                Ok(running.into_iter().map(|uid| runs(told.remove(&uid), uid)).collect())
             }),
         }
     }
 }
 
+async fn seen(cri: &Cri) -> Result<Vec<RuntimePod>, CriError> {
+    let (sandboxes, containers) = tokio::try_join!(cri.sandboxes(), cri.containers(None))?;
+    Ok(evidence::runtime_pods(&sandboxes, &containers))
+}
+
+/// What the kubelet says of its pods, if it says it soon: the runtime's word is enough.
+async fn told(kubelet: Option<&Kubelet>) -> BTreeMap<String, Value> {
+    let Some(kubelet) = kubelet else { return BTreeMap::new() };
+    match tokio::time::timeout(WORD, kubelet.pods()).await {
+        Ok(Ok(pods)) => pods.into_iter().map(|p| (p.uid, p.told)).collect(),
+        Ok(Err(_)) | Err(_) => BTreeMap::new(),
+    }
+}
+
 /// A pod of which the kubelet says that something runs.
-fn runs(uid: &str, ready: Option<bool>, at: Millis) -> RuntimePod {
+fn runs(told: Option<Value>, uid: String) -> RuntimePod {
     RuntimePod {
-        uid: uid.to_owned(),
+        uid,
         alive: true,
-        running_since: Some(at),
+        running_since: Some(now()),
         sandboxes: Vec::new(),
         crashing: false,
-        ready: ready.map(|ready| (ready, at)),
+        fact: PodFact::default(),
+        told,
     }
 }

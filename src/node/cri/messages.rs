@@ -150,4 +150,6 @@ pub(super) struct ContainerStatus {
     pub(super) reason: String,
     #[prost(string, tag = "11")]
     pub(super) message: String,
+    #[prost(string, tag = "15")]
+    pub(super) log_path: String,
 }

@@ -1,0 +1,117 @@
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::core::health::ContainerFact;
+use crate::core::health::Does;
+use crate::core::health::PodFact;
+use crate::core::health::SandboxFact;
+use crate::core::model::DaemonSet;
+use crate::core::model::IntOrPercent;
+use crate::core::model::Source;
+use crate::core::model::UpdateStrategy;
+use crate::node::agent::evidence::RuntimePod;
+use crate::node::api::Entry;
+
+use super::*;
+
+fn instance() -> Instance {
+    let daemon_set = DaemonSet {
+        key: ObjectKey::new("a", "b"),
+        uid: None,
+        generation: None,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        deleting: false,
+        finalizers: Vec::new(),
+        selector: json!({}),
+        template: json!({"spec": {"containers": [{"name": "main"}]}}),
+        update_strategy: UpdateStrategy::RollingUpdate {
+            max_unavailable: IntOrPercent::Int(1),
+            max_surge: IntOrPercent::Int(0),
+        },
+        min_ready_seconds: 0,
+        source: Source::Api,
+    };
+    Instance { daemon_set: Some(Arc::new(daemon_set)), ..Instance::new("u", "b-x", 0, "r", 1_000) }
+}
+
+fn crashing() -> Runtime {
+    let fact = PodFact {
+        sandboxes: vec![SandboxFact { ready: true, made: 2_000 }],
+        containers: vec![ContainerFact { name: "main".into(), restarts: 2, does: Does::Ended, made: 3_000 }],
+    };
+    let pod = RuntimePod {
+        uid: "u".into(),
+        alive: true,
+        running_since: None,
+        sandboxes: Vec::new(),
+        crashing: true,
+        fact,
+        told: None,
+    };
+    Runtime::Pods(vec![pod])
+}
+
+fn api(pod: Option<Value>, node: &str) -> Snapshot {
+    let entry = |value| Entry { version: 1, value: Arc::new(value) };
+    let mut api = Snapshot::default();
+    let ready = json!({"type": "Ready", "status": node, "message": "Kubelet stopped posting node status."});
+    api.node = Some(entry(json!({"status": {"conditions": [ready]}})));
+    if let Some(mut pod) = pod {
+        pod["metadata"] = json!({"annotations": {"kubernetes.io/config.mirror": "u"}});
+        api.pods.insert(evidence::mirror_key("a", "b-x", "n"), entry(pod));
+    }
+    api
+}
+
+fn told(api: Option<&Snapshot>, runtime: &Runtime, rejected: Option<&str>) -> Option<(Cause, String)> {
+    let senses = Senses { api, runtime, autopsies: &Autopsies::default(), node: "n", booted: 0 };
+    failure(&instance(), "a", rejected.map(str::to_owned), &senses).map(|f| (f.cause, f.message))
+}
+
+fn cause(api: Option<&Snapshot>, runtime: &Runtime, rejected: Option<&str>) -> Option<Cause> {
+    told(api, runtime, rejected).map(|(cause, _)| cause)
+}
+
+#[test]
+fn the_kubelet_comes_before_the_runtime_and_a_silent_one_before_all() {
+    let image =
+        json!({"status": {"containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ErrImagePull"}}}]}});
+    assert_eq!(cause(Some(&api(Some(image.clone()), "True")), &crashing(), None), Some(Cause::Image));
+    let silent = told(Some(&api(Some(image.clone()), "Unknown")), &crashing(), None).unwrap();
+    assert_eq!(silent, (Cause::KubeletNotResponding, "Kubelet stopped posting node status.".to_owned()));
+    assert_eq!(cause(Some(&api(Some(image), "False")), &crashing(), None), Some(Cause::Image), "it is there to say so");
+    assert_eq!(cause(None, &crashing(), None), Some(Cause::CrashLoop));
+    assert_eq!(cause(Some(&api(None, "True")), &crashing(), None), Some(Cause::CrashLoop), "without a mirror pod");
+}
+
+#[test]
+fn a_rejected_pod_is_named_and_what_nobody_sees_is_not_the_revisions_fault() {
+    let nothing = Runtime::Pods(Vec::new());
+    assert_eq!(told(None, &nothing, Some("NodePorts")), Some((Cause::Admission, "NodePorts".to_owned())));
+    assert_eq!(cause(None, &nothing, None), Some(Cause::KubeletNotResponding));
+    assert_eq!(cause(None, &Runtime::Silent(String::new()), None), Some(Cause::KubeletNotResponding));
+}
+
+#[test]
+fn what_the_runtime_has_of_another_boot_proves_nothing() {
+    let runtime = crashing();
+    let senses = Senses { api: None, runtime: &runtime, autopsies: &Autopsies::default(), node: "n", booted: 4_000 };
+    assert_eq!(failure(&instance(), "a", None, &senses), None);
+}
+
+#[test]
+fn after_an_outage_the_kubelet_is_given_time_to_say_how_its_pods_are_now() {
+    let mut heard = Heard::default();
+    heard.follow(false, 0);
+    assert!(!heard.is_current(0));
+    heard.follow(true, 1_000);
+    assert!(heard.is_current(1_000), "the agent started, the kubelet did not");
+    heard.follow(false, 2_000);
+    heard.follow(true, 3_000);
+    assert!(!heard.is_current(3_000 + SETTLED - 1));
+    assert!(heard.is_current(3_000 + SETTLED));
+    heard.follow(true, 500);
+    assert!(heard.is_current(500 + SETTLED), "a clock that was set back");
+}

@@ -1,0 +1,47 @@
+//! `daemonlet retry`: forgets what failed, and says what happens next.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::model::ObjectKey;
+use crate::core::replies::RetryReport;
+use crate::core::status::SCHEMA_VERSION;
+use crate::node::manifests::ManifestDir;
+
+use super::Agent;
+use super::now;
+use super::report;
+
+impl Agent {
+    /// Forgets the daemon's failed revision and its back-offs, on disk first, and wakes the loop.
+    pub(super) fn retry(&mut self, key: &ObjectKey) -> Value {
+        if self.offline {
+            return json!({"error": "the agent does not run: nothing is changed"});
+        }
+        let Some(mut record) = self.disk.records.get(key).cloned() else {
+            return json!({"error": format!("{key} has never run on this node: there is nothing to retry")});
+        };
+        let retried = record.retry(now());
+        if let Err(failure) = self.disk.save(&record) {
+            return json!({"error": format!("{key}: {}; nothing is changed", failure.message)});
+        }
+        tracing::info!(daemonset = %key, "somebody asked to retry {key}");
+        let snapshot = self.snapshot();
+        let scan = self.disk.manifests.as_mut().map(ManifestDir::scan);
+        let mut changes = Vec::new();
+        if let Some(Ok(scan)) = scan {
+            let records = self.disk.records.clone();
+            let mut plan = self.plan(&records, &scan, snapshot.as_deref());
+            plan.daemons.retain(|d| d.key == *key);
+            changes = report::changes(&plan);
+        }
+        self.wake.notify_one();
+        report::to_json(&RetryReport {
+            schema_version: SCHEMA_VERSION,
+            node: self.config.node_name.clone(),
+            forgotten: retried.failed,
+            backoff: retried.backoff,
+            changes,
+        })
+    }
+}
