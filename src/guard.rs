@@ -246,6 +246,7 @@ impl<'a> Shell<'a> {
         if new.is_empty() {
             return Ok(());
         }
+        tracing::info!("boot guard: refusing in the stead of {}", listed.join(", "));
         if !self.table.is_owned() {
             tracing::debug!("boot guard: this kernel leaves the rule to the unit's ExecStopPost= after a crash");
         }

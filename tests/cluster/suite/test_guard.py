@@ -180,10 +180,12 @@ class Bounds(Base):
         self.machine.configure(**CONFIG | {"boot-guard-max": "6s"})
         self.addCleanup(self.machine.configure, **CONFIG)
         with faces.swallowing(self.cluster, self.lan):
-            self.boot_silent()
-            until(lambda: self.unit("SubState") == "exited", 10, "it ends")
+            self.power_cycle()
+            until(lambda: self.unit("SubState") == "exited", 30, "it ends")
             self.assertEqual(self.table(), "")
-            self.assertIn("boot guard: boot-guard-max is over, nothing is refused any more", self.said())
+            said = self.said()
+            self.assertIn(f"boot guard: refusing in the stead of {self.cluster.address}:{self.cluster.PORT}", said)
+            self.assertEqual(said[-1], "boot guard: boot-guard-max is over, nothing is refused any more")
 
     def test_it_can_be_switched_off(self):
         self.machine.configure(**CONFIG | {"boot": {"guard": False}})
