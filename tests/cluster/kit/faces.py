@@ -57,4 +57,4 @@ def silent(cluster, _lan):
 
 
 # What people say of it, and how it is put on.
-ALL = {"up": up, "refusing": refusing, "swallowing packets": swallowing, "its host gone": gone, "silent after accepting": silent}
+ALL = {"up": up, "refusing": refusing, "swallowing packets": swallowing, "gone": gone, "silent after accepting": silent}
