@@ -22,6 +22,7 @@ mod offline;
 mod output;
 mod plan;
 mod render;
+mod restart;
 mod retry;
 mod run;
 mod status;
@@ -103,6 +104,7 @@ enum Command {
     Plan(plan::Arguments),
     Status(status::Arguments),
     Explain(explain::Arguments),
+    Restart(restart::Arguments),
     BootGuard(boot_guard::Arguments),
     Retry(retry::Arguments),
 }
@@ -139,6 +141,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Status(arguments) => status::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Retry(arguments) => retry::run(&arguments),
+        Command::Restart(arguments) => restart::run(&arguments),
         Command::BootGuard(arguments) => boot_guard::run(&arguments),
     };
     result.unwrap_or_else(|failure| {

@@ -138,6 +138,11 @@ pub trait Facts {
     /// A fingerprint of what the kubelet's admission depends on beside the pod: when it changes, what
     /// was rejected is tried again at once.
     fn surroundings(&self) -> &str;
+    /// Whether the API has yet to be told that an instance ends, and a successor waits for that.
+    fn farewell_pending(&self, instance: &Instance) -> bool {
+        let _ = instance;
+        false
+    }
 }
 
 /// What is the same for every daemon of a pass.
@@ -349,6 +354,10 @@ impl<'a> Planner<'a> {
             }
             let settled = instance.started || now - since >= SETTLE;
             match self.facts.sandbox(&instance) {
+                Evidence::Gone if settled && self.facts.farewell_pending(&instance) => {
+                    self.wake(now + poll_interval(now - since));
+                    self.summary.reason = format!("{} has ended, and the API is told", instance.pod_name);
+                }
                 Evidence::Gone if settled => {
                     self.actions.push(Action::Finish { uid: instance.uid.clone(), pod: instance.pod_name.clone() });
                     self.record.instances.retain(|i| i.uid != instance.uid);

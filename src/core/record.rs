@@ -16,9 +16,13 @@ use serde::Serialize;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 
+mod noted;
 mod order;
 mod progress;
 
+pub use noted::Mirror;
+pub use noted::Noted;
+pub use noted::Seen;
 pub use order::Backoff;
 pub use order::MAX_BACKOFF;
 pub use order::RestartCause;
@@ -110,10 +114,13 @@ pub struct Instance {
     pub created: Millis,
     /// Where it is in its life.
     pub phase: Phase,
-    /// The last UID of its mirror pod that was seen; it survives a restart of the agent, so that
-    /// what happened while the agent was down counts too.
+    /// Its mirror pod as it was last seen; it survives a restart of the agent, so that what happened
+    /// while the agent was down counts too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mirror_uid: Option<String>,
+    pub mirror: Option<Mirror>,
+    /// What was seen of its mirror pod and has not been judged yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noted: Option<Noted>,
     /// Whether a sandbox of it has ever been seen.
     #[serde(default)]
     pub started: bool,
@@ -143,7 +150,8 @@ impl Instance {
             data_version: String::new(),
             created,
             phase: Phase::Live,
-            mirror_uid: None,
+            mirror: None,
+            noted: None,
             started: false,
             orphaned: false,
             available: None,
@@ -251,6 +259,7 @@ impl DaemonRecord {
             times.push(&mut instance.created);
             times.extend(instance.available.as_mut());
             times.extend(instance.restart.as_mut().map(|order| &mut order.at));
+            times.extend(instance.noted.as_mut().map(|noted| &mut noted.at));
             if let Phase::Ending { since, .. } = &mut instance.phase {
                 times.push(since);
             }

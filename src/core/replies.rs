@@ -96,3 +96,19 @@ pub struct RetryReport {
     /// What happens next, in order; empty: nothing changes.
     pub changes: Vec<Change>,
 }
+
+/// What `daemonlet restart` did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RestartReport {
+    /// [`crate::core::status::SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// The node's name.
+    pub node: String,
+    /// The pods that end, without the node's name; empty: it waits.
+    pub old: Vec<String>,
+    /// The pod that starts when they have ended; none: nothing can start yet.
+    pub new: Option<String>,
+    /// What it waits for, or what happens meanwhile.
+    pub reason: String,
+}

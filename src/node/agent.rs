@@ -10,22 +10,29 @@ mod definitions;
 mod evidence;
 mod facts;
 mod failing;
+mod farewell;
 mod folder;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod history;
+mod inbox;
 mod keep;
 mod kept;
+mod leftovers;
 mod memo;
 mod memory;
 mod mirror;
 mod nudge;
 mod objects;
+mod orders;
 mod pass;
 mod planning;
+mod preempted;
 mod report;
+mod restart;
 mod retry;
 mod setup;
+mod taking;
 mod wiped;
 mod witness;
 
@@ -52,6 +59,7 @@ use crate::core::status::StatusReport;
 use crate::node::api::Api;
 use crate::node::api::Tokens;
 use crate::node::cri::Cri;
+use crate::node::kubelet::Kubelet;
 use crate::node::notify::Notifier;
 use crate::node::notify::ReadyGuard;
 use crate::node::socket;
@@ -60,10 +68,15 @@ use crate::node::socket::Asked;
 use apply::Disk;
 use definitions::ApiDefinitions;
 use evidence::Runtime;
+use farewell::Farewells;
 use folder::Folders;
+use leftovers::Leftovers;
 use memo::Memo;
 use memory::Memory;
 use nudge::Nudges;
+use orders::Orders;
+use preempted::Preempted;
+use taking::Taking;
 use wiped::Wiped;
 use witness::Witness;
 
@@ -101,6 +114,8 @@ pub struct Agent {
     definitions: ApiDefinitions,
     folders: Folders,
     cri: Option<Arc<Cri>>,
+    /// The kubelet's API, where it may be asked.
+    kubelet: Option<Arc<Kubelet>>,
     witness: Option<Witness>,
     runtime: Runtime,
     runtime_at: Millis,
@@ -135,6 +150,11 @@ pub struct Agent {
     told: report::Told,
     patched: mirror::Patched,
     nudges: Nudges,
+    orders: Orders,
+    taking: Taking,
+    farewells: Farewells,
+    leftovers: Leftovers,
+    preempted: Preempted,
     /// Made to answer one question without an agent: nothing is changed.
     offline: bool,
     notifier: Arc<Notifier>,
@@ -287,6 +307,8 @@ impl Agent {
             self.definitions.ask_again_at(),
             self.folders.recheck_at(),
             self.nudges.next(),
+            self.orders.next(),
+            self.taking.next(),
         ];
         let failed = (!self.failures.is_empty()).then(|| now() + 5_000);
         let next = due.into_iter().flatten().chain(failed).fold(now() + PERIOD, Millis::min);

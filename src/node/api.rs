@@ -16,6 +16,7 @@ pub mod fuzzing;
 mod health;
 pub(in crate::node) mod kubeconfig;
 mod object;
+mod reports;
 mod store;
 mod tls;
 mod tokens;
@@ -53,12 +54,14 @@ pub use health::ApiState;
 pub use health::ScopeHealth;
 pub use kubeconfig::KubeconfigError;
 pub use kubeconfig::endpoint;
+pub use reports::PodEvent;
 pub use store::Back;
 pub use store::Course;
 pub use store::Entry;
 pub use store::Presence;
 pub use store::Scope;
 pub use store::ScopeState;
+pub use store::Sighting;
 pub use store::Snapshot;
 pub use store::Store;
 pub use tokens::IssuedToken;
@@ -186,6 +189,40 @@ impl Api {
     /// Asks the API server for one DaemonSet, now.
     pub async fn get_daemon_set(&self, key: &ObjectKey) -> Live {
         confirm::get_daemon_set(&self.shared.client, key).await
+    }
+
+    /// Asks the API server for one Node, now.
+    pub async fn get_node(&self, name: &str) -> Live {
+        confirm::get_unnamespaced(&self.shared.client, ("Node", "nodes"), name).await
+    }
+
+    /// Asks the API server for one Namespace, now.
+    pub async fn get_namespace(&self, name: &str) -> Live {
+        confirm::get_unnamespaced(&self.shared.client, ("Namespace", "namespaces"), name).await
+    }
+
+    /// Events about the pod of that UID, oldest first.
+    ///
+    /// # Errors
+    /// What the API server, or the way to it, said.
+    pub async fn events_about(&self, namespace: &str, uid: &str) -> Result<Vec<PodEvent>, Failure> {
+        reports::about(&self.shared.client, namespace, uid).await
+    }
+
+    /// Events of the cluster that say that a pod was ended to make room, oldest first.
+    ///
+    /// # Errors
+    /// What the API server, or the way to it, said.
+    pub async fn preemptions(&self) -> Result<Vec<PodEvent>, Failure> {
+        reports::preemptions(&self.shared.client).await
+    }
+
+    /// Deletes the pod of that name and UID with `grace` seconds; one that has gone is no error.
+    ///
+    /// # Errors
+    /// What the API server, or the way to it, said.
+    pub async fn delete_pod(&self, key: &ObjectKey, uid: &str, grace: u32) -> Result<(), Failure> {
+        confirm::delete_pod(&self.shared.client, key, uid, grace).await
     }
 
     /// Patches one pod by JSON merge.

@@ -6,6 +6,7 @@
 
 mod channel;
 mod messages;
+mod stop;
 
 #[cfg(test)]
 mod tests;

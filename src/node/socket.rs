@@ -50,6 +50,13 @@ pub enum Request {
         /// The DaemonSet's name.
         name: String,
     },
+    /// Replace what runs of one daemon by a new instance.
+    Restart {
+        /// The DaemonSet's namespace.
+        namespace: String,
+        /// The DaemonSet's name.
+        name: String,
+    },
 }
 
 /// A request on its way to the loop.

@@ -32,7 +32,9 @@ impl Planner<'_> {
         let Some(order) = &instance.restart else { return false };
         let not_taken = matches!(order.cause, RestartCause::NotTaken { .. });
         let before = self.record.backoff.as_ref().map(|b| b.surroundings.as_str());
-        if order.due <= self.context.now || (not_taken && before != Some(self.facts.surroundings())) {
+        let surroundings = self.facts.surroundings();
+        let changed = not_taken && !surroundings.is_empty() && before != Some(surroundings);
+        if order.due <= self.context.now || changed {
             return true;
         }
         self.wake(order.due);

@@ -202,7 +202,7 @@ pub(super) fn is_forgotten(instance: &Instance, api: Option<&Snapshot>, waited: 
 }
 
 /// The pod's grace period in seconds; the API's default is 30.
-fn grace_seconds(instance: &Instance) -> Millis {
+pub(super) fn grace_seconds(instance: &Instance) -> Millis {
     let spec = instance.daemon_set.as_ref().and_then(|d| d.template.get("spec"));
     spec.and_then(|s| s.get("terminationGracePeriodSeconds")).and_then(Value::as_i64).unwrap_or(30)
 }
@@ -249,7 +249,7 @@ pub(super) fn readiness(
 }
 
 /// The Node's Ready condition; true while nothing is known of it.
-fn node_ready(api: &Snapshot) -> bool {
+pub(super) fn node_ready(api: &Snapshot) -> bool {
     node_condition(api).is_none_or(|c| c.get("status").is_some_and(|s| s == "True"))
 }
 

@@ -27,11 +27,13 @@ use super::evidence;
 use super::evidence::Runtime;
 use super::failing;
 use super::failing::Senses;
+use super::farewell::Farewells;
 use super::kept::Kept;
 use super::memo::Inputs;
 use super::memo::Memo;
 use super::nudge::Nudges;
 use super::objects::Objects;
+use super::taking::Taking;
 
 /// Annotation with the generation of the template, which the API shows on every DaemonSet.
 pub(super) const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
@@ -60,6 +62,8 @@ pub(super) struct PassFacts<'a> {
     /// What failures are told from.
     pub(super) senses: Senses<'a>,
     pub(super) nudges: &'a Nudges,
+    pub(super) taking: &'a Taking,
+    pub(super) farewells: &'a Farewells,
     pub(super) node: &'a str,
     pub(super) now: Millis,
 }
@@ -142,10 +146,7 @@ impl Facts for PassFacts<'_> {
     }
 
     fn taken(&self, instance: &Instance) -> Taken {
-        match instance.started {
-            true => Taken::Yes,
-            false => Taken::Unknown("no sandbox of it has been seen".to_owned()),
-        }
+        self.taking.word(instance)
     }
 
     fn failure(&self, instance: &Instance) -> Option<Failure> {
@@ -161,6 +162,11 @@ impl Facts for PassFacts<'_> {
     }
 
     fn surroundings(&self) -> &str {
-        ""
+        self.taking.surroundings()
+    }
+
+    fn farewell_pending(&self, instance: &Instance) -> bool {
+        let mirror = self.api.and_then(|api| evidence::mirror(api, self.namespace(instance), instance, self.node));
+        self.api_answers && self.farewells.is_pending(instance, mirror, self.now)
     }
 }

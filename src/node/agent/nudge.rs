@@ -21,24 +21,18 @@ use crate::core::outcome;
 use crate::core::plan::State;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
-use crate::core::record::Phase;
 use crate::core::yaml;
 use crate::node::api::Link;
-use crate::node::api::Snapshot;
 
 use super::Agent;
 use super::apply::Failure;
-use super::evidence;
 use super::evidence::Runtime;
-use super::evidence::RuntimePod;
 use super::now;
 
 /// When to try again after something came back: what it has to set up takes it a moment.
 const AFTER: [Millis; 3] = [300, 1_500, 4_000];
 /// While the return of the API server is just now, it is tried again this often.
 const EVERY: Millis = 1_500;
-/// An instance that is to end and of which no container runs is given so long to the kubelet.
-const LEFTOVER: Millis = 1_000;
 /// How long a manifest keeps the annotation: two changes too close together are one to the kubelet.
 const FOR: Millis = 1_000;
 /// How long the return of the API server counts as just now.
@@ -52,8 +46,6 @@ pub(super) struct Nudges {
     due: BTreeSet<Millis>,
     nudged: BTreeMap<String, Nudged>,
     ready: BTreeSet<String>,
-    /// Sandboxes that were told to stop.
-    stopped: BTreeSet<String>,
     /// Instances that were restarted since the API server came back.
     restarted: BTreeSet<String>,
     link_was_down: bool,
@@ -166,44 +158,6 @@ impl Agent {
             seen.extend(pods.iter().filter(|p| p.running_since.is_some()).map(|p| p.uid.clone()));
         }
         seen
-    }
-
-    /// Stops the sandboxes of instances that are to end and have no running container: a kubelet that
-    /// was started without an API server removes nothing until it has heard from it.
-    ///
-    /// A kubelet that sees a manifest go before its first word from the API server skips the deletion and
-    /// never makes up for it (`deletePod`: "sources aren't ready yet"): long after the pod's grace period
-    /// its sandbox is stopped as well, if the kubelet is there to start the next one.
-    pub(super) fn stop_leftovers(&mut self, snapshot: Option<&Snapshot>) {
-        let (Some(cri), Runtime::Pods(pods)) = (&self.cri, &self.runtime) else { return };
-        let at = now();
-        let ending = self
-            .disk
-            .records
-            .values()
-            .flat_map(DaemonRecord::ending)
-            .filter(|i| matches!(i.phase, Phase::Ending { since, .. } if at - since >= LEFTOVER));
-        let mut standing = BTreeSet::new();
-        for instance in ending {
-            let Phase::Ending { since, .. } = instance.phase else { continue };
-            let forgotten = evidence::is_forgotten(instance, snapshot, at - since);
-            let left = |p: &&RuntimePod| p.uid == instance.uid && (p.running_since.is_none() || forgotten);
-            let why = if forgotten { "the kubelet does not end it" } else { "none of its containers runs" };
-            let leftover = pods.iter().filter(left);
-            for sandbox in leftover.flat_map(|p| p.sandboxes.iter().cloned()) {
-                if !self.nudges.stopped.contains(&sandbox) {
-                    let (cri, id, pod) = (Arc::clone(cri), sandbox.clone(), instance.pod_name.clone());
-                    tracing::info!(pod, "stopping the sandbox of {pod}: it is to end and {why}");
-                    tokio::spawn(async move {
-                        if let Err(error) = cri.stop_sandbox(&id).await {
-                            tracing::warn!(pod, "the sandbox of {pod} is not stopped: {error}");
-                        }
-                    });
-                }
-                standing.insert(sandbox);
-            }
-        }
-        self.nudges.stopped = standing;
     }
 
     /// Ends crash back-offs of an outage with the outage: once an instance.

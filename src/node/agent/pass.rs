@@ -69,6 +69,9 @@ impl Agent {
         // The data of a pod that has just started is looked at once more.
         self.verify |= self.observe(&mut records, snapshot.as_deref());
         self.look_into_crashes(&records, snapshot.as_deref());
+        self.note_mirrors(&mut records, snapshot.as_deref());
+        self.follow_taking(&records, snapshot.as_deref());
+        self.judge_mirrors(&mut records, snapshot.as_deref());
         let mut plan = self.plan(&records, &scan, snapshot.as_deref());
         let unwritable = unwritable(&plan);
         if !unwritable.is_empty() {
@@ -90,6 +93,8 @@ impl Agent {
         self.problems.extend(self.history.problem().filter(|_| !self.cluster.is_another()));
         if let Some(snapshot) = &snapshot {
             self.correct_labels(snapshot);
+            self.say_farewell(snapshot);
+            self.preempted.follow(snapshot, &self.disk.records, now());
         }
         let answers = self.api_answers(snapshot.as_deref());
         self.stop_leftovers(snapshot.as_deref().filter(|_| answers));
@@ -272,7 +277,7 @@ impl Agent {
         records
     }
 
-    /// Notes what the API shows of instances: their mirror pods, and that they started. Gives whether
+    /// Notes that instances have started, as the API shows. Gives whether
     /// one has started since the last look.
     fn observe(&self, records: &mut BTreeMap<ObjectKey, DaemonRecord>, api: Option<&Snapshot>) -> bool {
         let Some(api) = api else { return false };
@@ -281,10 +286,6 @@ impl Agent {
             let namespace = record.key.namespace.clone();
             for instance in &mut record.instances {
                 let Some(pod) = evidence::mirror(api, &namespace, instance, &self.config.node_name) else { continue };
-                let uid = pod.pointer("/metadata/uid").and_then(serde_json::Value::as_str);
-                if uid.is_some() && instance.mirror_uid.as_deref() != uid {
-                    instance.mirror_uid = uid.map(str::to_owned);
-                }
                 if !instance.started && evidence::has_started(pod) {
                     instance.started = true;
                     news = true;

@@ -78,6 +78,8 @@ impl Agent {
                 booted: at - uptime(),
             },
             nudges: &self.nudges,
+            taking: &self.taking,
+            farewells: &self.farewells,
             node: &self.config.node_name,
             now: at,
         };
@@ -120,7 +122,7 @@ impl Agent {
 }
 
 /// How long the node has been up, in milliseconds; for ever if the kernel does not say.
-fn uptime() -> Millis {
+pub(super) fn uptime() -> Millis {
     let clock = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
     clock.map_or(Millis::from(u32::MAX), |t| t.tv_sec() * 1_000 + t.tv_nsec() / 1_000_000)
 }

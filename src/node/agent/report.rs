@@ -170,6 +170,7 @@ impl Agent {
             Request::Plan => self.answer_plan(),
             Request::Explain { namespace, name } => self.explain(&ObjectKey::new(namespace, name)),
             Request::Retry { namespace, name } => self.retry(&ObjectKey::new(namespace, name)),
+            Request::Restart { namespace, name } => self.restart(&ObjectKey::new(namespace, name)),
         }
     }
 
@@ -204,6 +205,7 @@ impl Agent {
         let failure = self.failures.get(&plan.key);
         let reason = failure.map_or_else(|| summary.reason.clone(), |f| f.message.clone());
         let mut notes = summary.notes.clone();
+        notes.extend(self.preempted.note(&plan.key));
         notes.extend(failure.and_then(|f| f.hint.clone()).map(|hint| format!("hint: {hint}")));
         Some(DaemonStatus {
             namespace: plan.key.namespace.clone(),

@@ -128,7 +128,7 @@ impl Agent {
             (Some(endpoint), Some(kubeconfig)) => Some(Arc::new(Kubelet::new(endpoint, kubeconfig)?)),
             _ => None,
         };
-        let witness = match (&cri, kubelet) {
+        let witness = match (&cri, kubelet.clone()) {
             (Some(cri), kubelet) => Some(Witness::Runtime(Arc::clone(cri), kubelet)),
             (None, Some(kubelet)) => Some(Witness::Kubelet(kubelet)),
             (None, None) => None,
@@ -161,6 +161,7 @@ impl Agent {
             definitions: ApiDefinitions::default(),
             folders: Folders::new(config.folders.clone()),
             cri,
+            kubelet,
             witness,
             runtime: Runtime::None,
             runtime_at: 0,
@@ -187,6 +188,11 @@ impl Agent {
             told: report::Told::default(),
             patched: super::mirror::Patched::default(),
             nudges: super::nudge::Nudges::default(),
+            orders: super::orders::Orders::default(),
+            taking: super::taking::Taking::default(),
+            farewells: super::farewell::Farewells::default(),
+            leftovers: super::leftovers::Leftovers::default(),
+            preempted: super::preempted::Preempted::default(),
             offline: false,
             notifier,
             wake: Arc::new(Notify::new()),

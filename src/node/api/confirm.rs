@@ -3,8 +3,10 @@
 //! Owns the two questions "does this DaemonSet exist?" and "which cluster is this?". Must not decide.
 
 use kube::Api;
+use kube::api::DeleteParams;
 use kube::api::Patch;
 use kube::api::PatchParams;
+use kube::api::Preconditions;
 use serde_json::Value;
 
 use crate::core::model::ObjectKey;
@@ -13,7 +15,7 @@ use crate::node::api::error::FailureKind;
 use crate::node::api::object;
 use crate::node::api::object::RawObject;
 
-/// The answer to a GET of one DaemonSet.
+/// The answer to a GET of one object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Live {
     /// It exists; this is it (without `status`).
@@ -35,6 +37,30 @@ pub(super) async fn get_daemon_set(client: &kube::Client, key: &ObjectKey) -> Li
         },
         Err(kube::Error::Api(status)) if is_absence(&status, "daemonsets", &key.name) => Live::NotFound,
         Err(error) => Live::Error(Failure::from_kube(&error)),
+    }
+}
+
+/// Reads one object that has no namespace, given its kind and resource.
+pub(super) async fn get_unnamespaced(client: &kube::Client, kind: (&str, &str), name: &str) -> Live {
+    let api: Api<RawObject> = Api::all_with(client.clone(), &object::api_resource("", kind.0, kind.1));
+    match api.get(name).await {
+        Ok(found) => Live::Object(found.value),
+        Err(kube::Error::Api(status)) if is_absence(&status, kind.1, name) => Live::NotFound,
+        Err(error) => Live::Error(Failure::from_kube(&error)),
+    }
+}
+
+/// Deletes one pod, unless another one has its name.
+pub(super) async fn delete_pod(client: &kube::Client, key: &ObjectKey, uid: &str, grace: u32) -> Result<(), Failure> {
+    let resource = object::api_resource("", "Pod", "pods");
+    let api: Api<RawObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
+    let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }.grace_period(grace);
+    match api.delete(&key.name, &params).await {
+        Ok(_) => Ok(()),
+        // It has gone, or another one has its place.
+        Err(kube::Error::Api(status)) if status.code == 409 || is_absence(&status, "pods", &key.name) => Ok(()),
+        Err(error) => Err(Failure::from_kube(&error)),
     }
 }
 

@@ -150,7 +150,7 @@ pub(super) fn keep_daemon_set(mut value: Value) -> Option<Value> {
     Some(value)
 }
 
-/// A Node: what placement and the kubelet's version need. Heartbeats, images and annotations go.
+/// A Node: what placement, admission and the kubelet's version need. Heartbeats, images and annotations go.
 pub(super) fn keep_node(value: Value) -> Option<Value> {
     let mut value = value;
     let object = value.as_object_mut()?;
@@ -162,6 +162,9 @@ pub(super) fn keep_node(value: Value) -> Option<Value> {
     if let Some(info) = status.get("nodeInfo") {
         kept.insert("nodeInfo".into(), info.clone());
     }
+    if let Some(allocatable) = status.get("allocatable") {
+        kept.insert("allocatable".into(), allocatable.clone());
+    }
     kept.insert("conditions".into(), conditions(&status, &["lastHeartbeatTime"]));
     object.insert("status".into(), Value::Object(kept));
     Some(value)
@@ -170,7 +173,8 @@ pub(super) fn keep_node(value: Value) -> Option<Value> {
 /// What is read of a container's status.
 const CONTAINER_STATUS: [&str; 6] = ["name", "ready", "started", "restartCount", "state", "lastState"];
 
-/// A pod of this node: mirror pods and pods of DaemonSets, with metadata and what `status` shows.
+/// A pod of this node: mirror pods and pods of DaemonSets with metadata and what `status` shows; of any
+/// other that it is there, whether it has ended, and whether it made room for another.
 pub(super) fn keep_pod(value: Value) -> Option<Value> {
     let mut value = value;
     let metadata = value.get("metadata")?;
@@ -179,7 +183,7 @@ pub(super) fn keep_pod(value: Value) -> Option<Value> {
     let of_daemon_set = owners
         .is_some_and(|owners| owners.iter().any(|owner| owner.get("kind").is_some_and(|kind| kind == "DaemonSet")));
     if !is_mirror && !of_daemon_set {
-        return None;
+        return Some(keep_other_pod(&value));
     }
     let object = value.as_object_mut()?;
     object.remove("spec");
@@ -208,6 +212,17 @@ pub(super) fn keep_pod(value: Value) -> Option<Value> {
 /// How deep a referenced object is kept: a checkpoint holds it a few levels deeper, and is read back to
 /// 127 at most. Nothing that is read of one lies below the eighth.
 const MAX_LEVELS: usize = 64;
+
+/// What is kept of a pod that is no daemon's.
+fn keep_other_pod(value: &Value) -> Value {
+    let metadata = value.get("metadata").unwrap_or(&Value::Null);
+    let mut status = pick(value.get("status").unwrap_or(&Value::Null), &["phase", "reason"]);
+    if let Some(status) = status.as_object_mut() {
+        // What is not of interest must not look like a change.
+        status.retain(|_, text| matches!(text.as_str(), Some("Failed" | "Succeeded" | "Preempting")));
+    }
+    serde_json::json!({"metadata": pick(metadata, &["name", "namespace", "uid"]), "status": status})
+}
 
 /// A referenced object: all of it, as deep as a checkpoint can hold.
 pub(super) fn keep_all(mut value: Value) -> Option<Value> {

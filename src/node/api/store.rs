@@ -17,8 +17,11 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::node::api::error::Failure;
 
+mod sightings;
 mod snapshot;
 
+pub use sightings::Sighting;
+use sightings::Sightings;
 pub use snapshot::Back;
 pub use snapshot::Course;
 pub use snapshot::Entry;
@@ -36,12 +39,13 @@ const TOMBSTONES: usize = 1024;
 pub struct Store {
     /// Copied on a write only while somebody still reads it.
     inner: Arc<Mutex<Arc<Snapshot>>>,
+    sightings: Arc<Mutex<Sightings>>,
     changed: watch::Sender<u64>,
 }
 
 impl Default for Store {
     fn default() -> Self {
-        Self { inner: Arc::default(), changed: watch::Sender::new(0) }
+        Self { inner: Arc::default(), sightings: Arc::default(), changed: watch::Sender::new(0) }
     }
 }
 
@@ -49,6 +53,15 @@ impl Store {
     /// What is known now, for one pass.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What happened to mirror pods since this was last asked.
+    pub fn take_sightings(&self) -> Vec<Sighting> {
+        self.sightings.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn sight(&self, f: impl FnOnce(&mut Sightings)) {
+        f(&mut self.sightings.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Wakes when something changed that a pass reads. The value is the version.
@@ -106,7 +119,11 @@ impl Store {
                     snapshot.deleted.remove(&key);
                     put(&mut snapshot.daemon_sets, key, entry)
                 }
-                Scope::Pods => put(&mut snapshot.pods, key, entry),
+                Scope::Pods => {
+                    let old = snapshot.pods.get(&key).map(|old| &*old.value);
+                    self.sight(|sightings| sightings.applied(old, &entry.value));
+                    put(&mut snapshot.pods, key, entry)
+                }
                 Scope::Object(reference) if key == reference.key => {
                     put(&mut snapshot.objects, reference.clone(), entry)
                 }
@@ -142,7 +159,11 @@ impl Store {
                     snapshot.deleted.insert(key.clone(), Tombstone { uid: uid.to_string(), orphan });
                     last.is_some()
                 }
-                Scope::Pods => snapshot.pods.remove(&key).is_some(),
+                Scope::Pods => {
+                    let last = snapshot.pods.remove(&key);
+                    self.sight(|sightings| sightings.deleted(last.as_ref().map(|last| &*last.value)));
+                    last.is_some()
+                }
                 Scope::Object(reference) => snapshot.objects.remove(reference).is_some(),
                 Scope::Node => snapshot.node.take().is_some(),
             };

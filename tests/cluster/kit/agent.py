@@ -14,18 +14,6 @@ from .process import Process
 from .sandbox import scratch
 from .wait import until
 
-# What an agent may do, until the packaged roles come: read what its daemons name, ask for tokens,
-# write events.
-_RULES = [
-    {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get", "list", "watch"]},
-    {"apiGroups": [""], "resources": ["nodes", "pods", "configmaps", "secrets", "serviceaccounts", "services", "namespaces"], "verbs": ["get", "list", "watch"]},
-    {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["get", "list", "watch"]},
-    {"apiGroups": ["node.k8s.io"], "resources": ["runtimeclasses"], "verbs": ["get", "list", "watch"]},
-    {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
-    {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch", "delete"]},
-]
 ROLE = "daemonlet-agent"
 GROUP = "daemonlet:agents"
 
@@ -39,12 +27,8 @@ def binary():
 
 
 def grant(cluster):
-    """Gives the agents of a cluster their rights, as a cluster role for their group."""
-    cluster.admin.apply(
-        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": ROLE}, "rules": _RULES},
-        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": ROLE},
-         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ROLE},
-         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": GROUP}]})
+    """Gives the agents of a cluster their rights: the packaged role, for their group."""
+    cluster.admin.apply(tools.REPO / "packaging/k8s/rbac.yaml")
 
 
 def kubeconfig(cluster, node):

@@ -38,8 +38,13 @@ fn heartbeats_of_a_node_leave_no_trace() {
 #[test]
 fn only_mirror_pods_and_pods_of_daemon_sets_are_kept() {
     let pod = |metadata: Value| json!({"metadata": metadata, "spec": {"x": 1}, "status": {"phase": "Running"}});
-    assert_eq!(keep_pod(pod(json!({"name": "a"}))), None);
-    assert_eq!(keep_pod(pod(json!({"ownerReferences": [{"kind": "ReplicaSet"}]}))), None);
+    let other = |pod| keep_pod(pod).map(|kept| kept.to_string());
+    let named = r#"{"metadata":{"name":"a"},"status":{}}"#;
+    assert_eq!(other(pod(json!({"name": "a", "labels": {"x": "y"}}))).as_deref(), Some(named));
+    let mut preempted = pod(json!({"name": "a", "ownerReferences": [{"kind": "ReplicaSet"}]}));
+    preempted["status"] = json!({"phase": "Failed", "reason": "Preempting", "podIP": "10.0.0.1"});
+    let kept = r#"{"metadata":{"name":"a"},"status":{"phase":"Failed","reason":"Preempting"}}"#;
+    assert_eq!(other(preempted).as_deref(), Some(kept));
     assert!(keep_pod(pod(json!({"ownerReferences": [{"kind": "DaemonSet"}]}))).is_some());
     let mirror = keep_pod(pod(json!({"annotations": {"kubernetes.io/config.mirror": "x"}}))).unwrap();
     assert!(mirror.get("spec").is_none());

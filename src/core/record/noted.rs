@@ -1,0 +1,166 @@
+//! What was seen of an instance's mirror pod and has not been judged yet.
+//!
+//! Owns the values only; `core::orders` judges. They are on disk: the kubelet undoes a deletion within
+//! seconds, and an agent that dies meanwhile must not forget it.
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use super::DaemonRecord;
+use super::Millis;
+use super::Phase;
+
+/// What may order a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "seen", rename_all = "camelCase")]
+pub enum Seen {
+    /// It got a deletion timestamp.
+    Deleting,
+    /// It went, or another one stands in its place.
+    Gone {
+        /// Whether the API server is older than it: restored from a backup.
+        #[serde(default, rename = "setBack")]
+        set_back: bool,
+    },
+    /// Its phase became Failed.
+    Failed {
+        /// One word, such as `Terminated`.
+        reason: String,
+        /// More on that.
+        message: String,
+    },
+    /// Its phase became Succeeded.
+    Succeeded,
+}
+
+/// Something that was seen of one mirror pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Noted {
+    /// The mirror pod's own UID.
+    pub mirror_uid: String,
+    /// UID of the Node that it belonged to, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_uid: Option<String>,
+    /// What was seen.
+    #[serde(flatten)]
+    pub seen: Seen,
+    /// When.
+    pub at: Millis,
+}
+
+/// The mirror pod of an instance as it was first seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mirror {
+    /// Its own UID.
+    pub uid: String,
+    /// UID of the Node that it belongs to, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_uid: Option<String>,
+    /// Its resource version when it was first seen: a later mirror pod with an older one is of an API
+    /// server that was restored from a backup.
+    #[serde(default)]
+    pub version: u64,
+}
+
+impl DaemonRecord {
+    /// Notes what was seen of the mirror pod `mirror_uid` of the live instance `uid`. The first note of a
+    /// mirror pod stands, except that a phase is overtaken by a deletion.
+    pub fn note(&mut self, uid: &str, mirror_uid: &str, seen: Seen, now: Millis) {
+        let live = |i: &&mut super::Instance| i.uid == uid && i.phase == Phase::Live && i.restart.is_none();
+        let Some(instance) = self.instances.iter_mut().find(live) else { return };
+        let overtakes = |noted: &Noted| {
+            let ended = matches!(noted.seen, Seen::Failed { .. } | Seen::Succeeded);
+            noted.mirror_uid != mirror_uid || (ended && matches!(seen, Seen::Deleting | Seen::Gone { .. }))
+        };
+        if instance.noted.as_ref().is_none_or(overtakes) {
+            let known = instance.mirror.as_ref().filter(|m| m.uid == mirror_uid);
+            let node_uid = known.and_then(|m| m.node_uid.clone());
+            instance.noted = Some(Noted { mirror_uid: mirror_uid.to_owned(), node_uid, seen, at: now });
+        }
+    }
+
+    /// Takes note of the mirror pod that stands for the live instance `uid`: one in the place of another
+    /// says that the other was deleted.
+    pub fn follow_mirror(&mut self, uid: &str, mirror: Mirror, now: Millis) {
+        let Some(instance) = self.instances.iter().find(|i| i.uid == uid) else { return };
+        let Some(before) = instance.mirror.clone() else { return self.keep_mirror(uid, mirror) };
+        if before.uid != mirror.uid {
+            let set_back = mirror.version < before.version;
+            self.note(uid, &before.uid, Seen::Gone { set_back }, now);
+            self.keep_mirror(uid, mirror);
+        }
+    }
+
+    fn keep_mirror(&mut self, uid: &str, mirror: Mirror) {
+        for instance in self.instances.iter_mut().filter(|i| i.uid == uid) {
+            instance.mirror = Some(mirror.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::model::ObjectKey;
+    use crate::core::record::Instance;
+    use crate::core::record::RestartCause;
+
+    use super::*;
+
+    fn record() -> DaemonRecord {
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"));
+        record.instances = vec![Instance::new("u", "p", 0, "r", 0)];
+        record
+    }
+
+    fn mirror(uid: &str, version: u64) -> Mirror {
+        Mirror { uid: uid.to_owned(), node_uid: Some("n1".to_owned()), version }
+    }
+
+    #[test]
+    fn another_mirror_pod_says_that_the_first_was_deleted() {
+        let mut record = record();
+        record.follow_mirror("u", mirror("m1", 10), 1);
+        assert_eq!(record.instances[0].noted, None, "the first one says nothing");
+        record.follow_mirror("u", mirror("m1", 12), 2);
+        assert_eq!(record.instances[0].mirror, Some(mirror("m1", 10)), "its first version is kept");
+        record.follow_mirror("u", mirror("m2", 20), 3);
+        let noted = record.instances[0].noted.clone().unwrap();
+        assert_eq!((noted.mirror_uid.as_str(), noted.node_uid.as_deref(), noted.at), ("m1", Some("n1"), 3));
+        assert_eq!(noted.seen, Seen::Gone { set_back: false });
+        assert_eq!(record.instances[0].mirror, Some(mirror("m2", 20)));
+    }
+
+    #[test]
+    fn an_older_version_is_of_a_restored_api_server() {
+        let mut record = record();
+        record.follow_mirror("u", mirror("m1", 10), 1);
+        record.follow_mirror("u", mirror("m2", 9), 2);
+        assert_eq!(record.instances[0].noted.clone().unwrap().seen, Seen::Gone { set_back: true });
+    }
+
+    #[test]
+    fn the_first_note_stands_and_a_deletion_overtakes_a_phase() {
+        let mut record = record();
+        record.note("u", "m", Seen::Succeeded, 1);
+        record.note("u", "m", Seen::Failed { reason: String::new(), message: String::new() }, 2);
+        assert_eq!(record.instances[0].noted.clone().unwrap().seen, Seen::Succeeded);
+        record.note("u", "m", Seen::Deleting, 3);
+        record.note("u", "m", Seen::Gone { set_back: false }, 4);
+        let noted = record.instances[0].noted.clone().unwrap();
+        assert_eq!((noted.seen, noted.at), (Seen::Deleting, 3));
+    }
+
+    #[test]
+    fn what_ends_or_is_ordered_anyway_is_not_noted() {
+        let mut record = record();
+        record.order_restart("u", RestartCause::ByHand, 1, "");
+        record.note("u", "m", Seen::Deleting, 2);
+        assert_eq!(record.instances[0].noted, None);
+        record.instances[0].restart = None;
+        record.end("u", 3, "");
+        record.note("u", "m", Seen::Deleting, 4);
+        assert_eq!(record.instances[0].noted, None);
+    }
+}

@@ -1,0 +1,154 @@
+//! Telling the API that a pod ends: its mirror pod gets a deletion timestamp while it terminates.
+//!
+//! Owns when that is said. The kubelet never says it for a static pod, so that EndpointSlices would
+//! send traffic to a pod that is being stopped. A kubelet that has not seen the manifest go deletes
+//! and re-creates such a mirror pod at once: it is given a moment, and told again if it did. One with a
+//! terminal phase is left alone: the API server would remove it at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::core::record::DaemonRecord;
+use crate::core::record::Instance;
+use crate::core::record::Millis;
+use crate::core::record::Phase;
+use crate::node::api::Snapshot;
+
+use super::Agent;
+use super::evidence;
+use super::inbox::Inbox;
+use super::now;
+
+/// How long after a manifest's removal the kubelet has seen it: it is told of it by the file system.
+const SEEN: Millis = 150;
+/// How long a successor waits for this at most, counted from the removal.
+const PATIENCE: Millis = 2_000;
+/// A deletion that failed is tried again after this.
+const AGAIN: Millis = 1_000;
+/// How long a deletion is remembered.
+const REMEMBERED: Millis = 10 * 60_000;
+
+/// What was deleted by us, by the mirror pod's UID.
+#[derive(Default)]
+pub(super) struct Farewells {
+    sent: BTreeMap<String, Sent>,
+    inbox: Inbox<(String, Result<(), String>)>,
+}
+
+struct Sent {
+    at: Millis,
+    answer: Option<Result<(), String>>,
+}
+
+impl Farewells {
+    /// Whether the agent itself deleted the mirror pod of that UID.
+    pub(super) fn is_own(&self, mirror_uid: &str) -> bool {
+        self.sent.contains_key(mirror_uid)
+    }
+
+    /// Whether a successor has to wait: the mirror pod of an instance that ends has not been told yet.
+    pub(super) fn is_pending(&self, instance: &Instance, mirror: Option<&Value>, at: Millis) -> bool {
+        let Phase::Ending { since, .. } = instance.phase else { return false };
+        let Some(uid) = mirror.and_then(to_tell) else { return false };
+        at - since < PATIENCE && self.sent.get(uid).is_none_or(|sent| sent.answer.is_none())
+    }
+
+    fn is_due(&self, uid: &str, at: Millis) -> bool {
+        self.sent.get(uid).is_none_or(|sent| matches!(sent.answer, Some(Err(_))) && at - sent.at >= AGAIN)
+    }
+}
+
+/// The UID of a mirror pod that is to be told: it is not being deleted, and its phase is not terminal.
+fn to_tell(mirror: &Value) -> Option<&str> {
+    let phase = mirror.pointer("/status/phase").and_then(Value::as_str);
+    let spared =
+        mirror.pointer("/metadata/deletionTimestamp").is_some() || matches!(phase, Some("Failed" | "Succeeded"));
+    if spared { None } else { mirror.pointer("/metadata/uid").and_then(Value::as_str) }
+}
+
+impl Agent {
+    /// Deletes the mirror pods of instances whose manifests are gone.
+    pub(super) fn say_farewell(&mut self, snapshot: &Snapshot) {
+        let at = now();
+        for (uid, answer) in self.farewells.inbox.take() {
+            if let Err(why) = &answer {
+                tracing::warn!("a mirror pod is not told that its pod ends, and still gets traffic: {why}");
+            }
+            self.farewells.sent.entry(uid).or_insert(Sent { at, answer: None }).answer = Some(answer);
+        }
+        self.farewells.sent.retain(|_, sent| at - sent.at < REMEMBERED);
+        let Some(api) = self.api.clone().filter(|_| self.api_answers(Some(snapshot))) else { return };
+        let records = self.disk.records.values().filter(|r| !self.failures.contains_key(&r.key));
+        let ending: Vec<(&DaemonRecord, &Instance)> = records.flat_map(|r| r.ending().map(move |i| (r, i))).collect();
+        for (record, instance) in ending {
+            let seen = instance.phase.since().is_some_and(|since| at - since >= SEEN);
+            let namespace = &record.key.namespace;
+            let mirror = evidence::mirror(snapshot, namespace, instance, &self.config.node_name);
+            let Some(uid) = mirror.and_then(to_tell).filter(|uid| seen && self.farewells.is_due(uid, at)) else {
+                continue;
+            };
+            let key = evidence::mirror_key(namespace, &instance.pod_name, &self.config.node_name);
+            let grace = u32::try_from(evidence::grace_seconds(instance).max(1)).unwrap_or(u32::MAX);
+            let (api, uid, wake) = (api.clone(), uid.to_owned(), Arc::clone(&self.wake));
+            let inbox = self.farewells.inbox.clone();
+            self.farewells.sent.insert(uid.clone(), Sent { at, answer: None });
+            tokio::spawn(async move {
+                let answer = api.delete_pod(&key, &uid, grace).await;
+                inbox.put((uid, answer.map_err(|failure| failure.to_string())), &wake);
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn mirror(uid: &str) -> Value {
+        json!({"metadata": {"uid": uid}, "status": {"phase": "Running"}})
+    }
+
+    fn ending() -> Instance {
+        let phase = Phase::Ending { since: 1_000, reason: String::new() };
+        Instance { phase, ..Instance::new("u", "p", 0, "", 0) }
+    }
+
+    #[test]
+    fn a_successor_waits_for_the_answer_and_no_longer() {
+        let mut farewells = Farewells::default();
+        let pending = |f: &Farewells, mirror: Option<&Value>, at| f.is_pending(&ending(), mirror, at);
+        assert!(pending(&farewells, Some(&mirror("m")), 1_100), "it has not been sent");
+        farewells.sent.insert("m".to_owned(), Sent { at: 1_150, answer: None });
+        assert!(pending(&farewells, Some(&mirror("m")), 1_200), "it has not been answered");
+        assert!(!pending(&farewells, Some(&mirror("m")), 1_000 + PATIENCE));
+        farewells.sent.insert("m".to_owned(), Sent { at: 1_150, answer: Some(Ok(())) });
+        assert!(!pending(&farewells, Some(&mirror("m")), 1_200));
+        assert!(pending(&farewells, Some(&mirror("m2")), 1_200), "the kubelet re-created it");
+        assert!(!pending(&farewells, None, 1_200));
+    }
+
+    #[test]
+    fn what_is_deleted_or_terminal_is_spared() {
+        assert_eq!(to_tell(&mirror("m")), Some("m"));
+        for phase in ["Failed", "Succeeded"] {
+            assert_eq!(to_tell(&json!({"metadata": {"uid": "m"}, "status": {"phase": phase}})), None);
+        }
+        assert_eq!(to_tell(&json!({"metadata": {"uid": "m", "deletionTimestamp": "t"}})), None);
+    }
+
+    #[test]
+    fn a_deletion_that_failed_is_sent_again() {
+        let mut farewells = Farewells::default();
+        assert!(farewells.is_due("m", 0));
+        farewells.sent.insert("m".to_owned(), Sent { at: 0, answer: None });
+        assert!(!farewells.is_due("m", AGAIN));
+        farewells.sent.insert("m".to_owned(), Sent { at: 0, answer: Some(Err(String::new())) });
+        assert!(!farewells.is_due("m", AGAIN - 1) && farewells.is_due("m", AGAIN));
+        farewells.sent.insert("m".to_owned(), Sent { at: 0, answer: Some(Ok(())) });
+        assert!(!farewells.is_due("m", AGAIN), "it is on its way");
+    }
+}

@@ -1,0 +1,88 @@
+//! What the kubelet has told the API about pods that have no object there: its events.
+//!
+//! Owns two lists, asked for only when an instance is late. Must not decide what an event means.
+
+use jiff::Timestamp;
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::Value;
+
+use crate::node::api::error::Failure;
+use crate::node::api::object;
+use crate::node::api::object::RawObject;
+
+/// As many events as are read of one question.
+const MOST: u32 = 100;
+
+/// An event, as far as it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodEvent {
+    /// Whether it warns.
+    pub warning: bool,
+    /// One word.
+    pub reason: String,
+    /// More on that.
+    pub message: String,
+    /// The node whose kubelet said it.
+    pub host: String,
+    /// When it was last said, in milliseconds since 1970.
+    pub at: i64,
+}
+
+/// Events about the pod of that UID, oldest first.
+pub(super) async fn about(client: &kube::Client, namespace: &str, uid: &str) -> Result<Vec<PodEvent>, Failure> {
+    let resource = object::api_resource("", "Event", "events");
+    let api: Api<RawObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    list(&api, &format!("involvedObject.uid={uid}")).await
+}
+
+/// Events that say that a pod was ended to make room, oldest first.
+pub(super) async fn preemptions(client: &kube::Client) -> Result<Vec<PodEvent>, Failure> {
+    let api: Api<RawObject> = Api::all_with(client.clone(), &object::api_resource("", "Event", "events"));
+    list(&api, "involvedObject.kind=Pod,reason=Preempting").await
+}
+
+async fn list(api: &Api<RawObject>, fields: &str) -> Result<Vec<PodEvent>, Failure> {
+    let params = ListParams::default().fields(fields).limit(MOST);
+    let found = api.list(&params).await.map_err(|error| Failure::from_kube(&error))?;
+    let mut events: Vec<PodEvent> = found.items.iter().map(|item| read(&item.value)).collect();
+    events.sort_by_key(|event| event.at);
+    Ok(events)
+}
+
+fn read(value: &Value) -> PodEvent {
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let times = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
+    let time = times.iter().find_map(|pointer| text(pointer).parse::<Timestamp>().ok());
+    PodEvent {
+        warning: text("/type") == "Warning",
+        reason: text("/reason").to_owned(),
+        message: text("/message").to_owned(),
+        host: [text("/source/host"), text("/reportingInstance")]
+            .into_iter()
+            .find(|h| !h.is_empty())
+            .unwrap_or_default()
+            .to_owned(),
+        at: time.map_or(0, Timestamp::as_millisecond),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_event_is_read_with_its_last_time() {
+        let event = read(&json!({
+            "type": "Warning", "reason": "NodePorts", "message": "no free port", "source": {"host": "n"},
+            "lastTimestamp": "1970-01-01T00:00:02Z", "metadata": {"creationTimestamp": "1970-01-01T00:00:01Z"},
+            "eventTime": null,
+        }));
+        assert_eq!(
+            (event.warning, event.reason.as_str(), event.host.as_str(), event.at),
+            (true, "NodePorts", "n", 2_000)
+        );
+    }
+}

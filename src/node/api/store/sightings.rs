@@ -1,0 +1,138 @@
+//! What happened to mirror pods, in the order in which it was seen, until somebody takes it.
+//!
+//! Owns what a look at the latest state misses: the kubelet undoes a deletion within milliseconds.
+//! Must not judge.
+
+use serde_json::Value;
+
+use crate::core::record::Seen;
+
+/// More than the mirror pods of any node; the oldest go first.
+const MOST: usize = 4_096;
+
+/// Something that happened to a mirror pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// UID of the static pod that it stands for.
+    pub static_uid: String,
+    /// Its own UID.
+    pub mirror_uid: String,
+    /// What happened.
+    pub seen: Seen,
+}
+
+/// What nobody has taken yet.
+#[derive(Debug, Default)]
+pub(super) struct Sightings(Vec<Sighting>);
+
+impl Sightings {
+    /// A pod looks like `new` now, and like `old` before.
+    pub(super) fn applied(&mut self, old: Option<&Value>, new: &Value) {
+        let same = old.filter(|old| text(old, UID) == text(new, UID));
+        if old.is_some() && same.is_none() {
+            self.deleted(old);
+        }
+        if is_deleting(new) && !same.is_some_and(is_deleting) {
+            self.push(new, Seen::Deleting);
+        }
+        if let Some(seen) = end(new).filter(|_| same.is_none_or(|old| end(old).is_none())) {
+            self.push(new, seen);
+        }
+    }
+
+    /// A pod that was last seen as `old` went.
+    pub(super) fn deleted(&mut self, old: Option<&Value>) {
+        // One that was being deleted has been reported.
+        if let Some(old) = old.filter(|old| !is_deleting(old)) {
+            self.push(old, Seen::Gone { set_back: false });
+        }
+    }
+
+    /// Everything so far; it is nobody else's then.
+    pub(super) fn take(&mut self) -> Vec<Sighting> {
+        std::mem::take(&mut self.0)
+    }
+
+    fn push(&mut self, pod: &Value, seen: Seen) {
+        let (Some(hash), Some(uid)) = (text(pod, HASH), text(pod, UID)) else { return };
+        if self.0.len() >= MOST {
+            self.0.remove(0);
+        }
+        self.0.push(Sighting { static_uid: hash.to_owned(), mirror_uid: uid.to_owned(), seen });
+    }
+}
+
+const HASH: &str = "/metadata/annotations/kubernetes.io~1config.mirror";
+const UID: &str = "/metadata/uid";
+
+fn text<'a>(pod: &'a Value, pointer: &str) -> Option<&'a str> {
+    pod.pointer(pointer).and_then(Value::as_str)
+}
+
+fn is_deleting(pod: &Value) -> bool {
+    pod.pointer("/metadata/deletionTimestamp").is_some()
+}
+
+/// How a pod ended, if it has.
+fn end(pod: &Value) -> Option<Seen> {
+    let words = |pointer: &str| text(pod, pointer).unwrap_or_default().to_owned();
+    match text(pod, "/status/phase") {
+        Some("Failed") => Some(Seen::Failed { reason: words("/status/reason"), message: words("/status/message") }),
+        Some("Succeeded") => Some(Seen::Succeeded),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(uid: &str, deleting: bool, phase: &str) -> Value {
+        let mut pod = json!({
+            "metadata": {"uid": uid, "annotations": {"kubernetes.io/config.mirror": "u"}},
+            "status": {"phase": phase, "reason": "R", "message": "m"},
+        });
+        if deleting {
+            pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        pod
+    }
+
+    /// What is recorded of a pod that goes through `states`; `None`: it is deleted.
+    fn seen(states: &[Option<Value>]) -> Vec<(String, Seen)> {
+        let (mut sightings, mut last) = (Sightings::default(), None);
+        for state in states {
+            match state {
+                Some(new) => sightings.applied(last.as_ref(), new),
+                None => sightings.deleted(last.as_ref()),
+            }
+            last.clone_from(state);
+        }
+        sightings.take().into_iter().map(|s| (s.mirror_uid, s.seen)).collect()
+    }
+
+    #[test]
+    fn what_the_kubelet_undoes_at_once_is_recorded_once() {
+        let running = || Some(pod("m", false, "Running"));
+        let again = || Some(pod("n", false, "Pending"));
+        let gone = || Seen::Gone { set_back: false };
+        assert_eq!(seen(&[running(), running()]), []);
+        let deleted = [running(), Some(pod("m", true, "Running")), Some(pod("m", true, "Running")), None, again()];
+        assert_eq!(seen(&deleted), [("m".to_owned(), Seen::Deleting)]);
+        assert_eq!(seen(&[running(), None, again()]), [("m".to_owned(), gone())], "by force");
+        assert_eq!(seen(&[running(), again()]), [("m".to_owned(), gone())], "by force, between two lists");
+        let failed = Seen::Failed { reason: "R".to_owned(), message: "m".to_owned() };
+        let marked = [running(), Some(pod("m", false, "Failed")), Some(pod("m", false, "Failed")), running()];
+        assert_eq!(seen(&marked), [("m".to_owned(), failed)]);
+        assert_eq!(seen(&[Some(pod("m", false, "Succeeded"))]), [("m".to_owned(), Seen::Succeeded)], "when it began");
+    }
+
+    #[test]
+    fn other_pods_are_not_recorded() {
+        let mut other = pod("m", true, "Failed");
+        other["metadata"]["annotations"] = json!({});
+        assert_eq!(seen(&[Some(other), None]), []);
+    }
+}
