@@ -104,6 +104,10 @@ pub struct Config {
     pub credential_provider_config: Option<PathBuf>,
     /// Where the kubelet's credential providers lie.
     pub credential_provider_bin_dir: Option<PathBuf>,
+    /// With which of the machine's keys secrets are sealed on disk; `None`: they are not.
+    pub seal_with: Option<String>,
+    /// The key that is configured, whether anything is sealed or not.
+    pub seal_key: String,
     /// What is logged.
     pub log_level: String,
     /// Where logs go.

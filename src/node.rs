@@ -11,5 +11,6 @@ pub mod fsx;
 pub mod kubelet;
 pub mod manifests;
 pub mod notify;
+pub mod seal;
 pub mod socket;
 pub mod volumes;

@@ -36,6 +36,8 @@ pub enum Id {
     OnPullFailure,
     CredentialProviderConfig,
     CredentialProviderBinDir,
+    CheckpointSeal,
+    CheckpointKey,
     LogLevel,
     LogTarget,
 }
@@ -374,6 +376,24 @@ new pod and its error show in the API.",
         Kind::PathOrEmpty,
         r#""""#,
         "What the kubelet has as --image-credential-provider-bin-dir.",
+    ),
+    key(
+        Id::CheckpointSeal,
+        "checkpoint",
+        "seal",
+        Kind::Word(&["none", "systemd-creds"]),
+        r#""none""#,
+        "How Secrets and tokens lie in the state folder: \"none\" is readable for root,
+\"systemd-creds\" encrypted for this machine. Then their data is also removed from the
+volumes when the machine shuts down, and rebuilt when it boots.",
+    ),
+    key(
+        Id::CheckpointKey,
+        "checkpoint",
+        "key",
+        Kind::Word(&["auto", "host", "tpm2", "host+tpm2"]),
+        r#""auto""#,
+        "With which of the machine's keys systemd-creds seals (its --with-key).",
     ),
     key(
         Id::LogLevel,

@@ -124,6 +124,10 @@ fn value(config: &Config, id: Id) -> Value {
         Id::CredentialProviderBinDir => {
             optional(config.credential_provider_bin_dir.as_ref().map(|path| path.display().to_string()))
         }
+        Id::CheckpointSeal => {
+            Value::String(if config.seal_with.is_some() { "systemd-creds" } else { "none" }.to_owned())
+        }
+        Id::CheckpointKey => Value::String(config.seal_key.clone()),
         Id::LogLevel => Value::String(config.log_level.clone()),
         Id::LogTarget => Value::String(
             match config.log_target {

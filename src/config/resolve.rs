@@ -68,7 +68,11 @@ pub(super) fn resolve(settings: &Settings, host: &dyn Host) -> Result<Config, Co
         }
     };
 
+    let seal = get.text_or(Id::CheckpointSeal, "none");
+    let seal_key = get.text_or(Id::CheckpointKey, "auto");
     let config = Config {
+        seal_with: (seal == "systemd-creds").then(|| seal_key.clone()),
+        seal_key,
         node_name,
         node_name_explicit,
         kubeconfig: non_empty(kubeconfig).map(PathBuf::from),

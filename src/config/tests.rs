@@ -296,6 +296,8 @@ fn each_key_of_the_example_reaches_the_configuration() {
         (Id::PullPolicy, r#""as-written""#),
         (Id::RequirePrepull, "true"),
         (Id::OnPullFailure, r#""go-on""#),
+        (Id::CheckpointSeal, r#""systemd-creds""#),
+        (Id::CheckpointKey, r#""tpm2""#),
         (Id::LogLevel, r#""info,daemonlet::node=debug""#),
         (Id::LogTarget, r#""stderr""#),
         (Id::UpdateJitter, r#""1500ms""#),

@@ -31,6 +31,7 @@ mod preempted;
 mod report;
 mod restart;
 mod retry;
+mod sealing;
 mod setup;
 mod taking;
 mod wiped;
@@ -147,6 +148,7 @@ pub struct Agent {
     passes: Passes,
     cluster: confirm::Cluster,
     history: history::History,
+    sealing: sealing::Sealing,
     told: report::Told,
     patched: mirror::Patched,
     nudges: Nudges,
@@ -256,6 +258,7 @@ impl Agent {
         self.follow_history();
         self.saved = 0;
         self.save_inputs();
+        self.withdraw_secrets();
         let _ = std::fs::remove_file(self.config.socket());
         tracing::info!("stopping; what runs on this node goes on running");
         Ok(())

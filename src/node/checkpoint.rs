@@ -293,6 +293,12 @@ impl Store {
         })
     }
 
+    /// Sets the record `name` aside, because what it holds cannot be used; `why` says what is wrong with it.
+    pub fn reject(&self, name: &str, why: String) -> Damaged {
+        let file = file_name(name);
+        Damaged { path: self.path.join(&file), why, kept: self.set_aside(&file) }
+    }
+
     /// Moves the file out of the way, to a name that no record has. Where that fails, it stays, and the
     /// next save replaces it.
     fn set_aside(&self, file: &str) -> Option<PathBuf> {

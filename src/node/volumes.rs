@@ -224,6 +224,14 @@ impl Volumes {
         }
     }
 
+    /// Takes our data from the volumes of the pod `uid`, but for those that `keep` names, whether anything reads
+    /// them or not. The folders stay the pod's.
+    pub fn withdraw(&mut self, uid: &str, keep: impl Fn(&str) -> bool) -> Result<(), VolumeError> {
+        layout::check_uid(uid)?;
+        self.seen.remove(uid);
+        clear::withdraw(&self.target, uid, keep).map_err(|source| VolumeError::Clear { uid: uid.to_owned(), source })
+    }
+
     /// Removes what is left of the ended pod `uid`: volumes in our layout, their markers, then
     /// folders that are empty. Nothing that is mounted and nothing that is not ours.
     pub fn clear(&mut self, uid: &str) -> Result<Cleared, VolumeError> {

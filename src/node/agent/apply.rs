@@ -40,6 +40,8 @@ pub(super) struct Disk {
     /// The checkpoint of inputs, likewise.
     pub(super) inputs_store: Option<checkpoint::Store>,
     pub(super) records: BTreeMap<ObjectKey, DaemonRecord>,
+    /// Instances whose manifests went with the disk, and nobody removed.
+    pub(super) lost: BTreeSet<String>,
     /// Records that are newer than what is on disk.
     pub(super) unsaved: BTreeSet<ObjectKey>,
     /// Records that were put and are to be settled.
@@ -72,7 +74,7 @@ impl Disk {
                         self.write_volumes(outcome, rendered)?;
                     }
                     if *manifest {
-                        self.rewrite_manifest(rendered)?;
+                        self.rewrite_manifest(&outcome.identity.uid, rendered)?;
                     }
                 }
                 Action::Confirm { .. } | Action::Keep { .. } => {}
@@ -135,8 +137,12 @@ impl Disk {
         Ok(())
     }
 
-    /// One that has just been removed is for the next pass, which finds it missing.
-    fn rewrite_manifest(&mut self, rendered: &Rendered) -> Result<(), Failure> {
+    /// One that has just been removed is for the next pass, which finds it missing; one that went with the disk
+    /// is put back.
+    fn rewrite_manifest(&mut self, uid: &str, rendered: &Rendered) -> Result<(), Failure> {
+        if self.lost.contains(uid) {
+            return self.write_manifest(rendered);
+        }
         let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
         match manifests.rewrite(&rendered.file, rendered.text.as_bytes(), &rendered.pod.pod) {
             Ok(()) | Err(ManifestError::Gone { .. }) => Ok(()),

@@ -97,6 +97,13 @@ impl Agent {
     pub(super) fn checkpoint(&mut self) {
         self.folders.follow_origins(&mut self.memory.origins, self.disk.records.values());
         let at = now();
+        if self.sealing.due(at) {
+            // What is sealed comes back before it is sealed anew.
+            match self.sealing.is_closed() {
+                true => self.reopen_secrets(),
+                false => self.saved = 0,
+            }
+        }
         if self.save_at.is_none() && self.memory.fingerprint(&self.tokens) != self.saved {
             self.save_at = Some(at + SAVE_AFTER);
         }
@@ -113,8 +120,15 @@ impl Agent {
         if fingerprint == self.saved {
             return;
         }
-        match store.save(INPUTS, &self.memory.to_save(&self.tokens)) {
-            Ok(()) => self.saved = fingerprint,
+        let mut inputs = self.memory.to_save(&self.tokens);
+        if self.sealing.is_on() {
+            self.sealing.save(store, &inputs.take_secrets());
+        }
+        match store.save(INPUTS, &inputs) {
+            Ok(()) => {
+                self.saved = fingerprint;
+                self.sealing.drop_sealed(store);
+            }
             Err(error) => {
                 let failure = apply::failure(&error, error.hint());
                 self.problems.push(report_problem("checkpoint", failure));

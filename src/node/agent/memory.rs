@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::core::model::DaemonSet;
+use crate::core::model::Kind;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
@@ -35,6 +36,9 @@ pub(super) const INPUTS: &str = "inputs";
 pub(super) struct SavedInputs {
     /// UID of the namespace kube-system: which cluster all this is from.
     cluster_uid: Option<String>,
+    /// Secrets and tokens are not in it: they are sealed, in a file of their own.
+    #[serde(default)]
+    pub(super) sealed: bool,
     /// The boot (`boot_id`) in which it was saved.
     #[serde(default)]
     boot: Option<String>,
@@ -54,6 +58,25 @@ pub(super) struct SavedInputs {
     /// Data of good revisions, by daemon.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     kept: Vec<(ObjectKey, Vec<(ObjectRef, Value)>)>,
+}
+
+/// What of it is secret.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SavedSecrets {
+    objects: Vec<(ObjectRef, Value)>,
+    tokens: Vec<IssuedToken>,
+}
+
+impl SavedInputs {
+    /// Takes out what is secret.
+    pub(super) fn take_secrets(&mut self) -> SavedSecrets {
+        self.sealed = true;
+        let objects = std::mem::take(&mut self.objects);
+        let (secret, open) = objects.into_iter().partition(|(reference, _)| reference.kind == Kind::Secret);
+        self.objects = open;
+        SavedSecrets { objects: secret, tokens: std::mem::take(&mut self.tokens) }
+    }
 }
 
 /// What is remembered while the agent runs.
@@ -93,11 +116,23 @@ impl Memory {
         }
     }
 
+    /// Takes secrets from a checkpoint, except where there is something newer.
+    pub(super) fn take(&mut self, secrets: SavedSecrets, tokens: &Tokens) {
+        tokens.import(secrets.tokens);
+        // Versions of their own, above those of the other objects from the checkpoint.
+        let first = self.objects.values().map(|entry| entry.version).max().unwrap_or(0) + 1;
+        for (reference, mut entry) in objects::restore(secrets.objects) {
+            entry.version += first;
+            self.objects.entry(reference).or_insert(entry);
+        }
+    }
+
     /// For a checkpoint.
     pub(super) fn to_save(&self, tokens: &Tokens) -> SavedInputs {
         SavedInputs {
             tokens: tokens.export(),
             cluster_uid: self.cluster_uid.clone(),
+            sealed: false,
             boot: self.boot.clone(),
             reached: self.reached,
             node: self.node.clone(),

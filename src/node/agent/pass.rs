@@ -65,6 +65,7 @@ impl Agent {
             self.verified_at = now();
         }
         self.wiped.follow(&self.disk.records, &scan, &self.config.kubelet_root);
+        self.disk.lost = self.wiped.uids().map(str::to_owned).collect();
         let mut records = self.adopted(&scan);
         // The data of a pod that has just started is looked at once more.
         self.verify |= self.observe(&mut records, snapshot.as_deref());
@@ -103,6 +104,7 @@ impl Agent {
         let failed = self.disk.clear_ended(now());
         self.problems.extend(failed.into_iter().map(|f| report_problem("volume data", f)));
         self.checkpoint();
+        self.problems.extend(self.sealing.problem());
         self.report(snapshot.as_deref());
         self.pass_number += 1;
     }

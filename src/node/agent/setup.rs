@@ -50,6 +50,7 @@ use super::memory::Memory;
 use super::memory::SavedInputs;
 use super::now;
 use super::report;
+use super::sealing::Found;
 use super::wiped::Wiped;
 use super::witness::Witness;
 
@@ -108,6 +109,7 @@ impl Agent {
             inputs_store: Some(state.inputs),
             records: BTreeMap::new(),
             unsaved: BTreeSet::new(),
+            lost: BTreeSet::new(),
             put: Vec::new(),
             written: BTreeMap::new(),
             clear_again: BTreeMap::new(),
@@ -185,6 +187,7 @@ impl Agent {
             passes: Passes::default(),
             cluster: super::confirm::Cluster::default(),
             history: super::history::History::default(),
+            sealing: super::sealing::Sealing::new(config.seal_with.clone()),
             told: report::Told::default(),
             patched: super::mirror::Patched::default(),
             nudges: super::nudge::Nudges::default(),
@@ -206,6 +209,7 @@ impl Agent {
     /// Reads records and inputs; what cannot be trusted is set aside, and said for as long as the agent runs.
     fn recall(&mut self) -> Result<(), AgentError> {
         let mut damaged = Vec::new();
+        let mut rewrite = false;
         if let Some(store) = &self.disk.records_store {
             for loaded in store.load_all::<DaemonRecord>()? {
                 match loaded {
@@ -217,12 +221,22 @@ impl Agent {
         }
         if let Some(store) = &self.disk.inputs_store {
             match store.load::<SavedInputs>(INPUTS)? {
-                Loaded::Present(saved) => self.memory = Memory::restore(saved, &self.tokens),
+                Loaded::Present(saved) => {
+                    let sealed = saved.sealed;
+                    self.memory = Memory::restore(saved, &self.tokens);
+                    match if sealed { self.sealing.load(store)? } else { Found::Nothing } {
+                        Found::Secrets(secrets) => self.memory.take(secrets, &self.tokens),
+                        Found::Damaged(why) => damaged.push(why),
+                        Found::Nothing => {}
+                    }
+                    // Sealing was switched on or off: what is on disk is to be as the owner says.
+                    rewrite = sealed != self.sealing.is_on();
+                }
                 Loaded::Damaged(why) => damaged.push(why),
                 Loaded::Absent => {}
             }
         }
-        self.saved = self.memory.fingerprint(&self.tokens);
+        self.saved = if rewrite { 0 } else { self.memory.fingerprint(&self.tokens) };
         self.wiped = Wiped::new(self.memory.boot.as_deref(), &self.boot);
         self.memory.boot = Some(self.boot.clone());
         let problem = |why: &dyn std::error::Error| Problem {
@@ -343,6 +357,7 @@ pub fn answer_offline(config: Config, request: &Request) -> Result<Value, AgentE
         records_store,
         inputs_store,
         records: BTreeMap::new(),
+        lost: BTreeSet::new(),
         unsaved: BTreeSet::new(),
         put: Vec::new(),
         written: BTreeMap::new(),

@@ -248,7 +248,7 @@ impl Task {
                 biased;
                 event = stream.next() => event,
                 () = seat.opened.notified() => {
-                    let line = context.history.connections();
+                    let line = context.history.lines_opened();
                     let before = open.replace((Instant::now(), line));
                     let in_order = |(since, before): (Instant, u64)| {
                         !failed && line == before && since.elapsed() >= IN_ORDER

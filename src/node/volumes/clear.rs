@@ -62,6 +62,16 @@ fn clear_markers(target: &Target, pod: &Dir, volumes: Option<&Dir>) -> Result<()
     Ok(())
 }
 
+/// Removes our data from the volumes of the pod `uid` that `keep` does not name.
+pub(super) fn withdraw(target: &Target, uid: &str, keep: impl Fn(&str) -> bool) -> Result<(), FsError> {
+    let Some(pod) = target.open_pod(uid)? else { return Ok(()) };
+    let Some(volumes) = descend(&pod, &target.volumes_below_pod())? else { return Ok(()) };
+    for name in volumes.names()?.iter().filter(|name| !name.to_str().is_some_and(&keep)) {
+        clear_volume(&volumes, name)?;
+    }
+    Ok(())
+}
+
 /// The folder `path` below `dir`, each step without following a link.
 fn descend(dir: &Dir, path: &Path) -> Result<Option<Dir>, FsError> {
     let mut found = dir.child(".")?;

@@ -48,6 +48,7 @@ PACKAGES = {
     "nftables": "/usr/sbin/nft",
     "openssl": "/usr/bin/openssl",
     "runc": "/usr/sbin/runc",
+    "systemd": "/usr/bin/systemd-creds",
     "systemd-container": "/usr/bin/systemd-nspawn",
     "util-linux": "/usr/bin/unshare",
 }

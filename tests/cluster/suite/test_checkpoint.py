@@ -1,5 +1,6 @@
 """What a node starts again with: its checkpoint, whole, damaged, or alone on a wiped disk."""
 
+import base64
 import hashlib
 import json
 import os
@@ -7,6 +8,8 @@ import shutil
 import subprocess
 import unittest
 import uuid
+from pathlib import Path
+from unittest import mock
 
 from kit.control_plane import ControlPlane
 from kit.sandbox import scratch
@@ -17,6 +20,8 @@ from suite.bare import SOON
 from suite.bare import WORLD
 from suite.bare import Story
 
+# Where systemd keeps the host's key.
+MACHINE = Path("/var/lib/systemd")
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -26,7 +31,7 @@ def setUpModule():  # noqa: N802 (unittest's name)
     WORLD.cluster.admin.apply(RIGHTS)
 
 
-class Checkpoint(Story):
+class Reader(Story):
     """A daemon that reads a ConfigMap, a Secret and a token, as most do."""
 
     def reader(self, **config):
@@ -73,6 +78,10 @@ class Checkpoint(Story):
         for folder in folders:
             shutil.rmtree(folder)
             folder.mkdir()
+
+
+class Checkpoint(Reader):
+    """As it is by default: readable for root."""
 
     def test_what_cannot_be_trusted_is_told_and_set_aside_and_what_runs_stays(self):
         agent, first = self.reader()
@@ -220,6 +229,103 @@ class Checkpoint(Story):
         agent.start()
         self.keeps(agent, first, "reader", 1)
         self.assertEqual(agent.node.data(first, "settings", "level"), "two")
+
+
+class Sealed(Reader):
+    """Secrets and tokens sealed by systemd-creds."""
+
+    SEAL = {"checkpoint": {"seal": "systemd-creds", "key": "host"}}
+
+    def setUp(self):
+        super().setUp()
+        # A machine with a key of its own.
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", MACHINE], check=True)
+        self.addCleanup(subprocess.run, ["umount", MACHINE], check=True)
+
+    def saved(self, agent, *words):
+        """Waits until the secrets on disk are sealed, and the inputs have these words."""
+        inputs, secrets = self.state(agent)[0], agent.home / "state/secrets.json"
+        until(lambda: secrets.exists() and all(word in inputs.read_bytes() for word in words), SOON, "inputs and secrets are saved")
+        until(lambda: "seal" not in agent.cli("status").stdout, SOON, "they are sealed")
+
+    def in_plain(self, agent, instance):
+        """The files of the state folder that show the daemon's Secret or token."""
+        shown = [self.data(agent, instance)["token"].encode(), b"sesame", base64.b64encode(b"sesame")]
+        return [file.name for file in (agent.home / "state").rglob("*") if file.is_file() and any(word in file.read_bytes() for word in shown)]
+
+    def test_nothing_lies_in_plain_and_all_comes_back(self):
+        agent, first = self.reader(**self.SEAL)
+        before = self.data(agent, first)
+        self.assertEqual(self.in_plain(agent, first), [])
+        self.assertEqual((agent.home / "state/secrets.json").stat().st_mode & 0o777, 0o600)
+        agent.kill()
+        self.without_api()
+        self.wipe(agent, agent.node.manifests, agent.node.root)
+        self.another_boot()
+        agent.start()
+        again = self.instance(agent, "reader", seconds=5)
+        self.assertEqual((again.uid, self.data(agent, again)), (first.uid, before))
+        self.assertEqual(self.in_plain(agent, first), [])
+
+    def test_sealing_is_switched_on_and_off(self):
+        agent, first = self.reader(**{"checkpoint": {"seal": "systemd-creds", "key": "host"}})
+        for seal, shown in (("none", ["inputs.json"]), ("systemd-creds", [])):
+            agent.stop()
+            agent.config["checkpoint"] = {"seal": seal, "key": "host"}
+            agent.start()
+            until(lambda: self.in_plain(agent, first) == shown, SOON, f"seal = {seal}")
+            self.assertEqual((agent.home / "state/secrets.json").exists(), seal != "none")
+            self.settled(agent)
+            self.keeps(agent, first, "reader", 0.3)
+
+    def test_what_another_machine_sealed_is_told_and_set_aside_and_the_rest_starts(self):
+        agent, first = self.reader(**self.SEAL)
+        self.put(self.daemon("plain", {"volumeMounts": [{"name": "settings", "mountPath": "/settings"}]}, volumes=[{"name": "settings", "configMap": {"name": "settings"}}]))
+        plain = self.instance(agent, "plain")
+        (agent.folder / "filed.json").write_text(json.dumps(self.daemon("filed", labels={})), encoding="utf-8")
+        filed = self.instance(agent, "filed")
+        self.settled(agent)
+        self.saved(agent, b'"plain"')
+        sealed = (agent.home / "state/secrets.json").read_bytes()
+        agent.kill()
+        self.cluster.stop("api")
+        (MACHINE / "credential.secret").unlink()
+        self.wipe(agent, agent.node.manifests, agent.node.root)
+        self.another_boot()
+        agent.start()
+        try:
+            self.says(agent, "secrets.json cannot be opened on this machine .*its bytes are kept in .*secrets.json.bad-1")
+            self.assertEqual((agent.home / "state/secrets.json.bad-1").read_bytes(), sealed)
+            self.assertEqual(self.instance(agent, "plain").uid, plain.uid)
+            self.assertEqual(agent.node.data(plain, "settings", "level"), "one")
+            self.assertEqual(self.instance(agent, "filed").uid, filed.uid)
+            self.says(agent, f"reader.*missing Secret {self.namespace}/keys")
+            self.assertEqual(self.instances(agent, "reader"), [])
+        finally:
+            self.cluster.start_api()
+        self.assertEqual(self.instance(agent, "reader", seconds=75).uid, first.uid)
+        self.assertEqual(self.data(agent, first)["key"], "sesame")
+        self.saved(agent, b'"plain"')
+        self.assertEqual(self.in_plain(agent, first), [])
+
+    def test_without_the_program_nothing_is_replaced_and_nothing_lies_in_plain(self):
+        agent, first = self.reader(**self.SEAL)
+        before, sealed = self.data(agent, first), (agent.home / "state/secrets.json").read_bytes()
+        agent.kill()
+        with mock.patch.dict(os.environ, PATH="/nowhere"):
+            agent.start()
+        self.says(agent, "sealed secrets cannot be opened now: systemd-creds cannot be run")
+        self.settled(agent)
+        self.keeps(agent, first, "reader", 1)
+        self.assertEqual(self.in_plain(agent, first), [])
+        agent.stop()
+        self.assertEqual((agent.home / "state/secrets.json").read_bytes(), sealed)
+        self.without_api()
+        self.wipe(agent, agent.node.manifests, agent.node.root)
+        self.another_boot()
+        agent.start()
+        again = self.instance(agent, "reader", seconds=5)
+        self.assertEqual((again.uid, self.data(agent, again)), (first.uid, before))
 
 
 def with_sum(payload):

@@ -74,7 +74,7 @@ impl History {
     }
 
     /// How many connections there have been: over another one another server may answer.
-    pub(super) fn connections(&self) -> u64 {
+    pub(super) fn lines_opened(&self) -> u64 {
         self.connector.counters().connections_opened
     }
 

@@ -1,0 +1,205 @@
+//! Secrets and tokens of the checkpoint where the node's owner wants them sealed.
+//!
+//! Owns when they are sealed and opened, and what goes from the volumes when the machine is shut down. Must not
+//! write a secret in plain; what cannot be sealed is not saved, and that is told.
+
+use std::collections::BTreeSet;
+use std::hash::DefaultHasher;
+use std::hash::Hash;
+use std::hash::Hasher;
+
+use serde_json::Value;
+
+use crate::core::record::Instance;
+use crate::core::record::Millis;
+use crate::core::status::Problem;
+use crate::node::checkpoint::Damaged;
+use crate::node::checkpoint::Loaded;
+use crate::node::checkpoint::Store;
+use crate::node::seal;
+use crate::node::seal::Key;
+use crate::node::seal::SealError;
+use crate::node::seal::Sealed;
+
+use super::Agent;
+use super::apply;
+use super::memory::SavedSecrets;
+use super::now;
+
+/// The record's name in the state folder.
+const SECRETS: &str = "secrets";
+/// What failed is tried again after this: each try runs a program.
+const AGAIN: Millis = 60_000;
+
+/// How secrets are kept on disk.
+#[derive(Debug, Default)]
+pub(super) struct Sealing {
+    /// With which of the machine's keys; `None`: in plain, with the other inputs.
+    with: Option<String>,
+    key: Option<Key>,
+    /// Hash of the secrets that are sealed on disk.
+    saved: Option<u64>,
+    /// What is on disk could not be opened for now: it is not replaced.
+    is_closed: bool,
+    /// Why secrets are not saved, and when to try again.
+    trouble: Option<(String, Millis)>,
+}
+
+/// What was found on disk.
+pub(super) enum Found {
+    /// The secrets.
+    Secrets(SavedSecrets),
+    /// None that can be used now.
+    Nothing,
+    /// None that can be trusted.
+    Damaged(Damaged),
+}
+
+impl Sealing {
+    /// As configured.
+    pub(super) fn new(with: Option<String>) -> Self {
+        Self { with, ..Self::default() }
+    }
+
+    /// Whether secrets are kept apart.
+    pub(super) fn is_on(&self) -> bool {
+        self.with.is_some()
+    }
+
+    /// Opens what is on disk.
+    pub(super) fn load(&mut self, store: &Store) -> Result<Found, crate::node::checkpoint::CheckpointError> {
+        let sealed = match store.load::<Sealed>(SECRETS)? {
+            Loaded::Present(sealed) => sealed,
+            Loaded::Absent => return Ok(Found::Damaged(store.reject(SECRETS, "is missing".to_owned()))),
+            Loaded::Damaged(why) => return Ok(Found::Damaged(why)),
+        };
+        let opened = sealed.open().and_then(|(data, key)| {
+            let secrets = serde_json::from_slice(&data).map_err(|_| SealError::Broken)?;
+            Ok((fingerprint(&data), secrets, key))
+        });
+        self.is_closed = false;
+        match opened {
+            Ok((saved, secrets, key)) => {
+                self.trouble = None;
+                self.saved = (self.with.as_deref() == Some(key.with())).then_some(saved);
+                self.key = Some(key);
+                Ok(Found::Secrets(secrets))
+            }
+            Err(error) if error.is_passing() => {
+                self.is_closed = true;
+                self.fail("the sealed secrets cannot be opened now", &error);
+                Ok(Found::Nothing)
+            }
+            Err(error) => {
+                let why = format!("cannot be opened on this machine ({})", apply::failure(&error, None).message);
+                Ok(Found::Damaged(store.reject(SECRETS, why)))
+            }
+        }
+    }
+
+    /// When what failed is due again.
+    pub(super) fn due(&self, at: Millis) -> bool {
+        self.trouble.as_ref().is_some_and(|(_, again)| at >= *again)
+    }
+
+    /// Whether what is on disk waits to be opened.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Saves `secrets` sealed, if they differ from what is on disk. What fails is told by [`Sealing::problem`].
+    pub(super) fn save(&mut self, store: &Store, secrets: &SavedSecrets) {
+        let Some(with) = self.with.clone().filter(|_| !self.is_closed) else { return };
+        let Ok(data) = serde_json::to_vec(secrets) else { return };
+        let hash = fingerprint(&data);
+        if self.saved == Some(hash) || self.trouble.is_some() && !self.due(now()) {
+            return;
+        }
+        let key = match self.key.take().filter(|key| key.with() == with) {
+            Some(key) => Ok(key),
+            None => Key::make(&with),
+        };
+        let sealed = key.and_then(|key| {
+            let sealed = key.seal(&data);
+            self.key = Some(key);
+            sealed
+        });
+        match sealed {
+            Err(error) => self.fail("Secrets and tokens cannot be sealed and are not saved", &error),
+            Ok(sealed) => match store.save(SECRETS, &sealed) {
+                Ok(()) => (self.saved, self.trouble) = (Some(hash), None),
+                Err(error) => self.fail("sealed secrets cannot be saved", &error),
+            },
+        }
+    }
+
+    /// Secrets are in plain with the other inputs now: nothing sealed stays.
+    pub(super) fn drop_sealed(&mut self, store: &Store) {
+        if !self.is_on() && !self.is_closed {
+            // What cannot be removed is as old as it is, and sealed.
+            let _ = store.remove(SECRETS);
+        }
+    }
+
+    fn fail(&mut self, what: &str, error: &dyn std::error::Error) {
+        self.saved = None;
+        self.trouble = Some((format!("{what}: {}", apply::failure(error, None).message), now() + AGAIN));
+    }
+
+    /// What is to be said of it.
+    pub(super) fn problem(&self) -> Option<Problem> {
+        let (reason, _) = self.trouble.as_ref()?;
+        let hint = "`systemd-creds setup` makes the host's key; a TPM needs a drop-in for the unit (see README)";
+        Some(Problem { object: "checkpoint".to_owned(), reason: reason.clone(), hint: Some(hint.to_owned()) })
+    }
+
+    /// Whether all secrets are sealed on disk.
+    fn is_safe(&self) -> bool {
+        self.is_on() && self.saved.is_some() && self.trouble.is_none()
+    }
+}
+
+impl Agent {
+    /// Opens what could not be opened before.
+    pub(super) fn reopen_secrets(&mut self) {
+        let Some(store) = &self.disk.inputs_store else { return };
+        if let Ok(Found::Secrets(secrets)) = self.sealing.load(store) {
+            self.memory.take(secrets, &self.tokens);
+            self.wake.notify_one();
+        }
+    }
+
+    /// The machine is being shut down: takes secret data from the volumes, once it is sealed on disk. A stop of
+    /// the agent alone takes nothing: daemons read it.
+    pub(super) fn withdraw_secrets(&mut self) {
+        if !self.sealing.is_safe() || !seal::is_shutting_down() {
+            return;
+        }
+        let instances = self.disk.records.values().flat_map(|record| &record.instances);
+        for instance in instances {
+            let harmless = harmless(instance);
+            if let Err(error) = self.disk.volumes.withdraw(&instance.uid, |volume| harmless.contains(volume)) {
+                tracing::warn!(pod = instance.pod_name, "{}", apply::failure(&error, None).message);
+            }
+        }
+        tracing::info!("the machine shuts down: secrets are sealed on disk, and gone from the volumes");
+    }
+}
+
+/// The volumes of an instance that hold no secret, by their template; all others may.
+fn harmless(instance: &Instance) -> BTreeSet<&str> {
+    let volumes = instance.daemon_set.as_ref().and_then(|d| d.template.pointer("/spec/volumes"));
+    let volumes = volumes.and_then(Value::as_array).into_iter().flatten();
+    let open = |source: &Value| source.get("secret").is_none() && source.get("serviceAccountToken").is_none();
+    let is_harmless = |volume: &&Value| match volume.pointer("/projected/sources").and_then(Value::as_array) {
+        Some(sources) => sources.iter().all(open),
+        None => volume.get("configMap").is_some() || volume.get("downwardAPI").is_some(),
+    };
+    volumes.filter(is_harmless).filter_map(|volume| volume.get("name")?.as_str()).collect()
+}
+
+fn fingerprint(data: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    data.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,243 @@
+//! Secrets at rest: sealed for this machine by a key that `systemd-creds` keeps.
+//!
+//! Owns the envelope: what is sealed is a random key of our own (so that one call at the start is all, a TPM is
+//! never waited for again, and no size is a limit), and that key encrypts the data with AES-256-GCM. Secrets pass
+//! to the program by its standard input, never as arguments. Must not write files, nor log what it is given.
+
+use std::io::Read;
+use std::io::Write;
+use std::process::Child;
+use std::process::Command;
+use std::process::Stdio;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::aead::AES_256_GCM;
+use ring::aead::Aad;
+use ring::aead::LessSafeKey;
+use ring::aead::NONCE_LEN;
+use ring::aead::Nonce;
+use ring::aead::UnboundKey;
+use ring::rand::SecureRandom;
+use ring::rand::SystemRandom;
+use serde::Deserialize;
+use serde::Serialize;
+
+const PROGRAM: &str = "systemd-creds";
+/// Embedded in the sealed key, so that no other credential of the machine is taken for it.
+const NAME: &str = "daemonlet-checkpoint";
+/// What the data is authenticated with.
+const CONTEXT: &[u8] = b"daemonlet secrets 1";
+const KEY_LEN: usize = 32;
+/// A TPM takes a second; a boot waits no longer than this.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why something could not be sealed or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SealError {
+    /// `systemd-creds` could not be run, or gave no answer in time. What is sealed may still be good.
+    #[error("{PROGRAM} cannot be run")]
+    Program(#[source] std::io::Error),
+    /// It refused.
+    #[error("{PROGRAM} {doing} failed: {said}")]
+    Refused {
+        /// `encrypt` or `decrypt`.
+        doing: &'static str,
+        /// Its last words.
+        said: String,
+    },
+    /// What it opened, or what the key was to open, is not what was sealed.
+    #[error("it is not what was sealed")]
+    Broken,
+    /// The system gives no random numbers.
+    #[error("the system gives no random numbers")]
+    Random,
+}
+
+impl SealError {
+    /// Whether another try may succeed: nothing was said of what is sealed.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, SealError::Program(_))
+    }
+}
+
+/// Data as it is kept on disk.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sealed {
+    /// With which of the machine's keys: `systemd-creds --with-key`.
+    with: String,
+    /// The key that encrypts the data, as `systemd-creds` sealed it.
+    key: String,
+    nonce: String,
+    data: String,
+}
+
+/// A key, open in memory and sealed for the disk.
+pub struct Key {
+    with: String,
+    sealed: String,
+    open: LessSafeKey,
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Key").field("with", &self.with).finish_non_exhaustive()
+    }
+}
+
+impl Key {
+    /// A new key, sealed with the machine's key `with`: `host`, `tpm2`, `host+tpm2` or `auto`.
+    pub fn make(with: &str) -> Result<Self, SealError> {
+        let mut bytes = [0; KEY_LEN];
+        SystemRandom::new().fill(&mut bytes).map_err(|_| SealError::Random)?;
+        let sealed = run("encrypt", &[&format!("--with-key={with}")], &bytes)?;
+        let sealed = String::from_utf8(sealed).map_err(|_| SealError::Broken)?;
+        Ok(Self { with: with.to_owned(), sealed: sealed.split_whitespace().collect(), open: open_key(&bytes)? })
+    }
+
+    /// With which of the machine's keys it is sealed.
+    pub fn with(&self) -> &str {
+        &self.with
+    }
+
+    /// Encrypts `data` for the disk.
+    pub fn seal(&self, data: &[u8]) -> Result<Sealed, SealError> {
+        let mut nonce = [0; NONCE_LEN];
+        SystemRandom::new().fill(&mut nonce).map_err(|_| SealError::Random)?;
+        let mut bytes = data.to_vec();
+        let once = Nonce::assume_unique_for_key(nonce);
+        let seal = self.open.seal_in_place_append_tag(once, Aad::from(CONTEXT), &mut bytes);
+        seal.map_err(|_| SealError::Broken)?;
+        let (nonce, data) = (STANDARD.encode(nonce), STANDARD.encode(bytes));
+        Ok(Sealed { with: self.with.clone(), key: self.sealed.clone(), nonce, data })
+    }
+}
+
+impl Sealed {
+    /// Opens it: the data, and the key that goes on sealing.
+    pub fn open(&self) -> Result<(Vec<u8>, Key), SealError> {
+        let bytes = run("decrypt", &[], self.key.as_bytes())?;
+        let key = Key { with: self.with.clone(), sealed: self.key.clone(), open: open_key(&bytes)? };
+        let decode = |text: &str| STANDARD.decode(text).map_err(|_| SealError::Broken);
+        let nonce = Nonce::try_assume_unique_for_key(&decode(&self.nonce)?).map_err(|_| SealError::Broken)?;
+        let mut data = decode(&self.data)?;
+        let length = key.open.open_in_place(nonce, Aad::from(CONTEXT), &mut data).map_err(|_| SealError::Broken)?.len();
+        data.truncate(length);
+        Ok((data, key))
+    }
+}
+
+fn open_key(bytes: &[u8]) -> Result<LessSafeKey, SealError> {
+    UnboundKey::new(&AES_256_GCM, bytes).map(LessSafeKey::new).map_err(|_| SealError::Broken)
+}
+
+/// Runs the program with `input` on its standard input and gives its output, in bounded time.
+fn run(doing: &'static str, options: &[&str], input: &[u8]) -> Result<Vec<u8>, SealError> {
+    let mut child = Command::new(PROGRAM)
+        .arg(doing)
+        .arg(format!("--name={NAME}"))
+        .args(options)
+        .args(["-", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(SealError::Program)?;
+    let answer = answer(&mut child, input);
+    if !matches!(answer, Ok(Some(_))) {
+        // It may have ended meanwhile; it must not stay.
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(SealError::Program)?;
+    let (output, said) =
+        answer.map_err(SealError::Program)?.ok_or_else(|| SealError::Program(std::io::ErrorKind::TimedOut.into()))?;
+    match status.success() {
+        true => Ok(output),
+        false => {
+            let said = String::from_utf8_lossy(&said);
+            let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it did not say why");
+            Err(SealError::Refused { doing, said: last.trim().trim_end_matches('.').to_owned() })
+        }
+    }
+}
+
+/// All that the child writes to its output and error; `None` if that takes too long.
+fn answer(child: &mut Child, input: &[u8]) -> std::io::Result<Option<(Vec<u8>, Vec<u8>)>> {
+    let (Some(mut stdin), Some(mut stdout), Some(mut stderr)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return Err(std::io::ErrorKind::BrokenPipe.into());
+    };
+    // A key and a sealed key fit into a pipe at once.
+    match stdin.write_all(input) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(error),
+        _ => drop(stdin),
+    }
+    let (sender, receiver) = mpsc::channel();
+    std::thread::Builder::new().spawn(move || {
+        let (mut output, mut said) = (Vec::new(), Vec::new());
+        let read = stdout.read_to_end(&mut output).and_then(|_| stderr.read_to_end(&mut said));
+        let _ = sender.send(read.map(|_| (output, said)));
+    })?;
+    match receiver.recv_timeout(PATIENCE) {
+        Ok(read) => read.map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Whether the machine is being shut down, by the service manager's own word; `false` where nobody says.
+pub fn is_shutting_down() -> bool {
+    let asked = Command::new("systemctl").arg("is-system-running").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    asked.is_ok_and(|answer| answer.stdout.trim_ascii() == b"stopping")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A key without the program: what it seals is as good as any.
+    fn key(bytes: &[u8]) -> Key {
+        Key { with: "host".into(), sealed: "not asked".into(), open: open_key(bytes).unwrap() }
+    }
+
+    fn open(key: &Key, sealed: &Sealed) -> Result<Vec<u8>, SealError> {
+        let mut data = STANDARD.decode(&sealed.data).unwrap();
+        let nonce = Nonce::try_assume_unique_for_key(&STANDARD.decode(&sealed.nonce).unwrap()).unwrap();
+        let opened = key.open.open_in_place(nonce, Aad::from(CONTEXT), &mut data).map_err(|_| SealError::Broken)?;
+        Ok(opened.to_vec())
+    }
+
+    #[test]
+    fn what_is_sealed_shows_nothing_and_one_bit_breaks_it() {
+        let key = key(&[7; KEY_LEN]);
+        let secret = b"correct horse battery staple";
+        let (sealed, again) = (key.seal(secret).unwrap(), key.seal(secret).unwrap());
+        assert_eq!(open(&key, &sealed).unwrap(), secret);
+        assert_ne!(sealed.data, again.data, "the same data looks different each time");
+        let bytes = STANDARD.decode(&sealed.data).unwrap();
+        assert!(!bytes.windows(5).any(|window| window == &secret[..5]));
+        for bit in 0..bytes.len() * 8 {
+            let mut bytes = bytes.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let turned = Sealed { data: STANDARD.encode(bytes), ..sealed.clone() };
+            assert!(matches!(open(&key, &turned), Err(SealError::Broken)), "bit {bit}");
+        }
+        assert!(open(&self::key(&[8; KEY_LEN]), &sealed).is_err());
+    }
+
+    #[test]
+    fn a_key_of_the_machine_opens_what_it_sealed() {
+        let Ok(key) = Key::make("host") else { return eprintln!("skipped: no systemd-creds, or it cannot seal here") };
+        let sealed = key.seal(b"sesame").unwrap();
+        let (data, opened) = sealed.open().unwrap();
+        assert_eq!((data.as_slice(), opened.with()), (b"sesame".as_slice(), "host"));
+        assert_eq!(opened.sealed, key.sealed);
+        let foreign = Sealed { key: STANDARD.encode([9; 200]), ..sealed };
+        let error = foreign.open().unwrap_err();
+        assert!(matches!(error, SealError::Refused { doing: "decrypt", .. }) && !error.is_passing(), "{error}");
+        assert!(!format!("{key:?}").contains(&key.sealed));
+    }
+}
