@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod cri;
 pub mod folders;
 pub mod fsx;
+pub mod images;
 pub mod kubelet;
 pub mod manifests;
 pub mod notify;

@@ -143,8 +143,8 @@ pub struct RenderedPod {
     pub data_version: String,
     /// The images that it needs and that may be pulled.
     pub images: Vec<PodImage>,
-    /// The Secrets that its images are pulled with, by name.
-    pub pull_secrets: Vec<String>,
+    /// The Secrets that its images are pulled with.
+    pub pull_secrets: Vec<ObjectRef>,
 }
 
 impl RenderedPod {

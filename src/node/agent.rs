@@ -15,6 +15,7 @@ mod folder;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod history;
+mod images;
 mod inbox;
 mod keep;
 mod kept;
@@ -60,6 +61,7 @@ use crate::core::status::StatusReport;
 use crate::node::api::Api;
 use crate::node::api::Tokens;
 use crate::node::cri::Cri;
+use crate::node::images::Puller;
 use crate::node::kubelet::Kubelet;
 use crate::node::notify::Notifier;
 use crate::node::notify::ReadyGuard;
@@ -117,6 +119,7 @@ pub struct Agent {
     cri: Option<Arc<Cri>>,
     /// The kubelet's API, where it may be asked.
     kubelet: Option<Arc<Kubelet>>,
+    puller: Puller,
     witness: Option<Witness>,
     runtime: Runtime,
     runtime_at: Millis,
@@ -270,9 +273,12 @@ impl Agent {
     /// # Errors
     /// As [`Agent::run`].
     pub async fn run_once(mut self) -> Result<StatusReport, AgentError> {
+        self.puller.hurry(i64::try_from(self.config.once_timeout.as_millis() / 2).unwrap_or(i64::MAX));
         self.pass().await;
         if self.api_is_configured() {
             self.start_api();
+        }
+        if !self.is_settled() {
             let bound = tokio::time::Instant::now() + self.config.once_timeout;
             let mut changed = self.api.as_ref().map(|api| api.store().changed());
             while !self.is_settled() && tokio::time::Instant::now() < bound {
@@ -291,11 +297,11 @@ impl Agent {
         Ok(self.status())
     }
 
-    /// Whether nothing is left that the API could still change at once.
+    /// Whether nothing is left that the API or a pull could still change at once.
     fn is_settled(&self) -> bool {
         let waits = |d: &crate::core::plan::DaemonPlan| !d.actions.is_empty() || !d.summary.waiting_for.is_empty();
-        let complete = self.api.as_ref().is_some_and(|api| api.store().snapshot().is_complete());
-        complete && !self.plan.daemons.iter().any(waits)
+        let is_complete = |api: &Api| api.store().snapshot().is_complete() && !self.plan.daemons.iter().any(waits);
+        self.api.as_ref().is_none_or(is_complete) && self.puller.open_since().next().is_none()
     }
 
     /// When the next pass is due though nothing happens.
@@ -312,6 +318,7 @@ impl Agent {
             self.nudges.next(),
             self.orders.next(),
             self.taking.next(),
+            self.images_due(),
         ];
         let failed = (!self.failures.is_empty()).then(|| now() + 5_000);
         let next = due.into_iter().flatten().chain(failed).fold(now() + PERIOD, Millis::min);

@@ -39,6 +39,7 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::render::Endpoint;
 
+pub(in crate::node) use backoff::random;
 pub use confirm::Live;
 pub use connector::Connector;
 pub use connector::Counters;

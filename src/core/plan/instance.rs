@@ -140,6 +140,10 @@ impl Planner<'_> {
             // An instance that was found in the folder: what it was made with is not known any better.
             known.data_version.clone_from(&rendered.pod.data_version);
         }
+        if !instance.started && !rendered.pod.pull_secrets.is_empty() && self.pull.is_none() {
+            // It was started without its images, and the kubelet does not know its pull secrets.
+            self.pull = Some(Arc::clone(&outcome));
+        }
         let manifest = match self.facts.manifest(&instance.uid) {
             ManifestFact::Missing => return,
             ManifestFact::Present(digest) => digest != rendered.digest,

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
+use crate::core::model::ObjectRef;
 use crate::core::render::Pulls;
 use crate::core::render::context::Context;
 use crate::core::render::context::ROOT_CA;
@@ -36,9 +37,8 @@ pub(super) fn name(spec: &Value) -> &str {
     json::text(spec, "serviceAccountName").or_else(|| json::text(spec, "serviceAccount")).unwrap_or("default")
 }
 
-/// Adds the default token volume, and takes out what names objects of the API. Gives the names of the
-/// pull secrets.
-pub(super) fn apply(ctx: &mut Context<'_>, account: &str, spec: &mut Object) -> Vec<String> {
+/// Adds the default token volume, and takes out what names objects of the API. Gives the pull secrets.
+pub(super) fn apply(ctx: &mut Context<'_>, account: &str, spec: &mut Object) -> Vec<ObjectRef> {
     let of_pod = json::member(spec, "automountServiceAccountToken").and_then(Value::as_bool);
     let object = match ctx.look_up(Kind::ServiceAccount, account) {
         Lookup::Present(object) => Some(object),
@@ -58,7 +58,7 @@ pub(super) fn apply(ctx: &mut Context<'_>, account: &str, spec: &mut Object) -> 
 
 /// Takes the pull secrets out, says what becomes of them, and gives those that images are pulled with: the
 /// pod's, else the ServiceAccount's, as upstream's admission has it.
-fn pull_secrets(ctx: &mut Context<'_>, account: &str, object: Option<&Value>, spec: &mut Object) -> Vec<String> {
+fn pull_secrets(ctx: &mut Context<'_>, account: &str, object: Option<&Value>, spec: &mut Object) -> Vec<ObjectRef> {
     let names = |list: &[Value]| -> Vec<String> {
         list.iter().filter_map(|secret| json::text(secret, "name")).map(str::to_owned).collect()
     };
@@ -72,7 +72,7 @@ fn pull_secrets(ctx: &mut Context<'_>, account: &str, object: Option<&Value>, sp
         (own, "spec.template.spec.imagePullSecrets", String::new())
     };
     if secrets.is_empty() {
-        return secrets;
+        return Vec::new();
     }
     let what = match ctx.input.options.pulls {
         Pulls::First => USED_FIRST,
@@ -86,7 +86,7 @@ fn pull_secrets(ctx: &mut Context<'_>, account: &str, object: Option<&Value>, sp
     for secret in &secrets {
         ctx.look_up(Kind::Secret, secret);
     }
-    secrets
+    secrets.iter().map(|secret| ObjectRef::new(Kind::Secret, ctx.namespace(), secret)).collect()
 }
 
 /// Upstream's `mountServiceAccountToken`.

@@ -28,6 +28,7 @@ use super::evidence::Runtime;
 use super::failing;
 use super::failing::Senses;
 use super::farewell::Farewells;
+use super::images::ImageFacts;
 use super::kept::Kept;
 use super::memo::Inputs;
 use super::memo::Memo;
@@ -64,6 +65,7 @@ pub(super) struct PassFacts<'a> {
     pub(super) nudges: &'a Nudges,
     pub(super) taking: &'a Taking,
     pub(super) farewells: &'a Farewells,
+    pub(super) images: ImageFacts<'a>,
     pub(super) node: &'a str,
     pub(super) now: Millis,
 }
@@ -157,8 +159,8 @@ impl Facts for PassFacts<'_> {
         failing::failure(instance, self.namespace(instance), rejected, &self.senses)
     }
 
-    fn images(&self, _outcome: &Outcome, _replaces: bool) -> Images {
-        Images::Present
+    fn images(&self, outcome: &Outcome, replaces: bool) -> Images {
+        self.images.word(outcome, replaces, &self.objects)
     }
 
     fn surroundings(&self) -> &str {

@@ -85,6 +85,7 @@ impl Agent {
             self.wake.notify_one();
         }
         self.want(snapshot.as_deref());
+        self.pull_images(snapshot.as_deref());
         self.keep_data(snapshot.as_deref());
         self.checkpoint_before();
         self.apply(&records);

@@ -22,6 +22,7 @@ use super::Agent;
 use super::facts;
 use super::facts::PassFacts;
 use super::failing::Senses;
+use super::images::ImageFacts;
 use super::memo::Inputs;
 use super::now;
 use super::objects::Objects;
@@ -80,6 +81,14 @@ impl Agent {
             nudges: &self.nudges,
             taking: &self.taking,
             farewells: &self.farewells,
+            images: ImageFacts {
+                puller: &self.puller,
+                require_prepull: self.config.require_prepull,
+                go_on: self.config.replace_unpulled,
+                offline: self.offline,
+                api_answers: self.api_answers(api),
+                now: at,
+            },
             node: &self.config.node_name,
             now: at,
         };

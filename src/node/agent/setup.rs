@@ -27,6 +27,8 @@ use crate::node::checkpoint;
 use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::Loaded;
 use crate::node::cri::Cri;
+use crate::node::images::Puller;
+use crate::node::images::Sources;
 use crate::node::kubelet::Kubelet;
 use crate::node::manifests::ManifestDir;
 use crate::node::notify::Notifier;
@@ -138,6 +140,10 @@ impl Agent {
         let policy = Policy::new(config.default_mode, &config.selector, config.policy_namespaces.clone())
             .map_err(|error| AgentError::Selector(error.to_string()))?;
         let (answers, answered) = mpsc::unbounded_channel();
+        let wake = Arc::new(Notify::new());
+        let provider_config = config.credential_provider_config.as_deref();
+        let sources =
+            Sources::new(&config.kubelet_root, provider_config, config.credential_provider_bin_dir.as_deref());
         let options = RenderOptions {
             node_name: config.node_name.clone(),
             kubelet_version: None,
@@ -162,6 +168,7 @@ impl Agent {
             tokens: Tokens::default(),
             definitions: ApiDefinitions::default(),
             folders: Folders::new(config.folders.clone()),
+            puller: Puller::new(cri.clone(), sources, Arc::clone(&wake)),
             cri,
             kubelet,
             witness,
@@ -198,7 +205,7 @@ impl Agent {
             preempted: super::preempted::Preempted::default(),
             offline: false,
             notifier,
-            wake: Arc::new(Notify::new()),
+            wake,
             answers,
             answered,
             lock: None,

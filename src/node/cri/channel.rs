@@ -11,6 +11,7 @@ use tokio::net::UnixStream;
 use tokio::sync::OnceCell;
 use tonic::Code;
 use tonic::client::Grpc;
+use tonic::metadata::MetadataValue;
 use tonic::transport::Endpoint;
 use tonic_prost::ProstCodec;
 
@@ -83,6 +84,19 @@ impl CriError {
         }
     }
 
+    /// What went wrong, without who said it: the runtime's own words where it spoke.
+    pub fn words(&self) -> String {
+        match self {
+            CriError::Refused { message, .. } => message.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    /// Whether the runtime answered, if with an error.
+    pub fn is_answer(&self) -> bool {
+        matches!(self, CriError::Refused { .. })
+    }
+
     /// Whether the runtime said that it does not know the object.
     pub(super) fn is_not_found(&self) -> bool {
         matches!(self, CriError::Refused { code: Code::NotFound, .. })
@@ -131,12 +145,28 @@ impl Channel {
         Request: Message + Clone + 'static,
         Reply: Message + Default + 'static,
     {
+        self.call_of("runtime.v1.RuntimeService", None, method, request, limit).await
+    }
+
+    /// As [`Channel::call`], of any service; in a namespace of containerd's where one is given.
+    pub(super) async fn call_of<Request, Reply>(
+        &self,
+        service: &str,
+        namespace: Option<&'static str>,
+        method: &str,
+        request: &Request,
+        limit: Duration,
+    ) -> Result<Reply, CriError>
+    where
+        Request: Message + Clone + 'static,
+        Reply: Message + Default + 'static,
+    {
         let unreachable = |source: Box<dyn std::error::Error + Send + Sync>| CriError::Unreachable {
             socket: self.socket.clone(),
             method: method.to_owned(),
             source,
         };
-        let path = PathAndQuery::try_from(format!("/runtime.v1.RuntimeService/{method}"));
+        let path = PathAndQuery::try_from(format!("/{service}/{method}"));
         let path = path.map_err(|e| unreachable(Box::new(e)))?;
         let asked = async {
             let mut client = Grpc::new(self.channel().await).max_decoding_message_size(MAX_MESSAGE);
@@ -144,6 +174,9 @@ impl Channel {
             let mut message = tonic::Request::new(request.clone());
             // The runtime gives up a little later than we do, so that one place words it.
             message.set_timeout(limit + Duration::from_secs(1));
+            if let Some(namespace) = namespace {
+                message.metadata_mut().insert("containerd-namespace", MetadataValue::from_static(namespace));
+            }
             let reply = client.unary(message, path, ProstCodec::<Request, Reply>::default()).await;
             reply.map(tonic::Response::into_inner).map_err(|status| self.error(method, status, limit))
         };

@@ -12,6 +12,7 @@ The map, from the ground up (each module says at its head what it owns):
   control_plane  etcd, API server, controller manager, scheduler
   faces          what an API server shows that does not work
   images         container images without a registry
+  registry       a registry of images on loopback, with its troubles
   kubelet        a kubelet with containerd, beside the test
   hollow         hollow nodes: the kubelet's code, a fake runtime
   machine        whole machines: systemd, containerd, kubelet, daemonlet as units

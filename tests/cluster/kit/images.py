@@ -37,13 +37,9 @@ class Image:
 
     def save(self, path):
         """Writes the archive."""
-        layer = self._layer()
+        layer = self.layer()
         diff = hashlib.sha256(layer).hexdigest()
-        config = json.dumps({
-            "architecture": "amd64", "os": "linux",
-            "config": {"Entrypoint": self.entrypoint, "Env": ["PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/bin"]},
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{diff}"]}, "history": [{"created_by": "tests/cluster"}],
-        }).encode()
+        config = self.config(layer)
         image = hashlib.sha256(config).hexdigest()
         manifest = json.dumps([{"Config": f"{image}.json", "RepoTags": list(self.names), "Layers": [f"{diff}/layer.tar"]}]).encode()
         with tarfile.open(path, "w") as archive:
@@ -51,7 +47,17 @@ class Image:
                 _add(archive, name, data, 0o644)
         return path
 
-    def _layer(self):
+    def config(self, layer):
+        """The image's configuration."""
+        diff = hashlib.sha256(layer).hexdigest()
+        return json.dumps({
+            "architecture": "amd64", "os": "linux",
+            "config": {"Entrypoint": self.entrypoint, "Env": ["PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/bin"]},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{diff}"]}, "history": [{"created_by": "tests/cluster"}],
+        }).encode()
+
+    def layer(self):
+        """Its one layer, a tar archive."""
         out = io.BytesIO()
         with tarfile.open(fileobj=out, mode="w") as layer:
             made = set()

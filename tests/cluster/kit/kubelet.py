@@ -92,6 +92,10 @@ class Cri:
     def _labels(self, container):
         return self._info(container)["Labels"]
 
+    def image(self, container):
+        """The image that a container was made from, as its pod names it."""
+        return self._info(container).get("Image")
+
     def created(self, prefix, since):
         """The containers, running or ended, made for pods of that prefix since a wall-clock time: [(seconds after it, name)]."""
         found = []

@@ -3,6 +3,7 @@ use serde_json::json;
 
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
 use crate::core::model::TokenRequest;
 use crate::core::render::Pulls;
 use crate::core::render::fixture::Fixture;
@@ -110,7 +111,7 @@ fn pull_secrets_are_the_agents_with_a_note() {
         note.starts_with("spec.template.spec.imagePullSecrets: pull secrets (registry): used by the agent"),
         "{note}"
     );
-    assert_eq!(pod.pull_secrets, ["registry"]);
+    assert_eq!(pod.pull_secrets, [ObjectRef::new(Kind::Secret, "kube-system", "registry")]);
     assert!(pod.references.iter().any(|r| r.kind == Kind::Secret && r.key.name == "registry"), "it is not watched");
     assert!(pod.waiting_for.is_empty(), "the kubelet would go on without it");
     assert!(pod.notes[0].hint.as_deref().unwrap().contains("credential-provider"));
@@ -119,7 +120,7 @@ fn pull_secrets_are_the_agents_with_a_note() {
     fixture.put(Kind::ServiceAccount, "default", json!({"imagePullSecrets": [{"name": "inherited"}]}));
     let pod = fixture.rendered();
     assert!(pod.notes[0].reason.contains("ServiceAccount kube-system/default (inherited)"), "{:?}", pod.notes);
-    assert_eq!(pod.pull_secrets, ["inherited"]);
+    assert_eq!(pod.pull_secrets, [ObjectRef::new(Kind::Secret, "kube-system", "inherited")]);
 
     fixture.options.pulls = Pulls::ByKubelet;
     let pod = fixture.rendered();

@@ -1,0 +1,322 @@
+//! Pulling the images of instances-to-be: each wish is a task of its own, and nothing waits for it.
+//!
+//! ```text
+//!  plan: what is wanted ──> Puller: one task an instance-to-be ──> its progress ──> the next plan
+//! ```
+//!
+//! Owns what becomes of a wish for as long as it is wanted, and forgets it then: a pull that nobody
+//! wants any more is given up. Must not decide whether an instance may start without its images.
+
+mod credentials;
+mod provider;
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::core::images::PodImage;
+use crate::core::images::refusal::Refusal;
+use crate::core::images::refusal::refusal;
+use crate::core::record::Millis;
+use crate::node::api::random;
+use crate::node::cri::Cri;
+use crate::node::cri::CriError;
+use crate::node::cri::images::PullFor;
+
+pub use credentials::Sources;
+
+/// Between tries of what failed, at first and at most; a runtime that is silent is asked every second.
+const FIRST_RETRY: Duration = Duration::from_secs(2);
+const LAST_RETRY: Duration = Duration::from_secs(300);
+/// How long a daemon of which nothing runs waits for an image that is on the node and pulled anew.
+const PATIENCE: Millis = 60_000;
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What is wanted for one instance-to-be.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The pod.
+    pub pod: PullFor,
+    /// Its images.
+    pub images: Vec<PodImage>,
+    /// Its pull secrets, as far as they are known, by name.
+    pub secrets: Vec<(String, Arc<Value>)>,
+    /// A number that changes when a pull secret does: what failed is then tried again at once.
+    pub secrets_version: u64,
+}
+
+/// How far a wish is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The runtime is being asked what is there; if it was asked before, what became of that.
+    Looking(Option<String>),
+    /// One image is being pulled.
+    Pulling {
+        /// The image.
+        image: String,
+        /// Whether it is on the node, and pulled anew.
+        present: bool,
+        /// Which of those that have to be pulled, from 1.
+        number: usize,
+        /// How many have to be pulled.
+        count: usize,
+        /// Since when.
+        since: Millis,
+    },
+    /// All are there; what there is to say of it.
+    Done(Option<String>),
+    /// One cannot be pulled; it is tried again.
+    Failed {
+        /// The image and the runtime's words.
+        words: String,
+        /// What they mean.
+        refusal: Refusal,
+    },
+}
+
+/// The wishes of a node.
+#[derive(Debug)]
+pub struct Puller {
+    cri: Option<Arc<Cri>>,
+    sources: Arc<Sources>,
+    wake: Arc<Notify>,
+    patience: Millis,
+    jobs: BTreeMap<String, Job>,
+    /// What there was to say of wishes that were fulfilled, by pod UID.
+    said: BTreeMap<String, String>,
+}
+
+/// A wish that is worked on. Dropping it gives it up.
+#[derive(Debug)]
+struct Job {
+    since: Millis,
+    progress: Arc<Mutex<Progress>>,
+    secrets_version: u64,
+    task: JoinHandle<()>,
+}
+
+impl Job {
+    fn progress(&self) -> Progress {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Puller {
+    /// Pulls by `cri`, with credentials from `sources`; `wake` is told of everything new.
+    pub fn new(cri: Option<Arc<Cri>>, sources: Sources, wake: Arc<Notify>) -> Self {
+        Self { cri, sources: Arc::new(sources), wake, patience: PATIENCE, jobs: BTreeMap::new(), said: BTreeMap::new() }
+    }
+
+    /// Whether there is a runtime to pull by.
+    pub fn can_pull(&self) -> bool {
+        self.cri.is_some()
+    }
+
+    /// How long a daemon of which nothing runs waits for what it could do without.
+    pub fn patience(&self) -> Millis {
+        self.patience
+    }
+
+    /// Sets [`Puller::patience`].
+    pub fn hurry(&mut self, patience: Millis) {
+        self.patience = patience;
+    }
+
+    /// How far the wish for the pod `uid` is, and since when it is wanted; `None`: it is not.
+    pub fn progress(&self, uid: &str) -> Option<(Progress, Millis)> {
+        let job = self.jobs.get(uid)?;
+        Some((job.progress(), job.since))
+    }
+
+    /// Since when what is not done yet is wanted.
+    pub fn open_since(&self) -> impl Iterator<Item = Millis> {
+        self.jobs.values().filter(|job| !matches!(job.progress(), Progress::Done(_))).map(|job| job.since)
+    }
+
+    /// What there was to say when the wish for the pod `uid` had been fulfilled.
+    pub fn said(&self, uid: &str) -> Option<&str> {
+        self.said.get(uid).map(String::as_str)
+    }
+
+    /// Forgets what there was to say of pods that are not `known`.
+    pub fn forget_said(&mut self, known: impl Fn(&str) -> bool) {
+        self.said.retain(|uid, _| known(uid));
+    }
+
+    /// Works on these wishes and on no others.
+    pub fn want(&mut self, wishes: Vec<Wish>, now: Millis) {
+        let Some(cri) = &self.cri else { return };
+        let wanted: BTreeSet<&str> = wishes.iter().map(|wish| wish.pod.uid.as_str()).collect();
+        let said = &mut self.said;
+        self.jobs.retain(|uid, job| {
+            let keeps = wanted.contains(uid.as_str());
+            if let (false, Progress::Done(Some(words))) = (keeps, job.progress()) {
+                said.insert(uid.clone(), words);
+            }
+            keeps
+        });
+        for wish in wishes {
+            let uid = wish.pod.uid.clone();
+            let known = self.jobs.get(&uid);
+            let renewed = |job: &Job| {
+                matches!(job.progress(), Progress::Failed { .. }) && job.secrets_version != wish.secrets_version
+            };
+            if known.is_some_and(|job| !renewed(job)) {
+                continue;
+            }
+            let since = known.map_or(now, |job| job.since);
+            let progress = Arc::new(Mutex::new(Progress::Looking(None)));
+            let secrets_version = wish.secrets_version;
+            let work = Work {
+                cri: Arc::clone(cri),
+                sources: Arc::clone(&self.sources),
+                wake: Arc::clone(&self.wake),
+                progress: Arc::clone(&progress),
+                wish,
+                pulled: BTreeSet::new(),
+                notes: Vec::new(),
+            };
+            let task = tokio::spawn(work.run());
+            self.jobs.insert(uid, Job { since, progress, secrets_version, task });
+        }
+    }
+}
+
+/// The task of one wish.
+struct Work {
+    cri: Arc<Cri>,
+    sources: Arc<Sources>,
+    wake: Arc<Notify>,
+    progress: Arc<Mutex<Progress>>,
+    wish: Wish,
+    /// Images that were pulled for it: a later try does not pull them again.
+    pulled: BTreeSet<String>,
+    notes: Vec<String>,
+}
+
+/// Why a try ended.
+enum Failure {
+    /// The runtime did not answer.
+    Silent(String),
+    /// An image cannot be pulled.
+    Image(String, Refusal),
+}
+
+impl Work {
+    async fn run(mut self) {
+        let mut retry = FIRST_RETRY;
+        loop {
+            let wait = match self.attempt().await {
+                Ok(()) => {
+                    let said = (!self.notes.is_empty()).then(|| self.notes.join("; "));
+                    return self.tell(Progress::Done(said));
+                }
+                Err(Failure::Silent(words)) => {
+                    self.tell(Progress::Looking(Some(words)));
+                    ASK_AGAIN
+                }
+                Err(Failure::Image(words, refusal)) => {
+                    tracing::warn!(pod = self.wish.pod.name, "{words}; it is tried again while it is wanted");
+                    self.tell(Progress::Failed { words, refusal });
+                    let wait = retry;
+                    retry = (retry * 2).min(LAST_RETRY);
+                    // Nodes that failed together do not come back together.
+                    wait.mul_f64(0.75 + 0.5 * random())
+                }
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    fn tell(&self, progress: Progress) {
+        let mut known = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != progress {
+            *known = progress;
+            self.wake.notify_one();
+        }
+    }
+
+    /// One try: looks what is missing, and pulls that and what is to be pulled anew.
+    async fn attempt(&mut self) -> Result<(), Failure> {
+        let mut missing: Vec<(String, bool)> = Vec::new();
+        for image in &self.wish.images {
+            let present = self.cri.image(&image.image).await.map_err(|error| failure(&image.image, &error))?.is_some();
+            if !present || (image.always && !self.pulled.contains(&image.image)) {
+                missing.push((image.image.clone(), present));
+            }
+        }
+        let count = missing.len();
+        self.notes.clear();
+        for (number, (image, present)) in (1..).zip(missing) {
+            self.tell(Progress::Pulling { image: image.clone(), present, number, count, since: now() });
+            match self.pull(&image).await {
+                Ok(()) => drop(self.pulled.insert(image)),
+                Err(Failure::Image(words, Refusal::Away)) if present => {
+                    let note = format!("{words}; it starts with the image that is on the node");
+                    tracing::warn!(pod = self.wish.pod.name, "{note}");
+                    self.notes.push(note);
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+
+    /// Pulls with each of the credentials until one is taken, without where there are none.
+    async fn pull(&self, image: &str) -> Result<(), Failure> {
+        let found = self.sources.look_up(image, &self.wish.secrets).await;
+        let tries: Vec<_> = match found.credentials.is_empty() {
+            true => vec![None],
+            false => found.credentials.iter().map(Some).collect(),
+        };
+        let mut failures: Vec<CriError> = Vec::new();
+        for credentials in tries {
+            match self.cri.pull_image(image, credentials, &self.wish.pod).await {
+                Ok(()) => return Ok(()),
+                Err(error) => failures.push(error),
+            }
+        }
+        match failures.iter().find(|error| !error.is_answer()).map(|error| failure(image, error)) {
+            Some(failure) => Err(failure),
+            None => {
+                let mut said: Vec<String> = Vec::new();
+                for words in failures.iter().map(CriError::words) {
+                    if !said.contains(&words) {
+                        said.push(words);
+                    }
+                }
+                let meaning = refusal(&said.join("; "));
+                said.extend(found.problems);
+                Err(Failure::Image(cannot(image, &said.join("; ")), meaning))
+            }
+        }
+    }
+}
+
+fn failure(image: &str, error: &CriError) -> Failure {
+    match error {
+        CriError::Refused { .. } => Failure::Image(cannot(image, &error.words()), refusal(&error.words())),
+        _ => Failure::Silent(error.to_string()),
+    }
+}
+
+fn cannot(image: &str, words: &str) -> String {
+    format!("image {image} cannot be pulled: {words}")
+}
+
+fn now() -> Millis {
+    jiff::Timestamp::now().as_millisecond()
+}

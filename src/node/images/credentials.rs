@@ -1,0 +1,169 @@
+//! Where a registry's credentials come from: pull secrets, the node's docker config, the kubelet's
+//! credential providers, in the kubelet's order.
+//!
+//! Owns reading them, anew for each pull: they change without a word. Must not log what is in them.
+
+use std::io::Read;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use crate::core::images::keyring::Credentials;
+use crate::core::images::keyring::DockerConfig;
+use crate::core::images::keyring::Keyring;
+use crate::core::images::keyring::docker_config;
+use crate::core::images::reference;
+
+use super::provider::Providers;
+
+/// A docker config is no larger (upstream's bound on one that it reads by HTTP).
+const MAX_FILE: u64 = 10 << 20;
+
+/// The sources that belong to the node.
+#[derive(Debug)]
+pub struct Sources {
+    folders: Vec<PathBuf>,
+    json_folders: Vec<PathBuf>,
+    providers: Providers,
+}
+
+/// What was found for an image.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The credentials, in the order in which they are tried; none: it is pulled without.
+    pub(super) credentials: Vec<Credentials>,
+    /// What is wrong with a source, for people.
+    pub(super) problems: Vec<String>,
+}
+
+impl Sources {
+    /// The sources of a kubelet with this root folder and these flags.
+    pub fn new(kubelet_root: &Path, config: Option<&Path>, bin_dir: Option<&Path>) -> Self {
+        let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/root"), PathBuf::from);
+        Self {
+            folders: vec![kubelet_root.to_owned(), "/".into(), home.clone()],
+            json_folders: vec![kubelet_root.to_owned(), "/".into(), home.join(".docker"), "/.docker".into()],
+            providers: Providers::new(config, bin_dir),
+        }
+    }
+
+    /// The credentials for `image`, with these pull secrets (by name).
+    pub(super) async fn look_up(&self, image: &str, secrets: &[(String, Arc<Value>)]) -> Found {
+        let repository = reference::repository(image);
+        let mut found = Found::default();
+        let mut of_secrets = Keyring::default();
+        for (name, secret) in secrets {
+            match of_secret(secret) {
+                Ok(config) => of_secrets.add(&config),
+                Err(why) => found.problems.push(format!("pull secret {name}: {why}")),
+            }
+        }
+        found.credentials = of_secrets.look_up(&repository);
+        let (json_folders, folders) = (self.json_folders.clone(), self.folders.clone());
+        // A file may lie on what hangs.
+        let node = tokio::task::spawn_blocking(move || node_config(&json_folders, &folders)).await;
+        let mut of_node = Keyring::default();
+        of_node.add(&node.unwrap_or_default());
+        found.credentials.extend(of_node.look_up(&repository));
+        let mut of_providers = Keyring::default();
+        let (configs, problems) = self.providers.ask(&repository).await;
+        configs.iter().for_each(|config| of_providers.add(config));
+        found.credentials.extend(of_providers.look_up(&repository));
+        found.problems.extend(problems);
+        found
+    }
+}
+
+/// The docker config in a Secret of either type; another type holds none (upstream's
+/// `secretsToTrackedDockerConfigs`).
+fn of_secret(secret: &Value) -> Result<DockerConfig, String> {
+    let text = |pointer: &str| secret.pointer(pointer).and_then(Value::as_str);
+    let (key, legacy) = match text("/type") {
+        Some("kubernetes.io/dockerconfigjson") => (".dockerconfigjson", false),
+        Some("kubernetes.io/dockercfg") => (".dockercfg", true),
+        other => return Err(format!("type {} holds no credentials of a registry", other.unwrap_or("Opaque"))),
+    };
+    let plain = text(&format!("/stringData/{key}")).map(|text| text.as_bytes().to_vec());
+    let bytes = match plain {
+        Some(bytes) => Some(bytes),
+        None => text(&format!("/data/{key}")).and_then(|data| STANDARD.decode(data).ok()),
+    };
+    docker_config(&bytes.ok_or_else(|| format!("it has no key {key}"))?, legacy)
+}
+
+/// The node's docker config: the first `config.json` that can be read, else the first `.dockercfg`
+/// (upstream's `ReadDockerConfigFile`).
+fn node_config(json_folders: &[PathBuf], folders: &[PathBuf]) -> DockerConfig {
+    let json = json_folders.iter().map(|folder| (folder.join("config.json"), false));
+    let plain = folders.iter().map(|folder| (folder.join(".dockercfg"), true));
+    let mut configs = json.chain(plain).filter_map(|(path, legacy)| read(&path, legacy));
+    configs.next().unwrap_or_default()
+}
+
+fn read(path: &Path, legacy: bool) -> Option<DockerConfig> {
+    let file = std::fs::File::open(path).ok().filter(|file| file.metadata().is_ok_and(|m| m.is_file()))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
+    match docker_config(&bytes, legacy) {
+        Ok(config) => Some(config),
+        Err(why) => {
+            tracing::warn!("docker config {}: {why}; it is left out", path.display());
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn config(user: &str) -> String {
+        json!({"auths": {"r.test": {"username": user, "password": "p"}}}).to_string()
+    }
+
+    async fn users(sources: &Sources, secrets: &[(String, Arc<Value>)]) -> (Vec<String>, Vec<String>) {
+        let found = sources.look_up("r.test/x:1", secrets).await;
+        (found.credentials.into_iter().map(|c| c.username).collect(), found.problems)
+    }
+
+    #[tokio::test]
+    async fn secrets_come_before_what_the_node_has() {
+        let root = tempfile::tempdir().unwrap();
+        let sources = Sources::new(root.path(), None, None);
+        assert_eq!(users(&sources, &[]).await, (vec![], vec![]));
+        fs::write(root.path().join("config.json"), config("node")).unwrap();
+        let legacy = json!({"r.test": {"username": "legacy", "password": "p"}}).to_string();
+        let secrets = [
+            json!({"type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": STANDARD.encode(config("new"))}}),
+            json!({"type": "kubernetes.io/dockercfg", "stringData": {".dockercfg": legacy}}),
+            json!({"type": "Opaque", "data": {}}),
+            json!({"type": "kubernetes.io/dockerconfigjson", "data": {}}),
+        ];
+        let secrets: Vec<_> = secrets.into_iter().map(|s| ("s".to_owned(), Arc::new(s))).collect();
+        let (users, problems) = users(&sources, &secrets).await;
+        assert_eq!(users, ["new", "legacy", "node"]);
+        assert_eq!(
+            problems,
+            [
+                "pull secret s: type Opaque holds no credentials of a registry",
+                "pull secret s: it has no key .dockerconfigjson"
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_config_that_cannot_be_read_is_passed_over() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("config.json"), "{").unwrap();
+        fs::write(root.path().join(".dockercfg"), json!({"r.test": {"username": "old"}}).to_string()).unwrap();
+        assert_eq!(users(&Sources::new(root.path(), None, None), &[]).await.0, ["old"]);
+    }
+}

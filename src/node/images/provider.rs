@@ -1,0 +1,225 @@
+//! The kubelet's credential providers: programs that are asked for a registry's credentials.
+//!
+//! Follows `pkg/credentialprovider/plugin`: the configuration, the exchange over standard input and
+//! output, and how long an answer holds. A provider that wants a ServiceAccount's token is asked as the
+//! kubelet asks it for a static pod: without one, or not at all.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+use std::time::Instant;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use crate::core::duration;
+use crate::core::images::keyring::Credentials;
+use crate::core::images::keyring::DockerConfig;
+use crate::core::images::keyring::matches;
+use crate::core::yaml;
+
+/// As long as the kubelet waits.
+const LIMIT: Duration = Duration::from_secs(60);
+/// The versions of the exchange.
+const VERSIONS: [&str; 3] = [
+    "credentialprovider.kubelet.k8s.io/v1",
+    "credentialprovider.kubelet.k8s.io/v1beta1",
+    "credentialprovider.kubelet.k8s.io/v1alpha1",
+];
+
+/// A provider as the kubelet's configuration names it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Provider {
+    name: String,
+    #[serde(default)]
+    match_images: Vec<String>,
+    #[serde(default)]
+    default_cache_duration: String,
+    api_version: String,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    env: Vec<Variable>,
+    #[serde(default)]
+    token_attributes: Option<TokenAttributes>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Variable {
+    name: String,
+    #[serde(default)]
+    value: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TokenAttributes {
+    #[serde(default)]
+    require_service_account: bool,
+}
+
+/// Answers that still hold, by provider and what they hold for.
+type Cache = BTreeMap<(String, String), (Instant, DockerConfig)>;
+
+/// The providers of a node.
+#[derive(Debug)]
+pub(super) struct Providers {
+    config: Option<PathBuf>,
+    bin_dir: Option<PathBuf>,
+    cache: Mutex<Cache>,
+}
+
+impl Providers {
+    pub(super) fn new(config: Option<&Path>, bin_dir: Option<&Path>) -> Self {
+        Self {
+            config: config.map(Path::to_owned),
+            bin_dir: bin_dir.map(Path::to_owned),
+            cache: Mutex::new(Cache::new()),
+        }
+    }
+
+    /// What the providers that match `repository` say, and what went wrong.
+    pub(super) async fn ask(&self, repository: &str) -> (Vec<DockerConfig>, Vec<String>) {
+        let (Some(config), Some(bin_dir)) = (&self.config, &self.bin_dir) else { return (Vec::new(), Vec::new()) };
+        let path = config.clone();
+        let read = tokio::task::spawn_blocking(move || providers(&path)).await;
+        let providers = match read {
+            Ok(Ok(providers)) => providers,
+            Ok(Err(why)) => return (Vec::new(), vec![format!("credential providers: {why}")]),
+            Err(error) => return (Vec::new(), vec![format!("credential providers: {error}")]),
+        };
+        let (mut found, mut problems) = (Vec::new(), Vec::new());
+        for provider in providers.iter().filter(|p| p.match_images.iter().any(|glob| matches(glob, repository))) {
+            if provider.token_attributes.as_ref().is_some_and(|t| t.require_service_account) {
+                continue;
+            }
+            match self.cached(provider, repository) {
+                Some(config) => found.push(config),
+                None => match self.fetch(provider, bin_dir, repository).await {
+                    Ok(config) => found.push(config),
+                    Err(why) => problems.push(format!("credential provider {}: {why}", provider.name)),
+                },
+            }
+        }
+        (found, problems)
+    }
+
+    fn cached(&self, provider: &Provider, repository: &str) -> Option<DockerConfig> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        cache.retain(|_, (until, _)| *until > now);
+        let keys = [repository, registry(repository), ""];
+        keys.iter().find_map(|key| cache.get(&(provider.name.clone(), (*key).to_owned())).map(|(_, c)| c.clone()))
+    }
+
+    async fn fetch(&self, provider: &Provider, bin_dir: &Path, repository: &str) -> Result<DockerConfig, String> {
+        let request = json!({
+            "apiVersion": provider.api_version, "kind": "CredentialProviderRequest", "image": repository,
+        });
+        let output = run(provider, &bin_dir.join(&provider.name), &request.to_string()).await?;
+        // What it printed may hold credentials: no message quotes it.
+        let answer: Value = serde_json::from_slice(&output).map_err(|_| "its answer is not JSON".to_owned())?;
+        if answer["apiVersion"] != provider.api_version.as_str() || answer["kind"] != "CredentialProviderResponse" {
+            return Err(format!("its answer is no CredentialProviderResponse of {}", provider.api_version));
+        }
+        let key = match answer["cacheKeyType"].as_str() {
+            Some("Image") => repository,
+            Some("Registry") => registry(repository),
+            Some("Global") => "",
+            _ => return Err("its answer has no valid cacheKeyType".to_owned()),
+        };
+        let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        let auth = answer["auth"].as_object().into_iter().flatten();
+        let config: DockerConfig = auth
+            .map(|(registry, entry)| {
+                let (username, password) = (text(entry, "username"), text(entry, "password"));
+                (registry.clone(), Credentials { username, password })
+            })
+            .collect();
+        let holds = answer["cacheDuration"].as_str().unwrap_or(&provider.default_cache_duration);
+        let millis = duration::parse(holds).and_then(|millis| u64::try_from(millis).ok()).unwrap_or(0);
+        let until = Instant::now().checked_add(Duration::from_millis(millis)).filter(|_| millis > 0);
+        if let Some(until) = until {
+            let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+            cache.insert((provider.name.clone(), key.to_owned()), (until, config.clone()));
+        }
+        Ok(config)
+    }
+}
+
+/// The registry of a repository.
+fn registry(repository: &str) -> &str {
+    repository.split('/').next().unwrap_or_default()
+}
+
+/// Runs a provider with `request` as its standard input; gives its standard output.
+async fn run(provider: &Provider, program: &Path, request: &str) -> Result<Vec<u8>, String> {
+    let mut command = Command::new(program);
+    command.args(&provider.args).envs(provider.env.iter().map(|v| (&v.name, &v.value)));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let cannot = |error: std::io::Error| format!("{} cannot be run: {error}", program.display());
+    let exchange = async {
+        let mut child = command.spawn().map_err(cannot)?;
+        if let Some(mut input) = child.stdin.take() {
+            // One that does not read its input may answer all the same.
+            let _ = input.write_all(request.as_bytes()).await;
+        }
+        child.wait_with_output().await.map_err(cannot)
+    };
+    let output = match tokio::time::timeout(LIMIT, exchange).await {
+        Ok(output) => output?,
+        Err(_) => return Err(format!("no answer within {} s", LIMIT.as_secs())),
+    };
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said: String = said.trim().chars().take(300).collect();
+        return Err(format!("{}: {said}", output.status));
+    }
+    Ok(output.stdout)
+}
+
+/// The providers of a file, or of a folder's *.json, *.yaml and *.yml.
+fn providers(path: &Path) -> Result<Vec<Provider>, String> {
+    let unreadable = |path: &Path, error: std::io::Error| format!("{} cannot be read: {error}", path.display());
+    let mut files = vec![path.to_owned()];
+    if path.is_dir() {
+        let entries = std::fs::read_dir(path).map_err(|e| unreadable(path, e))?;
+        let named = |path: &PathBuf| path.extension().is_some_and(|e| e == "json" || e == "yaml" || e == "yml");
+        files = entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|p| named(p) && p.is_file()).collect();
+        files.sort();
+    }
+    let mut providers: Vec<Provider> = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).map_err(|e| unreadable(&file, e))?;
+        let bad = |why: &str| format!("{}: {why}", file.display());
+        let document = yaml::read_documents(&text).into_iter().next().and_then(|document| document.value.ok());
+        let document = document.ok_or_else(|| bad("not a credential-provider configuration"))?;
+        if document["kind"] != "CredentialProviderConfig" {
+            return Err(bad("its kind is not CredentialProviderConfig"));
+        }
+        let listed = document.get("providers").cloned().unwrap_or_default();
+        let listed: Vec<Provider> = serde_json::from_value(listed).map_err(|error| bad(&error.to_string()))?;
+        providers.extend(listed);
+    }
+    let wrong = providers.iter().find(|p| {
+        !VERSIONS.contains(&p.api_version.as_str())
+            || p.name.is_empty()
+            || p.name.contains(['/', ' '])
+            || p.name == ".."
+    });
+    match wrong {
+        Some(p) => Err(format!("provider {:?} with apiVersion {:?} is not valid", p.name, p.api_version)),
+        None => Ok(providers),
+    }
+}
+
+#[cfg(test)]
+mod tests;
