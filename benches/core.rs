@@ -196,6 +196,10 @@ impl Facts for Quiet {
         Images::Present
     }
 
+    fn held_ports(&self, _: &ObjectKey, _: bool) -> Vec<(String, Vec<daemonlet::core::ports::HostPort>)> {
+        Vec::new()
+    }
+
     fn surroundings(&self) -> &str {
         ""
     }

@@ -21,6 +21,7 @@ pub mod pass;
 pub mod placement;
 pub mod plan;
 pub mod policy;
+pub mod ports;
 pub mod quantity;
 pub mod record;
 pub mod render;

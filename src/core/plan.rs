@@ -5,6 +5,7 @@
 //! they stand and plans again from what it then observes.
 
 mod instance;
+mod ports;
 mod progress;
 mod ready;
 mod retry;
@@ -24,6 +25,7 @@ use crate::core::model::Source;
 use crate::core::model::TokenRequest;
 use crate::core::outcome::Outcome;
 use crate::core::placement;
+use crate::core::ports::HostPort;
 use crate::core::record::DaemonRecord;
 use crate::core::record::FailedRevision;
 use crate::core::record::Failure;
@@ -135,6 +137,9 @@ pub trait Facts {
     fn failure(&self, instance: &Instance) -> Option<Failure>;
     /// Whether the images for `outcome` are on the node; `replaces`: an instance ends for it.
     fn images(&self, outcome: &Outcome, replaces: bool) -> Images;
+    /// Host ports of instances of other daemons than `key` on this node, with whose they are; `lasting`: only
+    /// those that they will still have when they have followed their definitions.
+    fn held_ports(&self, key: &ObjectKey, lasting: bool) -> Vec<(String, Vec<HostPort>)>;
     /// A fingerprint of what the kubelet's admission depends on beside the pod: when it changes, what
     /// was rejected is tried again at once.
     fn surroundings(&self) -> &str;

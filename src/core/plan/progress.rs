@@ -4,7 +4,8 @@
 //! * a revision fails only once nothing of it was available within its progress deadline *and* somebody
 //!   says what is wrong; what nobody can see never fails (unknown readiness is no evidence);
 //! * its time counts over all its instances: one that the kubelet does not take is tried again and again;
-//! * a revision is good once an instance of it was available; where nobody tells readiness, once it ran
+//! * a revision is good once an instance of it was available, and for 30 s (or its deadline, if that is
+//!   shorter), as what crashes is ready for moments; where nobody tells readiness, once it ran
 //!   steadily and its time is over, or at once if nothing else has been good;
 //! * data that changed under a good instance is what a roll-back returns to only when the instance lived
 //!   with it for a while and no other revision was wanted, so that data and template that are changed
@@ -32,6 +33,7 @@ use super::Data;
 use super::Planner;
 use super::Readiness;
 use super::ready::Availability;
+use super::ready::STEADY;
 
 /// The progress deadline of a DaemonSet that names none; upstream's of a Deployment.
 const DEFAULT_DEADLINE: Millis = 10 * 60_000;
@@ -62,7 +64,9 @@ impl Planner<'_> {
         live.sort_by_key(|i| i.incarnation);
         let mut serves = None;
         for instance in &live {
-            let availability = self.availability(daemon_set, instance);
+            // A container that crashes is ready for a moment, too, if nothing probes it.
+            let least = STEADY.min(deadline_of(daemon_set));
+            let availability = self.availability(daemon_set, instance, least);
             if availability == Availability::No {
                 continue;
             }

@@ -25,10 +25,11 @@ pub(super) enum Availability {
 }
 
 impl Planner<'_> {
-    /// Whether `instance` is available; looks again when its time comes.
-    pub(super) fn availability(&mut self, daemon_set: &DaemonSet, instance: &Instance) -> Availability {
+    /// Whether `instance` is available, ready for at least `least` milliseconds; looks again when its time
+    /// comes.
+    pub(super) fn availability(&mut self, daemon_set: &DaemonSet, instance: &Instance, least: Millis) -> Availability {
         let own = instance.daemon_set.as_deref().unwrap_or(daemon_set);
-        let asked = Millis::from(own.min_ready_seconds) * 1_000;
+        let asked = least.max(Millis::from(own.min_ready_seconds) * 1_000);
         let (since, wait, then) = match self.facts.readiness(instance) {
             Readiness::Ready { since } => (since, asked, Availability::Ready),
             Readiness::Steady { since } => (since, asked.max(STEADY), Availability::Steady),

@@ -121,6 +121,10 @@ impl Planner<'_> {
                 }
             }
             (None, None) => {
+                if let Some(why) = self.clash_with_others(&target, false) {
+                    self.summary.state = State::Waiting;
+                    return self.add_reason(&why);
+                }
                 if let Some(outcome) = self.prepare(&target, false) {
                     self.begin(&target, &outcome, "it belongs here and does not run");
                 }
@@ -208,7 +212,7 @@ impl Planner<'_> {
         self.show(new);
         if let Some(order) = old.restart.as_ref().filter(|_| self.is_ordered(old)) {
             self.end(&old.uid, &order.cause.words());
-        } else if !surge || self.availability(daemon_set, new) != Availability::No {
+        } else if !surge || self.availability(daemon_set, new, 0) != Availability::No {
             self.end(&old.uid, "the new instance took over");
         } else if self.is_broken(old) {
             self.end(&old.uid, "it is not ready and a new instance is here");
@@ -247,6 +251,17 @@ impl Planner<'_> {
             self.show(old);
             return self.add_reason(&format!("revision {wanted} waits: {hold}"));
         }
+        let beside = surge && order.is_none();
+        let in_the_way = match beside {
+            true => self.clash_in_surge(target, old).or_else(|| self.clash_with_others(target, false)),
+            false => self.clash_with_others(target, true),
+        };
+        if let Some(why) = in_the_way {
+            self.refresh(old);
+            self.show(old);
+            self.summary.state = State::Waiting;
+            return self.add_reason(&format!("revision {wanted} cannot start, the old instance stays: {why}"));
+        }
         let Some(outcome) = self.prepare(target, true) else {
             // The summary says what the new revision lacks; the old instance stays.
             let (state, lacks) = (self.summary.state, std::mem::take(&mut self.summary.reason));
@@ -257,7 +272,7 @@ impl Planner<'_> {
             }
             return self.add_reason(&format!("revision {wanted} cannot start, the old instance stays: {lacks}"));
         };
-        if surge && order.is_none() {
+        if beside {
             self.refresh(old);
             self.begin(target, &outcome, "a new revision, beside the old one");
         } else {

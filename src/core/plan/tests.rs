@@ -1,3 +1,4 @@
+mod ports;
 mod progress;
 mod retry;
 
@@ -41,6 +42,7 @@ struct World {
     failures: BTreeMap<String, Failure>,
     images: Option<Images>,
     surroundings: String,
+    held_ports: Vec<(String, Vec<HostPort>, bool)>,
     rendered: RefCell<u32>,
 }
 
@@ -129,6 +131,14 @@ impl Facts for World {
 
     fn images(&self, _: &Outcome, _: bool) -> Images {
         self.images.clone().unwrap_or(Images::Present)
+    }
+
+    fn held_ports(&self, _: &ObjectKey, lasting: bool) -> Vec<(String, Vec<HostPort>)> {
+        self.held_ports
+            .iter()
+            .filter(|(_, _, stays)| *stays || !lasting)
+            .map(|(w, p, _)| (w.clone(), p.clone()))
+            .collect()
     }
 
     fn surroundings(&self) -> &str {

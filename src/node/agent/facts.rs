@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
+use crate::core::model::UpdateStrategy;
 use crate::core::outcome::Outcome;
+use crate::core::pass::Subject;
 use crate::core::plan::Data;
 use crate::core::plan::Evidence;
 use crate::core::plan::Facts;
@@ -16,10 +18,14 @@ use crate::core::plan::Images;
 use crate::core::plan::ManifestFact;
 use crate::core::plan::Readiness;
 use crate::core::plan::Taken;
+use crate::core::ports;
+use crate::core::ports::HostPort;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Failure;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
+use crate::core::record::Phase;
+use crate::core::sources::Word;
 use crate::node::api::Snapshot;
 use crate::node::volumes::Volumes;
 
@@ -55,6 +61,8 @@ pub(super) struct PassFacts<'a> {
     /// Without an agent: what was written is not known and not compared.
     pub(super) offline: bool,
     pub(super) records: &'a BTreeMap<ObjectKey, DaemonRecord>,
+    /// What is planned for: the sources' word on each daemon.
+    pub(super) subjects: &'a [Subject<'a>],
     /// The record's namespace and the instance, by pod UID ([`by_uid`] of `records`).
     pub(super) instances: &'a HashMap<&'a str, (&'a str, &'a Instance)>,
     pub(super) runtime: &'a Runtime,
@@ -161,6 +169,29 @@ impl Facts for PassFacts<'_> {
 
     fn images(&self, outcome: &Outcome, replaces: bool) -> Images {
         self.images.word(outcome, replaces, &self.objects)
+    }
+
+    fn held_ports(&self, key: &ObjectKey, lasting: bool) -> Vec<(String, Vec<HostPort>)> {
+        let mut held = Vec::new();
+        for record in self.records.values().filter(|r| r.key != *key) {
+            let wanted = match self.subjects.iter().find(|s| s.record.key == record.key).map(|s| &s.word) {
+                Some(Word::Gone { .. }) if lasting => continue,
+                Some(Word::Wanted { daemon_set, .. }) if daemon_set.update_strategy != UpdateStrategy::OnDelete => {
+                    Some(daemon_set)
+                }
+                _ => None,
+            };
+            for instance in record.instances.iter().filter(|i| !lasting || i.phase == Phase::Live) {
+                let Some(own) = &instance.daemon_set else { continue };
+                let mut has = ports::host_ports(&own.template);
+                if let Some(wanted) = wanted.filter(|wanted| lasting && !Arc::ptr_eq(wanted, own)) {
+                    let later = ports::host_ports(&wanted.template);
+                    has.retain(|port| later.iter().any(|l| l.clashes(port)));
+                }
+                held.push((format!("{} (pod {})", record.key, instance.pod_name), has));
+            }
+        }
+        held
     }
 
     fn surroundings(&self) -> &str {

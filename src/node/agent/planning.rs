@@ -78,6 +78,7 @@ impl Agent {
                 node: &self.config.node_name,
                 booted: at - uptime(),
             },
+            subjects: &subjects,
             nudges: &self.nudges,
             taking: &self.taking,
             farewells: &self.farewells,

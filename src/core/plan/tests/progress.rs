@@ -6,6 +6,7 @@ use crate::core::record::RestartCause;
 use super::*;
 
 const DEADLINE: Millis = 60_000;
+const STEADY: Millis = 30_000;
 
 fn rolling_back(image: &str) -> DaemonSet {
     let mut daemon_set = daemon_set(image);
@@ -25,6 +26,9 @@ impl Bench {
         let uid = format!("uid-{}-0", image(daemon_set));
         bench.pass(&wanted(daemon_set));
         bench.world.ready.insert(uid.clone(), NOW);
+        bench.pass(&wanted(daemon_set));
+        assert_eq!(bench.record.good, None, "it may crash in a moment");
+        bench.now += STEADY;
         bench.pass(&wanted(daemon_set));
         assert_eq!(bench.record.good.as_ref().unwrap().revision, image(daemon_set));
         bench
@@ -116,6 +120,7 @@ fn without_the_annotation_the_failure_is_told_and_the_revision_stays() {
     assert_eq!(summary.failed.unwrap().failure, crash());
     bench.world.not_ready.clear();
     bench.world.ready.insert("uid-b-1".into(), bench.now);
+    bench.now += STEADY;
     bench.pass(&word);
     assert_eq!(bench.record.failed, None, "it became available after all");
     assert_eq!(bench.record.good.as_ref().unwrap().revision, "b");
@@ -176,6 +181,7 @@ fn changed_data_that_restarts_is_rolled_back_under_the_same_template() {
     bench.world.data_version = "fine".into();
     bench.pass(&word);
     bench.world.ready.insert("uid-a-0".into(), NOW);
+    bench.now += STEADY;
     bench.pass(&word);
     bench.world.data_version = "bad".into();
     assert_eq!(bench.settle(&word).last().unwrap(), "start uid-a-1");
@@ -372,6 +378,7 @@ fn data_that_cannot_be_told_is_no_other_data() {
     bench.world.data_version = "fine".into();
     bench.pass(&word);
     bench.world.ready.insert("uid-a-0".into(), NOW);
+    bench.now += STEADY;
     bench.pass(&word);
     bench.world.data_version = "bad".into();
     bench.settle(&word);
@@ -394,4 +401,22 @@ fn a_daemon_that_is_gone_leaves_no_judgement_behind() {
     assert!(bench.record.failed.is_some());
     bench.settle(&Word::Gone { reason: "deleted".into(), by_list: false, ignore_file: None });
     assert_eq!((&bench.record.failed, &bench.record.good), (&None, &None));
+}
+
+#[test]
+fn a_crash_loop_that_is_ready_for_moments_is_none_the_better() {
+    let mut bench = Bench::good(&rolling_back("a"));
+    let word = wanted(&rolling_back("b"));
+    bench.settle(&word);
+    let began = bench.now;
+    while bench.now < began + DEADLINE {
+        bench.world.ready.insert("uid-b-1".into(), bench.now);
+        bench.now += 1_000;
+        bench.pass(&word);
+        bench.world.ready.remove("uid-b-1");
+        bench.fails("uid-b-1", crash());
+        bench.now += 4_000;
+        bench.pass(&word);
+    }
+    assert_eq!(bench.settle(&word).last().unwrap(), "start uid-a-2");
 }

@@ -1,0 +1,40 @@
+//! Host ports that keep a new instance from starting.
+//!
+//! Owns what is said of a clash. A clash is found before anything is written: the kubelet would reject the
+//! pod and never try it again, and for a surge the old instance would have waited for nothing.
+
+use crate::core::ports;
+use crate::core::ports::HostPort;
+use crate::core::record::Instance;
+
+use super::Planner;
+use super::progress::Target;
+
+impl Planner<'_> {
+    /// Why a new instance cannot run beside `old`, which has a port that it wants.
+    pub(super) fn clash_in_surge(&mut self, target: &Target, old: &Instance) -> Option<String> {
+        let wanted = ports::host_ports(&target.daemon_set.template);
+        let held = ports::host_ports(&old.daemon_set.as_ref()?.template);
+        let port = ports::clash(&wanted, &held)?;
+        self.summary.notes.push(
+            "hint: with maxSurge 0 the old instance goes first; or give the new revision another host port".to_owned(),
+        );
+        Some(format!("maxSurge wants it beside {}, and both want host port {port}", old.pod_name))
+    }
+
+    /// Which port of the target another daemon of this node has; `lasting`: and will not give up.
+    pub(super) fn clash_with_others(&mut self, target: &Target, lasting: bool) -> Option<String> {
+        let wanted = ports::host_ports(&target.daemon_set.template);
+        if wanted.is_empty() {
+            return None;
+        }
+        let found = self.facts.held_ports(&target.daemon_set.key, lasting).into_iter().find_map(|(who, held)| {
+            let port: &HostPort = ports::clash(&wanted, &held)?;
+            Some(format!("host port {port} belongs to {who}"))
+        });
+        if found.is_some() {
+            self.summary.notes.push("hint: give one of the two another host port".to_owned());
+        }
+        found
+    }
+}

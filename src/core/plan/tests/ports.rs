@@ -1,0 +1,66 @@
+use super::*;
+
+fn on_port(image: &str, port: u64) -> DaemonSet {
+    let mut daemon_set = daemon_set(image);
+    daemon_set.template["spec"]["hostNetwork"] = json!(true);
+    daemon_set.template["spec"]["containers"][0]["ports"] = json!([{"containerPort": port}]);
+    daemon_set
+}
+
+fn surging(image: &str, port: u64) -> DaemonSet {
+    let mut daemon_set = on_port(image, port);
+    daemon_set.update_strategy =
+        UpdateStrategy::RollingUpdate { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1) };
+    daemon_set
+}
+
+impl Bench {
+    fn runs(daemon_set: &DaemonSet) -> Self {
+        let mut bench = Self::new();
+        bench.pass(&wanted(daemon_set));
+        bench.world.ready.insert(format!("uid-{}-0", image(daemon_set)), NOW);
+        bench
+    }
+
+    fn held(&mut self, port: u64, stays: bool) {
+        let port = HostPort { address: "0.0.0.0".into(), protocol: "TCP".into(), port };
+        self.world.held_ports = vec![("kube-system/other".into(), vec![port], stays)];
+    }
+}
+
+#[test]
+fn a_surge_onto_the_same_host_port_is_told_and_leaves_the_old_instance() {
+    let mut bench = Bench::runs(&surging("a", 9100));
+    let word = wanted(&surging("b", 9100));
+    assert_eq!(bench.pass(&word), NONE);
+    let summary = bench.plan(&word).summary;
+    assert_eq!((summary.state, summary.pod.as_str(), summary.ready), (State::Waiting, "net-0", Some(true)));
+    assert!(summary.reason.contains("both want host port TCP 9100"), "{}", summary.reason);
+    assert!(summary.notes.iter().any(|n| n.contains("with maxSurge 0")), "{:?}", summary.notes);
+    assert_eq!(bench.pass(&wanted(&surging("b", 9101))), ["start uid-b-1"]);
+    assert_eq!(bench.pass(&wanted(&on_port("c", 9100)))[0], "end uid-b-1", "without surge the old ones go first");
+}
+
+#[test]
+fn a_port_of_another_daemon_is_waited_for() {
+    let mut bench = Bench::new();
+    bench.held(9100, true);
+    let word = wanted(&on_port("a", 9100));
+    assert_eq!(bench.pass(&word), NONE);
+    let summary = bench.plan(&word).summary;
+    assert_eq!(summary.state, State::Waiting);
+    assert!(summary.reason.contains("host port TCP 9100 belongs to kube-system/other"), "{}", summary.reason);
+    bench.world.held_ports.clear();
+    assert_eq!(bench.pass(&word), ["start uid-a-0"]);
+
+    bench.held(9200, true);
+    let word = wanted(&on_port("b", 9200));
+    assert_eq!(bench.pass(&word), NONE, "the old instance stays");
+    bench.held(9200, false);
+    assert_eq!(bench.pass(&word), ["end uid-a-0"], "two that swap their ports do not wait for each other");
+    bench.world.running.clear();
+    bench.now += SETTLE;
+    assert_eq!(bench.pass(&word), ["finish uid-a-0"], "it still has it");
+    bench.world.held_ports.clear();
+    assert_eq!(bench.pass(&word), ["start uid-b-1"]);
+}
