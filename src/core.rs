@@ -4,6 +4,7 @@
 
 pub mod adopt;
 pub mod canonical;
+pub mod cluster;
 pub mod convert;
 pub mod duration;
 pub mod explain;

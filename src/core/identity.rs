@@ -54,7 +54,17 @@ pub fn identity(key: &ObjectKey, canonical: &str, node: &str, incarnation: u64) 
 /// The hash of a revision (label `controller-revision-hash`) over the JSON of its canonical template:
 /// 32-bit FNV-1a in decimal, written with upstream's alphabet as `rand.SafeEncodeString` does.
 pub fn revision_hash(canonical: &str) -> String {
-    let hash = canonical.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    revision_hash_with(canonical, None)
+}
+
+/// [`revision_hash`] where another revision has that hash already: `collisions` goes into it as eight
+/// bytes, least first, as upstream's `ComputeHash` does.
+pub fn revision_hash_with(canonical: &str, collisions: Option<i32>) -> String {
+    let count = collisions.map(|count| i64::from(count).to_le_bytes());
+    let hash = canonical
+        .bytes()
+        .chain(count.into_iter().flatten())
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     hash.to_string().bytes().map(|digit| letter(u128::from(digit))).collect()
 }
 

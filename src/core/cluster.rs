@@ -1,0 +1,10 @@
+//! What needs the whole cluster: history, counters, rollouts.
+//!
+//! Owns the decisions of the coordinator, as functions of values. Must not know clients, leases or
+//! clocks; `crate::cluster` is the shell around it.
+
+pub mod conditions;
+pub mod counters;
+pub mod history;
+pub mod node_daemons;
+pub mod rollout;

@@ -1,0 +1,118 @@
+//! The conditions that the coordinator writes on a DaemonSet: Progressing, Available, Degraded.
+//!
+//! Owns their words; conditions of others are left as they are.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use serde_json::json;
+
+use super::counters::Counters;
+
+/// Node names that a condition tells at most.
+const NAMES: usize = 10;
+
+/// What goes wrong, by cause, with the nodes.
+pub type Causes = BTreeMap<String, Vec<String>>;
+
+/// What conditions are made from.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// The counters.
+    pub counters: Counters,
+    /// Why the rollout stands still; empty if it does not.
+    pub held: &'a str,
+    /// Nodes on which the wanted revision failed, or whose daemon is in trouble, by cause.
+    pub causes: &'a Causes,
+    /// What is wrong with the cluster for this DaemonSet, such as a stock controller that acts on it.
+    pub conflict: Option<&'a str>,
+}
+
+/// The three conditions, each as (type, status, reason, message).
+pub fn conditions(facts: &Facts<'_>) -> [(&'static str, bool, &'static str, String); 3] {
+    let c = &facts.counters;
+    let to_do = c.desired_number_scheduled.saturating_sub(c.updated_number_scheduled);
+    let progressing = match (to_do, facts.held) {
+        (0, _) => (false, "Complete", format!("{} nodes have the current revision", c.updated_number_scheduled)),
+        (_, "") => (true, "RollingOut", format!("{to_do} of {} nodes are left", c.desired_number_scheduled)),
+        (_, held) => (false, "Held", format!("{to_do} of {} nodes are left: {held}", c.desired_number_scheduled)),
+    };
+    let all = c.number_unavailable == 0;
+    let available = match all {
+        true => (true, "AllAvailable", format!("{} of {} nodes", c.number_available, c.desired_number_scheduled)),
+        false => (false, "Unavailable", format!("{} of {} nodes", c.number_available, c.desired_number_scheduled)),
+    };
+    let degraded = match (facts.conflict, facts.causes.is_empty()) {
+        (Some(conflict), _) => (true, "Conflict", conflict.to_owned()),
+        (None, true) => (false, "AsExpected", String::new()),
+        (None, false) => (true, "Failing", words(facts.causes)),
+    };
+    [
+        ("Progressing", progressing.0, progressing.1, progressing.2),
+        ("Available", available.0, available.1, available.2),
+        ("Degraded", degraded.0, degraded.1, degraded.2),
+    ]
+}
+
+/// Causes with counts and up to ten names.
+fn words(causes: &Causes) -> String {
+    let mut left = NAMES;
+    let of = |(cause, nodes): (&String, &Vec<String>)| {
+        let shown = nodes.len().min(left);
+        left -= shown;
+        let more = if shown < nodes.len() { ", …" } else { "" };
+        format!("{cause} on {}: {}{more}", count(nodes.len()), nodes[..shown].join(", "))
+    };
+    causes.iter().map(of).collect::<Vec<_>>().join("; ")
+}
+
+fn count(nodes: usize) -> String {
+    if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") }
+}
+
+/// `live`, with ours brought up to date; a condition keeps its transition time while its status stays.
+/// `now` is RFC 3339.
+pub fn merge(live: &[Value], facts: &Facts<'_>, now: &str) -> Vec<Value> {
+    let mut merged = live.to_vec();
+    for (kind, status, reason, message) in conditions(facts) {
+        let status = if status { "True" } else { "False" };
+        let old = merged.iter_mut().find(|c| c.get("type").is_some_and(|t| t == kind));
+        let since = old.as_ref().filter(|c| c.get("status").is_some_and(|s| s == status));
+        let since = since.and_then(|c| c.get("lastTransitionTime")).cloned().unwrap_or_else(|| json!(now));
+        let new = json!({
+            "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since,
+        });
+        match old {
+            Some(old) => *old = new,
+            None => merged.push(new),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_conditions_stay_and_times_change_with_the_status_alone() {
+        let counters = Counters {
+            desired_number_scheduled: 3,
+            updated_number_scheduled: 1,
+            number_unavailable: 1,
+            number_available: 2,
+            ..Counters::default()
+        };
+        let causes = Causes::from([("image".to_owned(), (0..12).map(|i| format!("n{i}")).collect())]);
+        let facts = Facts { counters, held: "", causes: &causes, conflict: None };
+        let first = merge(&[json!({"type": "Foreign", "status": "x"})], &facts, "t1");
+        assert_eq!(first.len(), 4);
+        assert_eq!(first[0], json!({"type": "Foreign", "status": "x"}));
+        assert_eq!(first[1]["message"], "2 of 3 nodes are left");
+        assert_eq!(first[3]["message"], "image on 12 nodes: n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, …");
+        assert_eq!(merge(&first, &facts, "t2"), first);
+        let held = Facts { held: "paused", ..facts };
+        let second = merge(&first, &held, "t2");
+        assert_eq!((&second[1]["lastTransitionTime"], &second[2]["lastTransitionTime"]), (&json!("t2"), &json!("t1")));
+    }
+}

@@ -1,0 +1,100 @@
+//! `DaemonSet.status`: every counter as upstream's `updateDaemonSetStatus` computes it.
+//!
+//! Owns the arithmetic. What an unreachable node last said does not count as ready.
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use super::rollout::NodeFact;
+use super::rollout::available;
+
+/// The counters of `DaemonSet.status`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Counters {
+    /// Nodes that should run it and have an instance.
+    pub current_number_scheduled: usize,
+    /// Nodes that should not run it and have an instance.
+    pub number_misscheduled: usize,
+    /// Nodes that should run it.
+    pub desired_number_scheduled: usize,
+    /// Nodes whose oldest instance is ready, on a node that is.
+    pub number_ready: usize,
+    /// Nodes whose oldest instance is of the current revision.
+    pub updated_number_scheduled: usize,
+    /// Nodes whose oldest instance is available.
+    pub number_available: usize,
+    /// Desired less available.
+    pub number_unavailable: usize,
+}
+
+/// Counts. `min_ready`: `minReadySeconds` in milliseconds. Gives also when a count will change by time alone.
+pub fn count(nodes: &[NodeFact<'_>], min_ready: i64, now: i64) -> (Counters, Option<i64>) {
+    let mut counters = Counters::default();
+    let mut look_again: Option<i64> = None;
+    for node in nodes {
+        let oldest = node.instances.first();
+        if !node.should_run {
+            counters.number_misscheduled += usize::from(oldest.is_some());
+            continue;
+        }
+        counters.desired_number_scheduled += 1;
+        let Some(oldest) = oldest else { continue };
+        counters.current_number_scheduled += 1;
+        counters.updated_number_scheduled += usize::from(oldest.updated);
+        counters.number_ready += usize::from(node.ready && oldest.ready_since.is_some());
+        counters.number_available += usize::from(available(node.ready, oldest, min_ready, now));
+        if let Some(at) = oldest.ready_since.map(|since| since + min_ready).filter(|at| *at > now && node.ready) {
+            look_again = Some(look_again.map_or(at, |l| l.min(at)));
+        }
+    }
+    counters.number_unavailable = counters.desired_number_scheduled - counters.number_available;
+    (counters, look_again)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rollout::InstanceFact;
+    use super::*;
+
+    fn instance(updated: bool, ready_since: Option<i64>) -> InstanceFact {
+        InstanceFact { updated, ready_since, created: 0, ending: false }
+    }
+
+    #[test]
+    fn counters_are_upstreams() {
+        let (new, old, unready) = ([instance(true, Some(0))], [instance(false, Some(90))], [instance(true, None)]);
+        let surge = [instance(false, Some(0)), instance(true, Some(95))];
+        let node = |name, instances| NodeFact {
+            name,
+            should_run: true,
+            ready: true,
+            reachable: true,
+            canary: false,
+            instances,
+            approval: None,
+            replacing: false,
+            failed: false,
+        };
+        let nodes = [
+            node("new", &new),
+            node("old, not available yet", &old),
+            node("unready", &unready),
+            node("surge: the oldest counts", &surge),
+            node("empty", &[]),
+            NodeFact { ready: false, ..node("ready on a NotReady node", &new) },
+            NodeFact { should_run: false, ..node("misscheduled", &new) },
+            NodeFact { should_run: false, ..node("nothing to do with it", &[]) },
+        ];
+        let expected = Counters {
+            current_number_scheduled: 5,
+            number_misscheduled: 1,
+            desired_number_scheduled: 6,
+            number_ready: 3,
+            updated_number_scheduled: 3,
+            number_available: 2,
+            number_unavailable: 4,
+        };
+        assert_eq!(count(&nodes, 20, 100), (expected, Some(110)));
+    }
+}

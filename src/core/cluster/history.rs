@@ -1,0 +1,215 @@
+//! The history of a DaemonSet: ControllerRevisions as upstream's controller keeps them.
+//!
+//! Owns data, names, numbers and what is to be written; follows `constructHistory`, `snapshot`,
+//! `dedupCurHistories` and `cleanupHistory` of upstream's DaemonSet controller. The name alone differs:
+//! upstream hashes Go's memory layout, so here it is the hash of the canonical template. Look-up is by data.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::canonical;
+use crate::core::identity;
+use crate::core::model::HASH_LABEL;
+
+/// Duplicates are merged once the younger is this old (milliseconds): whoever wrote it may be about to
+/// look at both.
+const MERGE_AFTER: i64 = 30_000;
+
+/// The value of `data` for a template as the API gave it: `getPatch` of upstream.
+pub fn data(template: &Value) -> Value {
+    let mut template = template.as_object().cloned().unwrap_or_default();
+    template.insert("$patch".to_owned(), json!("replace"));
+    let mut data = json!({"spec": {"template": template}});
+    data.sort_all_objects();
+    data
+}
+
+/// JSON as Go's `encoding/json` writes it: keys sorted, no white space, `<`, `>`, `&` and the two line
+/// separators escaped. Two revisions are the same when these bytes are.
+pub fn bytes(data: &Value) -> String {
+    let mut text = data.to_string();
+    for (character, escape) in
+        [("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("\u{2028}", "\\u2028"), ("\u{2029}", "\\u2029")]
+    {
+        if text.contains(character) {
+            text = text.replace(character, escape);
+        }
+    }
+    text
+}
+
+/// The template that a revision's data holds, if it holds one.
+pub fn template(data: &Value) -> Option<Value> {
+    let mut template = data.pointer("/spec/template")?.as_object()?.clone();
+    template.remove("$patch");
+    Some(Value::Object(template))
+}
+
+/// A ControllerRevision as far as decisions look at it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Revision {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub number: i64,
+    /// Its data as Go writes it.
+    pub data: String,
+    /// The hash that agents give instances of its template.
+    pub hash: String,
+    /// Its label `controller-revision-hash`; none if it lacks one.
+    pub label: Option<String>,
+    /// Whether its controller is this DaemonSet; else nobody's, and its labels match the selector.
+    pub owned: bool,
+    /// When it was created, in milliseconds since the epoch.
+    pub created: i64,
+}
+
+impl Revision {
+    /// The hash that agents use for the template in `data`; empty if there is none.
+    pub fn hash_of(data: &Value) -> String {
+        template(data).map(|t| identity::revision_hash(&canonical::template(&t))).unwrap_or_default()
+    }
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// Create the revision of the current template.
+    Create {
+        /// Its name; taken by other data: `collision` is to be counted up first.
+        name: String,
+        /// The value of its label `controller-revision-hash`.
+        label: String,
+        /// Its number.
+        number: i64,
+        /// Its data.
+        data: Value,
+    },
+    /// Another revision has the name that the current template would get: count `collisionCount` up.
+    Collision,
+    /// Take a revision over that nobody owns and whose labels match.
+    Adopt {
+        /// Its name.
+        name: String,
+    },
+    /// Give a revision the label that it lacks: its name.
+    Label {
+        /// Its name.
+        name: String,
+    },
+    /// Give the current revision the highest number.
+    Renumber {
+        /// Its name.
+        name: String,
+        /// The number.
+        number: i64,
+    },
+    /// Delete a duplicate of the current revision, or an old one beyond the limit.
+    Delete {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// What a pass over the history of one DaemonSet finds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct History {
+    /// The name of the current revision, if it is there.
+    pub current: Option<String>,
+    /// What is to be written, in order.
+    pub writes: Vec<Write>,
+    /// When to look again though nothing happens: duplicates that are too young to be merged.
+    pub look_again: Option<i64>,
+}
+
+/// What the history of a DaemonSet is to be.
+#[derive(Clone, Debug)]
+pub struct Wanted<'a> {
+    /// The DaemonSet's name.
+    pub name: &'a str,
+    /// Its template as the API gave it.
+    pub template: &'a Value,
+    /// `status.collisionCount`.
+    pub collisions: Option<i32>,
+    /// `spec.revisionHistoryLimit`.
+    pub limit: usize,
+    /// Hashes of instances that are on some node: their revisions stay.
+    pub in_use: &'a BTreeSet<String>,
+    /// Now, in milliseconds since the epoch.
+    pub now: i64,
+}
+
+/// Plans the history. `known`: those that the DaemonSet owns, and orphans that match its selector.
+pub fn plan(wanted: &Wanted<'_>, known: &[Revision]) -> History {
+    let data = data(wanted.template);
+    let bytes = bytes(&data);
+    let mut writes: Vec<Write> = Vec::new();
+    writes.extend(known.iter().filter(|r| !r.owned).map(|r| Write::Adopt { name: r.name.clone() }));
+    writes.extend(known.iter().filter(|r| r.label.is_none()).map(|r| Write::Label { name: r.name.clone() }));
+    let (mut current, old): (Vec<&Revision>, Vec<&Revision>) = known.iter().partition(|r| r.data == bytes);
+    let highest = old.iter().map(|r| r.number).max().unwrap_or(0);
+    // The one with the highest number is kept; upstream's order.
+    current.sort_by(|a, b| b.number.cmp(&a.number).then_with(|| a.name.cmp(&b.name)));
+    let mut look_again = None;
+    let name = match current.split_first() {
+        Some((kept, duplicates)) => {
+            let youngest = current.iter().map(|r| r.created).max().unwrap_or(0);
+            if !duplicates.is_empty() && wanted.now < youngest + MERGE_AFTER {
+                look_again = Some(youngest + MERGE_AFTER);
+            } else {
+                writes.extend(duplicates.iter().map(|r| Write::Delete { name: r.name.clone() }));
+            }
+            if kept.number <= highest {
+                writes.push(Write::Renumber { name: kept.name.clone(), number: highest + 1 });
+            }
+            Some(kept.name.clone())
+        }
+        None => {
+            let label = label(wanted.template, wanted.collisions);
+            let name = format!("{}-{label}", wanted.name);
+            let taken = known.iter().any(|r| r.name == name);
+            writes.push(match taken {
+                true => Write::Collision,
+                false => Write::Create { name: name.clone(), label, number: highest + 1, data },
+            });
+            None
+        }
+    };
+    if name.is_some() {
+        writes.extend(cleanup(wanted, &old));
+    }
+    History { current: name, writes, look_again }
+}
+
+/// Old revisions beyond the limit, lowest numbers first, none that an instance still has.
+fn cleanup(wanted: &Wanted<'_>, old: &[&Revision]) -> Vec<Write> {
+    let mut old = old.to_vec();
+    old.sort_by(|a, b| a.number.cmp(&b.number).then_with(|| a.name.cmp(&b.name)));
+    let surplus = old.len().saturating_sub(wanted.limit);
+    let used = |r: &&&Revision| {
+        wanted.in_use.contains(&r.hash) || r.label.as_ref().is_some_and(|label| wanted.in_use.contains(label))
+    };
+    let deletable = old.iter().filter(|r| !used(r));
+    deletable.take(surplus).map(|r| Write::Delete { name: r.name.clone() }).collect()
+}
+
+/// The label of a new revision: the hash of its canonical template, with the collision count behind it as
+/// upstream's `ComputeHash` appends it (eight bytes, least first).
+pub fn label(template: &Value, collisions: Option<i32>) -> String {
+    identity::revision_hash_with(&canonical::template(template), collisions)
+}
+
+/// The labels of a new revision: the template's, and its hash.
+pub fn labels(template: &Value, hash: &str) -> BTreeMap<String, String> {
+    let of_template = template.pointer("/metadata/labels").and_then(Value::as_object);
+    let text = |(k, v): (&String, &Value)| Some((k.clone(), v.as_str()?.to_owned()));
+    let mut labels: BTreeMap<String, String> = of_template.into_iter().flatten().filter_map(text).collect();
+    labels.insert(HASH_LABEL.to_owned(), hash.to_owned());
+    labels
+}
+
+#[cfg(test)]
+mod tests;

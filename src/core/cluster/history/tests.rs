@@ -1,0 +1,110 @@
+use super::*;
+
+const NOW: i64 = 1_000_000;
+
+fn template_of(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
+}
+
+fn revision(name: &str, number: i64, image: &str) -> Revision {
+    let data = data(&template_of(image));
+    Revision {
+        name: name.into(),
+        number,
+        hash: Revision::hash_of(&data),
+        data: bytes(&data),
+        label: Some(name.into()),
+        owned: true,
+        created: 0,
+    }
+}
+
+fn planned(image: &str, known: &[Revision], limit: usize, in_use: &[&str], collisions: Option<i32>) -> History {
+    let in_use = in_use.iter().map(|s| (*s).to_owned()).collect();
+    let template = template_of(image);
+    let wanted = Wanted { name: "net", template: &template, collisions, limit, in_use: &in_use, now: NOW };
+    plan(&wanted, known)
+}
+
+#[test]
+fn data_is_written_as_go_writes_it() {
+    let template = json!({"spec": {"containers": [{"name": "c", "args": ["a<b && c>d \u{2028}\u{e9}\"\\"]}]}});
+    assert_eq!(
+        bytes(&data(&template)),
+        r#"{"spec":{"template":{"$patch":"replace","spec":{"containers":[{"args":["a\u003cb \u0026\u0026 c\u003ed \u2028é\"\\"],"name":"c"}]}}}}"#
+    );
+    assert_eq!(super::template(&data(&template)), Some(template));
+}
+
+#[test]
+fn the_first_revision_is_number_one_and_the_next_one_more() {
+    let first = planned("a", &[], 10, &[], None);
+    let label = label(&template_of("a"), None);
+    assert_eq!(
+        first.writes,
+        [Write::Create { name: format!("net-{label}"), label, number: 1, data: data(&template_of("a")) }]
+    );
+    let next = planned("b", &[revision("net-a", 4, "a")], 10, &[], None);
+    assert!(matches!(&next.writes[..], [Write::Create { number: 5, .. }]), "{next:?}");
+}
+
+#[test]
+fn a_revision_that_upstream_named_is_taken_as_it_is() {
+    let known = [revision("net-5f7c9d", 3, "a"), revision("net-66aa", 2, "b")];
+    assert_eq!(planned("a", &known, 10, &[], None).writes, []);
+}
+
+#[test]
+fn a_template_that_returns_gets_the_highest_number() {
+    let known = [revision("net-a", 1, "a"), revision("net-b", 2, "b")];
+    let history = planned("a", &known, 10, &[], None);
+    assert_eq!(history.writes, [Write::Renumber { name: "net-a".into(), number: 3 }]);
+    assert_eq!(history.current.as_deref(), Some("net-a"));
+}
+
+#[test]
+fn orphans_are_adopted_and_labelled() {
+    let mut orphan = revision("net-a", 1, "a");
+    (orphan.owned, orphan.label) = (false, None);
+    let name = || "net-a".to_owned();
+    assert_eq!(
+        planned("a", &[orphan], 10, &[], None).writes,
+        [Write::Adopt { name: name() }, Write::Label { name: name() }]
+    );
+}
+
+#[test]
+fn duplicates_are_merged_when_the_younger_is_old_enough() {
+    let mut known = [revision("net-a", 1, "a"), revision("net-hand", 2, "a")];
+    known[1].created = NOW - MERGE_AFTER + 1;
+    let history = planned("a", &known, 10, &[], None);
+    assert_eq!((history.writes.len(), history.look_again), (0, Some(NOW + 1)));
+    known[1].created = NOW - MERGE_AFTER;
+    let history = planned("a", &known, 10, &[], None);
+    assert_eq!(history.writes, [Write::Delete { name: "net-a".into() }]);
+    assert_eq!(history.current.as_deref(), Some("net-hand"), "the highest number stays");
+}
+
+#[test]
+fn a_deleted_old_revision_is_not_made_again() {
+    assert_eq!(planned("b", &[revision("net-b", 2, "b")], 10, &["hash-of-a"], None).writes, []);
+}
+
+#[test]
+fn the_oldest_go_beyond_the_limit_and_what_runs_stays() {
+    let known: Vec<Revision> = (1..=5).map(|i| revision(&format!("net-{i}"), i, &i.to_string())).collect();
+    let delete = |i: i64| Write::Delete { name: format!("net-{i}") };
+    assert_eq!(planned("5", &known, 2, &[], None).writes, [delete(1), delete(2)]);
+    let used = known[0].hash.clone();
+    assert_eq!(planned("5", &known, 2, &[&used, "net-2"], None).writes, [delete(3), delete(4)]);
+    assert_eq!(planned("5", &known, 0, &[], None).writes.len(), 4);
+}
+
+#[test]
+fn a_name_that_other_data_has_counts_a_collision_and_the_count_makes_another_name() {
+    let name = format!("net-{}", label(&template_of("a"), None));
+    let known = [revision(&name, 1, "other")];
+    assert_eq!(planned("a", &known, 10, &[], None).writes, [Write::Collision]);
+    let history = planned("a", &known, 10, &[], Some(1));
+    assert!(matches!(&history.writes[..], [Write::Create { name: n, .. }] if *n != name), "{history:?}");
+}

@@ -1,0 +1,118 @@
+//! The resource `nodedaemons.daemonlet.dev/v1alpha1`: one object a node, named as the node.
+//!
+//! Owns its schema. `spec` is the coordinator's word, `status` the agent's; neither writes the other's.
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::core::status::State;
+
+/// The API group.
+pub const GROUP: &str = "daemonlet.dev";
+/// The version.
+pub const VERSION: &str = "v1alpha1";
+/// The kind.
+pub const KIND: &str = "NodeDaemons";
+/// The resource's name in URLs.
+pub const PLURAL: &str = "nodedaemons";
+
+/// What the coordinator allows on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Spec {
+    /// Replacements that may be made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<Approval>,
+}
+
+/// That a node may replace its instance of a daemon by one of a revision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Approval {
+    /// The DaemonSet's namespace.
+    pub namespace: String,
+    /// The DaemonSet's name.
+    pub name: String,
+    /// The DaemonSet's UID: another object of that name is another daemon.
+    pub uid: String,
+    /// The hash of the revision that may run.
+    pub revision: String,
+    /// When it was given (RFC 3339).
+    pub approved_at: String,
+}
+
+/// What an agent says of its node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    /// The agent's version.
+    pub agent_version: String,
+    /// Ready daemons of all, such as `5/6`.
+    pub ready: String,
+    /// The worst state of any daemon, with its reason; empty when all is well.
+    pub worst: String,
+    /// The daemons.
+    pub daemons: Vec<DaemonReport>,
+}
+
+/// One daemon on one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DaemonReport {
+    /// The DaemonSet's namespace.
+    pub namespace: String,
+    /// The DaemonSet's name.
+    pub name: String,
+    /// The DaemonSet's UID, if the API has shown it.
+    pub uid: String,
+    /// What the daemon is doing.
+    pub phase: Option<State>,
+    /// Why, in one line.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Its instances, oldest first; those that end are among them until nothing of them runs.
+    pub instances: Vec<InstanceReport>,
+    /// The revision that it is being replaced by: the claim of an approval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replacing: Option<String>,
+    /// The revision that failed on this node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<FailedReport>,
+}
+
+/// One instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InstanceReport {
+    /// The pod's name, with the node's: the mirror pod's.
+    pub pod: String,
+    /// The hash of its revision.
+    pub revision: String,
+    /// When its manifest was first written (RFC 3339).
+    pub created: String,
+    /// Since when it is ready (RFC 3339), if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready_since: Option<String>,
+    /// Whether it ends.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ending: bool,
+}
+
+/// Why a revision failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FailedReport {
+    /// The hash of the revision.
+    pub revision: String,
+    /// The kind of cause.
+    pub cause: String,
+    /// The words of who says it.
+    pub message: String,
+}
+
+impl Status {
+    /// The report of one daemon.
+    pub fn daemon(&self, namespace: &str, name: &str, uid: &str) -> Option<&DaemonReport> {
+        self.daemons.iter().find(|d| d.namespace == namespace && d.name == name && (d.uid.is_empty() || d.uid == uid))
+    }
+}

@@ -1,0 +1,258 @@
+//! Which nodes may replace their instance now.
+//!
+//! Owns the budget: upstream's `rollingUpdate` accounting, with two betterments that `exact` switches off: a
+//! node that is unreachable on the old revision takes no slot, and a replaced node keeps its slot for at
+//! least [`HOLD`]. A node that broke after its update keeps its slot, and so stops the rollout. The same
+//! nodes give the same answer: unavailable ones come first, then by name.
+//!
+//! Its invariant: slots taken by nodes that are unavailable, approved or still replacing never exceed the
+//! budget by an approval of an available node.
+
+use crate::core::model::IntOrPercent;
+
+/// How long a replaced node keeps its slot at least, in milliseconds.
+pub const HOLD: i64 = 2_000;
+/// An approval that no agent has claimed for this long is withdrawn, in milliseconds.
+pub const UNCLAIMED: i64 = 60_000;
+
+/// What a rollout obeys.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules {
+    /// How many nodes may be unavailable; of a percentage, rounded up.
+    pub max_unavailable: IntOrPercent,
+    /// How many nodes may run both; above 0 it is the budget.
+    pub max_surge: IntOrPercent,
+    /// Nobody is approved, and what is unclaimed is withdrawn: paused, `OnDelete`, or halted.
+    pub hold: Option<String>,
+    /// Nodes that are kept on the old revision.
+    pub partition: IntOrPercent,
+    /// Whether canary nodes go first; the others follow when all of them are available for this long, in
+    /// milliseconds.
+    pub canary_hold: Option<i64>,
+    /// The rollout halts when the revision failed on more nodes than this.
+    pub max_failed: usize,
+    /// Upstream's rule to the letter.
+    pub exact: bool,
+}
+
+/// One instance as its agent reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstanceFact {
+    /// Whether it is of the wanted revision.
+    pub updated: bool,
+    /// Since when it is ready, in milliseconds since the epoch.
+    pub ready_since: Option<i64>,
+    /// When it was made.
+    pub created: i64,
+    /// Whether it ends.
+    pub ending: bool,
+}
+
+/// The state of an approval for this daemon on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApprovalFact {
+    /// Whether it is for the wanted revision.
+    pub wanted: bool,
+    /// When it was given, in milliseconds since the epoch.
+    pub at: i64,
+}
+
+/// One node as the daemon sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeFact<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Whether the daemon may be started there.
+    pub should_run: bool,
+    /// Whether its Ready condition is True.
+    pub ready: bool,
+    /// Whether its agent and kubelet are heard: Ready is True or False, not Unknown.
+    pub reachable: bool,
+    /// Whether it is one of the canary nodes.
+    pub canary: bool,
+    /// The instances there, oldest first.
+    pub instances: &'a [InstanceFact],
+    /// The approval that stands.
+    pub approval: Option<ApprovalFact>,
+    /// Whether its agent has claimed one: it replaces.
+    pub replacing: bool,
+    /// Whether the wanted revision has failed there.
+    pub failed: bool,
+}
+
+/// What is to be approved and withdrawn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Indices of nodes that may replace.
+    pub approve: Vec<usize>,
+    /// Indices of nodes whose approval is withdrawn.
+    pub withdraw: Vec<usize>,
+    /// Approvals that nobody claimed in time, among those withdrawn.
+    pub unclaimed: Vec<usize>,
+    /// Nodes that are done.
+    pub updated: usize,
+    /// Nodes that are on the way.
+    pub slots: usize,
+    /// Why nothing is approved though nodes are left; empty if there is no such reason.
+    pub held: String,
+    /// When to look again though nothing happens.
+    pub look_again: Option<i64>,
+}
+
+/// Where a node stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    /// Nothing runs: a first install, or between old and new.
+    Missing,
+    /// The old one; whether it is available.
+    Old(bool),
+    /// The new one; whether it is available, and whether its slot is free again.
+    New { available: bool, released: bool },
+    /// Both: a surge.
+    Both,
+}
+
+/// Plans the rollout of one DaemonSet. `min_ready`: `minReadySeconds` in milliseconds.
+pub fn plan(rules: &Rules, min_ready: i64, nodes: &[NodeFact<'_>], now: i64) -> Plan {
+    let mut plan = Plan::default();
+    let desired = nodes.iter().filter(|n| n.should_run).count();
+    let surges = resolve(&rules.max_surge, desired) > 0;
+    let budget = match surges {
+        true => resolve(&rules.max_surge, desired),
+        false => resolve(&rules.max_unavailable, desired).max(1),
+    };
+    let stands: Vec<Stand> =
+        nodes.iter().map(|n| stand(n, min_ready, rules.exact, now, &mut plan.look_again)).collect();
+    let failed = nodes.iter().filter(|n| n.failed).count();
+    let hold = match &rules.hold {
+        Some(hold) => Some(hold.clone()),
+        None if failed > rules.max_failed => Some(format!("the revision failed on {failed} nodes")),
+        None => None,
+    };
+    for (index, (node, stand)) in nodes.iter().zip(&stands).enumerate() {
+        plan.updated += usize::from(matches!(stand, Stand::New { available: true, .. }));
+        let Some(approval) = node.approval else { continue };
+        let done = matches!(stand, Stand::New { released: true, .. });
+        let late = !node.replacing && !done && now - approval.at >= UNCLAIMED;
+        if !node.replacing && !late && !done {
+            earlier(&mut plan.look_again, approval.at + UNCLAIMED);
+        }
+        if (!approval.wanted || hold.is_some() || late || done || !node.should_run) && !node.replacing {
+            plan.withdraw.push(index);
+            if late {
+                plan.unclaimed.push(index);
+            }
+        }
+    }
+    let takes = |index: usize| {
+        let (node, stand) = (&nodes[index], stands[index]);
+        slot(node, stand, surges, rules.exact)
+    };
+    plan.slots = (0..nodes.len()).filter(|i| nodes[*i].should_run && takes(*i)).count();
+    let mut candidates: Vec<usize> = (0..nodes.len())
+        .filter(|i| {
+            let node = &nodes[*i];
+            let may = node.should_run && node.reachable && !node.failed && node.approval.is_none() && !node.replacing;
+            may && matches!(stands[*i], Stand::Old(_))
+        })
+        .collect();
+    if candidates.is_empty() {
+        return plan;
+    }
+    if let Some(hold) = hold {
+        plan.held = hold;
+        return plan;
+    }
+    if let Some(canary_hold) = rules.canary_hold {
+        let canaries = || (0..nodes.len()).filter(|i| nodes[*i].canary && nodes[*i].should_run);
+        let settled = |i: usize| newest(&nodes[i]).filter(|n| n.updated).and_then(|n| n.ready_since);
+        let waits = canaries().map(|i| settled(i).map(|since| since + min_ready + canary_hold)).max();
+        let all_settled = canaries().all(|i| settled(i).is_some_and(|since| since + min_ready + canary_hold <= now));
+        if !all_settled {
+            candidates.retain(|i| nodes[*i].canary);
+            waits.flatten().filter(|at| *at > now).into_iter().for_each(|at| earlier(&mut plan.look_again, at));
+            if candidates.is_empty() {
+                plan.held = "the canary nodes have to be available for a while".to_owned();
+                return plan;
+            }
+        }
+    }
+    // Unavailable ones first, then by name: upstream's order but for the chance in it.
+    candidates.sort_by_key(|i| (stands[*i] != Stand::Old(false), nodes[*i].name));
+    let kept = resolve(&rules.partition, desired);
+    let old = nodes.iter().zip(&stands).filter(|(n, s)| n.should_run && matches!(s, Stand::Old(_))).count();
+    let on_the_way =
+        nodes.iter().zip(&stands).filter(|(n, s)| n.approval.is_some() && matches!(s, Stand::Old(_))).count();
+    let allowed = old.saturating_sub(on_the_way).saturating_sub(kept);
+    if allowed == 0 {
+        plan.held = format!("{kept} nodes are kept on the old revision");
+    }
+    for index in candidates.into_iter().take(allowed) {
+        // What is unavailable already costs nothing to replace.
+        let free = stands[index] == Stand::Old(false);
+        if free || plan.slots < budget {
+            plan.slots += usize::from(!takes(index));
+            plan.approve.push(index);
+        }
+    }
+    plan
+}
+
+/// A number of `desired` nodes; of a percentage, rounded up.
+pub fn resolve(value: &IntOrPercent, desired: usize) -> usize {
+    match value {
+        IntOrPercent::Int(number) => usize::try_from(*number).unwrap_or(0),
+        IntOrPercent::Percent(percent) => (desired * usize::try_from(*percent).unwrap_or(0)).div_ceil(100),
+    }
+}
+
+fn newest<'a>(node: &NodeFact<'a>) -> Option<&'a InstanceFact> {
+    node.instances.iter().rev().find(|i| !i.ending)
+}
+
+/// Whether an instance is available: ready for `min_ready`, on a node that is ready.
+pub fn available(node_ready: bool, instance: &InstanceFact, min_ready: i64, now: i64) -> bool {
+    node_ready && instance.ready_since.is_some_and(|since| since + min_ready <= now)
+}
+
+fn stand(node: &NodeFact<'_>, min_ready: i64, exact: bool, now: i64, look_again: &mut Option<i64>) -> Stand {
+    let live = || node.instances.iter().filter(|i| !i.ending);
+    let Some(newest) = newest(node) else { return Stand::Missing };
+    if live().any(|i| i.updated) && live().any(|i| !i.updated) {
+        return Stand::Both;
+    }
+    let is_available = available(node.ready, newest, min_ready, now);
+    if let Some(since) = newest.ready_since.filter(|since| since + min_ready > now) {
+        earlier(look_again, since + min_ready);
+    }
+    if !newest.updated {
+        return Stand::Old(is_available);
+    }
+    let until = newest.created + HOLD;
+    let held = !exact && node.approval.is_some() && until > now;
+    if held {
+        earlier(look_again, until);
+    }
+    // What still ends of the old one holds the slot, too.
+    let ends = node.instances.iter().any(|i| i.ending);
+    Stand::New { available: is_available, released: is_available && !held && !ends }
+}
+
+/// Whether a node takes a slot of the budget.
+fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, exact: bool) -> bool {
+    let heard = node.reachable || exact;
+    match stand {
+        Stand::New { released, .. } => !released,
+        Stand::Both => true,
+        _ if node.approval.is_some() || node.replacing => true,
+        Stand::Missing | Stand::Old(false) => heard && !surges,
+        Stand::Old(true) => false,
+    }
+}
+
+fn earlier(at: &mut Option<i64>, other: i64) {
+    *at = Some(at.map_or(other, |at| at.min(other)));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const NOW: i64 = 1_000_000;
+
+fn rules(max_unavailable: u32) -> Rules {
+    Rules {
+        max_unavailable: IntOrPercent::Int(max_unavailable),
+        max_surge: IntOrPercent::Int(0),
+        hold: None,
+        partition: IntOrPercent::Int(0),
+        canary_hold: None,
+        max_failed: 1,
+        exact: false,
+    }
+}
+
+fn instance(updated: bool, ready: bool) -> InstanceFact {
+    InstanceFact { updated, ready_since: ready.then_some(0), created: 0, ending: false }
+}
+
+const OLD: &[InstanceFact] = &[InstanceFact { updated: false, ready_since: Some(0), created: 0, ending: false }];
+const OLD_BROKEN: &[InstanceFact] = &[InstanceFact { updated: false, ready_since: None, created: 0, ending: false }];
+const NEW: &[InstanceFact] = &[InstanceFact { updated: true, ready_since: Some(0), created: 0, ending: false }];
+const NEW_BROKEN: &[InstanceFact] = &[InstanceFact { updated: true, ready_since: None, created: 0, ending: false }];
+
+fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
+    NodeFact {
+        name,
+        should_run: true,
+        ready: true,
+        reachable: true,
+        canary: false,
+        instances,
+        approval: None,
+        replacing: false,
+        failed: false,
+    }
+}
+
+fn approved(name: &str, at: i64) -> NodeFact<'_> {
+    NodeFact { approval: Some(ApprovalFact { wanted: true, at }), ..node(name, OLD) }
+}
+
+fn approves(rules: &Rules, nodes: &[NodeFact<'_>]) -> Vec<String> {
+    plan(rules, 0, nodes, NOW).approve.into_iter().map(|i| nodes[i].name.to_owned()).collect()
+}
+
+#[test]
+fn the_budget_is_kept_and_unavailable_nodes_come_first() {
+    assert_eq!(approves(&rules(2), &[node("c", OLD), node("a", OLD), node("b", OLD)]), ["a", "b"]);
+    let nodes = [node("a", OLD), node("b", OLD_BROKEN), node("c", OLD)];
+    assert_eq!(approves(&rules(1), &nodes), ["b"], "it takes the slot that there is");
+    assert_eq!(approves(&rules(2), &nodes), ["b", "a"]);
+    let all_broken = [node("a", OLD_BROKEN), node("b", OLD_BROKEN)];
+    assert_eq!(approves(&rules(1), &all_broken), ["a", "b"], "nothing is lost by replacing them");
+    assert_eq!(approves(&rules(1), &[node("a", OLD), node("b", &[])]), NONE, "a node between old and new takes one");
+    assert_eq!(approves(&rules(1), &[node("a", OLD), approved("b", NOW)]), NONE);
+}
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn unreachable_on_the_old_revision_takes_no_slot_and_broken_after_the_update_does() {
+    let away = NodeFact { reachable: false, ready: false, ..node("away", OLD) };
+    assert_eq!(approves(&rules(1), &[node("a", OLD), away.clone()]), ["a"]);
+    let exact = Rules { exact: true, ..rules(1) };
+    assert_eq!(approves(&exact, &[node("a", OLD), away]), NONE, "upstream's rule");
+    let broke = NodeFact { reachable: false, ready: false, ..node("broke", NEW) };
+    assert_eq!(approves(&rules(1), &[node("a", OLD), broke]), NONE);
+    assert_eq!(approves(&rules(1), &[node("a", OLD), node("b", NEW_BROKEN)]), NONE);
+    assert_eq!(approves(&rules(1), &[node("a", OLD), node("b", NEW)]), ["a"]);
+}
+
+#[test]
+fn a_replaced_node_keeps_its_slot_for_a_while() {
+    let fresh = [InstanceFact { created: NOW - HOLD + 1, ..NEW[0] }];
+    let replaced = NodeFact { instances: &fresh, ..approved("b", NOW - 5_000) };
+    let nodes = [node("a", OLD), replaced];
+    let planned = plan(&rules(1), 0, &nodes, NOW);
+    assert_eq!((planned.approve, planned.withdraw, planned.look_again), (vec![], vec![], Some(NOW + 1)));
+    let planned = plan(&rules(1), 0, &nodes, NOW + 1);
+    assert_eq!((planned.approve, planned.withdraw), (vec![0], vec![1]));
+}
+
+#[test]
+fn min_ready_seconds_count_before_a_slot_is_free() {
+    let young = [InstanceFact { ready_since: Some(NOW - 9_000), ..NEW[0] }];
+    let nodes = [node("a", OLD), node("b", &young)];
+    let planned = plan(&rules(1), 10_000, &nodes, NOW);
+    assert_eq!((planned.approve.len(), planned.look_again), (0, Some(NOW + 1_000)));
+    assert_eq!(plan(&rules(1), 10_000, &nodes, NOW + 1_000).approve, [0]);
+}
+
+#[test]
+fn an_approval_that_nobody_claims_is_withdrawn_and_a_claimed_one_never() {
+    let late = approved("a", NOW - UNCLAIMED);
+    let planned = plan(&rules(1), 0, &[late.clone(), node("b", OLD)], NOW);
+    assert_eq!((planned.withdraw, planned.unclaimed, planned.approve), (vec![0], vec![0], vec![]));
+    let claimed = NodeFact { replacing: true, ..late };
+    let paused = Rules { hold: Some("paused".into()), ..rules(1) };
+    assert!(plan(&paused, 0, &[claimed], NOW).withdraw.is_empty());
+    assert_eq!(plan(&paused, 0, &[approved("a", NOW)], NOW).withdraw, [0]);
+    let withdrawn_but_replacing = NodeFact { replacing: true, ..node("b", OLD) };
+    assert_eq!(approves(&rules(1), &[node("a", OLD), withdrawn_but_replacing]), NONE, "its slot is kept");
+}
+
+#[test]
+fn holds_say_why() {
+    let nodes =
+        [node("a", OLD), NodeFact { failed: true, ..node("b", OLD) }, NodeFact { failed: true, ..node("c", OLD) }];
+    let planned = plan(&rules(1), 0, &nodes, NOW);
+    assert_eq!((planned.approve.len(), planned.held.as_str()), (0, "the revision failed on 2 nodes"));
+    let one = &nodes[..2];
+    assert_eq!(approves(&rules(1), one), ["a"], "and a node on which it failed is not approved again");
+    let kept = Rules { partition: IntOrPercent::Int(2), ..rules(3) };
+    let three = [node("a", OLD), node("b", OLD), node("c", OLD)];
+    assert_eq!(approves(&kept, &three), ["a"]);
+    assert_eq!(approves(&kept, &[node("a", NEW), node("b", OLD), node("c", OLD)]), NONE);
+    assert_eq!(approves(&Rules { partition: IntOrPercent::Percent(34), ..rules(3) }, &three), ["a"], "rounded up");
+}
+
+#[test]
+fn canaries_go_first_and_the_others_when_they_have_settled() {
+    let canary = |instances| NodeFact { canary: true, ..node("z", instances) };
+    let rules = Rules { canary_hold: Some(1_000), ..rules(5) };
+    assert_eq!(approves(&rules, &[node("a", OLD), canary(OLD)]), ["z"]);
+    let young = [InstanceFact { ready_since: Some(NOW - 1), ..NEW[0] }];
+    let nodes = [node("a", OLD), canary(&young)];
+    let planned = plan(&rules, 0, &nodes, NOW);
+    assert_eq!((planned.approve.len(), planned.look_again), (0, Some(NOW + 999)));
+    assert_eq!(approves(&rules, &[node("a", OLD), canary(NEW)]), ["a"]);
+}
+
+#[test]
+fn a_surge_counts_nodes_with_both() {
+    let surge = Rules { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1), ..rules(0) };
+    let both = [OLD[0], instance(true, false)];
+    assert_eq!(approves(&surge, &[node("a", OLD), node("b", &both)]), NONE);
+    assert_eq!(approves(&surge, &[node("a", OLD), node("b", OLD_BROKEN), node("c", OLD)]), ["b"]);
+    assert_eq!(approves(&surge, &[node("a", OLD), node("b", NEW)]), ["a"]);
+}
+
+#[test]
+fn percentages_are_rounded_up_and_zero_is_one() {
+    let names: Vec<String> = (0..15).map(|i| format!("n{i:02}")).collect();
+    let nodes: Vec<NodeFact<'_>> = names.iter().map(|n| node(n, OLD)).collect();
+    let percent = |p| Rules { max_unavailable: IntOrPercent::Percent(p), ..rules(0) };
+    assert_eq!(approves(&percent(10), &nodes).len(), 2);
+    assert_eq!(approves(&percent(0), &nodes).len(), 1);
+}
+
+/// A node as it really is, in the simulation.
+#[derive(Clone, Debug)]
+struct SimNode {
+    instances: Vec<InstanceFact>,
+    approval: Option<ApprovalFact>,
+    replacing: bool,
+    up: bool,
+}
+
+proptest! {
+    /// Agents that claim, replace and turn ready in any order, nodes that go away and come back: at no
+    /// moment have approvals made more nodes unavailable than the budget allows.
+    #[test]
+    fn a_rollout_never_exceeds_its_budget(
+        count in 2_usize..8,
+        budget in 1_u32..4,
+        steps in proptest::collection::vec((0_usize..8, 0_u8..5), 1..120),
+    ) {
+        let names: Vec<String> = (0..count).map(|i| format!("n{i}")).collect();
+        let fresh = SimNode { instances: OLD.to_vec(), approval: None, replacing: false, up: true };
+        let mut nodes = vec![fresh; count];
+        let mut now = NOW;
+        for (at, what) in steps {
+            now += 700;
+            let sim = &mut nodes[at % count];
+            match what {
+                0 if sim.approval.is_some() && sim.instances.iter().any(|i| !i.updated) => sim.replacing = true,
+                1 if sim.replacing => sim.instances.clear(),
+                2 if sim.replacing && sim.instances.is_empty() => {
+                    let new = InstanceFact { updated: true, ready_since: None, created: now, ending: false };
+                    sim.instances.push(new);
+                    sim.replacing = false;
+                }
+                3 => sim.instances.iter_mut().filter(|i| i.updated).for_each(|i| drop(i.ready_since.get_or_insert(now))),
+                4 => sim.up = !sim.up,
+                _ => {}
+            }
+            let facts: Vec<NodeFact<'_>> = nodes.iter().zip(&names).map(|(sim, name)| NodeFact {
+                ready: sim.up,
+                reachable: sim.up,
+                approval: sim.approval,
+                replacing: sim.replacing,
+                ..node(name, &sim.instances)
+            }).collect();
+            let planned = plan(&rules(budget), 0, &facts, now);
+            for index in planned.withdraw {
+                nodes[index].approval = None;
+            }
+            for index in planned.approve {
+                nodes[index].approval = Some(ApprovalFact { wanted: true, at: now });
+            }
+            let ready = |n: &SimNode| n.instances.iter().any(|i| i.ready_since.is_some());
+            let ours = nodes.iter().filter(|n| !ready(n)).count();
+            prop_assert!(ours <= budget as usize, "{ours} nodes are without a ready instance: {nodes:?}");
+        }
+    }
+}
