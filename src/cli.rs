@@ -17,6 +17,7 @@ use crate::node::agent::AgentError;
 
 mod ask;
 mod boot_guard;
+mod coordinator;
 mod explain;
 mod offline;
 mod output;
@@ -100,6 +101,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Arguments),
+    Coordinator(coordinator::Arguments),
     Render(render::Arguments),
     Plan(plan::Arguments),
     Status(status::Arguments),
@@ -136,6 +138,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     };
     let result = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Coordinator(arguments) => coordinator::run(&arguments),
         Command::Render(arguments) => render::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),

@@ -108,6 +108,14 @@ pub struct Config {
     pub seal_with: Option<String>,
     /// The key that is configured, whether anything is sealed or not.
     pub seal_key: String,
+    /// The coordinator's own kubeconfig; `None`: this process does not stand for the Lease.
+    pub coordinator_kubeconfig: Option<PathBuf>,
+    /// Namespace of the coordinator's Lease.
+    pub lease_namespace: String,
+    /// Name of the coordinator's Lease.
+    pub lease_name: String,
+    /// Upstream's rollout rule to the letter.
+    pub exact_rollouts: bool,
     /// What is logged.
     pub log_level: String,
     /// Where logs go.

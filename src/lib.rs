@@ -10,6 +10,7 @@
 //! * [`node`] is the shell: it fetches inputs, applies plans and reports.
 //! * [`guard`] is a program of its own: for the first minutes of a boot it refuses in the stead of a
 //!   silent API server.
+//! * [`cluster`] is the coordinator: what needs the whole cluster, done by one.
 //! * [`config`] is what the node's owner says.
 //! * [`cli`] is what a person types; only it and `main` print and choose exit codes.
 //!
@@ -21,6 +22,7 @@
 //! * The same inputs give the same bytes.
 
 pub mod cli;
+pub mod cluster;
 pub mod config;
 pub mod core;
 pub mod guard;

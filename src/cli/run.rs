@@ -7,9 +7,11 @@ use clap::Args;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
 use crate::cli::Failure;
+use crate::cli::coordinator;
 use crate::cli::output;
 use crate::cli::output::Colour;
 use crate::cli::status;
+use crate::cluster;
 use crate::config::Config;
 use crate::core::status::DaemonStatus;
 use crate::core::status::State;
@@ -49,6 +51,17 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     start(config, arguments.once)
 }
 
+/// Stands for the Lease where the configuration has an identity for that, in a thread of its own: a pass
+/// over thousands of nodes holds no daemon up. It ends with the process.
+fn coordinate(config: &Config) -> Result<(), Failure> {
+    let Some(options) = coordinator::options(config)? else { return Ok(()) };
+    let failed = |error| Failure::new(Exit::Refused, format!("cannot start the coordinator: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let thread = std::thread::Builder::new().name("coordinator".to_owned());
+    thread.spawn(move || runtime.block_on(cluster::run(options))).map_err(failed)?;
+    Ok(())
+}
+
 /// Starts the agent and waits for its end.
 fn start(config: Config, once: bool) -> Result<Exit, Failure> {
     let notifier = Arc::new(Notifier::from_environment());
@@ -58,6 +71,9 @@ fn start(config: Config, once: bool) -> Result<Exit, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+    if !once {
+        coordinate(&config)?;
+    }
     runtime.block_on(async {
         let agent = Agent::new(config, notifier)?;
         if once {

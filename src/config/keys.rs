@@ -38,6 +38,10 @@ pub enum Id {
     CredentialProviderBinDir,
     CheckpointSeal,
     CheckpointKey,
+    CoordinatorKubeconfig,
+    LeaseNamespace,
+    LeaseName,
+    ExactRollouts,
     LogLevel,
     LogTarget,
 }
@@ -394,6 +398,34 @@ volumes when the machine shuts down, and rebuilt when it boots.",
         Kind::Word(&["auto", "host", "tpm2", "host+tpm2"]),
         r#""auto""#,
         "With which of the machine's keys systemd-creds seals (its --with-key).",
+    ),
+    key(
+        Id::CoordinatorKubeconfig,
+        "coordinator",
+        "kubeconfig",
+        Kind::PathOrEmpty,
+        r#""""#,
+        "The coordinator's own identity. An agent that has it stands for the Lease and, when it
+holds it, keeps history, status and rollouts of the cluster's DaemonSets. Give it to
+the control-plane nodes, or run `daemonlet coordinator` as one Deployment.",
+    ),
+    key(
+        Id::LeaseNamespace,
+        "coordinator",
+        "lease-namespace",
+        Kind::NodeName,
+        r#""kube-system""#,
+        "Namespace of the Lease.",
+    ),
+    key(Id::LeaseName, "coordinator", "lease-name", Kind::NodeName, r#""daemonlet-coordinator""#, "Name of the Lease."),
+    key(
+        Id::ExactRollouts,
+        "coordinator",
+        "exact-rollouts",
+        Kind::Bool,
+        "false",
+        "Upstream's rollout rule to the letter: a node that is unreachable on the old revision
+takes a slot of the budget, and a replaced node gives its slot back as soon as it is available.",
     ),
     key(
         Id::LogLevel,

@@ -128,6 +128,12 @@ fn value(config: &Config, id: Id) -> Value {
             Value::String(if config.seal_with.is_some() { "systemd-creds" } else { "none" }.to_owned())
         }
         Id::CheckpointKey => Value::String(config.seal_key.clone()),
+        Id::CoordinatorKubeconfig => {
+            optional(config.coordinator_kubeconfig.as_ref().map(|path| path.display().to_string()))
+        }
+        Id::LeaseNamespace => Value::String(config.lease_namespace.clone()),
+        Id::LeaseName => Value::String(config.lease_name.clone()),
+        Id::ExactRollouts => Value::Boolean(config.exact_rollouts),
         Id::LogLevel => Value::String(config.log_level.clone()),
         Id::LogTarget => Value::String(
             match config.log_target {

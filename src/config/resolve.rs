@@ -125,6 +125,10 @@ pub(super) fn resolve(settings: &Settings, host: &dyn Host) -> Result<Config, Co
         replace_unpulled: get.text_or(Id::OnPullFailure, "") == "go-on",
         credential_provider_config: non_empty(get.text_or(Id::CredentialProviderConfig, "")).map(PathBuf::from),
         credential_provider_bin_dir: non_empty(get.text_or(Id::CredentialProviderBinDir, "")).map(PathBuf::from),
+        coordinator_kubeconfig: non_empty(get.text_or(Id::CoordinatorKubeconfig, "")).map(PathBuf::from),
+        lease_namespace: get.text_or(Id::LeaseNamespace, "kube-system"),
+        lease_name: get.text_or(Id::LeaseName, "daemonlet-coordinator"),
+        exact_rollouts: matches!(get.take(Id::ExactRollouts), Some(Setting::Bool(true))),
         log_level: get.text_or(Id::LogLevel, "info"),
         log_target: match get.text_or(Id::LogTarget, "auto").as_str() {
             "journal" => LogTarget::Journal,

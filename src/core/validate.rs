@@ -20,6 +20,8 @@ use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 
+pub use selector::selects;
+
 pub use types::pod_template_types;
 pub use types::pod_types;
 

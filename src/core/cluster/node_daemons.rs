@@ -5,6 +5,7 @@
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::core::model::Mode;
 use crate::core::status::State;
 
 /// The API group.
@@ -65,6 +66,9 @@ pub struct DaemonReport {
     pub name: String,
     /// The DaemonSet's UID, if the API has shown it.
     pub uid: String,
+    /// Its mode on this node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
     /// What the daemon is doing.
     pub phase: Option<State>,
     /// Why, in one line.

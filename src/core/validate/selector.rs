@@ -7,6 +7,17 @@ use serde_json::Value;
 use super::wrong;
 use crate::core::model::FieldError;
 
+/// Whether a label selector as the API has it, which is valid there, matches `labels`; an empty one matches
+/// nothing.
+pub fn selects(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
+    let wanted = super::strings(selector.get("matchLabels"));
+    let expressions = selector.get("matchExpressions").and_then(Value::as_array);
+    let mut expressions = expressions.into_iter().flatten().peekable();
+    (!wanted.is_empty() || expressions.peek().is_some())
+        && wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
+        && expressions.all(|expression| expression_matches(expression, labels).unwrap_or(false))
+}
+
 /// Checks the selector against the labels of the template.
 pub(super) fn check(selector: Option<&Value>, labels: &BTreeMap<String, String>, errors: &mut Vec<FieldError>) {
     let Some(selector) = selector.filter(|selector| selector.is_object()) else {

@@ -1,0 +1,65 @@
+//! `daemonlet coordinator`: history, status and rollouts of the cluster, without an agent.
+
+use clap::Args;
+use tokio::signal::unix::SignalKind;
+use tokio::signal::unix::signal;
+
+use crate::cli::ConfigArgument;
+use crate::cli::Exit;
+use crate::cli::Failure;
+use crate::cluster;
+use crate::config::Config;
+use crate::core::policy::Policy;
+use crate::log;
+
+/// Coordinate the cluster's rollouts without running an agent (one Deployment of it does)
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let config = arguments.config.load()?;
+    let Some(options) = options(&config)? else {
+        return Err(Failure::new(Exit::Usage, "coordinator.kubeconfig: `coordinator` needs it written")
+            .hint("it is the coordinator's own identity, not an agent's"));
+    };
+    log::init(&config.log_level, config.log_target).map_err(|error| {
+        let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+        Failure::new(Exit::Unreadable, format!("{error}{source}"))
+    })?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+    runtime.block_on(async {
+        let signals = |error| Failure::new(Exit::Refused, format!("cannot receive signals: {error}"));
+        let mut terminate = signal(SignalKind::terminate()).map_err(signals)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(signals)?;
+        tokio::select! {
+            () = cluster::run(options) => {}
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        Ok(Exit::Success)
+    })
+}
+
+/// What the coordinator works with; `None`: this configuration has no identity for it.
+///
+/// # Errors
+/// The label selector is none.
+pub(super) fn options(config: &Config) -> Result<Option<cluster::Options>, Failure> {
+    let Some(kubeconfig) = config.coordinator_kubeconfig.clone() else { return Ok(None) };
+    let policy = Policy::new(config.default_mode, &config.selector, config.policy_namespaces.clone())
+        .map_err(|error| Failure::new(Exit::Unreadable, format!("selector: {error}")))?;
+    Ok(Some(cluster::Options {
+        kubeconfig,
+        lease_namespace: config.lease_namespace.clone(),
+        lease_name: config.lease_name.clone(),
+        identity: format!("{}_{}", config.node_name, std::process::id()),
+        policy,
+        exact_rollouts: config.exact_rollouts,
+    }))
+}

@@ -1,0 +1,101 @@
+//! The coordinator: what needs the whole cluster, done by the one who holds the Lease.
+//!
+//! Owns ControllerRevisions, `DaemonSet.status` and approvals. It has no state: whoever takes over goes
+//! on from what the API shows, and every write is conditional on the resource version it was decided
+//! from, so that two who both believe to hold the Lease do no harm. It watches Nodes, DaemonSets,
+//! NodeDaemons and ControllerRevisions, and never pods. Must not decide: that is `core::cluster`'s.
+
+mod lease;
+mod pass;
+mod view;
+mod watch;
+mod write;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::core::policy::Policy;
+use crate::node::api::Connector;
+
+use lease::Lease;
+use view::View;
+use write::Writer;
+
+/// How long changes are gathered before a pass: a burst of them is one.
+const GATHER: Duration = Duration::from_millis(20);
+/// A pass is made at least this often, whatever happens.
+const PERIOD: Duration = Duration::from_secs(30);
+
+/// What the coordinator works with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The coordinator's own kubeconfig.
+    pub kubeconfig: PathBuf,
+    /// Namespace of the Lease.
+    pub lease_namespace: String,
+    /// Name of the Lease.
+    pub lease_name: String,
+    /// Who it is: unique among those that stand for the Lease.
+    pub identity: String,
+    /// Which DaemonSets are ours.
+    pub policy: Policy,
+    /// Upstream's rollout rule to the letter.
+    pub exact_rollouts: bool,
+}
+
+/// Coordinates until the task is dropped. Stands for the Lease, and works only while it holds it.
+pub async fn run(options: Options) {
+    let connector = Connector::new(options.kubeconfig.clone());
+    let client = connector.client();
+    let keep = tokio::spawn(connector.keep());
+    let (changes, mut changed) = mpsc::channel(1024);
+    let mut lease = Lease::new(&options);
+    loop {
+        lease.acquire(&client).await;
+        tracing::info!(lease = options.lease_name, "{} coordinates now", options.identity);
+        let watches = watch::start(&client, &changes);
+        let mut view = View::default();
+        let mut writer = Writer::new(client.clone());
+        let mut next = Instant::now() + PERIOD;
+        while lease.holds() {
+            tokio::select! {
+                biased;
+                () = lease.keep(&client) => continue,
+                change = changed.recv() => {
+                    let Some(change) = change else { return };
+                    view.take(change);
+                    let until = Instant::now() + GATHER;
+                    while let Ok(Some(change)) = tokio::time::timeout_at(until, changed.recv()).await {
+                        view.take(change);
+                    }
+                }
+                () = tokio::time::sleep_until(next) => {}
+            }
+            next = Instant::now() + PERIOD;
+            if !view.is_complete() {
+                continue;
+            }
+            let at = now();
+            let plan = pass::plan(&mut view, &options, at);
+            let due = writer.apply(plan.writes, &mut view, at).await;
+            for due in [plan.look_again, due].into_iter().flatten() {
+                let wait = Duration::from_millis(u64::try_from(due - at).unwrap_or(0));
+                next = next.min(Instant::now() + wait);
+            }
+        }
+        tracing::warn!(lease = options.lease_name, "{} does not hold the Lease any more", options.identity);
+        watches.abort();
+        while changed.try_recv().is_ok() {}
+        if keep.is_finished() {
+            return;
+        }
+    }
+}
+
+/// Milliseconds since the epoch.
+fn now() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}

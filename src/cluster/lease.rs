@@ -1,0 +1,136 @@
+//! Who coordinates: a Lease of coordination.k8s.io/v1, as client-go's leader election uses it.
+//!
+//! Owns taking and renewing it. A holder that could not renew for [`GIVE_UP`] stops before another may
+//! take over; clocks of other machines are never compared, only how long a Lease did not change.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Api;
+use kube::api::DynamicObject;
+use kube::api::PostParams;
+use kube::core::ApiResource;
+use kube::core::GroupVersionKind;
+use serde_json::Value;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::Options;
+
+/// Others may take the Lease when it was not renewed for this long.
+const DURATION: Duration = Duration::from_secs(10);
+/// The holder stops when it could not renew for this long.
+const GIVE_UP: Duration = Duration::from_secs(7);
+/// Between renewals, and between looks of those that wait.
+const EVERY: Duration = Duration::from_secs(2);
+/// A request about the Lease takes no longer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The Lease as this process knows it.
+pub(super) struct Lease {
+    namespace: String,
+    name: String,
+    identity: String,
+    renewed: Option<Instant>,
+    next: Instant,
+    /// What was last seen of another holder's Lease, and when it was seen to change.
+    seen: Option<(Value, Instant)>,
+}
+
+impl Lease {
+    pub(super) fn new(options: &Options) -> Self {
+        Self {
+            namespace: options.lease_namespace.clone(),
+            name: options.lease_name.clone(),
+            identity: options.identity.clone(),
+            renewed: None,
+            next: Instant::now(),
+            seen: None,
+        }
+    }
+
+    /// Whether it is held, as far as this process can know.
+    pub(super) fn holds(&self) -> bool {
+        self.renewed.is_some_and(|at| at.elapsed() < GIVE_UP)
+    }
+
+    /// Waits until it is held.
+    pub(super) async fn acquire(&mut self, client: &kube::Client) {
+        self.renewed = None;
+        while !self.holds() {
+            self.attempt(client).await;
+            if !self.holds() {
+                tokio::time::sleep(EVERY).await;
+            }
+        }
+    }
+
+    /// Waits until the next renewal is due, and renews; ends at the latest when the Lease is lost.
+    pub(super) async fn keep(&mut self, client: &kube::Client) {
+        tokio::time::sleep_until(self.next).await;
+        self.attempt(client).await;
+    }
+
+    /// One attempt to take or renew.
+    async fn attempt(&mut self, client: &kube::Client) {
+        let began = Instant::now();
+        self.next = began + EVERY;
+        let attempt = tokio::time::timeout(PATIENCE, self.write(client)).await;
+        match attempt {
+            Ok(Ok(true)) => self.renewed = Some(began),
+            Ok(Ok(false)) => self.renewed = None,
+            Ok(Err(error)) => tracing::debug!("lease {}: {error}", self.name),
+            Err(_) => tracing::debug!("lease {}: no answer within {PATIENCE:?}", self.name),
+        }
+    }
+
+    /// Writes the Lease if it is ours to write. False: somebody else holds it.
+    async fn write(&mut self, client: &kube::Client) -> Result<bool, kube::Error> {
+        let kind = GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease");
+        let resource = ApiResource::from_gvk(&kind);
+        let leases: Api<DynamicObject> = Api::namespaced_with(client.clone(), &self.namespace, &resource);
+        let Some(mut lease) = leases.get_opt(&self.name).await? else {
+            let mut lease = DynamicObject::new(&self.name, &resource);
+            lease.data = json!({"spec": self.spec(0, None)});
+            return settled(leases.create(&PostParams::default(), &lease).await);
+        };
+        let spec = lease.data.get("spec").cloned().unwrap_or_default();
+        let holder = spec.get("holderIdentity").and_then(Value::as_str).unwrap_or_default();
+        let transitions = spec.get("leaseTransitions").and_then(Value::as_i64).unwrap_or(0);
+        if holder == self.identity {
+            let since = spec.get("acquireTime").cloned();
+            lease.data["spec"] = self.spec(transitions, since);
+        } else {
+            if self.seen.as_ref().is_none_or(|(seen, _)| *seen != spec) {
+                self.seen = Some((spec.clone(), Instant::now()));
+            }
+            let expired = self.seen.as_ref().is_some_and(|(_, since)| since.elapsed() >= DURATION);
+            if !holder.is_empty() && !expired {
+                return Ok(false);
+            }
+            lease.data["spec"] = self.spec(transitions + 1, None);
+        }
+        // The resource version that was read goes with it: of two who try, one is refused.
+        settled(leases.replace(&self.name, &PostParams::default(), &lease).await)
+    }
+
+    fn spec(&self, transitions: i64, since: Option<Value>) -> Value {
+        let now = format!("{:.6}", Timestamp::now());
+        json!({
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": DURATION.as_secs(),
+            "acquireTime": since.unwrap_or_else(|| json!(now)),
+            "renewTime": now,
+            "leaseTransitions": transitions,
+        })
+    }
+}
+
+/// Whether a write went through; another was first: it did not.
+fn settled(written: Result<DynamicObject, kube::Error>) -> Result<bool, kube::Error> {
+    match written {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Err(error) => Err(error),
+    }
+}

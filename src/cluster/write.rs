@@ -1,0 +1,194 @@
+//! The coordinator's writes, each conditional on what it was decided from.
+//!
+//! Owns how they are sent, and how often a status is: each write to it goes to every agent that watches
+//! the DaemonSet.
+
+use std::collections::BTreeMap;
+
+use futures::StreamExt;
+use kube::Api;
+use kube::api::DeleteParams;
+use kube::api::DynamicObject;
+use kube::api::Patch;
+use kube::api::PatchParams;
+use kube::api::PostParams;
+use kube::api::Preconditions;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::cluster::history;
+use crate::core::cluster::node_daemons::Spec;
+use crate::core::model::HASH_LABEL;
+use crate::core::model::ObjectKey;
+
+use super::view::View;
+use super::watch::Kind;
+
+/// Requests at one time.
+const AT_ONCE: usize = 16;
+/// Between two writes of one DaemonSet's status, up to [`MANY`] nodes; proportionally longer beyond.
+const STATUS_PERIOD: i64 = 1_000;
+/// See [`STATUS_PERIOD`].
+const MANY: usize = 1_000;
+
+/// One thing to write.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Write {
+    /// A ControllerRevision of this DaemonSet.
+    Revision { key: ObjectKey, write: history::Write },
+    /// The status of a DaemonSet; `at_once`: it does not wait for its turn.
+    Status { key: ObjectKey, status: Value, at_once: bool },
+    /// What a node may replace.
+    Approvals { node: String, spec: Spec },
+}
+
+/// Sends.
+pub(super) struct Writer {
+    client: kube::Client,
+    /// When a status was last written.
+    written: BTreeMap<ObjectKey, i64>,
+}
+
+/// A request that is ready to be sent.
+struct Prepared {
+    kind: Kind,
+    what: String,
+    request: futures::future::BoxFuture<'static, Result<Option<DynamicObject>, kube::Error>>,
+}
+
+impl Writer {
+    pub(super) fn new(client: kube::Client) -> Self {
+        Self { client, written: BTreeMap::new() }
+    }
+
+    /// Sends what is due. Gives when the rest is.
+    pub(super) async fn apply(&mut self, writes: Vec<Write>, view: &mut View, now: i64) -> Option<i64> {
+        let mut due: Option<i64> = None;
+        let period = STATUS_PERIOD * i64::try_from(view.nodes.len().div_ceil(MANY).max(1)).unwrap_or(1);
+        let mut prepared = Vec::new();
+        for write in writes {
+            if let Write::Status { key, at_once: false, .. } = &write
+                && let Some(at) = self.written.get(key).map(|last| last + period).filter(|at| *at > now)
+            {
+                due = Some(due.map_or(at, |d| d.min(at)));
+                continue;
+            }
+            prepared.extend(self.prepare(write, view, now));
+        }
+        self.written.retain(|key, _| view.daemons.contains_key(key));
+        let sent = prepared.into_iter().map(|p| async move { (p.kind, p.what, p.request.await) });
+        let answers: Vec<_> = futures::stream::iter(sent).buffer_unordered(AT_ONCE).collect().await;
+        for (kind, what, answer) in answers {
+            match answer {
+                Ok(Some(object)) => view.put(kind, object),
+                Ok(None) => {}
+                // Somebody was first: the watch brings what is there now.
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
+                    tracing::debug!("{what}: {}", status.message);
+                }
+                Err(error) => {
+                    tracing::warn!("{what}: {error}; trying again");
+                    due = Some(due.map_or(now + STATUS_PERIOD, |d| d.min(now + STATUS_PERIOD)));
+                }
+            }
+        }
+        due
+    }
+
+    fn api(&self, kind: Kind, namespace: Option<&str>) -> Api<DynamicObject> {
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind.resource()),
+            None => Api::all_with(self.client.clone(), &kind.resource()),
+        }
+    }
+
+    fn prepare(&mut self, write: Write, view: &View, now: i64) -> Option<Prepared> {
+        match write {
+            Write::Approvals { node, spec } => {
+                let report = view.reports.get(&node)?;
+                let api = self.api(Kind::NodeDaemons, None);
+                let patch = json!({
+                    "metadata": {"uid": report.uid, "resourceVersion": report.resource_version},
+                    "spec": {"approvals": spec.approvals},
+                });
+                let what = format!("approvals of node {node}");
+                let request =
+                    async move { api.patch(&node, &PatchParams::default(), &Patch::Merge(patch)).await.map(Some) };
+                Some(Prepared { kind: Kind::NodeDaemons, what, request: Box::pin(request) })
+            }
+            Write::Status { key, status, .. } => {
+                self.written.insert(key.clone(), now);
+                self.status(&key, status, view)
+            }
+            Write::Revision { key, write } => self.revision(&key, write, view),
+        }
+    }
+
+    fn status(&self, key: &ObjectKey, status: Value, view: &View) -> Option<Prepared> {
+        let daemon = view.daemons.get(key)?;
+        let api = self.api(Kind::DaemonSets, Some(&key.namespace));
+        let patch = json!({
+            "metadata": {"uid": daemon.uid, "resourceVersion": daemon.resource_version},
+            "status": status,
+        });
+        let name = key.name.clone();
+        let request =
+            async move { api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await.map(Some) };
+        Some(Prepared { kind: Kind::DaemonSets, what: format!("status of {key}"), request: Box::pin(request) })
+    }
+
+    fn revision(&self, key: &ObjectKey, write: history::Write, view: &View) -> Option<Prepared> {
+        let daemon = view.daemons.get(key)?;
+        let api = self.api(Kind::Revisions, Some(&key.namespace));
+        let owner = json!([{
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "name": key.name, "uid": daemon.uid,
+            "controller": true, "blockOwnerDeletion": true,
+        }]);
+        let known = |name: &str| view.revisions.get(&ObjectKey::new(&key.namespace, name));
+        let condition = |name: &str| {
+            known(name).map(|k| json!({"uid": k.uid, "resourceVersion": k.resource_version})).unwrap_or_default()
+        };
+        let (name, patch) = match write {
+            history::Write::Collision => {
+                let count = daemon.status.get("collisionCount").and_then(Value::as_i64).unwrap_or(0);
+                return self.status(key, json!({"collisionCount": count + 1}), view);
+            }
+            history::Write::Create { name, label, number, data } => {
+                let mut object = DynamicObject::new(&name, &Kind::Revisions.resource());
+                object.metadata.labels = Some(history::labels(&daemon.template, &label));
+                object.metadata.annotations = Some(daemon.daemon_set.annotations.clone());
+                object.metadata.owner_references = serde_json::from_value(owner).ok();
+                object.data = json!({"data": data, "revision": number});
+                let what = format!("revision {name} of {key}");
+                let request = async move { api.create(&PostParams::default(), &object).await.map(Some) };
+                return Some(Prepared { kind: Kind::Revisions, what, request: Box::pin(request) });
+            }
+            history::Write::Delete { name } => {
+                let preconditions = Preconditions { uid: Some(known(&name)?.uid.clone()), resource_version: None };
+                let what = format!("deletion of revision {name} of {key}");
+                let request = async move {
+                    let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+                    api.delete(&name, &parameters).await.map(|_| None)
+                };
+                return Some(Prepared { kind: Kind::Revisions, what, request: Box::pin(request) });
+            }
+            history::Write::Adopt { name } => {
+                let mut metadata = condition(&name);
+                metadata["ownerReferences"] = owner;
+                (name, json!({"metadata": metadata}))
+            }
+            history::Write::Label { name } => {
+                let mut metadata = condition(&name);
+                metadata["labels"] = json!({HASH_LABEL: name});
+                (name, json!({"metadata": metadata}))
+            }
+            history::Write::Renumber { name, number } => {
+                let metadata = condition(&name);
+                (name, json!({"metadata": metadata, "revision": number}))
+            }
+        };
+        let what = format!("revision {name} of {key}");
+        let request = async move { api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await.map(Some) };
+        Some(Prepared { kind: Kind::Revisions, what, request: Box::pin(request) })
+    }
+}
