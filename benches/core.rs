@@ -27,6 +27,7 @@ use daemonlet::core::plan::Evidence;
 use daemonlet::core::plan::Facts;
 use daemonlet::core::plan::Images;
 use daemonlet::core::plan::ManifestFact;
+use daemonlet::core::plan::Permission;
 use daemonlet::core::plan::Readiness;
 use daemonlet::core::plan::Taken;
 use daemonlet::core::record::DaemonRecord;
@@ -198,6 +199,10 @@ impl Facts for Quiet {
 
     fn held_ports(&self, _: &ObjectKey, _: bool) -> Vec<(String, Vec<daemonlet::core::ports::HostPort>)> {
         Vec::new()
+    }
+
+    fn permission(&self, _: &DaemonSet, _: &str) -> Permission {
+        Permission::Free
     }
 
     fn surroundings(&self) -> &str {

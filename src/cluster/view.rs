@@ -204,7 +204,7 @@ impl View {
                     name: object.name_any(),
                     number: object.data.get("revision").and_then(Value::as_i64).unwrap_or(0),
                     hash: Revision::hash_of(&data),
-                    data: sorted_bytes(&data),
+                    data: history::bytes(&data),
                     label: object.labels().get(HASH_LABEL).cloned(),
                     owned: controller.is_some(),
                     created,
@@ -293,13 +293,6 @@ impl Daemon {
         self.placements.insert(node.view.name.clone(), (node.version, should));
         should
     }
-}
-
-/// A revision's data as Go writes it, keys sorted.
-fn sorted_bytes(data: &Value) -> String {
-    let mut data = data.clone();
-    data.sort_all_objects();
-    history::bytes(&data)
 }
 
 fn key(object: &DynamicObject) -> ObjectKey {

@@ -11,7 +11,6 @@ use kube::api::DeleteParams;
 use kube::api::DynamicObject;
 use kube::api::Patch;
 use kube::api::PatchParams;
-use kube::api::PostParams;
 use kube::api::Preconditions;
 use serde_json::Value;
 use serde_json::json;
@@ -47,6 +46,21 @@ pub(super) struct Writer {
     client: kube::Client,
     /// When a status was last written.
     written: BTreeMap<ObjectKey, i64>,
+}
+
+/// Creates a ControllerRevision. The API server keeps `data` as the bytes that it was sent and compares
+/// them ever after, so that they have to be the ones that Go would write.
+async fn create(
+    client: kube::Client,
+    namespace: String,
+    object: DynamicObject,
+) -> Result<Option<DynamicObject>, kube::Error> {
+    let body = serde_json::to_value(&object).map(|object| history::bytes(&object)).map_err(kube::Error::SerdeError)?;
+    let request = http::Request::post(format!("/apis/apps/v1/namespaces/{namespace}/controllerrevisions"))
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(body.into_bytes())
+        .map_err(kube::Error::HttpError)?;
+    client.request(request).await.map(Some)
 }
 
 /// A request that is ready to be sent.
@@ -160,7 +174,7 @@ impl Writer {
                 object.metadata.owner_references = serde_json::from_value(owner).ok();
                 object.data = json!({"data": data, "revision": number});
                 let what = format!("revision {name} of {key}");
-                let request = async move { api.create(&PostParams::default(), &object).await.map(Some) };
+                let request = create(self.client.clone(), key.namespace.clone(), object);
                 return Some(Prepared { kind: Kind::Revisions, what, request: Box::pin(request) });
             }
             history::Write::Delete { name } => {

@@ -5,6 +5,7 @@
 //! they stand and plans again from what it then observes.
 
 mod instance;
+mod permit;
 mod ports;
 mod progress;
 mod ready;
@@ -115,6 +116,19 @@ pub enum Images {
     Failed(String),
 }
 
+/// Whether an instance may be replaced by one of the wanted revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// Nobody coordinates: each node by itself, after its delay (`update-jitter`).
+    Free,
+    /// The coordinator approves; the agent has to claim that first.
+    Approved,
+    /// The approval is claimed.
+    Claimed,
+    /// Not yet; why.
+    Withheld(String),
+}
+
 /// What the shell has observed, and what it can compute without effects.
 pub trait Facts {
     /// Renders (memoised) `incarnation` of a DaemonSet.
@@ -140,6 +154,8 @@ pub trait Facts {
     /// Host ports of instances of other daemons than `key` on this node, with whose they are; `lasting`: only
     /// those that they will still have when they have followed their definitions.
     fn held_ports(&self, key: &ObjectKey, lasting: bool) -> Vec<(String, Vec<HostPort>)>;
+    /// Whether the instance of an API DaemonSet may be replaced by one of `revision`.
+    fn permission(&self, daemon_set: &DaemonSet, revision: &str) -> Permission;
     /// A fingerprint of what the kubelet's admission depends on beside the pod: when it changes, what
     /// was rejected is tried again at once.
     fn surroundings(&self) -> &str;
@@ -262,6 +278,8 @@ pub struct DaemonPlan {
     pub tokens: BTreeSet<TokenRequest>,
     /// The rendering whose images are wanted on the node before it is written.
     pub pull: Option<Arc<Outcome>>,
+    /// The revision whose approval is to be claimed, or that an instance is being replaced by.
+    pub replacing: Option<String>,
     /// When to look again though nothing happens.
     pub wake_at: Option<Millis>,
 }
@@ -294,6 +312,7 @@ struct Planner<'a> {
     references: BTreeSet<ObjectRef>,
     tokens: BTreeSet<TokenRequest>,
     pull: Option<Arc<Outcome>>,
+    replacing: Option<String>,
     wake_at: Option<Millis>,
 }
 
@@ -325,6 +344,7 @@ impl<'a> Planner<'a> {
             references: BTreeSet::new(),
             tokens: BTreeSet::new(),
             pull: None,
+            replacing: None,
             wake_at: None,
         }
     }
@@ -338,6 +358,7 @@ impl<'a> Planner<'a> {
             references: self.references,
             tokens: self.tokens,
             pull: self.pull,
+            replacing: self.replacing,
             wake_at: self.wake_at,
         }
     }

@@ -32,6 +32,7 @@ pub use progress::DataCandidate;
 pub use progress::FailedRevision;
 pub use progress::Failure;
 pub use progress::Good;
+pub use progress::LastRun;
 pub use progress::Progress;
 pub use progress::Retried;
 
@@ -77,6 +78,10 @@ pub struct DaemonRecord {
     /// The revision that somebody asked to try here now: it waits for nobody's turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_hand: Option<String>,
+    /// What last ran here and ended without a new revision taking its place: it returns while the wanted
+    /// revision is not permitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<LastRun>,
     /// How often in a row an instance had to be tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
@@ -202,6 +207,7 @@ impl DaemonRecord {
             failed: None,
             progress: None,
             by_hand: None,
+            last: None,
             backoff: None,
         }
     }

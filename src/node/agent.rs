@@ -6,6 +6,7 @@
 mod apply;
 mod autopsy;
 mod confirm;
+mod coordination;
 mod definitions;
 mod evidence;
 mod facts;
@@ -59,6 +60,7 @@ use crate::core::status::Passes;
 use crate::core::status::Problem;
 use crate::core::status::StatusReport;
 use crate::node::api::Api;
+use crate::node::api::Failure;
 use crate::node::api::Tokens;
 use crate::node::cri::Cri;
 use crate::node::images::Puller;
@@ -69,6 +71,7 @@ use crate::node::socket;
 use crate::node::socket::Asked;
 
 use apply::Disk;
+use coordination::Coordination;
 use definitions::ApiDefinitions;
 use evidence::Runtime;
 use farewell::Farewells;
@@ -152,6 +155,7 @@ pub struct Agent {
     cluster: confirm::Cluster,
     history: history::History,
     sealing: sealing::Sealing,
+    coordination: Coordination,
     told: report::Told,
     patched: mirror::Patched,
     nudges: Nudges,
@@ -185,6 +189,15 @@ struct Answer {
     cluster_uid: Option<String>,
     /// What it said of a daemon, if it was asked about one, and about which version of it.
     daemon: Option<(ObjectKey, u64, Confirmation)>,
+    /// A write of the node's NodeDaemons ended; why it failed, if it did.
+    published: Option<Option<String>>,
+}
+
+impl Answer {
+    /// A write of the node's NodeDaemons ended.
+    fn published(written: Result<(), Failure>) -> Self {
+        Self { cluster_uid: None, daemon: None, published: Some(written.err().map(|failure| failure.to_string())) }
+    }
 }
 
 /// Why the loop woke.
@@ -319,6 +332,7 @@ impl Agent {
             self.orders.next(),
             self.taking.next(),
             self.images_due(),
+            self.coordination.due(),
         ];
         let failed = (!self.failures.is_empty()).then(|| now() + 5_000);
         let next = due.into_iter().flatten().chain(failed).fold(now() + PERIOD, Millis::min);
@@ -328,6 +342,9 @@ impl Agent {
 
     fn take_answer(&mut self, answer: Answer) {
         self.cluster.answered(answer.cluster_uid, &mut self.memory.cluster_uid);
+        if let Some(failure) = answer.published {
+            self.published(failure);
+        }
         if let Some((key, about, confirmation)) = answer.daemon {
             self.definitions.answered(&key, about, confirmation, now());
         }

@@ -234,6 +234,23 @@ impl Api {
         confirm::patch_pod(&self.shared.client, key, patch).await
     }
 
+    /// Creates this node's NodeDaemons, owned by the Node with this UID.
+    ///
+    /// # Errors
+    /// What the API server, or the way to it, said.
+    pub async fn create_node_daemons(&self, node: &str, uid: &str) -> Result<(), Failure> {
+        confirm::create_node_daemons(&self.shared.client, node, uid).await
+    }
+
+    /// Patches the status of this node's NodeDaemons by JSON merge.
+    ///
+    /// # Errors
+    /// What the API server, or the way to it, said: among it that the resource version in the patch is
+    /// not the live one.
+    pub async fn patch_node_daemons(&self, node: &str, patch: &serde_json::Value) -> Result<(), Failure> {
+        confirm::patch_node_daemons(&self.shared.client, node, patch).await
+    }
+
     /// UID of the namespace `kube-system`: which cluster this is.
     pub async fn cluster_uid(&self) -> Result<String, Failure> {
         confirm::cluster_uid(&self.shared.client).await

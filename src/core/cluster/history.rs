@@ -22,9 +22,7 @@ const MERGE_AFTER: i64 = 30_000;
 pub fn data(template: &Value) -> Value {
     let mut template = template.as_object().cloned().unwrap_or_default();
     template.insert("$patch".to_owned(), json!("replace"));
-    let mut data = json!({"spec": {"template": template}});
-    data.sort_all_objects();
-    data
+    json!({"spec": {"template": template}})
 }
 
 /// JSON as Go's `encoding/json` writes it: keys sorted, no white space, `<`, `>`, `&` and the two line
@@ -70,7 +68,7 @@ pub struct Revision {
 impl Revision {
     /// The hash that agents use for the template in `data`; empty if there is none.
     pub fn hash_of(data: &Value) -> String {
-        template(data).map(|t| identity::revision_hash(&canonical::template(&t))).unwrap_or_default()
+        template(data).map(|t| identity::revision_hash(&canonical::template(&t).to_string())).unwrap_or_default()
     }
 }
 
@@ -199,7 +197,7 @@ fn cleanup(wanted: &Wanted<'_>, old: &[&Revision]) -> Vec<Write> {
 /// The label of a new revision: the hash of its canonical template, with the collision count behind it as
 /// upstream's `ComputeHash` appends it (eight bytes, least first).
 pub fn label(template: &Value, collisions: Option<i32>) -> String {
-    identity::revision_hash_with(&canonical::template(template), collisions)
+    identity::revision_hash_with(&canonical::template(template).to_string(), collisions)
 }
 
 /// The labels of a new revision: the template's, and its hash.

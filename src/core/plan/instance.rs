@@ -95,6 +95,7 @@ impl Planner<'_> {
         self.record.next_incarnation = incarnation.saturating_add(1);
         self.record.pending_update = None;
         self.record.by_hand = None;
+        self.record.last = None;
         let instance = Instance {
             daemon_set: Some(Arc::clone(&target.daemon_set)),
             data_version: rendered.pod.data_version.clone(),

@@ -61,14 +61,10 @@ impl Planner<'_> {
     /// An instance whose manifest somebody removed ends: the kubelet finishes its pod, and its UID
     /// is used up.
     pub(super) fn end_lost_manifests(&mut self) {
-        let lost: Vec<String> = self
-            .record
-            .live()
-            .filter(|i| self.facts.manifest(&i.uid) == ManifestFact::Missing)
-            .map(|i| i.uid.clone())
-            .collect();
-        for uid in lost {
-            self.end(&uid, "its manifest was removed by somebody else");
+        let gone = |i: &&Instance| self.facts.manifest(&i.uid) == ManifestFact::Missing;
+        let lost: Vec<Instance> = self.record.live().filter(gone).cloned().collect();
+        for instance in lost {
+            self.end_for_restart(&instance, "its manifest was removed by somebody else");
         }
     }
 
@@ -87,6 +83,7 @@ impl Planner<'_> {
         self.order_retries();
         self.judge(daemon_set, &desired);
         let target = self.target(daemon_set, &desired);
+        let target = self.or_last(target);
         let (current, outdated) = self.split(&target);
         if outdated.is_empty() {
             self.record.pending_update = None;
@@ -114,6 +111,7 @@ impl Planner<'_> {
                 self.add_reason(reason);
             }
             (None, None) if self.record.ending().next().is_some() => {
+                self.note_claim(&target);
                 let prepared = self.prepare(&target, false).is_some();
                 if prepared {
                     self.summary.state = State::Replacing;
@@ -125,6 +123,7 @@ impl Planner<'_> {
                     self.summary.state = State::Waiting;
                     return self.add_reason(&why);
                 }
+                self.note_claim(&target);
                 if let Some(outcome) = self.prepare(&target, false) {
                     self.begin(&target, &outcome, "it belongs here and does not run");
                 }
@@ -231,20 +230,22 @@ impl Planner<'_> {
 
     /// Only an outdated instance is here.
     fn replace(&mut self, target: &Target, old: &Instance, should_run: bool, reason: &str, surge: bool) {
-        let wanted = &target.revision;
+        let wanted = target.revision.clone();
         let order = old.restart.as_ref().filter(|_| self.is_ordered(old)).map(|order| order.cause.words());
         if let Some(order) = order.as_ref().filter(|_| !should_run) {
-            self.end(&old.uid, order);
+            self.end_for_restart(old, order);
             return self.show_as(old, State::Stopping, &format!("{order}, and no new one starts here: {reason}"));
         }
+        let restart = order.as_ref().and_then(|_| self.restart_target(target, old));
+        let target = restart.as_ref().unwrap_or(target);
         let hold = if !should_run {
             Some(format!("a new instance would not be started here: {reason}"))
-        } else if order.is_some() || target.rollback || self.record.by_hand.as_ref() == Some(wanted) {
+        } else if order.is_some() || target.rollback {
             None
-        } else if target.daemon_set.update_strategy == UpdateStrategy::OnDelete {
+        } else if target.daemon_set.update_strategy == UpdateStrategy::OnDelete && !self.is_by_hand(&wanted) {
             Some("the update strategy is OnDelete: the pod keeps its revision until it is deleted".to_owned())
         } else {
-            self.not_yet(&target.daemon_set, wanted)
+            self.not_permitted(target)
         };
         if let Some(hold) = hold {
             self.refresh(old);
@@ -276,13 +277,16 @@ impl Planner<'_> {
             self.refresh(old);
             self.begin(target, &outcome, "a new revision, beside the old one");
         } else {
-            self.end(&old.uid, &order.unwrap_or_else(|| format!("it is replaced by revision {wanted}")));
+            match order {
+                Some(order) => self.end_for_restart(old, &order),
+                None => self.end(&old.uid, &format!("it is replaced by revision {wanted}")),
+            }
             self.show_as(old, State::Replacing, "the old instance ends first");
         }
     }
 
     /// The per-node delay of a template change that nobody approves; folder daemons never wait.
-    fn not_yet(&mut self, daemon_set: &DaemonSet, wanted: &str) -> Option<String> {
+    pub(super) fn not_yet(&mut self, daemon_set: &DaemonSet, wanted: &str) -> Option<String> {
         if daemon_set.source != Source::Api || self.context.update_jitter <= 0 {
             return None;
         }

@@ -1,3 +1,4 @@
+mod permit;
 mod ports;
 mod progress;
 mod retry;
@@ -43,6 +44,7 @@ struct World {
     images: Option<Images>,
     surroundings: String,
     held_ports: Vec<(String, Vec<HostPort>, bool)>,
+    permission: Option<Permission>,
     rendered: RefCell<u32>,
 }
 
@@ -139,6 +141,10 @@ impl Facts for World {
             .filter(|(_, _, stays)| *stays || !lasting)
             .map(|(w, p, _)| (w.clone(), p.clone()))
             .collect()
+    }
+
+    fn permission(&self, _: &DaemonSet, _: &str) -> Permission {
+        self.permission.clone().unwrap_or(Permission::Free)
     }
 
     fn surroundings(&self) -> &str {

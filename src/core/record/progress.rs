@@ -31,6 +31,16 @@ pub struct Good {
     pub daemon_set: Option<Arc<DaemonSet>>,
 }
 
+/// A revision that ran here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastRun {
+    /// The hash of the revision.
+    pub revision: String,
+    /// Its DaemonSet.
+    pub daemon_set: Arc<DaemonSet>,
+}
+
 /// Data under observation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

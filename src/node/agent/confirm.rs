@@ -82,7 +82,7 @@ impl Agent {
         let answers = self.answers.clone();
         tokio::spawn(async move {
             let cluster_uid = api.cluster_uid().await.ok();
-            let _ = answers.send(Answer { cluster_uid, daemon: None });
+            let _ = answers.send(Answer { cluster_uid, daemon: None, published: None });
         });
     }
 
@@ -103,7 +103,8 @@ impl Agent {
                     (Some(uid), definitions::confirm(live, &record, &policy))
                 }
             };
-            let _ = answers.send(Answer { cluster_uid, daemon: Some((record.key, about, confirmation)) });
+            let _ =
+                answers.send(Answer { cluster_uid, daemon: Some((record.key, about, confirmation)), published: None });
         });
     }
 

@@ -16,6 +16,7 @@ use crate::core::plan::Evidence;
 use crate::core::plan::Facts;
 use crate::core::plan::Images;
 use crate::core::plan::ManifestFact;
+use crate::core::plan::Permission;
 use crate::core::plan::Readiness;
 use crate::core::plan::Taken;
 use crate::core::ports;
@@ -29,6 +30,7 @@ use crate::core::sources::Word;
 use crate::node::api::Snapshot;
 use crate::node::volumes::Volumes;
 
+use super::coordination::Coordination;
 use super::evidence;
 use super::evidence::Runtime;
 use super::failing;
@@ -74,6 +76,9 @@ pub(super) struct PassFacts<'a> {
     pub(super) taking: &'a Taking,
     pub(super) farewells: &'a Farewells,
     pub(super) images: ImageFacts<'a>,
+    pub(super) coordination: &'a Coordination,
+    /// Whether the cluster has approvals.
+    pub(super) coordinated: bool,
     pub(super) node: &'a str,
     pub(super) now: Millis,
 }
@@ -192,6 +197,10 @@ impl Facts for PassFacts<'_> {
             }
         }
         held
+    }
+
+    fn permission(&self, daemon_set: &DaemonSet, revision: &str) -> Permission {
+        self.coordination.permission(self.coordinated, daemon_set, revision)
     }
 
     fn surroundings(&self) -> &str {

@@ -55,6 +55,9 @@ pub(super) struct SavedInputs {
     tokens: Vec<IssuedToken>,
     /// Where daemons from files came from.
     origins: Vec<(ObjectKey, Origin)>,
+    /// Whether the cluster has approvals.
+    #[serde(default)]
+    coordinated: bool,
     /// Data of good revisions, by daemon.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     kept: Vec<(ObjectKey, Vec<(ObjectRef, Value)>)>,
@@ -98,6 +101,8 @@ pub(super) struct Memory {
     pub(super) origins: BTreeMap<ObjectKey, Origin>,
     /// Data of good revisions, by daemon.
     pub(super) kept: Kept,
+    /// Whether the cluster has approvals: its API DaemonSets change only by them, also while the API is away.
+    pub(super) coordinated: bool,
 }
 
 impl Memory {
@@ -112,6 +117,7 @@ impl Memory {
             daemon_sets: saved.daemon_sets.into_iter().map(|d| (d.key.clone(), d)).collect(),
             objects: objects::restore(saved.objects),
             origins: saved.origins.into_iter().collect(),
+            coordinated: saved.coordinated,
             kept: saved.kept.into_iter().map(|(key, kept)| (key, objects::restore(kept))).collect(),
         }
     }
@@ -138,6 +144,7 @@ impl Memory {
             node: self.node.clone(),
             daemon_sets: self.daemon_sets.values().cloned().collect(),
             objects: objects::values(&self.objects),
+            coordinated: self.coordinated,
             kept: self.kept.iter().map(|(key, kept)| (key.clone(), objects::values(kept))).collect(),
             origins: self.origins.iter().map(|(k, o)| (k.clone(), o.clone())).collect(),
         }
@@ -146,7 +153,7 @@ impl Memory {
     /// A number that changes whenever [`Memory::to_save`] would. Cheap: it reads no data.
     pub(super) fn fingerprint(&self, tokens: &Tokens) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (&self.cluster_uid, &self.boot, &self.node, &self.origins).hash(&mut hasher);
+        (&self.cluster_uid, &self.boot, &self.node, &self.origins, self.coordinated).hash(&mut hasher);
         for (key, daemon_set) in &self.daemon_sets {
             (key, Arc::as_ptr(daemon_set).addr()).hash(&mut hasher);
         }

@@ -59,6 +59,7 @@ impl Agent {
             self.definitions.update(api);
             self.follow_history();
         }
+        self.follow_approvals(snapshot.as_deref());
         let Some(scan) = self.scan() else { return self.report(snapshot.as_deref()) };
         self.verify = now() - self.verified_at >= VERIFY_PERIOD;
         if self.verify {
@@ -104,6 +105,7 @@ impl Agent {
         self.nudge();
         let failed = self.disk.clear_ended(now());
         self.problems.extend(failed.into_iter().map(|f| report_problem("volume data", f)));
+        self.publish(snapshot.as_deref());
         self.checkpoint();
         self.problems.extend(self.sealing.problem());
         self.report(snapshot.as_deref());

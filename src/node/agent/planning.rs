@@ -15,10 +15,12 @@ use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
 use crate::core::sources;
 use crate::core::sources::Word;
+use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 use crate::node::manifests::Scan;
 
 use super::Agent;
+use super::coordination;
 use super::facts;
 use super::facts::PassFacts;
 use super::failing::Senses;
@@ -90,6 +92,8 @@ impl Agent {
                 api_answers: self.api_answers(api),
                 now: at,
             },
+            coordination: &self.coordination,
+            coordinated: self.memory.coordinated,
             node: &self.config.node_name,
             now: at,
         };
@@ -102,7 +106,17 @@ impl Agent {
             boot: &self.boot,
             booted: at - uptime(),
         };
-        pass::plan(&subjects, &context, &facts)
+        let plan = pass::plan(&subjects, &context, &facts);
+        let told = self.coordination_listed(api).then(|| coordination::status(&plan, &facts, &self.config.node_name));
+        if let Some(told) = told {
+            self.tell_cluster(told);
+        }
+        plan
+    }
+
+    /// Whether anybody reads what is said of this node.
+    fn coordination_listed(&self, api: Option<&Snapshot>) -> bool {
+        api.is_some_and(|api| api.lists(&Scope::NodeDaemons) > 0)
     }
 
     /// What the sources say of every daemon that they or the records know, and whether it is a list's

@@ -195,6 +195,7 @@ impl Agent {
             cluster: super::confirm::Cluster::default(),
             history: super::history::History::default(),
             sealing: super::sealing::Sealing::new(config.seal_with.clone()),
+            coordination: super::Coordination::default(),
             told: report::Told::default(),
             patched: super::mirror::Patched::default(),
             nudges: super::nudge::Nudges::default(),

@@ -17,6 +17,7 @@ use serde::de::Visitor;
 use serde_json::Map;
 use serde_json::Value;
 
+use crate::core::cluster::node_daemons;
 use crate::core::model::Kind;
 
 /// kubectl's copy of the whole object, in an annotation of the object.
@@ -142,6 +143,18 @@ pub(super) fn resource(kind: Kind) -> ApiResource {
 pub(super) fn api_resource(group: &str, kind: &str, plural: &str) -> ApiResource {
     let api_version = if group.is_empty() { "v1".to_string() } else { format!("{group}/v1") };
     ApiResource { group: group.into(), version: "v1".into(), api_version, kind: kind.into(), plural: plural.into() }
+}
+
+/// NodeDaemons.
+pub(super) fn node_daemons() -> ApiResource {
+    let (group, version) = (node_daemons::GROUP, node_daemons::VERSION);
+    ApiResource {
+        group: group.into(),
+        version: version.into(),
+        api_version: format!("{group}/{version}"),
+        kind: node_daemons::KIND.into(),
+        plural: node_daemons::PLURAL.into(),
+    }
 }
 
 /// A DaemonSet: without `status`, which other controllers write all the time.

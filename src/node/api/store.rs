@@ -129,10 +129,12 @@ impl Store {
                 }
                 // The API server ignored the field selector, which no API server does.
                 Scope::Object(_) => false,
-                Scope::Node => {
-                    let changed = snapshot.node.as_ref().is_none_or(|old| differs(&old.value, &entry.value));
+                Scope::Node => put_one(&mut snapshot.node, entry),
+                // Its resource version matters too: a claim is made on it.
+                Scope::NodeDaemons => {
+                    let changed = snapshot.node_daemons.as_ref().is_none_or(|old| old.value != entry.value);
                     if changed {
-                        snapshot.node = Some(entry);
+                        snapshot.node_daemons = Some(entry);
                     }
                     changed
                 }
@@ -166,6 +168,7 @@ impl Store {
                 }
                 Scope::Object(reference) => snapshot.objects.remove(reference).is_some(),
                 Scope::Node => snapshot.node.take().is_some(),
+                Scope::NodeDaemons => snapshot.node_daemons.take().is_some(),
             };
             snapshot.version += u64::from(gone);
         });
@@ -211,10 +214,12 @@ impl Store {
                     }
                 }
                 Scope::Node => gone = seen.is_empty() && snapshot.node.take().is_some(),
+                Scope::NodeDaemons => gone = seen.is_empty() && snapshot.node_daemons.take().is_some(),
             }
             gone |= before != (snapshot.daemon_sets.len(), snapshot.pods.len(), snapshot.objects.len());
             let state = snapshot.scopes.entry(scope.clone()).or_default();
             state.lists += 1;
+            state.missing = false;
             // The first complete list turns "unknown" into "absent", and a list of DaemonSets may be
             // the one that somebody waits for.
             let news = state.lists == 1 || *scope == Scope::DaemonSets;
@@ -233,6 +238,19 @@ impl Store {
         })
     }
 
+    /// The cluster does not have the resource: nothing in it is known, and that is no failure.
+    pub(super) fn missing(&self, scope: &Scope) {
+        self.with(|snapshot| {
+            let had = !snapshot.scopes.get(scope).is_some_and(|state| state.missing);
+            snapshot.scopes.insert(scope.clone(), ScopeState { missing: true, ..ScopeState::default() });
+            if had {
+                snapshot.node_daemons = None;
+                snapshot.version += 1;
+            }
+        });
+        self.wake();
+    }
+
     /// The watch of a scope works.
     pub(super) fn recovered(&self, scope: &Scope) {
         self.with(|snapshot| {
@@ -241,6 +259,14 @@ impl Store {
             }
         });
     }
+}
+
+fn put_one(place: &mut Option<Entry>, entry: Entry) -> bool {
+    let changed = place.as_ref().is_none_or(|old| differs(&old.value, &entry.value));
+    if changed {
+        *place = Some(entry);
+    }
+    changed
 }
 
 fn put<K: Ord>(map: &mut BTreeMap<K, Entry>, key: K, entry: Entry) -> bool {

@@ -205,7 +205,7 @@ async fn more_watches_than_streams_open_more_connections() {
     let api = Api::start(options(&fake));
     let wanted: BTreeSet<ObjectRef> = (0..30).map(|number| reference(&format!("c{number}"))).collect();
     api.set_wanted(&wanted);
-    let all = |api: &Api| api.connector().counters().requests == 66 && api.connector().counters().streams == 33;
+    let all = |api: &Api| api.connector().counters().requests == 68 && api.connector().counters().streams == 34;
     until(&api, "a list and a watch each", all).await;
     let counters = api.connector().counters();
     assert_eq!(counters.connections, 3, "12 watches each: 8 streams stay free for requests");
@@ -229,7 +229,7 @@ async fn a_server_that_comes_back_is_found_and_watches_go_on_without_a_list() {
     assert!(matches!(api.store().snapshot().lookup(&reference("a")), Lookup::Present(_)));
     assert!(matches!(api.get_daemon_set(&ObjectKey::new("d", "x")).await, Live::Error(_)));
     fake.restart().await;
-    until(&api, "up again", |api| api.health().state == ApiState::Ok && api.connector().counters().streams == 4).await;
+    until(&api, "up again", |api| api.health().state == ApiState::Ok && api.connector().counters().streams == 5).await;
     assert_eq!(api.store().snapshot().lists(&Scope::Object(reference("a"))), 1);
     assert_eq!(api.connector().counters().connections_opened, 2);
 }

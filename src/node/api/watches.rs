@@ -52,6 +52,9 @@ const RESUMES: u32 = 3;
 /// never looks again while a pod uses it; a re-created one is noticed here, late.
 const IMMUTABLE_CHECK: Duration = Duration::from_secs(600);
 
+/// A cluster without NodeDaemons is asked for them again after this, more or less.
+const MISSING_CHECK: Duration = Duration::from_secs(300);
+
 /// Everything that a watch needs.
 #[derive(Clone)]
 pub(super) struct Context {
@@ -98,7 +101,14 @@ impl Watches {
             config: config().fields(&of_node),
             keep: object::keep_pod,
         };
-        for task in [node, pods] {
+        let node_daemons = Task {
+            scope: Scope::NodeDaemons,
+            resource: object::node_daemons(),
+            namespace: None,
+            config: config().fields(&by_name),
+            keep: object::keep_all,
+        };
+        for task in [node, pods, node_daemons] {
             self.fixed.push(task.spawn(&self.context));
         }
     }
@@ -299,6 +309,12 @@ impl Task {
                     // kube's watcher keeps its resource version when the answer to the watch itself
                     // is 410, and would never list again.
                     let stuck = failure.kind == FailureKind::Expired || resumes > RESUMES;
+                    if self.is_missing(&failure) {
+                        // Agents work without that resource; it may be installed some day.
+                        store.missing(&self.scope);
+                        tokio::time::sleep(MISSING_CHECK.mul_f64(0.5 + backoff::random())).await;
+                        return Ended::Relist;
+                    }
                     if retry.is_news(&failure) {
                         self.report(store, failure);
                     }
@@ -309,6 +325,11 @@ impl Task {
                 }
             }
         }
+    }
+
+    /// Whether the cluster simply lacks the resource.
+    fn is_missing(&self, failure: &Failure) -> bool {
+        self.scope == Scope::NodeDaemons && failure.kind == FailureKind::NotFound
     }
 
     fn apply(&self, store: &Store, object: RawObject, seen: Option<&mut BTreeSet<ObjectKey>>) -> bool {

@@ -22,6 +22,8 @@ class HollowNode:
         self.labels = labels or {}
         self.home = scratch() / "hollow" / name
         self.root = self.manifests = self.process = None
+        # Its runtime cannot be asked from outside.
+        self.socket = self.home / "no-runtime.sock"
 
     def __enter__(self):
         self.home.mkdir(parents=True)

@@ -184,7 +184,7 @@ proptest! {
                     sim.instances.push(new);
                     sim.replacing = false;
                 }
-                3 => sim.instances.iter_mut().filter(|i| i.updated).for_each(|i| drop(i.ready_since.get_or_insert(now))),
+                3 => sim.instances.iter_mut().filter(|i| i.updated).for_each(|i| i.ready_since = i.ready_since.or(Some(now))),
                 4 => sim.up = !sim.up,
                 _ => {}
             }

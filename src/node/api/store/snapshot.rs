@@ -25,6 +25,8 @@ pub enum Scope {
     Pods,
     /// One referenced object.
     Object(ObjectRef),
+    /// The own NodeDaemons, where the cluster has that resource.
+    NodeDaemons,
 }
 
 impl std::fmt::Display for Scope {
@@ -34,6 +36,7 @@ impl std::fmt::Display for Scope {
             Scope::Node => f.write_str("node"),
             Scope::Pods => f.write_str("pods of this node"),
             Scope::Object(reference) => reference.fmt(f),
+            Scope::NodeDaemons => f.write_str("nodedaemons"),
         }
     }
 }
@@ -43,6 +46,8 @@ impl std::fmt::Display for Scope {
 pub struct ScopeState {
     /// Complete lists seen since the start. 0: absence cannot be told.
     pub lists: u64,
+    /// The API server says that the cluster does not have the resource.
+    pub missing: bool,
     /// The error that its watch is in, and since when.
     pub error: Option<(Failure, Timestamp)>,
 }
@@ -90,6 +95,8 @@ pub struct Snapshot {
     pub pods: BTreeMap<ObjectKey, Entry>,
     /// Referenced objects.
     pub objects: BTreeMap<ObjectRef, Entry>,
+    /// The own NodeDaemons.
+    pub node_daemons: Option<Entry>,
     /// The scopes that are watched.
     pub scopes: BTreeMap<Scope, ScopeState>,
     /// How far the API server's history has come, by the DaemonSets' watch.
@@ -139,9 +146,10 @@ impl Snapshot {
     }
 
     /// Whether DaemonSets, Node and pods have each been listed completely at least once, and every
-    /// referenced object too.
+    /// referenced object too. A cluster need not have NodeDaemons.
     pub fn is_complete(&self) -> bool {
-        self.lists(&Scope::DaemonSets) > 0 && self.scopes.values().all(|state| state.lists > 0)
+        let listed = |(scope, state): (&Scope, &ScopeState)| state.lists > 0 || *scope == Scope::NodeDaemons;
+        self.lists(&Scope::DaemonSets) > 0 && self.scopes.iter().all(listed)
     }
 
     /// What is known of one DaemonSet.

@@ -1,0 +1,91 @@
+//! Whether a changed template may take an instance's place now.
+//!
+//! Owns what a coordinator's approval means on the node: API DaemonSets change only by an approval that
+//! has been claimed, once the cluster has such approvals; a first instance never waits, and what was
+//! ended for another reason returns at the revision that it had.
+
+use crate::core::model::Source;
+use crate::core::model::UpdateStrategy;
+use crate::core::record::Instance;
+use crate::core::record::LastRun;
+
+use super::Data;
+use super::Permission;
+use super::Planner;
+use super::progress::Target;
+
+impl Planner<'_> {
+    fn permission(&self, target: &Target) -> Permission {
+        match target.daemon_set.source {
+            Source::Api if !target.rollback => self.facts.permission(&target.daemon_set, &target.revision),
+            _ => Permission::Free,
+        }
+    }
+
+    /// Why the target may not take the place of an instance now, if so. Its images are pulled meanwhile.
+    pub(super) fn not_permitted(&mut self, target: &Target) -> Option<String> {
+        match self.permission(target) {
+            Permission::Free if self.is_by_hand(&target.revision) => None,
+            Permission::Free => self.not_yet(&target.daemon_set, &target.revision),
+            Permission::Claimed => {
+                self.replacing = Some(target.revision.clone());
+                None
+            }
+            Permission::Withheld(why) => {
+                let outcome = self.facts.outcome(&target.daemon_set, self.record.next_incarnation, target.data);
+                self.pull = outcome.result.is_ok().then_some(outcome);
+                Some(why)
+            }
+            // Nothing is claimed that could not start.
+            Permission::Approved => self.prepare(target, true).map(|_| {
+                self.replacing = Some(target.revision.clone());
+                "its approval is being claimed".to_owned()
+            }),
+        }
+    }
+
+    /// Whether somebody asked on this node to try the revision now.
+    pub(super) fn is_by_hand(&self, revision: &str) -> bool {
+        self.record.by_hand.as_deref() == Some(revision)
+    }
+
+    /// While the claimed replacement is under way, its claim is told.
+    pub(super) fn note_claim(&mut self, target: &Target) {
+        if self.permission(target) == Permission::Claimed {
+            self.replacing = Some(target.revision.clone());
+        }
+    }
+
+    fn is_withheld(&self, target: &Target) -> bool {
+        target.daemon_set.update_strategy != UpdateStrategy::OnDelete
+            && matches!(self.permission(target), Permission::Withheld(_) | Permission::Approved)
+    }
+
+    /// What an instance that is to be restarted is restarted as, if not as the target: its own revision.
+    pub(super) fn restart_target(&self, target: &Target, old: &Instance) -> Option<Target> {
+        if old.revision == target.revision || !self.is_withheld(target) {
+            return None;
+        }
+        let data = if old.pinned { Data::Kept } else { Data::Current };
+        let daemon_set = old.daemon_set.clone()?;
+        Some(Target { daemon_set, revision: old.revision.clone(), data, rollback: false })
+    }
+
+    /// What last ran here instead of the target, when nothing runs and the target is not permitted.
+    pub(super) fn or_last(&mut self, target: Target) -> Target {
+        let Some(last) = self.record.last.clone() else { return target };
+        if self.record.live().next().is_some() || last.revision == target.revision || !self.is_withheld(&target) {
+            return target;
+        }
+        self.summary.wanted_revision = Some(target.revision);
+        Target { daemon_set: last.daemon_set, revision: last.revision, data: Data::Current, rollback: false }
+    }
+
+    /// Ends an instance that returns, at its own revision if no other is permitted.
+    pub(super) fn end_for_restart(&mut self, instance: &Instance, reason: &str) {
+        if let Some(daemon_set) = instance.daemon_set.clone() {
+            self.record.last = Some(LastRun { revision: instance.revision.clone(), daemon_set });
+        }
+        self.end(&instance.uid, reason);
+    }
+}

@@ -1,0 +1,79 @@
+use crate::core::record::RestartCause;
+
+use super::*;
+
+fn of_api(image: &str) -> DaemonSet {
+    DaemonSet { source: Source::Api, uid: Some("u".into()), ..daemon_set(image) }
+}
+
+/// `a` runs, `b` is wanted.
+fn bench(permission: Permission) -> (Bench, Word) {
+    let mut bench = Bench::new();
+    bench.pass(&wanted(&of_api("a")));
+    bench.world.permission = Some(permission);
+    (bench, wanted(&of_api("b")))
+}
+
+fn withheld() -> Permission {
+    Permission::Withheld("the coordinator has not approved it".into())
+}
+
+#[test]
+fn a_change_waits_for_its_approval_claims_it_and_then_replaces() {
+    let (mut bench, word) = bench(withheld());
+    assert_eq!(bench.pass(&word), NONE);
+    let plan = bench.plan(&word);
+    assert!(plan.summary.reason.contains("revision b waits: the coordinator has not"), "{}", plan.summary.reason);
+    assert!(plan.pull.is_some() && plan.replacing.is_none(), "its images are pulled meanwhile");
+    bench.world.permission = Some(Permission::Approved);
+    assert_eq!(bench.pass(&word), NONE, "no claim, no replacement");
+    assert_eq!(bench.plan(&word).replacing.as_deref(), Some("b"));
+    bench.world.permission = Some(Permission::Claimed);
+    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    assert_eq!(bench.plan(&word).replacing.as_deref(), Some("b"), "the claim stands until the new one is here");
+    bench.world.running.clear();
+    bench.now += SETTLE;
+    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-b-1"]);
+    assert_eq!(bench.plan(&word).replacing, None);
+}
+
+#[test]
+fn what_cannot_start_is_not_claimed() {
+    let (mut bench, word) = bench(Permission::Approved);
+    bench.world.images = Some(Images::Failed("no such image".into()));
+    assert_eq!(bench.pass(&word), NONE);
+    assert_eq!(bench.plan(&word).replacing, None);
+}
+
+#[test]
+fn a_first_instance_never_waits_and_folders_need_no_approval() {
+    let mut bench = Bench::new();
+    bench.world.permission = Some(withheld());
+    assert_eq!(bench.pass(&wanted(&of_api("a"))), ["start uid-a-0"]);
+    let mut bench = Bench::running("a");
+    bench.world.permission = Some(withheld());
+    assert_eq!(bench.pass(&wanted(&daemon_set("b"))), ["end uid-a-0"]);
+}
+
+#[test]
+fn what_is_restarted_in_between_returns_at_the_revision_that_is_permitted() {
+    let (mut bench, word) = bench(withheld());
+    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, "");
+    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.now += SETTLE;
+    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-a-1"]);
+    bench.world.manifests.clear();
+    assert_eq!(bench.pass(&word), ["end uid-a-1"]);
+    bench.world.running.clear();
+    bench.now += SETTLE;
+    assert_eq!(bench.pass(&word), ["finish uid-a-1", "start uid-a-2"], "also when somebody removed its manifest");
+
+    let on_delete = |image| DaemonSet { update_strategy: UpdateStrategy::OnDelete, ..of_api(image) };
+    bench.record.order_restart("uid-a-2", RestartCause::Deleted, bench.now, "");
+    let word = wanted(&on_delete("b"));
+    assert_eq!(bench.pass(&word), ["end uid-a-2"]);
+    bench.world.running.clear();
+    bench.now += SETTLE;
+    assert_eq!(bench.pass(&word), ["finish uid-a-2", "start uid-b-3"], "deleting is how OnDelete is updated");
+}
