@@ -59,6 +59,7 @@ class StandIn:
         """The folders that a node has."""
         for folder in (self.manifests, self.root, self.state):
             folder.mkdir(mode=0o700, exist_ok=True)
+        subprocess.run(["sync", "--file-system", self.disk], check=True)
 
     def ask(self, op="state", **more):
         """One request of the control socket."""

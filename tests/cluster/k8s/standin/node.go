@@ -59,6 +59,8 @@ type Node struct {
 	// events and reads count what was looked at.
 	events, reads int
 	watches       *watches
+	// watching is false while files that are there already are taken over.
+	watching bool
 }
 
 func (n *Node) violation(format string, args ...any) {
@@ -118,10 +120,11 @@ func (n *Node) appeared(file string) {
 		}
 	}
 	if round, err := strconv.Atoi(pod.Annotations["round"]); err == nil {
-		if round < n.rounds[owner] {
+		// Of files that were there already nobody knows the order.
+		if round < n.rounds[owner] && n.watching {
 			n.violation("%s goes back from round %d to %d", owner, n.rounds[owner], round)
 		}
-		n.rounds[owner] = round
+		n.rounds[owner] = max(round, n.rounds[owner])
 	}
 	if n.final[owner] && n.alive(owner) == 0 {
 		n.violation("%s comes back", owner)
@@ -338,7 +341,8 @@ func (n *Node) takeOver() error {
 	if err != nil {
 		return err
 	}
-	n.watches = watches
+	n.watches, n.watching = watches, false
+	defer func() { n.watching = true }()
 	entries, err := os.ReadDir(n.manifests)
 	if err != nil {
 		return err
