@@ -65,6 +65,7 @@ use crate::node::api::Tokens;
 use crate::node::cri::Cri;
 use crate::node::images::Puller;
 use crate::node::kubelet::Kubelet;
+use crate::node::manifests::ManifestDir;
 use crate::node::notify::Notifier;
 use crate::node::notify::ReadyGuard;
 use crate::node::socket;
@@ -100,6 +101,9 @@ const RUNTIME_PATIENCE: Duration = Duration::from_millis(500);
 const RUNTIME_OVERDUE: Duration = Duration::from_millis(20);
 /// How long the loop rests at least after a pass in which something failed.
 const FAILED_REST: Millis = 1_000;
+
+/// A manifest folder that cannot be used or watched is looked at this often.
+const UNWATCHED_PERIOD: Millis = 5_000;
 
 /// Volume data is compared with what was written this often: nobody tells of changes in it.
 const VERIFY_PERIOD: Millis = 30_000;
@@ -333,11 +337,18 @@ impl Agent {
             self.taking.next(),
             self.images_due(),
             self.coordination.due(),
+            self.unwatched(),
         ];
         let failed = (!self.failures.is_empty()).then(|| now() + 5_000);
         let next = due.into_iter().flatten().chain(failed).fold(now() + PERIOD, Millis::min);
         // What fails at once must not be tried as fast as it fails.
         if self.failures.is_empty() { next } else { next.max(now() + FAILED_REST) }
+    }
+
+    /// When to look again at a manifest folder that cannot be used or watched.
+    fn unwatched(&self) -> Option<Millis> {
+        let watched = self.disk.manifests.as_ref().is_some_and(ManifestDir::is_watched);
+        (!watched).then(|| now() + UNWATCHED_PERIOD)
     }
 
     fn take_answer(&mut self, answer: Answer) {

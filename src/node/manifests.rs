@@ -108,7 +108,7 @@ pub enum ManifestError {
         source: FsError,
     },
     /// The folder cannot be watched; changes are seen at the next pass only.
-    #[error("cannot watch manifest folder {}: changes by others are seen late", path.display())]
+    #[error("manifest folder {} cannot be watched and is looked at every few seconds", path.display())]
     Watch {
         /// The folder.
         path: PathBuf,
@@ -182,6 +182,11 @@ impl ManifestDir {
         let error = |source| ManifestError::Watch { path: self.path.clone(), source };
         self.watch = Some(Watch::start(&self.path, self.expected.clone(), wake).map_err(error)?);
         Ok(())
+    }
+
+    /// Whether changes by others wake.
+    pub fn is_watched(&self) -> bool {
+        self.watch.is_some()
     }
 
     /// What is in the folder now. Files that did not change since the last look are not read again.
@@ -321,8 +326,9 @@ impl ManifestDir {
         self.folder = folder;
         self.prepared = None;
         self.memory = Memory::default();
-        if let Some(watch) = &mut self.watch {
-            watch.rearm(&self.path).map_err(|source| ManifestError::Watch { path: self.path.clone(), source })?;
+        if self.watch.as_mut().is_some_and(|watch| watch.rearm(&self.path).is_err()) {
+            // Who owns this value sees it and tries again.
+            self.watch = None;
         }
         Ok(())
     }

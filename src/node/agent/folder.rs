@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
@@ -38,7 +40,8 @@ pub(super) struct Folders {
     version: u64,
     changed: Arc<AtomicBool>,
     read_at: Millis,
-    trouble: Option<String>,
+    /// Why the folders are polled, if they are.
+    trouble: Arc<Mutex<Option<String>>>,
 }
 
 impl Folders {
@@ -51,18 +54,23 @@ impl Folders {
             version: 0,
             changed: Arc::new(AtomicBool::new(true)),
             read_at: 0,
-            trouble: None,
+            trouble: Arc::default(),
         }
     }
 
     /// Wakes the loop whenever a folder may have changed.
     pub(super) fn watch(&mut self, wake: Arc<Notify>) {
         let mut watch = Watch::new(&self.paths);
-        self.trouble = watch.trouble().map(str::to_owned);
-        let changed = Arc::clone(&self.changed);
+        let (changed, trouble) = (Arc::clone(&self.changed), Arc::clone(&self.trouble));
+        let tell = move |watch: &Watch| {
+            let mut told = trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            *told = watch.trouble().map(str::to_owned);
+        };
+        tell(&watch);
         tokio::spawn(async move {
             loop {
                 watch.changed().await;
+                tell(&watch);
                 changed.store(true, Ordering::Relaxed);
                 wake.notify_one();
             }
@@ -83,9 +91,8 @@ impl Folders {
             self.read_at = at;
             self.follow_objects();
         }
-        let trouble =
-            self.trouble.iter().map(|why| Problem { object: "folders".to_owned(), reason: why.clone(), hint: None });
-        problems.extend(trouble);
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        problems.extend(trouble.map(|why| Problem { object: "folders".to_owned(), reason: why, hint: None }));
         problems.extend(self.view.all_problems().map(|problem| Problem {
             object: problem.place(),
             reason: problem.what(),

@@ -240,6 +240,7 @@ impl Agent {
         if self.disk.manifests.is_none() {
             self.open_manifests();
         }
+        self.watch_manifests();
         let scanned = self.disk.manifests.as_mut()?.scan();
         match scanned {
             Ok(scan) => {

@@ -31,6 +31,7 @@ use crate::node::images::Puller;
 use crate::node::images::Sources;
 use crate::node::kubelet::Kubelet;
 use crate::node::manifests::ManifestDir;
+use crate::node::manifests::ManifestError;
 use crate::node::notify::Notifier;
 use crate::node::socket::Request;
 use crate::node::socket::SocketError;
@@ -259,27 +260,27 @@ impl Agent {
     /// Opens the manifest folder; failing that, the next pass tries again.
     pub(super) fn open_manifests(&mut self) {
         match ManifestDir::open(&self.config.manifest_dir) {
-            Ok(mut manifests) => {
-                let wake = Arc::clone(&self.wake);
-                if let Err(error) = manifests.watch(move || wake.notify_one()) {
-                    let failure = apply::failure(&error, error.hint());
-                    self.problems.push(Problem {
-                        object: "manifest folder".to_owned(),
-                        reason: failure.message,
-                        hint: failure.hint,
-                    });
-                }
-                self.disk.manifests = Some(manifests);
-            }
-            Err(error) => {
-                let failure = apply::failure(&error, error.hint());
-                self.problems.push(Problem {
-                    object: "manifest folder".to_owned(),
-                    reason: failure.message,
-                    hint: failure.hint,
-                });
-            }
+            Ok(manifests) => self.disk.manifests = Some(manifests),
+            Err(error) => self.manifest_problem(&error),
         }
+    }
+
+    /// Watches the manifest folder where it is not watched yet; failing that, the next pass tries again.
+    pub(super) fn watch_manifests(&mut self) {
+        let wake = Arc::clone(&self.wake);
+        let Some(manifests) = self.disk.manifests.as_mut().filter(|manifests| !manifests.is_watched()) else { return };
+        if let Err(error) = manifests.watch(move || wake.notify_one()) {
+            self.manifest_problem(&error);
+        }
+    }
+
+    fn manifest_problem(&mut self, error: &ManifestError) {
+        let failure = apply::failure(error, error.hint());
+        self.problems.push(Problem {
+            object: "manifest folder".to_owned(),
+            reason: failure.message,
+            hint: failure.hint,
+        });
     }
 
     /// Whether there is an API server to talk to.

@@ -68,10 +68,12 @@ impl Folder {
         self.stage.as_ref()
     }
 
-    /// Whether `path` still leads to this folder.
+    /// Whether `path` still leads to this folder, and it is as safe as it was when it was opened.
     pub(super) fn is_at(&self, path: &Path) -> bool {
         let (Ok(here), Ok(there)) = (self.dir.own_stat(), nix::sys::stat::lstat(path)) else { return false };
+        let is_safe = here.st_uid == nix::unistd::geteuid().as_raw() && here.st_mode & 0o022 == 0;
         (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+            && (is_safe || self.stage.is_none())
             && self.stage.as_ref().is_none_or(|stage| stage.own_stat().is_ok_and(|stat| stat.st_nlink > 0))
     }
 }
