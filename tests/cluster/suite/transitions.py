@@ -33,6 +33,8 @@ class World:
         self.shim = Shim(name, [self.node.manifests, self.node.root, self.node.state])
         self.round = 0
         self.agent = None
+        # A program in front of the agent.
+        self.prefix = []
 
     def __enter__(self):
         self.admin.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
@@ -40,7 +42,7 @@ class World:
         self.write_config("0")
         self.node.__enter__()
         self.agent = Agent(self.node, policy={"namespaces": [self.namespace]}, state_dir=str(self.node.state))
-        self.agent.env = self.shim.env
+        self.agent.env, self.agent.prefix = self.shim.env, self.prefix
         self.agent.__enter__()
         return self
 
