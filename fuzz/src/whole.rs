@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use daemonlet::core::canonical;
 use daemonlet::core::explain;
-use daemonlet::core::identity;
 use daemonlet::core::model::DaemonSet;
 use daemonlet::core::model::NodeView;
 use daemonlet::core::model::ObjectMap;
@@ -17,6 +16,7 @@ use daemonlet::core::outcome::Revision;
 use daemonlet::core::placement;
 use daemonlet::core::policy::Policy;
 use daemonlet::core::render::Endpoint;
+use daemonlet::core::render::Pulls;
 use daemonlet::core::render::RenderOptions;
 use daemonlet::core::validate;
 use daemonlet::core::yaml;
@@ -40,9 +40,8 @@ impl TokenSource for Tokens {
 pub fn follow(daemon_set: DaemonSet, objects: &mut ObjectMap, node: &NodeView) {
     let daemon_set = Arc::new(daemon_set);
     let revision = Revision::of(&daemon_set);
-    let again = canonical::template(&revision.canonical);
-    assert_eq!(again, revision.canonical, "canonical is not stable");
-    assert_eq!(identity::revision_hash(&again), revision.hash);
+    let once = canonical::template(&daemon_set.template);
+    assert_eq!(canonical::template(&once), once, "canonical is not stable");
     let judgement = placement::judge(node, &daemon_set);
     let placement = judgement.placement(node);
     assert!(!placement.should_run || placement.should_continue_running, "{placement:?}");
@@ -74,7 +73,14 @@ pub fn survive(daemon_set: DaemonSet, objects: &mut ObjectMap, node: &NodeView) 
 
 fn options(kubelet_version: Option<(u32, u32)>, has_api: bool, inline_secret_env: bool) -> RenderOptions {
     let api_endpoint = has_api.then(|| Endpoint { host: "10.0.0.1".to_owned(), port: 6443 });
-    RenderOptions { node_name: "node-1".to_owned(), kubelet_version, api_endpoint, has_api, inline_secret_env }
+    RenderOptions {
+        node_name: "node-1".to_owned(),
+        kubelet_version,
+        api_endpoint,
+        has_api,
+        inline_secret_env,
+        pulls: has_api,
+    }
 }
 
 /// What must hold of every outcome.
