@@ -79,7 +79,7 @@ fn options(kubelet_version: Option<(u32, u32)>, has_api: bool, inline_secret_env
         api_endpoint,
         has_api,
         inline_secret_env,
-        pulls: has_api,
+        pulls: if has_api { Pulls::First } else { Pulls::ByKubelet },
     }
 }
 
