@@ -63,6 +63,7 @@ use crate::node::api::Api;
 use crate::node::api::Failure;
 use crate::node::api::Tokens;
 use crate::node::cri::Cri;
+use crate::node::images::Pins;
 use crate::node::images::Puller;
 use crate::node::kubelet::Kubelet;
 use crate::node::manifests::ManifestDir;
@@ -127,6 +128,7 @@ pub struct Agent {
     /// The kubelet's API, where it may be asked.
     kubelet: Option<Arc<Kubelet>>,
     puller: Puller,
+    pins: Pins,
     witness: Option<Witness>,
     runtime: Runtime,
     runtime_at: Millis,

@@ -8,6 +8,7 @@
 //! wants any more is given up. Must not decide whether an instance may start without its images.
 
 mod credentials;
+mod pins;
 mod provider;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ use crate::node::cri::CriError;
 use crate::node::cri::images::PullFor;
 
 pub use credentials::Sources;
+pub use pins::Pins;
 
 /// Between tries of what failed, at first and at most; a runtime that is silent is asked every second.
 const FIRST_RETRY: Duration = Duration::from_secs(2);

@@ -3,12 +3,15 @@
 //! Owns what a pull's progress means for an instance: the old one stays while the new one's images can
 //! be had, and where nothing runs no pull holds a daemon up for long.
 
+use std::collections::BTreeSet;
 use std::hash::DefaultHasher;
 use std::hash::Hash;
 use std::hash::Hasher;
 use std::sync::Arc;
 
+use crate::core::images::of_spec;
 use crate::core::images::refusal::Refusal;
+use crate::core::model::DaemonSet;
 use crate::core::model::ObjectRef;
 use crate::core::outcome::Outcome;
 use crate::core::outcome::Rendered;
@@ -140,6 +143,32 @@ impl Agent {
             let new: Vec<String> = said.filter(|said| !daemon.summary.notes.contains(said)).collect();
             daemon.summary.notes.extend(new);
         }
+        if self.pass_number > 0 {
+            // The first pass is from disk alone.
+            self.pin_images();
+        }
+    }
+
+    /// Keeps the images of what runs, of what is about to run and of what a roll-back returns to from image
+    /// garbage collection; says where that cannot be had.
+    fn pin_images(&mut self) {
+        let mut needed = BTreeSet::new();
+        for daemon in &mut self.plan.daemons {
+            let record = &daemon.record;
+            let templates = record.instances.iter().filter_map(|i| i.daemon_set.as_ref());
+            let good = record.good.as_ref().and_then(|good| good.daemon_set.as_ref());
+            templates.chain(good).for_each(|daemon_set| needed.extend(names(daemon_set)));
+            let wanted = daemon.pull.as_ref().and_then(|outcome| outcome.result.as_ref().ok());
+            needed.extend(wanted.into_iter().flat_map(|r| r.pod.images.iter().map(|image| image.image.clone())));
+            // An image that no container uses is the first to go.
+            if let Some(image) = good.into_iter().flat_map(names).find(|image| self.pins.is_unpinned(image)) {
+                daemon.summary.notes.push(format!(
+                    "image {image} of the last good revision may be lost to image garbage collection: the container \
+                     runtime does not keep it"
+                ));
+            }
+        }
+        self.pins.keep(&needed, now());
     }
 
     /// When to look again at what is waited for no longer than a while.
@@ -149,6 +178,12 @@ impl Agent {
         let due = self.puller.open_since().flat_map(|since| [since + SILENT.min(patience), since + patience]);
         due.filter(|due| *due > at).min()
     }
+}
+
+/// The images of a DaemonSet's template.
+fn names(daemon_set: &Arc<DaemonSet>) -> impl Iterator<Item = String> {
+    let spec = daemon_set.template.get("spec");
+    spec.map(of_spec).unwrap_or_default().into_iter().map(|image| image.image)
 }
 
 fn wish(daemon: &DaemonPlan, objects: &Objects<'_>, node: &str) -> Option<Wish> {

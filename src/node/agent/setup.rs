@@ -27,6 +27,7 @@ use crate::node::checkpoint;
 use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::Loaded;
 use crate::node::cri::Cri;
+use crate::node::images::Pins;
 use crate::node::images::Puller;
 use crate::node::images::Sources;
 use crate::node::kubelet::Kubelet;
@@ -169,6 +170,7 @@ impl Agent {
             tokens: Tokens::default(),
             definitions: ApiDefinitions::default(),
             folders: Folders::new(config.folders.clone()),
+            pins: Pins::new(cri.clone(), Arc::clone(&wake)),
             puller: Puller::new(cri.clone(), sources, Arc::clone(&wake)),
             cri,
             kubelet,

@@ -161,7 +161,14 @@ def app_armor(stock, ours):
                 theirs.pop("securityContext", None)
 
 
-DIFFERENCES = (identity, placement, tolerations, account, volumes, environment, priority, app_armor)
+def pull_policy(stock, ours):
+    """Always is written as IfNotPresent: the agent pulls anew, and what is on the node starts without a registry."""
+    for theirs, own in zip(containers(stock), containers(ours), strict=True):
+        if theirs.get("imagePullPolicy") == "Always" and own.get("imagePullPolicy") == "IfNotPresent":
+            own["imagePullPolicy"] = "Always"
+
+
+DIFFERENCES = (pull_policy, identity, placement, tolerations, account, volumes, environment, priority, app_armor)
 
 
 def differences(left, right, path=""):
