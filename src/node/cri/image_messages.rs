@@ -85,13 +85,42 @@ pub(super) struct PullImageResponse {
     pub(super) image_ref: String,
 }
 
-/// containerd.services.images.v1.Image, without what is never changed here.
+/// containerd.types.Descriptor.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Descriptor {
+    #[prost(string, tag = "1")]
+    pub(super) media_type: String,
+    #[prost(string, tag = "2")]
+    pub(super) digest: String,
+    #[prost(int64, tag = "3")]
+    pub(super) size: i64,
+    #[prost(btree_map = "string, string", tag = "5")]
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+/// containerd.services.images.v1.GetImageRequest.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct GetStoredRequest {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+}
+
+/// containerd.services.images.v1.GetImageResponse.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct GetStoredResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(super) image: Option<StoredImage>,
+}
+
+/// containerd.services.images.v1.Image, without its times.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct StoredImage {
     #[prost(string, tag = "1")]
     pub(super) name: String,
     #[prost(btree_map = "string, string", tag = "2")]
     pub(super) labels: BTreeMap<String, String>,
+    #[prost(message, optional, tag = "3")]
+    pub(super) target: Option<Descriptor>,
 }
 
 /// containerd.services.images.v1.ListImagesRequest.

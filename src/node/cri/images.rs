@@ -95,11 +95,27 @@ impl Cri {
     /// Pins a name in containerd's store, or takes the pin away; other labels stay. Only [`Cri::image`]
     /// tells whether that counts.
     pub async fn pin(&self, name: &str, pinned: bool) -> Result<(), CriError> {
+        let request = messages::GetStoredRequest { name: name.to_owned() };
+        let got: Result<messages::GetStoredResponse, _> =
+            self.channel.call_of(STORE, Some(NAMESPACE), "Get", &request, ASK).await;
+        let stored = match got {
+            Ok(reply) => reply.image,
+            Err(e) if e.is_not_found() => None,
+            Err(e) => return Err(e),
+        };
+        // containerd 2 ends in a crash when an update has no target, although only labels are changed.
+        let Some(target) = stored.and_then(|image| image.target).filter(|target| !target.digest.is_empty()) else {
+            return Ok(());
+        };
         let value = if pinned { "pinned" } else { "" };
         let labels = [PINNED, OURS].map(|label| (label.to_owned(), value.to_owned()));
         let paths = [PINNED, OURS].map(|label| format!("labels.{label}"));
         let request = messages::UpdateStoredRequest {
-            image: Some(messages::StoredImage { name: name.to_owned(), labels: BTreeMap::from(labels) }),
+            image: Some(messages::StoredImage {
+                name: name.to_owned(),
+                labels: BTreeMap::from(labels),
+                target: Some(target),
+            }),
             update_mask: Some(messages::FieldMask { paths: paths.into() }),
         };
         match self.channel.call_of::<_, Empty>(STORE, Some(NAMESPACE), "Update", &request, ASK).await {

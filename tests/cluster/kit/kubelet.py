@@ -135,7 +135,7 @@ class Cri:
 class Node:
     """`with Node(cluster, "node-1") as node:`; containerd and a kubelet run and the Node is registered."""
 
-    def __init__(self, cluster, name="node-1", pod_images=(), network=True, labels=None, config=None):
+    def __init__(self, cluster, name="node-1", pod_images=(), network=True, labels=None, config=None, containerd=None):
         self.cluster, self.name = cluster, name
         self.home = scratch() / name
         self.manifests = self.home / "manifests"
@@ -145,6 +145,8 @@ class Node:
         self.socket = self.home / "containerd.sock"
         self.cri = Cri(self.socket)
         self.containerd = self.kubelet = None
+        # A folder with another containerd than the system's.
+        self.programs = containerd
 
     def __enter__(self):
         for folder in (self.manifests, self.root):
@@ -174,7 +176,10 @@ class Node:
         """Starts the runtime and imports the images that are not there."""
         config = self.home / "containerd.toml"
         config.write_text(containerd_config(self.home, self.socket, "/usr/lib/cni"), encoding="utf-8")
-        self.containerd = Process("containerd", ["containerd", "--config", config, "--log-level", "warn"], self._log("containerd"))
+        path = f"{self.programs}:{os.environ['PATH']}" if self.programs else os.environ["PATH"]
+        program = f"{self.programs}/containerd" if self.programs else "containerd"
+        self.containerd = Process("containerd", [program, "--config", config, "--log-level", "warn"], self._log("containerd"),
+                                  env=os.environ | {"PATH": path})
         until(lambda: self.socket.exists() and self.cri.ctr("version"), 20, "containerd answers")
         for image in self.images:
             self.load(image)

@@ -21,6 +21,7 @@ REPO = CLUSTER.parent.parent
 MODULE = CLUSTER / "k8s"
 
 KUBERNETES = "1.36.2"
+CONTAINERD = "2.2.1"
 _VERSION = "k8s.io/component-base/version"
 # One set of flags for all: other flags would compile the same packages again.
 _FLAGS = ["-trimpath", "-buildvcs=false", "-ldflags",
@@ -137,7 +138,26 @@ def build():
                 _go_build(name, f"./{folder.name}", out)
                 stamp.touch()
         _build_pause(out)
+        _build_containerd()
     return out
+
+
+def newer_containerd():
+    """The folder of a containerd of today; Debian's own is of 2022."""
+    return cache() / f"containerd-{CONTAINERD}"
+
+
+def _build_containerd():
+    """containerd and its shim, from their own module."""
+    out = newer_containerd()
+    if (out / "containerd-shim-runc-v2").exists():
+        return
+    began = time.monotonic()
+    module = "github.com/containerd/containerd/v2/cmd"
+    for name in ("containerd", "containerd-shim-runc-v2"):
+        subprocess.run(["go", "install", "-trimpath", "-ldflags", "-s -w", "-tags", "no_btrfs,no_devmapper,no_zfs,no_aufs",
+                        f"{module}/{name}@v{CONTAINERD}"], check=True, env=os.environ | {"GOBIN": str(out)})
+    say(f"built containerd {CONTAINERD} in {time.monotonic() - began:.0f} s")
 
 
 def _go_build(name, package, out):

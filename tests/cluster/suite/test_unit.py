@@ -121,6 +121,16 @@ class Unit(unittest.TestCase):
         print(f"          power-on to container running, API server refusing: {took:.2f} s")
         self.assertLess(took, 5)
 
+    def test_a_boot_without_api_and_registry_starts_an_image_that_is_always(self):
+        self.cluster.admin.apply(daemonset("always", hostNetwork=True, tolerations=[{"operator": "Exists"}], container={"imagePullPolicy": "Always"}))
+        self.machine.cri.wait_running("always-", 60)
+        self.cluster.stop("api")
+        self.addCleanup(self.cluster.start_api)
+        self.machine.kill()
+        self.machine.power_on()
+        self.machine.wait_up()
+        self.machine.cri.wait_running("always-", 30)
+
 
 if __name__ == "__main__":
     unittest.main()
