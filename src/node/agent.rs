@@ -340,6 +340,7 @@ impl Agent {
             self.images_due(),
             self.coordination.due(),
             self.unwatched(),
+            (!self.disk.written.is_empty()).then_some(self.verified_at + VERIFY_PERIOD),
         ];
         let failed = (!self.failures.is_empty()).then(|| now() + 5_000);
         let next = due.into_iter().flatten().chain(failed).fold(now() + PERIOD, Millis::min);

@@ -67,6 +67,11 @@ class Report(unittest.TestResult):
     def addError(self, test, err):  # noqa: N802
         self._bad(test, err)
 
+    def addSubTest(self, test, subtest, err):  # noqa: N802
+        """One that failed fails its test, which is not reported as passed then."""
+        if err is not None:
+            self._bad(subtest, err)
+
     def addExpectedFailure(self, test, err):  # noqa: N802
         self._line("skipped", _title(test), f": known to fail: {err[1]}")
 

@@ -47,6 +47,7 @@ class Revisions(unittest.TestCase):
 
     def run_daemon(self, name, annotations=None, spec=None, **pod):
         """Applies a daemon that rolls back, with a ConfigMap and a Secret, and waits until its revision is good."""
+        self.node.wait_ready()
         self.admin.apply(
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE}, "data": {"word": "old"}},
             {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE}, "stringData": {"key": "old"}})
@@ -58,7 +59,7 @@ class Revisions(unittest.TestCase):
         self.admin.apply(body)
         self.addCleanup(self.remove, name)
         first = self.cri.wait_running(f"{name}-", 30)
-        self.soon(lambda: self.record(name).get("good"), 30, f"{name} is good")
+        self.soon(lambda: self.record(name).get("good"), 75, f"{name} is good")
         return first
 
     def soon(self, check, seconds, what):
