@@ -21,7 +21,7 @@ pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 const QUICK_FOR: Duration = Duration::from_secs(10);
 /// How long after its last refusal an address may be slow without counting as silent: a server that
 /// has just started refuses one moment and is short of breath the next.
-const BREATH: Duration = Duration::from_secs(3);
+const BREATH: Duration = Duration::from_secs(10);
 const QUICK: Duration = Duration::from_millis(200);
 const SLOW: Duration = Duration::from_secs(1);
 

@@ -54,11 +54,11 @@ fn a_refusal_takes_the_rule_away_and_silence_brings_it_back() {
     let second = probe(&mut guard, at(200));
     assert_eq!(guard.hear(at(1_200), second, Heard::Silence), None, "a server that starts may be slow");
     assert_eq!(guard.refused(), addresses(&[]));
-    let third = probe(&mut guard, at(2_100));
-    assert_eq!(guard.hear(at(3_100), third, Heard::Silence), Some(Face::Silent));
+    let third = probe(&mut guard, at(9_900));
+    assert_eq!(guard.hear(at(10_900), third, Heard::Silence), Some(Face::Silent));
     assert_eq!(guard.refused(), addresses(&[A]));
-    let fourth = probe(&mut guard, at(2_400));
-    assert_eq!(guard.hear(at(3_400), fourth, Heard::Silence), None, "nothing new");
+    let fourth = probe(&mut guard, at(10_900));
+    assert_eq!(guard.hear(at(11_900), fourth, Heard::Silence), None, "nothing new");
 }
 
 #[test]

@@ -300,12 +300,28 @@ impl Dir {
     /// Whether its file system keeps all changes of folders in one journal, in their order: then whoever
     /// waits for one of them has waited for all that came before.
     pub fn has_one_journal(&self) -> bool {
-        nix::sys::statfs::fstatfs(&self.fd)
-            .is_ok_and(|stat| [EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC].contains(&stat.filesystem_type()))
+        let kind = nix::sys::statfs::fstatfs(&self.fd).map(|stat| stat.filesystem_type());
+        match kind {
+            Ok(XFS_SUPER_MAGIC) => true,
+            // It can be made without one.
+            Ok(EXT4_SUPER_MAGIC) => nix::sys::stat::fstat(&self.fd).is_ok_and(|stat| has_journal(stat.st_dev)),
+            _ => false,
+        }
     }
 
     /// Waits until the bytes of `file`, the entry `name`, are on stable storage.
     pub fn sync_file(&self, name: impl AsRef<Path>, file: &File) -> Result<(), FsError> {
         file.sync_all().map_err(|e| FsError::new(Doing::Sync, self.join(name), e))
     }
+}
+
+/// Whether the kernel keeps a journal of the ext4 on this device.
+fn has_journal(device: u64) -> bool {
+    let (major, minor) = (nix::sys::stat::major(device), nix::sys::stat::minor(device));
+    let Ok(link) = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")) else { return false };
+    let Some(name) = link.file_name().and_then(std::ffi::OsStr::to_str) else { return false };
+    let of_device = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|e| e.file_name().to_str().and_then(|n| n.strip_prefix(name)?.strip_prefix('-')).is_some())
+    };
+    std::fs::read_dir("/proc/fs/jbd2").is_ok_and(|mut journals| journals.any(of_device))
 }
