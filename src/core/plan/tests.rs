@@ -43,6 +43,7 @@ struct World {
     failures: BTreeMap<String, Failure>,
     images: Option<Images>,
     surroundings: String,
+    farewell: bool,
     held_ports: Vec<(String, Vec<HostPort>, bool)>,
     permission: Option<Permission>,
     rendered: RefCell<u32>,
@@ -145,6 +146,10 @@ impl Facts for World {
 
     fn permission(&self, _: &DaemonSet, _: &str) -> Permission {
         self.permission.clone().unwrap_or(Permission::Free)
+    }
+
+    fn farewell_pending(&self, _: &Instance) -> bool {
+        self.farewell
     }
 
     fn surroundings(&self) -> &str {

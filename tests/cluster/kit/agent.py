@@ -96,8 +96,14 @@ class Agent:
 
     def manifests(self, daemonset=""):
         """The manifests in the folder whose names carry the daemon's: {file name: text}."""
-        return {file.name: file.read_text(encoding="utf-8") for file in sorted(self.node.manifests.glob("*"))
-                if file.is_file() and not file.name.startswith(".") and daemonset in file.name}
+        found = {}
+        for file in sorted(self.node.manifests.glob("*")):
+            if file.is_file() and not file.name.startswith(".") and daemonset in file.name:
+                try:
+                    found[file.name] = file.read_text(encoding="utf-8")
+                except FileNotFoundError:
+                    pass  # removed since it was listed
+        return found
 
     def wait_manifest(self, daemonset, seconds=15):
         """Waits for the daemon's one manifest; gives (file name, text)."""

@@ -85,3 +85,15 @@ fn an_ordered_instance_just_goes_when_a_newer_one_is_here_or_none_may_start() {
     let word = wanted(&daemon_set("a"));
     assert_eq!(bench.replaced(&word), ["end uid-a-0", "finish uid-a-0"]);
 }
+
+#[test]
+fn a_successor_waits_until_the_api_has_been_told_that_the_old_pod_ends() {
+    let mut bench = Bench::running("a");
+    let word = wanted(&daemon_set("a"));
+    bench.order("uid-a-0", RestartCause::Deleted);
+    bench.world.farewell = true;
+    assert_eq!(bench.replaced(&word), ["end uid-a-0"]);
+    assert!(bench.plan(&word).wake_at.is_some(), "it looks again");
+    bench.world.farewell = false;
+    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-a-1"]);
+}
