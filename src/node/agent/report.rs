@@ -353,7 +353,8 @@ fn left_alone(daemon_set: &DaemonSet, reason: &str) -> DaemonStatus {
 /// The daemons that do not run as they should and for which a plan has nothing to do.
 fn held(plan: &Plan) -> Vec<Held> {
     let idle = plan.daemons.iter().filter(|d| d.actions.is_empty());
-    let held = idle.filter(|d| d.summary.state.is_bad() || d.summary.state == State::Waiting);
+    // That nobody can say how it is holds nothing up.
+    let held = idle.filter(|d| matches!(d.summary.state, State::Refused | State::Failing | State::Waiting));
     held.map(|d| Held {
         namespace: d.key.namespace.clone(),
         name: d.key.name.clone(),
