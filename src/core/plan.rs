@@ -4,6 +4,7 @@
 //! (unless surge is asked for). Must not do I/O or read a clock; the shell executes the actions as
 //! they stand and plans again from what it then observes.
 
+mod facts;
 mod instance;
 mod permit;
 mod ports;
@@ -26,10 +27,8 @@ use crate::core::model::Source;
 use crate::core::model::TokenRequest;
 use crate::core::outcome::Outcome;
 use crate::core::placement;
-use crate::core::ports::HostPort;
 use crate::core::record::DaemonRecord;
 use crate::core::record::FailedRevision;
-use crate::core::record::Failure;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
 use crate::core::record::Phase;
@@ -37,134 +36,18 @@ use crate::core::render::Missing;
 use crate::core::sources::Word;
 pub use crate::core::status::State;
 
+pub use facts::Data;
+pub use facts::Evidence;
+pub use facts::Facts;
+pub use facts::Images;
+pub use facts::ManifestFact;
+pub use facts::Permission;
+pub use facts::Readiness;
+pub use facts::Taken;
+
 /// How long after its manifest's removal an instance whose sandbox was never seen is waited for:
 /// the kubelet may have been about to start it (its housekeeping period).
 pub const SETTLE: Millis = 2_000;
-
-/// What the manifest folder holds for an instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ManifestFact<'a> {
-    /// No file of this instance.
-    Missing,
-    /// Its file, with the SHA-256 of the bytes.
-    Present(&'a str),
-}
-
-/// Whether anything of an instance still runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Evidence {
-    /// Trusted: nothing of it runs.
-    Gone,
-    /// Its sandbox is there.
-    Running,
-    /// Nothing can be said; why.
-    Unknown(String),
-}
-
-/// Whether an instance is ready to serve.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Readiness {
-    /// Ready since (milliseconds since the epoch).
-    Ready {
-        /// Since when.
-        since: Millis,
-    },
-    /// Nobody tells, and all its containers have run since then (milliseconds since the epoch).
-    Steady {
-        /// When the youngest of them was made.
-        since: Millis,
-    },
-    /// Not ready; the reason as the kubelet gives it.
-    NotReady(String),
-    /// Nobody can say; why.
-    Unknown(String),
-}
-
-/// Which data an instance is rendered with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Data {
-    /// What ConfigMaps and Secrets hold now.
-    Current,
-    /// What was kept of the daemon's good revision ([`Action::Keep`]).
-    Kept,
-}
-
-/// Whether the kubelet has taken an instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// It has: a sandbox was seen, or its mirror pod.
-    Yes,
-    /// It has not said so, and its time is not over.
-    NotYet,
-    /// It has not, and will not: rejected at admission, or no sandbox within the bound although the
-    /// kubelet is at work. The kubelet's words, or ours.
-    No(String),
-    /// Nobody can say, or the kubelet itself is away; why.
-    Unknown(String),
-}
-
-/// Whether the images of a rendering are on the node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Images {
-    /// They are, or nothing has to be pulled before the kubelet does it.
-    Present,
-    /// They are being pulled; how far, for people.
-    Pulling(String),
-    /// It goes on without: nobody can pull here, or pulling is the kubelet's; the risk, for people.
-    Handed(String),
-    /// One cannot be pulled; it is tried again. The runtime's words.
-    Failed(String),
-}
-
-/// Whether an instance may be replaced by one of the wanted revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Permission {
-    /// Nobody coordinates: each node by itself, after its delay (`update-jitter`).
-    Free,
-    /// The coordinator approves; the agent has to claim that first.
-    Approved,
-    /// The approval is claimed.
-    Claimed,
-    /// Not yet; why.
-    Withheld(String),
-}
-
-/// What the shell has observed, and what it can compute without effects.
-pub trait Facts {
-    /// Renders (memoised) `incarnation` of a DaemonSet.
-    fn outcome(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<Outcome>;
-    /// The hash of the revision that a DaemonSet defines (memoised).
-    fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String;
-    /// The instance's manifest in the folder.
-    fn manifest(&self, uid: &str) -> ManifestFact<'_>;
-    /// Whether the data on disk is what `outcome` says.
-    fn volumes_current(&self, outcome: &Outcome) -> bool;
-    /// Whether anything of the instance still runs.
-    fn sandbox(&self, instance: &Instance) -> Evidence;
-    /// Whether the instance is ready.
-    fn readiness(&self, instance: &Instance) -> Readiness;
-    /// A pod of the stock controller for this daemon on this node, by name (`bootstrap` mode).
-    fn stock_pod(&self, key: &ObjectKey) -> Option<String>;
-    /// Whether the kubelet has taken the instance.
-    fn taken(&self, instance: &Instance) -> Taken;
-    /// Why the instance is not available, if somebody knows.
-    fn failure(&self, instance: &Instance) -> Option<Failure>;
-    /// Whether the images for `outcome` are on the node; `replaces`: an instance ends for it.
-    fn images(&self, outcome: &Outcome, replaces: bool) -> Images;
-    /// Host ports of instances of other daemons than `key` on this node, with whose they are; `lasting`: only
-    /// those that they will still have when they have followed their definitions.
-    fn held_ports(&self, key: &ObjectKey, lasting: bool) -> Vec<(String, Vec<HostPort>)>;
-    /// Whether the instance of an API DaemonSet may be replaced by one of `revision`.
-    fn permission(&self, daemon_set: &DaemonSet, revision: &str) -> Permission;
-    /// A fingerprint of what the kubelet's admission depends on beside the pod: when it changes, what
-    /// was rejected is tried again at once.
-    fn surroundings(&self) -> &str;
-    /// Whether the API has yet to be told that an instance ends, and a successor waits for that.
-    fn farewell_pending(&self, instance: &Instance) -> bool {
-        let _ = instance;
-        false
-    }
-}
 
 /// What is the same for every daemon of a pass.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -56,8 +56,9 @@ impl<'a> Objects<'a> {
 
     fn find(&self, reference: &ObjectRef) -> (Origin, Option<&'a Entry>) {
         let kept = self.kept.and_then(|kept| kept.get(reference));
-        if let Some(entry) = kept.filter(|_| kept::is_pinned(reference)) {
-            return (Origin::Kept, Some(entry));
+        if self.kept.is_some() && kept::is_pinned(reference) {
+            // What was not there then (it was optional) is not there now.
+            return kept.map_or((Origin::Absent, None), |entry| (Origin::Kept, Some(entry)));
         }
         match (self.today(reference), kept) {
             ((Origin::Absent | Origin::Unknown, None), Some(entry)) => (Origin::Kept, Some(entry)),

@@ -2,13 +2,14 @@
 //!
 //! Owns the words. Must not change anything.
 
+mod changes;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use serde_json::json;
 
 use crate::core::explain;
-use crate::core::manifest;
 use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
@@ -20,9 +21,7 @@ use crate::core::plan::Summary;
 use crate::core::policy::Covered;
 use crate::core::record::FailedRevision;
 use crate::core::record::Millis;
-use crate::core::replies::Change;
 use crate::core::replies::ExplainReport;
-use crate::core::replies::Held;
 use crate::core::replies::PlanReport;
 use crate::core::status::AgentStatus;
 use crate::core::status::ApiUse;
@@ -39,6 +38,10 @@ use crate::node::api::EventKind;
 use crate::node::api::Snapshot;
 use crate::node::manifests::ManifestDir;
 use crate::node::socket::Request;
+
+pub(super) use changes::changes;
+
+use changes::held;
 
 use super::Agent;
 use super::apply::Failure;
@@ -348,54 +351,6 @@ fn left_alone(daemon_set: &DaemonSet, reason: &str) -> DaemonStatus {
         waiting_for: Vec::new(),
         notes: Vec::new(),
     }
-}
-
-/// The daemons that do not run as they should and for which a plan has nothing to do.
-fn held(plan: &Plan) -> Vec<Held> {
-    let idle = plan.daemons.iter().filter(|d| d.actions.is_empty());
-    // That nobody can say how it is holds nothing up.
-    let held = idle.filter(|d| matches!(d.summary.state, State::Refused | State::Failing | State::Waiting));
-    held.map(|d| Held {
-        namespace: d.key.namespace.clone(),
-        name: d.key.name.clone(),
-        state: d.summary.state,
-        reason: d.summary.reason.clone(),
-    })
-    .collect()
-}
-
-/// What a plan would change, in the order in which it would be done.
-pub(super) fn changes(plan: &Plan) -> Vec<Change> {
-    let change = |daemon: &DaemonPlan, action: &Action| {
-        let (what, reason) = match action {
-            Action::End { pod, reason, .. } => {
-                let file = manifest::file_name(&daemon.key.namespace, pod);
-                (format!("remove manifest {file}"), reason.clone())
-            }
-            Action::Finish { pod, .. } => {
-                (format!("forget instance {pod}"), "it has ended and nothing of it runs any more".to_owned())
-            }
-            Action::Start { outcome, reason } => {
-                let file = manifest::file_name(&daemon.key.namespace, &outcome.identity.pod_name);
-                (format!("write manifest {file}"), reason.clone())
-            }
-            Action::Refresh { outcome, volumes, manifest } => {
-                let what = match (volumes, manifest) {
-                    (true, true) => "data and manifest differ from what they are to be",
-                    (true, false) => "its data differs from what it is to be",
-                    _ => "its manifest differs from what it is to be",
-                };
-                (format!("update {} in place", outcome.identity.pod_name), what.to_owned())
-            }
-            Action::Keep { outcome } => (
-                format!("keep the data of {} for a roll-back", outcome.identity.pod_name),
-                "its revision is good".to_owned(),
-            ),
-            Action::Confirm { reason } => ("ask the API server".to_owned(), reason.clone()),
-        };
-        Change { namespace: daemon.key.namespace.clone(), name: daemon.key.name.clone(), action: what, reason }
-    };
-    plan.daemons.iter().flat_map(|d| d.actions.iter().map(move |a| change(d, a))).collect()
 }
 
 pub(super) fn to_json(value: &impl serde::Serialize) -> Value {
