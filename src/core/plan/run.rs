@@ -263,7 +263,9 @@ impl Planner<'_> {
             self.summary.state = State::Waiting;
             return self.add_reason(&format!("revision {wanted} cannot start, the old instance stays: {why}"));
         }
-        let Some(outcome) = self.prepare(target, true) else {
+        // What runs has its images: another instance of the same revision is not held up by looking for them.
+        let same = order.is_some() && old.revision == target.revision;
+        let Some(outcome) = self.prepare(target, !same) else {
             // The summary says what the new revision lacks; the old instance stays.
             let (state, lacks) = (self.summary.state, std::mem::take(&mut self.summary.reason));
             self.refresh(old);
