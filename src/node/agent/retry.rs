@@ -4,6 +4,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::model::ObjectKey;
+use crate::core::replies::Change;
 use crate::core::replies::RetryReport;
 use crate::core::status::SCHEMA_VERSION;
 use crate::node::manifests::ManifestDir;
@@ -34,6 +35,14 @@ impl Agent {
             let mut plan = self.plan(&records, &scan, snapshot.as_deref());
             plan.daemons.retain(|d| d.key == *key);
             changes = report::changes(&plan);
+            // Before anything ends for it, its images are looked for.
+            let prepared = plan.daemons.iter().filter(|d| d.actions.is_empty() && d.pull.is_some());
+            changes.extend(prepared.map(|d| Change {
+                namespace: key.namespace.clone(),
+                name: key.name.clone(),
+                action: "get its images".to_owned(),
+                reason: d.summary.reason.clone(),
+            }));
         }
         self.wake.notify_one();
         report::to_json(&RetryReport {
