@@ -47,7 +47,7 @@ class Revisions(unittest.TestCase):
 
     def run_daemon(self, name, annotations=None, spec=None, **pod):
         """Applies a daemon that rolls back, with a ConfigMap and a Secret, and waits until its revision is good."""
-        self.node.wait_ready()
+        self.node.wait_ready(90)
         self.admin.apply(
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE}, "data": {"word": "old"}},
             {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE}, "stringData": {"key": "old"}})
@@ -96,7 +96,7 @@ class Revisions(unittest.TestCase):
 
     def changed(self, name, revision):
         """Waits until an instance of another revision has been written; gives the revision."""
-        return self.soon(lambda: next((i["revision"] for i in self.record(name)["instances"] if i["revision"] != revision), None), 20,
+        return self.soon(lambda: next((i["revision"] for i in self.record(name)["instances"] if i["revision"] != revision), None), 45,
                      f"the new revision of {name} arrives")
 
     def rolled_back(self, name, revision, seconds=45):
@@ -186,7 +186,10 @@ class Revisions(unittest.TestCase):
         self.soon(lambda: (self.status("surge") or {}).get("failed"), 45, "it has failed")
         self.soon(lambda: [one[2] for one in self.cri.of("surge-")] == [first[2]], 20, "the new instance goes")
         self.assertEqual(self.cri.execute(first[2], "cat", "/data/word"), "old")
+        self.soon(lambda: len(self.record("surge")["instances"]) == 1, 20, "the one that failed is forgotten")
         self.cluster.start_api()
+        # A server that has just started refuses what its rules allow, for a moment.
+        self.soon(lambda: json.loads(self.agent.cli("status", "--json").stdout)["agent"]["api"] == "connected", 60, "the agent is connected")
         self.change("surge", {"command": READS, "env": []})
         revision = self.changed("surge", good)
         self.cluster.stop("api")
