@@ -20,7 +20,7 @@ REPO = Path(__file__).resolve().parent.parent
 # Criterion's functions, as named in benches/core.rs: what is asked of them, in nanoseconds.
 GOALS = {"render one large DaemonSet": 200e3, "pass over 100 quiet daemons": 2e6}
 # The running agent.
-STORIES = ("manifest", "apply", "power", "hundred")
+STORIES = ("manifest", "apply", "power", "cold", "hundred")
 # The stripped release binary, in bytes.
 LARGEST = 12 << 20
 
