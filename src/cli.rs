@@ -13,6 +13,7 @@ use clap::Subcommand;
 use crate::config;
 use crate::config::Config;
 use crate::config::ConfigError;
+use crate::log;
 use crate::node::agent::AgentError;
 
 mod ask;
@@ -124,6 +125,14 @@ impl ConfigArgument {
     fn load(&self) -> Result<Config, Failure> {
         Ok(config::load(self.config.as_deref())?)
     }
+}
+
+/// Starts logging as the configuration says.
+fn start_log(config: &Config) -> Result<(), Failure> {
+    log::init(&config.log_level, config.log_target).map_err(|error| {
+        let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+        Failure::new(Exit::Unreadable, format!("{error}{source}"))
+    })
 }
 
 /// Runs the command line `arguments` (the program's name first).

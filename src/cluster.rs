@@ -63,7 +63,11 @@ pub async fn run(options: Options) {
         while lease.holds() {
             tokio::select! {
                 biased;
-                () = lease.keep(&client) => continue,
+                // To its end: a renewal that every change could cut short would never come through.
+                () = tokio::time::sleep_until(lease.next_renewal()) => {
+                    lease.renew(&client).await;
+                    continue;
+                }
                 change = changed.recv() => {
                     let Some(change) = change else { return };
                     view.take(change);

@@ -5,9 +5,9 @@ use clap::Args;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
 use crate::cli::Failure;
+use crate::cli::start_log;
 use crate::guard;
 use crate::guard::GuardError;
-use crate::log;
 use crate::node::notify::Notifier;
 
 /// Refuse connections in a silent API server's stead while this node boots
@@ -32,10 +32,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         return Ok(Exit::Success);
     }
     let config = arguments.config.load()?;
-    log::init(&config.log_level, config.log_target).map_err(|error| {
-        let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-        Failure::new(Exit::Unreadable, format!("{error}{source}"))
-    })?;
+    start_log(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -7,10 +7,10 @@ use tokio::signal::unix::signal;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
 use crate::cli::Failure;
+use crate::cli::start_log;
 use crate::cluster;
 use crate::config::Config;
 use crate::core::policy::Policy;
-use crate::log;
 
 /// Coordinate the cluster's rollouts without running an agent (one Deployment of it does)
 #[derive(Debug, Args)]
@@ -25,10 +25,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Usage, "coordinator.kubeconfig: `coordinator` needs it written")
             .hint("it is the coordinator's own identity, not an agent's"));
     };
-    log::init(&config.log_level, config.log_target).map_err(|error| {
-        let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-        Failure::new(Exit::Unreadable, format!("{error}{source}"))
-    })?;
+    start_log(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -10,12 +10,12 @@ use crate::cli::Failure;
 use crate::cli::coordinator;
 use crate::cli::output;
 use crate::cli::output::Colour;
+use crate::cli::start_log;
 use crate::cli::status;
 use crate::cluster;
 use crate::config::Config;
 use crate::core::status::DaemonStatus;
 use crate::core::status::State;
-use crate::log;
 use crate::node::agent::Agent;
 use crate::node::notify::Notifier;
 use crate::node::notify::READY_WITHIN;
@@ -44,10 +44,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         let message = "node-name: `run --once` needs it written: every pod's UID contains the node's name";
         return Err(Failure::new(Exit::Usage, message).hint("set node-name in the configuration"));
     }
-    log::init(&config.log_level, config.log_target).map_err(|error| {
-        let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-        Failure::new(Exit::Unreadable, format!("{error}{source}"))
-    })?;
+    start_log(&config)?;
     start(config, arguments.once)
 }
 

@@ -65,9 +65,13 @@ impl Lease {
         }
     }
 
-    /// Waits until the next renewal is due, and renews; ends at the latest when the Lease is lost.
-    pub(super) async fn keep(&mut self, client: &kube::Client) {
-        tokio::time::sleep_until(self.next).await;
+    /// When it is to be renewed.
+    pub(super) fn next_renewal(&self) -> Instant {
+        self.next
+    }
+
+    /// Renews it. A request is given [`PATIENCE`], so that this ends before the Lease does.
+    pub(super) async fn renew(&mut self, client: &kube::Client) {
         self.attempt(client).await;
     }
 
