@@ -5,6 +5,7 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 from .wait import TooLong
 
@@ -85,8 +86,16 @@ class Process:
             self._child.send_signal(number)
 
     def freeze(self):
-        """Stops it in its tracks: connections stay open and nothing answers."""
+        """Stops it in its tracks: connections stay open and nothing answers. It has stopped on return."""
         self.signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 5
+        while self.alive and not self._stopped():
+            if time.monotonic() > deadline:
+                raise TooLong(f"{self.name} did not stop")
+
+    def _stopped(self):
+        stat = Path(f"/proc/{self._child.pid}/stat").read_text(encoding="utf-8")
+        return stat.rpartition(")")[2].split()[0] == "T"
 
     def thaw(self):
         """Lets a frozen program go on."""

@@ -217,7 +217,9 @@ class Checkpoint(Reader):
 
     def test_a_state_folder_that_is_removed_is_made_again(self):
         agent, first = self.reader()
+        agent.process.freeze()
         shutil.rmtree(agent.home / "state")
+        agent.process.thaw()
         self.admin.patch("configmaps", "settings", {"data": {"level": "two"}}, self.namespace)
         until(lambda: agent.node.data(first, "settings", "level") == "two", SOON, "the change is followed")
         until(lambda: all(file.exists() for file in self.state(agent)), SOON, "inputs and record are saved again")

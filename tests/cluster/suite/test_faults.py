@@ -197,7 +197,9 @@ class Faults(Faulty):
     def test_a_state_folder_that_somebody_removed_is_made_again(self):
         daemon = self.run_daemon(labelled("stately"))
         state, lines = self.agent.home / "state", len(self.agent.process.lines)
+        self.agent.process.freeze()
         shutil.rmtree(state)
+        self.agent.process.thaw()
         self.admin.patch("daemonsets", "stately", {"spec": {"template": {"metadata": {"annotations": {"round": "two"}}}}}, NAMESPACE)
         second = until(lambda: [one for one in self.cri.of("stately-") if one[0] != daemon[0]], 30, "it is replaced")[0]
         until((state / "inputs.json").exists, 10, "the inputs are saved again")
@@ -210,8 +212,11 @@ class Faults(Faulty):
         daemon = self.run_daemon(labelled("stately"))
         state, lines = self.agent.home / "state", len(self.agent.process.lines)
         aside = state.with_name("aside")
+        # In one moment for the agent: between the two it would make the folder again.
+        self.agent.process.freeze()
         state.rename(aside)
         state.write_text("in the way", encoding="utf-8")
+        self.agent.process.thaw()
         self.admin.patch("daemonsets", "stately", {"spec": {"template": {"metadata": {"annotations": {"round": "two"}}}}}, NAMESPACE)
         until(lambda: "cannot use state folder" in self.agent.cli("status").stdout, 10, "status says so")
         never(lambda: self.cri.of("stately-") != [daemon], 3, "it was replaced without a record")
