@@ -20,6 +20,7 @@ mod ask;
 mod boot_guard;
 mod coordinator;
 mod explain;
+mod generate;
 mod offline;
 mod output;
 mod plan;
@@ -109,6 +110,7 @@ enum Command {
     Explain(explain::Arguments),
     Restart(restart::Arguments),
     BootGuard(boot_guard::Arguments),
+    Generate(generate::Arguments),
     Retry(retry::Arguments),
 }
 
@@ -155,6 +157,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Retry(arguments) => retry::run(&arguments),
         Command::Restart(arguments) => restart::run(&arguments),
         Command::BootGuard(arguments) => boot_guard::run(&arguments),
+        Command::Generate(arguments) => generate::run(&arguments),
     };
     result.unwrap_or_else(|failure| {
         output::errors(&failure.errors);

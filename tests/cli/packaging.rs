@@ -85,3 +85,8 @@ fn systemd_finds_nothing_to_say_about_the_units() {
         assert!(output.status.success(), "{name}");
     }
 }
+
+#[test]
+fn the_resource_is_printed_as_it_is_shipped() {
+    run(["generate", "crd"]).is(0, &read("packaging/k8s/nodedaemons.yaml"), "");
+}

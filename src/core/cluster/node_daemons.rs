@@ -16,6 +16,8 @@ pub const VERSION: &str = "v1alpha1";
 pub const KIND: &str = "NodeDaemons";
 /// The resource's name in URLs.
 pub const PLURAL: &str = "nodedaemons";
+/// The CustomResourceDefinition, as it is shipped.
+pub const CRD: &str = include_str!("../../../packaging/k8s/nodedaemons.yaml");
 
 /// What the coordinator allows on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,3 +122,6 @@ impl Status {
         self.daemons.iter().find(|d| d.namespace == namespace && d.name == name && (d.uid.is_empty() || d.uid == uid))
     }
 }
+
+#[cfg(test)]
+mod tests;

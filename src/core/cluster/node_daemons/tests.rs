@@ -1,0 +1,74 @@
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use serde_json::json;
+
+use super::*;
+use crate::core::yaml;
+
+/// An object with every field that there is.
+fn full() -> Value {
+    let text = || "t".to_owned();
+    let approval = Approval { namespace: text(), name: text(), uid: text(), revision: text(), approved_at: text() };
+    let instance =
+        InstanceReport { pod: text(), revision: text(), created: text(), ready_since: Some(text()), ending: true };
+    let daemon = DaemonReport {
+        namespace: text(),
+        name: text(),
+        uid: text(),
+        mode: Some(Mode::Static),
+        phase: Some(State::Running),
+        message: text(),
+        instances: vec![instance],
+        replacing: Some(text()),
+        failed: Some(FailedReport { revision: text(), cause: text(), message: text() }),
+    };
+    let status = Status { agent_version: text(), ready: text(), worst: text(), daemons: vec![daemon] };
+    json!({"spec": Spec { approvals: vec![approval] }, "status": status})
+}
+
+/// Where a schema and an object differ in their fields, and where the schema says nothing of a field.
+fn differences(path: &str, schema: &Value, object: &Value, found: &mut Vec<String>) {
+    let said = schema.get("description").and_then(Value::as_str).is_some_and(|d| !d.is_empty());
+    // An item of a list is described with the list.
+    if !said && !path.ends_with("[]") {
+        found.push(format!("{path}: no description"));
+    }
+    match object {
+        Value::Array(items) => differences(&format!("{path}[]"), &schema["items"], &items[0], found),
+        Value::Object(fields) => {
+            let declared = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+            let names: BTreeSet<&String> = fields.keys().chain(declared.keys()).collect();
+            for name in names {
+                match (declared.get(name), fields.get(name)) {
+                    (Some(schema), Some(value)) => differences(&format!("{path}.{name}"), schema, value, found),
+                    _ => found.push(format!("{path}.{name}: in one of the two")),
+                }
+            }
+        }
+        _ => {}
+    }
+    let kind = match object {
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+        Value::Bool(_) => "boolean",
+        _ => "string",
+    };
+    if schema.get("type").is_none_or(|t| t != kind) {
+        found.push(format!("{path}: not of type {kind}"));
+    }
+}
+
+#[test]
+fn the_schema_has_every_field_and_no_other_each_described() {
+    let documents = yaml::read_documents(CRD);
+    assert_eq!(documents.len(), 1);
+    let crd = documents[0].value.as_ref().expect("the shipped file is YAML");
+    assert_eq!(crd["metadata"]["name"], format!("{PLURAL}.{GROUP}"));
+    assert_eq!((&crd["spec"]["names"]["kind"], &crd["spec"]["scope"]), (&json!(KIND), &json!("Cluster")));
+    let version = &crd["spec"]["versions"][0];
+    assert_eq!(version["name"], VERSION);
+    let mut found = Vec::new();
+    differences("", &version["schema"]["openAPIV3Schema"], &full(), &mut found);
+    assert!(found.is_empty(), "{found:#?}");
+}
