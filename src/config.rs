@@ -23,6 +23,7 @@ use crate::core::render::Endpoint;
 mod check;
 mod host;
 pub mod keys;
+mod listen;
 mod print;
 mod read;
 mod resolve;
@@ -33,6 +34,7 @@ pub(crate) use check::node_name;
 pub use host::Host;
 pub use host::RealHost;
 pub use keys::Id;
+pub use listen::Listen;
 pub use print::example;
 pub(crate) use read::reason as io_reason;
 
@@ -116,6 +118,8 @@ pub struct Config {
     pub lease_name: String,
     /// Upstream's rollout rule to the letter.
     pub exact_rollouts: bool,
+    /// Where metrics are served; `None`: nowhere.
+    pub metrics_listen: Option<Listen>,
     /// What is logged.
     pub log_level: String,
     /// Where logs go.

@@ -14,6 +14,7 @@ pub mod images;
 pub mod input;
 pub mod labels;
 pub mod manifest;
+pub mod metrics;
 pub mod model;
 pub mod node;
 pub mod orders;

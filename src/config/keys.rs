@@ -46,6 +46,7 @@ pub enum Id {
     LeaseNamespace,
     LeaseName,
     ExactRollouts,
+    MetricsListen,
     LogLevel,
     LogTarget,
 }
@@ -85,6 +86,8 @@ pub enum Kind {
     Version,
     /// A list of namespaces.
     Namespaces,
+    /// A loopback address and port, `unix://` and an absolute path, or `""`.
+    Listen,
     /// `true` or `false`.
     Bool,
 }

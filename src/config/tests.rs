@@ -299,6 +299,7 @@ fn each_key_of_the_example_reaches_the_configuration() {
         (Id::CheckpointSeal, r#""systemd-creds""#),
         (Id::CheckpointKey, r#""tpm2""#),
         (Id::LogLevel, r#""info,daemonlet::node=debug""#),
+        (Id::MetricsListen, r#""[::1]:9465""#),
         (Id::LogTarget, r#""stderr""#),
         (Id::UpdateJitter, r#""1500ms""#),
         (Id::RemovalsDelay, r#""60s""#),

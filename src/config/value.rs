@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
+use crate::config::Listen;
 use crate::config::check;
 use crate::config::keys::Kind;
 use crate::core::model::Taint;
@@ -73,6 +74,9 @@ fn text(kind: Kind, value: &DeValue<'_>) -> Result<String, String> {
         Kind::Socket => "a socket such as \"unix:///run/containerd/containerd.sock\" or \"\"",
         Kind::Url => "a URL such as \"https://127.0.0.1:10250\" or \"\"",
         Kind::HostPort => "host:port or \"\"",
+        Kind::Listen => {
+            "a loopback address such as \"127.0.0.1:9465\", a socket such as \"unix:///run/daemonlet/metrics.sock\" or \"\""
+        }
         Kind::Version => "a version such as \"v1.36.2\" or \"\"",
         Kind::Selector => "a label selector such as \"app=cni,tier!=test\"",
         Kind::Filter => "a log level such as \"info\"",
@@ -84,8 +88,10 @@ fn text(kind: Kind, value: &DeValue<'_>) -> Result<String, String> {
         }
         return Err(expected(what, value));
     };
-    let empty_is_allowed =
-        matches!(kind, Kind::PathOrEmpty | Kind::Socket | Kind::Url | Kind::HostPort | Kind::Selector | Kind::Version);
+    let empty_is_allowed = matches!(
+        kind,
+        Kind::PathOrEmpty | Kind::Socket | Kind::Url | Kind::HostPort | Kind::Listen | Kind::Selector | Kind::Version
+    );
     if text.is_empty() && empty_is_allowed {
         return Ok(String::new());
     }
@@ -101,6 +107,7 @@ fn text(kind: Kind, value: &DeValue<'_>) -> Result<String, String> {
         }
         Kind::Version if node::version(text).is_none() => return Err(expected(what, value)),
         Kind::HostPort => check::endpoint(text).map(|_| ())?,
+        Kind::Listen => text.parse::<Listen>().map(|_| ())?,
         Kind::Selector => check::selector(text)?,
         Kind::Filter => check::filter(text)?,
         Kind::Word(words) if !words.contains(&text.as_ref()) => return Err(expected(&one_of(words), value)),

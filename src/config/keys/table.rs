@@ -313,6 +313,16 @@ the control-plane nodes, or run `daemonlet coordinator` as one Deployment.",
 takes a slot of the budget, and a replaced node gives its slot back as soon as it is available.",
     ),
     key(
+        Id::MetricsListen,
+        "metrics",
+        "listen",
+        Kind::Listen,
+        r#""""#,
+        "Where /metrics (Prometheus text) and /healthz are served: a loopback address such as
+\"127.0.0.1:9465\", which every process of this node can read, or a socket such as
+\"unix:///run/daemonlet/metrics.sock\", for root alone. \"\" is nowhere.",
+    ),
+    key(
         Id::LogLevel,
         "log",
         "level",

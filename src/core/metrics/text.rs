@@ -1,0 +1,81 @@
+//! Prometheus' text format, version 0.0.4.
+//!
+//! Owns the writing. A family is written once, with all its samples; one without samples is left out.
+
+use super::Id;
+use super::METRICS;
+use super::Metric;
+use super::Type;
+use super::of;
+
+use std::collections::BTreeMap;
+
+/// The media type of the text.
+pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Samples on their way to text.
+#[derive(Debug, Default)]
+pub struct Exposition {
+    samples: BTreeMap<Id, Vec<String>>,
+}
+
+impl Exposition {
+    /// The media type of [`Exposition::text`].
+    pub const MEDIA_TYPE: &str = MEDIA_TYPE;
+
+    /// Adds a sample; `labels` are the values, in the order of the table.
+    pub fn sample(&mut self, id: Id, labels: &[&str], value: f64) {
+        let metric = of(id);
+        let line = format!("{}{} {}\n", metric.name, pairs(metric, labels, None), number(value));
+        self.samples.entry(id).or_default().push(line);
+    }
+
+    /// Adds the one sample of a metric without labels.
+    pub fn value(&mut self, id: Id, value: f64) {
+        self.sample(id, &[], value);
+    }
+
+    /// Adds a histogram: `counts` are the observations up to each bound and above the bound before it, and
+    /// at last those above all bounds; `sum` is their sum.
+    pub fn histogram(&mut self, id: Id, bounds: &[f64], counts: &[u64], sum: f64) {
+        let name = of(id).name;
+        let mut lines = String::new();
+        let mut total = 0;
+        let bounds = bounds.iter().map(|bound| number(*bound)).chain(["+Inf".to_owned()]);
+        for (bound, count) in bounds.zip(counts) {
+            total += count;
+            lines.push_str(&format!("{name}_bucket{} {total}\n", pairs(of(id), &[], Some(&bound))));
+        }
+        lines.push_str(&format!("{name}_sum {}\n{name}_count {total}\n", number(sum)));
+        self.samples.entry(id).or_default().push(lines);
+    }
+
+    /// The text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for metric in METRICS {
+            let Some(samples) = self.samples.get(&metric.id) else { continue };
+            let help = metric.help.replace('\\', "\\\\").replace('\n', "\\n");
+            text.push_str(&format!("# HELP {} {help}\n# TYPE {} {}\n", metric.name, metric.name, metric.kind.as_str()));
+            text.extend(samples.iter().map(String::as_str));
+        }
+        text
+    }
+}
+
+fn pairs(metric: &Metric, values: &[&str], bound: Option<&str>) -> String {
+    debug_assert_eq!(metric.labels.len(), values.len(), "{}", metric.name);
+    debug_assert_eq!(metric.kind == Type::Histogram, bound.is_some(), "{}", metric.name);
+    let labels = metric.labels.iter().copied().zip(values.iter().copied()).chain(bound.map(|bound| ("le", bound)));
+    let pairs: Vec<String> = labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+    if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) }
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// A number as short as it can be said.
+fn number(value: f64) -> String {
+    format!("{value}")
+}
