@@ -15,7 +15,8 @@ from .sandbox import scratch
 from .wait import until
 
 ROLE = "daemonlet-agent"
-GROUP = "daemonlet:agents"
+GROUP = "daemonlet:nodes"
+PACKAGED = tools.REPO / "packaging/k8s"
 
 
 def binary():
@@ -26,14 +27,27 @@ def binary():
     return path
 
 
-def grant(cluster):
-    """Gives the agents of a cluster their rights: the packaged role, for their group."""
-    cluster.admin.apply(tools.REPO / "packaging/k8s/rbac.yaml")
+def grant(cluster, wide=True):
+    """Gives the agents of a cluster their rights, held to their nodes by the packaged policies.
+
+    `wide`: also every ConfigMap, Secret, ServiceAccount and token, added to the one role that tests change.
+    """
+    cluster.admin.apply(PACKAGED / "rbac.yaml", PACKAGED / "admission-policies.yaml")
+    if wide:
+        text = cluster.admin.kubectl("create", "--dry-run=client", "-o", "json", "-f", PACKAGED / "rbac-wide.yaml")
+        more, _ = json.JSONDecoder().raw_decode(text)
+        role = cluster.admin.get("clusterroles", ROLE)
+        cluster.admin.patch("clusterroles", ROLE, {"rules": role["rules"] + more["rules"]})
+
+
+def user(node):
+    """The name of a node's agent."""
+    return f"daemonlet:node:{node}"
 
 
 def kubeconfig(cluster, node):
     """The kubeconfig of a node's agent."""
-    return cluster.kubeconfig(f"daemonlet:{node}", [GROUP])
+    return cluster.kubeconfig(user(node), [GROUP])
 
 
 def toml(values):

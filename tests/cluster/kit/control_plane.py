@@ -88,6 +88,7 @@ class ControlPlane:
         config = self.kubeconfig("system:kube-controller-manager")
         self._start("controllers", "kube-controller-manager", f"--kubeconfig={config}", "--leader-elect=false",
                     f"--service-account-private-key-file={self.pki.tokens_key}", f"--root-ca-file={self.pki.ca}",
+                    f"--cluster-signing-cert-file={self.pki.ca}", f"--cluster-signing-key-file={self.pki.ca_key}",
                     "--use-service-account-credentials", "--allocate-node-cidrs", f"--cluster-cidr={PODS}",
                     f"--controllers=*{'' if daemonset_controller else ',-daemonset-controller'}",
                     "--bind-address=127.0.0.1", "--secure-port=10257", "--node-monitor-grace-period=20s")

@@ -10,7 +10,6 @@ import unittest
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-from kit import tools
 from kit.agent import Agent
 from kit.api import Refused
 from kit.daemons import daemonset
@@ -18,8 +17,6 @@ from kit.sandbox import scratch
 from kit.wait import never
 from kit.wait import until
 
-# An agent's rights, as they are packaged.
-RIGHTS = tools.REPO / "packaging" / "k8s" / "rbac.yaml"
 STATIC = {"daemonlet.dev/mode": "static"}
 # Two seconds pass between an instance's end and the next one's start; the machine may be busy.
 SOON = 20

@@ -11,11 +11,11 @@ import uuid
 from pathlib import Path
 from unittest import mock
 
+from kit.agent import grant
 from kit.control_plane import ControlPlane
 from kit.sandbox import scratch
 from kit.wait import never
 from kit.wait import until
-from suite.bare import RIGHTS
 from suite.bare import SOON
 from suite.bare import WORLD
 from suite.bare import Story
@@ -28,7 +28,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 def setUpModule():  # noqa: N802 (unittest's name)
     """One API server for all, without any controller."""
     WORLD.cluster = unittest.enterModuleContext(ControlPlane())
-    WORLD.cluster.admin.apply(RIGHTS)
+    grant(WORLD.cluster)
 
 
 class Reader(Story):

@@ -5,10 +5,10 @@ import random
 import time
 import unittest
 
+from kit.agent import grant
 from kit.control_plane import ControlPlane
 from kit.wait import never
 from kit.wait import until
-from suite.bare import RIGHTS
 from suite.bare import SOON
 from suite.bare import STATIC
 from suite.bare import WORLD
@@ -21,7 +21,7 @@ ON = {"metadata": {"labels": STATIC}}
 def setUpModule():  # noqa: N802 (unittest's name)
     """One API server for all, without any controller, and the agents' rights as they are packaged."""
     WORLD.cluster = unittest.enterModuleContext(ControlPlane())
-    WORLD.cluster.admin.apply(RIGHTS)
+    grant(WORLD.cluster)
 
 
 class Identity(Story):

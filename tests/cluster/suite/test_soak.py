@@ -16,12 +16,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from kit.agent import Agent
+from kit.agent import grant
 from kit.api import Refused
 from kit.control_plane import ControlPlane
 from kit.daemons import daemonset
 from kit.hollow import HollowNode
 from kit.wait import until
-from suite.bare import RIGHTS
 from suite.bare import STATIC
 from suite.bare import BareNode
 from suite.bare import Instance
@@ -319,7 +319,7 @@ class Soak(unittest.TestCase):
         with ExitStack() as stack:
             cluster = stack.enter_context(ControlPlane())
             cluster.start_controllers()
-            cluster.admin.apply(RIGHTS)
+            grant(cluster)
             cluster.admin.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
             cluster.wait_namespace(NAMESPACE)
             agents = [stack.enter_context(_agent(stack.enter_context(_hollow(cluster, number)))) for number in range(2)]

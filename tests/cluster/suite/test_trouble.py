@@ -10,10 +10,10 @@ import unittest
 import urllib.error
 import urllib.request
 
+from kit.agent import grant
 from kit.control_plane import ControlPlane
 from kit.wait import never
 from kit.wait import until
-from suite.bare import RIGHTS
 from suite.bare import SOON
 from suite.bare import WORLD
 from suite.bare import Story
@@ -25,7 +25,7 @@ PATIENCE = 75
 def setUpModule():  # noqa: N802 (unittest's name)
     """One API server for all, without any controller."""
     WORLD.cluster = unittest.enterModuleContext(ControlPlane())
-    WORLD.cluster.admin.apply(RIGHTS)
+    grant(WORLD.cluster)
 
 
 class Trouble(Story):
@@ -41,7 +41,7 @@ class Trouble(Story):
 
     def kubeconfig(self):
         """The agent's kubeconfig."""
-        return self.cluster.kubeconfig(f"daemonlet:{self.namespace}", ["daemonlet:agents"])
+        return self.cluster.kubeconfig(f"daemonlet:node:{self.namespace}", ["daemonlet:nodes"])
 
     def level(self):
         """What the daemon reads."""
@@ -245,7 +245,7 @@ class Trouble(Story):
         shutil.rmtree(self.cluster.home / "etcd")
         self.cluster.start_etcd()
         self.cluster.start_api()
-        self.admin.apply(RIGHTS)
+        grant(self.cluster)
         until(lambda: self.admin.get("namespaces", "kube-system"), 20, "kube-system is there")
 
 

@@ -10,18 +10,18 @@ from collections import Counter
 from urllib.parse import parse_qs
 from urllib.parse import urlsplit
 
+from kit.agent import grant
 from kit.control_plane import ControlPlane
 from kit.sandbox import scratch
 from kit.wait import never
 from kit.wait import until
-from suite.bare import RIGHTS
 from suite.bare import SOON
 from suite.bare import STATIC
 from suite.bare import WORLD
 from suite.bare import Story
 
 AUDIT = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["ResponseComplete"],
-         "rules": [{"level": "Metadata", "userGroups": ["daemonlet:agents"]}, {"level": "None"}]}
+         "rules": [{"level": "Metadata", "userGroups": ["daemonlet:nodes"]}, {"level": "None"}]}
 
 
 def setUpModule():  # noqa: N802 (unittest's name)
@@ -29,7 +29,7 @@ def setUpModule():  # noqa: N802 (unittest's name)
     policy, WORLD.audit = scratch() / "audit.json", scratch() / "audit.log"
     policy.write_text(json.dumps(AUDIT), encoding="utf-8")
     WORLD.cluster = unittest.enterModuleContext(ControlPlane(extra=[f"--audit-policy-file={policy}", f"--audit-log-path={WORLD.audit}"]))
-    WORLD.cluster.admin.apply(RIGHTS)
+    grant(WORLD.cluster)
 
 
 def asked(agent):
@@ -37,7 +37,7 @@ def asked(agent):
     requests = {}
     for line in WORLD.audit.read_text(encoding="utf-8").splitlines():
         event = json.loads(line)
-        if event["user"]["username"] == f"daemonlet:{agent.node.name}":
+        if event["user"]["username"] == f"daemonlet:node:{agent.node.name}":
             requests[event["auditID"]] = event
     found = []
     for event in requests.values():

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -70,9 +71,11 @@ func (m *mirrors) make(name string, p *Pod) error {
 		return err
 	}
 	controller := true
+	annotations := map[string]string{"kubernetes.io/config.mirror": p.UID, "kubernetes.io/config.hash": p.UID, "kubernetes.io/config.source": "file"}
+	maps.Copy(annotations, p.pod.Annotations)
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Namespace: p.Namespace, Labels: p.pod.Labels,
-		Annotations:     map[string]string{"kubernetes.io/config.mirror": p.UID, "kubernetes.io/config.hash": p.UID, "kubernetes.io/config.source": "file"},
+		Annotations:     annotations,
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: m.node.name, UID: types.UID(owner.UID), Controller: &controller}},
 	}}
 	pod.Spec.NodeName = m.node.name
