@@ -11,6 +11,7 @@ pub mod fsx;
 pub mod images;
 pub mod kubelet;
 pub mod manifests;
+pub mod metrics;
 pub mod notify;
 pub mod seal;
 pub mod socket;

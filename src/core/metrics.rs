@@ -4,8 +4,16 @@
 //! dashboard and rules are made from it. Must not measure anything. The names are a contract: they are only
 //! added, and none changes its meaning.
 
+mod exposition;
 mod text;
 
+pub use exposition::Approvals;
+pub use exposition::Counts;
+pub use exposition::Facts;
+pub use exposition::ProcessFact;
+pub use exposition::TokenFact;
+pub use exposition::WatchFact;
+pub use exposition::exposition;
 pub use text::Exposition;
 
 /// What a metric is to Prometheus.

@@ -23,6 +23,7 @@ mod kept;
 mod leftovers;
 mod memo;
 mod memory;
+mod metering;
 mod mirror;
 mod nudge;
 mod objects;
@@ -67,6 +68,7 @@ use crate::node::images::Pins;
 use crate::node::images::Puller;
 use crate::node::kubelet::Kubelet;
 use crate::node::manifests::ManifestDir;
+use crate::node::metrics::Recorder;
 use crate::node::notify::Notifier;
 use crate::node::notify::ReadyGuard;
 use crate::node::socket;
@@ -172,6 +174,7 @@ pub struct Agent {
     preempted: Preempted,
     /// Made to answer one question without an agent: nothing is changed.
     offline: bool,
+    metrics: Option<Recorder>,
     notifier: Arc<Notifier>,
     wake: Arc<Notify>,
     answers: mpsc::UnboundedSender<Answer>,
@@ -235,6 +238,7 @@ impl Agent {
             self.config.node_name,
             self.config.manifest_dir.display()
         );
+        self.start_metrics();
         self.watch();
         // The first pass is from disk alone and never waits for the API.
         self.pass().await;

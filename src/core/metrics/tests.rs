@@ -1,6 +1,16 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::core::model::Mode;
+use crate::core::model::Source;
+use crate::core::record::Cause;
+use crate::core::status::AgentStatus;
+use crate::core::status::ApiUse;
+use crate::core::status::DaemonStatus;
+use crate::core::status::FailedStatus;
+use crate::core::status::Passes;
+use crate::core::status::State;
+use crate::core::status::StatusReport;
 
 #[test]
 fn the_table_has_each_metric_once_under_a_name_that_tells_its_unit() {
@@ -43,6 +53,97 @@ fn samples_are_written_by_family_in_the_order_of_the_table() {
          daemonlet_daemons{state=\"running\"} 3\n\
          daemonlet_daemons{state=\"a \\\"b\\\"\\\\\\n\"} 0.5\n"
     );
+}
+
+fn daemon(name: &str, state: State, reason: &str) -> DaemonStatus {
+    DaemonStatus {
+        namespace: "kube-system".into(),
+        name: name.into(),
+        source: Source::Api,
+        mode: Some(Mode::Static),
+        revision: "5d8c7".into(),
+        pod: if state == State::Running { "p".into() } else { String::new() },
+        uid: String::new(),
+        state,
+        ready: Some(true),
+        since: None,
+        reason: reason.into(),
+        failed: None,
+        waiting_for: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+#[test]
+fn every_metric_is_taken_from_the_facts() {
+    let mut failed = daemon("a", State::Running, "");
+    failed.failed = Some(FailedStatus {
+        revision: "8b4d".into(),
+        cause: Cause::CrashLoop,
+        message: String::new(),
+        since: String::new(),
+    });
+    let status = StatusReport {
+        schema_version: 1,
+        node: "n1".into(),
+        agent: AgentStatus {
+            running: true,
+            since: None,
+            version: "0.1.0".into(),
+            api: "connected".into(),
+            api_since: None,
+            api_use: Some(ApiUse { connections_opened: 3, connections: 1, requests: 9, streams: 5 }),
+            passes: Passes::default(),
+        },
+        daemons: vec![
+            failed,
+            daemon("b", State::Refused, "spec.template.spec.volumes[0].persistentVolumeClaim: no"),
+            daemon("c", State::Refused, "spec.template.spec.volumes[7].persistentVolumeClaim: no"),
+        ],
+        problems: Vec::new(),
+    };
+    let mut counts = Counts { starts: 1, ends: 2, refreshes: 3, failures: 4, ..Counts::default() };
+    [0.002, 0.003, 9.0].into_iter().for_each(|seconds| counts.passed(seconds));
+    let token = |expires, failing| TokenFact { namespace: "kube-system".into(), name: "cni".into(), expires, failing };
+    let facts = Facts {
+        status: &status,
+        started: 1_500,
+        last_pass: Some(2_250),
+        counts: &counts,
+        pulls: 2,
+        connected: Some(false),
+        watches: &[WatchFact { name: "node".into(), up: false, lists: 6 }],
+        tokens: &[token(Some(90), false), token(Some(80), true), token(None, true)],
+        approvals: Approvals { approved: 1, claimed: 2, withheld: 3 },
+        process: Some(ProcessFact { cpu_seconds: 0.25, resident_bytes: 4096, fds: 12 }),
+    };
+    let text = exposition(&facts);
+    for metric in METRICS {
+        assert!(text.contains(&format!("# TYPE {} ", metric.name)), "{}: {text}", metric.name);
+    }
+    for line in [
+        "daemonlet_build_info{version=\"0.1.0\",node=\"n1\"} 1",
+        "daemonlet_passes_total 3",
+        "daemonlet_pass_duration_seconds_bucket{le=\"0.0025\"} 1",
+        "daemonlet_pass_duration_seconds_bucket{le=\"5\"} 2",
+        "daemonlet_pass_duration_seconds_bucket{le=\"+Inf\"} 3",
+        "daemonlet_last_pass_timestamp_seconds 2.25",
+        "daemonlet_daemons{state=\"refused\"} 2",
+        "daemonlet_daemons{state=\"failing\"} 0",
+        "daemonlet_daemon_state{namespace=\"kube-system\",daemonset=\"a\",state=\"running\",revision=\"5d8c7\"} 1",
+        "daemonlet_refused_daemons{reason=\"spec.template.spec.volumes.persistentVolumeClaim\"} 2",
+        "daemonlet_failed_revision{namespace=\"kube-system\",daemonset=\"a\",revision=\"8b4d\",cause=\"crash loop\"} 1",
+        "daemonlet_api_connected 0",
+        "daemonlet_api_watch_up{watch=\"node\"} 0",
+        "daemonlet_token_expiry_timestamp_seconds{namespace=\"kube-system\",serviceaccount=\"cni\"} 80",
+        "daemonlet_token_problems{namespace=\"kube-system\",serviceaccount=\"cni\"} 2",
+        "daemonlet_approvals{state=\"withheld\"} 3",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+    }
+    assert_eq!(text.matches("daemonlet_daemon_ready{").count(), 1, "only what has a pod is ready or not");
+    let alone = exposition(&Facts { connected: None, last_pass: None, process: None, ..facts });
+    assert!(!alone.contains("daemonlet_api_") && !alone.contains("process_cpu"), "{alone}");
 }
 
 #[test]

@@ -10,9 +10,6 @@ use super::of;
 
 use std::collections::BTreeMap;
 
-/// The media type of the text.
-pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
 /// Samples on their way to text.
 #[derive(Debug, Default)]
 pub struct Exposition {
@@ -21,7 +18,7 @@ pub struct Exposition {
 
 impl Exposition {
     /// The media type of [`Exposition::text`].
-    pub const MEDIA_TYPE: &str = MEDIA_TYPE;
+    pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
     /// Adds a sample; `labels` are the values, in the order of the table.
     pub fn sample(&mut self, id: Id, labels: &[&str], value: f64) {

@@ -7,6 +7,7 @@
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::cluster::node_daemons::Approval;
 use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::FailedReport;
 use crate::core::cluster::node_daemons::InstanceReport;
@@ -28,6 +29,9 @@ use crate::node::api::Snapshot;
 use super::Agent;
 use super::Answer;
 use super::now;
+
+/// Why a replacement waits.
+pub(super) const NOT_APPROVED: &str = "the coordinator has not approved it for this node yet";
 
 /// Between two writes of the status.
 const PERIOD: Millis = 1_000;
@@ -82,14 +86,23 @@ impl Coordination {
             return Permission::Free;
         }
         let (key, uid) = (&daemon_set.key, daemon_set.uid.as_deref().unwrap_or_default());
-        let mine = |a: &&crate::core::cluster::node_daemons::Approval| {
+        let mine = |a: &&Approval| {
             a.namespace == key.namespace && a.name == key.name && a.uid == uid && a.revision == revision
         };
         if !self.spec.approvals.iter().any(|a| mine(&a)) {
-            return Permission::Withheld("the coordinator has not approved it for this node yet".to_owned());
+            return Permission::Withheld(NOT_APPROVED.to_owned());
         }
         let claimed = self.live.daemon(&key.namespace, &key.name, uid).and_then(|d| d.replacing.as_deref());
         if claimed == Some(revision) { Permission::Claimed } else { Permission::Approved }
+    }
+
+    /// Approvals that have not been claimed.
+    pub(super) fn unclaimed(&self) -> usize {
+        let claims = |a: &&Approval| {
+            let daemon = self.live.daemon(&a.namespace, &a.name, &a.uid);
+            daemon.and_then(|d| d.replacing.as_deref()) == Some(a.revision.as_str())
+        };
+        self.spec.approvals.iter().filter(|a| !claims(a)).count()
     }
 
     /// When the status is to be written.

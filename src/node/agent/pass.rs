@@ -42,6 +42,7 @@ impl Agent {
         self.do_pass().await;
         self.passes.count += 1;
         self.passes.last_micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.measure(began.elapsed());
     }
 
     async fn do_pass(&mut self) {
@@ -108,6 +109,7 @@ impl Agent {
         self.publish(snapshot.as_deref());
         self.checkpoint();
         self.problems.extend(self.sealing.problem());
+        self.problems.extend(self.metrics_problem());
         self.report(snapshot.as_deref());
         self.pass_number += 1;
     }

@@ -208,6 +208,7 @@ impl Agent {
             leftovers: super::leftovers::Leftovers::default(),
             preempted: super::preempted::Preempted::default(),
             offline: false,
+            metrics: None,
             notifier,
             wake,
             answers,

@@ -108,6 +108,11 @@ impl Tokens {
         })
     }
 
+    /// When each token expires, in seconds since 1970.
+    pub fn expiries(&self) -> Vec<(TokenRequest, i64)> {
+        self.with(|state| state.held.iter().map(|(request, held)| (request.clone(), held.expires)).collect())
+    }
+
     /// Takes over tokens from a checkpoint, except where there is one already.
     pub fn import(&self, tokens: Vec<IssuedToken>) {
         self.with(|state| {

@@ -1,0 +1,212 @@
+//! The agent's state as samples.
+//!
+//! Owns what each metric is taken from. Same facts, same text.
+
+use std::collections::BTreeMap;
+
+use crate::core::record::Millis;
+use crate::core::status::State;
+use crate::core::status::StatusReport;
+
+use super::Exposition;
+use super::Id;
+use super::PASS_BOUNDS;
+use super::refusal;
+
+/// Every state, for a sample of each though it be 0.
+const STATES: [State; 10] = [
+    State::Running,
+    State::Starting,
+    State::Waiting,
+    State::Replacing,
+    State::Stopping,
+    State::NotSelected,
+    State::Refused,
+    State::Failing,
+    State::Orphaned,
+    State::Unknown,
+];
+
+/// What only grows while the agent lives.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// Passes by [`PASS_BOUNDS`], the last for those above all.
+    pub passes: [u64; PASS_BOUNDS.len() + 1],
+    /// How long all passes took together, in seconds.
+    pub pass_seconds: f64,
+    /// Manifests of new instances.
+    pub starts: u64,
+    /// Manifests removed.
+    pub ends: u64,
+    /// Instances brought up to date in place.
+    pub refreshes: u64,
+    /// Changes that failed.
+    pub failures: u64,
+}
+
+impl Counts {
+    /// Counts a pass that took so many seconds.
+    pub fn passed(&mut self, seconds: f64) {
+        let at = PASS_BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(PASS_BOUNDS.len());
+        self.passes[at] += 1;
+        self.pass_seconds += seconds;
+    }
+}
+
+/// Replacements that the coordinator has a say in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Approvals {
+    /// Approved, and not claimed yet.
+    pub approved: usize,
+    /// Claimed: under way.
+    pub claimed: usize,
+    /// Not approved yet.
+    pub withheld: usize,
+}
+
+/// One watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchFact {
+    /// What it covers.
+    pub name: String,
+    /// Whether it has been listed and works.
+    pub up: bool,
+    /// Complete lists.
+    pub lists: u64,
+}
+
+/// One token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenFact {
+    /// The service account's namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// When it expires, in seconds since 1970; none: there is no token.
+    pub expires: Option<i64>,
+    /// Whether the last request for it failed.
+    pub failing: bool,
+}
+
+/// What the kernel says of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ProcessFact {
+    /// CPU time in seconds.
+    pub cpu_seconds: f64,
+    /// Resident memory in bytes.
+    pub resident_bytes: u64,
+    /// Open files.
+    pub fds: usize,
+}
+
+/// All that is exposed.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// The last pass's report.
+    pub status: &'a StatusReport,
+    /// When the agent started.
+    pub started: Millis,
+    /// When the last pass ended.
+    pub last_pass: Option<Millis>,
+    /// What only grows.
+    pub counts: &'a Counts,
+    /// Instances whose images are being pulled.
+    pub pulls: usize,
+    /// Whether the API server answers and every watch works; none: there is none.
+    pub connected: Option<bool>,
+    /// Each watch.
+    pub watches: &'a [WatchFact],
+    /// Each token.
+    pub tokens: &'a [TokenFact],
+    /// Replacements.
+    pub approvals: Approvals,
+    /// The process, if the kernel tells.
+    pub process: Option<ProcessFact>,
+}
+
+/// The text for Prometheus.
+pub fn exposition(facts: &Facts<'_>) -> String {
+    let mut out = Exposition::default();
+    let seconds = |millis: Millis| millis as f64 / 1_000.0;
+    out.sample(Id::BuildInfo, &[&facts.status.agent.version, &facts.status.node], 1.0);
+    out.value(Id::Passes, facts.counts.passes.iter().sum::<u64>() as f64);
+    out.histogram(Id::PassDuration, &PASS_BOUNDS, &facts.counts.passes, facts.counts.pass_seconds);
+    if let Some(last) = facts.last_pass {
+        out.value(Id::LastPass, seconds(last));
+    }
+    daemons(&mut out, facts.status);
+    out.value(Id::Starts, facts.counts.starts as f64);
+    out.value(Id::Ends, facts.counts.ends as f64);
+    out.value(Id::Refreshes, facts.counts.refreshes as f64);
+    out.value(Id::ApplyFailures, facts.counts.failures as f64);
+    out.value(Id::Problems, facts.status.problems.len() as f64);
+    out.value(Id::Pulls, facts.pulls as f64);
+    api(&mut out, facts);
+    tokens(&mut out, facts.tokens);
+    let approvals = facts.approvals;
+    for (state, count) in
+        [("approved", approvals.approved), ("claimed", approvals.claimed), ("withheld", approvals.withheld)]
+    {
+        out.sample(Id::Approvals, &[state], count as f64);
+    }
+    out.value(Id::ProcessStart, seconds(facts.started));
+    if let Some(process) = facts.process {
+        out.value(Id::ProcessCpu, process.cpu_seconds);
+        out.value(Id::ProcessMemory, process.resident_bytes as f64);
+        out.value(Id::ProcessFds, process.fds as f64);
+    }
+    out.text()
+}
+
+fn daemons(out: &mut Exposition, status: &StatusReport) {
+    for state in STATES {
+        let count = status.daemons.iter().filter(|daemon| daemon.state == state).count();
+        out.sample(Id::Daemons, &[state.as_str()], count as f64);
+    }
+    let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
+    for daemon in &status.daemons {
+        let (namespace, name) = (daemon.namespace.as_str(), daemon.name.as_str());
+        out.sample(Id::DaemonState, &[namespace, name, daemon.state.as_str(), &daemon.revision], 1.0);
+        if let Some(ready) = daemon.ready.filter(|_| !daemon.pod.is_empty()) {
+            out.sample(Id::DaemonReady, &[namespace, name], f64::from(u8::from(ready)));
+        }
+        if daemon.state == State::Refused {
+            *refusals.entry(refusal(&daemon.reason)).or_default() += 1;
+        }
+        if let Some(failed) = &daemon.failed {
+            out.sample(Id::FailedRevisions, &[namespace, name, &failed.revision, failed.cause.as_str()], 1.0);
+        }
+    }
+    for (reason, count) in refusals {
+        out.sample(Id::Refusals, &[&reason], count as f64);
+    }
+}
+
+fn api(out: &mut Exposition, facts: &Facts<'_>) {
+    let Some(connected) = facts.connected else { return };
+    out.value(Id::ApiConnected, f64::from(u8::from(connected)));
+    for watch in facts.watches {
+        out.sample(Id::ApiWatchUp, &[&watch.name], f64::from(u8::from(watch.up)));
+        out.sample(Id::ApiWatchLists, &[&watch.name], watch.lists as f64);
+    }
+    let used = facts.status.agent.api_use.unwrap_or_default();
+    out.value(Id::ApiConnections, used.connections as f64);
+    out.value(Id::ApiConnectionsOpened, used.connections_opened as f64);
+    out.value(Id::ApiRequests, used.requests as f64);
+    out.value(Id::ApiStreams, used.streams as f64);
+}
+
+fn tokens(out: &mut Exposition, tokens: &[TokenFact]) {
+    let mut accounts: BTreeMap<(&str, &str), (Option<i64>, usize)> = BTreeMap::new();
+    for token in tokens {
+        let (expires, failing) = accounts.entry((&token.namespace, &token.name)).or_default();
+        *expires = expires.iter().chain(&token.expires).min().copied();
+        *failing += usize::from(token.failing);
+    }
+    for ((namespace, name), (expires, failing)) in accounts {
+        if let Some(expires) = expires {
+            out.sample(Id::TokenExpiry, &[namespace, name], expires as f64);
+        }
+        out.sample(Id::TokenFailures, &[namespace, name], failing as f64);
+    }
+}

@@ -1,0 +1,173 @@
+//! Metrics and health of the agent, for Prometheus and for whoever restarts what hangs.
+//!
+//! Owns what the loop leaves behind after each pass, and the gathering of the rest when somebody asks. The
+//! loop never waits for a reader: what is served is served by a thread of its own, which also answers
+//! while the loop hangs, and says so.
+
+mod process;
+mod server;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+use std::time::Instant;
+
+use crate::config::Listen;
+use crate::core::metrics;
+use crate::core::metrics::Approvals;
+use crate::core::metrics::Counts;
+use crate::core::metrics::Facts;
+use crate::core::metrics::TokenFact;
+use crate::core::metrics::WatchFact;
+use crate::core::record::Millis;
+use crate::core::status::StatusReport;
+use crate::node::api::Api;
+use crate::node::api::ApiState;
+use crate::node::api::Tokens;
+
+/// A pass is made every minute at least; one that has not ended for this long never will.
+const HANGS_AFTER: Duration = Duration::from_secs(180);
+
+/// What one pass leaves behind.
+pub struct Pass {
+    /// What there is to say after it.
+    pub status: StatusReport,
+    /// When it ended.
+    pub ended: Millis,
+    /// How long it took.
+    pub took: Duration,
+    /// Manifests that it wrote for new instances, removed, and brought up to date; changes that failed.
+    pub changes: [u64; 4],
+    /// Instances whose images are being pulled.
+    pub pulls: usize,
+    /// Replacements.
+    pub approvals: Approvals,
+    /// The API server, if there is one.
+    pub api: Option<Api>,
+    /// The tokens.
+    pub tokens: Tokens,
+}
+
+/// What is known between passes; clones share it.
+#[derive(Clone)]
+pub struct Recorder {
+    started: Millis,
+    since: Instant,
+    inner: Arc<Mutex<Recorded>>,
+}
+
+#[derive(Default)]
+struct Recorded {
+    counts: Counts,
+    last: Option<(Pass, Instant)>,
+    complaint: Option<String>,
+}
+
+/// Whether the agent works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Whether it does.
+    pub works: bool,
+    /// In words.
+    pub words: String,
+}
+
+impl Recorder {
+    /// Serves at `listen` from now on, for as long as the process lives.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    pub fn serve(listen: Listen, started: Millis) -> std::io::Result<Self> {
+        let recorder = Self { started, since: Instant::now(), inner: Arc::default() };
+        server::start(listen, recorder.clone())?;
+        Ok(recorder)
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Recorded) -> T) -> T {
+        f(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes what a pass left.
+    pub fn record(&self, pass: Pass) {
+        self.with(|recorded| {
+            let [starts, ends, refreshes, failures] = pass.changes;
+            let counts = &mut recorded.counts;
+            counts.passed(pass.took.as_secs_f64());
+            counts.starts += starts;
+            counts.ends += ends;
+            counts.refreshes += refreshes;
+            counts.failures += failures;
+            recorded.last = Some((pass, Instant::now()));
+        });
+    }
+
+    /// Why nothing is served, if so.
+    pub fn complaint(&self) -> Option<String> {
+        self.with(|recorded| recorded.complaint.clone())
+    }
+
+    fn complain(&self, complaint: Option<String>) {
+        self.with(|recorded| recorded.complaint = complaint);
+    }
+
+    /// Whether passes are made.
+    pub fn health(&self) -> Health {
+        let last = self.with(|recorded| recorded.last.as_ref().map(|(_, ended)| *ended));
+        let age = last.unwrap_or(self.since).elapsed();
+        let seconds = age.as_secs();
+        let words = match last {
+            Some(_) => format!("the last pass ended {seconds} s ago"),
+            None => format!("no pass has ended yet, {seconds} s after the start"),
+        };
+        Health { works: last.is_some() && age <= HANGS_AFTER, words }
+    }
+
+    /// The text for Prometheus; none before the first pass.
+    pub fn exposition(&self) -> Option<String> {
+        let process = process::fact();
+        self.with(|recorded| {
+            let (pass, _) = recorded.last.as_ref()?;
+            let health = pass.api.as_ref().map(Api::health);
+            let watches: Vec<WatchFact> = health.iter().flat_map(|health| &health.scopes).map(watch).collect();
+            Some(metrics::exposition(&Facts {
+                status: &pass.status,
+                started: self.started,
+                last_pass: Some(pass.ended),
+                counts: &recorded.counts,
+                pulls: pass.pulls,
+                connected: health.map(|health| health.state == ApiState::Ok),
+                watches: &watches,
+                tokens: &tokens(&pass.tokens),
+                approvals: pass.approvals,
+                process,
+            }))
+        })
+    }
+}
+
+fn watch(scope: &crate::node::api::ScopeHealth) -> WatchFact {
+    WatchFact { name: scope.scope.clone(), up: scope.error.is_none() && scope.lists > 0, lists: scope.lists }
+}
+
+fn tokens(tokens: &Tokens) -> Vec<TokenFact> {
+    let mut facts: BTreeMap<_, TokenFact> = BTreeMap::new();
+    let mut put = |request: &crate::core::model::TokenRequest, expires: Option<i64>, failing: bool| {
+        let account = &request.service_account;
+        let fact = facts.entry(request.clone()).or_insert_with(|| TokenFact {
+            namespace: account.namespace.clone(),
+            name: account.name.clone(),
+            expires: None,
+            failing: false,
+        });
+        fact.expires = fact.expires.or(expires);
+        fact.failing |= failing;
+    };
+    tokens.expiries().iter().for_each(|(request, expires)| put(request, Some(*expires), false));
+    tokens.problems().keys().for_each(|request| put(request, None, true));
+    facts.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! A small HTTP/1.1 responder on hyper: two paths, one request a connection, and few connections.
+//!
+//! Owns the listener and its thread. Must not touch the loop.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use http::Request;
+use http::Response;
+use http::StatusCode;
+use http::header::CACHE_CONTROL;
+use http::header::CONTENT_TYPE;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use hyper_util::rt::TokioTimer;
+use tokio::io::AsyncRead;
+use tokio::io::AsyncWrite;
+use tokio::net::TcpListener;
+use tokio::net::UnixListener;
+use tokio::sync::Semaphore;
+
+use crate::config::Listen;
+use crate::core::metrics::Exposition;
+
+use super::Recorder;
+
+/// Connections at one time; further ones wait in the kernel's queue.
+const CONNECTIONS: usize = 8;
+/// For one connection, from its first byte to its last.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between tries to listen.
+const AGAIN: Duration = Duration::from_secs(5);
+/// What a head may have: a scraper's has a few hundred bytes.
+const HEAD: usize = 8 * 1024;
+
+/// Starts the thread that serves for as long as the process lives.
+pub(super) fn start(listen: Listen, recorder: Recorder) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let thread = std::thread::Builder::new().name("metrics".to_owned());
+    thread.spawn(move || runtime.block_on(serve(&listen, &recorder)))?;
+    Ok(())
+}
+
+async fn serve(listen: &Listen, recorder: &Recorder) {
+    loop {
+        let Err(error) = accept(listen, recorder).await;
+        let why = crate::config::io_reason(&error);
+        recorder.complain(Some(format!("{listen}: cannot listen: {why}; trying again")));
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// Accepts for ever.
+async fn accept(listen: &Listen, recorder: &Recorder) -> Result<Infallible, io::Error> {
+    let seats = Arc::new(Semaphore::new(CONNECTIONS));
+    let seat = || async { Arc::clone(&seats).acquire_owned().await.map_err(io::Error::other) };
+    match listen {
+        Listen::Tcp(address) => {
+            let listener = TcpListener::bind(address).await?;
+            recorder.complain(None);
+            loop {
+                let seat = seat().await?;
+                let (stream, _) = listener.accept().await?;
+                tokio::spawn(converse(stream, recorder.clone(), seat));
+            }
+        }
+        Listen::Unix(path) => {
+            let listener = unix(path)?;
+            recorder.complain(None);
+            loop {
+                let seat = seat().await?;
+                let (stream, _) = listener.accept().await?;
+                tokio::spawn(converse(stream, recorder.clone(), seat));
+            }
+        }
+    }
+}
+
+/// Listens on a socket of mode 0600; a leftover of an earlier agent is replaced, anything else is not.
+fn unix(path: &Path) -> io::Result<UnixListener> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path)?,
+        Ok(_) => return Err(io::Error::other("something that is no socket has that name")),
+        Err(_) => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// One request and its answer.
+async fn converse<S>(stream: S, recorder: Recorder, seat: tokio::sync::OwnedSemaphorePermit)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let answer = service_fn(move |request: Request<hyper::body::Incoming>| {
+        let answer = respond(request.method(), request.uri().path(), &recorder);
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(HEAD)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), answer);
+    // A reader that leaves or is slow is no news.
+    let _ = tokio::time::timeout(PATIENCE, connection).await;
+    drop(seat);
+}
+
+fn respond(method: &Method, path: &str, recorder: &Recorder) -> Response<Full<Bytes>> {
+    const TEXT: &str = "text/plain; charset=utf-8";
+    if !matches!(*method, Method::GET | Method::HEAD) {
+        return answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n".to_owned());
+    }
+    match path {
+        "/metrics" => match recorder.exposition() {
+            Some(text) => answer(StatusCode::OK, Exposition::MEDIA_TYPE, text),
+            None => answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, "no pass has ended yet\n".to_owned()),
+        },
+        "/healthz" => {
+            let health = recorder.health();
+            let status = if health.works { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            let word = if health.works { "ok" } else { "not ok" };
+            answer(status, TEXT, format!("{word}: {}\n", health.words))
+        }
+        _ => answer(StatusCode::NOT_FOUND, TEXT, "/metrics and /healthz are what there is\n".to_owned()),
+    }
+}
+
+fn answer(status: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, http::HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
+    response
+}

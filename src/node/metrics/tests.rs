@@ -1,0 +1,117 @@
+use std::io::Read;
+use std::io::Write;
+use std::net::TcpListener;
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+
+use super::*;
+use crate::core::status::AgentStatus;
+use crate::core::status::Passes;
+
+fn pass() -> Pass {
+    let agent = AgentStatus {
+        running: true,
+        since: None,
+        version: "0.1.0".into(),
+        api: "none".into(),
+        api_since: None,
+        api_use: None,
+        passes: Passes::default(),
+    };
+    let status =
+        StatusReport { schema_version: 1, node: "n1".into(), agent, daemons: Vec::new(), problems: Vec::new() };
+    Pass {
+        status,
+        ended: 5_000,
+        took: Duration::from_millis(3),
+        changes: [1, 2, 3, 4],
+        pulls: 0,
+        approvals: Approvals::default(),
+        api: None,
+        tokens: Tokens::default(),
+    }
+}
+
+/// The whole answer to a request, until the server closes the connection.
+fn ask(mut stream: impl Read + Write, head: &str) -> String {
+    stream.write_all(format!("{head}\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Connects as soon as somebody listens.
+fn dial<S>(connect: impl Fn() -> std::io::Result<S>) -> S {
+    for _ in 0..500 {
+        if let Ok(stream) = connect() {
+            return stream;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("nobody listens");
+}
+
+#[test]
+fn a_socket_serves_metrics_and_health_for_its_owner_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("metrics.sock");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let recorder = Recorder::serve(Listen::Unix(path.clone()), 1_000).unwrap();
+    let connect = || dial(|| UnixStream::connect(&path));
+    let early = ask(connect(), "GET /healthz HTTP/1.1");
+    assert!(early.starts_with("HTTP/1.1 503 ") && early.contains("not ok: no pass has ended yet"), "{early}");
+    assert!(ask(connect(), "GET /metrics HTTP/1.1").starts_with("HTTP/1.1 503 "));
+    recorder.record(pass());
+    recorder.record(pass());
+    let text = ask(connect(), "GET /metrics HTTP/1.1");
+    assert!(text.starts_with("HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4"), "{text}");
+    for line in ["daemonlet_passes_total 2", "daemonlet_starts_total 2", "daemonlet_apply_failures_total 8"] {
+        assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
+    }
+    let health = ask(connect(), "GET /healthz HTTP/1.1");
+    assert!(health.starts_with("HTTP/1.1 200 ") && health.contains("ok: the last pass ended 0 s ago"), "{health}");
+    assert!(ask(connect(), "POST /metrics HTTP/1.1").starts_with("HTTP/1.1 405 "));
+    assert!(ask(connect(), "GET / HTTP/1.1").starts_with("HTTP/1.1 404 "));
+    assert!(!ask(connect(), "HEAD /metrics HTTP/1.1").contains("daemonlet_"));
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn silent_clients_take_no_more_than_their_seats_and_nobody_else_waits_long() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let recorder = Recorder::serve(Listen::Tcp(free), 1_000).unwrap();
+    recorder.record(pass());
+    let silent: Vec<TcpStream> = (0..6).map(|_| dial(|| TcpStream::connect(free))).collect();
+    let answer = ask(dial(|| TcpStream::connect(free)), "GET /healthz HTTP/1.1");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    drop(silent);
+}
+
+#[test]
+fn an_address_that_is_taken_is_told_and_what_is_no_socket_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    std::fs::write(&path, "mine").unwrap();
+    let recorder = Recorder::serve(Listen::Unix(path.clone()), 0).unwrap();
+    let complaint = dial(|| recorder.complaint().ok_or(std::io::Error::other("none yet")));
+    assert!(complaint.contains("cannot listen: something that is no socket has that name"), "{complaint}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let recorder = Recorder::serve(Listen::Tcp(taken.local_addr().unwrap()), 0).unwrap();
+    let complaint = dial(|| recorder.complaint().ok_or(std::io::Error::other("none yet")));
+    assert!(complaint.contains("cannot listen: address already in use; trying again"), "{complaint}");
+}
+
+#[test]
+fn a_loop_that_hangs_is_unhealthy() {
+    let mut recorder = Recorder { started: 0, since: Instant::now(), inner: Arc::default() };
+    recorder.record(pass());
+    assert!(recorder.health().works);
+    let long_ago = Instant::now().checked_sub(HANGS_AFTER + Duration::from_secs(1)).unwrap();
+    recorder.with(|recorded| recorded.last.as_mut().unwrap().1 = long_ago);
+    let health = recorder.health();
+    assert!(!health.works && health.words == "the last pass ended 181 s ago", "{health:?}");
+    recorder.inner = Arc::default();
+    assert!(!recorder.health().works);
+}
