@@ -30,6 +30,7 @@ mod retry;
 mod run;
 mod status;
 mod table;
+mod teardown;
 
 /// How a command ends. The numbers are a contract; the highest that applies wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,6 +113,7 @@ enum Command {
     BootGuard(boot_guard::Arguments),
     Generate(generate::Arguments),
     Retry(retry::Arguments),
+    Teardown(teardown::Arguments),
 }
 
 /// The configuration to use.
@@ -155,6 +157,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Status(arguments) => status::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Retry(arguments) => retry::run(&arguments),
+        Command::Teardown(arguments) => teardown::run(&arguments),
         Command::Restart(arguments) => restart::run(&arguments),
         Command::BootGuard(arguments) => boot_guard::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),

@@ -1,4 +1,6 @@
-//! `daemonlet generate`: what a cluster administrator applies, on standard output.
+//! `daemonlet generate`: what an administrator applies or installs, on standard output.
+
+mod unit_dropin;
 
 use clap::Args;
 use clap::Subcommand;
@@ -8,7 +10,7 @@ use crate::cli::Failure;
 use crate::cli::output;
 use crate::core::cluster::node_daemons;
 
-/// Print objects for `kubectl apply -f -`
+/// Print objects for `kubectl apply -f -`, or what goes with the units
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
@@ -19,11 +21,14 @@ pub(super) struct Arguments {
 enum What {
     /// The resource NodeDaemons: with it rollouts go by the coordinator's approval
     Crd,
+    /// A drop-in for the unit: with it the agent may write to the folders that its configuration names
+    UnitDropin(unit_dropin::Arguments),
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     match &arguments.what {
         What::Crd => output::data(node_daemons::CRD)?,
+        What::UnitDropin(arguments) => output::data(&unit_dropin::text(arguments)?)?,
     }
     Ok(Exit::Success)
 }

@@ -1,5 +1,6 @@
 //! `daemonlet run`: the agent.
 
+use std::os::unix::process::CommandExt;
 use std::sync::Arc;
 
 use clap::Args;
@@ -17,6 +18,8 @@ use crate::config::Config;
 use crate::core::status::DaemonStatus;
 use crate::core::status::State;
 use crate::node::agent::Agent;
+use crate::node::agent::Ended;
+use crate::node::agent::hush;
 use crate::node::notify::Notifier;
 use crate::node::notify::READY_WITHIN;
 use crate::node::notify::ReadyGuard;
@@ -32,6 +35,9 @@ pub(super) struct Arguments {
     /// Print the configuration and where each value came from, then exit
     #[arg(long, conflicts_with = "once")]
     print_config: bool,
+    /// Read the configuration and say what is wrong with it, then exit: 0 nothing, 3 something
+    #[arg(long, conflicts_with_all = ["once", "print_config"])]
+    check_config: bool,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
@@ -40,12 +46,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         output::data(&config.print())?;
         return Ok(Exit::Success);
     }
+    if arguments.check_config {
+        return Ok(Exit::Success);
+    }
     if arguments.once && !config.node_name_explicit {
         let message = "node-name: `run --once` needs it written: every pod's UID contains the node's name";
         return Err(Failure::new(Exit::Usage, message).hint("set node-name in the configuration"));
     }
     start_log(&config)?;
-    start(config, arguments.once)
+    match start(config, arguments)? {
+        Next::End(exit) => Ok(exit),
+        Next::Again => again(),
+    }
 }
 
 /// Stands for the Lease where the configuration has an identity for that, in a thread of its own: a pass
@@ -59,8 +71,16 @@ fn coordinate(config: &Config) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What comes after the agent.
+enum Next {
+    /// The process ends.
+    End(Exit),
+    /// It goes on with the configuration as it is now.
+    Again,
+}
+
 /// Starts the agent and waits for its end.
-fn start(config: Config, once: bool) -> Result<Exit, Failure> {
+fn start(config: Config, arguments: &Arguments) -> Result<Next, Failure> {
     let notifier = Arc::new(Notifier::from_environment());
     let ready = ReadyGuard::start(Arc::clone(&notifier), READY_WITHIN)
         .map_err(|error| Failure::new(Exit::Refused, format!("cannot start a thread: {error}")))?;
@@ -68,19 +88,35 @@ fn start(config: Config, once: bool) -> Result<Exit, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
-    if !once {
+    if !arguments.once {
         coordinate(&config)?;
     }
     runtime.block_on(async {
         let agent = Agent::new(config, notifier)?;
-        if once {
+        if arguments.once {
             let report = agent.run_once().await?;
             output::data(&status::human(&report, Colour::new(&std::io::stdout())))?;
             // Readiness is not known yet, and need not be: the kubelet has only just been told.
             let bad = |daemon: &DaemonStatus| matches!(daemon.state, State::Refused | State::Failing);
-            return Ok(if report.daemons.iter().any(bad) { Exit::Refused } else { Exit::Success });
+            let exit = if report.daemons.iter().any(bad) { Exit::Refused } else { Exit::Success };
+            return Ok(Next::End(exit));
         }
-        agent.run(ready).await?;
-        Ok(Exit::Success)
+        match agent.run(ready, arguments.config.config.as_deref()).await? {
+            Ended::Stopped => Ok(Next::End(Exit::Success)),
+            Ended::Reconfigured => Ok(Next::Again),
+        }
     })
+}
+
+/// Becomes this program anew, in the same process: a changed configuration takes effect in all its parts
+/// just as at a start, and systemd sees one service that reloads. Comes back only when that fails.
+fn again() -> Result<Exit, Failure> {
+    let mut words = std::env::args_os();
+    let mut program = std::process::Command::new("/proc/self/exe");
+    if let Some(name) = words.next() {
+        program.arg0(name);
+    }
+    hush();
+    let error = program.args(words).exec();
+    Err(Failure::new(Exit::Refused, format!("cannot start again with the new configuration: {error}")))
 }

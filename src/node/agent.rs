@@ -8,6 +8,7 @@ mod autopsy;
 mod confirm;
 mod coordination;
 mod definitions;
+mod drain;
 mod evidence;
 mod facts;
 mod failing;
@@ -31,6 +32,7 @@ mod orders;
 mod pass;
 mod planning;
 mod preempted;
+mod reload;
 mod report;
 mod restart;
 mod retry;
@@ -41,6 +43,7 @@ mod wiped;
 mod witness;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +73,7 @@ use crate::node::kubelet::Kubelet;
 use crate::node::manifests::ManifestDir;
 use crate::node::metrics::Recorder;
 use crate::node::notify::Notifier;
+use crate::node::notify::Pulse;
 use crate::node::notify::ReadyGuard;
 use crate::node::socket;
 use crate::node::socket::Asked;
@@ -90,6 +94,11 @@ use taking::Taking;
 use wiped::Wiped;
 use witness::Witness;
 
+pub use drain::Drain;
+pub use drain::Draining;
+pub use drain::drain_offline;
+pub use reload::Ended;
+pub use reload::hush;
 pub use setup::AgentError;
 pub use setup::answer_offline;
 
@@ -175,7 +184,10 @@ pub struct Agent {
     /// Made to answer one question without an agent: nothing is changed.
     offline: bool,
     metrics: Option<Recorder>,
+    /// Nothing is wanted here any more: what runs ends.
+    draining: bool,
     notifier: Arc<Notifier>,
+    pulse: Pulse,
     wake: Arc<Notify>,
     answers: mpsc::UnboundedSender<Answer>,
     answered: mpsc::UnboundedReceiver<Answer>,
@@ -215,22 +227,25 @@ enum Wake {
     Asked(Asked),
     Answer(Answer),
     Timer,
+    Beat,
     Reload,
     Stop,
 }
 
 impl Agent {
-    /// Runs until it is told to stop. What runs on the node goes on running.
+    /// Runs until it is told to stop, or to go on with another configuration. What runs on the node goes
+    /// on running. `file` is where the configuration is read from again, as [`crate::config::load`] takes it.
     ///
     /// # Errors
     /// When the agent cannot work at all: another one has the state folder, or the socket cannot be made.
-    pub async fn run(mut self, ready: ReadyGuard) -> Result<(), AgentError> {
+    pub async fn run(mut self, ready: ReadyGuard, file: Option<&Path>) -> Result<Ended, AgentError> {
         let (ask, mut asked) = mpsc::channel(8);
         let listener = socket::listen(&self.config.run_dir)?;
         tokio::spawn(socket::serve(listener, ask));
         let mut terminate = signal(SignalKind::terminate()).map_err(AgentError::Signals)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(AgentError::Signals)?;
         let mut hangup = signal(SignalKind::hangup()).map_err(AgentError::Signals)?;
+        reload::listen();
         let kubeconfig = self.config.kubeconfig.as_deref().map_or_else(|| "none".into(), |k| k.display().to_string());
         tracing::info!(
             node = self.config.node_name,
@@ -247,7 +262,8 @@ impl Agent {
         self.save_inputs();
         self.start_api();
         let mut changed = self.api.as_ref().map(|api| api.store().changed());
-        loop {
+        let ended = loop {
+            self.pulse.beat();
             let next = self.next_wake();
             let wake = tokio::select! {
                 biased;
@@ -258,10 +274,12 @@ impl Agent {
                 Some(answer) = self.answered.recv() => Wake::Answer(answer),
                 () = api_change(&mut changed) => Wake::Changed,
                 () = self.wake.notified() => Wake::Changed,
+                () = self.pulse.due() => Wake::Beat,
                 () = sleep_until(next) => Wake::Timer,
             };
             match wake {
-                Wake::Stop => break,
+                Wake::Stop => break Ended::Stopped,
+                Wake::Beat => continue,
                 Wake::Asked(Asked { request, reply }) => {
                     // Nobody waits for a reply that nobody reads.
                     let _ = reply.send(self.answer(&request));
@@ -269,17 +287,18 @@ impl Agent {
                 }
                 Wake::Answer(answer) => self.take_answer(answer),
                 Wake::Reload => {
-                    self.folders.reread();
-                    if let Some(api) = &self.api {
-                        api.relist_fresh();
+                    if self.reload(file) {
+                        break Ended::Reconfigured;
                     }
                 }
                 Wake::Changed | Wake::Timer => {}
             }
             self.pass().await;
             self.notifier.status(&self.status_line());
+        };
+        if ended == Ended::Stopped {
+            self.notifier.stopping();
         }
-        self.notifier.stopping();
         // With what alone is not worth a write: how far the API server's history had come.
         self.follow_history();
         self.saved = 0;
@@ -287,7 +306,7 @@ impl Agent {
         self.withdraw_secrets();
         let _ = std::fs::remove_file(self.config.socket());
         tracing::info!("stopping; what runs on this node goes on running");
-        Ok(())
+        Ok(ended)
     }
 
     /// One complete pass from what is there: with the API, if it answers within the bound. Gives what

@@ -87,7 +87,10 @@ impl FsError {
     pub fn hint(&self) -> Option<String> {
         let path = self.path.display();
         match Errno::from_raw(self.source.raw_os_error()?) {
-            Errno::EROFS => Some(format!("{path} is read-only for this service: add its folder to ReadWritePaths=")),
+            Errno::EROFS => Some(format!(
+                "{path} is read-only for this service: its unit's ReadWritePaths= has to name the folder, which \
+                 `daemonlet generate unit-dropin` writes for this configuration; else the file system is mounted so"
+            )),
             Errno::EACCES | Errno::EPERM => {
                 Some(format!("this process may not {} {path}: run it as root, or give it the folder", self.doing))
             }

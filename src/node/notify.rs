@@ -13,6 +13,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::thread;
 use std::time::Duration;
+use std::time::Instant;
 
 /// READY is sent this long after the agent's first instruction even when nothing is ready: the
 /// kubelet is ordered after it and must not wait longer than 500 ms, of which loading takes a part.
@@ -66,7 +67,12 @@ impl Notifier {
 
     /// The configuration is being read again; [`Notifier::ready`] ends it.
     pub fn reloading(&self) {
-        self.send("RELOADING=1");
+        // Newer systemd tells by the time which request this answers (`Type=notify-reload`).
+        let clock = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
+        let stamp = clock.map_or(String::new(), |t| {
+            format!("\nMONOTONIC_USEC={}", i128::from(t.tv_sec()) * 1_000_000 + i128::from(t.tv_nsec()) / 1_000)
+        });
+        self.send(&format!("RELOADING=1{stamp}"));
     }
 
     /// The agent is about to end.
@@ -89,6 +95,43 @@ impl Notifier {
 
 fn one_line(text: &str) -> String {
     text.replace('\n', " ")
+}
+
+/// The loop's sign of life: systemd ends and restarts an agent whose loop gives none for `WatchdogSec=`.
+///
+/// Only whoever does the work may beat, and only between two pieces of it: a thread would beat for a
+/// loop that hangs.
+#[derive(Debug)]
+pub struct Pulse {
+    notifier: Arc<Notifier>,
+    every: Option<Duration>,
+    last: Option<Instant>,
+}
+
+impl Pulse {
+    /// Beats three times in `within`, the time that systemd waits; `None`: nobody waits.
+    pub fn new(notifier: Arc<Notifier>, within: Option<Duration>) -> Self {
+        Self { every: within.map(|within| within / 3), last: None, notifier }
+    }
+
+    /// Tells systemd that work goes on, unless it has just been told.
+    pub fn beat(&mut self) {
+        let now = Instant::now();
+        let Some(every) = self.every else { return };
+        if self.last.is_none_or(|last| now.duration_since(last) >= every) {
+            self.notifier.watchdog();
+            self.last = Some(now);
+        }
+    }
+
+    /// Waits until the next beat is due; for ever where nobody listens.
+    pub async fn due(&self) {
+        match (self.every, self.last) {
+            (Some(every), Some(last)) => tokio::time::sleep_until((last + every).into()).await,
+            (Some(_), None) => {}
+            (None, _) => std::future::pending().await,
+        }
+    }
 }
 
 /// How long systemd waits for a sign of life (`WatchdogSec=`), if it does and means this process.
@@ -176,8 +219,6 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     /// A listening socket in `folder`, and a notifier that sends to it.
@@ -204,8 +245,10 @@ mod tests {
         notifier.watchdog();
         notifier.stopping();
         let received: Vec<String> = (0..5).map(|_| receive(&socket)).collect();
-        let expected = ["READY=1\nSTATUS=3 daemons", "STATUS=two lines", "RELOADING=1", "WATCHDOG=1", "STOPPING=1"];
-        assert_eq!(received, expected);
+        let (reloading, stamp) = received[2].split_once("\nMONOTONIC_USEC=").unwrap();
+        assert!(reloading == "RELOADING=1" && stamp.parse::<u64>().unwrap() > 0, "{stamp}");
+        assert_eq!(received[..2], ["READY=1\nSTATUS=3 daemons", "STATUS=two lines"]);
+        assert_eq!(received[3..], ["WATCHDOG=1", "STOPPING=1"]);
     }
 
     #[test]
@@ -255,6 +298,35 @@ mod tests {
         let notifier = Notifier::to("").unwrap();
         assert!(!notifier.is_active());
         notifier.ready("nobody listens");
+    }
+
+    #[tokio::test]
+    async fn it_beats_three_times_in_the_time_that_systemd_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let (socket, notifier) = listener(&folder);
+        let mut pulse = Pulse::new(Arc::new(notifier), Some(Duration::from_millis(90)));
+        let began = Instant::now();
+        for _ in 0..3 {
+            pulse.due().await;
+            pulse.beat();
+            pulse.beat();
+            assert_eq!(receive(&socket), "WATCHDOG=1");
+        }
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(60), "{took:?}");
+        socket.set_nonblocking(true).unwrap();
+        assert!(socket.recv(&mut [0; 64]).is_err(), "one beat a time is enough");
+    }
+
+    #[tokio::test]
+    async fn it_does_not_beat_where_nobody_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let (socket, notifier) = listener(&folder);
+        let mut pulse = Pulse::new(Arc::new(notifier), None);
+        pulse.beat();
+        assert!(tokio::time::timeout(Duration::from_millis(20), pulse.due()).await.is_err());
+        socket.set_nonblocking(true).unwrap();
+        assert!(socket.recv(&mut [0; 64]).is_err());
     }
 
     #[test]

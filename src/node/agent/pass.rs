@@ -306,7 +306,13 @@ impl Agent {
     fn apply(&mut self, before: &BTreeMap<ObjectKey, DaemonRecord>) {
         let at = now();
         let mut plan = std::mem::replace(&mut self.plan, Plan { daemons: Vec::new(), removals_held: false });
-        let mut results: Vec<_> = plan.daemons.iter().map(|daemon| self.disk.apply(daemon)).collect();
+        let (disk, pulse) = (&mut self.disk, &mut self.pulse);
+        let apply = |daemon| {
+            // Many daemons on a slow disk take their time, and that is no loop that hangs.
+            pulse.beat();
+            disk.apply(daemon)
+        };
+        let mut results: Vec<_> = plan.daemons.iter().map(apply).collect();
         // Every manifest is in place before anything is waited for that none of them waits for.
         for (key, failure) in self.disk.settle() {
             let of_it = plan.daemons.iter().zip(&mut results).filter(|(daemon, _)| daemon.key == key);

@@ -21,6 +21,7 @@ use crate::node::manifests::Scan;
 
 use super::Agent;
 use super::coordination;
+use super::drain;
 use super::facts;
 use super::facts::PassFacts;
 use super::failing::Senses;
@@ -127,6 +128,9 @@ impl Agent {
         api: Option<&Snapshot>,
         at: Millis,
     ) -> Vec<(&'a ObjectKey, Word, bool)> {
+        if self.draining {
+            return records.keys().map(|key| (key, drain::word(), false)).collect();
+        }
         let mut keys: BTreeSet<&ObjectKey> = records.keys().collect();
         keys.extend(self.folders.keys());
         keys.extend(self.memory.daemon_sets.keys());

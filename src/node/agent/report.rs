@@ -3,6 +3,7 @@
 //! Owns the words. Must not change anything.
 
 mod changes;
+mod words;
 
 use std::collections::BTreeMap;
 
@@ -259,20 +260,19 @@ impl Agent {
 
     /// One line for systemd.
     pub(super) fn status_line(&self) -> String {
-        let daemons = self.plan.daemons.iter().filter(|d| d.record.live().next().is_some());
-        let ready = daemons.clone().filter(|d| d.summary.ready == Some(true)).count();
-        let waiting = self.plan.daemons.iter().filter(|d| d.summary.state == State::Waiting).count();
-        let mut line = format!("{} daemons, {ready} ready", daemons.count());
-        if waiting > 0 {
-            line.push_str(&format!(", {waiting} waiting"));
-        }
-        match self.api_words() {
-            (state, _) if state == "connected" => {}
-            (state, _) if state == "none" => line.push_str("; no API server configured"),
-            (why, Some(since)) => line.push_str(&format!("; API unreachable since {since}: {why}")),
-            (why, None) => line.push_str(&format!("; API: {why}")),
-        }
-        line
+        let live = || self.plan.daemons.iter().filter(|d| d.record.live().next().is_some());
+        let api = self.api.as_ref().map(|api| api.health().state);
+        words::line(
+            &words::Words {
+                daemons: live().count(),
+                ready: live().filter(|d| d.summary.ready == Some(true)).count(),
+                waiting: self.plan.daemons.iter().filter(|d| d.summary.state == State::Waiting).count(),
+                refused: self.plan.daemons.iter().filter(|d| d.summary.state == State::Refused).count(),
+                api,
+                kept_configuration: self.keeps_configuration(),
+            },
+            jiff::Timestamp::now(),
+        )
     }
 
     fn answer_plan(&mut self) -> Value {

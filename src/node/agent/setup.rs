@@ -33,7 +33,9 @@ use crate::node::images::Sources;
 use crate::node::kubelet::Kubelet;
 use crate::node::manifests::ManifestDir;
 use crate::node::manifests::ManifestError;
+use crate::node::notify;
 use crate::node::notify::Notifier;
+use crate::node::notify::Pulse;
 use crate::node::socket::Request;
 use crate::node::socket::SocketError;
 use crate::node::volumes::Target;
@@ -209,6 +211,8 @@ impl Agent {
             preempted: super::preempted::Preempted::default(),
             offline: false,
             metrics: None,
+            draining: false,
+            pulse: Pulse::new(Arc::clone(&notifier), notify::watchdog_interval()),
             notifier,
             wake,
             answers,
@@ -360,6 +364,16 @@ fn lock(config: &Config) -> Result<nix::fcntl::Flock<std::fs::File>, AgentError>
 /// # Errors
 /// When the state folder cannot be read.
 pub fn answer_offline(config: Config, request: &Request) -> Result<Value, AgentError> {
+    let mut agent = offline(config)?;
+    agent.look();
+    Ok(agent.answer(request))
+}
+
+/// An agent that only looks: it may run beside the one that works.
+///
+/// # Errors
+/// When the state folder cannot be read.
+pub(super) fn offline(config: Config) -> Result<Agent, AgentError> {
     let inputs_store = checkpoint::Store::open_read_only(&config.state_dir)?;
     let records_store = inputs_store.as_ref().and_then(|store| store.folder(DAEMONS).ok());
     let opened = ManifestDir::open_read_only(&config.manifest_dir);
@@ -386,6 +400,5 @@ pub fn answer_offline(config: Config, request: &Request) -> Result<Value, AgentE
             hint: error.hint(),
         }),
     }
-    agent.look();
-    Ok(agent.answer(request))
+    Ok(agent)
 }

@@ -1,0 +1,162 @@
+//! `daemonlet teardown`: takes everything of ours off this node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::cli::ConfigArgument;
+use crate::cli::Exit;
+use crate::cli::Failure;
+use crate::cli::output;
+use crate::cli::start_log;
+use crate::config::Config;
+use crate::core::duration;
+use crate::core::manifest;
+use crate::node::agent;
+use crate::node::agent::Agent;
+use crate::node::agent::AgentError;
+use crate::node::agent::Drain;
+use crate::node::agent::Draining;
+use crate::node::notify::Notifier;
+
+/// Drain this node: end every daemon that daemonlet runs here, and remove what it wrote for them
+///
+/// The manifests of the agent go, the kubelet ends their pods with their grace periods, and when the
+/// runtime says that nothing of them runs any more their folders are cleared. Other files in the
+/// manifest folder stay. The agent must not run (`systemctl disable --now daemonlet`): it would
+/// start everything again, and does so when it is started later. Needs root and a running kubelet.
+/// The state folder stays: it remembers which pod UIDs are used up. Exit code: 0 drained, 1 not.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// Print what would be removed, and change nothing; the agent may run
+    #[arg(long)]
+    dry_run: bool,
+    /// How long to wait for the pods' end; what is left then is printed, and another run goes on with it
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = patience)]
+    timeout: Duration,
+}
+
+fn patience(text: &str) -> Result<Duration, String> {
+    let millis = duration::parse(text).and_then(|millis| u64::try_from(millis).ok());
+    millis.map(Duration::from_millis).ok_or_else(|| format!("expected a duration such as 5m, not \"{text}\""))
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let config = arguments.config.load()?;
+    if arguments.dry_run {
+        let drain = agent::drain_offline(config.clone())?;
+        output::data(&would(&config, &drain))?;
+        return Ok(Exit::Success);
+    }
+    start_log(&config)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+    let drain = runtime.block_on(async {
+        let agent = Agent::new(config.clone(), Arc::new(Notifier::from_environment())).map_err(refusal)?;
+        Ok::<Drain, Failure>(agent.drain(arguments.timeout).await)
+    })?;
+    output::data(&done(&config, &drain))?;
+    Ok(if drain.left.is_empty() { Exit::Success } else { Exit::Refused })
+}
+
+fn refusal(error: AgentError) -> Failure {
+    let is_running = matches!(error, AgentError::Locked { .. });
+    let failure = Failure::from(error);
+    match is_running {
+        true => {
+            failure.hint("stop the agent first, it would start everything again: systemctl disable --now daemonlet")
+        }
+        false => failure,
+    }
+}
+
+/// What a dry run says.
+fn would(config: &Config, drain: &Drain) -> String {
+    let mut text = String::new();
+    for one in &drain.found {
+        let Draining { daemon, pod, uid, .. } = one;
+        match pod.is_empty() {
+            true => text.push_str(&format!("would clear what is left of pod {uid} of {daemon}\n")),
+            false => {
+                let file = config.manifest_dir.join(manifest::file_name(&daemon.namespace, pod));
+                text.push_str(&format!("would end {pod} of {daemon}: {}\n", file.display()));
+            }
+        }
+    }
+    if drain.found.is_empty() {
+        text.push_str(&format!("nothing of daemonlet is on {}\n", drain.node));
+    }
+    text.push_str(&problems(drain));
+    text
+}
+
+/// What a drain says at its end.
+fn done(config: &Config, drain: &Drain) -> String {
+    let folder = config.manifest_dir.display();
+    if drain.left.is_empty() {
+        let count = drain.found.len();
+        let pods = if count == 1 { "pod" } else { "pods" };
+        return format!(
+            "{} is drained: {count} {pods} ended, no manifest of daemonlet is left in {folder}\n",
+            drain.node
+        );
+    }
+    let mut text = format!("{} is not drained yet; another `daemonlet teardown` goes on with it\n", drain.node);
+    for Draining { daemon, pod, uid, what } in &drain.left {
+        let name = if pod.is_empty() { uid } else { pod };
+        text.push_str(&format!("  {daemon} {name}: {what}\n"));
+    }
+    text.push_str(&problems(drain));
+    text
+}
+
+fn problems(drain: &Drain) -> String {
+    drain.problems.iter().map(|problem| format!("  {}: {}\n", problem.object, problem.reason)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::model::ObjectKey;
+
+    use super::*;
+
+    fn config() -> Config {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("c.toml");
+        std::fs::write(&file, "node-name = \"n1\"\nmanifest-dir = \"/m\"\n").unwrap();
+        crate::config::load(Some(&file)).unwrap()
+    }
+
+    fn pod(pod: &str, what: &str) -> Draining {
+        Draining { daemon: ObjectKey::new("a", "b"), pod: pod.into(), uid: "u".into(), what: what.into() }
+    }
+
+    #[test]
+    fn a_dry_run_names_files_and_folders() {
+        let found = vec![pod("b-1", ""), pod("", "")];
+        let text = would(&config(), &Drain { node: "n1".into(), found, ..Drain::default() });
+        assert_eq!(text, "would end b-1 of a/b: /m/a-b-1.yaml\nwould clear what is left of pod u of a/b\n");
+        let text = would(&config(), &Drain { node: "n1".into(), ..Drain::default() });
+        assert_eq!(text, "nothing of daemonlet is on n1\n");
+    }
+
+    #[test]
+    fn the_end_says_what_is_left_and_why() {
+        let drain = Drain { node: "n1".into(), found: vec![pod("b-1", "")], ..Drain::default() };
+        assert_eq!(done(&config(), &drain), "n1 is drained: 1 pod ended, no manifest of daemonlet is left in /m\n");
+        let drain = Drain { left: vec![pod("b-1", "the runtime is silent")], ..drain };
+        let text = done(&config(), &drain);
+        assert!(text.ends_with("goes on with it\n  a/b b-1: the runtime is silent\n"), "{text}");
+    }
+
+    #[test]
+    fn a_timeout_is_a_duration() {
+        assert_eq!(patience("1m30s"), Ok(Duration::from_secs(90)));
+        assert!(patience("soon").is_err() && patience("-1s").is_err());
+    }
+}
