@@ -29,9 +29,11 @@ use daemonlet::core::plan::Images;
 use daemonlet::core::plan::ManifestFact;
 use daemonlet::core::plan::Permission;
 use daemonlet::core::plan::Readiness;
+use daemonlet::core::plan::Stock;
 use daemonlet::core::plan::Taken;
 use daemonlet::core::record::DaemonRecord;
 use daemonlet::core::record::Failure;
+use daemonlet::core::record::HandOver;
 use daemonlet::core::record::Instance;
 use daemonlet::core::record::Millis;
 use daemonlet::core::render::Endpoint;
@@ -181,8 +183,8 @@ impl Facts for Quiet {
         Readiness::Ready { since: NOW }
     }
 
-    fn stock_pod(&self, _: &ObjectKey) -> Option<String> {
-        None
+    fn stock(&self, _: &DaemonSet, _: Option<&HandOver>) -> Stock {
+        Stock::Absent
     }
 
     fn taken(&self, _: &Instance) -> Taken {

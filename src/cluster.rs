@@ -5,6 +5,7 @@
 //! from, so that two who both believe to hold the Lease do no harm. It watches Nodes, DaemonSets,
 //! NodeDaemons and ControllerRevisions, and never pods. Must not decide: that is `core::cluster`'s.
 
+mod conflict;
 mod lease;
 mod pass;
 mod view;

@@ -19,6 +19,7 @@ pub mod model;
 pub mod node;
 pub mod orders;
 pub mod outcome;
+pub mod owners;
 pub mod pass;
 pub mod placement;
 pub mod plan;

@@ -25,13 +25,14 @@ use crate::core::model::DaemonSet;
 use crate::core::model::IntOrPercent;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
-use crate::core::model::STATIC_GATE;
 use crate::core::model::UpdateStrategy;
+use crate::core::owners;
 use crate::core::policy::Covered;
 use crate::core::status::State;
 use crate::core::validate;
 
 use super::Options;
+use super::conflict::conflict;
 use super::view::Daemon;
 use super::view::View;
 use super::write::Write;
@@ -120,7 +121,9 @@ fn coordinate(
     let min_ready = i64::from(daemon_set.min_ready_seconds) * 1_000;
     let rolled = rollout::plan(&rules(daemon_set, options), min_ready, &facts, now);
     let (counted, look_again) = counters::count(&facts, min_ready, now);
-    let gated = is_gated(daemon_set);
+    let conflict = conflict(view, key, &daemon.uid);
+    // Two writers never fight over one field.
+    let gated = owners::is_gated(daemon_set) || conflict.is_some();
     let known = known_revisions(view, key, daemon);
     let in_use = view.reports.values().filter_map(|r| r.daemons.get(key)).flat_map(|d| &d.instances);
     let in_use: BTreeSet<String> = in_use.map(|(hash, _)| hash.clone()).collect();
@@ -162,7 +165,8 @@ fn coordinate(
     // Counters follow the current revision: it has to be there first.
     if history.current.is_some() || gated {
         let causes = causes(view, key, &daemon.hash);
-        let facts = conditions::Facts { counters: counted, held: &rolled.held, causes: &causes, conflict: None };
+        let facts =
+            conditions::Facts { counters: counted, held: &rolled.held, causes: &causes, conflict: conflict.as_deref() };
         if let Some(status) = status(daemon, (!gated).then_some(&counted), &facts, now) {
             let done =
                 counted.updated_number_scheduled == counted.desired_number_scheduled && counted.number_unavailable == 0;
@@ -248,12 +252,6 @@ fn int_or_percent(text: &str) -> Option<IntOrPercent> {
         Some(percent) => percent.parse().ok().filter(|p| *p <= 100).map(IntOrPercent::Percent),
         None => text.parse().ok().map(IntOrPercent::Int),
     }
-}
-
-/// Whether a stock controller that runs beside us is kept away by a node selector: then the counters are
-/// its own.
-fn is_gated(daemon_set: &DaemonSet) -> bool {
-    daemon_set.template.pointer("/spec/nodeSelector").and_then(|s| s.get(STATIC_GATE)).is_some()
 }
 
 /// The revisions of a DaemonSet, and orphans that match its selector.

@@ -84,6 +84,8 @@ pub(super) struct Told {
     pub(super) phase: Option<State>,
     /// Whether it runs in place of the DaemonSet controller here.
     pub(super) is_static: bool,
+    /// A pod of that controller that is here all the same.
+    pub(super) stock_pod: Option<String>,
 }
 
 impl Told {
@@ -105,6 +107,7 @@ impl Told {
             failed: report.failed,
             phase: report.phase,
             is_static: report.mode == Some(Mode::Static),
+            stock_pod: report.stock_pod,
         }
     }
 }

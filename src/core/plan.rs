@@ -4,6 +4,7 @@
 //! (unless surge is asked for). Must not do I/O or read a clock; the shell executes the actions as
 //! they stand and plans again from what it then observes.
 
+mod bootstrap;
 mod facts;
 mod instance;
 mod permit;
@@ -43,6 +44,8 @@ pub use facts::Images;
 pub use facts::ManifestFact;
 pub use facts::Permission;
 pub use facts::Readiness;
+pub use facts::Stock;
+pub use facts::StockPod;
 pub use facts::Taken;
 
 /// How long after its manifest's removal an instance whose sandbox was never seen is waited for:
@@ -140,6 +143,8 @@ pub struct Summary {
     pub waiting_for: Vec<Missing>,
     /// Notes for people (what was left out and what to do).
     pub notes: Vec<String>,
+    /// A pod of the stock controller that is here beside a `static` instance, by name.
+    pub stock_pod: Option<String>,
     /// The wanted revision, if it failed here.
     pub failed: Option<FailedRevision>,
 }
@@ -214,6 +219,7 @@ impl<'a> Planner<'a> {
             since: None,
             waiting_for: Vec::new(),
             notes: Vec::new(),
+            stock_pod: None,
             failed: None,
         };
         let mut record = record.clone();

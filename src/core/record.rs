@@ -16,10 +16,12 @@ use serde::Serialize;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 
+mod hand_over;
 mod noted;
 mod order;
 mod progress;
 
+pub use hand_over::HandOver;
 pub use noted::Mirror;
 pub use noted::Noted;
 pub use noted::Seen;
@@ -59,10 +61,9 @@ pub struct DaemonRecord {
     /// followed again until it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignored_file: Option<String>,
-    /// The boot (`boot_id`) in which the stock controller's pod took over from a `bootstrap` instance:
-    /// within that boot no instance is started again.
+    /// That the stock controller's pod took over from a `bootstrap` instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub handed_over: Option<String>,
+    pub hand_over: Option<HandOver>,
     /// When the revision that waits for its turn was first wanted, and which it is (`update-jitter`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_update: Option<PendingUpdate>,
@@ -201,7 +202,7 @@ impl DaemonRecord {
             ended: BTreeMap::new(),
             api_uid: None,
             ignored_file: None,
-            handed_over: None,
+            hand_over: None,
             pending_update: None,
             good: None,
             failed: None,
@@ -275,11 +276,15 @@ impl DaemonRecord {
         times.extend(self.failed.as_mut().map(|failed| &mut failed.at));
         times.extend(self.progress.as_mut().map(|progress| &mut progress.since));
         times.extend(self.backoff.as_mut().map(|backoff| &mut backoff.last));
+        times.extend(self.hand_over.as_mut().and_then(|hand_over| hand_over.missing.as_mut()));
         times.into_iter().for_each(change);
     }
 
     /// Whether nothing in it is worth keeping: no instance, and no number to protect.
     pub fn is_empty(&self) -> bool {
-        self.instances.is_empty() && self.next_incarnation == 0 && self.ignored_file.is_none()
+        self.instances.is_empty()
+            && self.next_incarnation == 0
+            && self.ignored_file.is_none()
+            && self.hand_over.is_none()
     }
 }

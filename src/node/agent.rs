@@ -29,6 +29,7 @@ mod mirror;
 mod nudge;
 mod objects;
 mod orders;
+mod owners;
 mod pass;
 mod planning;
 mod preempted;
@@ -38,6 +39,7 @@ mod restart;
 mod retry;
 mod sealing;
 mod setup;
+mod stock;
 mod taking;
 mod wiped;
 mod witness;
@@ -89,6 +91,7 @@ use memo::Memo;
 use memory::Memory;
 use nudge::Nudges;
 use orders::Orders;
+use owners::Owners;
 use preempted::Preempted;
 use taking::Taking;
 use wiped::Wiped;
@@ -177,6 +180,8 @@ pub struct Agent {
     patched: mirror::Patched,
     nudges: Nudges,
     orders: Orders,
+    owners: Owners,
+    stock_told: stock::Told,
     taking: Taking,
     farewells: Farewells,
     leftovers: Leftovers,
@@ -359,6 +364,7 @@ impl Agent {
             self.folders.recheck_at(),
             self.nudges.next(),
             self.orders.next(),
+            self.owners.next(),
             self.taking.next(),
             self.images_due(),
             self.coordination.due(),

@@ -27,6 +27,7 @@ mod fake;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -166,6 +167,11 @@ impl Api {
         self.with_watches(|watches| watches.set_wanted(wanted));
     }
 
+    /// Watches the pods of exactly these DaemonSets that the scheduler could not bind, by label selector.
+    pub fn set_pending(&self, wanted: &BTreeMap<ObjectKey, String>) {
+        self.with_watches(|watches| watches.set_pending(wanted));
+    }
+
     /// Service-account tokens: [`Tokens::set_wanted`] for what daemons need, [`Tokens::import`] once at
     /// the start. A new token wakes [`Store::changed`].
     pub fn tokens(&self) -> &Tokens {
@@ -190,6 +196,11 @@ impl Api {
     /// Asks the API server for one DaemonSet, now.
     pub async fn get_daemon_set(&self, key: &ObjectKey) -> Live {
         confirm::get_daemon_set(&self.shared.client, key).await
+    }
+
+    /// Asks the API server for one pod, now.
+    pub async fn get_pod(&self, key: &ObjectKey) -> Live {
+        confirm::get_pod(&self.shared.client, key).await
     }
 
     /// Asks the API server for one Node, now.

@@ -9,6 +9,7 @@ use crate::core::model::ObjectKey;
 use crate::core::outcome::Outcome;
 use crate::core::ports::HostPort;
 use crate::core::record::Failure;
+use crate::core::record::HandOver;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
 
@@ -100,6 +101,32 @@ pub enum Permission {
     Withheld(String),
 }
 
+/// A pod of the stock controller that has this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StockPod {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Whether it is Ready.
+    pub ready: bool,
+    /// Whether anything of it has run: its images are here.
+    pub runs: bool,
+}
+
+/// What is known of the stock controller's pod for this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stock {
+    /// It is bound to this node, or the scheduler could not bind it while the instance is here.
+    Here(StockPod),
+    /// The API server answers and has none.
+    Absent,
+    /// The API server answers and has not told the pods of this node yet.
+    Unlisted,
+    /// No API server answers: whether anything of the pod that was handed over to runs.
+    Lost(Evidence),
+}
+
 /// What the shell has observed, and what it can compute without effects.
 pub trait Facts {
     /// Renders (memoised) `incarnation` of a DaemonSet.
@@ -114,8 +141,8 @@ pub trait Facts {
     fn sandbox(&self, instance: &Instance) -> Evidence;
     /// Whether the instance is ready.
     fn readiness(&self, instance: &Instance) -> Readiness;
-    /// A pod of the stock controller for this daemon on this node, by name (`bootstrap` mode).
-    fn stock_pod(&self, key: &ObjectKey) -> Option<String>;
+    /// The stock controller's pod for this daemon on this node; `known`: the one that was handed over to.
+    fn stock(&self, daemon_set: &DaemonSet, known: Option<&HandOver>) -> Stock;
     /// Whether the kubelet has taken the instance.
     fn taken(&self, instance: &Instance) -> Taken;
     /// Why the instance is not available, if somebody knows.

@@ -4,6 +4,7 @@
 //! has been claimed, once the cluster has such approvals; a first instance never waits, and what was
 //! ended for another reason returns at the revision that it had.
 
+use crate::core::model::Mode;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::record::Instance;
@@ -16,7 +17,9 @@ use super::progress::Target;
 
 impl Planner<'_> {
     fn permission(&self, target: &Target) -> Permission {
+        // The rollouts of a `bootstrap` daemon are the stock controller's: nobody approves ours.
         match target.daemon_set.source {
+            _ if self.summary.mode == Some(Mode::Bootstrap) => Permission::Free,
             Source::Api if !target.rollback => self.facts.permission(&target.daemon_set, &target.revision),
             _ => Permission::Free,
         }

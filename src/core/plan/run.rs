@@ -46,14 +46,10 @@ impl Planner<'_> {
             }
             return self.keep(State::Unknown, &format!("{}; the Node has not been seen yet", placement.reason));
         }
-        if mode == Mode::Bootstrap {
-            if let Some(stock) = self.facts.stock_pod(&daemon_set.key) {
-                self.record.handed_over = Some(self.context.boot.to_owned());
-                return self.unplaced(&format!("the stock controller's pod {stock} is here"));
-            }
-            if self.record.handed_over.as_deref() == Some(self.context.boot) && self.record.live().next().is_none() {
-                return self.unplaced("it was handed over to the stock controller in this boot");
-            }
+        match mode {
+            Mode::Bootstrap if self.is_handed_over(daemon_set) => return,
+            Mode::Bootstrap => {}
+            Mode::Static => self.look_for_stock(daemon_set),
         }
         self.run(daemon_set, placement.should_run, &placement.reason);
     }
@@ -68,7 +64,7 @@ impl Planner<'_> {
         }
     }
 
-    fn unplaced(&mut self, reason: &str) {
+    pub(super) fn unplaced(&mut self, reason: &str) {
         let live: Vec<String> = self.record.live().map(|i| i.uid.clone()).collect();
         for uid in live {
             self.end(&uid, reason);

@@ -1,3 +1,4 @@
+mod bootstrap;
 mod permit;
 mod ports;
 mod progress;
@@ -18,6 +19,7 @@ use crate::core::outcome::Rendered;
 use crate::core::ports::HostPort;
 use crate::core::record::Cause;
 use crate::core::record::Failure;
+use crate::core::record::HandOver;
 use crate::core::record::PendingUpdate;
 use crate::core::render::Refused;
 use crate::core::render::RenderedPod;
@@ -39,7 +41,7 @@ struct World {
     waiting_for: Vec<Missing>,
     refused: Option<FieldError>,
     blind: bool,
-    stock: Option<String>,
+    stock: Option<Stock>,
     kept_version: String,
     not_taken: BTreeMap<String, String>,
     failures: BTreeMap<String, Failure>,
@@ -119,8 +121,8 @@ impl Facts for World {
         }
     }
 
-    fn stock_pod(&self, _key: &ObjectKey) -> Option<String> {
-        self.stock.clone()
+    fn stock(&self, _: &DaemonSet, _: Option<&HandOver>) -> Stock {
+        self.stock.clone().unwrap_or(Stock::Absent)
     }
 
     fn taken(&self, instance: &Instance) -> Taken {
@@ -573,22 +575,6 @@ fn doubt_and_orphaning_keep_what_runs() {
     assert_eq!(bench.plan(&Word::Unsure { reason: String::new() }).summary.state, State::Orphaned);
     assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE, "a DaemonSet of the same template adopts it");
     assert!(!bench.record.instances[0].orphaned);
-}
-
-#[test]
-fn the_stock_pod_ends_a_bootstrap_instance() {
-    let mut bench = Bench::running("a");
-    let word = Word::Wanted { daemon_set: Arc::new(daemon_set("a")), mode: Mode::Bootstrap, note: None };
-    assert_eq!(bench.pass(&word), NONE);
-    bench.world.stock = Some("net-x7f2k".to_owned());
-    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
-    bench.world.running.clear();
-    bench.world.stock = None;
-    bench.now += SETTLE;
-    assert_eq!(bench.pass(&word), ["finish uid-a-0"]);
-    assert_eq!(bench.pass(&word), NONE, "a rollout of the stock controller is no call for us");
-    bench.boot = "boot-2".to_owned();
-    assert_eq!(bench.pass(&word), ["start uid-a-1"], "after a boot it is");
 }
 
 #[test]

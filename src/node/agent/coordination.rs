@@ -158,6 +158,7 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str) -> DaemonReport {
             cause: f.failure.cause.as_str().to_owned(),
             message: f.failure.message.clone(),
         }),
+        stock_pod: daemon.summary.stock_pod.clone(),
     }
 }
 

@@ -18,11 +18,13 @@ use crate::core::plan::Images;
 use crate::core::plan::ManifestFact;
 use crate::core::plan::Permission;
 use crate::core::plan::Readiness;
+use crate::core::plan::Stock;
 use crate::core::plan::Taken;
 use crate::core::ports;
 use crate::core::ports::HostPort;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Failure;
+use crate::core::record::HandOver;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
 use crate::core::record::Phase;
@@ -42,6 +44,7 @@ use super::memo::Inputs;
 use super::memo::Memo;
 use super::nudge::Nudges;
 use super::objects::Objects;
+use super::stock::Sight;
 use super::taking::Taking;
 
 /// Annotation with the generation of the template, which the API shows on every DaemonSet.
@@ -142,22 +145,15 @@ impl Facts for PassFacts<'_> {
         evidence::readiness(instance, self.runtime, self.api, self.api_answers, namespace, self.node, self.now)
     }
 
-    fn stock_pod(&self, key: &ObjectKey) -> Option<String> {
-        let owned = |pod: &serde_json::Value| {
-            let owners = pod.pointer("/metadata/ownerReferences").and_then(serde_json::Value::as_array);
-            let is_mirror = pod.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_some();
-            let phase = pod.pointer("/status/phase").and_then(serde_json::Value::as_str);
-            let ours = owners.is_some_and(|owners| {
-                owners.iter().any(|o| {
-                    o.get("kind").is_some_and(|k| k == "DaemonSet")
-                        && o.get("name").is_some_and(|n| *n == key.name)
-                        && o.get("controller").is_some_and(|c| c == true)
-                })
-            });
-            ours && !is_mirror && !matches!(phase, Some("Failed" | "Succeeded"))
+    fn stock(&self, daemon_set: &DaemonSet, known: Option<&HandOver>) -> Stock {
+        let sight = Sight {
+            api: self.api,
+            api_answers: self.api_answers,
+            runtime: self.runtime,
+            node: self.node,
+            booted: self.senses.booted,
         };
-        let mut pods = self.api?.pods.iter().filter(|(k, _)| k.namespace == key.namespace);
-        pods.find(|(_, entry)| owned(&entry.value)).map(|(k, _)| k.name.clone())
+        sight.stock(daemon_set, known)
     }
 
     fn taken(&self, instance: &Instance) -> Taken {

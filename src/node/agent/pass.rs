@@ -87,16 +87,20 @@ impl Agent {
             self.wake.notify_one();
         }
         self.want(snapshot.as_deref());
+        self.watch_pending();
         self.pull_images(snapshot.as_deref());
         self.keep_data(snapshot.as_deref());
         self.checkpoint_before();
         self.apply(&records);
+        self.tell_stock();
         self.memo.settle();
         self.meet_cluster(snapshot.as_deref());
         self.problems.extend(self.cluster.problem(self.memory.cluster_uid.as_ref(), &self.config.state_dir));
         self.problems.extend(self.history.problem().filter(|_| !self.cluster.is_another()));
         if let Some(snapshot) = &snapshot {
             self.correct_labels(snapshot);
+            self.settle_owners(snapshot);
+            self.problems.extend(self.owners.problem());
             self.say_farewell(snapshot);
             self.preempted.follow(snapshot, &self.disk.records, now());
         }
@@ -155,6 +159,7 @@ impl Agent {
         }
         let ending = self.disk.records.values().any(|r| r.ending().next().is_some());
         let blind = !self.heard.is_current(now()) && self.disk.records.values().any(|r| r.live().next().is_some())
+            || !self.heard.is_current(now()) && self.hand_over_is_open()
             || self.lacks_mirror_pods(api);
         let fresh = now() - self.runtime_at < RUNTIME_PERIOD && self.pass_number > 1;
         let wanted = self.nudges.asks(now());

@@ -139,7 +139,7 @@ impl Agent {
         }
     }
 
-    fn event(&self, plan: &DaemonPlan, kind: EventKind, reason: &str, action: &str, note: &str) {
+    pub(super) fn event(&self, plan: &DaemonPlan, kind: EventKind, reason: &str, action: &str, note: &str) {
         let Some(api) = &self.api else { return };
         let uid = self.definitions.get(&plan.key).and_then(|d| d.uid.clone()).or_else(|| plan.record.api_uid.clone());
         let Some(uid) = uid else { return };

@@ -205,6 +205,8 @@ impl Agent {
             patched: super::mirror::Patched::default(),
             nudges: super::nudge::Nudges::default(),
             orders: super::orders::Orders::default(),
+            owners: super::owners::Owners::default(),
+            stock_told: super::stock::Told::default(),
             taking: super::taking::Taking::default(),
             farewells: super::farewell::Farewells::default(),
             leftovers: super::leftovers::Leftovers::default(),

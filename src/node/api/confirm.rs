@@ -67,6 +67,17 @@ pub(super) async fn delete_pod(client: &kube::Client, key: &ObjectKey, uid: &str
     }
 }
 
+/// Reads one pod.
+pub(super) async fn get_pod(client: &kube::Client, key: &ObjectKey) -> Live {
+    let resource = object::api_resource("", "Pod", "pods");
+    let api: Api<RawObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
+    match api.get(&key.name).await {
+        Ok(found) => Live::Object(found.value),
+        Err(kube::Error::Api(status)) if is_absence(&status, "pods", &key.name) => Live::NotFound,
+        Err(error) => Live::Error(Failure::from_kube(&error)),
+    }
+}
+
 /// UID of the namespace `kube-system`: what tells one cluster from another.
 pub(super) async fn cluster_uid(client: &kube::Client) -> Result<String, Failure> {
     let api: Api<RawObject> = Api::all_with(client.clone(), &object::api_resource("", "Namespace", "namespaces"));

@@ -30,6 +30,8 @@ pub enum FailureKind {
     Forbidden,
     /// 404: the resource, or the API group, is not there.
     NotFound,
+    /// 409: the object has changed meanwhile.
+    Conflict,
     /// 410: the resource version is too old; a new list is made.
     Expired,
     /// Any other answer of the API server that is not a success.
@@ -90,6 +92,7 @@ impl Failure {
             401 => FailureKind::Unauthorized,
             403 => FailureKind::Forbidden,
             404 => FailureKind::NotFound,
+            409 => FailureKind::Conflict,
             410 => FailureKind::Expired,
             _ => FailureKind::Server,
         };

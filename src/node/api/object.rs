@@ -222,6 +222,24 @@ pub(super) fn keep_pod(value: Value) -> Option<Value> {
     Some(value)
 }
 
+/// A pod that the scheduler has looked at and could not bind: whose it is, and the node that it is for
+/// (`spec.target`), by the affinity that the DaemonSet controller gives it (`util.GetTargetNodeName`).
+pub(super) fn keep_pending(value: Value) -> Option<Value> {
+    let conditions = value.pointer("/status/conditions").and_then(Value::as_array)?;
+    let is = |c: &Value, name: &str, text: &str| c.get(name).is_some_and(|v| v == text);
+    let refused =
+        |c: &Value| is(c, "type", "PodScheduled") && is(c, "status", "False") && is(c, "reason", "Unschedulable");
+    conditions.iter().find(|c| refused(c))?;
+    let required = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let terms = value.pointer(required).and_then(Value::as_array)?;
+    let fields = terms.iter().filter_map(|term| term.get("matchFields")?.as_array()).flatten();
+    let of_name = |f: &&Value| is(f, "key", "metadata.name") && is(f, "operator", "In");
+    let target = fields.filter(of_name).find_map(|f| f.pointer("/values/0")?.as_str())?;
+    let kept = ["name", "namespace", "uid", "ownerReferences", "deletionTimestamp"];
+    let metadata = pick(value.get("metadata").unwrap_or(&Value::Null), &kept);
+    Some(serde_json::json!({"metadata": metadata, "spec": {"target": target}}))
+}
+
 /// How deep a referenced object is kept: a checkpoint holds it a few levels deeper, and is read back to
 /// 127 at most. Nothing that is read of one lies below the eighth.
 const MAX_LEVELS: usize = 64;

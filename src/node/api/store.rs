@@ -14,7 +14,6 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::core::model::ObjectKey;
-use crate::core::model::ObjectRef;
 use crate::node::api::error::Failure;
 
 mod sightings;
@@ -97,11 +96,15 @@ impl Store {
         });
     }
 
-    /// A referenced object is not wanted any longer: everything about it goes.
-    pub(super) fn close(&self, reference: &ObjectRef) {
+    /// A scope is not wanted any longer: everything about it goes.
+    pub(super) fn close(&self, scope: &Scope) {
         self.with(|snapshot| {
-            snapshot.objects.remove(reference);
-            snapshot.scopes.remove(&Scope::Object(reference.clone()));
+            match scope {
+                Scope::Object(reference) => drop(snapshot.objects.remove(reference)),
+                Scope::Pending(daemon) => snapshot.pending.retain(|(of, _), _| of != daemon),
+                Scope::DaemonSets | Scope::Node | Scope::Pods | Scope::NodeDaemons => {}
+            }
+            snapshot.scopes.remove(scope);
         });
     }
 
@@ -129,6 +132,7 @@ impl Store {
                 }
                 // The API server ignored the field selector, which no API server does.
                 Scope::Object(_) => false,
+                Scope::Pending(daemon) => put(&mut snapshot.pending, (daemon.clone(), key), entry),
                 Scope::Node => put_one(&mut snapshot.node, entry),
                 // Its resource version matters too: a claim is made on it.
                 Scope::NodeDaemons => {
@@ -167,6 +171,7 @@ impl Store {
                     last.is_some()
                 }
                 Scope::Object(reference) => snapshot.objects.remove(reference).is_some(),
+                Scope::Pending(daemon) => snapshot.pending.remove(&(daemon.clone(), key.clone())).is_some(),
                 Scope::Node => snapshot.node.take().is_some(),
                 Scope::NodeDaemons => snapshot.node_daemons.take().is_some(),
             };
@@ -212,6 +217,12 @@ impl Store {
                     if !seen.contains(&reference.key) {
                         snapshot.objects.remove(reference);
                     }
+                }
+                Scope::Pending(daemon) => {
+                    snapshot.pending.retain(|(of, key), _| {
+                        gone |= of == daemon && !seen.contains(key);
+                        of != daemon || seen.contains(key)
+                    });
                 }
                 Scope::Node => gone = seen.is_empty() && snapshot.node.take().is_some(),
                 Scope::NodeDaemons => gone = seen.is_empty() && snapshot.node_daemons.take().is_some(),

@@ -34,6 +34,7 @@ use crate::node::api::store::Store;
 use crate::node::api::store::key_of;
 
 mod history;
+mod pending;
 mod retry;
 
 pub(super) use history::History;
@@ -72,14 +73,15 @@ pub(super) struct Watches {
     daemon_sets: AbortHandle,
     fixed: Vec<AbortHandle>,
     wanted: BTreeMap<ObjectRef, AbortHandle>,
+    pending: BTreeMap<ObjectKey, AbortHandle>,
 }
 
 impl Watches {
     /// Starts the watches that always run. Needs a running tokio runtime.
     pub(super) fn start(context: Context, node: &str, selector: Option<String>) -> Self {
         let daemon_sets = spawn_daemon_sets(&context, selector.clone());
-        let mut watches =
-            Self { context, node: node.into(), selector, daemon_sets, fixed: Vec::new(), wanted: BTreeMap::new() };
+        let (fixed, wanted, pending) = Default::default();
+        let mut watches = Self { context, node: node.into(), selector, daemon_sets, fixed, wanted, pending };
         watches.start_fixed();
         watches
     }
@@ -122,7 +124,7 @@ impl Watches {
             let keep = wanted.contains(reference);
             if !keep {
                 task.abort();
-                self.context.store.close(reference);
+                self.context.store.close(&Scope::Object(reference.clone()));
             }
             keep
         });
@@ -150,7 +152,7 @@ impl Watches {
 impl Drop for Watches {
     fn drop(&mut self) {
         self.daemon_sets.abort();
-        self.fixed.iter().chain(self.wanted.values()).for_each(AbortHandle::abort);
+        self.fixed.iter().chain(self.wanted.values()).chain(self.pending.values()).for_each(AbortHandle::abort);
     }
 }
 

@@ -25,6 +25,8 @@ pub enum Scope {
     Pods,
     /// One referenced object.
     Object(ObjectRef),
+    /// Pods of one DaemonSet that the scheduler could not bind, for any node.
+    Pending(ObjectKey),
     /// The own NodeDaemons, where the cluster has that resource.
     NodeDaemons,
 }
@@ -36,6 +38,7 @@ impl std::fmt::Display for Scope {
             Scope::Node => f.write_str("node"),
             Scope::Pods => f.write_str("pods of this node"),
             Scope::Object(reference) => reference.fmt(f),
+            Scope::Pending(daemon) => write!(f, "unbound pods of {daemon}"),
             Scope::NodeDaemons => f.write_str("nodedaemons"),
         }
     }
@@ -93,6 +96,8 @@ pub struct Snapshot {
     pub node: Option<Entry>,
     /// Pods of this node (see [`Scope::Pods`]).
     pub pods: BTreeMap<ObjectKey, Entry>,
+    /// Pods that the scheduler could not bind, by their DaemonSet and their own name.
+    pub pending: BTreeMap<(ObjectKey, ObjectKey), Entry>,
     /// Referenced objects.
     pub objects: BTreeMap<ObjectRef, Entry>,
     /// The own NodeDaemons.

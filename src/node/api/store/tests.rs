@@ -3,6 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
+use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::node::api::error::FailureKind;
 
@@ -95,7 +96,7 @@ fn a_referenced_object_is_unknown_then_absent_then_present() {
     let value = json!({"metadata": {"namespace": "default", "name": "c"}, "immutable": true});
     assert!(store.apply(&scope, value.clone()));
     assert_eq!(store.snapshot().lookup(&reference), Lookup::Present(&value));
-    store.close(&reference);
+    store.close(&Scope::Object(reference.clone()));
     assert_eq!(store.snapshot().lookup(&reference), Lookup::Unknown);
 }
 

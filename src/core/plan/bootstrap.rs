@@ -1,0 +1,152 @@
+//! A `bootstrap` daemon: until the stock controller's pod is here, and again while that pod cannot come.
+//!
+//! Owns the hand-over and the way back. The invariant: between an instance's end and the first readiness of
+//! the stock pod there is always something that brings the daemon back, if not the pod then the instance.
+
+use std::sync::Arc;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::Source;
+use crate::core::owners;
+use crate::core::record::HandOver;
+use crate::core::record::Millis;
+
+use super::Data;
+use super::Evidence;
+use super::Images;
+use super::Planner;
+use super::State;
+use super::Stock;
+use super::StockPod;
+
+/// How long nothing of the stock pod may run, while no API server answers, before the instance returns.
+pub(super) const MISSING: Millis = 30_000;
+
+impl Planner<'_> {
+    /// Whether the stock controller's pod has this node, or is about to; then what is to be done and said of
+    /// that is planned. Else the instance is to run.
+    pub(super) fn is_handed_over(&mut self, daemon_set: &Arc<DaemonSet>) -> bool {
+        let known = self.record.hand_over.take().filter(|h| h.boot == self.context.boot);
+        let runs = self.record.live().next().is_some();
+        match self.facts.stock(daemon_set, known.as_ref()) {
+            Stock::Here(pod) => self.hand_over(daemon_set, &pod, known),
+            Stock::Unlisted if !runs && known.is_none() => {
+                self.summary.state = State::Waiting;
+                self.add_reason(
+                    "the pods of this node have not been listed yet: the stock controller's may be among them",
+                );
+                true
+            }
+            // A rollout of the stock controller is no call for us.
+            Stock::Absent | Stock::Unlisted => {
+                let known = known.map(|known| HandOver { missing: None, ..known });
+                !runs
+                    && self.stays_handed_over(
+                        daemon_set,
+                        known,
+                        "it was handed over to the stock controller in this boot",
+                    )
+            }
+            Stock::Lost(evidence) => !runs && self.waits_for_lost(daemon_set, known, evidence),
+        }
+    }
+
+    /// Tells of a stock controller that acts on a daemon that it is to leave to us.
+    pub(super) fn look_for_stock(&mut self, daemon_set: &Arc<DaemonSet>) {
+        self.record.hand_over = None;
+        if daemon_set.source != Source::Api {
+            return;
+        }
+        if let Stock::Here(pod) = self.facts.stock(daemon_set, None) {
+            self.summary.notes.push(format!(
+                "pod {} of a DaemonSet controller is here too ({})",
+                pod.name,
+                owners::FIX
+            ));
+            self.summary.stock_pod = Some(pod.name);
+        }
+    }
+
+    /// The stock pod is here. It takes over when its images are.
+    fn hand_over(&mut self, daemon_set: &Arc<DaemonSet>, pod: &StockPod, known: Option<HandOver>) -> bool {
+        let done = pod.ready || known.as_ref().is_some_and(|known| known.done);
+        let runs = self.record.live().next().is_some();
+        if runs
+            && !pod.runs
+            && let Some(why) = self.lacks_images(daemon_set)
+        {
+            self.record.hand_over = known;
+            self.summary
+                .notes
+                .push(format!("the stock controller's pod {} takes over when its images are here: {why}", pod.name));
+            return false;
+        }
+        let hand_over = HandOver {
+            boot: self.context.boot.to_owned(),
+            pod: pod.name.clone(),
+            uid: pod.uid.clone(),
+            done,
+            missing: None,
+        };
+        self.stays_handed_over(daemon_set, Some(hand_over), &format!("the stock controller's pod {} is here", pod.name))
+    }
+
+    /// Nobody tells of the stock pod but the runtime.
+    fn waits_for_lost(&mut self, daemon_set: &Arc<DaemonSet>, known: Option<HandOver>, evidence: Evidence) -> bool {
+        let Some(known) = known else { return false };
+        let now = self.context.now;
+        let missing = match evidence {
+            Evidence::Gone if !known.done => Some(known.missing.unwrap_or(now)),
+            Evidence::Gone | Evidence::Running | Evidence::Unknown(_) => None,
+        };
+        let reason = match missing {
+            Some(since) if now - since >= MISSING => {
+                self.add_reason(&format!(
+                    "the stock controller's pod {} has never been ready, and nothing of it runs",
+                    known.pod
+                ));
+                return false;
+            }
+            Some(since) => {
+                self.wake(since + MISSING);
+                format!("nothing of the stock controller's pod {} runs, and no API server answers", known.pod)
+            }
+            None => format!("it was handed over to the stock controller's pod {} in this boot", known.pod),
+        };
+        if !known.done {
+            // The runtime is asked from time to time, and nobody else wakes us.
+            self.wake(now + 5_000);
+        }
+        self.stays_handed_over(daemon_set, Some(HandOver { missing, ..known }), &reason)
+    }
+
+    /// Nothing runs here any more; everything is kept with which the instance can return without an API server.
+    fn stays_handed_over(&mut self, daemon_set: &Arc<DaemonSet>, hand_over: Option<HandOver>, reason: &str) -> bool {
+        let Some(hand_over) = hand_over else { return false };
+        self.record.hand_over = Some(hand_over);
+        self.unplaced(reason);
+        let outcome = self.facts.outcome(daemon_set, self.record.next_incarnation, Data::Current);
+        match &outcome.result {
+            Ok(rendered) => {
+                self.references.extend(rendered.pod.references.iter().cloned());
+                self.tokens.extend(rendered.pod.tokens.iter().cloned());
+            }
+            Err(refused) => {
+                self.references.extend(refused.references.iter().cloned());
+                self.tokens.extend(refused.tokens.iter().cloned());
+            }
+        }
+        true
+    }
+
+    /// What images the stock pod lacks here; they are pulled.
+    fn lacks_images(&mut self, daemon_set: &Arc<DaemonSet>) -> Option<String> {
+        let outcome = self.facts.outcome(daemon_set, self.record.next_incarnation, Data::Current);
+        outcome.result.as_ref().ok()?;
+        self.pull = Some(Arc::clone(&outcome));
+        match self.facts.images(&outcome, true) {
+            Images::Present | Images::Handed(_) => None,
+            Images::Failed(why) | Images::Pulling(why) => Some(why),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The stock controller's pods for this node: bound ones, and those that the scheduler could not bind.
+//!
+//! Owns how they are told from mirror pods, which may have the same owner. Must not decide what follows.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::Mode;
+use crate::core::model::ObjectKey;
+use crate::core::owners;
+use crate::core::plan::Evidence;
+use crate::core::plan::Stock;
+use crate::core::plan::StockPod;
+use crate::core::record::HandOver;
+use crate::core::record::Millis;
+use crate::node::api::Entry;
+use crate::node::api::EventKind;
+use crate::node::api::Scope;
+use crate::node::api::Snapshot;
+
+use super::Agent;
+use super::evidence;
+use super::evidence::Runtime;
+
+/// Who can tell of stock pods.
+pub(super) struct Sight<'a> {
+    pub(super) api: Option<&'a Snapshot>,
+    pub(super) api_answers: bool,
+    pub(super) runtime: &'a Runtime,
+    pub(super) node: &'a str,
+    /// When the node booted: what the API says of earlier times is the past.
+    pub(super) booted: Millis,
+}
+
+impl Sight<'_> {
+    /// What is known of the stock controller's pod for `daemon_set` on this node.
+    pub(super) fn stock(&self, daemon_set: &DaemonSet, known: Option<&HandOver>) -> Stock {
+        let Some(api) = self.api.filter(|_| self.api_answers) else {
+            let state = self.api.and_then(|api| api.scopes.get(&Scope::Pods));
+            let listing = state.is_some_and(|s| s.lists == 0 && s.error.is_none());
+            let answers = self.api.is_some_and(|api| api.lists(&Scope::DaemonSets) > 0);
+            return match listing && answers {
+                true => Stock::Unlisted,
+                false => Stock::Lost(self.runs(known)),
+            };
+        };
+        let bound = api.pods.iter().filter(|(k, _)| k.namespace == daemon_set.key.namespace);
+        let bound = bound.map(|(_, entry)| entry).find(|entry| is_stock(&entry.value, daemon_set));
+        let pending = api.pending.iter().filter(|((of, _), _)| *of == daemon_set.key).map(|(_, entry)| entry);
+        let here = |entry: &&Entry| {
+            entry.value.pointer("/spec/target").is_some_and(|t| t == self.node) && is_stock(&entry.value, daemon_set)
+        };
+        let Some(entry) = bound.or_else(|| pending.into_iter().find(here)) else { return Stock::Absent };
+        let text = |pointer: &str| entry.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        Stock::Here(StockPod {
+            name: text("/metadata/name"),
+            uid: text("/metadata/uid"),
+            ready: self.is_ready(&entry.value),
+            runs: evidence::has_started(&entry.value),
+        })
+    }
+
+    /// Whether the pod has become Ready in this boot: the API server remembers how it was before.
+    fn is_ready(&self, pod: &Value) -> bool {
+        let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+        let mut ready = conditions.into_iter().flatten().filter(|c| c.get("type").is_some_and(|t| t == "Ready"));
+        let since = |c: &Value| c.get("lastTransitionTime")?.as_str()?.parse::<Timestamp>().ok();
+        // Times in the API are whole seconds.
+        let of_this_boot = |c: &Value| since(c).is_some_and(|since| since.as_millisecond() + 1_000 > self.booted);
+        ready.any(|c| c.get("status").is_some_and(|s| s == "True") && of_this_boot(c))
+    }
+
+    /// Whether a container of the pod that was handed over to is there.
+    fn runs(&self, known: Option<&HandOver>) -> Evidence {
+        let Some(known) = known else { return Evidence::Gone };
+        match self.runtime {
+            Runtime::None => Evidence::Unknown("no runtime endpoint is configured".to_owned()),
+            Runtime::Silent(why) => Evidence::Unknown(why.clone()),
+            Runtime::Pods(_) => match self.runtime.pod(&known.uid) {
+                Some(pod) if pod.running_since.is_some() || !pod.fact.containers.is_empty() => Evidence::Running,
+                Some(_) | None => Evidence::Gone,
+            },
+        }
+    }
+}
+
+/// Whether a pod is the DaemonSet's and no mirror pod, and is to stay.
+fn is_stock(pod: &Value, daemon_set: &DaemonSet) -> bool {
+    let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let is = |owner: &Value, name: &str, text: &str| owner.get(name).is_some_and(|v| v == text);
+    let own = |owner: &Value| {
+        is(owner, "kind", "DaemonSet")
+            && is(owner, "name", &daemon_set.key.name)
+            && daemon_set.uid.as_ref().is_none_or(|uid| is(owner, "uid", uid))
+            && owner.get("controller").is_some_and(|c| *c == true)
+    };
+    let phase = pod.pointer("/status/phase").and_then(Value::as_str);
+    owners.is_some_and(|owners| owners.iter().any(own))
+        && pod.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_none()
+        && pod.pointer("/metadata/deletionTimestamp").is_none()
+        && !matches!(phase, Some("Failed" | "Succeeded"))
+}
+
+/// Daemons of which was said that a stock controller acts on them.
+#[derive(Default)]
+pub(super) struct Told(BTreeSet<ObjectKey>);
+
+impl Agent {
+    /// Says once, where everybody looks, that a stock controller acts on a daemon that is ours.
+    pub(super) fn tell_stock(&mut self) {
+        let mut told = BTreeSet::new();
+        for plan in &self.plan.daemons {
+            let Some(pod) = &plan.summary.stock_pod else { continue };
+            if !self.stock_told.0.contains(&plan.key) {
+                let node = &self.config.node_name;
+                let note =
+                    format!("Pod {pod} of a DaemonSet controller runs on node {node} beside ours ({})", owners::FIX);
+                tracing::warn!(daemonset = %plan.key, pod, "{note}");
+                self.event(plan, EventKind::Warning, "StockController", "Run", &note);
+            }
+            told.insert(plan.key.clone());
+        }
+        self.stock_told.0 = told;
+    }
+
+    /// Looks for stock pods that cannot be bound, for the daemons that bridge.
+    pub(super) fn watch_pending(&self) {
+        let Some(api) = &self.api else { return };
+        let bridging = self
+            .plan
+            .daemons
+            .iter()
+            .filter(|d| d.summary.mode == Some(Mode::Bootstrap) && d.record.live().next().is_some());
+        let selector = |key: &ObjectKey| Some((key.clone(), labels(&self.definitions.get(key)?.selector)));
+        let wanted: BTreeMap<ObjectKey, String> = bridging.filter_map(|d| selector(&d.key)).collect();
+        api.set_pending(&wanted);
+    }
+
+    /// Whether only the runtime can tell of a stock pod that was handed over to.
+    pub(super) fn hand_over_is_open(&self) -> bool {
+        let open = |h: &HandOver| !h.done && h.boot == self.boot;
+        self.disk.records.values().any(|r| r.hand_over.as_ref().is_some_and(open))
+    }
+}
+
+/// The labels that a selector asks for; its expressions are left out, which only shows more.
+fn labels(selector: &Value) -> String {
+    let labels = selector.get("matchLabels").and_then(Value::as_object);
+    let pairs = labels.into_iter().flatten().filter_map(|(k, v)| Some(format!("{k}={}", v.as_str()?)));
+    pairs.collect::<Vec<String>>().join(",")
+}
+
+#[cfg(test)]
+mod tests;
