@@ -11,6 +11,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ use crate::node::fsx::Dir;
 use crate::node::fsx::FsError;
 use crate::node::fsx::Owner;
 use crate::node::fsx::Stamp;
+use crate::node::fsx::Unsynced;
 
 use folder::Folder;
 pub use scan::Manifest;
@@ -139,6 +141,13 @@ impl ManifestError {
 /// The longest manifest that the kubelet reads: 10 MiB less one byte (kubelet/config/common.go).
 const MAX_BYTES: u64 = (10 << 20) - 1;
 
+/// A staged file.
+#[derive(Debug)]
+struct Prepared {
+    file: File,
+    is_synced: bool,
+}
+
 /// The manifest folder of one agent.
 #[derive(Debug)]
 pub struct ManifestDir {
@@ -147,8 +156,10 @@ pub struct ManifestDir {
     memory: Memory,
     expected: Expected,
     watch: Option<Watch>,
-    /// A file that is staged and not waited for: its name and itself.
-    prepared: Option<(String, File)>,
+    /// Files that are staged and not waited for.
+    prepared: BTreeMap<String, Prepared>,
+    /// Whether names were given that are not on stable storage yet.
+    unsettled: bool,
 }
 
 impl ManifestDir {
@@ -168,7 +179,15 @@ impl ManifestDir {
     }
 
     fn with(path: PathBuf, folder: Folder) -> Self {
-        Self { path, folder, memory: Memory::default(), expected: Expected::default(), watch: None, prepared: None }
+        Self {
+            path,
+            folder,
+            memory: Memory::default(),
+            expected: Expected::default(),
+            watch: None,
+            prepared: BTreeMap::new(),
+            unsettled: false,
+        }
     }
 
     /// The folder's path.
@@ -198,20 +217,43 @@ impl ManifestDir {
 
     /// Stages `bytes` as the manifest `name` and has the disk begin with them: a [`ManifestDir::write`]
     /// of the same that follows need wait for less. No more than a hint; what is wrong shows there.
-    pub fn prepare(&mut self, name: &str, bytes: &[u8]) {
+    ///
+    /// With `together` the wait is left to that: once it has been waited for, [`ManifestDir::are_synced`] is told.
+    pub fn prepare(&mut self, name: &str, bytes: &[u8], together: Option<&mut Unsynced>) {
         let Some(stage) = self.folder.stage() else { return };
-        if let Some((stale, _)) = self.prepared.take() {
-            let _ = stage.unlink(&stale);
-        }
+        self.prepared.remove(name);
         if check_name(name).is_err() || stage.unlink(name).is_err() {
             return;
         }
         match stage.create_file(name, bytes, 0o600, Owner::default()) {
             Ok(file) => {
-                fsx::begin(&file);
-                self.prepared = Some((name.to_owned(), file));
+                let begun = match (together, file.try_clone()) {
+                    (Some(unsynced), Ok(twin)) => unsynced.add_file(stage, name, twin).is_ok(),
+                    (Some(_), Err(_)) => false,
+                    (None, _) => {
+                        fsx::begin(&file);
+                        true
+                    }
+                };
+                if !begun {
+                    return drop(stage.unlink(name));
+                }
+                self.prepared.insert(name.to_owned(), Prepared { file, is_synced: false });
             }
             Err(_) => drop(stage.unlink(name)),
+        }
+    }
+
+    /// Whether the manifest `name` is prepared.
+    pub fn has_prepared(&self, name: &str) -> bool {
+        self.prepared.contains_key(name)
+    }
+
+    /// What was prepared is on stable storage; or, `false`, cannot be relied on and is staged again when it is written.
+    pub fn are_synced(&mut self, are: bool) {
+        match are {
+            true => self.prepared.values_mut().for_each(|prepared| prepared.is_synced = true),
+            false => self.prepared.clear(),
         }
     }
 
@@ -219,7 +261,7 @@ impl ManifestDir {
     /// decoded to exactly `intended`.
     ///
     /// The kubelet sees one event. Content of an own file of that name is replaced in the same
-    /// rename. When it returns without error the manifest outlives a loss of power.
+    /// rename. The manifest outlives a loss of power after [`ManifestDir::settle`].
     pub fn write(&mut self, name: &str, bytes: &[u8], intended: &Value) -> Result<(), ManifestError> {
         self.write_checked(name, bytes, |read| reads_as(read, intended))
     }
@@ -261,7 +303,7 @@ impl ManifestDir {
         let Some(stage) = self.folder.stage() else { return Err(ManifestError::ReadOnly { path: self.path.clone() }) };
         let fail = |source| ManifestError::Write { path: path.clone(), source };
 
-        let prepared = self.prepared.take_if(|(prepared, _)| prepared == name).map(|(_, file)| file);
+        let prepared = self.prepared.remove(name);
         let staged = stage_file(stage, name, bytes, prepared).map_err(|source| {
             // On a full disk the half of it would take the room of others.
             let _ = stage.unlink(name);
@@ -285,7 +327,24 @@ impl ManifestDir {
             let _ = stage.unlink(name);
             return Err(fail(source));
         }
-        dir.sync().map_err(fail)
+        self.unsettled = true;
+        Ok(())
+    }
+
+    /// Waits until the names that were given are on stable storage, and gives up what was prepared and not written.
+    pub fn settle(&mut self) -> Result<(), ManifestError> {
+        if let Some(stage) = self.folder.stage() {
+            for name in std::mem::take(&mut self.prepared).keys() {
+                // What cannot be swept now is swept when the folder is opened next.
+                let _ = stage.unlink(name);
+            }
+        }
+        if self.unsettled {
+            let fail = |source| ManifestError::Write { path: self.path.clone(), source };
+            self.folder.dir().sync().map_err(fail)?;
+            self.unsettled = false;
+        }
+        Ok(())
     }
 
     /// Removes the own manifest `name`; `false` if there was none. The removal outlives a loss of power.
@@ -324,7 +383,7 @@ impl ManifestDir {
         // To look at: a folder that is gone is empty, and the old descriptor lists just that.
         let Some(folder) = reopened else { return Ok(()) };
         self.folder = folder;
-        self.prepared = None;
+        self.prepared.clear();
         self.memory = Memory::default();
         if self.watch.as_mut().is_some_and(|watch| watch.rearm(&self.path).is_err()) {
             // Who owns this value sees it and tries again.
@@ -343,15 +402,16 @@ fn check_name(name: &str) -> Result<(), ManifestError> {
 }
 
 /// Stages the file, unless it is `prepared`, and waits until it is on stable storage.
-fn stage_file(stage: &Dir, name: &str, bytes: &[u8], prepared: Option<File>) -> Result<Stamp, FsError> {
-    let file = match prepared {
-        Some(file) => file,
+fn stage_file(stage: &Dir, name: &str, bytes: &[u8], prepared: Option<Prepared>) -> Result<Stamp, FsError> {
+    match prepared {
+        Some(Prepared { is_synced: true, .. }) => {}
+        Some(Prepared { file, .. }) => stage.sync_file(name, &file)?,
         None => {
             stage.unlink(name)?;
-            stage.create_file(name, bytes, 0o600, Owner::default())?
+            let file = stage.create_file(name, bytes, 0o600, Owner::default())?;
+            stage.sync_file(name, &file)?;
         }
-    };
-    stage.sync_file(name, &file)?;
+    }
     stage.stat(name)?.map(|stat| Stamp::from(&stat)).ok_or_else(|| stage.missing(name))
 }
 

@@ -164,14 +164,54 @@ impl Volumes {
         }
         let fail = |source| VolumeError::Pod { uid: uid.to_owned(), source };
         let pod = self.target.make_pod(uid).map_err(fail)?;
-        let mut first = Vec::new();
-        let result = self.write_all(&pod, uid, volumes, &mut written, &mut first);
+        let (mut first, mut unsynced) = (Vec::new(), Unsynced::default());
+        let mut result = self.write_all(&pod, uid, volumes, &mut written, &mut first, &mut unsynced);
+        if result.is_ok() && !written.is_empty() {
+            result = self.above(&pod).and_then(|above| unsynced.sync(above)).map_err(fail);
+        }
         if result.is_err() {
-            // What was not waited for is written anew the next time.
-            self.seen.remove(uid);
-            first.iter().for_each(|volume| write::withdraw(&self.target, &pod, volume));
+            self.unwrite(&pod, uid, &first);
         }
         result.map(|()| written)
+    }
+
+    /// Writes the volumes of many pods that have none yet, and waits for all of them together, with `others`: a
+    /// [`Volumes::write`] of the same that follows finds them written. No more than a hint; what fails is taken
+    /// back, and shows there. Gives whether the waiting was good for all, `others` too.
+    pub fn write_together(&mut self, pods: &[(&str, &[VolumeData])], mut others: Unsynced) -> bool {
+        let mut laid = Vec::new();
+        let (mut above, mut is_whole) = (Vec::new(), true);
+        for (uid, volumes) in pods {
+            if layout::check_uid(uid).is_err() || volumes.iter().any(|v| layout::check_volume(uid, v).is_err()) {
+                continue;
+            }
+            let Ok(pod) = self.target.make_pod(uid) else { continue };
+            let (mut written, mut first) = (Written::default(), Vec::new());
+            let result = self.write_all(&pod, uid, volumes, &mut written, &mut first, &mut others);
+            match self.above(&pod) {
+                Ok(folders) => above.extend(folders),
+                Err(_) => is_whole = false,
+            }
+            match result {
+                Ok(()) => laid.push((pod, *uid, first)),
+                Err(_) => self.unwrite(&pod, uid, &first),
+            }
+        }
+        let is_good = others.sync(above).is_ok() && is_whole;
+        if !is_good {
+            laid.iter().for_each(|(pod, uid, first)| self.unwrite(pod, uid, first));
+        }
+        is_good
+    }
+
+    /// What was not waited for is written anew the next time.
+    fn unwrite(&mut self, pod: &Dir, uid: &str, first: &[String]) {
+        self.seen.remove(uid);
+        first.iter().for_each(|volume| write::withdraw(&self.target, pod, volume));
+    }
+
+    fn above(&self, pod: &Dir) -> Result<Vec<Dir>, FsError> {
+        pod.child(".")?.map_or_else(|| Ok(Vec::new()), |pod| self.target.above(pod))
     }
 
     fn write_all(
@@ -181,8 +221,8 @@ impl Volumes {
         volumes: &[VolumeData],
         written: &mut Written,
         first: &mut Vec<String>,
+        unsynced: &mut Unsynced,
     ) -> Result<(), VolumeError> {
-        let mut unsynced = Unsynced::default();
         let seen = self.seen.entry(uid.to_owned()).or_default();
         for volume in volumes {
             let content = fingerprint(volume);
@@ -190,7 +230,7 @@ impl Volumes {
                 continue;
             }
             seen.remove(&volume.name);
-            let result = write::write(&self.target, pod, volume, &mut unsynced);
+            let result = write::write(&self.target, pod, volume, unsynced);
             let (change, stamps) = result.map_err(|source| VolumeError::Write {
                 uid: uid.to_owned(),
                 volume: volume.name.clone(),
@@ -207,11 +247,7 @@ impl Volumes {
                 }
             }
         }
-        if written.is_empty() {
-            return Ok(());
-        }
-        let above = pod.child(".").and_then(|pod| pod.map_or_else(|| Ok(Vec::new()), |pod| self.target.above(pod)));
-        above.and_then(|above| unsynced.sync(above)).map_err(|source| VolumeError::Pod { uid: uid.to_owned(), source })
+        Ok(())
     }
 
     /// Whether all that [`Volumes::write`] last wrote for `uid` is untouched. Reads no data, so that a

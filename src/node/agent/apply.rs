@@ -13,6 +13,7 @@ use crate::core::plan::DaemonPlan;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
 use crate::node::checkpoint;
+use crate::node::fsx::Unsynced;
 use crate::node::manifests::ManifestDir;
 use crate::node::manifests::ManifestError;
 use crate::node::volumes::Cleared;
@@ -46,6 +47,8 @@ pub(super) struct Disk {
     pub(super) unsaved: BTreeSet<ObjectKey>,
     /// Records that were put and are to be settled.
     pub(super) put: Vec<(ObjectKey, checkpoint::Put)>,
+    /// Daemons whose manifests were written and are to be settled.
+    pub(super) named: Vec<ObjectKey>,
     /// Digest of the data that was last written, by pod UID.
     pub(super) written: BTreeMap<String, String>,
     /// Folders of ended pods that could not be cleared, and when to try again.
@@ -53,6 +56,23 @@ pub(super) struct Disk {
 }
 
 impl Disk {
+    /// Stages the manifests and writes the volume data of all instances of `plans` that are new on this disk, and
+    /// waits for the disk once for all of them: [`Disk::apply`] finds it done. A boot has many of them.
+    ///
+    /// No more than a hint: nothing takes its name, and what fails is done again by [`Disk::apply`], which tells it.
+    pub(super) fn lay_ground(&mut self, plans: &[DaemonPlan]) {
+        let news = || plans.iter().filter_map(|plan| new_here(plan, &self.lost)).map(|new| (&new.identity.uid, new));
+        let news: Vec<_> = news().filter_map(|(uid, new)| Some((uid.as_str(), rendered(new)?))).collect();
+        let Some(manifests) = self.manifests.as_mut().filter(|_| news.len() > 1) else { return };
+        let mut unsynced = Unsynced::default();
+        for (_, rendered) in &news {
+            manifests.prepare(&rendered.file, rendered.text.as_bytes(), Some(&mut unsynced));
+        }
+        let pods: Vec<_> = news.iter().map(|(uid, rendered)| (*uid, rendered.pod.volumes.as_slice())).collect();
+        let are = self.volumes.write_together(&pods, unsynced);
+        manifests.are_synced(are);
+    }
+
     /// Does what `plan` says. Gives what was done before the first failure.
     pub(super) fn apply(&mut self, plan: &DaemonPlan) -> Result<(), Failure> {
         for action in &plan.actions {
@@ -61,12 +81,13 @@ impl Disk {
                 Action::Finish { uid, .. } => drop(self.written.remove(uid)),
                 Action::Start { outcome, .. } => {
                     let Some(rendered) = rendered(outcome) else { continue };
-                    if let Some(manifests) = &mut self.manifests {
+                    if let Some(manifests) = self.manifests.as_mut().filter(|m| !m.has_prepared(&rendered.file)) {
                         // Its place is taken when the data is there; the disk can take it with the data.
-                        manifests.prepare(&rendered.file, rendered.text.as_bytes());
+                        manifests.prepare(&rendered.file, rendered.text.as_bytes(), None);
                     }
                     self.write_volumes(outcome, rendered)?;
                     self.start(plan, rendered)?;
+                    self.named.push(plan.key.clone());
                 }
                 Action::Refresh { outcome, volumes, manifest } => {
                     let Some(rendered) = rendered(outcome) else { continue };
@@ -75,6 +96,7 @@ impl Disk {
                     }
                     if *manifest {
                         self.rewrite_manifest(&outcome.identity.uid, rendered)?;
+                        self.named.push(plan.key.clone());
                     }
                 }
                 Action::Confirm { .. } | Action::Keep { .. } => {}
@@ -182,9 +204,13 @@ impl Disk {
         Ok(())
     }
 
-    /// Waits until the records that were put are on stable storage. What fails is put and not saved.
+    /// Waits until the manifests' names and the records that were put are on stable storage. What fails is put and not saved.
     pub(super) fn settle(&mut self) -> Vec<(ObjectKey, Failure)> {
         let mut failures = Vec::new();
+        let named = std::mem::take(&mut self.named);
+        if let Some(Err(e)) = self.manifests.as_mut().map(ManifestDir::settle) {
+            failures.extend(named.into_iter().map(|key| (key, failure(&e, e.hint()))));
+        }
         for (key, put) in std::mem::take(&mut self.put) {
             let Some(store) = &self.records_store else { continue };
             if let Err(e) = store.settle(&put) {
@@ -238,6 +264,17 @@ impl Disk {
             }
         }
         failures
+    }
+}
+
+/// The instance that `plan` puts on this disk as the first thing that it does.
+fn new_here<'a>(plan: &'a DaemonPlan, lost: &BTreeSet<String>) -> Option<&'a Outcome> {
+    match plan.actions.first()? {
+        Action::Start { outcome, .. } => Some(outcome),
+        Action::Refresh { outcome, volumes: true, manifest: true } if lost.contains(&outcome.identity.uid) => {
+            Some(outcome)
+        }
+        _ => None,
     }
 }
 

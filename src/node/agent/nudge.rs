@@ -206,7 +206,8 @@ impl Agent {
             .map(|l| l.trim_start_matches(['#', ' ']).to_owned())
             .collect();
         let nudged = yaml::write_manifest(&header, &value);
-        manifests.rewrite(&file, nudged.as_bytes(), &value).map_err(|e| super::apply::failure(&e, e.hint()))?;
+        let written = manifests.rewrite(&file, nudged.as_bytes(), &value).and_then(|()| manifests.settle());
+        written.map_err(|e| super::apply::failure(&e, e.hint()))?;
         Ok(Nudged {
             until: at + FOR,
             written: outcome::digest(nudged.as_bytes()),

@@ -311,6 +311,7 @@ impl Agent {
     fn apply(&mut self, before: &BTreeMap<ObjectKey, DaemonRecord>) {
         let at = now();
         let mut plan = std::mem::replace(&mut self.plan, Plan { daemons: Vec::new(), removals_held: false });
+        self.disk.lay_ground(&plan.daemons);
         let (disk, pulse) = (&mut self.disk, &mut self.pulse);
         let apply = |daemon| {
             // Many daemons on a slow disk take their time, and that is no loop that hangs.

@@ -117,6 +117,7 @@ impl Agent {
             unsaved: BTreeSet::new(),
             lost: BTreeSet::new(),
             put: Vec::new(),
+            named: Vec::new(),
             written: BTreeMap::new(),
             clear_again: BTreeMap::new(),
         };
@@ -388,6 +389,7 @@ pub(super) fn offline(config: Config) -> Result<Agent, AgentError> {
         lost: BTreeSet::new(),
         unsaved: BTreeSet::new(),
         put: Vec::new(),
+        named: Vec::new(),
         written: BTreeMap::new(),
         clear_again: BTreeMap::new(),
     };

@@ -374,15 +374,16 @@ fn a_full_or_read_only_disk_is_named_with_what_to_do_and_nothing_is_lost() {
 fn a_prepared_manifest_is_put_in_place_and_none_is_left_staged() {
     let (root, mut dir) = fresh();
     let pod = pod("net-abcde");
-    dir.prepare("kube-system-other-abcde.yaml", b"never written");
-    dir.prepare(NAME, &bytes(&pod));
-    assert_eq!(names(&root.path().join("manifests/.daemonlet")), [NAME], "the one before was given up");
+    dir.prepare("kube-system-other-abcde.yaml", b"never written", None);
+    dir.prepare(NAME, &bytes(&pod), None);
     put(&mut dir, &pod);
+    assert_eq!(names(&root.path().join("manifests/.daemonlet")), ["kube-system-other-abcde.yaml"]);
+    dir.settle().unwrap();
     assert_eq!(fs::read(root.path().join("manifests").join(NAME)).unwrap(), bytes(&pod));
     assert_eq!(names(&root.path().join("manifests/.daemonlet")), [""; 0]);
 
     // The folder is another one by the time it is written.
-    dir.prepare(NAME, &bytes(&pod));
+    dir.prepare(NAME, &bytes(&pod), None);
     fs::remove_dir_all(root.path().join("manifests")).unwrap();
     put(&mut dir, &pod);
     assert_eq!(names(&root.path().join("manifests")), [".daemonlet", NAME]);

@@ -51,9 +51,12 @@ impl Expected {
         let Some(expected) = self.with(|names| names.get(name).copied()) else { return false };
         match (expected, nix::sys::stat::lstat(path)) {
             (Some(stamp), Ok(now)) => appeared && stamp.is_same_content(&Stamp::from(&now)),
+            // Also when it is told late that the name appeared, which we have taken away since.
             (None, Err(_)) => {
-                self.with(|names| names.remove(name));
-                !appeared
+                if !appeared {
+                    self.with(|names| names.remove(name));
+                }
+                true
             }
             _ => false,
         }
