@@ -344,3 +344,26 @@ fn a_first_version_that_was_not_waited_for_is_written_anew() {
     let written = volumes.write(UID, &[good, bad]).unwrap();
     assert_eq!(written.published.len(), 2, "{written:?}");
 }
+
+#[test]
+fn what_many_pods_need_is_written_together_and_one_failure_is_its_own() {
+    let (root, mut volumes) = root();
+    let good = [volume(&[("a", "one")])];
+    let other = "1f8fad5b-d9cb-569f-a165-70867728950e";
+    fs::create_dir_all(root.path().join("pods")).unwrap();
+    fs::write(root.path().join("pods").join(other), "in the way").unwrap();
+    let pods = [(UID, good.as_slice()), (other, good.as_slice()), ("..", good.as_slice())];
+    assert!(volumes.write_together(&pods, crate::node::fsx::Unsynced::default()));
+    assert_eq!(fs::read_to_string(place(root.path()).join("a")).unwrap(), "one");
+    assert!(volumes.write(UID, &good).unwrap().is_empty(), "it is there");
+    assert!(volumes.write(other, &good).is_err(), "what failed is told when it is written");
+
+    // A wait that fails takes all of it back, and it is written anew.
+    let (root, mut volumes) = self::root();
+    let mut broken = crate::node::fsx::Unsynced::default();
+    let null = fs::File::open("/dev/null").unwrap();
+    broken.add_file(&crate::node::fsx::Dir::open(root.path()).unwrap(), "null", null).unwrap();
+    assert!(!volumes.write_together(&[(UID, good.as_slice())], broken), "the null device cannot be waited for");
+    assert!(!place(root.path()).join("..data").exists());
+    assert_eq!(volumes.write(UID, &good).unwrap().published.len(), 1);
+}
