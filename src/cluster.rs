@@ -5,10 +5,7 @@
 //! from, so that two who both believe to hold the Lease do no harm. It watches Nodes, DaemonSets,
 //! NodeDaemons and ControllerRevisions, and never pods. Must not decide: that is `core::cluster`'s.
 
-mod conflict;
 mod lease;
-mod pass;
-mod view;
 mod watch;
 mod write;
 
@@ -18,11 +15,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::core::policy::Policy;
+use crate::core::cluster::pass;
+use crate::core::cluster::view::View;
 use crate::node::api::Connector;
 
 use lease::Lease;
-use view::View;
 use write::Writer;
 
 /// How long changes are gathered before a pass: a burst of them is one.
@@ -41,10 +38,8 @@ pub struct Options {
     pub lease_name: String,
     /// Who it is: unique among those that stand for the Lease.
     pub identity: String,
-    /// Which DaemonSets are ours.
-    pub policy: Policy,
-    /// Upstream's rollout rule to the letter.
-    pub exact_rollouts: bool,
+    /// What a pass obeys.
+    pub pass: pass::Options,
 }
 
 /// Coordinates until the task is dropped. Stands for the Lease, and works only while it holds it.
@@ -84,8 +79,11 @@ pub async fn run(options: Options) {
                 continue;
             }
             let at = now();
-            let plan = pass::plan(&mut view, &options, at);
-            let due = writer.apply(plan.writes, &mut view, at).await;
+            let plan = pass::plan(&mut view, &options.pass, at);
+            for (key, node) in &plan.unclaimed {
+                tracing::warn!(daemonset = %key, "the approval for node {node} was not claimed and is withdrawn");
+            }
+            let due = writer.apply(plan.writes, &mut view, &lease, at).await;
             for due in [plan.look_again, due].into_iter().flatten() {
                 let wait = Duration::from_millis(u64::try_from(due - at).unwrap_or(0));
                 next = next.min(Instant::now() + wait);

@@ -10,6 +10,7 @@ use crate::cli::Failure;
 use crate::cli::start_log;
 use crate::cluster;
 use crate::config::Config;
+use crate::core::cluster::pass;
 use crate::core::policy::Policy;
 
 /// Coordinate the cluster's rollouts without running an agent (one Deployment of it does)
@@ -56,7 +57,6 @@ pub(super) fn options(config: &Config) -> Result<Option<cluster::Options>, Failu
         lease_namespace: config.lease_namespace.clone(),
         lease_name: config.lease_name.clone(),
         identity: format!("{}_{}", config.node_name, std::process::id()),
-        policy,
-        exact_rollouts: config.exact_rollouts,
+        pass: pass::Options { policy, exact_rollouts: config.exact_rollouts },
     }))
 }

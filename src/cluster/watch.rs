@@ -15,51 +15,38 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher;
 use kube::runtime::watcher::Config;
 use kube::runtime::watcher::Event;
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use crate::core::cluster::node_daemons;
+use crate::core::cluster::view::Change;
+use crate::core::cluster::view::KINDS;
+use crate::core::cluster::view::Kind;
 
 /// Objects a page.
 const PAGE: u32 = 500;
 /// A watch that cannot be opened is tried again after this.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// What is watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
-    Nodes,
-    DaemonSets,
-    NodeDaemons,
-    Revisions,
+/// The resource of a kind.
+pub(super) fn resource(kind: Kind) -> ApiResource {
+    let (group, version, kind, plural) = match kind {
+        Kind::Nodes => ("", "v1", "Node", "nodes"),
+        Kind::DaemonSets => ("apps", "v1", "DaemonSet", "daemonsets"),
+        Kind::NodeDaemons => (node_daemons::GROUP, node_daemons::VERSION, node_daemons::KIND, node_daemons::PLURAL),
+        Kind::Revisions => ("apps", "v1", "ControllerRevision", "controllerrevisions"),
+    };
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
-/// All kinds.
-pub(super) const KINDS: [Kind; 4] = [Kind::Nodes, Kind::DaemonSets, Kind::NodeDaemons, Kind::Revisions];
-
-impl Kind {
-    /// Its resource.
-    pub(super) fn resource(self) -> ApiResource {
-        let (group, version, kind, plural) = match self {
-            Kind::Nodes => ("", "v1", "Node", "nodes"),
-            Kind::DaemonSets => ("apps", "v1", "DaemonSet", "daemonsets"),
-            Kind::NodeDaemons => (node_daemons::GROUP, node_daemons::VERSION, node_daemons::KIND, node_daemons::PLURAL),
-            Kind::Revisions => ("apps", "v1", "ControllerRevision", "controllerrevisions"),
-        };
-        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+/// The object as the API has it.
+pub(super) fn value(object: DynamicObject) -> Value {
+    let mut value = object.data;
+    if let (Some(fields), Ok(metadata)) = (value.as_object_mut(), serde_json::to_value(&object.metadata)) {
+        fields.insert("metadata".to_owned(), metadata);
     }
-}
-
-/// Something that a watch told.
-pub(super) enum Change {
-    /// A list begins.
-    Begin(Kind),
-    /// An object exists; `listed`: as part of the list.
-    Present(Kind, Box<DynamicObject>, bool),
-    /// An object is gone.
-    Gone(Kind, Box<DynamicObject>),
-    /// The list is complete.
-    Complete(Kind),
+    value
 }
 
 /// The running watches.
@@ -78,20 +65,20 @@ pub(super) fn start(client: &kube::Client, changes: &mpsc::Sender<Change>) -> Wa
 }
 
 async fn follow(kind: Kind, client: kube::Client, changes: mpsc::Sender<Change>) {
-    let api: Api<DynamicObject> = Api::all_with(client, &kind.resource());
+    let api: Api<DynamicObject> = Api::all_with(client, &resource(kind));
     let config = Config::default().page_size(PAGE);
     let mut stream = pin!(watcher(api, config).default_backoff());
     let mut said = String::new();
     while let Some(event) = stream.next().await {
         let change = match event {
             Ok(Event::Init) => Change::Begin(kind),
-            Ok(Event::InitApply(object)) => Change::Present(kind, Box::new(object), true),
+            Ok(Event::InitApply(object)) => Change::Present(kind, Box::new(value(object)), true),
             Ok(Event::InitDone) => {
                 said.clear();
                 Change::Complete(kind)
             }
-            Ok(Event::Apply(object)) => Change::Present(kind, Box::new(object), false),
-            Ok(Event::Delete(object)) => Change::Gone(kind, Box::new(object)),
+            Ok(Event::Apply(object)) => Change::Present(kind, Box::new(value(object)), false),
+            Ok(Event::Delete(object)) => Change::Gone(kind, Box::new(value(object))),
             Err(error) => {
                 let words = error.to_string();
                 if words != said {

@@ -1,9 +1,6 @@
 //! The coordinator's writes, each conditional on what it was decided from.
 //!
-//! Owns how they are sent, and how often a status is: each write to it goes to every agent that watches
-//! the DaemonSet.
-
-use std::collections::BTreeMap;
+//! Owns how they are sent.
 
 use futures::StreamExt;
 use kube::Api;
@@ -16,36 +13,25 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::cluster::history;
-use crate::core::cluster::node_daemons::Spec;
+use crate::core::cluster::pace::Pace;
+use crate::core::cluster::pass::Write;
+use crate::core::cluster::view::Kind;
+use crate::core::cluster::view::View;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::ObjectKey;
 
-use super::view::View;
-use super::watch::Kind;
+use super::lease::Lease;
+use super::watch;
 
 /// Requests at one time.
 const AT_ONCE: usize = 16;
-/// Between two writes of one DaemonSet's status, up to [`MANY`] nodes; proportionally longer beyond.
-const STATUS_PERIOD: i64 = 1_000;
-/// See [`STATUS_PERIOD`].
-const MANY: usize = 1_000;
-
-/// One thing to write.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Write {
-    /// A ControllerRevision of this DaemonSet.
-    Revision { key: ObjectKey, write: history::Write },
-    /// The status of a DaemonSet; `at_once`: it does not wait for its turn.
-    Status { key: ObjectKey, status: Value, at_once: bool },
-    /// What a node may replace.
-    Approvals { node: String, spec: Spec },
-}
+/// What failed is tried again after this, in milliseconds.
+const AGAIN: i64 = 1_000;
 
 /// Sends.
 pub(super) struct Writer {
     client: kube::Client,
-    /// When a status was last written.
-    written: BTreeMap<ObjectKey, i64>,
+    pace: Pace,
 }
 
 /// Creates a ControllerRevision. The API server keeps `data` as the bytes that it was sent and compares
@@ -72,29 +58,32 @@ struct Prepared {
 
 impl Writer {
     pub(super) fn new(client: kube::Client) -> Self {
-        Self { client, written: BTreeMap::new() }
+        Self { client, pace: Pace::default() }
     }
 
-    /// Sends what is due. Gives when the rest is.
-    pub(super) async fn apply(&mut self, writes: Vec<Write>, view: &mut View, now: i64) -> Option<i64> {
+    /// Sends what is due, while the Lease is held. Gives when the rest is.
+    pub(super) async fn apply(&mut self, writes: Vec<Write>, view: &mut View, lease: &Lease, now: i64) -> Option<i64> {
         let mut due: Option<i64> = None;
-        let period = STATUS_PERIOD * i64::try_from(view.nodes.len().div_ceil(MANY).max(1)).unwrap_or(1);
         let mut prepared = Vec::new();
         for write in writes {
-            if let Write::Status { key, at_once: false, .. } = &write
-                && let Some(at) = self.written.get(key).map(|last| last + period).filter(|at| *at > now)
+            if let Write::Status { key, at_once, nodes, .. } = &write
+                && let Err(at) = self.pace.take(key, *nodes, *at_once, now)
             {
                 due = Some(due.map_or(at, |d| d.min(at)));
                 continue;
             }
-            prepared.extend(self.prepare(write, view, now));
+            prepared.extend(self.prepare(write, view));
         }
-        self.written.retain(|key, _| view.daemons.contains_key(key));
-        let sent = prepared.into_iter().map(|p| async move { (p.kind, p.what, p.request.await) });
+        self.pace.retain(|key| view.daemons.contains_key(key));
+        // Whoever was stopped for a while finds out here, before anything is sent.
+        let sent = prepared.into_iter().map(|p| async move {
+            let answer = if lease.holds() { p.request.await } else { Ok(None) };
+            (p.kind, p.what, answer)
+        });
         let answers: Vec<_> = futures::stream::iter(sent).buffer_unordered(AT_ONCE).collect().await;
         for (kind, what, answer) in answers {
             match answer {
-                Ok(Some(object)) => view.put(kind, object),
+                Ok(Some(object)) => view.put(kind, watch::value(object)),
                 Ok(None) => {}
                 // Somebody was first: the watch brings what is there now.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
@@ -102,7 +91,7 @@ impl Writer {
                 }
                 Err(error) => {
                     tracing::warn!("{what}: {error}; trying again");
-                    due = Some(due.map_or(now + STATUS_PERIOD, |d| d.min(now + STATUS_PERIOD)));
+                    due = Some(due.map_or(now + AGAIN, |d| d.min(now + AGAIN)));
                 }
             }
         }
@@ -111,15 +100,15 @@ impl Writer {
 
     fn api(&self, kind: Kind, namespace: Option<&str>) -> Api<DynamicObject> {
         match namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind.resource()),
-            None => Api::all_with(self.client.clone(), &kind.resource()),
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &watch::resource(kind)),
+            None => Api::all_with(self.client.clone(), &watch::resource(kind)),
         }
     }
 
-    fn prepare(&mut self, write: Write, view: &View, now: i64) -> Option<Prepared> {
+    fn prepare(&self, write: Write, view: &View) -> Option<Prepared> {
         match write {
             Write::Approvals { node, spec } => {
-                let report = view.reports.get(&node)?;
+                let report = view.report(&node)?;
                 let api = self.api(Kind::NodeDaemons, None);
                 let patch = json!({
                     "metadata": {"uid": report.uid, "resourceVersion": report.resource_version},
@@ -130,10 +119,7 @@ impl Writer {
                     async move { api.patch(&node, &PatchParams::default(), &Patch::Merge(patch)).await.map(Some) };
                 Some(Prepared { kind: Kind::NodeDaemons, what, request: Box::pin(request) })
             }
-            Write::Status { key, status, .. } => {
-                self.written.insert(key.clone(), now);
-                self.status(&key, status, view)
-            }
+            Write::Status { key, status, .. } => self.status(&key, status, view),
             Write::Revision { key, write } => self.revision(&key, write, view),
         }
     }
@@ -168,7 +154,7 @@ impl Writer {
                 return self.status(key, json!({"collisionCount": count + 1}), view);
             }
             history::Write::Create { name, label, number, data } => {
-                let mut object = DynamicObject::new(&name, &Kind::Revisions.resource());
+                let mut object = DynamicObject::new(&name, &watch::resource(Kind::Revisions));
                 object.metadata.labels = Some(history::labels(&daemon.template, &label));
                 object.metadata.annotations = Some(daemon.daemon_set.annotations.clone());
                 object.metadata.owner_references = serde_json::from_value(owner).ok();
@@ -178,7 +164,11 @@ impl Writer {
                 return Some(Prepared { kind: Kind::Revisions, what, request: Box::pin(request) });
             }
             history::Write::Delete { name } => {
-                let preconditions = Preconditions { uid: Some(known(&name)?.uid.clone()), resource_version: None };
+                let known = known(&name)?;
+                let preconditions = Preconditions {
+                    uid: Some(known.uid.clone()),
+                    resource_version: Some(known.resource_version.clone()),
+                };
                 let what = format!("deletion of revision {name} of {key}");
                 let request = async move {
                     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };

@@ -6,5 +6,9 @@
 pub mod conditions;
 pub mod counters;
 pub mod history;
+pub mod names;
 pub mod node_daemons;
+pub mod pace;
+pub mod pass;
 pub mod rollout;
+pub mod view;

@@ -83,6 +83,10 @@ pub struct DaemonRecord {
     /// revision is not permitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<LastRun>,
+    /// The revision before the wanted one, of which an instance ran here: a rollout that is taken back
+    /// returns to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<LastRun>,
     /// How often in a row an instance had to be tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
@@ -209,6 +213,7 @@ impl DaemonRecord {
             progress: None,
             by_hand: None,
             last: None,
+            previous: None,
             backoff: None,
         }
     }

@@ -26,6 +26,8 @@ pub struct Facts<'a> {
     pub causes: &'a Causes,
     /// What is wrong with the cluster for this DaemonSet, such as a stock controller that acts on it.
     pub conflict: Option<&'a str>,
+    /// The rollout is taken back: to which revision, and from how many nodes still.
+    pub back: &'a Option<(String, usize)>,
 }
 
 /// The three conditions, each as (type, status, reason, message).
@@ -33,6 +35,7 @@ pub fn conditions(facts: &Facts<'_>) -> [(&'static str, bool, &'static str, Stri
     let c = &facts.counters;
     let to_do = c.desired_number_scheduled.saturating_sub(c.updated_number_scheduled);
     let progressing = match (to_do, facts.held) {
+        _ if facts.back.is_some() => going_back(facts.back.as_ref()),
         (0, _) => (false, "Complete", format!("{} nodes have the current revision", c.updated_number_scheduled)),
         (_, "") => (true, "RollingOut", format!("{to_do} of {} nodes are left", c.desired_number_scheduled)),
         (_, held) => (false, "Held", format!("{to_do} of {} nodes are left: {held}", c.desired_number_scheduled)),
@@ -52,6 +55,17 @@ pub fn conditions(facts: &Facts<'_>) -> [(&'static str, bool, &'static str, Stri
         ("Available", available.0, available.1, available.2),
         ("Degraded", degraded.0, degraded.1, degraded.2),
     ]
+}
+
+/// That a rollout is taken back.
+fn going_back(back: Option<&(String, usize)>) -> (bool, &'static str, String) {
+    match back {
+        Some((revision, 0)) => (false, "RolledBack", format!("it failed: every node is on revision {revision} again")),
+        Some((revision, left)) => {
+            (true, "RollingBack", format!("it failed: {} left to go back to revision {revision}", count(*left)))
+        }
+        None => (false, "Held", String::new()),
+    }
 }
 
 /// Causes with counts and up to ten names.
@@ -104,7 +118,7 @@ mod tests {
             ..Counters::default()
         };
         let causes = Causes::from([("image".to_owned(), (0..12).map(|i| format!("n{i}")).collect())]);
-        let facts = Facts { counters, held: "", causes: &causes, conflict: None };
+        let facts = Facts { counters, held: "", causes: &causes, conflict: None, back: &None };
         let first = merge(&[json!({"type": "Foreign", "status": "x"})], &facts, "t1");
         assert_eq!(first.len(), 4);
         assert_eq!(first[0], json!({"type": "Foreign", "status": "x"}));

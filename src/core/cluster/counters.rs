@@ -5,6 +5,7 @@
 use serde::Deserialize;
 use serde::Serialize;
 
+use super::names::Name;
 use super::rollout::NodeFact;
 use super::rollout::available;
 
@@ -28,8 +29,8 @@ pub struct Counters {
     pub number_unavailable: usize,
 }
 
-/// Counts. `min_ready`: `minReadySeconds` in milliseconds. Gives also when a count will change by time alone.
-pub fn count(nodes: &[NodeFact<'_>], min_ready: i64, now: i64) -> (Counters, Option<i64>) {
+/// Counts. `wanted`: the current revision; `min_ready`: `minReadySeconds` in milliseconds. Gives also when a count will change by time alone.
+pub fn count(nodes: &[NodeFact<'_>], wanted: Name, min_ready: i64, now: i64) -> (Counters, Option<i64>) {
     let mut counters = Counters::default();
     let mut look_again: Option<i64> = None;
     for node in nodes {
@@ -41,7 +42,7 @@ pub fn count(nodes: &[NodeFact<'_>], min_ready: i64, now: i64) -> (Counters, Opt
         counters.desired_number_scheduled += 1;
         let Some(oldest) = oldest else { continue };
         counters.current_number_scheduled += 1;
-        counters.updated_number_scheduled += usize::from(oldest.updated);
+        counters.updated_number_scheduled += usize::from(oldest.revision == wanted);
         counters.number_ready += usize::from(node.ready && oldest.ready_since.is_some());
         counters.number_available += usize::from(available(node.ready, oldest, min_ready, now));
         if let Some(at) = oldest.ready_since.map(|since| since + min_ready).filter(|at| *at > now && node.ready) {
@@ -54,17 +55,20 @@ pub fn count(nodes: &[NodeFact<'_>], min_ready: i64, now: i64) -> (Counters, Opt
 
 #[cfg(test)]
 mod tests {
+    use super::super::names::Names;
     use super::super::rollout::InstanceFact;
     use super::*;
 
-    fn instance(updated: bool, ready_since: Option<i64>) -> InstanceFact {
-        InstanceFact { updated, ready_since, created: 0, ending: false }
+    fn instance(revision: Name, ready_since: Option<i64>) -> InstanceFact {
+        InstanceFact { revision, ready_since, created: 0, ending: false }
     }
 
     #[test]
     fn counters_are_upstreams() {
-        let (new, old, unready) = ([instance(true, Some(0))], [instance(false, Some(90))], [instance(true, None)]);
-        let surge = [instance(false, Some(0)), instance(true, Some(95))];
+        let mut names = Names::default();
+        let (past, wanted) = (names.of("past"), names.of("wanted"));
+        let (new, old, unready) = ([instance(wanted, Some(0))], [instance(past, Some(90))], [instance(wanted, None)]);
+        let surge = [instance(past, Some(0)), instance(wanted, Some(95))];
         let node = |name, instances| NodeFact {
             name,
             should_run: true,
@@ -75,6 +79,7 @@ mod tests {
             approval: None,
             replacing: false,
             failed: false,
+            passed_over: false,
         };
         let nodes = [
             node("new", &new),
@@ -95,6 +100,6 @@ mod tests {
             number_available: 2,
             number_unavailable: 4,
         };
-        assert_eq!(count(&nodes, 20, 100), (expected, Some(110)));
+        assert_eq!(count(&nodes, wanted, 20, 100), (expected, Some(110)));
     }
 }

@@ -87,6 +87,9 @@ pub struct DaemonReport {
     /// A pod of a DaemonSet controller that is here beside a `static` instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stock_pod: Option<String>,
+    /// The hash of the revision that ran here before, and that the node can return to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous: Option<String>,
 }
 
 /// One instance.

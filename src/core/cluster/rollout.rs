@@ -10,6 +10,8 @@
 
 use crate::core::model::IntOrPercent;
 
+use super::names::Name;
+
 /// How long a replaced node keeps its slot at least, in milliseconds.
 pub const HOLD: i64 = 2_000;
 /// An approval that no agent has claimed for this long is withdrawn, in milliseconds.
@@ -18,6 +20,8 @@ pub const UNCLAIMED: i64 = 60_000;
 /// What a rollout obeys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
+    /// The revision that is rolled out.
+    pub wanted: Name,
     /// How many nodes may be unavailable; of a percentage, rounded up.
     pub max_unavailable: IntOrPercent,
     /// How many nodes may run both; above 0 it is the budget.
@@ -38,8 +42,8 @@ pub struct Rules {
 /// One instance as its agent reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstanceFact {
-    /// Whether it is of the wanted revision.
-    pub updated: bool,
+    /// Its revision.
+    pub revision: Name,
     /// Since when it is ready, in milliseconds since the epoch.
     pub ready_since: Option<i64>,
     /// When it was made.
@@ -51,8 +55,8 @@ pub struct InstanceFact {
 /// The state of an approval for this daemon on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApprovalFact {
-    /// Whether it is for the wanted revision.
-    pub wanted: bool,
+    /// Which revision may run.
+    pub revision: Name,
     /// When it was given, in milliseconds since the epoch.
     pub at: i64,
 }
@@ -76,8 +80,10 @@ pub struct NodeFact<'a> {
     pub approval: Option<ApprovalFact>,
     /// Whether its agent has claimed one: it replaces.
     pub replacing: bool,
-    /// Whether the wanted revision has failed there.
+    /// Whether the wanted revision has failed there, or cannot be made there.
     pub failed: bool,
+    /// Whether its agent did not claim an approval of the wanted revision in time: others come first.
+    pub passed_over: bool,
 }
 
 /// What is to be approved and withdrawn.
@@ -121,8 +127,7 @@ pub fn plan(rules: &Rules, min_ready: i64, nodes: &[NodeFact<'_>], now: i64) -> 
         true => resolve(&rules.max_surge, desired),
         false => resolve(&rules.max_unavailable, desired).max(1),
     };
-    let stands: Vec<Stand> =
-        nodes.iter().map(|n| stand(n, min_ready, rules.exact, now, &mut plan.look_again)).collect();
+    let stands: Vec<Stand> = nodes.iter().map(|n| stand(n, rules, min_ready, now, &mut plan.look_again)).collect();
     let failed = nodes.iter().filter(|n| n.failed).count();
     let hold = match &rules.hold {
         Some(hold) => Some(hold.clone()),
@@ -133,11 +138,14 @@ pub fn plan(rules: &Rules, min_ready: i64, nodes: &[NodeFact<'_>], now: i64) -> 
         plan.updated += usize::from(matches!(stand, Stand::New { available: true, .. }));
         let Some(approval) = node.approval else { continue };
         let done = matches!(stand, Stand::New { released: true, .. });
-        let late = !node.replacing && !done && now - approval.at >= UNCLAIMED;
-        if !node.replacing && !late && !done {
+        // What was made has been claimed.
+        let waits = !node.replacing && !matches!(stand, Stand::New { .. } | Stand::Both);
+        let late = waits && now - approval.at >= UNCLAIMED;
+        if waits && !late {
             earlier(&mut plan.look_again, approval.at + UNCLAIMED);
         }
-        if (!approval.wanted || hold.is_some() || late || done || !node.should_run) && !node.replacing {
+        let void = approval.revision != rules.wanted || hold.is_some() || node.failed || !node.should_run;
+        if (void || late || done) && !node.replacing {
             plan.withdraw.push(index);
             if late {
                 plan.unclaimed.push(index);
@@ -165,12 +173,15 @@ pub fn plan(rules: &Rules, min_ready: i64, nodes: &[NodeFact<'_>], now: i64) -> 
     }
     if let Some(canary_hold) = rules.canary_hold {
         let canaries = || (0..nodes.len()).filter(|i| nodes[*i].canary && nodes[*i].should_run);
-        let settled = |i: usize| newest(&nodes[i]).filter(|n| n.updated).and_then(|n| n.ready_since);
-        let waits = canaries().map(|i| settled(i).map(|since| since + min_ready + canary_hold)).max();
-        let all_settled = canaries().all(|i| settled(i).is_some_and(|since| since + min_ready + canary_hold <= now));
+        let settles = |i: usize| {
+            let since = newest(&nodes[i]).filter(|n| n.revision == rules.wanted).and_then(|n| n.ready_since);
+            since.filter(|_| nodes[i].ready).map(|since| since + min_ready + canary_hold)
+        };
+        let all_settled = canaries().all(|i| settles(i).is_some_and(|at| at <= now));
         if !all_settled {
             candidates.retain(|i| nodes[*i].canary);
-            waits.flatten().filter(|at| *at > now).into_iter().for_each(|at| earlier(&mut plan.look_again, at));
+            let last = canaries().filter_map(settles).max().filter(|at| *at > now);
+            last.into_iter().for_each(|at| earlier(&mut plan.look_again, at));
             if candidates.is_empty() {
                 plan.held = "the canary nodes have to be available for a while".to_owned();
                 return plan;
@@ -178,13 +189,13 @@ pub fn plan(rules: &Rules, min_ready: i64, nodes: &[NodeFact<'_>], now: i64) -> 
         }
     }
     // Unavailable ones first, then by name: upstream's order but for the chance in it.
-    candidates.sort_by_key(|i| (stands[*i] != Stand::Old(false), nodes[*i].name));
+    candidates.sort_by_key(|i| (nodes[*i].passed_over, stands[*i] != Stand::Old(false), nodes[*i].name));
     let kept = resolve(&rules.partition, desired);
     let old = nodes.iter().zip(&stands).filter(|(n, s)| n.should_run && matches!(s, Stand::Old(_))).count();
     let on_the_way =
         nodes.iter().zip(&stands).filter(|(n, s)| n.approval.is_some() && matches!(s, Stand::Old(_))).count();
     let allowed = old.saturating_sub(on_the_way).saturating_sub(kept);
-    if allowed == 0 {
+    if allowed == 0 && on_the_way == 0 {
         plan.held = format!("{kept} nodes are kept on the old revision");
     }
     for index in candidates.into_iter().take(allowed) {
@@ -215,21 +226,22 @@ pub fn available(node_ready: bool, instance: &InstanceFact, min_ready: i64, now:
     node_ready && instance.ready_since.is_some_and(|since| since + min_ready <= now)
 }
 
-fn stand(node: &NodeFact<'_>, min_ready: i64, exact: bool, now: i64, look_again: &mut Option<i64>) -> Stand {
+fn stand(node: &NodeFact<'_>, rules: &Rules, min_ready: i64, now: i64, look_again: &mut Option<i64>) -> Stand {
+    let updated = |i: &InstanceFact| i.revision == rules.wanted;
     let live = || node.instances.iter().filter(|i| !i.ending);
     let Some(newest) = newest(node) else { return Stand::Missing };
-    if live().any(|i| i.updated) && live().any(|i| !i.updated) {
+    if live().any(updated) && !live().all(updated) {
         return Stand::Both;
     }
     let is_available = available(node.ready, newest, min_ready, now);
     if let Some(since) = newest.ready_since.filter(|since| since + min_ready > now) {
         earlier(look_again, since + min_ready);
     }
-    if !newest.updated {
+    if !updated(newest) {
         return Stand::Old(is_available);
     }
     let until = newest.created + HOLD;
-    let held = !exact && node.approval.is_some() && until > now;
+    let held = !rules.exact && node.approval.is_some() && until > now;
     if held {
         earlier(look_again, until);
     }

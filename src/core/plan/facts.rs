@@ -154,6 +154,11 @@ pub trait Facts {
     fn held_ports(&self, key: &ObjectKey, lasting: bool) -> Vec<(String, Vec<HostPort>)>;
     /// Whether the instance of an API DaemonSet may be replaced by one of `revision`.
     fn permission(&self, daemon_set: &DaemonSet, revision: &str) -> Permission;
+    /// The revision that `daemon_set` may be replaced by here, if the cluster says so.
+    fn approved(&self, daemon_set: &DaemonSet) -> Option<&str> {
+        let _ = daemon_set;
+        None
+    }
     /// A fingerprint of what the kubelet's admission depends on beside the pod: when it changes, what
     /// was rejected is tried again at once.
     fn surroundings(&self) -> &str;

@@ -4,6 +4,9 @@
 //! has been claimed, once the cluster has such approvals; a first instance never waits, and what was
 //! ended for another reason returns at the revision that it had.
 
+use std::sync::Arc;
+
+use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
@@ -23,6 +26,32 @@ impl Planner<'_> {
             Source::Api if !target.rollback => self.facts.permission(&target.daemon_set, &target.revision),
             _ => Permission::Free,
         }
+    }
+
+    /// Remembers what runs here and is not the wanted revision.
+    pub(super) fn note_previous(&mut self, daemon_set: &DaemonSet, desired: &str) {
+        if daemon_set.source != Source::Api {
+            return;
+        }
+        let old = self.record.live().filter(|i| i.revision != desired && !i.orphaned).last();
+        let Some((old, template)) = old.and_then(|old| Some((old, old.daemon_set.as_ref()?))) else { return };
+        if self.record.previous.as_ref().is_none_or(|p| p.revision != old.revision) {
+            self.record.previous = Some(LastRun { revision: old.revision.clone(), daemon_set: Arc::clone(template) });
+        }
+    }
+
+    /// What ran before, where the cluster takes the rollout back.
+    pub(super) fn taken_back(&mut self, daemon_set: &DaemonSet, desired: &str) -> Option<Target> {
+        let approved = self.facts.approved(daemon_set).filter(|approved| *approved != desired)?;
+        let previous = self.record.previous.as_ref().filter(|p| p.revision == approved)?;
+        let target = Target {
+            daemon_set: Arc::clone(&previous.daemon_set),
+            revision: previous.revision.clone(),
+            data: Data::Current,
+            rollback: false,
+        };
+        self.summary.wanted_revision = Some(desired.to_owned());
+        Some(target)
     }
 
     /// Why the target may not take the place of an instance now, if so. Its images are pulled meanwhile.

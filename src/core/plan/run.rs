@@ -77,8 +77,12 @@ impl Planner<'_> {
         let desired = self.facts.revision(daemon_set);
         self.follow_definition(daemon_set, &desired);
         self.order_retries();
+        self.note_previous(daemon_set, &desired);
         self.judge(daemon_set, &desired);
-        let target = self.target(daemon_set, &desired);
+        let target = match self.taken_back(daemon_set, &desired) {
+            Some(target) => target,
+            None => self.target(daemon_set, &desired),
+        };
         let target = self.or_last(target);
         let (current, outdated) = self.split(&target);
         if outdated.is_empty() {

@@ -50,6 +50,7 @@ struct World {
     farewell: bool,
     held_ports: Vec<(String, Vec<HostPort>, bool)>,
     permission: Option<Permission>,
+    approved: Option<String>,
     rendered: RefCell<u32>,
 }
 
@@ -150,6 +151,10 @@ impl Facts for World {
 
     fn permission(&self, _: &DaemonSet, _: &str) -> Permission {
         self.permission.clone().unwrap_or(Permission::Free)
+    }
+
+    fn approved(&self, _: &DaemonSet) -> Option<&str> {
+        self.approved.as_deref()
     }
 
     fn farewell_pending(&self, _: &Instance) -> bool {

@@ -147,6 +147,7 @@ impl DaemonRecord {
         self.failed = None;
         self.progress = None;
         self.by_hand = None;
+        self.previous = None;
     }
 
     /// Forgets what failed and what waits out a back-off: it is tried again now, also where a revision

@@ -79,6 +79,15 @@ impl Coordination {
         self.live = serde_json::from_value(part("status")).unwrap_or_default();
     }
 
+    /// The revision that is approved for `daemon_set`.
+    pub(super) fn approved(&self, daemon_set: &DaemonSet) -> Option<&str> {
+        let (key, uid) = (&daemon_set.key, daemon_set.uid.as_deref().unwrap_or_default());
+        let mine = |a: &&crate::core::cluster::node_daemons::Approval| {
+            a.namespace == key.namespace && a.name == key.name && a.uid == uid
+        };
+        self.spec.approvals.iter().find(mine).map(|a| a.revision.as_str())
+    }
+
     /// Whether an instance of `daemon_set` may be replaced by one of `revision`; `coordinated`: the cluster has
     /// approvals.
     pub(super) fn permission(&self, coordinated: bool, daemon_set: &DaemonSet, revision: &str) -> Permission {
@@ -159,6 +168,7 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str) -> DaemonReport {
             message: f.failure.message.clone(),
         }),
         stock_pod: daemon.summary.stock_pod.clone(),
+        previous: daemon.record.previous.as_ref().map(|p| p.revision.clone()),
     }
 }
 

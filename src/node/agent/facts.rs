@@ -199,6 +199,10 @@ impl Facts for PassFacts<'_> {
         self.coordination.permission(self.coordinated, daemon_set, revision)
     }
 
+    fn approved(&self, daemon_set: &DaemonSet) -> Option<&str> {
+        self.coordination.approved(daemon_set)
+    }
+
     fn surroundings(&self) -> &str {
         self.taking.surroundings()
     }

@@ -23,6 +23,7 @@ fn full() -> Value {
         replacing: Some(text()),
         failed: Some(FailedReport { revision: text(), cause: text(), message: text() }),
         stock_pod: Some(text()),
+        previous: Some(text()),
     };
     let status = Status { agent_version: text(), ready: text(), worst: text(), daemons: vec![daemon] };
     json!({"spec": Spec { approvals: vec![approval] }, "status": status})

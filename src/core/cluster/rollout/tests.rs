@@ -3,9 +3,12 @@ use proptest::prelude::*;
 use super::*;
 
 const NOW: i64 = 1_000_000;
+const PAST: Name = Name::first(0);
+const WANTED: Name = Name::first(1);
 
 fn rules(max_unavailable: u32) -> Rules {
     Rules {
+        wanted: WANTED,
         max_unavailable: IntOrPercent::Int(max_unavailable),
         max_surge: IntOrPercent::Int(0),
         hold: None,
@@ -17,13 +20,14 @@ fn rules(max_unavailable: u32) -> Rules {
 }
 
 fn instance(updated: bool, ready: bool) -> InstanceFact {
-    InstanceFact { updated, ready_since: ready.then_some(0), created: 0, ending: false }
+    let revision = if updated { WANTED } else { PAST };
+    InstanceFact { revision, ready_since: ready.then_some(0), created: 0, ending: false }
 }
 
-const OLD: &[InstanceFact] = &[InstanceFact { updated: false, ready_since: Some(0), created: 0, ending: false }];
-const OLD_BROKEN: &[InstanceFact] = &[InstanceFact { updated: false, ready_since: None, created: 0, ending: false }];
-const NEW: &[InstanceFact] = &[InstanceFact { updated: true, ready_since: Some(0), created: 0, ending: false }];
-const NEW_BROKEN: &[InstanceFact] = &[InstanceFact { updated: true, ready_since: None, created: 0, ending: false }];
+const OLD: &[InstanceFact] = &[InstanceFact { revision: PAST, ready_since: Some(0), created: 0, ending: false }];
+const OLD_BROKEN: &[InstanceFact] = &[InstanceFact { revision: PAST, ready_since: None, created: 0, ending: false }];
+const NEW: &[InstanceFact] = &[InstanceFact { revision: WANTED, ready_since: Some(0), created: 0, ending: false }];
+const NEW_BROKEN: &[InstanceFact] = &[InstanceFact { revision: WANTED, ready_since: None, created: 0, ending: false }];
 
 fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
     NodeFact {
@@ -36,11 +40,12 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         approval: None,
         replacing: false,
         failed: false,
+        passed_over: false,
     }
 }
 
 fn approved(name: &str, at: i64) -> NodeFact<'_> {
-    NodeFact { approval: Some(ApprovalFact { wanted: true, at }), ..node(name, OLD) }
+    NodeFact { approval: Some(ApprovalFact { revision: WANTED, at }), ..node(name, OLD) }
 }
 
 fn approves(rules: &Rules, nodes: &[NodeFact<'_>]) -> Vec<String> {
@@ -177,14 +182,14 @@ proptest! {
             now += 700;
             let sim = &mut nodes[at % count];
             match what {
-                0 if sim.approval.is_some() && sim.instances.iter().any(|i| !i.updated) => sim.replacing = true,
+                0 if sim.approval.is_some() && sim.instances.iter().any(|i| i.revision == PAST) => sim.replacing = true,
                 1 if sim.replacing => sim.instances.clear(),
                 2 if sim.replacing && sim.instances.is_empty() => {
-                    let new = InstanceFact { updated: true, ready_since: None, created: now, ending: false };
+                    let new = InstanceFact { revision: WANTED, ready_since: None, created: now, ending: false };
                     sim.instances.push(new);
                     sim.replacing = false;
                 }
-                3 => sim.instances.iter_mut().filter(|i| i.updated).for_each(|i| i.ready_since = i.ready_since.or(Some(now))),
+                3 => sim.instances.iter_mut().filter(|i| i.revision == WANTED).for_each(|i| i.ready_since = i.ready_since.or(Some(now))),
                 4 => sim.up = !sim.up,
                 _ => {}
             }
@@ -200,7 +205,7 @@ proptest! {
                 nodes[index].approval = None;
             }
             for index in planned.approve {
-                nodes[index].approval = Some(ApprovalFact { wanted: true, at: now });
+                nodes[index].approval = Some(ApprovalFact { revision: WANTED, at: now });
             }
             let ready = |n: &SimNode| n.instances.iter().any(|i| i.ready_since.is_some());
             let ours = nodes.iter().filter(|n| !ready(n)).count();

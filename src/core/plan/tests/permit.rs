@@ -77,3 +77,28 @@ fn what_is_restarted_in_between_returns_at_the_revision_that_is_permitted() {
     bench.now += SETTLE;
     assert_eq!(bench.pass(&word), ["finish uid-a-2", "start uid-b-3"], "deleting is how OnDelete is updated");
 }
+
+#[test]
+fn a_rollout_that_is_taken_back_returns_to_what_ran_here_by_a_claim_as_any_other() {
+    let (mut bench, word) = bench(Permission::Claimed);
+    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.now += SETTLE;
+    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-b-1"]);
+    bench.world.approved = Some("never ran here".into());
+    assert_eq!(bench.pass(&word), NONE);
+    bench.world.approved = Some("a".into());
+    bench.world.permission = Some(Permission::Approved);
+    assert_eq!(bench.pass(&word), NONE, "no claim, no replacement");
+    assert_eq!(bench.plan(&word).replacing.as_deref(), Some("a"));
+    bench.world.permission = Some(Permission::Claimed);
+    assert_eq!(bench.pass(&word), ["end uid-b-1"]);
+    bench.world.running.clear();
+    bench.now += SETTLE;
+    assert_eq!(bench.pass(&word), ["finish uid-b-1", "start uid-a-2"]);
+    // The approval is withdrawn: what is there stays, though another revision is wanted.
+    bench.world.approved = None;
+    bench.world.permission = Some(withheld());
+    assert_eq!(bench.pass(&word), NONE);
+    assert_eq!(bench.plan(&word).summary.wanted_revision.as_deref(), Some("b"));
+}

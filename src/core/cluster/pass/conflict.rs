@@ -2,15 +2,14 @@
 //!
 //! Owns the words of the condition. Agents see the pods of their nodes and tell; nobody watches all pods.
 
-use crate::core::model::ObjectKey;
+use crate::core::cluster::view::Daemon;
+use crate::core::cluster::view::View;
 use crate::core::owners;
 
-use super::view::View;
-
 /// Where pods of a controller are beside ours, and what to do, if there are any.
-pub(super) fn conflict(view: &View, key: &ObjectKey, uid: &str) -> Option<String> {
-    let told = view.reports.iter().filter_map(|(node, report)| {
-        let told = report.daemons.get(key).filter(|told| told.uid == uid)?;
+pub(super) fn conflict(view: &View, daemon: &Daemon) -> Option<String> {
+    let told = view.nodes.iter().filter_map(|(node, entry)| {
+        let told = entry.report.as_ref()?.told(daemon.key).filter(|told| told.uid == Some(daemon.uid_name))?;
         Some((node, told.stock_pod.as_ref()?))
     });
     let mut told = told.peekable();

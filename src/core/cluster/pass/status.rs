@@ -1,0 +1,61 @@
+//! What of a DaemonSet's status is to be written.
+//!
+//! Owns the comparison with the live status: what is the same is never written, and what is not ours stays.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::cluster::conditions;
+use crate::core::cluster::counters::Counters;
+use crate::core::cluster::view::Daemon;
+use crate::core::status::State;
+
+/// The status that is to be written, if the live one differs. Without counters only conditions are ours.
+pub(super) fn patch(
+    daemon: &Daemon,
+    counters: Option<&Counters>,
+    facts: &conditions::Facts<'_>,
+    now: i64,
+) -> Option<Value> {
+    let live = &daemon.status;
+    let no_conditions = Vec::new();
+    let before = live.get("conditions").and_then(Value::as_array).unwrap_or(&no_conditions);
+    let conditions = conditions::merge(before, facts, &time(now));
+    let mut status = json!({});
+    if *before != conditions {
+        status["conditions"] = json!(conditions);
+    }
+    if let Some(counters) = counters {
+        let wanted = serde_json::to_value(counters).unwrap_or_default();
+        let number = |value: Option<&Value>| value.and_then(Value::as_i64).unwrap_or(0);
+        let differ = |(name, value): &(&String, &Value)| number(live.get(name.as_str())) != number(Some(value));
+        let generation = ("observedGeneration".to_owned(), json!(daemon.generation));
+        let all = wanted.as_object().into_iter().flatten().chain(std::iter::once((&generation.0, &generation.1)));
+        for (name, value) in all.filter(differ) {
+            status[name.as_str()] = value.clone();
+        }
+    }
+    status.as_object().is_some_and(|s| !s.is_empty()).then_some(status)
+}
+
+/// Whether these counters say what the live status does not yet: every node has the current revision, and
+/// has it available.
+pub(super) fn ends(live: &Value, counters: &Counters) -> bool {
+    let before: Counters = serde_json::from_value(live.clone()).unwrap_or_default();
+    is_done(counters) && !(is_done(&before) && before.desired_number_scheduled > 0)
+}
+
+fn is_done(counters: &Counters) -> bool {
+    counters.updated_number_scheduled == counters.desired_number_scheduled && counters.number_unavailable == 0
+}
+
+/// Whether a daemon in this state is one to be told of.
+pub(super) fn is_trouble(state: State) -> bool {
+    matches!(state, State::Refused | State::Failing)
+}
+
+/// RFC 3339, whole seconds, UTC.
+pub(super) fn time(millis: i64) -> String {
+    let second = jiff::Timestamp::from_second(millis.div_euclid(1_000)).unwrap_or_default();
+    second.to_string()
+}

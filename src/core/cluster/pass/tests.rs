@@ -1,0 +1,251 @@
+use serde_json::json;
+
+use super::super::view::Change;
+use super::super::view::KINDS;
+use super::super::view::Kind;
+use super::*;
+
+const NOW: i64 = 1_700_000_000_000;
+const NODES: [&str; 4] = ["a", "b", "c", "d"];
+
+fn options() -> Options {
+    Options { policy: Policy::default(), exact_rollouts: false }
+}
+
+fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "net"}},
+        "spec": {"containers": [{"name": "main", "image": image}], "nodeSelector": {"run": "yes"}}})
+}
+
+fn hash(image: &str) -> String {
+    history::Revision::hash_of(&history::data(&template(image)))
+}
+
+fn daemon_set(image: &str, annotations: Value, status: Value) -> Value {
+    json!({"metadata": {"namespace": "kube-system", "name": "net", "uid": "u", "resourceVersion": "7", "generation": 3,
+            "labels": {"daemonlet.dev/mode": "static"}, "annotations": annotations},
+        "spec": {"selector": {"matchLabels": {"app": "net"}}, "template": template(image),
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}},
+        "status": status})
+}
+
+fn revision(image: &str, number: i64) -> Value {
+    let owner = json!([{"kind": "DaemonSet", "name": "net", "uid": "u", "controller": true}]);
+    json!({"metadata": {"namespace": "kube-system", "name": format!("net-{}", hash(image)), "uid": format!("r{number}"),
+            "resourceVersion": "1", "creationTimestamp": "2023-01-01T00:00:00Z", "ownerReferences": owner,
+            "labels": {"app": "net", "controller-revision-hash": hash(image)}},
+        "data": history::data(&template(image)), "revision": number})
+}
+
+fn node(name: &str, ready: &str) -> Value {
+    json!({"metadata": {"name": name, "uid": name, "labels": {"run": "yes"}}, "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]}})
+}
+
+/// A NodeDaemons whose daemon runs `image`; `more` is merged into what it says of the daemon.
+fn report(name: &str, image: &str, more: Value, approvals: Value) -> Value {
+    let mut daemon = json!({"namespace": "kube-system", "name": "net", "uid": "u", "mode": "static", "phase": "running",
+        "instances": [{"pod": "p", "revision": hash(image), "created": "2023-01-01T00:00:00Z",
+            "readySince": "2023-01-01T00:00:10Z"}]});
+    for (field, value) in more.as_object().into_iter().flatten() {
+        daemon[field] = value.clone();
+    }
+    json!({"metadata": {"name": name, "uid": name, "resourceVersion": "1"}, "spec": {"approvals": approvals},
+        "status": {"daemons": [daemon]}})
+}
+
+fn approval(image: &str, at: &str) -> Value {
+    json!([{"namespace": "kube-system", "name": "net", "uid": "u", "revision": hash(image), "approvedAt": at}])
+}
+
+/// Two revisions, the second wanted; four nodes that still run the first.
+fn world(annotations: Value) -> View {
+    let mut view = View::default();
+    KINDS.into_iter().for_each(|kind| view.take(Change::Begin(kind)));
+    view.put(Kind::DaemonSets, daemon_set("two", annotations, json!({})));
+    view.put(Kind::Revisions, revision("one", 1));
+    view.put(Kind::Revisions, revision("two", 2));
+    for name in NODES {
+        view.put(Kind::Nodes, node(name, "True"));
+        view.put(Kind::NodeDaemons, report(name, "one", json!({"previous": hash("one")}), json!([])));
+    }
+    view
+}
+
+/// Node and revision of each approval that stands after the plan.
+fn approved(plan: &Plan) -> Vec<(String, String)> {
+    let of = |write: &Write| match write {
+        Write::Approvals { node, spec } => {
+            spec.approvals.iter().map(|a| (node.clone(), a.revision.clone())).collect::<Vec<_>>()
+        }
+        _ => Vec::new(),
+    };
+    plan.writes.iter().flat_map(of).collect()
+}
+
+fn status(plan: &Plan) -> Value {
+    let of = |write: &Write| match write {
+        Write::Status { status, .. } => Some(status.clone()),
+        _ => None,
+    };
+    plan.writes.iter().find_map(of).unwrap_or_default()
+}
+
+fn condition(plan: &Plan, kind: &str) -> (String, String, String) {
+    let status = status(plan);
+    let found = status["conditions"].as_array().unwrap().iter().find(|c| c["type"] == kind).unwrap().clone();
+    let text = |field: &str| found[field].as_str().unwrap().to_owned();
+    (text("status"), text("reason"), text("message"))
+}
+
+const FAILED_AT: &str = "2023-01-01T00:00:00Z";
+
+fn failing(name: &str) -> Value {
+    let more = json!({"previous": hash("one"), "phase": "failing", "failed": {"revision": hash("two"), "cause": "image",
+        "message": "no"}, "instances": [{"pod": "p", "revision": hash("two"), "created": FAILED_AT}]});
+    report(name, "two", more, json!([]))
+}
+
+fn on_two(name: &str) -> Value {
+    report(name, "two", json!({"previous": hash("one")}), json!([]))
+}
+
+#[test]
+fn a_rollout_that_failed_on_too_many_nodes_halts_and_says_why() {
+    let mut view = world(json!({}));
+    view.put(Kind::NodeDaemons, failing("a"));
+    view.put(Kind::NodeDaemons, failing("b"));
+    let plan = super::plan(&mut view, &options(), NOW);
+    assert!(approved(&plan).is_empty());
+    let (status, reason, message) = condition(&plan, "Progressing");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "Held"));
+    assert!(message.ends_with("the revision failed on 2 nodes"), "{message}");
+    assert_eq!(condition(&plan, "Degraded").2, "image on 2 nodes: a, b");
+    let mut view = world(json!({"daemonlet.dev/max-failed": "2"}));
+    view.put(Kind::NodeDaemons, failing("a"));
+    let exact = Options { exact_rollouts: true, ..options() };
+    assert!(approved(&super::plan(&mut view, &exact, NOW)).is_empty(), "the broken node has the slot");
+}
+
+#[test]
+fn it_goes_back_if_asked_within_the_budget_and_by_approvals_alone() {
+    let mut view = world(json!({"daemonlet.dev/rollback": "auto"}));
+    view.put(Kind::NodeDaemons, on_two("a"));
+    view.put(Kind::NodeDaemons, failing("b"));
+    view.put(Kind::NodeDaemons, failing("c"));
+    let one = hash("one");
+    let plan = super::plan(&mut view, &options(), NOW);
+    assert_eq!(approved(&plan), [("b".to_owned(), one.clone()), ("c".to_owned(), one.clone())], "broken ones first");
+    assert_eq!(condition(&plan, "Progressing").1, "RollingBack");
+    // They are back and told to be failed still; the one that works follows.
+    let back = |name| {
+        let more = json!({"previous": one, "failed": {"revision": hash("two"), "cause": "image", "message": "no"}});
+        report(name, "one", more, json!([]))
+    };
+    view.put(Kind::NodeDaemons, back("b"));
+    view.put(Kind::NodeDaemons, back("c"));
+    let plan = super::plan(&mut view, &options(), NOW);
+    assert_eq!(approved(&plan), [("a".to_owned(), one.clone())]);
+    view.put(Kind::NodeDaemons, report("a", "one", json!({"previous": one}), json!([])));
+    let plan = super::plan(&mut view, &options(), NOW);
+    assert!(approved(&plan).is_empty(), "and it stays back");
+    let (status, reason, message) = condition(&plan, "Progressing");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "RolledBack"));
+    assert_eq!(message, format!("it failed: every node is on revision {one} again"));
+    // Paused is paused, and another template is another rollout.
+    view.put(Kind::NodeDaemons, on_two("a"));
+    let annotations = json!({"daemonlet.dev/rollback": "auto", "daemonlet.dev/paused": "true"});
+    view.put(Kind::DaemonSets, daemon_set("two", annotations, json!({})));
+    assert!(approved(&super::plan(&mut view, &options(), NOW)).is_empty());
+    view.put(Kind::DaemonSets, daemon_set("three", json!({"daemonlet.dev/rollback": "auto"}), json!({})));
+    view.put(Kind::Revisions, revision("three", 3));
+    assert_eq!(approved(&super::plan(&mut view, &options(), NOW)), [("a".to_owned(), hash("three"))]);
+}
+
+#[test]
+fn a_node_that_never_ran_the_old_revision_is_not_told_to_return_to_it() {
+    let mut view = world(json!({"daemonlet.dev/rollback": "auto"}));
+    view.put(Kind::NodeDaemons, report("a", "two", json!({}), json!([])));
+    view.put(Kind::NodeDaemons, failing("b"));
+    view.put(Kind::NodeDaemons, failing("c"));
+    let plan = super::plan(&mut view, &options(), NOW);
+    assert!(approved(&plan).iter().all(|(node, _)| node != "a"), "{:?}", approved(&plan));
+}
+
+#[test]
+fn an_approval_that_nobody_claims_is_taken_back_told_and_others_come_first() {
+    let mut view = world(json!({}));
+    view.put(Kind::NodeDaemons, report("a", "one", json!({}), approval("two", "2023-11-14T22:12:19Z")));
+    let plan = super::plan(&mut view, &options(), NOW);
+    assert_eq!(plan.unclaimed, [(ObjectKey::new("kube-system", "net"), "a".to_owned())]);
+    view.put(Kind::NodeDaemons, report("a", "one", json!({}), json!([])));
+    let plan = super::plan(&mut view, &options(), NOW);
+    assert_eq!(approved(&plan), [("b".to_owned(), hash("two"))]);
+    assert_eq!(condition(&plan, "Degraded").2, "approval not claimed on 1 node: a");
+    // Where only it is left, it gets another chance; and its claim makes it like any other.
+    NODES[1..].iter().for_each(|name| view.put(Kind::NodeDaemons, on_two(name)));
+    assert_eq!(approved(&super::plan(&mut view, &options(), NOW)), [("a".to_owned(), hash("two"))]);
+    view.put(Kind::NodeDaemons, report("a", "one", json!({"replacing": hash("two")}), approval("two", FAILED_AT)));
+    assert_eq!(super::plan(&mut view, &options(), NOW).unclaimed, []);
+    assert_eq!(condition(&super::plan(&mut view, &options(), NOW), "Degraded").0, "False");
+}
+
+#[test]
+fn without_any_node_there_is_a_revision_and_then_a_status() {
+    let mut view = View::default();
+    view.put(Kind::DaemonSets, daemon_set("one", json!({}), json!({})));
+    let plan = super::plan(&mut view, &options(), NOW);
+    let [Write::Revision { write: history::Write::Create { number: 1, .. }, .. }] = plan.writes.as_slice() else {
+        panic!("the revision comes first: {:?}", plan.writes)
+    };
+    view.put(Kind::Revisions, revision("one", 1));
+    let plan = super::plan(&mut view, &options(), NOW);
+    assert_eq!(status(&plan)["observedGeneration"], 3);
+    let [Write::Status { at_once: true, nodes: 0, .. }] = plan.writes.as_slice() else { panic!("{:?}", plan.writes) };
+}
+
+#[test]
+fn what_the_live_status_says_already_is_not_written() {
+    let mut view = world(json!({}));
+    NODES.iter().for_each(|name| view.put(Kind::NodeDaemons, on_two(name)));
+    let first = super::plan(&mut view, &options(), NOW);
+    let mut live = status(&first);
+    live["conditions"].as_array_mut().unwrap().insert(0, json!({"type": "Foreign", "status": "Maybe"}));
+    view.put(Kind::DaemonSets, daemon_set("two", json!({}), live.clone()));
+    assert_eq!(super::plan(&mut view, &options(), NOW + 5_000).writes, []);
+    // Somebody wrote nonsense: it is put right, and the foreign condition stays.
+    live["numberReady"] = json!(17);
+    view.put(Kind::DaemonSets, daemon_set("two", json!({}), live));
+    let again = super::plan(&mut view, &options(), NOW + 5_000);
+    assert_eq!(status(&again), json!({"numberReady": 4}));
+    view.put(Kind::Nodes, node("a", "False"));
+    let plan = super::plan(&mut view, &options(), NOW + 5_000);
+    assert_eq!(
+        (status(&plan)["numberReady"].as_i64(), &status(&plan)["conditions"][0]["type"]),
+        (Some(3), &json!("Foreign"))
+    );
+}
+
+#[test]
+fn a_gated_daemon_set_has_its_counters_and_revisions_from_the_stock_controller() {
+    let mut view = world(json!({}));
+    let mut gated = daemon_set("two", json!({}), json!({"desiredNumberScheduled": 0}));
+    gated["metadata"]["generation"] = json!(4);
+    gated["spec"]["template"]["spec"]["nodeSelector"] = json!({"daemonlet.dev/static": "true"});
+    view.put(Kind::DaemonSets, gated);
+    let plan = super::plan(&mut view, &options(), NOW);
+    assert!(plan.writes.iter().all(|w| !matches!(w, Write::Revision { .. })), "{:?}", plan.writes);
+    let fields: Vec<String> = status(&plan).as_object().unwrap().keys().cloned().collect();
+    assert_eq!(fields, ["conditions"]);
+}
+
+#[test]
+fn an_approval_for_another_object_is_withdrawn() {
+    let mut view = world(json!({"daemonlet.dev/paused": "true"}));
+    let mut stale = approval("two", FAILED_AT);
+    stale[0]["uid"] = json!("former");
+    view.put(Kind::NodeDaemons, report("a", "one", json!({}), stale));
+    let plan = super::plan(&mut view, &options(), NOW);
+    let of_a = plan.writes.iter().find(|w| matches!(w, Write::Approvals { node, .. } if node == "a"));
+    assert_eq!(of_a, Some(&Write::Approvals { node: "a".to_owned(), spec: Spec::default() }));
+}

@@ -1,0 +1,286 @@
+//! What the coordinator sees of the cluster: facts, not objects, so that 5,000 nodes fit.
+//!
+//! Owns the translation from objects to facts, what is known completely, and what is remembered while
+//! one coordinator holds the Lease. UIDs and revisions are numbers here: a pass compares millions of them.
+
+mod objects;
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::NodeView;
+use crate::core::model::ObjectKey;
+use crate::core::placement;
+use crate::core::status::State;
+
+use super::history::Revision;
+use super::names::Name;
+use super::names::Names;
+use super::node_daemons::Spec;
+use super::rollout::ApprovalFact;
+use super::rollout::InstanceFact;
+
+/// What is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// `nodes`.
+    Nodes,
+    /// `daemonsets`.
+    DaemonSets,
+    /// `nodedaemons`.
+    NodeDaemons,
+    /// `controllerrevisions`.
+    Revisions,
+}
+
+/// All kinds.
+pub const KINDS: [Kind; 4] = [Kind::Nodes, Kind::DaemonSets, Kind::NodeDaemons, Kind::Revisions];
+
+/// Something that a watch told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A list begins.
+    Begin(Kind),
+    /// An object exists; `listed`: as part of the list.
+    Present(Kind, Box<Value>, bool),
+    /// An object is gone.
+    Gone(Kind, Box<Value>),
+    /// The list is complete.
+    Complete(Kind),
+}
+
+/// A Node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// As placement sees it.
+    pub view: NodeView,
+    /// Whether its Ready condition is True.
+    pub ready: bool,
+    /// Whether its Ready condition is not Unknown.
+    pub reachable: bool,
+    /// Changes with anything that placement looks at; no two nodes ever have the same.
+    version: u64,
+}
+
+/// What is known under one node's name.
+#[derive(Clone, Debug, Default)]
+pub struct Entry {
+    /// The Node, if there is one.
+    pub node: Option<Node>,
+    /// Its NodeDaemons, if there is one.
+    pub report: Option<Report>,
+    /// Where its placements are kept.
+    index: usize,
+}
+
+/// A DaemonSet.
+#[derive(Clone, Debug)]
+pub struct Daemon {
+    /// As decisions see it.
+    pub daemon_set: Arc<DaemonSet>,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `status` as it is in the API.
+    pub status: Value,
+    /// `spec.template` as it is in the API.
+    pub template: Arc<Value>,
+    /// `spec.revisionHistoryLimit`.
+    pub limit: usize,
+    /// The agents' hash of its template.
+    pub hash: String,
+    /// Its namespace and name, as reports refer to it.
+    pub(super) key: Name,
+    /// Its UID.
+    pub(super) uid_name: Name,
+    /// Its hash.
+    pub(super) wanted: Name,
+    /// Its placement on each node by the node's index, with the node's version.
+    placements: Vec<(u64, bool)>,
+}
+
+/// A NodeDaemons.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// What was approved.
+    pub spec: Spec,
+    /// The approvals as facts, in the order of `spec`: of which DaemonSet (key and UID).
+    pub(super) approvals: Vec<(Name, Name, ApprovalFact)>,
+    /// What the agent says of its daemons, by key.
+    daemons: Vec<(Name, Told)>,
+}
+
+impl Report {
+    /// What the agent says of a daemon.
+    pub(super) fn told(&self, key: Name) -> Option<&Told> {
+        let found = self.daemons.binary_search_by_key(&key, |(key, _)| *key).ok()?;
+        self.daemons.get(found).map(|(_, told)| told)
+    }
+}
+
+/// One daemon on one node, as its agent told it.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    /// UID of the DaemonSet; empty if the agent knows it from a folder alone.
+    pub(super) uid: Option<Name>,
+    /// Its instances, oldest first.
+    pub(super) instances: Box<[InstanceFact]>,
+    /// Whether it claims an approval.
+    pub(super) replacing: bool,
+    /// The revision that failed, and the cause.
+    pub(super) failed: Option<(Name, Name)>,
+    /// The revision that ran before, and that it can return to.
+    pub(super) previous: Option<Name>,
+    /// What the daemon is doing.
+    pub(super) phase: Option<State>,
+    /// Whether it runs in place of the DaemonSet controller here.
+    pub(super) is_static: bool,
+    /// A pod of that controller that is here all the same.
+    pub(super) stock_pod: Option<Box<str>>,
+}
+
+/// A ControllerRevision.
+#[derive(Clone, Debug)]
+pub struct KnownRevision {
+    /// As decisions see it.
+    pub revision: Revision,
+    /// UID of its controller, if it has one.
+    pub controller: Option<String>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+}
+
+/// Everything.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Nodes and their NodeDaemons, by name.
+    pub nodes: BTreeMap<String, Entry>,
+    /// DaemonSets.
+    pub daemons: BTreeMap<ObjectKey, Daemon>,
+    /// ControllerRevisions.
+    pub revisions: BTreeMap<ObjectKey, KnownRevision>,
+    /// Strings by number.
+    pub(super) names: Names,
+    /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
+    pub(super) unclaimed: BTreeMap<Name, BTreeSet<String>>,
+    complete: BTreeSet<Kind>,
+    listing: BTreeMap<Kind, BTreeSet<ObjectKey>>,
+    versions: u64,
+    free: Vec<usize>,
+    indices: usize,
+}
+
+impl View {
+    /// Whether each kind has been listed once.
+    pub fn is_complete(&self) -> bool {
+        self.complete.len() == KINDS.len()
+    }
+
+    /// The NodeDaemons of a node.
+    pub fn report(&self, node: &str) -> Option<&Report> {
+        self.nodes.get(node)?.report.as_ref()
+    }
+
+    /// Takes one change.
+    pub fn take(&mut self, change: Change) {
+        match change {
+            Change::Begin(kind) => drop(self.listing.insert(kind, BTreeSet::new())),
+            Change::Present(kind, object, listed) => {
+                if listed {
+                    self.listing.entry(kind).or_default().insert(objects::key(&object));
+                }
+                self.put(kind, *object);
+            }
+            Change::Gone(kind, object) => self.remove(kind, &objects::key(&object)),
+            Change::Complete(kind) => {
+                let seen = self.listing.remove(&kind).unwrap_or_default();
+                let gone: Vec<ObjectKey> = self.keys(kind).into_iter().filter(|k| !seen.contains(k)).collect();
+                gone.iter().for_each(|key| self.remove(kind, key));
+                self.complete.insert(kind);
+            }
+        }
+    }
+
+    fn keys(&self, kind: Kind) -> Vec<ObjectKey> {
+        let with = |has: fn(&Entry) -> bool| {
+            let with = self.nodes.iter().filter(move |(_, entry)| has(entry));
+            with.map(|(name, _)| ObjectKey::new("", name)).collect()
+        };
+        match kind {
+            Kind::Nodes => with(|entry| entry.node.is_some()),
+            Kind::NodeDaemons => with(|entry| entry.report.is_some()),
+            Kind::DaemonSets => self.daemons.keys().cloned().collect(),
+            Kind::Revisions => self.revisions.keys().cloned().collect(),
+        }
+    }
+
+    fn remove(&mut self, kind: Kind, key: &ObjectKey) {
+        let entry = self.nodes.get_mut(&key.name);
+        match (kind, entry) {
+            (Kind::DaemonSets, _) => drop(self.daemons.remove(key)),
+            (Kind::Revisions, _) => drop(self.revisions.remove(key)),
+            (_, None) => {}
+            (_, Some(entry)) => {
+                match kind {
+                    Kind::Nodes => entry.node = None,
+                    _ => entry.report = None,
+                }
+                if entry.node.is_none() && entry.report.is_none() {
+                    self.free.push(entry.index);
+                    self.nodes.remove(&key.name);
+                }
+            }
+        }
+    }
+
+    /// The entry of a node, made if there is none.
+    fn entry(&mut self, name: String) -> &mut Entry {
+        let (free, indices) = (&mut self.free, &mut self.indices);
+        self.nodes.entry(name).or_insert_with(|| {
+            let index = free.pop().unwrap_or_else(|| {
+                *indices += 1;
+                *indices - 1
+            });
+            Entry { index, ..Entry::default() }
+        })
+    }
+}
+
+impl Daemon {
+    /// Whether it should run on the node of `entry`; remembered while neither changes.
+    pub(super) fn should_run(&mut self, index: usize, node: &Node) -> bool {
+        if self.placements.len() <= index {
+            self.placements.resize(index + 1, (0, false));
+        }
+        let known = &mut self.placements[index];
+        if known.0 != node.version {
+            *known = (node.version, placement::should_run(&node.view, &self.daemon_set).should_run);
+        }
+        known.1
+    }
+}
+
+impl Entry {
+    /// Where its placements are kept.
+    pub(super) fn index(&self) -> usize {
+        self.index
+    }
+}
+
+#[cfg(test)]
+mod tests;

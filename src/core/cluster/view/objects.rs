@@ -1,0 +1,194 @@
+//! From objects of the API to facts. What cannot be understood is left as it was.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::cluster::history;
+use crate::core::cluster::history::Revision;
+use crate::core::cluster::names::Name;
+use crate::core::cluster::names::Names;
+use crate::core::cluster::node_daemons::DaemonReport;
+use crate::core::cluster::node_daemons::Spec;
+use crate::core::cluster::node_daemons::Status;
+use crate::core::cluster::rollout::ApprovalFact;
+use crate::core::cluster::rollout::InstanceFact;
+use crate::core::model::HASH_LABEL;
+use crate::core::model::Mode;
+use crate::core::model::ObjectKey;
+use crate::core::model::Source;
+use crate::core::node;
+use crate::core::validate;
+
+use super::Daemon;
+use super::Kind;
+use super::KnownRevision;
+use super::Node;
+use super::Report;
+use super::Told;
+use super::View;
+
+/// Namespace and name of an object.
+pub(super) fn key(object: &Value) -> ObjectKey {
+    ObjectKey::new(text(object, "namespace"), text(object, "name"))
+}
+
+/// A string of the metadata; empty without it.
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object.get("metadata").and_then(|m| m.get(field)).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn strings(object: &Value, field: &str) -> BTreeMap<String, String> {
+    let map = object.get("metadata").and_then(|m| m.get(field)).and_then(Value::as_object);
+    map.into_iter().flatten().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect()
+}
+
+/// Milliseconds since the epoch of an RFC 3339 time; 0 of what is none.
+fn millis(text: &str) -> i64 {
+    text.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_millisecond)
+}
+
+impl View {
+    /// Takes an object as it is now.
+    pub fn put(&mut self, kind: Kind, object: Value) {
+        match kind {
+            Kind::Nodes => self.put_node(&object),
+            Kind::DaemonSets => self.put_daemon(object),
+            Kind::NodeDaemons => self.put_report(object),
+            Kind::Revisions => self.put_revision(&object),
+        }
+    }
+
+    fn put_node(&mut self, object: &Value) {
+        let metadata = &object["metadata"];
+        let seen = json!({"metadata": {"name": metadata["name"], "uid": metadata["uid"], "labels": metadata["labels"]},
+            "spec": {"taints": object.pointer("/spec/taints")}});
+        let Ok(view) = node::view(&seen) else { return };
+        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+        let ready = conditions.and_then(|c| c.iter().find(|c| c.get("type").is_some_and(|t| t == "Ready")));
+        let ready = ready.and_then(|c| c.get("status")).and_then(Value::as_str).unwrap_or("Unknown");
+        let (ready, reachable) = (ready == "True", ready != "Unknown");
+        let next = self.versions + 1;
+        let entry = self.entry(view.name.clone());
+        match entry.node.as_mut().filter(|old| old.view == view) {
+            Some(old) => (old.ready, old.reachable) = (ready, reachable),
+            None => {
+                entry.node = Some(Node { ready, reachable, version: next, view });
+                self.versions = next;
+            }
+        }
+    }
+
+    fn put_report(&mut self, mut object: Value) {
+        let mut part = |name: &str| object.get_mut(name).map(Value::take).unwrap_or_default();
+        let status: Status = serde_json::from_value(part("status")).unwrap_or_default();
+        let spec: Spec = serde_json::from_value(part("spec")).unwrap_or_default();
+        let names = &mut self.names;
+        let mut daemons: Vec<(Name, Told)> = status.daemons.into_iter().map(|d| told(names, d)).collect();
+        daemons.sort_by_key(|(key, _)| *key);
+        let approvals = spec.approvals.iter().map(|a| {
+            let fact = ApprovalFact { revision: names.of(&a.revision), at: millis(&a.approved_at) };
+            (names.of(&ObjectKey::new(&a.namespace, &a.name).to_string()), names.of(&a.uid), fact)
+        });
+        let report = Report {
+            uid: text(&object, "uid").to_owned(),
+            resource_version: text(&object, "resourceVersion").to_owned(),
+            approvals: approvals.collect(),
+            spec,
+            daemons,
+        };
+        self.entry(text(&object, "name").to_owned()).report = Some(report);
+    }
+
+    fn put_revision(&mut self, object: &Value) {
+        let data = &object["data"];
+        let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+        let controller = owners.into_iter().flatten().find(|o| o.get("controller").is_some_and(|c| c == true));
+        let controller = controller.and_then(|o| o.get("uid")).and_then(Value::as_str).map(str::to_owned);
+        let labels = strings(object, "labels");
+        let revision = Revision {
+            name: text(object, "name").to_owned(),
+            number: object.get("revision").and_then(Value::as_i64).unwrap_or(0),
+            hash: Revision::hash_of(data),
+            data: history::bytes(data),
+            label: labels.get(HASH_LABEL).cloned(),
+            owned: controller.is_some(),
+            created: millis(text(object, "creationTimestamp")),
+        };
+        let known = KnownRevision {
+            revision,
+            controller,
+            labels,
+            uid: text(object, "uid").to_owned(),
+            resource_version: text(object, "resourceVersion").to_owned(),
+        };
+        self.revisions.insert(key(object), known);
+    }
+
+    fn put_daemon(&mut self, mut object: Value) {
+        let key = key(&object);
+        let status = object.get_mut("status").map(Value::take).unwrap_or_default();
+        let (uid, resource_version) = (text(&object, "uid").to_owned(), text(&object, "resourceVersion").to_owned());
+        let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
+        let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
+        if let Some(old) = self.daemons.get_mut(&key)
+            && old.uid == uid
+            && old.generation == generation
+            && old.daemon_set.annotations == strings(&object, "annotations")
+            && old.daemon_set.labels == strings(&object, "labels")
+            && old.daemon_set.deleting == deleting
+        {
+            // A status that somebody wrote changes nothing else.
+            (old.status, old.resource_version) = (status, resource_version);
+            return;
+        }
+        if let Some(object) = object.as_object_mut() {
+            object.remove("status");
+            object.insert("apiVersion".to_owned(), json!("apps/v1"));
+            object.insert("kind".to_owned(), json!("DaemonSet"));
+        }
+        let template = object.pointer("/spec/template").cloned().unwrap_or_default();
+        let limit = object.pointer("/spec/revisionHistoryLimit").and_then(Value::as_u64).unwrap_or(10);
+        let Ok(daemon_set) = validate::daemon_set(&object, Source::Api) else { return };
+        let hash = Revision::hash_of(&history::data(&template));
+        let daemon = Daemon {
+            daemon_set: Arc::new(daemon_set),
+            key: self.names.of(&key.to_string()),
+            uid_name: self.names.of(&uid),
+            wanted: self.names.of(&hash),
+            uid,
+            resource_version,
+            generation,
+            status,
+            hash,
+            template: Arc::new(template),
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            placements: Vec::new(),
+        };
+        self.daemons.insert(key, daemon);
+    }
+}
+
+fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
+    let key = names.of(&ObjectKey::new(&report.namespace, &report.name).to_string());
+    let instances = report.instances.iter().map(|i| InstanceFact {
+        revision: names.of(&i.revision),
+        ready_since: i.ready_since.as_deref().map(millis),
+        created: millis(&i.created),
+        ending: i.ending,
+    });
+    let instances = instances.collect();
+    let told = Told {
+        instances,
+        uid: (!report.uid.is_empty()).then(|| names.of(&report.uid)),
+        replacing: report.replacing.is_some(),
+        failed: report.failed.map(|f| (names.of(&f.revision), names.of(&f.cause))),
+        previous: report.previous.map(|p| names.of(&p)),
+        phase: report.phase,
+        is_static: report.mode == Some(Mode::Static),
+        stock_pod: report.stock_pod.map(String::into_boxed_str),
+    };
+    (key, told)
+}

@@ -1,0 +1,65 @@
+use serde_json::json;
+
+use super::*;
+
+fn node(name: &str, labels: Value) -> Value {
+    json!({"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
+#[test]
+fn only_the_end_of_a_list_tells_what_is_gone() {
+    let mut view = View::default();
+    let list = |view: &mut View, names: &[&str], ends: bool| {
+        view.take(Change::Begin(Kind::Nodes));
+        for name in names {
+            view.take(Change::Present(Kind::Nodes, Box::new(node(name, json!({}))), true));
+        }
+        if ends {
+            view.take(Change::Complete(Kind::Nodes));
+        }
+    };
+    list(&mut view, &["a", "b"], true);
+    assert!(!view.is_complete(), "the other kinds are not known");
+    list(&mut view, &["a"], false);
+    assert_eq!(view.nodes.len(), 2);
+    list(&mut view, &["a"], true);
+    assert_eq!(view.nodes.keys().collect::<Vec<_>>(), ["a"]);
+}
+
+#[test]
+fn a_node_and_its_report_come_and_go_by_themselves() {
+    let mut view = View::default();
+    let report = json!({"metadata": {"name": "a", "uid": "n", "resourceVersion": "1"}});
+    view.take(Change::Present(Kind::NodeDaemons, Box::new(report.clone()), false));
+    view.take(Change::Present(Kind::Nodes, Box::new(node("a", json!({}))), false));
+    view.take(Change::Gone(Kind::Nodes, Box::new(node("a", json!({})))));
+    assert!(view.report("a").is_some());
+    view.take(Change::Gone(Kind::NodeDaemons, Box::new(report)));
+    assert!(view.nodes.is_empty());
+}
+
+#[test]
+fn a_placement_is_remembered_for_one_node_and_its_labels_alone() {
+    let mut view = View::default();
+    let daemon = json!({"metadata": {"namespace": "n", "name": "d", "uid": "u"},
+        "spec": {"selector": {"matchLabels": {"app": "d"}}, "template": {"metadata": {"labels": {"app": "d"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "nodeSelector": {"run": "yes"}}}}});
+    view.put(Kind::DaemonSets, daemon);
+    let should = |view: &mut View, name: &str| {
+        let mut daemons = std::mem::take(&mut view.daemons);
+        let daemon = daemons.values_mut().next().unwrap();
+        let entry = &view.nodes[name];
+        let should = daemon.should_run(entry.index(), entry.node.as_ref().unwrap());
+        view.daemons = daemons;
+        should
+    };
+    view.put(Kind::Nodes, node("a", json!({"run": "yes"})));
+    assert!(should(&mut view, "a"));
+    view.put(Kind::Nodes, node("a", json!({})));
+    assert!(!should(&mut view, "a"));
+    // Another node takes the place of one that is gone.
+    view.take(Change::Gone(Kind::Nodes, Box::new(node("a", json!({})))));
+    view.put(Kind::Nodes, node("b", json!({"run": "yes"})));
+    assert!(should(&mut view, "b"));
+}
