@@ -1,6 +1,9 @@
 //! How long the pure core takes: one large DaemonSet, and a pass over 100 daemons with nothing to do.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[path = "core/coordinator.rs"]
+mod coordinator;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::hint::black_box;
@@ -276,5 +279,5 @@ fn core(criterion: &mut Criterion) {
     criterion.bench_function("pass over 100 quiet daemons", |b| b.iter(pass));
 }
 
-criterion_group!(benches, core);
+criterion_group!(benches, core, coordinator::coordinator);
 criterion_main!(benches);
