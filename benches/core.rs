@@ -257,7 +257,7 @@ fn core(criterion: &mut Criterion) {
     });
     let node = node();
     criterion.bench_function("placement", |b| {
-        b.iter(|| placement::should_run(black_box(&node), black_box(&world.daemon_set)))
+        b.iter(|| placement::should_run(black_box(&node), black_box(&world.daemon_set), None))
     });
     let (daemons, facts) = quiet(&world, 100);
     let context = pass::PassContext {

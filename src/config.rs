@@ -18,6 +18,8 @@ use crate::core::model::Mode;
 use crate::core::model::NodeView;
 use crate::core::model::Taint;
 use crate::core::pass::MaxRemovals;
+use crate::core::policy::Rules;
+use crate::core::policy::pod_security::Level;
 use crate::core::render::Endpoint;
 
 mod check;
@@ -94,6 +96,12 @@ pub struct Config {
     pub kubelet_version: Option<String>,
     /// Namespaces whose API DaemonSets may run here; `*` is all.
     pub policy_namespaces: Vec<String>,
+    /// What pods of the API may do to the node (`[policy]`).
+    pub policy_rules: Rules,
+    /// PodSecurity level of a namespace without the label.
+    pub pod_security_default: Level,
+    /// The cluster's default node selector; empty: none.
+    pub default_node_selector: String,
     /// Whether Secret values that no file can carry may stand in a manifest.
     pub inline_secret_env: bool,
     /// Whether `Always` stays as it is written (`images.pull-policy`).

@@ -18,11 +18,14 @@ use crate::config::RealHost;
 use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectMap;
+use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
 use crate::core::node;
 use crate::core::outcome;
 use crate::core::outcome::Revision;
 use crate::core::placement;
+use crate::core::placement::NamespaceSelector;
+use crate::core::policy::namespace_of;
 use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
 
@@ -150,7 +153,8 @@ fn entry(
     options: &RenderOptions,
 ) -> Entry {
     let key = daemon_set.key.clone();
-    let placement = node.map(|node| placement::should_run(node, daemon_set));
+    let namespace = NamespaceSelector::of(&key.namespace, objects.lookup(&namespace_of(daemon_set)), "");
+    let placement = node.map(|node| placement::should_run(node, daemon_set, namespace.as_ref()));
     if let Some(placement) = placement.filter(|placement| !placement.should_run) {
         return Entry::NotSelected { key, reason: placement.reason };
     }

@@ -22,6 +22,17 @@ pub(super) fn namespace(text: &str) -> Result<(), String> {
     if is_dns_label(text) && text.len() <= 63 { Ok(()) } else { Err(format!("\"{text}\" is no namespace")) }
 }
 
+/// A capability such as `NET_ADMIN`, or `*`.
+pub(super) fn capability(text: &str) -> Result<(), String> {
+    let named = !text.is_empty() && text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
+    if text == "*" || (named && text != "ALL") { Ok(()) } else { Err(format!("\"{text}\" is no capability")) }
+}
+
+/// A pattern that something can match.
+pub(super) fn pattern(text: &str) -> Result<(), String> {
+    if text.is_empty() { Err("an empty pattern matches nothing".to_owned()) } else { Ok(()) }
+}
+
 fn is_dns_label(text: &str) -> bool {
     let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.starts_with(alphanumeric) && text.ends_with(alphanumeric) && text.chars().all(|c| alphanumeric(c) || c == '-')

@@ -34,6 +34,14 @@ pub enum Id {
     NodeTaints,
     KubeletVersion,
     PolicyNamespaces,
+    TrustedNamespaces,
+    PolicyPrivileged,
+    PolicyHostNamespaces,
+    PolicyHostPaths,
+    PolicyCapabilities,
+    PolicyImages,
+    PodSecurityDefault,
+    DefaultNodeSelector,
     InlineSecretEnv,
     PullPolicy,
     RequirePrepull,
@@ -88,6 +96,12 @@ pub enum Kind {
     Namespaces,
     /// A loopback address and port, `unix://` and an absolute path, or `""`.
     Listen,
+    /// A list of some of these words.
+    Words(&'static [&'static str]),
+    /// A list of capabilities, such as `NET_ADMIN`.
+    Capabilities,
+    /// A list of patterns.
+    Patterns,
     /// `true` or `false`.
     Bool,
 }

@@ -114,6 +114,16 @@ fn value(config: &Config, id: Id) -> Value {
         ),
         Id::KubeletVersion => optional(config.kubelet_version.clone()),
         Id::PolicyNamespaces => list(config.policy_namespaces.clone()),
+        Id::TrustedNamespaces => list(config.policy_rules.trusted_namespaces.clone()),
+        Id::PolicyPrivileged => Value::Boolean(config.policy_rules.privileged),
+        Id::PolicyHostNamespaces => {
+            list(config.policy_rules.host_namespaces.iter().map(|n| n.as_str().to_owned()).collect())
+        }
+        Id::PolicyHostPaths => list(config.policy_rules.host_paths.clone()),
+        Id::PolicyCapabilities => list(config.policy_rules.capabilities.clone()),
+        Id::PolicyImages => list(config.policy_rules.images.clone()),
+        Id::PodSecurityDefault => Value::String(config.pod_security_default.as_str().to_owned()),
+        Id::DefaultNodeSelector => Value::String(config.default_node_selector.clone()),
         Id::InlineSecretEnv => Value::Boolean(config.inline_secret_env),
         Id::PullPolicy => word(config.pull_as_written, "as-written", "if-not-present"),
         Id::RequirePrepull => Value::Boolean(config.require_prepull),

@@ -17,6 +17,9 @@ use crate::config::read::Settings;
 use crate::config::value::Setting;
 use crate::core::model::Mode;
 use crate::core::pass::MaxRemovals;
+use crate::core::policy::HostNamespace;
+use crate::core::policy::Rules;
+use crate::core::policy::pod_security::Level;
 use crate::core::yaml;
 
 const OWN_KUBECONFIG: &str = "/etc/daemonlet/kubeconfig";
@@ -119,6 +122,9 @@ pub(super) fn resolve(settings: &Settings, host: &dyn Host) -> Result<Config, Co
         },
         kubelet_version: non_empty(get.text_or(Id::KubeletVersion, "")),
         policy_namespaces: get.texts_or(Id::PolicyNamespaces, &["kube-system"]),
+        policy_rules: get.rules(),
+        pod_security_default: Level::from_name(&get.text_or(Id::PodSecurityDefault, "")).unwrap_or_default(),
+        default_node_selector: get.text_or(Id::DefaultNodeSelector, ""),
         inline_secret_env: matches!(get.take(Id::InlineSecretEnv), Some(Setting::Bool(true))),
         pull_as_written: get.text_or(Id::PullPolicy, "") == "as-written",
         require_prepull: matches!(get.take(Id::RequirePrepull), Some(Setting::Bool(true))),
@@ -182,6 +188,36 @@ impl Getter<'_> {
         match self.take(id) {
             Some(Setting::Texts(texts)) => texts,
             _ => default.iter().map(|text| (*text).to_owned()).collect(),
+        }
+    }
+
+    fn flag_or(&mut self, id: Id, default: bool) -> bool {
+        match self.take(id) {
+            Some(Setting::Bool(flag)) => flag,
+            _ => default,
+        }
+    }
+
+    fn list_or(&mut self, id: Id, default: Vec<String>) -> Vec<String> {
+        match self.take(id) {
+            Some(Setting::Texts(texts)) => texts,
+            _ => default,
+        }
+    }
+
+    /// What `[policy]` says about pods.
+    fn rules(&mut self) -> Rules {
+        let default = Rules::default();
+        Rules {
+            trusted_namespaces: self.list_or(Id::TrustedNamespaces, default.trusted_namespaces),
+            privileged: self.flag_or(Id::PolicyPrivileged, default.privileged),
+            host_namespaces: match self.take(Id::PolicyHostNamespaces) {
+                Some(Setting::Texts(words)) => words.iter().filter_map(|w| HostNamespace::from_name(w)).collect(),
+                _ => default.host_namespaces,
+            },
+            host_paths: self.list_or(Id::PolicyHostPaths, default.host_paths),
+            capabilities: self.list_or(Id::PolicyCapabilities, default.capabilities),
+            images: self.list_or(Id::PolicyImages, default.images),
         }
     }
 

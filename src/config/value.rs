@@ -36,6 +36,16 @@ pub(super) fn read(kind: Kind, value: &DeValue<'_>) -> Result<Setting, String> {
     match kind {
         Kind::Paths => texts(value, "a list of absolute paths", path).map(Setting::Texts),
         Kind::Namespaces => texts(value, "a list of namespaces", namespace).map(Setting::Texts),
+        Kind::Words(words) => {
+            let what = format!("a list of {}", one_of(words));
+            let known = |text: &str| match words.contains(&text) {
+                true => Ok(()),
+                false => Err(format!("expected {what}, not \"{text}\"")),
+            };
+            texts(value, &what, known).map(Setting::Texts)
+        }
+        Kind::Capabilities => texts(value, "a list of capabilities", check::capability).map(Setting::Texts),
+        Kind::Patterns => texts(value, "a list of patterns", check::pattern).map(Setting::Texts),
         Kind::Taints => {
             let list = texts(value, "a list of taints such as \"key=value:NoSchedule\"", |_| Ok(()))?;
             list.iter().map(|text| check::taint(text)).collect::<Result<_, _>>().map(Setting::Taints)

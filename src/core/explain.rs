@@ -1,28 +1,43 @@
 //! Why a daemon does or does not run here, term by term.
 //!
 //! Owns the wording of placement, mode and policy for people. Must not decide: it prints what
-//! [`placement::judge`] and [`Covered`] say.
+//! [`placement::judge`], [`Covered`] and [`Admission`] say.
 
 use serde_json::Value;
 
 use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
 use crate::core::model::Mode;
 use crate::core::model::NodeView;
 use crate::core::model::Source;
 use crate::core::placement;
 use crate::core::placement::ExpressionCheck;
 use crate::core::placement::Judgement;
+use crate::core::placement::NamespaceSelector;
 use crate::core::placement::TaintCheck;
+use crate::core::policy::Admission;
 use crate::core::policy::Covered;
 use crate::core::replies::Term;
 
+/// What policy and the namespace say of a DaemonSet.
+pub struct Rules<'a> {
+    /// Whether it is ours ([`crate::core::policy::Policy::covers`]; for a folder's DaemonSet its mode).
+    pub covered: &'a Covered,
+    /// Whether its pod may start.
+    pub admission: &'a Admission,
+    /// The node selector of its namespace.
+    pub namespace_selector: Option<&'a NamespaceSelector>,
+}
+
 /// Everything that decides whether `daemon_set` runs on `node`, in the order of the decision: source,
-/// mode and policy, node name, each nodeSelector entry, each expression of each affinity term, each
-/// taint, and the two answers. `covered` is policy's word ([`crate::core::policy::Policy::covers`];
-/// for a folder's DaemonSet its mode).
-pub fn explain(daemon_set: &DaemonSet, node: &NodeView, covered: &Covered) -> Vec<Term> {
-    let judgement = placement::judge(node, daemon_set);
-    let mut terms = vec![term("source", None, daemon_set.source.to_string()), policy(daemon_set, covered)];
+/// mode and policy, each rule that speaks against its pod, node name, each nodeSelector entry, each
+/// expression of each affinity term, each taint, the namespace's node selector, and the two answers.
+pub fn explain(daemon_set: &DaemonSet, node: &NodeView, rules: &Rules<'_>) -> Vec<Term> {
+    let judgement = placement::judge(node, daemon_set, rules.namespace_selector);
+    let mut terms = vec![term("source", None, daemon_set.source.to_string()), policy(daemon_set, rules.covered)];
+    if matches!(rules.covered, Covered::Yes(_)) {
+        admission(rules.admission, &mut terms);
+    }
     if let Some(check) = &judgement.node_name {
         terms.push(term("node name", Some(check.matches), check.to_string()));
     }
@@ -31,6 +46,9 @@ pub fn explain(daemon_set: &DaemonSet, node: &NodeView, covered: &Covered) -> Ve
     }
     affinity(&judgement, &mut terms);
     terms.extend(judgement.taints.iter().map(taint));
+    if let Some(check) = &judgement.namespace_selector {
+        terms.push(term("node selector of the namespace", Some(check.matches), check.to_string()));
+    }
     let placement = judgement.placement(node);
     let because = if placement.reason.is_empty() { String::new() } else { format!(": {}", placement.reason) };
     let yes_or_no = |answer: bool| if answer { "yes" } else { "no" };
@@ -56,6 +74,21 @@ fn policy(daemon_set: &DaemonSet, covered: &Covered) -> Term {
             term("mode and policy", Some(true), format!("{mode} ({why})"))
         }
         Covered::No(reason) => term("mode and policy", Some(false), reason.clone()),
+    }
+}
+
+/// What speaks against the pod, each with what to do about it; what people should know has no verdict.
+fn admission(admission: &Admission, terms: &mut Vec<Term>) {
+    let text = |e: &FieldError| match &e.hint {
+        Some(hint) => format!("{e} (hint: {hint})"),
+        None => e.to_string(),
+    };
+    match admission {
+        Admission::Allowed(notes) => terms.extend(notes.iter().map(|e| term("pod", None, text(e)))),
+        Admission::Refused(errors) => terms.extend(errors.iter().map(|e| term("pod", Some(false), text(e)))),
+        Admission::Waits(missing) => {
+            terms.push(term("pod", None, format!("{missing} has not been seen: what it enforces is not known")));
+        }
     }
 }
 

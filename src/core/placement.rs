@@ -4,6 +4,7 @@
 //! look at the node's conditions, resources or ports: upstream leaves those to the scheduler.
 
 mod affinity;
+mod namespace;
 mod taints;
 
 use std::fmt;
@@ -18,6 +19,8 @@ use crate::core::model::STATIC_GATE;
 pub use affinity::ExpressionCheck;
 pub use affinity::LabelCheck;
 pub use affinity::TermCheck;
+pub use namespace::NamespaceCheck;
+pub use namespace::NamespaceSelector;
 pub use taints::TaintCheck;
 pub use taints::automatic_tolerations;
 
@@ -42,6 +45,8 @@ pub struct Judgement {
     pub node_selector: Vec<LabelCheck>,
     /// Each term of the required node affinity; `None`: there is none.
     pub node_affinity: Option<Vec<TermCheck>>,
+    /// The node selector of the namespace; `None`: there is none.
+    pub namespace_selector: Option<NamespaceCheck>,
     /// Each taint of the node.
     pub taints: Vec<TaintCheck>,
 }
@@ -57,13 +62,14 @@ pub struct NodeNameCheck {
 }
 
 /// Upstream's `NodeShouldRunDaemonPod(node, ds)`
-/// (`pkg/controller/daemon/daemon_controller.go`), but for the key [`STATIC_GATE`], which is ignored.
-pub fn should_run(node: &NodeView, daemon_set: &DaemonSet) -> Placement {
-    judge(node, daemon_set).placement(node)
+/// (`pkg/controller/daemon/daemon_controller.go`), but for the key [`STATIC_GATE`], which is ignored; and the
+/// selector of its namespace, as OpenShift's controller adds it.
+pub fn should_run(node: &NodeView, daemon_set: &DaemonSet, namespace: Option<&NamespaceSelector>) -> Placement {
+    judge(node, daemon_set, namespace).placement(node)
 }
 
 /// Judges every rule, also those behind the first that says no.
-pub fn judge(node: &NodeView, daemon_set: &DaemonSet) -> Judgement {
+pub fn judge(node: &NodeView, daemon_set: &DaemonSet, namespace: Option<&NamespaceSelector>) -> Judgement {
     let null = Value::Null;
     let spec = daemon_set.template.get("spec").unwrap_or(&null);
     let wanted = spec.get("nodeName").and_then(Value::as_str).filter(|name| !name.is_empty());
@@ -73,6 +79,7 @@ pub fn judge(node: &NodeView, daemon_set: &DaemonSet) -> Judgement {
         node_name: wanted.map(|name| NodeNameCheck { wanted: name.to_owned(), matches: name == node.name }),
         node_selector: affinity::node_selector(spec, node),
         node_affinity: affinity::required_terms(spec, node),
+        namespace_selector: namespace.map(|selector| selector.check(node)),
         taints: taints::check(&node.taints, own, host_network),
     }
 }
@@ -84,12 +91,24 @@ impl Judgement {
             return Placement { should_run: false, should_continue_running: false, reason };
         }
         match self.taints.iter().find(|taint| taint.repels()) {
-            None => Placement { should_run: true, should_continue_running: true, reason: String::new() },
+            None => self.placement_by_namespace(),
             Some(taint) => Placement {
                 should_run: false,
                 should_continue_running: !self.taints.iter().any(TaintCheck::evicts),
                 reason: format!("taint {taint} is not tolerated"),
             },
+        }
+    }
+
+    /// The last word, where nothing else speaks against the node. A selector that cannot be read ends nothing.
+    fn placement_by_namespace(&self) -> Placement {
+        match &self.namespace_selector {
+            Some(check) if !check.matches => Placement {
+                should_run: false,
+                should_continue_running: check.invalid.is_some(),
+                reason: format!("node selector of the namespace {check}"),
+            },
+            _ => Placement { should_run: true, should_continue_running: true, reason: String::new() },
         }
     }
 

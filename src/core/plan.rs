@@ -4,6 +4,7 @@
 //! (unless surge is asked for). Must not do I/O or read a clock; the shell executes the actions as
 //! they stand and plans again from what it then observes.
 
+mod admission;
 mod bootstrap;
 mod facts;
 mod instance;
@@ -392,7 +393,8 @@ impl<'a> Planner<'a> {
 
     /// Whether a pod may be started here, and whether one may stay; notes the reason.
     fn placed(&mut self, daemon_set: &DaemonSet) -> placement::Placement {
-        placement::should_run(self.context.node, daemon_set)
+        let namespace = self.facts.namespace_selector(daemon_set);
+        placement::should_run(self.context.node, daemon_set, namespace.as_ref())
     }
 }
 

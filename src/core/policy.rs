@@ -1,7 +1,12 @@
-//! What the node's owner allows: modes and namespaces (`default-mode`, `selector`, `[policy]`).
+//! What the node's owner allows: modes and namespaces (`default-mode`, `selector`, `[policy]`), and what the
+//! namespaces of the cluster do.
 //!
-//! Owns the question whether a DaemonSet of the API is ours, and how it is run. Folders are the
-//! owner's own word and are not asked here. Must not look at nodes or evidence.
+//! Owns the question whether a DaemonSet of the API is ours and how it is run, and whether its pod may start
+//! ([`Admission`]). Must not look at nodes or evidence.
+
+mod admission;
+pub mod pod_security;
+mod rules;
 
 use std::sync::Arc;
 
@@ -11,8 +16,14 @@ use crate::core::labels::LabelError;
 use crate::core::labels::Selector;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
+use crate::core::model::Lookup;
 use crate::core::model::MODE_LABEL;
 use crate::core::model::Mode;
+use crate::core::placement::NamespaceSelector;
+pub use admission::Admission;
+pub use admission::namespace_of;
+pub use rules::HostNamespace;
+pub use rules::Rules;
 
 /// Whether a DaemonSet of the API is ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +45,24 @@ pub struct Policy {
     selector: Selector,
     /// Namespaces whose DaemonSets may run here; `*` is all.
     namespaces: Vec<String>,
+    /// What their pods may do to the node.
+    rules: Rules,
+    /// The PodSecurity level of a namespace without the label.
+    pod_security_default: pod_security::Level,
+    /// The node selector of a namespace that has none; empty: none.
+    default_node_selector: String,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { default_mode: None, selector: Selector::default(), namespaces: vec!["kube-system".to_owned()] }
+        Self {
+            default_mode: None,
+            selector: Selector::default(),
+            namespaces: vec!["kube-system".to_owned()],
+            rules: Rules::default(),
+            pod_security_default: pod_security::Level::default(),
+            default_node_selector: String::new(),
+        }
     }
 }
 
@@ -48,7 +72,22 @@ impl Policy {
     /// # Errors
     /// `selector` is no label selector.
     pub fn new(default_mode: Option<Mode>, selector: &str, namespaces: Vec<String>) -> Result<Self, LabelError> {
-        Ok(Self { default_mode, selector: labels::parse(selector)?, namespaces })
+        Ok(Self { default_mode, selector: labels::parse(selector)?, namespaces, ..Self::default() })
+    }
+
+    /// Itself with these rules for pods.
+    pub fn with_rules(self, rules: Rules) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// Itself with what counts for a namespace that does not say it: its PodSecurity level and its node selector.
+    pub fn with_defaults(self, pod_security_default: pod_security::Level, default_node_selector: String) -> Self {
+        Self { pod_security_default, default_node_selector, ..self }
+    }
+
+    /// The node selector of the namespace of `daemon_set`, of which `namespace` is known.
+    pub fn node_selector(&self, daemon_set: &DaemonSet, namespace: Lookup<'_>) -> Option<NamespaceSelector> {
+        NamespaceSelector::of(&daemon_set.key.namespace, namespace, &self.default_node_selector)
     }
 
     /// Whether `daemon_set`, as the API has it, runs here; `folder` is the folder's definition of the
@@ -110,7 +149,7 @@ pub fn checked_mode(daemon_set: DaemonSet) -> Result<DaemonSet, FieldError> {
     }
 }
 
-fn same_template(one: &DaemonSet, other: &DaemonSet) -> bool {
+pub(crate) fn same_template(one: &DaemonSet, other: &DaemonSet) -> bool {
     one.template == other.template || canonical::template(&one.template) == canonical::template(&other.template)
 }
 

@@ -7,10 +7,15 @@
 use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
 use crate::core::model::Mode;
+use crate::core::model::ObjectSource;
 use crate::core::model::Source;
+use crate::core::policy::Admission;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
+use crate::core::policy::namespace_of;
+use crate::core::policy::same_template;
 use crate::core::record::DaemonRecord;
 
 /// What the folders say of one daemon.
@@ -135,26 +140,57 @@ pub enum Word {
 }
 
 /// What the sources together say of the daemon that `record` remembers.
-pub fn settle(known: &Known<'_>, record: &DaemonRecord, policy: &Policy) -> Word {
+///
+/// `objects` is where Namespaces are looked up.
+pub fn settle(known: &Known<'_>, record: &DaemonRecord, policy: &Policy, objects: &dyn ObjectSource) -> Word {
     match &known.api {
-        ApiWord::Present(daemon_set) => settle_present(known, daemon_set, record, policy),
+        ApiWord::Present(daemon_set) => settle_present(known, daemon_set, record, (policy, objects)),
         ApiWord::Invalid { reason } => settle_invalid(known, reason, record),
         ApiWord::Absent { by_event } => settle_absent(known, *by_event, record),
         ApiWord::Orphaned if record.instances.is_empty() => settle_absent(known, true, record),
         ApiWord::Orphaned => orphaned(),
         ApiWord::Unknown => match last_known(known.remembered, record) {
-            Some(daemon_set) => settle_remembered(known, daemon_set, policy),
+            Some(daemon_set) => settle_remembered(known, daemon_set, record, (policy, objects)),
             None => settle_folder(known, record, "the API has not answered yet"),
         },
         ApiWord::None => settle_folder(known, record, "there is no API server to ask"),
     }
 }
 
-fn settle_present(known: &Known<'_>, daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, policy: &Policy) -> Word {
+/// Policy, and where it looks up Namespaces.
+type Rules<'a> = (&'a Policy, &'a dyn ObjectSource);
+
+/// [`Policy::covers`]; and a template of the API that is not the folder's is ours only if it may start. One that
+/// already runs here stays, whatever has changed since.
+fn covers(rules: Rules<'_>, daemon_set: &DaemonSet, folder: Option<&Arc<DaemonSet>>, record: &DaemonRecord) -> Covered {
+    let (policy, objects) = rules;
+    let covered = policy.covers(daemon_set, folder);
+    let (Covered::Yes(_), Some(folder)) = (&covered, folder) else { return covered };
+    let why = match policy.admit(daemon_set, objects.lookup(&namespace_of(daemon_set))) {
+        Admission::Allowed(_) => return covered,
+        Admission::Refused(errors) => errors.iter().map(with_hint).collect::<Vec<_>>().join("; "),
+        Admission::Waits(missing) => format!("{missing} has not been seen yet"),
+    };
+    let runs = |d: &Arc<DaemonSet>| d.source == Source::Api && same_template(d, daemon_set);
+    if same_template(daemon_set, folder) || record.live().filter_map(|i| i.daemon_set.as_ref()).any(runs) {
+        return covered;
+    }
+    Covered::No(why)
+}
+
+fn with_hint(error: &FieldError) -> String {
+    match &error.hint {
+        Some(hint) => format!("{error} (hint: {hint})"),
+        None => error.to_string(),
+    }
+}
+
+fn settle_present(known: &Known<'_>, daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, rules: Rules<'_>) -> Word {
     if daemon_set.deleting {
         return settle_deleting(known, daemon_set);
     }
-    match (policy.covers(daemon_set, folder_of(known, record)), folder_of(known, record)) {
+    let policy = rules.0;
+    match (covers(rules, daemon_set, folder_of(known, record), record), folder_of(known, record)) {
         (Covered::Yes(mode), _) => wanted(daemon_set, mode, None),
         (Covered::No(reason), Some(folder)) => {
             let note = format!("the API's version is not used, the folder's stays in force: {reason}");
@@ -246,12 +282,13 @@ fn last_known<'a>(remembered: Option<&'a Arc<DaemonSet>>, record: &'a DaemonReco
     of_the_api.filter(later).max_by_key(|d| d.generation).or(Some(remembered))
 }
 
-fn settle_remembered(known: &Known<'_>, daemon_set: &Arc<DaemonSet>, policy: &Policy) -> Word {
+fn settle_remembered(known: &Known<'_>, daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, rules: Rules<'_>) -> Word {
+    let policy = rules.0;
     let folder = match known.folder {
         FolderWord::Present { daemon_set, .. } => Some(daemon_set),
         _ => None,
     };
-    match (policy.covers(daemon_set, folder), folder) {
+    match (covers(rules, daemon_set, folder, record), folder) {
         (Covered::Yes(mode), _) => wanted(daemon_set, mode, None),
         (Covered::No(_), Some(folder)) => wanted(folder, folder_mode(policy, folder), None),
         (Covered::No(reason), None) => Word::Unsure { reason },

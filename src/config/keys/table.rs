@@ -212,6 +212,76 @@ kubelet of 1.35 or newer reads such a value from a file.",
 owner's word and not bound by it.",
     ),
     key(
+        Id::TrustedNamespaces,
+        "policy",
+        "trusted-namespaces",
+        Kind::Namespaces,
+        r#"["kube-system"]"#,
+        "Namespaces whose DaemonSets may have the host: privileged, host-namespaces, host-paths
+and capabilities do not bind them. [\"*\"] is all. Who may create a DaemonSet in such a
+namespace is root on this node, as he is where the stock controller runs it.",
+    ),
+    key(
+        Id::PolicyPrivileged,
+        "policy",
+        "privileged",
+        Kind::Bool,
+        "false",
+        "Whether DaemonSets of other namespaces may have privileged containers.",
+    ),
+    key(
+        Id::PolicyHostNamespaces,
+        "policy",
+        "host-namespaces",
+        Kind::Words(&["network", "pid", "ipc"]),
+        "[]",
+        "Which of the host's namespaces they may share: \"network\", \"pid\", \"ipc\".",
+    ),
+    key(
+        Id::PolicyHostPaths,
+        "policy",
+        "host-paths",
+        Kind::Paths,
+        "[]",
+        "Which paths of the host they may mount, with all that is below; [\"/\"] is all.",
+    ),
+    key(
+        Id::PolicyCapabilities,
+        "policy",
+        "capabilities",
+        Kind::Capabilities,
+        r#"["AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"]"#,
+        "Which capabilities they may add; [\"*\"] is all. Default: what runtimes give by themselves.",
+    ),
+    key(
+        Id::PolicyImages,
+        "policy",
+        "images",
+        Kind::Patterns,
+        r#"["*"]"#,
+        "Which images DaemonSets of any namespace may run, written out as in
+\"docker.io/library/busybox:1\"; * is any text.",
+    ),
+    key(
+        Id::PodSecurityDefault,
+        "policy",
+        "pod-security-default",
+        Kind::Word(&["privileged", "baseline", "restricted"]),
+        r#""privileged""#,
+        "PodSecurity level of a namespace without the label pod-security.kubernetes.io/enforce:
+what the API server's own PodSecurity configuration has as its default.",
+    ),
+    key(
+        Id::DefaultNodeSelector,
+        "policy",
+        "default-node-selector",
+        Kind::Selector,
+        r#""""#,
+        "The cluster's default node selector, such as OpenShift's: where pods may run whose namespace
+has no annotation scheduler.alpha.kubernetes.io/node-selector or openshift.io/node-selector.
+An empty annotation switches it off for its namespace.",
+    ),
+    key(
         Id::InlineSecretEnv,
         "policy",
         "inline-secret-env",

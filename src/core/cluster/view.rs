@@ -269,7 +269,7 @@ impl Daemon {
         }
         let known = &mut self.placements[index];
         if known.0 != node.version {
-            *known = (node.version, placement::should_run(&node.view, &self.daemon_set).should_run);
+            *known = (node.version, placement::should_run(&node.view, &self.daemon_set, None).should_run);
         }
         known.1
     }

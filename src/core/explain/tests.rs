@@ -26,8 +26,45 @@ fn daemon_set(spec: Value) -> DaemonSet {
     }
 }
 
+fn free(covered: &Covered) -> Rules<'_> {
+    const FREE: &Admission = &Admission::FREE;
+    Rules { covered, admission: FREE, namespace_selector: None }
+}
+
 fn taint_of(key: &str, value: &str, effect: &str) -> Taint {
     Taint { key: key.into(), value: value.into(), effect: effect.into() }
+}
+
+#[test]
+fn rules_and_namespaces_are_named() {
+    let error = |hint: Option<&str>| FieldError {
+        field: "spec.a".into(),
+        reason: "policy.a is false".into(),
+        hint: hint.map(str::to_owned),
+    };
+    let selector =
+        NamespaceSelector { origin: "openshift.io/node-selector of namespace a".into(), text: "disk=ssd".into() };
+    let rules = Rules {
+        covered: &Covered::Yes(Mode::Static),
+        admission: &Admission::Refused(vec![error(Some("set it")), error(None)]),
+        namespace_selector: Some(&selector),
+    };
+    let lines: Vec<_> = explain(&daemon_set(json!({})), &NodeView::default(), &rules)[2..]
+        .iter()
+        .map(|t| format!("{:?} {}: {}", t.holds, t.subject, t.text))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "Some(false) pod: spec.a: policy.a is false (hint: set it)",
+            "Some(false) pod: spec.a: policy.a is false",
+            "Some(false) node selector of the namespace: disk=ssd (openshift.io/node-selector of namespace a): the node \
+             does not match",
+            "Some(false) should run here: no: node selector of the namespace disk=ssd (openshift.io/node-selector of \
+             namespace a): the node does not match",
+            "Some(false) may continue running here: no",
+        ]
+    );
 }
 
 #[test]
@@ -52,7 +89,7 @@ fn every_kind_of_term() {
         ],
         ..NodeView::default()
     };
-    let lines: Vec<_> = explain(&daemon_set(spec), &node, &Covered::Yes(Mode::Static))
+    let lines: Vec<_> = explain(&daemon_set(spec), &node, &free(&Covered::Yes(Mode::Static)))
         .into_iter()
         .map(|t| format!("{} {}: {}", t.holds.map_or("-", |h| if h { "yes" } else { "no" }), t.subject, t.text))
         .collect();
@@ -82,6 +119,6 @@ fn every_kind_of_term() {
 
 #[test]
 fn a_refusal_of_policy_is_the_reason() {
-    let terms = explain(&daemon_set(json!({})), &NodeView::default(), &Covered::No("why not".into()));
+    let terms = explain(&daemon_set(json!({})), &NodeView::default(), &free(&Covered::No("why not".into())));
     assert_eq!(terms[1], Term { subject: "mode and policy".into(), holds: Some(false), text: "why not".into() });
 }

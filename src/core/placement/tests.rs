@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::*;
+use crate::core::model::Lookup;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::model::Taint;
@@ -84,7 +85,7 @@ fn node_should_run_daemon_pod() {
     ];
     let node = node("test-node", &["name=simple-daemon", "type=production"]);
     for (case, spec, fits) in table {
-        let got = should_run(&node, &daemon_set(spec));
+        let got = should_run(&node, &daemon_set(spec), None);
         assert_eq!((got.should_run, got.should_continue_running), (fits, fits), "{case}: {}", got.reason);
         assert_eq!(got.reason.is_empty(), fits, "{case}: {}", got.reason);
     }
@@ -202,7 +203,7 @@ fn node_selector_and_affinity() {
         ),
     ];
     for (case, spec, name, labels, fits) in table {
-        let got = should_run(&node(name, labels), &daemon_set(spec));
+        let got = should_run(&node(name, labels), &daemon_set(spec), None);
         assert_eq!(got.should_run, fits, "{case}: {}", got.reason);
     }
 }
@@ -233,7 +234,7 @@ fn tainted_nodes() {
     for (case, taints, spec, run, stay) in table {
         let mut node = node("n", &[]);
         node.taints = taints.iter().map(|text| taint(text)).collect();
-        let got = should_run(&node, &daemon_set(spec));
+        let got = should_run(&node, &daemon_set(spec), None);
         assert_eq!((got.should_run, got.should_continue_running), (run, stay), "{case}: {}", got.reason);
     }
 }
@@ -256,6 +257,53 @@ fn reasons_are_one_line() {
         (json!({}), "taint a=b:NoSchedule is not tolerated"),
     ];
     for (spec, reason) in table {
-        assert_eq!(should_run(&tainted, &daemon_set(spec)).reason, reason);
+        assert_eq!(should_run(&tainted, &daemon_set(spec), None).reason, reason);
     }
+}
+
+#[test]
+fn the_node_selector_of_the_namespace() {
+    let node = NodeView { labels: [("disk".to_owned(), "ssd".to_owned())].into(), ..NodeView::default() };
+    let (upstream, openshift) = ("scheduler.alpha.kubernetes.io/node-selector", "openshift.io/node-selector");
+    // annotations, default: (run, stay), who says so
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, (bool, bool), &'a str);
+    let table: [Case<'_>; 11] = [
+        (&[], "", (true, true), ""),
+        (&[], "disk=ssd", (true, true), ""),
+        (&[], "disk=hdd", (false, false), "policy.default-node-selector"),
+        (&[(upstream, "disk=hdd")], "", (false, false), upstream),
+        (&[(openshift, "disk=hdd")], "", (false, false), openshift),
+        (&[(openshift, " disk in (ssd, nvme),!gpu ")], "disk=hdd", (true, true), ""),
+        (&[(openshift, "")], "disk=hdd", (true, true), ""),
+        (&[(upstream, "")], "disk=hdd", (true, true), ""),
+        (&[(upstream, "disk=ssd"), (openshift, "disk=hdd")], "", (true, true), ""),
+        (&[(upstream, ""), (openshift, "disk=hdd")], "", (true, true), ""),
+        // What cannot be read starts nothing and ends nothing.
+        (&[(upstream, "disk in ssd")], "", (false, true), "no selector"),
+    ];
+    for (annotations, default, answers, reason) in table {
+        let annotations: std::collections::BTreeMap<_, _> = annotations.iter().copied().collect();
+        let namespace = json!({"metadata": {"name": "a", "annotations": annotations}});
+        let selector = NamespaceSelector::of("a", Lookup::Present(&namespace), default);
+        let got = should_run(&node, &daemon_set(json!({})), selector.as_ref());
+        assert_eq!((got.should_run, got.should_continue_running), answers, "{annotations:?} {default}");
+        assert!(got.reason.contains(reason) && got.reason.is_empty() == reason.is_empty(), "{}", got.reason);
+    }
+}
+
+#[test]
+fn a_namespace_that_nobody_has_seen_keeps_nothing_away() {
+    assert_eq!(NamespaceSelector::of("a", Lookup::Unknown, "a=b"), None);
+    assert!(NamespaceSelector::of("a", Lookup::Absent, "a=b").is_some(), "there is no annotation against it");
+}
+
+#[test]
+fn where_a_taint_keeps_new_pods_away_the_namespace_is_not_asked() {
+    let node = NodeView {
+        taints: vec![Taint { key: "k".into(), value: String::new(), effect: "NoSchedule".into() }],
+        ..NodeView::default()
+    };
+    let selector = NamespaceSelector { origin: "x".into(), text: "a=b".into() };
+    let got = should_run(&node, &daemon_set(json!({})), Some(&selector));
+    assert_eq!((got.should_run, got.should_continue_running), (false, true), "as OpenShift's controller has it");
 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::outcome::Outcome;
+use crate::core::placement::NamespaceSelector;
+use crate::core::policy::Admission;
 use crate::core::ports::HostPort;
 use crate::core::record::Failure;
 use crate::core::record::HandOver;
@@ -162,6 +164,16 @@ pub trait Facts {
     /// A fingerprint of what the kubelet's admission depends on beside the pod: when it changes, what
     /// was rejected is tried again at once.
     fn surroundings(&self) -> &str;
+    /// Whether a new instance of a DaemonSet may start, by policy and by what its namespace enforces.
+    fn admission(&self, daemon_set: &DaemonSet) -> Admission {
+        let _ = daemon_set;
+        Admission::FREE
+    }
+    /// The node selector of a DaemonSet's namespace.
+    fn namespace_selector(&self, daemon_set: &DaemonSet) -> Option<NamespaceSelector> {
+        let _ = daemon_set;
+        None
+    }
     /// Whether the API has yet to be told that an instance ends, and a successor waits for that.
     fn farewell_pending(&self, instance: &Instance) -> bool {
         let _ = instance;

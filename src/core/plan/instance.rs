@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::core::model::FieldError;
 use crate::core::outcome::Outcome;
 use crate::core::outcome::Rendered;
 use crate::core::record::Instance;
@@ -26,17 +27,16 @@ impl Planner<'_> {
     /// Images that have to be on the node first are asked for; `replaces`: an instance ends for it, which
     /// stays while they cannot be had.
     pub(super) fn prepare(&mut self, target: &Target, replaces: bool) -> Option<Arc<Outcome>> {
+        if !self.admitted(target) {
+            return None;
+        }
         let outcome = self.facts.outcome(&target.daemon_set, self.record.next_incarnation, target.data);
         self.summary.revision.clone_from(&outcome.revision);
         match &outcome.result {
             Err(refused) => {
-                self.summary.state = State::Refused;
                 self.references.extend(refused.references.iter().cloned());
                 self.tokens.extend(refused.tokens.iter().cloned());
-                let reasons: Vec<String> = refused.errors.iter().map(ToString::to_string).collect();
-                let hints = refused.errors.iter().filter_map(|e| e.hint.as_ref());
-                self.summary.notes.extend(hints.map(|hint| format!("hint: {hint}")));
-                self.add_reason(&reasons.join("; "));
+                self.refuse(&refused.errors);
                 None
             }
             Ok(rendered) => {
@@ -44,13 +44,27 @@ impl Planner<'_> {
                 if rendered.pod.waiting_for.is_empty() {
                     return self.with_images(outcome, replaces);
                 }
-                self.summary.state = State::Waiting;
-                self.summary.waiting_for.clone_from(&rendered.pod.waiting_for);
-                let what: Vec<String> = rendered.pod.waiting_for.iter().map(describe).collect();
-                self.add_reason(&format!("waits for {}", what.join(", ")));
+                self.wait_for(&rendered.pod.waiting_for);
                 None
             }
         }
+    }
+
+    /// Says which fields are refused, and how to allow them.
+    pub(super) fn refuse(&mut self, errors: &[FieldError]) {
+        self.summary.state = State::Refused;
+        let reasons: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let hints = errors.iter().filter_map(|e| e.hint.as_ref());
+        self.summary.notes.extend(hints.map(|hint| format!("hint: {hint}")));
+        self.add_reason(&reasons.join("; "));
+    }
+
+    /// Says what is not there yet.
+    pub(super) fn wait_for(&mut self, missing: &[Missing]) {
+        self.summary.state = State::Waiting;
+        self.summary.waiting_for.extend_from_slice(missing);
+        let what: Vec<String> = missing.iter().map(describe).collect();
+        self.add_reason(&format!("waits for {}", what.join(", ")));
     }
 
     /// The outcome once its images are there, or as far as they can be.
@@ -78,7 +92,12 @@ impl Planner<'_> {
     fn note(&mut self, rendered: &Rendered) {
         self.references.extend(rendered.pod.references.iter().cloned());
         self.tokens.extend(rendered.pod.tokens.iter().cloned());
-        for note in &rendered.pod.notes {
+        self.note_all(&rendered.pod.notes);
+    }
+
+    /// Notes what people should know, each once.
+    pub(super) fn note_all(&mut self, notes: &[FieldError]) {
+        for note in notes {
             let text = match &note.hint {
                 Some(hint) => format!("{note} (hint: {hint})"),
                 None => note.to_string(),

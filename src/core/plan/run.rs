@@ -7,6 +7,7 @@ use crate::core::model::IntOrPercent;
 use crate::core::model::Mode;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
+use crate::core::policy::namespace_of;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
 use crate::core::record::PendingUpdate;
@@ -36,6 +37,7 @@ impl Planner<'_> {
         for instance in self.record.instances.iter_mut().filter(|_| !returns) {
             instance.orphaned = false;
         }
+        self.references.insert(namespace_of(daemon_set));
         self.end_lost_manifests();
         let placement = self.placed(daemon_set);
         if !placement.should_continue_running {
@@ -99,6 +101,7 @@ impl Planner<'_> {
                 self.end_all(older.iter(), "a newer instance of the same revision is here");
                 self.refresh(new);
                 self.show(new);
+                self.note_admission(&target.daemon_set);
             }
             (None, Some((old, others))) => {
                 self.end_all(others.iter(), "a newer instance is here");

@@ -3,8 +3,11 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use crate::core::model::IntOrPercent;
+use crate::core::model::Kind;
 use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
+use crate::core::model::ObjectMap;
+use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::record::Instance;
@@ -30,6 +33,17 @@ fn daemon_set(source: Source, mode: Option<&str>) -> Arc<DaemonSet> {
         min_ready_seconds: 0,
         source,
     })
+}
+
+fn namespaces() -> ObjectMap {
+    enforcing("privileged")
+}
+
+/// The namespace of them all, with what it enforces.
+fn enforcing(level: &str) -> ObjectMap {
+    let namespace = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}}});
+    let reference = ObjectRef::new(Kind::Namespace, "", "kube-system");
+    ObjectMap { objects: [(reference, namespace)].into(), complete: false }
 }
 
 fn file() -> Arc<DaemonSet> {
@@ -65,7 +79,7 @@ impl<'a> Case<'a> {
     fn word(self, record: &DaemonRecord) -> String {
         let known =
             Known { folder: self.folder, api: self.api, remembered: self.remembered, confirmation: self.confirmation };
-        match settle(&known, record, &Policy::default()) {
+        match settle(&known, record, &Policy::default(), &namespaces()) {
             Word::Wanted { daemon_set, mode, note } => {
                 let note = note.map(|_| " with a note").unwrap_or_default();
                 let from = if daemon_set.source == Source::Api { "API" } else { "file" };
@@ -159,7 +173,7 @@ fn a_checkpoint_that_is_behind_what_runs_takes_nothing_back() {
             remembered: Some(remembered),
             confirmation: Confirmation::Unasked,
         };
-        match settle(&known, &record, &Policy::default()) {
+        match settle(&known, &record, &Policy::default(), &namespaces()) {
             Word::Wanted { daemon_set, .. } => (daemon_set.generation.unwrap(), daemon_set.uid.clone().unwrap()),
             other => panic!("{other:?}"),
         }
@@ -222,12 +236,58 @@ fn where_nothing_runs_and_no_file_defines_it_nobody_is_asked() {
         confirmation: Confirmation::Unasked,
     };
     let policy = Policy::default();
-    let settled = settle(&gone, &record(Some("ds-uid"), false), &policy);
+    let settled = settle(&gone, &record(Some("ds-uid"), false), &policy, &namespaces());
     assert!(matches!(settled, Word::Gone { by_list: false, .. }), "{settled:?}");
-    let settled = settle(&gone, &record(Some("ds-uid"), true), &policy);
+    let settled = settle(&gone, &record(Some("ds-uid"), true), &policy, &namespaces());
     assert!(matches!(settled, Word::Confirm { .. }), "{settled:?}");
     let file = file();
     let defined = FolderWord::Present { daemon_set: &file, fingerprint: "f" };
-    let settled = settle(&Known { folder: defined, ..gone }, &record(Some("ds-uid"), false), &policy);
+    let settled = settle(&Known { folder: defined, ..gone }, &record(Some("ds-uid"), false), &policy, &namespaces());
     assert!(matches!(settled, Word::Confirm { .. }), "{settled:?}");
+}
+
+#[test]
+fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force() {
+    let folder = file();
+    let with_host = |d: &DaemonSet| {
+        let spec = json!({"hostPID": true, "containers": [{"name": "net", "image": "net:2"}]});
+        Arc::new(DaemonSet { template: json!({ "spec": spec }), ..d.clone() })
+    };
+    let changed = with_host(&daemon_set(Source::Api, None));
+    let defined = FolderWord::Present { daemon_set: &folder, fingerprint: "f" };
+    let known = |api| Known { folder: defined, api, remembered: None, confirmation: Confirmation::Unasked };
+    let present = known(ApiWord::Present(&changed));
+    let mut running = record(Some("ds-uid"), true);
+    let word = |record: &DaemonRecord, objects: &ObjectMap| {
+        let Word::Wanted { daemon_set, note, .. } = settle(&present, record, &Policy::default(), objects) else {
+            panic!("it is wanted")
+        };
+        (daemon_set.source == Source::Api, note.unwrap_or_default())
+    };
+    assert_eq!(word(&running, &namespaces()), (true, String::new()));
+    assert_eq!(
+        word(&running, &enforcing("baseline")),
+        (
+            false,
+            "the API's version is not used, the folder's stays in force: namespace kube-system: violates PodSecurity \
+             \"baseline:latest\": host namespaces (hostPID=true) (hint: change the template, or let the namespace have \
+             it: `kubectl label --overwrite namespace kube-system pod-security.kubernetes.io/enforce=privileged`)"
+                .to_owned()
+        )
+    );
+    let unseen = ObjectMap::default();
+    assert_eq!(
+        word(&running, &unseen).1,
+        "the API's version is not used, the folder's stays in force: Namespace kube-system has not been seen yet"
+    );
+    // What came to run while it was allowed is not replaced by the folder's.
+    running.instances[0].daemon_set = Some(Arc::clone(&changed));
+    assert_eq!(word(&running, &enforcing("baseline")), (true, String::new()));
+    assert_eq!(word(&running, &unseen), (true, String::new()));
+    // Nor is a template that is the folder's own a change.
+    let same = with_host(&folder);
+    let defined = FolderWord::Present { daemon_set: &same, fingerprint: "f" };
+    let known = Known { folder: defined, ..present };
+    let word = settle(&known, &record(None, false), &Policy::default(), &enforcing("restricted"));
+    assert!(matches!(word, Word::Wanted { daemon_set, note: None, .. } if daemon_set.source == Source::Api));
 }

@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
+use crate::core::model::ObjectSource;
 use crate::core::model::UpdateStrategy;
 use crate::core::outcome::Outcome;
 use crate::core::pass::Subject;
+use crate::core::placement::NamespaceSelector;
 use crate::core::plan::Data;
 use crate::core::plan::Evidence;
 use crate::core::plan::Facts;
@@ -20,6 +22,9 @@ use crate::core::plan::Permission;
 use crate::core::plan::Readiness;
 use crate::core::plan::Stock;
 use crate::core::plan::Taken;
+use crate::core::policy::Admission;
+use crate::core::policy::Policy;
+use crate::core::policy::namespace_of;
 use crate::core::ports;
 use crate::core::ports::HostPort;
 use crate::core::record::DaemonRecord;
@@ -53,6 +58,7 @@ pub(super) const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.ge
 /// The world at one pass.
 pub(super) struct PassFacts<'a> {
     pub(super) memo: &'a Memo,
+    pub(super) policy: &'a Policy,
     pub(super) objects: Objects<'a>,
     pub(super) inputs: Inputs<'a>,
     /// Data of good revisions, by daemon.
@@ -205,6 +211,14 @@ impl Facts for PassFacts<'_> {
 
     fn surroundings(&self) -> &str {
         self.taking.surroundings()
+    }
+
+    fn admission(&self, daemon_set: &DaemonSet) -> Admission {
+        self.policy.admit(daemon_set, self.objects.lookup(&namespace_of(daemon_set)))
+    }
+
+    fn namespace_selector(&self, daemon_set: &DaemonSet) -> Option<NamespaceSelector> {
+        self.policy.node_selector(daemon_set, self.objects.lookup(&namespace_of(daemon_set)))
     }
 
     fn farewell_pending(&self, instance: &Instance) -> bool {

@@ -42,7 +42,8 @@ impl Agent {
     ) -> Plan {
         self.memo.begin();
         let at = now();
-        let words = self.words(records, api, at);
+        let objects = self.objects(api);
+        let words = self.words(records, api, &objects, at);
         let unknown = words.iter().filter(|(key, ..)| !records.contains_key(*key));
         let empty: BTreeMap<&ObjectKey, DaemonRecord> =
             unknown.map(|(key, ..)| (*key, DaemonRecord::new(ObjectKey::clone(key)))).collect();
@@ -53,14 +54,13 @@ impl Agent {
                 Some(Subject { word, record, silent })
             })
             .collect();
-        let objects =
-            Objects { api, folders: self.folders.objects(), remembered: &self.memory.objects, kept: None, live: false };
         let tokens = self.tokens.snapshot();
         let manifests = digests(records, scan, &self.wiped);
         let (options, options_version) = self.options.get();
         let instances = facts::by_uid(records);
         let facts = PassFacts {
             memo: &self.memo,
+            policy: &self.policy,
             objects,
             inputs: Inputs { objects: &objects, tokens: &tokens, options, options_version },
             kept: &self.memory.kept,
@@ -115,6 +115,11 @@ impl Agent {
         plan
     }
 
+    /// What is known of the objects that daemons refer to.
+    pub(super) fn objects<'a>(&'a self, api: Option<&'a Snapshot>) -> Objects<'a> {
+        Objects { api, folders: self.folders.objects(), remembered: &self.memory.objects, kept: None, live: false }
+    }
+
     /// Whether anybody reads what is said of this node.
     fn coordination_listed(&self, api: Option<&Snapshot>) -> bool {
         api.is_some_and(|api| api.lists(&Scope::NodeDaemons) > 0)
@@ -126,6 +131,7 @@ impl Agent {
         &'a self,
         records: &'a BTreeMap<ObjectKey, DaemonRecord>,
         api: Option<&Snapshot>,
+        objects: &Objects<'_>,
         at: Millis,
     ) -> Vec<(&'a ObjectKey, Word, bool)> {
         if self.draining {
@@ -142,7 +148,7 @@ impl Agent {
             let record = records.get(key).unwrap_or(&empty);
             let folder = self.folders.word(key, &self.memory.origins, record);
             let known = self.definitions.known(key, api, folder, self.memory.daemon_sets.get(key), at);
-            let word = sources::settle(&known, record, &self.policy);
+            let word = sources::settle(&known, record, &self.policy, objects);
             (key, word, known.is_silence(record))
         };
         keys.into_iter().map(word).collect()

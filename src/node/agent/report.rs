@@ -14,12 +14,14 @@ use crate::core::explain;
 use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
+use crate::core::model::ObjectSource;
 use crate::core::model::Source;
 use crate::core::pass::Plan;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Summary;
 use crate::core::policy::Covered;
+use crate::core::policy::namespace_of;
 use crate::core::record::FailedRevision;
 use crate::core::record::Millis;
 use crate::core::replies::ExplainReport;
@@ -309,7 +311,14 @@ impl Agent {
                 (true, folder) => self.policy.covers(daemon_set, folder),
                 (false, _) => Covered::Yes(daemon_set.mode_label().unwrap_or(Mode::Static)),
             };
-            terms = explain::explain(daemon_set, &self.node, &covered);
+            let snapshot = self.snapshot();
+            let objects = self.objects(snapshot.as_deref());
+            let namespace = objects.lookup(&namespace_of(daemon_set));
+            let admission = self.policy.admit(daemon_set, namespace);
+            let selector = self.policy.node_selector(daemon_set, namespace);
+            let rules =
+                explain::Rules { covered: &covered, admission: &admission, namespace_selector: selector.as_ref() };
+            terms = explain::explain(daemon_set, &self.node, &rules);
             if let (None, Covered::No(reason)) = (&status, &covered) {
                 status = Some(left_alone(daemon_set, reason));
             }

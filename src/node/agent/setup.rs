@@ -143,7 +143,9 @@ impl Agent {
             (None, None) => None,
         };
         let policy = Policy::new(config.default_mode, &config.selector, config.policy_namespaces.clone())
-            .map_err(|error| AgentError::Selector(error.to_string()))?;
+            .map_err(|error| AgentError::Selector(error.to_string()))?
+            .with_rules(config.policy_rules.clone())
+            .with_defaults(config.pod_security_default, config.default_node_selector.clone());
         let (answers, answered) = mpsc::unbounded_channel();
         let wake = Arc::new(Notify::new());
         let provider_config = config.credential_provider_config.as_deref();

@@ -1,0 +1,85 @@
+//! The node selector of a namespace: where its pods may run, whatever they say themselves.
+//!
+//! Follows the admission plugin PodNodeSelector (`plugin/pkg/admission/podnodeselector`) and OpenShift's
+//! DaemonSet controller, which has both annotations. Must not look at pods.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::core::labels;
+use crate::core::model::Lookup;
+use crate::core::model::NodeView;
+
+/// The annotation that PodNodeSelector reads; it comes first.
+const UPSTREAM: &str = "scheduler.alpha.kubernetes.io/node-selector";
+/// OpenShift's own annotation.
+const OPENSHIFT: &str = "openshift.io/node-selector";
+/// The configuration key of the cluster's default.
+const DEFAULT: &str = "policy.default-node-selector";
+
+/// A selector that the nodes of a namespace's pods have to match, and where it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceSelector {
+    /// Who says so: an annotation or the configuration.
+    pub origin: String,
+    /// The selector, as it is written; never empty.
+    pub text: String,
+}
+
+/// A namespace's selector against the node's labels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespaceCheck {
+    /// Who says so.
+    pub origin: String,
+    /// The selector.
+    pub wanted: String,
+    /// Whether the node matches.
+    pub matches: bool,
+    /// Why it is no selector, if it is none.
+    pub invalid: Option<String>,
+}
+
+impl NamespaceSelector {
+    /// The selector for pods of the namespace `name`, of which `namespace` is known; `default` is the
+    /// cluster's. An annotation of the namespace takes the default's place, also an empty one. Without a
+    /// selector, and while nothing is known of the namespace, `None`: every node will do.
+    pub fn of(name: &str, namespace: Lookup<'_>, default: &str) -> Option<Self> {
+        let object = match namespace {
+            Lookup::Present(object) | Lookup::Deleted(object) => Some(object),
+            Lookup::Absent => None,
+            Lookup::Unknown => return None,
+        };
+        let annotation = |key| {
+            let text = object?["metadata"]["annotations"].get(key)?.as_str()?;
+            Some((format!("{key} of namespace {name}"), text))
+        };
+        let found = annotation(UPSTREAM).or_else(|| annotation(OPENSHIFT));
+        let (origin, text) = found.unwrap_or_else(|| (DEFAULT.to_owned(), default));
+        let text = text.trim();
+        (!text.is_empty()).then(|| Self { origin, text: text.to_owned() })
+    }
+
+    /// Judges `node` by it.
+    pub(super) fn check(&self, node: &NodeView) -> NamespaceCheck {
+        let parsed = labels::parse(&self.text);
+        NamespaceCheck {
+            origin: self.origin.clone(),
+            wanted: self.text.clone(),
+            matches: parsed.as_ref().is_ok_and(|selector| selector.matches(&node.labels)),
+            invalid: parsed.err().map(|error| error.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for NamespaceCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}): ", self.wanted, self.origin)?;
+        match &self.invalid {
+            Some(reason) => write!(f, "no selector, so that nothing new starts: {reason}"),
+            None if self.matches => f.write_str("the node matches"),
+            None => f.write_str("the node does not match"),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Policy's word on new instances. What runs is never ended by it.
+
+use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
+use crate::core::policy::Admission;
+
+use super::Planner;
+use super::progress::Target;
+
+impl Planner<'_> {
+    /// Whether a new instance of the target may start; else the summary says which rule is against it.
+    pub(super) fn admitted(&mut self, target: &Target) -> bool {
+        match self.facts.admission(&target.daemon_set) {
+            Admission::Allowed(notes) => {
+                self.note_all(&notes);
+                true
+            }
+            Admission::Refused(errors) => {
+                self.summary.revision = self.facts.revision(&target.daemon_set);
+                self.refuse(&errors);
+                false
+            }
+            Admission::Waits(missing) => {
+                self.summary.revision = self.facts.revision(&target.daemon_set);
+                self.wait_for(&[missing]);
+                false
+            }
+        }
+    }
+
+    /// Says of what runs that it could not start again as it is.
+    pub(super) fn note_admission(&mut self, daemon_set: &DaemonSet) {
+        match self.facts.admission(daemon_set) {
+            Admission::Allowed(notes) => self.note_all(&notes),
+            Admission::Refused(errors) => {
+                let refusal = |e: &FieldError| FieldError {
+                    field: "it stays, and a new instance would be refused".to_owned(),
+                    reason: e.to_string(),
+                    hint: e.hint.clone(),
+                };
+                let notes: Vec<FieldError> = errors.iter().map(refusal).collect();
+                self.note_all(&notes);
+            }
+            Admission::Waits(_) => {}
+        }
+    }
+}

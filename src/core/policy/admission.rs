@@ -1,0 +1,104 @@
+//! Whether a new instance may start here, by the node's rules and the namespace's PodSecurity level.
+//!
+//! Owns whom which rule binds: `[policy]` and PodSecurity bind DaemonSets of the API. A folder's is the
+//! node owner's word and starts all the same; that the API will refuse its mirror pod is said. Judges the
+//! template, as the API would judge the pod made of it, never the rendered manifest. Must not end anything:
+//! what runs stays, as it does when a namespace's label changes upstream.
+
+use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
+use crate::core::model::Kind;
+use crate::core::model::Lookup;
+use crate::core::model::ObjectRef;
+use crate::core::model::Source;
+use crate::core::render::Missing;
+
+use super::Policy;
+use super::pod_security;
+use super::pod_security::Enforced;
+use super::pod_security::LEVEL_LABEL;
+
+/// Whether a new instance may start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It may; what people should know.
+    Allowed(Vec<FieldError>),
+    /// It may not: each rule that says so, with how to allow it.
+    Refused(Vec<FieldError>),
+    /// It waits: nobody has been able to say what the namespace enforces.
+    Waits(Missing),
+}
+
+impl Admission {
+    /// It may start, and nobody has to know anything.
+    pub const FREE: Self = Self::Allowed(Vec::new());
+}
+
+/// The Namespace object that decides about `daemon_set`.
+pub fn namespace_of(daemon_set: &DaemonSet) -> ObjectRef {
+    ObjectRef::new(Kind::Namespace, "", &daemon_set.key.namespace)
+}
+
+impl Policy {
+    /// Whether a new instance of `daemon_set` may start; `namespace` is what is known of its Namespace.
+    pub fn admit(&self, daemon_set: &DaemonSet, namespace: Lookup<'_>) -> Admission {
+        let object = match namespace {
+            Lookup::Present(object) | Lookup::Deleted(object) => Some(object),
+            Lookup::Absent | Lookup::Unknown => None,
+        };
+        let level = object.map(|object| Enforced::of_namespace(object, self.pod_security_default));
+        let violation = level.and_then(|enforced| pod_security_error(enforced, daemon_set));
+        if daemon_set.source != Source::Api {
+            return Admission::Allowed(violation.map(about_mirror_pod).into_iter().collect());
+        }
+        let mut refused = self.rules.violations(daemon_set);
+        refused.extend(violation);
+        match (refused.is_empty(), level) {
+            (false, _) => Admission::Refused(refused),
+            (true, Some(_)) => Admission::FREE,
+            (true, None) => Admission::Waits(Missing {
+                kind: "Namespace".to_owned(),
+                namespace: String::new(),
+                name: daemon_set.key.namespace.clone(),
+                key: String::new(),
+            }),
+        }
+    }
+}
+
+/// What PodSecurity says of the pod, in the API server's words.
+fn pod_security_error(enforced: Enforced, daemon_set: &DaemonSet) -> Option<FieldError> {
+    let violations = pod_security::violations(enforced, &daemon_set.template);
+    if violations.is_empty() {
+        return None;
+    }
+    let words: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    let namespace = &daemon_set.key.namespace;
+    Some(FieldError {
+        field: format!("namespace {namespace}"),
+        reason: format!("violates PodSecurity \"{enforced}\": {}", words.join(", ")),
+        hint: Some(format!(
+            "change the template, or let the namespace have it: `kubectl label --overwrite namespace {namespace} \
+             {LEVEL_LABEL}={}`",
+            least_level(enforced, daemon_set).as_str()
+        )),
+    })
+}
+
+/// The strictest level that allows the pod.
+fn least_level(enforced: Enforced, daemon_set: &DaemonSet) -> pod_security::Level {
+    let baseline = Enforced { level: pod_security::Level::Baseline, ..enforced };
+    match pod_security::violations(baseline, &daemon_set.template).is_empty() {
+        true => pod_security::Level::Baseline,
+        false => pod_security::Level::Privileged,
+    }
+}
+
+/// The same of a pod that starts all the same.
+fn about_mirror_pod(error: FieldError) -> FieldError {
+    let reason = format!("the API refuses its mirror pod, so that it runs and cannot be seen there: {}", error.reason);
+    FieldError { reason, ..error }
+}
+
+#[cfg(test)]
+mod tests;

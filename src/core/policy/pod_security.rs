@@ -1,0 +1,211 @@
+//! The Pod Security Standards: what a namespace's labels enforce, and whether a pod is within it.
+//!
+//! Owns the table of checks ([`CHECKS`]) and the choice among them by level and version, as
+//! `k8s.io/pod-security-admission` makes it (`policy/registry.go`, `api/helpers.go`), and words as it does.
+//! Must not decide what follows from a violation.
+
+mod checks;
+mod pod;
+mod values;
+
+use std::fmt;
+
+use serde_json::Value;
+
+use pod::Pod;
+pub(super) use values::DEFAULT_CAPABILITIES;
+
+/// The label of a namespace with the level that is enforced.
+pub const LEVEL_LABEL: &str = "pod-security.kubernetes.io/enforce";
+/// The label of a namespace with the version of the level that is enforced.
+pub const VERSION_LABEL: &str = "pod-security.kubernetes.io/enforce-version";
+
+/// How much a pod may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Everything.
+    #[default]
+    Privileged,
+    /// Nothing that is known to lead to the host.
+    Baseline,
+    /// As little as current practice asks for.
+    Restricted,
+}
+
+impl Level {
+    /// The level that `text` names.
+    pub fn from_name(text: &str) -> Option<Self> {
+        [Self::Privileged, Self::Baseline, Self::Restricted].into_iter().find(|level| level.as_str() == text)
+    }
+
+    /// The level as labels have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Privileged => "privileged",
+            Self::Baseline => "baseline",
+            Self::Restricted => "restricted",
+        }
+    }
+}
+
+/// Which release's idea of a level counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// The newest that is known.
+    #[default]
+    Latest,
+    /// That of Kubernetes 1.n.
+    Minor(u32),
+}
+
+/// What a namespace enforces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Enforced {
+    /// The level.
+    pub level: Level,
+    /// The version of it.
+    pub version: Version,
+}
+
+impl Enforced {
+    /// What the Namespace object `namespace` enforces; `default` is the level of one without the label. A
+    /// label that cannot be read counts as `restricted`, a version as `latest` (upstream's `PolicyToEvaluate`).
+    pub fn of_namespace(namespace: &Value, default: Level) -> Self {
+        let label = |name: &str| namespace["metadata"]["labels"].get(name).and_then(Value::as_str);
+        let level = label(LEVEL_LABEL).map(|text| Level::from_name(text).unwrap_or(Level::Restricted));
+        Self { level: level.unwrap_or(default), version: label(VERSION_LABEL).map(version).unwrap_or_default() }
+    }
+}
+
+/// `latest`, or `v1.` and a number without leading zeros.
+fn version(text: &str) -> Version {
+    let minor = text.strip_prefix("v1.").filter(|minor| *minor == "0" || !minor.starts_with('0'));
+    match minor.filter(|minor| minor.bytes().all(|b| b.is_ascii_digit())).and_then(|minor| minor.parse().ok()) {
+        Some(minor) => Version::Minor(minor),
+        None => Version::Latest,
+    }
+}
+
+impl fmt::Display for Enforced {
+    /// `baseline:latest`, as the API server prints it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.version {
+            Version::Latest => write!(f, "{}:latest", self.level.as_str()),
+            Version::Minor(minor) => write!(f, "{}:v1.{minor}", self.level.as_str()),
+        }
+    }
+}
+
+/// What a pod does that a level does not allow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// In a word or two.
+    pub reason: String,
+    /// Which containers, volumes or values, and what they must not do.
+    pub detail: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.reason, self.detail)
+    }
+}
+
+/// One check, in its versions, oldest first.
+struct Check {
+    id: &'static str,
+    level: Level,
+    versions: &'static [Versioned],
+}
+
+/// A check as it is since Kubernetes 1.`since`.
+struct Versioned {
+    since: u32,
+    run: fn(&Pod<'_>) -> Option<Violation>,
+    /// The baseline check that it takes the place of.
+    instead_of: Option<&'static str>,
+}
+
+const fn since(since: u32, run: fn(&Pod<'_>) -> Option<Violation>) -> Versioned {
+    Versioned { since, run, instead_of: None }
+}
+
+const fn instead_of(id: &'static str, since: u32, run: fn(&Pod<'_>) -> Option<Violation>) -> Versioned {
+    Versioned { since, run, instead_of: Some(id) }
+}
+
+const fn baseline(id: &'static str, versions: &'static [Versioned]) -> Check {
+    Check { id, level: Level::Baseline, versions }
+}
+
+const fn restricted(id: &'static str, versions: &'static [Versioned]) -> Check {
+    Check { id, level: Level::Restricted, versions }
+}
+
+/// Every check, in the order in which upstream words the violations: by level, then by name.
+const CHECKS: [Check; 19] = [
+    baseline("appArmorProfile", &[since(0, checks::app_armor)]),
+    baseline("capabilities_baseline", &[since(0, checks::added_capabilities)]),
+    baseline("hostNamespaces", &[since(0, checks::host_namespaces)]),
+    baseline("hostPathVolumes", &[since(0, checks::host_paths)]),
+    baseline("hostPorts", &[since(0, checks::host_ports)]),
+    baseline("hostProbesAndHostLifecycle", &[since(34, checks::probe_hosts)]),
+    baseline("privileged", &[since(0, checks::privileged)]),
+    baseline("procMount", &[since(0, checks::proc_mount), since(35, checks::proc_mount_of_host_users)]),
+    baseline("seLinuxOptions", &[since(0, checks::selinux_1_0), since(31, checks::selinux_1_31)]),
+    baseline("seccompProfile_baseline", &[since(0, checks::seccomp_annotations), since(19, checks::seccomp)]),
+    baseline(
+        "sysctls",
+        &[
+            since(0, checks::sysctls_1_0),
+            since(27, checks::sysctls_1_27),
+            since(29, checks::sysctls_1_29),
+            since(32, checks::sysctls_1_32),
+        ],
+    ),
+    baseline("windowsHostProcess", &[since(0, checks::host_process)]),
+    restricted(
+        "allowPrivilegeEscalation",
+        &[since(8, checks::privilege_escalation), since(25, checks::privilege_escalation_but_windows)],
+    ),
+    restricted(
+        "capabilities_restricted",
+        &[
+            instead_of("capabilities_baseline", 22, checks::dropped_capabilities),
+            instead_of("capabilities_baseline", 25, checks::dropped_capabilities_but_windows),
+        ],
+    ),
+    restricted("procMount_restricted", &[instead_of("procMount", 35, checks::proc_mount)]),
+    restricted("restrictedVolumes", &[instead_of("hostPathVolumes", 0, checks::volume_types)]),
+    restricted("runAsNonRoot", &[since(0, checks::non_root), since(35, checks::non_root_of_host_users)]),
+    restricted("runAsUser", &[since(23, checks::root_user), since(35, checks::root_user_of_host_users)]),
+    restricted(
+        "seccompProfile_restricted",
+        &[
+            instead_of("seccompProfile_baseline", 19, checks::required_seccomp),
+            instead_of("seccompProfile_baseline", 25, checks::required_seccomp_but_windows),
+        ],
+    ),
+];
+
+/// What the pod of `template` (its `metadata` and `spec`) does that `enforced` does not allow, as the API
+/// server's admission would say it of the pod that it makes of it; empty if nothing.
+pub fn violations(enforced: Enforced, template: &Value) -> Vec<Violation> {
+    if enforced.level == Level::Privileged {
+        return Vec::new();
+    }
+    let minor = match enforced.version {
+        Version::Latest => u32::MAX,
+        Version::Minor(minor) => minor,
+    };
+    let current = |check: &'static Check| {
+        check.versions.iter().rev().find(|v| v.since <= minor).filter(|_| check.level <= enforced.level)
+    };
+    let in_force: Vec<(&Check, &Versioned)> = CHECKS.iter().filter_map(|c| Some((c, current(c)?))).collect();
+    let pod = Pod::of_template(template);
+    let replaced = |check: &Check| in_force.iter().any(|(_, v)| v.instead_of == Some(check.id));
+    in_force.iter().filter(|(check, _)| !replaced(check)).filter_map(|(_, v)| (v.run)(&pod)).collect()
+}
+
+#[cfg(test)]
+mod tests;
