@@ -8,6 +8,7 @@ use daemonlet::core::explain;
 use daemonlet::core::model::DaemonSet;
 use daemonlet::core::model::NodeView;
 use daemonlet::core::model::ObjectMap;
+use daemonlet::core::model::ObjectSource;
 use daemonlet::core::model::TokenRequest;
 use daemonlet::core::model::TokenSource;
 use daemonlet::core::outcome;
@@ -15,6 +16,7 @@ use daemonlet::core::outcome::Outcome;
 use daemonlet::core::outcome::Revision;
 use daemonlet::core::placement;
 use daemonlet::core::policy::Policy;
+use daemonlet::core::policy::namespace_of;
 use daemonlet::core::render::Endpoint;
 use daemonlet::core::render::Pulls;
 use daemonlet::core::render::RenderOptions;
@@ -42,13 +44,18 @@ pub fn follow(daemon_set: DaemonSet, objects: &mut ObjectMap, node: &NodeView) {
     let revision = Revision::of(&daemon_set);
     let once = canonical::template(&daemon_set.template);
     assert_eq!(canonical::template(&once), once, "canonical is not stable");
-    let judgement = placement::judge(node, &daemon_set);
+    let policy = Policy::default();
+    let namespace = objects.lookup(&namespace_of(&daemon_set));
+    let selector = policy.node_selector(&daemon_set, namespace);
+    let admission = policy.admit(&daemon_set, namespace);
+    let judgement = placement::judge(node, &daemon_set, selector.as_ref());
     let placement = judgement.placement(node);
     assert!(!placement.should_run || placement.should_continue_running, "{placement:?}");
-    let policy = Policy::default();
     for folder in [None, Some(&daemon_set)] {
         let covered = policy.covers(&daemon_set, folder);
-        assert!(!explain::explain(&daemon_set, node, &covered).is_empty());
+        let rules =
+            explain::Rules { covered: &covered, admission: &admission, namespace_selector: selector.as_ref() };
+        assert!(!explain::explain(&daemon_set, node, &rules).is_empty());
     }
     for (complete, kubelet_version, has_api, inline) in
         [(true, Some((1, 36)), true, false), (false, Some((1, 34)), false, false), (false, None, true, true)]
