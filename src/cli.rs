@@ -19,6 +19,7 @@ use crate::node::agent::AgentError;
 mod ask;
 mod boot_guard;
 mod coordinator;
+mod enroll;
 mod explain;
 mod generate;
 mod offline;
@@ -105,6 +106,7 @@ struct Arguments {
 enum Command {
     Run(run::Arguments),
     Coordinator(coordinator::Arguments),
+    Enroll(enroll::Arguments),
     Render(render::Arguments),
     Plan(plan::Arguments),
     Status(status::Arguments),
@@ -152,6 +154,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let result = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Coordinator(arguments) => coordinator::run(&arguments),
+        Command::Enroll(arguments) => enroll::run(&arguments),
         Command::Render(arguments) => render::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),

@@ -5,6 +5,7 @@
 //! from, so that two who both believe to hold the Lease do no harm. It watches Nodes, DaemonSets,
 //! NodeDaemons and ControllerRevisions, and never pods. Must not decide: that is `core::cluster`'s.
 
+mod approve;
 mod lease;
 mod watch;
 mod write;
@@ -40,6 +41,8 @@ pub struct Options {
     pub identity: String,
     /// What a pass obeys.
     pub pass: pass::Options,
+    /// Whether requests of nodes for their identities are approved.
+    pub approve_nodes: bool,
 }
 
 /// Coordinates until the task is dropped. Stands for the Lease, and works only while it holds it.
@@ -53,6 +56,7 @@ pub async fn run(options: Options) {
         lease.acquire(&client).await;
         tracing::info!(lease = options.lease_name, "{} coordinates now", options.identity);
         let watches = watch::start(&client, &changes);
+        let approver = options.approve_nodes.then(|| tokio::spawn(approve::keep(client.clone())));
         let mut view = View::default();
         let mut writer = Writer::new(client.clone());
         let mut next = Instant::now() + PERIOD;
@@ -91,6 +95,7 @@ pub async fn run(options: Options) {
         }
         tracing::warn!(lease = options.lease_name, "{} does not hold the Lease any more", options.identity);
         watches.abort();
+        approver.iter().for_each(tokio::task::JoinHandle::abort);
         while changed.try_recv().is_ok() {}
         if keep.is_finished() {
             return;

@@ -128,6 +128,8 @@ pub struct Config {
     pub exact_rollouts: bool,
     /// Where metrics are served; `None`: nowhere.
     pub metrics_listen: Option<Listen>,
+    /// Whether the coordinator approves the requests of nodes for their identities.
+    pub approve_nodes: bool,
     /// What is logged.
     pub log_level: String,
     /// Where logs go.

@@ -7,6 +7,7 @@ pub mod canonical;
 pub mod cluster;
 pub mod convert;
 pub mod duration;
+pub mod enrolment;
 pub mod explain;
 pub mod health;
 pub mod identity;

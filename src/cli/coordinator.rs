@@ -58,5 +58,6 @@ pub(super) fn options(config: &Config) -> Result<Option<cluster::Options>, Failu
         lease_name: config.lease_name.clone(),
         identity: format!("{}_{}", config.node_name, std::process::id()),
         pass: pass::Options { policy, exact_rollouts: config.exact_rollouts },
+        approve_nodes: config.approve_nodes,
     }))
 }

@@ -1,5 +1,6 @@
 //! `daemonlet generate`: what an administrator applies or installs, on standard output.
 
+mod rbac;
 mod unit_dropin;
 
 use clap::Args;
@@ -23,12 +24,14 @@ enum What {
     Crd,
     /// A drop-in for the unit: with it the agent may write to the folders that its configuration names
     UnitDropin(unit_dropin::Arguments),
+    Rbac(rbac::Arguments),
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     match &arguments.what {
         What::Crd => output::data(node_daemons::CRD)?,
         What::UnitDropin(arguments) => output::data(&unit_dropin::text(arguments)?)?,
+        What::Rbac(arguments) => return rbac::run(arguments),
     }
     Ok(Exit::Success)
 }

@@ -29,7 +29,7 @@ use crate::core::policy::namespace_of;
 use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
 
-mod inputs;
+pub(in crate::cli) mod inputs;
 mod report;
 mod write;
 

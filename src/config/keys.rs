@@ -54,6 +54,7 @@ pub enum Id {
     LeaseNamespace,
     LeaseName,
     ExactRollouts,
+    ApproveNodes,
     MetricsListen,
     LogLevel,
     LogTarget,

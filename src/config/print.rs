@@ -144,6 +144,7 @@ fn value(config: &Config, id: Id) -> Value {
         Id::LeaseNamespace => Value::String(config.lease_namespace.clone()),
         Id::LeaseName => Value::String(config.lease_name.clone()),
         Id::ExactRollouts => Value::Boolean(config.exact_rollouts),
+        Id::ApproveNodes => Value::Boolean(config.approve_nodes),
         Id::MetricsListen => optional(config.metrics_listen.as_ref().map(ToString::to_string)),
         Id::LogLevel => Value::String(config.log_level.clone()),
         Id::LogTarget => Value::String(

@@ -136,6 +136,7 @@ pub(super) fn resolve(settings: &Settings, host: &dyn Host) -> Result<Config, Co
         lease_name: get.text_or(Id::LeaseName, "daemonlet-coordinator"),
         exact_rollouts: matches!(get.take(Id::ExactRollouts), Some(Setting::Bool(true))),
         metrics_listen: get.text_or(Id::MetricsListen, "").parse().ok(),
+        approve_nodes: matches!(get.take(Id::ApproveNodes), Some(Setting::Bool(true))),
         log_level: get.text_or(Id::LogLevel, "info"),
         log_target: match get.text_or(Id::LogTarget, "auto").as_str() {
             "journal" => LogTarget::Journal,

@@ -314,7 +314,7 @@ fn each_key_of_the_example_reaches_the_configuration() {
         (Id::OnceTimeout, r#""1s""#),
         (Id::LeaseNamespace, r#""ns""#),
         (Id::LeaseName, r#""lease""#),
-        (Id::ExactRollouts, "true"),
+        (Id::ExactRollouts | Id::ApproveNodes, "true"),
         (Id::BootGuardMax, r#""20s""#),
         (Id::BootGuard, "false"),
         (Id::BootKubeconfig, r#"["/a", "/b"]"#),

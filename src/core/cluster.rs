@@ -10,5 +10,6 @@ pub mod names;
 pub mod node_daemons;
 pub mod pace;
 pub mod pass;
+pub mod rights;
 pub mod rollout;
 pub mod view;

@@ -3,7 +3,7 @@
 //! Owns what each kind must look like for the API server to take it, DaemonSets excepted (`validate`).
 //! Must not judge which objects are needed.
 
-mod checks;
+pub(crate) mod checks;
 mod daemon_set;
 mod data;
 

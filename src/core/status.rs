@@ -50,6 +50,23 @@ pub struct AgentStatus {
     /// The passes so far.
     #[serde(default)]
     pub passes: Passes,
+    /// The certificate that `daemonlet enroll` got, if the agent uses one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<IdentityStatus>,
+}
+
+/// The agent's own certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IdentityStatus {
+    /// The user name.
+    pub user: String,
+    /// When it expires (RFC 3339).
+    pub expires: String,
+    /// When it is to be renewed (RFC 3339).
+    pub renewal_due: String,
+    /// How the renewal goes; empty while there is nothing to say.
+    pub renewal: String,
 }
 
 /// Connections and requests to the API server.

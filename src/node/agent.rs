@@ -69,6 +69,7 @@ use crate::node::api::Api;
 use crate::node::api::Failure;
 use crate::node::api::Tokens;
 use crate::node::cri::Cri;
+use crate::node::enrolment::Identity;
 use crate::node::images::Pins;
 use crate::node::images::Puller;
 use crate::node::kubelet::Kubelet;
@@ -176,6 +177,7 @@ pub struct Agent {
     history: history::History,
     sealing: sealing::Sealing,
     coordination: Coordination,
+    identity: Identity,
     told: report::Told,
     patched: mirror::Patched,
     nudges: Nudges,

@@ -28,21 +28,28 @@ use crate::core::yaml;
 
 /// Everything that was read. Of objects that are there twice the last counts, as with `kubectl apply`.
 #[derive(Debug, Default)]
-pub(super) struct Inputs {
+pub(in crate::cli) struct Inputs {
     /// The DaemonSets.
-    pub(super) daemon_sets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
+    pub(in crate::cli) daemon_sets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
     /// The other objects.
-    pub(super) objects: BTreeMap<ObjectRef, Value>,
+    pub(in crate::cli) objects: BTreeMap<ObjectRef, Value>,
     /// DaemonSets that validation refuses.
     pub(super) refused: Vec<Entry>,
     /// Documents that do not parse, or hold no valid object.
     pub(super) invalid: Vec<Entry>,
     /// Paths that cannot be read: the message, and no hint.
-    pub(super) unreadable: Vec<(String, Option<String>)>,
+    pub(in crate::cli) unreadable: Vec<(String, Option<String>)>,
+}
+
+impl Inputs {
+    /// How many documents are invalid, DaemonSets among them.
+    pub(in crate::cli) fn bad(&self) -> usize {
+        self.invalid.len() + self.refused.len()
+    }
 }
 
 /// Reads `paths` in order.
-pub(super) fn read(paths: &[PathBuf]) -> Inputs {
+pub(in crate::cli) fn read(paths: &[PathBuf]) -> Inputs {
     let mut inputs = Inputs::default();
     for path in paths {
         for (name, text) in texts(path) {

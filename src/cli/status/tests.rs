@@ -35,6 +35,7 @@ fn report(daemons: Vec<DaemonStatus>) -> StatusReport {
             api: "connected".into(),
             api_since: None,
             api_use: None,
+            identity: None,
             passes: Passes::default(),
         },
         daemons,

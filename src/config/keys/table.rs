@@ -383,6 +383,16 @@ the control-plane nodes, or run `daemonlet coordinator` as one Deployment.",
 takes a slot of the budget, and a replaced node gives its slot back as soon as it is available.",
     ),
     key(
+        Id::ApproveNodes,
+        "coordinator",
+        "approve-nodes",
+        Kind::Bool,
+        "false",
+        "Whether the coordinator approves the certificate requests of `daemonlet enroll`, for nodes
+that exist: the kubelet's, the agent's own, and those with a bootstrap token of the group
+system:bootstrappers:daemonlet. It needs packaging/k8s/approver-rbac.yaml.",
+    ),
+    key(
         Id::MetricsListen,
         "metrics",
         "listen",

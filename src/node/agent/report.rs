@@ -185,6 +185,7 @@ impl Agent {
         let (api, since) = self.api_words();
         let mut problems = self.problems.clone();
         problems.extend(self.api_problems());
+        problems.extend(self.identity.problem());
         StatusReport {
             schema_version: SCHEMA_VERSION,
             node: self.config.node_name.clone(),
@@ -196,6 +197,7 @@ impl Agent {
                 api_since: since,
                 api_use: self.api.as_ref().map(|api| api_use(api.connector().counters())),
                 passes: self.passes,
+                identity: self.identity.status(),
             },
             daemons: self.plan.daemons.iter().filter_map(|d| self.daemon_status(d)).collect(),
             problems,

@@ -27,6 +27,7 @@ use crate::node::checkpoint;
 use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::Loaded;
 use crate::node::cri::Cri;
+use crate::node::enrolment::Identity;
 use crate::node::images::Pins;
 use crate::node::images::Puller;
 use crate::node::images::Sources;
@@ -204,6 +205,7 @@ impl Agent {
             history: super::history::History::default(),
             sealing: super::sealing::Sealing::new(config.seal_with.clone()),
             coordination: super::Coordination::default(),
+            identity: Identity::default(),
             told: report::Told::default(),
             patched: super::mirror::Patched::default(),
             nudges: super::nudge::Nudges::default(),
@@ -318,6 +320,14 @@ impl Agent {
         // The tokens of the checkpoint go to the manager that renews them.
         api.tokens().import(self.tokens.export());
         self.tokens = api.tokens().clone();
+        let renewal = Identity::keep(
+            self.identity.clone(),
+            self.config.kubeconfig.clone().unwrap_or_default(),
+            self.config.state_dir.clone(),
+            self.config.node_name.clone(),
+            api.connector().clone(),
+        );
+        tokio::spawn(renewal);
         // A lost or new connection is worth a pass, though no object changed.
         let (mut link, wake) = (api.connector().link(), Arc::clone(&self.wake));
         tokio::spawn(async move {

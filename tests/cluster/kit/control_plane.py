@@ -83,7 +83,7 @@ class ControlPlane:
         if ready:
             until(lambda: self.admin.request("GET", "/readyz", seconds=2) == "ok" and self.alive("api"), ready, "the API server is ready")
 
-    def start_controllers(self, daemonset_controller=False):
+    def start_controllers(self, daemonset_controller=False, extra=()):
         """Starts the controller manager, by default without the DaemonSet controller, and waits for its first fruits."""
         config = self.kubeconfig("system:kube-controller-manager")
         self._start("controllers", "kube-controller-manager", f"--kubeconfig={config}", "--leader-elect=false",
@@ -91,7 +91,7 @@ class ControlPlane:
                     f"--cluster-signing-cert-file={self.pki.ca}", f"--cluster-signing-key-file={self.pki.ca_key}",
                     "--use-service-account-credentials", "--allocate-node-cidrs", f"--cluster-cidr={PODS}",
                     f"--controllers=*{'' if daemonset_controller else ',-daemonset-controller'}",
-                    "--bind-address=127.0.0.1", "--secure-port=10257", "--node-monitor-grace-period=20s")
+                    "--bind-address=127.0.0.1", "--secure-port=10257", "--node-monitor-grace-period=20s", *extra)
         self.wait_namespace("default")
 
     def wait_namespace(self, name):

@@ -27,7 +27,7 @@ class Coordinator:
         self.config_file = self.home / "daemonlet.toml"
         self.process = None
         self.config = {"node-name": name, "kubeconfig": ""} | {k.replace("_", "-"): v for k, v in config.items()} | {
-            "coordinator": {"kubeconfig": str(cluster.kubeconfig(f"daemonlet:coordinator:{name}", [GROUP]))}}
+            "coordinator": {"kubeconfig": str(cluster.kubeconfig(f"daemonlet:coordinator:{name}", [GROUP]))} | config.get("coordinator", {})}
 
     def __enter__(self):
         self.home.mkdir(parents=True)

@@ -1,0 +1,79 @@
+//! `daemonlet enroll`: an identity of the node's agent own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::cli::ConfigArgument;
+use crate::cli::Exit;
+use crate::cli::Failure;
+use crate::cli::output;
+use crate::core::duration;
+use crate::node::api::words;
+use crate::node::enrolment;
+use crate::node::enrolment::EnrolmentError;
+
+/// Where the agent looks for its kubeconfig when none is configured.
+const KUBECONFIG: &str = "/etc/daemonlet/kubeconfig";
+
+/// Get a certificate of this node's agent's own, and write the kubeconfig that uses it
+///
+/// Asks the cluster for a client certificate named daemonlet:node:<node-name> and waits until somebody
+/// approves it (the coordinator, if it is configured so). The running agent renews it. Exit code: 0 there is
+/// one (also: there was one), 1 not approved, refused or not reachable.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// The kubeconfig to ask with: the kubelet's, or one with a bootstrap token
+    /// [default: the first of boot.kubeconfig that exists]
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// How long to wait for the approval
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = timeout)]
+    timeout: Duration,
+    /// Ask for another certificate though there is a good one
+    #[arg(long)]
+    force: bool,
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    let millis = duration::parse(text).and_then(|millis| u64::try_from(millis).ok());
+    millis.map(Duration::from_millis).ok_or_else(|| format!("expected a duration such as 5m, not \"{text}\""))
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let config = arguments.config.load()?;
+    let options = enrolment::Options {
+        node: config.node_name.clone(),
+        sources: arguments.from.clone().map_or_else(|| config.boot_kubeconfig.clone(), |from| vec![from]),
+        kubeconfig: config.kubeconfig.clone().unwrap_or_else(|| PathBuf::from(KUBECONFIG)),
+        state_dir: config.state_dir.clone(),
+        timeout: arguments.timeout,
+        force: arguments.force,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+    let waits = |request: &str| {
+        output::remarks(&format!(
+            "certificatesigningrequest {request} waits for its approval: kubectl certificate approve {request}\n"
+        ));
+    };
+    let enrolled = runtime.block_on(enrolment::enroll(&options, waits)).map_err(failure)?;
+    let until = jiff::Timestamp::from_second(enrolled.certificate.not_after).unwrap_or_default();
+    let what = if enrolled.already { "is enrolled already" } else { "is enrolled" };
+    let kubeconfig = options.kubeconfig.display();
+    output::data(&format!("{} {what}, until {until}; kubeconfig {kubeconfig}\n", enrolled.certificate.user))?;
+    Ok(Exit::Success)
+}
+
+fn failure(error: EnrolmentError) -> Failure {
+    let failure = Failure::new(Exit::Refused, words(&error));
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}

@@ -1,0 +1,74 @@
+//! What an own certificate says: whose it is, for which key, from when until when.
+
+use x509_cert::der::DecodePem;
+
+use crate::core::enrolment;
+
+/// Renewal is due after this share of the certificate's life, in percent, and up to [`SPREAD`] more.
+const RENEW_AFTER: i64 = 70;
+/// So that not all nodes of one image ask in the same minute.
+const SPREAD: i64 = 10;
+
+/// Why a certificate is not an agent's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// Not PEM, or no certificate.
+    #[error("it is no certificate")]
+    NotACertificate,
+    /// Another subject.
+    #[error("it is for {subject}, not for {wanted}")]
+    Subject {
+        /// Whom it is for.
+        subject: String,
+        /// Whom it should be for.
+        wanted: String,
+    },
+}
+
+/// An agent's certificate, times in seconds since the epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// The user name.
+    pub user: String,
+    /// The public key: an uncompressed point.
+    pub public_key: Vec<u8>,
+    /// Valid from.
+    pub not_before: i64,
+    /// Valid until.
+    pub not_after: i64,
+}
+
+impl Certificate {
+    /// Reads the first certificate of `pem`, which has to be for the agent of `node`.
+    ///
+    /// # Errors
+    /// It is none, or for somebody else.
+    pub fn read(pem: &str, node: &str) -> Result<Self, CertificateError> {
+        const END: &str = "-----END CERTIFICATE-----";
+        let begin = pem.find("-----BEGIN CERTIFICATE-----").ok_or(CertificateError::NotACertificate)?;
+        let end = pem[begin..].find(END).ok_or(CertificateError::NotACertificate)? + begin + END.len();
+        let certificate = x509_cert::Certificate::from_pem(&pem[begin..end]);
+        let certificate = certificate.map_err(|_| CertificateError::NotACertificate)?;
+        let certificate = certificate.tbs_certificate();
+        let (subject, wanted) = (certificate.subject().to_string(), enrolment::user(node));
+        if !subject.split([',', '+']).any(|part| part.trim() == format!("CN={wanted}")) {
+            return Err(CertificateError::Subject { subject, wanted });
+        }
+        let seconds =
+            |time: x509_cert::time::Time| i64::try_from(time.to_unix_duration().as_secs()).unwrap_or(i64::MAX);
+        let validity = certificate.validity();
+        Ok(Self {
+            user: wanted,
+            public_key: certificate.subject_public_key_info().subject_public_key.raw_bytes().to_vec(),
+            not_before: seconds(validity.not_before),
+            not_after: seconds(validity.not_after),
+        })
+    }
+
+    /// When it is to be renewed: at 70 to 80 percent of its life, each node and certificate at a moment of its own.
+    pub fn renew_at(&self) -> i64 {
+        let life = (self.not_after - self.not_before).max(0);
+        let own = self.public_key.iter().fold(0_i64, |sum, byte| (sum * 31 + i64::from(*byte)) % 1_000);
+        self.not_before + life / 100 * RENEW_AFTER + life / 100 * SPREAD * own / 1_000
+    }
+}

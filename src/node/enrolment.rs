@@ -1,0 +1,107 @@
+//! The agent's own identity: a key made here, a certificate from the API server, renewed before it expires.
+//!
+//! ```text
+//!  kubelet's certificate ─┐   identity/pending.pem    CertificateSigningRequest     identity/client.pem
+//!  or bootstrap token     ├─> (key, 0600)          ─> approved by somebody       ─> certificate and key,
+//!  or the identity itself ┘                                                         renamed into place
+//! ```
+//!
+//! Owns these files and requests. The old certificate is used until the new one is whole on the disk. Must not
+//! decide what a good certificate is, or when it is due: that is `core::enrolment`'s.
+
+mod ask;
+mod enroll;
+mod files;
+mod key;
+mod kubeconfig;
+mod renew;
+
+pub use enroll::Enrolled;
+pub use enroll::Options;
+pub use enroll::enroll;
+pub use renew::Identity;
+
+use std::path::PathBuf;
+
+use crate::core::enrolment::CertificateError;
+use crate::node::api::Failure;
+use crate::node::api::KubeconfigError;
+use crate::node::fsx::FsError;
+
+/// Why there is no new certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum EnrolmentError {
+    /// No file to begin with.
+    #[error("no kubeconfig to ask with: none of {} exists", .0.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "))]
+    NoSource(Vec<PathBuf>),
+    /// The kubeconfig that is asked with cannot be used.
+    #[error("cannot ask with it")]
+    Source(#[from] KubeconfigError),
+    /// Another kubeconfig is in the place of ours.
+    #[error("kubeconfig {} is there and is none of ours", .0.display())]
+    Taken(PathBuf),
+    /// A file.
+    #[error("identity cannot be kept")]
+    Files(#[from] FsError),
+    /// No random numbers, or a library that refuses its own key.
+    #[error("no key can be made")]
+    Key,
+    /// The API server refused or was not there.
+    #[error("certificatesigningrequest {request}")]
+    Api {
+        /// The request's name.
+        request: String,
+        /// Its words.
+        #[source]
+        source: Failure,
+    },
+    /// Somebody said no.
+    #[error("certificatesigningrequest {request} was {what}{}", if message.is_empty() { String::new() } else { format!(": {message}") })]
+    Refused {
+        /// The request's name.
+        request: String,
+        /// `denied`, or that the signer failed.
+        what: &'static str,
+        /// Words.
+        message: String,
+    },
+    /// Nobody approved it in time.
+    #[error("certificatesigningrequest {request} is not approved after {seconds} s")]
+    TooLong {
+        /// The request's name.
+        request: String,
+        /// How long that was.
+        seconds: u64,
+    },
+    /// What came is not what was asked for.
+    #[error("the certificate of certificatesigningrequest {request} is not used")]
+    Certificate {
+        /// The request's name.
+        request: String,
+        /// Why.
+        #[source]
+        source: CertificateError,
+    },
+    /// The certificate is for another key.
+    #[error("the certificate of certificatesigningrequest {0} is for another key")]
+    OtherKey(String),
+}
+
+impl EnrolmentError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoSource(_) => {
+                Some("give --from: the kubelet's kubeconfig, or one with a bootstrap token".to_owned())
+            }
+            Self::Taken(path) => {
+                Some(format!("remove {}, or name another file with the key kubeconfig", path.display()))
+            }
+            Self::Files(error) => error.hint(),
+            Self::TooLong { request, .. } => Some(format!(
+                "`kubectl certificate approve {request}`, then run this again: it goes on with the same request"
+            )),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! One step towards a certificate: the request is sent if it is not there, and looked at.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::Request;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::enrolment;
+use crate::core::enrolment::Certificate;
+use crate::node::api::Failure;
+use crate::node::api::FailureKind;
+
+use super::EnrolmentError;
+use super::files::Files;
+
+const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+/// How far it has come.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// The certificate is in force.
+    Done(Certificate),
+    /// Nobody has approved the request of this name, or nobody has signed it.
+    Waiting(String),
+}
+
+/// Makes a step. Called again it goes on with the same key and request.
+///
+/// # Errors
+/// [`EnrolmentError::Refused`] is for good: the next step begins with another key.
+pub(super) async fn step(client: &kube::Client, files: &Files, node: &str) -> Result<Step, EnrolmentError> {
+    let key = files.pending()?;
+    let request = enrolment::request_name(key.public());
+    let failed = |source| EnrolmentError::Api { request: request.clone(), source };
+    let pem = key.request(node).ok_or(EnrolmentError::Key)?;
+    let found = match look(client, &request).await.map_err(failed)? {
+        Some(found) => found,
+        None => {
+            submit(client, &request, &pem).await.map_err(failed)?;
+            return Ok(Step::Waiting(request));
+        }
+    };
+    let conditions = found.pointer("/status/conditions").and_then(Value::as_array);
+    for condition in conditions.into_iter().flatten() {
+        let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
+        let what = match text("type") {
+            "Denied" => "denied",
+            "Failed" => "approved, and its signer failed",
+            _ => continue,
+        };
+        files.forget_pending()?;
+        return Err(EnrolmentError::Refused { request, what, message: text("message").to_owned() });
+    }
+    let certificate = found.pointer("/status/certificate").and_then(Value::as_str).unwrap_or_default();
+    let chain = STANDARD.decode(certificate).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
+    if chain.is_empty() {
+        return Ok(Step::Waiting(request));
+    }
+    let read = Certificate::read(&chain, node);
+    let certificate = read.map_err(|source| EnrolmentError::Certificate { request: request.clone(), source });
+    if !certificate.as_ref().is_ok_and(|certificate| certificate.public_key == key.public()) {
+        // Somebody else's request of this name, or a signer that changes what it signs.
+        files.forget_pending()?;
+        return certificate.and(Err(EnrolmentError::OtherKey(request)));
+    }
+    let certificate = certificate?;
+    files.take(&chain, &key)?;
+    Ok(Step::Done(certificate))
+}
+
+/// The request of that name; `None`: there is none (any more: what was not approved in a day is removed).
+async fn look(client: &kube::Client, name: &str) -> Result<Option<Value>, Failure> {
+    match client.request::<Value>(wire(Request::get(format!("{PATH}/{name}")), Vec::new())?).await {
+        Ok(found) => Ok(Some(found)),
+        Err(kube::Error::Api(status)) if status.code == 404 && status.reason == "NotFound" => Ok(None),
+        Err(error) => Err(Failure::from_kube(&error)),
+    }
+}
+
+async fn submit(client: &kube::Client, name: &str, pem: &str) -> Result<(), Failure> {
+    let body = json!({
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": name},
+        "spec": {
+            "request": STANDARD.encode(pem),
+            "signerName": enrolment::SIGNER,
+            "usages": enrolment::USAGES,
+        },
+    });
+    match client.request::<Value>(wire(Request::post(PATH), body.to_string().into_bytes())?).await {
+        // It is there since just now.
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        answer => answer.map(drop).map_err(|error| Failure::from_kube(&error)),
+    }
+}
+
+fn wire(builder: http::request::Builder, body: Vec<u8>) -> Result<Request<Vec<u8>>, Failure> {
+    let builder = builder.header(http::header::CONTENT_TYPE, "application/json");
+    builder.body(body).map_err(|error| Failure::new(FailureKind::Protocol, error.to_string()))
+}

@@ -1,0 +1,89 @@
+//! `daemonlet enroll`: once, with somebody else's credentials, until there is a certificate.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::core::enrolment::Certificate;
+use crate::node::api::Connector;
+
+use super::EnrolmentError;
+use super::ask;
+use super::ask::Step;
+use super::files::Files;
+use super::kubeconfig;
+
+/// Between two looks at the request.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The node.
+    pub node: String,
+    /// The kubeconfigs to ask with: the first that exists.
+    pub sources: Vec<PathBuf>,
+    /// Where the new kubeconfig goes.
+    pub kubeconfig: PathBuf,
+    /// The agent's state folder.
+    pub state_dir: PathBuf,
+    /// How long an approval is waited for.
+    pub timeout: Duration,
+    /// Also when there is an identity already.
+    pub force: bool,
+}
+
+/// What was done.
+#[derive(Clone, Debug)]
+pub struct Enrolled {
+    /// The certificate in force.
+    pub certificate: Certificate,
+    /// Whether it was there before.
+    pub already: bool,
+}
+
+/// Gets a certificate and writes the kubeconfig that uses it. `waits` is told once what is waited for.
+///
+/// # Errors
+/// See [`EnrolmentError`]; nothing that was in force is changed then.
+pub async fn enroll(options: &Options, waits: impl Fn(&str)) -> Result<Enrolled, EnrolmentError> {
+    let ours = kubeconfig::is_ours(&options.kubeconfig, &options.state_dir);
+    if ours == Some(false) {
+        return Err(EnrolmentError::Taken(options.kubeconfig.clone()));
+    }
+    let files = Files::open(&options.state_dir)?;
+    let current = files.current(&options.node)?.filter(|c| c.renew_at() > jiff::Timestamp::now().as_second());
+    let source = options.sources.iter().find(|source| source.exists());
+    let source = source.ok_or_else(|| EnrolmentError::NoSource(options.sources.clone()));
+    if let Some(certificate) = current.filter(|_| !options.force) {
+        if ours.is_none() {
+            kubeconfig::write(&options.kubeconfig, source?, &options.state_dir)?;
+        }
+        return Ok(Enrolled { certificate, already: true });
+    }
+    let source = source?;
+    let client = Connector::new(source.clone()).client();
+    let begun = Instant::now();
+    let mut told = false;
+    loop {
+        match ask::step(&client, &files, &options.node).await {
+            Ok(Step::Done(certificate)) => {
+                kubeconfig::write(&options.kubeconfig, source, &options.state_dir)?;
+                return Ok(Enrolled { certificate, already: false });
+            }
+            Ok(Step::Waiting(request)) => {
+                if !std::mem::replace(&mut told, true) {
+                    waits(&request);
+                }
+                if begun.elapsed() >= options.timeout {
+                    return Err(EnrolmentError::TooLong { request, seconds: options.timeout.as_secs() });
+                }
+            }
+            // At boot the API server may come later than this.
+            Err(EnrolmentError::Api { source, .. }) if source.is_link() && begun.elapsed() < options.timeout => {}
+            Err(error) => return Err(error),
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}

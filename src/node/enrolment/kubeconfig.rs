@@ -1,0 +1,82 @@
+//! The kubeconfig of the new identity: the server of the one that was asked with, and the own files.
+
+use std::fs;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kube::config::Cluster;
+use kube::config::Kubeconfig;
+use serde_json::json;
+
+use crate::core::yaml;
+use crate::node::api::KubeconfigError;
+use crate::node::fsx::Dir;
+
+use super::EnrolmentError;
+use super::files;
+
+/// Whether the kubeconfig at `path` uses the identity in `state_dir`; `None`: there is no such file.
+pub(super) fn is_ours(path: &Path, state_dir: &Path) -> Option<bool> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.contains(&files::path(state_dir).display().to_string()))
+}
+
+/// Writes the kubeconfig at `path`, for the server that `source` names. One that is there already is replaced
+/// only if it is ours.
+pub(super) fn write(path: &Path, source: &Path, state_dir: &Path) -> Result<(), EnrolmentError> {
+    let cluster = cluster(source)?;
+    let identity = files::path(state_dir).display().to_string();
+    let mut server = json!({"server": cluster.server});
+    if let Some(ca) = authority(source, &cluster)? {
+        server["certificate-authority-data"] = json!(ca);
+    }
+    if let Some(name) = &cluster.tls_server_name {
+        server["tls-server-name"] = json!(name);
+    }
+    if let Some(insecure) = cluster.insecure_skip_tls_verify {
+        server["insecure-skip-tls-verify"] = json!(insecure);
+    }
+    let config = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "cluster", "cluster": server}],
+        "users": [{"name": "agent", "user": {"client-certificate": identity, "client-key": identity}}],
+        "contexts": [{"name": "agent", "context": {"cluster": "cluster", "user": "agent"}}],
+        "current-context": "agent",
+    });
+    let text = yaml::write_manifest(&["Made by `daemonlet enroll`.".to_owned()], &config);
+    let (folder, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
+    let (folder, _) = Dir::open_or_create(folder, 0o755)?;
+    Ok(files::write(&folder, &name.to_string_lossy(), text.as_bytes())?)
+}
+
+fn cluster(source: &Path) -> Result<Cluster, EnrolmentError> {
+    let config = Kubeconfig::read_from(source)
+        .map_err(|error| KubeconfigError::Read { path: source.into(), source: Box::new(error) })?;
+    let current = config.current_context.unwrap_or_default();
+    let context = config.contexts.into_iter().find(|named| named.name == current).and_then(|named| named.context);
+    let cluster = context.map(|context| context.cluster).unwrap_or_default();
+    let found = config.clusters.into_iter().find(|named| named.name == cluster).and_then(|named| named.cluster);
+    let missing = || KubeconfigError::Field {
+        path: source.into(),
+        field: "clusters",
+        reason: "the current context names none of them".to_owned(),
+    };
+    Ok(found.ok_or_else(missing)?)
+}
+
+/// The authority that the server is trusted by, in base64.
+fn authority(source: &Path, cluster: &Cluster) -> Result<Option<String>, EnrolmentError> {
+    if let Some(data) = cluster.certificate_authority_data.clone().filter(|data| !data.is_empty()) {
+        return Ok(Some(data));
+    }
+    let Some(file) = cluster.certificate_authority.as_deref().filter(|file| !file.is_empty()) else { return Ok(None) };
+    let read = fs::read(file).map_err(|error| KubeconfigError::File {
+        path: source.into(),
+        field: "certificate-authority",
+        file: file.into(),
+        source: error,
+    })?;
+    Ok(Some(STANDARD.encode(read)))
+}

@@ -1,0 +1,128 @@
+//! The running agent's part: a new key and certificate before the old one expires.
+//!
+//! Owns when it looks and asks. The connections take the new certificate by themselves, because its file has
+//! changed; those that are open are then left to end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::core::enrolment;
+use crate::core::enrolment::Certificate;
+use crate::core::enrolment::Renewal;
+use crate::core::status::IdentityStatus;
+use crate::core::status::Problem;
+use crate::node::api::Connector;
+use crate::node::api::words;
+
+use super::EnrolmentError;
+use super::ask;
+use super::ask::Step;
+use super::files::Files;
+use super::kubeconfig;
+
+/// The wall clock may be set: the time of renewal is looked at this often.
+const LOOK: Duration = Duration::from_secs(60);
+/// A request that waits is looked at this often.
+const EVERY: Duration = Duration::from_secs(5);
+/// After a failure.
+const AGAIN: Duration = Duration::from_secs(30);
+/// After somebody said no.
+const AFTER_DENIAL: Duration = Duration::from_secs(3600);
+/// The kubeconfig's files are looked at for changes no more often than this.
+const SETTLE: Duration = Duration::from_secs(6);
+
+/// How the agent's identity stands; clones share it.
+#[derive(Clone, Default)]
+pub struct Identity {
+    standing: Arc<Mutex<Option<(Certificate, Renewal)>>>,
+}
+
+impl Identity {
+    fn set(&self, certificate: Certificate, renewal: Renewal) {
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = Some((certificate, renewal));
+    }
+
+    fn get(&self) -> Option<(Certificate, Renewal)> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What `status` says; `None`: the agent uses another kubeconfig than one of `daemonlet enroll`.
+    pub fn status(&self) -> Option<IdentityStatus> {
+        self.get().map(|(certificate, renewal)| enrolment::status(&certificate, &renewal))
+    }
+
+    /// What is wrong with it.
+    pub fn problem(&self) -> Option<Problem> {
+        let (certificate, renewal) = self.get()?;
+        enrolment::problem(&certificate, &renewal, Timestamp::now().as_second())
+    }
+
+    /// Renews for ever, if `kubeconfig` uses the identity in `state_dir`.
+    pub async fn keep(self, kubeconfig: PathBuf, state_dir: PathBuf, node: String, connector: Connector) {
+        let client = connector.client();
+        loop {
+            let files = match kubeconfig::is_ours(&kubeconfig, &state_dir) {
+                Some(true) => Files::open(&state_dir).ok(),
+                _ => None,
+            };
+            let current = files.as_ref().and_then(|files| files.current(&node).ok().flatten());
+            let (Some(files), Some(certificate)) = (files, current) else {
+                tokio::time::sleep(LOOK).await;
+                continue;
+            };
+            let left = certificate.renew_at() - Timestamp::now().as_second();
+            if let Ok(left @ 1..) = u64::try_from(left) {
+                self.set(certificate, Renewal::None);
+                tokio::time::sleep(LOOK.min(Duration::from_secs(left))).await;
+                continue;
+            }
+            let rest = self.step(&client, &files, certificate, &node).await;
+            if rest.is_zero() {
+                tokio::time::sleep(SETTLE).await;
+                connector.retire();
+            }
+            tokio::time::sleep(rest).await;
+        }
+    }
+
+    /// Asks for a new certificate, or looks at what was asked for. Gives how long to rest; nothing: it is in force.
+    async fn step(&self, client: &kube::Client, files: &Files, old: Certificate, node: &str) -> Duration {
+        let before = self.get().map(|(_, renewal)| renewal).unwrap_or_default();
+        let (renewal, rest) = match ask::step(client, files, node).await {
+            Ok(Step::Done(certificate)) => {
+                let until = Timestamp::from_second(certificate.not_after).unwrap_or_default();
+                tracing::info!(user = certificate.user, "certificate of {} renewed until {until}", certificate.user);
+                self.set(certificate, Renewal::None);
+                return Duration::ZERO;
+            }
+            Ok(Step::Waiting(request)) => {
+                let since = match &before {
+                    Renewal::Waiting { request: asked, since } if *asked == request => *since,
+                    _ => Timestamp::now().as_second(),
+                };
+                (Renewal::Waiting { request, since }, EVERY)
+            }
+            Err(EnrolmentError::Refused { request, message, .. }) => {
+                (Renewal::Denied { request, message }, AFTER_DENIAL)
+            }
+            Err(error) => (Renewal::Failing(words(&error)), AGAIN),
+        };
+        if renewal != before {
+            let told = enrolment::status(&old, &renewal);
+            tracing::info!(
+                user = old.user,
+                "certificate of {} expires at {}: {}",
+                old.user,
+                told.expires,
+                told.renewal
+            );
+        }
+        self.set(old, renewal);
+        rest
+    }
+}
