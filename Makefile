@@ -1,6 +1,6 @@
 # daemonlet: the commands of daily work. `make test` is the whole truth, `make check` its quick part.
 
-.PHONY: build demo check test fuzz bench cluster-tools cluster-test
+.PHONY: build demo check test fuzz bench packages static cluster-tools cluster-test
 
 build:
 	cargo build --release
@@ -37,3 +37,12 @@ fuzz:
 # make bench WHAT=functions (or agent, manifest, apply, power, cold, hundred) measures a part. As root.
 bench:
 	python3 tests/bench.py $(WHAT)
+
+# The .deb and the .rpm, in target/packages; cargo-deb and cargo-generate-rpm are installed, pinned, into
+# the cache folder. Checked by lintian and rpmlint where those are installed.
+packages:
+	python3 packaging/packages.py
+
+# One file that needs no library, for whoever bakes images: target/x86_64-unknown-linux-musl/release/daemonlet.
+static:
+	python3 packaging/static.py

@@ -90,7 +90,11 @@ impl From<AgentError> for Failure {
     /// One line: the error and its causes.
     fn from(error: AgentError) -> Self {
         let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
-        Self::new(Exit::Refused, causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}")))
+        let message = causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}"));
+        match error.hint() {
+            Some(hint) => Self::new(Exit::Refused, message).hint(hint),
+            None => Self::new(Exit::Refused, message),
+        }
     }
 }
 
@@ -139,6 +143,11 @@ fn start_log(config: &Config) -> Result<(), Failure> {
         let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
         Failure::new(Exit::Unreadable, format!("{error}{source}"))
     })
+}
+
+/// The command line as a value: manual pages and completions are made from it.
+pub fn command() -> clap::Command {
+    <Arguments as clap::CommandFactory>::command()
 }
 
 /// Runs the command line `arguments` (the program's name first).

@@ -90,3 +90,37 @@ fn systemd_finds_nothing_to_say_about_the_units() {
 fn the_resource_is_printed_as_it_is_shipped() {
     run(["generate", "crd"]).is(0, &read("packaging/k8s/nodedaemons.yaml"), "");
 }
+
+/// What `systemd-analyze security` may find, in tenths. It counts what a unit could do, not what it is for.
+const EXPOSURE: [(&str, u32); 2] = [("daemonlet.service", 23), ("daemonlet-boot-guard.service", 20)];
+
+#[test]
+fn the_units_are_not_more_exposed_than_they_have_to_be() {
+    for (name, tenths) in EXPOSURE {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd").join(name);
+        let analyze = Command::new("systemd-analyze")
+            .args(["security", "--offline=true", "--no-pager", &format!("--threshold={tenths}")])
+            .arg(&path)
+            .output();
+        let Ok(output) = analyze else {
+            eprintln!("no systemd-analyze here: the exposure is not measured");
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stdout);
+        let told = said.lines().last().unwrap_or_default().to_owned();
+        assert!(output.status.success(), "{name}: more than {tenths} tenths: {told}");
+    }
+}
+
+#[test]
+fn the_sign_of_life_is_the_loops_and_a_bad_configuration_fails_the_reload() {
+    let unit = read("systemd/daemonlet.service");
+    assert_eq!(values(&unit, "WatchdogSec"), ["60s"]);
+    let reload: Vec<&str> = unit.lines().filter(|line| line.starts_with("ExecReload=")).collect();
+    assert_eq!(reload, ["ExecReload=/usr/bin/daemonlet run --check-config", "ExecReload=/bin/kill -HUP $MAINPID"]);
+    let scratch = Scratch::new(&[("c.toml", "no-such-key = 1\n"), ("good.toml", "runtime-endpoint = \"\"\n")]);
+    let check = |file: &str| run(["run", "--check-config", "--config", &scratch.text(file)]);
+    check("good.toml").is(0, "", "");
+    assert_eq!(check("c.toml").code, 3);
+    assert!(check("c.toml").err.contains("no-such-key"));
+}

@@ -102,6 +102,16 @@ pub enum AgentError {
     Signals(#[source] std::io::Error),
 }
 
+impl AgentError {
+    /// What to do about it, if there is something to do.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            AgentError::State(error) => error.hint(),
+            _ => None,
+        }
+    }
+}
+
 impl Agent {
     /// Opens what the agent works on and reads what it remembers. Writes nothing but folders.
     ///

@@ -48,6 +48,7 @@ PACKAGES = {
     "libc6-dev": "/usr/include/stdlib.h",
     "nftables": "/usr/sbin/nft",
     "openssl": "/usr/bin/openssl",
+    "rpm": "/usr/bin/rpm",
     "runc": "/usr/sbin/runc",
     "systemd": "/usr/bin/systemd-creds",
     "systemd-container": "/usr/bin/systemd-nspawn",
@@ -139,6 +140,7 @@ def build():
                 stamp.touch()
         _build_pause(out)
         _build_containerd()
+        subprocess.run([sys.executable, REPO / "packaging/packages.py", "--tools"], check=True)
     return out
 
 

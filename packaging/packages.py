@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""`make packages`: the .deb and the .rpm, in target/packages.
+
+    packages.py                      release build, both packages, lintian and rpmlint where they are installed
+    packages.py --binary PROGRAM --version 0.0.9 --out FOLDER --fast
+                                     the same packages around another program, for tests: nothing is built, checked
+                                     or compressed well
+    packages.py --lint FILE ...      only asks lintian and rpmlint
+    packages.py --tools              only installs cargo-deb and cargo-generate-rpm, pinned, into the cache folder
+
+Metadata is in Cargo.toml. What the repository does not have (manual pages, completions, the list of
+dependencies) is made here from what the program says of itself.
+"""
+
+import argparse
+import fcntl
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parent.parent
+OUT = REPO / "target" / "packages"
+STAGE = OUT / "stage"
+TOOLS = {"cargo-deb": "3.8.0", "cargo-generate-rpm": "0.21.1"}
+# What the packages are dated: the same sources give the same packages.
+EPOCH = "1795262400"
+LICENCE_FILES = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE")
+
+
+def say(text):
+    """Progress, for the person who watches."""
+    print(f"--- {text}", file=sys.stderr, flush=True)
+
+
+def cache():
+    """The folder kept between runs, shared with the cluster tests."""
+    return Path(os.environ.get("DAEMONLET_CACHE") or Path.home() / ".cache" / "daemonlet") / "packaging"
+
+
+def tool(name):
+    """The path of a tool, installed if it is not there."""
+    root = cache() / f"{name}-{TOOLS[name]}"
+    path = root / "bin" / name
+    if not path.exists():
+        say(f"installing {name} {TOOLS[name]}")
+        subprocess.run(["cargo", "install", "--locked", "--quiet", "--root", root, f"{name}@{TOOLS[name]}"], check=True, cwd="/")
+    return path
+
+
+def run(*argv, **options):
+    """Runs a command in the repository."""
+    return subprocess.run([str(word) for word in argv], check=True, cwd=REPO, **options)
+
+
+def compress(source, target):
+    """A compressed copy, the same each time."""
+    with open(target, "wb") as out, gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0) as packed:
+        packed.write(source)
+
+
+def dependencies():
+    """The licences of everything that is linked into the program: a table, then each text once."""
+    words = ["cargo", "metadata", "--format-version=1", "--locked", "--filter-platform=x86_64-unknown-linux-gnu"]
+    metadata = json.loads(run(*words, stdout=subprocess.PIPE).stdout)
+    packages = {package["id"]: package for package in metadata["packages"]}
+    edges = {node["id"]: node["deps"] for node in metadata["resolve"]["nodes"]}
+    linked, todo = set(), [metadata["resolve"]["root"]]
+    while todo:
+        one = todo.pop()
+        if one not in linked:
+            linked.add(one)
+            todo += [dep["pkg"] for dep in edges[one] if any(kind["kind"] is None for kind in dep["dep_kinds"])]
+    linked.discard(metadata["resolve"]["root"])
+    rows, texts = [], {}
+    for package in sorted((packages[one] for one in linked), key=lambda p: (p["name"], p["version"])):
+        if not package["license"] and not package["license_file"]:
+            raise SystemExit(f"{package['name']} {package['version']} says no licence")
+        rows.append(f"{package['name']:32} {package['version']:14} {package['license'] or 'see its text below'}")
+        folder = Path(package["manifest_path"]).parent
+        for file in sorted(folder.iterdir()):
+            if file.is_file() and file.name.upper().startswith(LICENCE_FILES):
+                texts.setdefault(file.read_text(encoding="utf-8", errors="replace").strip(), []).append(f"{package['name']} {package['version']} ({file.name})")
+    parts = ["What daemonlet is linked with, and the licences under which that is given.\n", *rows]
+    for text, owners in texts.items():
+        parts.append(f"\n{'=' * 80}\n" + "\n".join(owners) + f"\n{'-' * 80}\n{text}")
+    return "\n".join(parts) + "\n"
+
+
+def stage(binary):
+    """Everything that Cargo.toml's metadata names below `stage`."""
+    shutil.rmtree(STAGE, ignore_errors=True)
+    STAGE.mkdir(parents=True)
+    run("strip", "-o", STAGE / "daemonlet", binary)
+    run("cargo", "run", "--quiet", "--locked", "--example", "manuals", "--", STAGE, stdout=subprocess.DEVNULL)
+    for page in sorted((STAGE / "man").iterdir()):
+        compress(page.read_bytes(), page.with_name(page.name + ".gz"))
+        page.unlink()
+    compress(dependencies().encode(), STAGE / "DEPENDENCIES.gz")
+
+
+def packages(options):
+    """Builds both packages; gives their paths."""
+    env = os.environ | {"SOURCE_DATE_EPOCH": EPOCH}
+    out = Path(options.out or OUT).resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    offline = ["--offline"] if options.fast else []
+    deb = [tool("cargo-deb"), "--no-build", "--no-strip", "--quiet", "--locked", *offline, "--output", out]
+    rpm = [tool("cargo-generate-rpm"), "--output", out]
+    if options.version:
+        deb += ["--deb-version", options.version]
+        rpm += ["--set-metadata", f"version = \"{options.version}\""]
+    if options.fast:
+        deb.append("--fast")
+        rpm += ["--payload-compress", "gzip"]
+    run(*deb, env=env)
+    run(*rpm, env=env)
+    return sorted([*out.glob("*.deb"), *out.glob("*.rpm")])
+
+
+def lint(files):
+    """Asks lintian and rpmlint; an error of theirs is one here."""
+    good = True
+    for file in files:
+        deb = file.suffix == ".deb"
+        words = ["lintian", "--fail-on", "error"] if deb else ["rpmlint", "--config", REPO / "packaging/rpm/rpmlint.toml"]
+        if not shutil.which(words[0]):
+            say(f"no {words[0]} here: {file.name} is not checked")
+            continue
+        done = subprocess.run([*words, file], stdout=subprocess.PIPE, text=True, check=False)
+        print(done.stdout, end="", file=sys.stderr)
+        # rpmlint's exit status is about its own score.
+        good &= done.returncode == 0 and not re.search(r"^\S+: E: ", done.stdout, re.MULTILINE)
+    return good
+
+
+def main():
+    """The command; the exit status is 0 when packages were made and nobody found an error."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary")
+    parser.add_argument("--version")
+    parser.add_argument("--out")
+    parser.add_argument("--fast", action="store_true")
+    parser.add_argument("--tools", action="store_true")
+    parser.add_argument("--lint", nargs="+", type=Path)
+    options = parser.parse_args()
+    if options.lint:
+        return 0 if lint(options.lint) else 1
+    for name in TOOLS:
+        tool(name)
+    if options.tools:
+        return 0
+    if not options.binary:
+        run("cargo", "build", "--release", "--locked", "--bin", "daemonlet")
+    OUT.mkdir(parents=True, exist_ok=True)
+    with open(OUT / ".lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for old in () if options.out else [*OUT.glob("*.deb"), *OUT.glob("*.rpm")]:
+            old.unlink()
+        stage(options.binary or REPO / "target/release/daemonlet")
+        files = packages(options)
+    for file in files:
+        print(file)
+    return 0 if options.fast or lint(files) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

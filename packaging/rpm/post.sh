@@ -1,0 +1,10 @@
+# $1: how many versions are installed then. An upgrade restarts the agent in postun.
+if [ -x /usr/bin/systemd-tmpfiles ]; then
+    systemd-tmpfiles --create daemonlet.conf || :
+fi
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload || :
+fi
+if [ "$1" -eq 1 ] && [ -x /usr/bin/systemctl ]; then
+    systemctl preset daemonlet.service daemonlet-boot-guard.service || :
+fi

@@ -1,0 +1,18 @@
+# The last version goes: the agent stops, and what it started goes on running.
+[ "$1" -eq 0 ] || exit 0
+if [ -x /usr/bin/systemctl ]; then
+    systemctl --no-reload disable daemonlet.service daemonlet-boot-guard.service || :
+    if [ -d /run/systemd/system ]; then
+        systemctl stop daemonlet.service daemonlet-boot-guard.service || :
+    fi
+fi
+left=$(/usr/bin/daemonlet teardown --dry-run 2>/dev/null) || left=
+case "$left" in
+*"would end"*)
+    echo "daemonlet is removed, and what it started goes on running:"
+    echo "$left" | sed -n 's/^would end \(.*\)$/  \1/p'
+    echo "Each ends when its manifest is removed. To drain a node in order (folders are cleared, too):"
+    echo "  systemctl stop daemonlet && daemonlet teardown     before the package is removed"
+    ;;
+esac
+exit 0
