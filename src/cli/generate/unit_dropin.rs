@@ -48,15 +48,19 @@ fn dropin(folders: &[(&str, &Path)], boot_guard: bool) -> String {
     let mut text = format!(
         "# Made by `daemonlet generate unit-dropin`, for /etc/systemd/system/{unit}.d/paths.conf:\n\
          # {unit} may write what its configuration names. To be made anew when one of\n\
-         # these keys changes; `systemctl daemon-reload` and a restart put it in force.\n[Unit]\n"
+         # these keys changes; `systemctl daemon-reload` and a restart put it in force.\n\
+         # The folders have to exist before the unit starts, as these lines in /etc/tmpfiles.d see to:\n"
     );
+    for (_, path) in &closed {
+        text.push_str(&format!("#   d {} 0700 root root -\n", quoted(path)));
+    }
+    text.push_str("[Unit]\n");
     for (_, path) in &closed {
         text.push_str(&format!("RequiresMountsFor={}\n", quoted(path)));
     }
     text.push_str("\n[Service]\n");
     for (key, path) in &closed {
-        let path = quoted(path);
-        text.push_str(&format!("# {key}\nExecStartPre=+/bin/mkdir -p {path}\nReadWritePaths={path}\n"));
+        text.push_str(&format!("# {key}\nReadWritePaths={}\n", quoted(path)));
     }
     text
 }
@@ -76,13 +80,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_unit_does_not_open_is_made_and_opened() {
+    fn what_the_unit_does_not_open_is_opened() {
         let folders =
             [("manifest-dir", Path::new("/srv/my pods/100%")), ("kubelet-root", Path::new("/var/lib/kubelet"))];
         let text = dropin(&folders, false);
+        assert!(text.contains("\n#   d \"/srv/my pods/100%%\" 0700 root root -\n"), "{text}");
         assert!(text.contains("\n[Unit]\nRequiresMountsFor=\"/srv/my pods/100%%\"\n"), "{text}");
-        let service = "\n[Service]\n# manifest-dir\nExecStartPre=+/bin/mkdir -p \"/srv/my pods/100%%\"\n\
-                       ReadWritePaths=\"/srv/my pods/100%%\"\n";
+        let service = "\n[Service]\n# manifest-dir\nReadWritePaths=\"/srv/my pods/100%%\"\n";
         assert!(text.ends_with(service), "{text}");
     }
 
