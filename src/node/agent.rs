@@ -28,6 +28,7 @@ mod metering;
 mod mirror;
 mod nudge;
 mod objects;
+mod offline;
 mod orders;
 mod owners;
 mod pass;
@@ -101,10 +102,10 @@ use witness::Witness;
 pub use drain::Drain;
 pub use drain::Draining;
 pub use drain::drain_offline;
+pub use offline::answer_offline;
 pub use reload::Ended;
 pub use reload::hush;
 pub use setup::AgentError;
-pub use setup::answer_offline;
 
 /// A pass is made at least this often, whatever happens.
 const PERIOD: Millis = 60_000;

@@ -15,7 +15,7 @@ use crate::core::status::Problem;
 use super::Agent;
 use super::AgentError;
 use super::api_change;
-use super::setup;
+use super::offline;
 use super::sleep_until;
 
 /// What a drain found, and what is left of it.
@@ -54,7 +54,7 @@ pub(super) fn word() -> Word {
 /// # Errors
 /// When the state folder cannot be read.
 pub fn drain_offline(config: Config) -> Result<Drain, AgentError> {
-    let mut agent = setup::offline(config)?;
+    let mut agent = offline::offline(config)?;
     agent.draining = true;
     agent.look();
     let found = agent.plan.daemons.iter().flat_map(|daemon| {

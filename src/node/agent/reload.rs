@@ -15,7 +15,7 @@ use crate::core::status::Problem;
 
 use super::Agent;
 use super::apply;
-use super::setup;
+use super::offline;
 
 /// What [`Problem::object`] is called where the configuration on disk is not in force.
 const CONFIGURATION: &str = "configuration";
@@ -81,7 +81,7 @@ impl Agent {
             .map_err(|error| error.problems.into_iter().map(|p| problem(p.message, p.hint)).collect::<Vec<_>>())?;
         if !says_the_same(&config, &self.config) {
             // What would keep an agent from starting is better found by one that runs.
-            setup::offline(config.clone()).map_err(|error| {
+            offline::offline(config.clone()).map_err(|error| {
                 let failure = apply::failure(&error, None);
                 vec![problem(failure.message, failure.hint)]
             })?;

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::sync::mpsc;
 
@@ -37,7 +36,6 @@ use crate::node::manifests::ManifestError;
 use crate::node::notify;
 use crate::node::notify::Notifier;
 use crate::node::notify::Pulse;
-use crate::node::socket::Request;
 use crate::node::socket::SocketError;
 use crate::node::volumes::Target;
 use crate::node::volumes::Volumes;
@@ -62,7 +60,7 @@ use super::wiped::Wiped;
 use super::witness::Witness;
 
 /// The folder of daemon records in the state folder.
-const DAEMONS: &str = "daemons";
+pub(super) const DAEMONS: &str = "daemons";
 
 /// Why the agent cannot work at all.
 #[derive(Debug, thiserror::Error)]
@@ -139,7 +137,7 @@ impl Agent {
         Ok(agent)
     }
 
-    fn with(config: Config, disk: Disk, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
+    pub(super) fn with(config: Config, disk: Disk, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
         let cri = match &config.runtime_endpoint {
             Some(endpoint) => Some(Arc::new(Cri::connect(&endpoint.to_string_lossy())?)),
             None => None,
@@ -240,7 +238,7 @@ impl Agent {
     }
 
     /// Reads records and inputs; what cannot be trusted is set aside, and said for as long as the agent runs.
-    fn recall(&mut self) -> Result<(), AgentError> {
+    pub(super) fn recall(&mut self) -> Result<(), AgentError> {
         let mut damaged = Vec::new();
         let mut rewrite = false;
         if let Some(store) = &self.disk.records_store {
@@ -381,50 +379,4 @@ fn lock(config: &Config) -> Result<nix::fcntl::Flock<std::fs::File>, AgentError>
         nix::errno::Errno::EWOULDBLOCK => AgentError::Locked { path: path.clone() },
         other => failed(std::io::Error::from(other)),
     })
-}
-
-/// The answer to `request` while no agent runs: from checkpoint, folders and manifests. Changes
-/// nothing. The data of volumes is not compared.
-///
-/// # Errors
-/// When the state folder cannot be read.
-pub fn answer_offline(config: Config, request: &Request) -> Result<Value, AgentError> {
-    let mut agent = offline(config)?;
-    agent.look();
-    Ok(agent.answer(request))
-}
-
-/// An agent that only looks: it may run beside the one that works.
-///
-/// # Errors
-/// When the state folder cannot be read.
-pub(super) fn offline(config: Config) -> Result<Agent, AgentError> {
-    let inputs_store = checkpoint::Store::open_read_only(&config.state_dir)?;
-    let records_store = inputs_store.as_ref().and_then(|store| store.folder(DAEMONS).ok());
-    let opened = ManifestDir::open_read_only(&config.manifest_dir);
-    let disk = Disk {
-        manifests: None,
-        volumes: Volumes::new(Target::kubelet(&config.kubelet_root)),
-        records_store,
-        inputs_store,
-        records: BTreeMap::new(),
-        lost: BTreeSet::new(),
-        unsaved: BTreeSet::new(),
-        put: Vec::new(),
-        named: Vec::new(),
-        written: BTreeMap::new(),
-        clear_again: BTreeMap::new(),
-    };
-    let mut agent = Agent::with(config, disk, Arc::new(Notifier::from_environment()))?;
-    agent.offline = true;
-    agent.recall()?;
-    match opened {
-        Ok(manifests) => agent.disk.manifests = manifests,
-        Err(error) => agent.lasting.push(Problem {
-            object: "manifest folder".to_owned(),
-            reason: apply::failure(&error, None).message,
-            hint: error.hint(),
-        }),
-    }
-    Ok(agent)
 }

@@ -17,6 +17,7 @@ The map, from the ground up (each module says at its head what it owns):
   hollow         hollow nodes: the kubelet's code, a fake runtime
   machine        whole machines: systemd, containerd, kubelet, daemonlet as units
   agent          daemonlet itself, beside the test
+  packages       its .deb and .rpm
 
 The standard library is all that is used. Nothing here talks to anything outside the sandbox
 except `tools`, which fetches what is built.
