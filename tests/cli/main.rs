@@ -3,6 +3,7 @@
 
 mod agent;
 mod config;
+mod generate;
 mod packaging;
 mod readme;
 mod render;

@@ -328,14 +328,7 @@ impl Agent {
         // The tokens of the checkpoint go to the manager that renews them.
         api.tokens().import(self.tokens.export());
         self.tokens = api.tokens().clone();
-        let renewal = Identity::keep(
-            self.identity.clone(),
-            self.config.kubeconfig.clone().unwrap_or_default(),
-            self.config.state_dir.clone(),
-            self.config.node_name.clone(),
-            api.connector().clone(),
-        );
-        tokio::spawn(renewal);
+        self.identity.start(&self.config, api.connector().clone());
         // A lost or new connection is worth a pass, though no object changed.
         let (mut link, wake) = (api.connector().link(), Arc::clone(&self.wake));
         tokio::spawn(async move {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::config::Config;
 use crate::core::enrolment;
 use crate::core::enrolment::Certificate;
 use crate::core::enrolment::Renewal;
@@ -62,8 +63,14 @@ impl Identity {
         enrolment::problem(&certificate, &renewal, Timestamp::now().as_second())
     }
 
-    /// Renews for ever, if `kubeconfig` uses the identity in `state_dir`.
-    pub async fn keep(self, kubeconfig: PathBuf, state_dir: PathBuf, node: String, connector: Connector) {
+    /// Renews from now on, where the configured kubeconfig is one of `daemonlet enroll`.
+    pub fn start(&self, config: &Config, connector: Connector) {
+        let Some(kubeconfig) = config.kubeconfig.clone() else { return };
+        let (state_dir, node) = (config.state_dir.clone(), config.node_name.clone());
+        tokio::spawn(self.clone().keep(kubeconfig, state_dir, node, connector));
+    }
+
+    async fn keep(self, kubeconfig: PathBuf, state_dir: PathBuf, node: String, connector: Connector) {
         let client = connector.client();
         loop {
             let files = match kubeconfig::is_ours(&kubeconfig, &state_dir) {

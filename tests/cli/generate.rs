@@ -1,0 +1,101 @@
+//! `daemonlet generate rbac`: rights by the names of what DaemonSets use.
+
+use crate::Scratch;
+use crate::run;
+
+const FILE: &str = "
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: net, namespace: kube-system}
+spec:
+  selector: {matchLabels: {app: net}}
+  template:
+    metadata: {labels: {app: net}}
+    spec:
+      serviceAccountName: net
+      imagePullSecrets: [{name: registry}]
+      initContainers:
+      - {name: init, image: a, env: [{name: A, valueFrom: {configMapKeyRef: {name: mode, key: a}}}]}
+      containers:
+      - name: a
+        image: a
+        envFrom: [{secretRef: {name: keys}}]
+        volumeMounts: [{name: all, mountPath: /all}, {name: tls, mountPath: /tls}]
+      volumes:
+      - name: all
+        projected: {sources: [{configMap: {name: settings}}, {secret: {name: more}}, {serviceAccountToken: {path: t}}]}
+      - {name: tls, secret: {secretName: tls, optional: true}}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: plain, namespace: other}
+spec:
+  selector: {matchLabels: {app: plain}}
+  template:
+    metadata: {labels: {app: plain}}
+    spec:
+      automountServiceAccountToken: false
+      containers: [{name: a, image: a}]
+";
+
+#[test]
+fn everything_that_is_referred_to_is_named_and_nothing_else() {
+    let scratch = Scratch::new(&[("all.yaml", FILE)]);
+    let run = run(["generate", "rbac", "-f", &scratch.text("all.yaml")]);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    let documents: Vec<serde_json::Value> =
+        daemonlet::core::yaml::read_documents(&run.out).into_iter().map(|document| document.value.unwrap()).collect();
+    let kinds: Vec<_> =
+        documents.iter().map(|d| (d["kind"].as_str().unwrap(), d["metadata"]["namespace"].as_str().unwrap())).collect();
+    let wanted = [("Role", "kube-system"), ("RoleBinding", "kube-system"), ("Role", "other"), ("RoleBinding", "other")];
+    assert_eq!(kinds, wanted);
+    let rules: Vec<String> = documents[0]["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rule| format!("{} {} {}", rule["resources"][0], rule["resourceNames"], rule["verbs"][0]).replace('"', ""))
+        .collect();
+    assert_eq!(
+        rules,
+        [
+            "configmaps [mode,settings] get",
+            "secrets [keys,more,registry,tls] get",
+            "serviceaccounts [net] get",
+            "serviceaccounts/token [net] create",
+        ]
+    );
+    assert_eq!(documents[1]["subjects"][0]["name"], "daemonlet:nodes");
+    // Its account is looked at for what a pod inherits, and no token of it is asked for.
+    assert_eq!(documents[2]["rules"].as_array().unwrap().len(), 1, "{}", documents[2]);
+}
+
+#[test]
+fn what_cannot_be_read_or_run_is_said() {
+    let bad = FILE.replace("secret: {secretName: tls, optional: true}", "persistentVolumeClaim: {claimName: data}");
+    let scratch = Scratch::new(&[("bad.yaml", &bad), ("none.yaml", "kind: DaemonSet\napiVersion: apps/v1\n")]);
+    let refused = run(["generate", "rbac", "-f", &scratch.text("bad.yaml")]);
+    assert_eq!(refused.code, 1);
+    assert!(
+        refused.err.contains("refused kube-system/net: ") && !refused.out.contains("daemonlet-net"),
+        "{}",
+        refused.err
+    );
+    let invalid = run(["generate", "rbac", "-f", &scratch.text("none.yaml"), &scratch.text("missing.yaml")]);
+    assert_eq!(invalid.code, 3);
+    assert!(invalid.err.contains("missing.yaml: cannot be read"), "{}", invalid.err);
+}
+
+#[test]
+fn enrolling_says_what_it_needs() {
+    let scratch = Scratch::new(&[("c.toml", "node-name = \"n1\"\nmanifest-dir = \"/x\"\nruntime-endpoint = \"\"\n")]);
+    let config = std::fs::read_to_string(scratch.path("c.toml")).unwrap();
+    let (state, kubeconfig) = (scratch.text("state"), scratch.text("kubeconfig"));
+    scratch.write("c.toml", &format!("state-dir = \"{state}\"\nkubeconfig = \"{kubeconfig}\"\n{config}"));
+    let none = run(["enroll", "--config", &scratch.text("c.toml"), "--from", "/nowhere/kubelet.conf"]);
+    assert_eq!(none.code, 1);
+    assert!(none.err.contains("no kubeconfig to ask with: none of /nowhere/kubelet.conf exists"), "{}", none.err);
+    scratch.write("kubeconfig", "apiVersion: v1\nkind: Config\n");
+    let taken = run(["enroll", "--config", &scratch.text("c.toml")]);
+    assert!(taken.err.contains("is there and is none of ours"), "{}", taken.err);
+    assert_eq!(std::fs::read_to_string(scratch.path("kubeconfig")).unwrap(), "apiVersion: v1\nkind: Config\n");
+}
