@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the running agent, each story of `benches/` in a sandbox of its own.
 
-    bench.py [STORY…]      STORY: `manifest`, `apply`, `power`, `cold`, `hundred`; all of them without one
+    bench.py [STORY…]      STORY: `manifest`, `apply`, `power`, `cold`, `hundred`, `coordinator`; all of them without one
 
 Prints lines `bench: WHAT | FIGURE | GOAL | VERDICT`; `make bench` puts them in its table. Measures
 target/release/daemonlet, or $DAEMONLET_BIN.
@@ -19,7 +19,7 @@ from kit import cgroups  # noqa: E402
 from kit import sandbox  # noqa: E402
 from kit import tools  # noqa: E402
 
-STORIES = ("manifest", "apply", "power", "cold", "hundred")
+STORIES = ("manifest", "apply", "power", "cold", "hundred", "coordinator")
 
 
 def _tell(story):

@@ -380,7 +380,9 @@ the control-plane nodes, or run `daemonlet coordinator` as one Deployment.",
         Kind::Bool,
         "false",
         "Upstream's rollout rule to the letter: a node that is unreachable on the old revision
-takes a slot of the budget, and a replaced node gives its slot back as soon as it is available.",
+takes a slot of the budget, a replaced node gives its slot back as soon as it is available, a rollout
+halts only where `daemonlet.dev/max-failed` is written, and a node is replaced although its images cannot
+be pulled.",
     ),
     key(
         Id::ApproveNodes,

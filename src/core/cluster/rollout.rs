@@ -157,6 +157,15 @@ pub fn plan(rules: &Rules, min_ready: i64, nodes: &[NodeFact<'_>], now: i64) -> 
         slot(node, stand, surges, rules.exact)
     };
     plan.slots = (0..nodes.len()).filter(|i| nodes[*i].should_run && takes(*i)).count();
+    // The budget has become smaller, or two who both believed to hold the Lease approved at once. An agent that
+    // has claimed meanwhile wins, and what is withdrawn keeps its slot until it is gone.
+    let surplus = plan.slots.saturating_sub(budget);
+    let idle = |i: &usize| {
+        let waits = nodes[*i].approval.is_some() && !nodes[*i].replacing && stands[*i] == Stand::Old(true);
+        waits && !plan.withdraw.contains(i)
+    };
+    let withdrawn: Vec<usize> = (0..nodes.len()).rev().filter(idle).take(surplus).collect();
+    plan.withdraw.extend(withdrawn);
     let mut candidates: Vec<usize> = (0..nodes.len())
         .filter(|i| {
             let node = &nodes[*i];
@@ -195,7 +204,7 @@ pub fn plan(rules: &Rules, min_ready: i64, nodes: &[NodeFact<'_>], now: i64) -> 
     let on_the_way =
         nodes.iter().zip(&stands).filter(|(n, s)| n.approval.is_some() && matches!(s, Stand::Old(_))).count();
     let allowed = old.saturating_sub(on_the_way).saturating_sub(kept);
-    if allowed == 0 && on_the_way == 0 {
+    if allowed == 0 && plan.slots == 0 {
         plan.held = format!("{kept} nodes are kept on the old revision");
     }
     for index in candidates.into_iter().take(allowed) {

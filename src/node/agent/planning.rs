@@ -88,7 +88,7 @@ impl Agent {
             images: ImageFacts {
                 puller: &self.puller,
                 require_prepull: self.config.require_prepull,
-                go_on: self.config.replace_unpulled,
+                go_on: self.config.replace_unpulled || self.config.exact_rollouts,
                 offline: self.offline,
                 api_answers: self.api_answers(api),
                 now: at,

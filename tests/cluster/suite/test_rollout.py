@@ -10,6 +10,7 @@ from kit.control_plane import ControlPlane
 from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.hollow import crowd
+from kit.wait import never
 from kit.wait import until
 
 from .bare import STATIC
@@ -117,8 +118,127 @@ class RolloutTest(Story):
             until(lambda: "example.org/net:4" in self.images().values(), 30, "the rollout goes on")
             print(f"  hand-over and first replacement after {time.monotonic() - began:.1f} s")
             self.all_have("example.org/net:4")
+            self.one.start()
 
-    def test_6_describe_counts_and_the_report_is_told(self):
+    def annotate(self, **annotations):
+        """Sets annotations of the DaemonSet, `_` for `-`; None removes."""
+        found = {f"daemonlet.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
+        self.admin.patch("daemonsets", "net", {"metadata": {"annotations": found}}, "kube-system")
+
+    def change(self, image, **spec):
+        """Changes the image, and the DaemonSet's spec."""
+        container = {"name": "main", "image": f"example.org/net:{image}"} | spec.pop("container", {})
+        patch = {"spec": spec | {"template": {"spec": {"containers": [container]}}}}
+        self.kubectl("patch", "ds/net", "--type=strategic", "-p", json.dumps(patch))
+
+    def of(self, image):
+        """Nodes with that image."""
+        return sorted(node for node, has in self.images().items() if has == f"example.org/net:{image}")
+
+    def condition(self, kind):
+        """A condition as status, reason, message."""
+        found = next((c for c in self.status().get("conditions", []) if c["type"] == kind), {})
+        return tuple(found.get(field) for field in ("status", "reason", "message"))
+
+    def rolling(self, unavailable, surge=0):
+        """A strategy."""
+        return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": unavailable, "maxSurge": surge}}
+
+    def test_6_canaries_go_first_and_a_partition_stays(self):
+        self.admin.patch("nodes", "hollow-3", {"metadata": {"labels": {"goes": "first"}}})
+        self.annotate(canary="goes=first", canary_hold="4s", partition="2")
+        self.change("5", updateStrategy=self.rolling(5))
+        until(lambda: self.of("5") == ["hollow-3"], SOON, "the canary goes first")
+        until(lambda: self.condition("Progressing")[1] == "Held", SOON, "the hold is told")
+        self.assertRegex(self.condition("Progressing")[2], "canary nodes")
+        until(lambda: len(self.of("5")) > 1, SOON, "the others follow")
+        created = {r["metadata"]["name"]: i["readySince"] for r in self.admin.list("nodedaemons")
+                   for d in r["status"]["daemons"] for i in d["instances"] if "readySince" in i}
+        followers = [p["metadata"]["creationTimestamp"] for p in self.admin.list("pods", "kube-system", labels="app=net")
+                     if p["spec"]["nodeName"] != "hollow-3" and p["spec"]["containers"][0]["image"].endswith(":5")]
+        self.assertGreater(min(followers), created["hollow-3"], "no other was made before the canary was available")
+        until(lambda: self.of("5") == ["hollow-0", "hollow-1", "hollow-3"], SOON, "two nodes are kept")
+        until(lambda: "2 nodes are kept on the old revision" in (self.condition("Progressing")[2] or ""), SOON, "and it is told")
+        until(lambda: self.status()["updatedNumberScheduled"] == 3, SOON, "the three are counted")
+        self.annotate(canary=None, canary_hold=None, partition=None)
+        self.all_have("example.org/net:5")
+
+    def test_7_a_revision_that_fails_on_more_nodes_than_may_is_taken_back_everywhere(self):
+        self.annotate(rollback="auto", partition="2")
+        before = self.revisions()
+        self.change("6", updateStrategy=self.rolling(3))
+        until(lambda: self.status()["updatedNumberScheduled"] == 3 and self.status()["numberAvailable"] == NODES, SOON,
+              "it works on three nodes")
+        # The other two say that it failed there: in their agents' stead, as nothing fails on a hollow node alone.
+        hash_of = self.revisions()[max(before) + 1]["metadata"]["labels"]["controller-revision-hash"]
+        failing = self.agents[3:]
+        for one in failing:
+            one.kill()
+        for one in failing:
+            told = self.admin.get("nodedaemons", one.node.name)["status"]["daemons"]
+            told[0]["failed"] = {"revision": hash_of, "cause": "image", "message": "no such image"}
+            self.admin.patch("nodedaemons", one.node.name, {"status": {"daemons": told}}, sub="status")
+        until(lambda: self.condition("Progressing")[1] == "RolledBack", SOON, "it is taken back")
+        until(lambda: len(self.of("5")) == NODES and self.status()["numberAvailable"] == NODES, SOON, "every node is back")
+        self.assertEqual(self.condition("Degraded")[2], "image on 2 nodes: hollow-3, hollow-4")
+        found = self.admin.get("daemonsets", "net", "kube-system")
+        self.assertEqual(found["spec"]["template"]["spec"]["containers"][0]["image"], "example.org/net:6", "what people wrote stays")
+        self.assertEqual(sorted(self.revisions()), [*sorted(before), max(before) + 1], "and the history has it")
+        never(lambda: self.of("6"), 2, "it is tried again")
+        self.annotate(rollback=None, partition=None)
+        for one in failing:
+            one.start()
+        self.change("7")
+        self.all_have("example.org/net:7")
+        until(lambda: self.condition("Degraded")[0] == "False", SOON, "nothing is wrong any more")
+
+    def test_8_a_surge_has_new_pods_beside_the_old_ones_for_min_ready_seconds(self):
+        self.change("8", updateStrategy=self.rolling(0, 5), minReadySeconds=3)
+        both, fewest = 0, NODES
+        deadline = time.monotonic() + SOON
+        while time.monotonic() < deadline and (len(self.of("8")) < NODES or self.of("7")):
+            pods = self.admin.list("pods", "kube-system", labels="app=net")
+            nodes = [p["spec"]["nodeName"] for p in pods if "deletionTimestamp" not in p["metadata"]]
+            both = max(both, len(nodes) - len(set(nodes)))
+            fewest = min(fewest, len({p["spec"]["nodeName"] for p in pods if "deletionTimestamp" not in p["metadata"]
+                                      and any(c["type"] == "Ready" and c["status"] == "True" for c in p["status"].get("conditions", []))}))
+        self.all_have("example.org/net:8")
+        self.assertGreaterEqual(both, 2, "old and new are there together")
+        self.assertEqual(fewest, NODES, "no node is ever without a ready pod")
+
+    def test_9_on_delete_changes_what_is_deleted_or_fails(self):
+        self.change("9", updateStrategy={"type": "OnDelete", "rollingUpdate": None}, minReadySeconds=0)
+        until(lambda: self.condition("Progressing")[1:] == ("Held", "5 of 5 nodes are left: the update strategy is OnDelete"), SOON,
+              "it waits")
+        pods = {p["spec"]["nodeName"]: p["metadata"]["name"] for p in self.admin.list("pods", "kube-system", labels="app=net")}
+        self.admin.delete("pods", pods["hollow-1"], "kube-system")
+        self.admin.patch("pods", pods["hollow-2"], {"status": {"phase": "Failed"}}, "kube-system", sub="status")
+        until(lambda: self.of("9") == ["hollow-1", "hollow-2"], SOON, "the two have the new revision")
+        until(lambda: self.status()["updatedNumberScheduled"] == 2, SOON, "and are counted")
+        self.admin.patch("daemonsets", "net", {"spec": {"updateStrategy": self.rolling(3), "revisionHistoryLimit": 1}}, "kube-system")
+        self.all_have("example.org/net:9")
+        until(lambda: len(self.revisions()) == 2, SOON, f"the limit of the history holds: {sorted(self.revisions())}")
+
+    def test_a_foreign_conditions_stay_and_foreign_counters_go(self):
+        foreign = {"type": "Foreign", "status": "True", "reason": "Test", "message": "stays"}
+        conditions = [*self.status()["conditions"], foreign]
+        self.admin.patch("daemonsets", "net", {"status": {"conditions": conditions, "numberReady": 99}}, "kube-system", sub="status")
+        until(lambda: self.status()["numberReady"] == NODES, SOON, "the counters are put right")
+        self.assertIn("Foreign", [c["type"] for c in self.status()["conditions"]])
+
+    def test_b_without_any_node_there_are_revisions_and_a_status(self):
+        nowhere = self.net("example.org/nowhere:1")
+        nowhere["metadata"]["name"] = "nowhere"
+        nowhere["spec"]["template"]["spec"]["nodeSelector"] = {"no": "node"}
+        for labels in (nowhere["spec"]["selector"]["matchLabels"], nowhere["spec"]["template"]["metadata"]["labels"]):
+            labels["app"] = "nowhere"
+        self.admin.apply(nowhere)
+        self.kubectl("rollout", "status", "ds/nowhere", "--timeout=20s")
+        self.kubectl("rollout", "restart", "ds/nowhere")
+        until(lambda: len([r for r in self.admin.list("controllerrevisions", "kube-system", labels="app=nowhere")]) == 2, SOON, "two revisions")
+        self.assertRegex(self.kubectl("rollout", "history", "ds/nowhere"), r"(?m)^1 .*\n2 ")
+
+    def test_c_describe_counts_and_the_report_is_told(self):
         reports = self.admin.list("nodedaemons")
         self.assertEqual([r["status"]["ready"] for r in reports], ["1/1"] * NODES, json.dumps(reports)[:2000])
         self.assertEqual({r["metadata"]["ownerReferences"][0]["kind"] for r in reports}, {"Node"})

@@ -112,6 +112,18 @@ fn an_approval_that_nobody_claims_is_withdrawn_and_a_claimed_one_never() {
 }
 
 #[test]
+fn approvals_beyond_the_budget_are_taken_back_unless_they_are_claimed() {
+    let nodes = [approved("a", NOW), approved("b", NOW), node("c", OLD)];
+    let planned = plan(&rules(1), 0, &nodes, NOW);
+    assert_eq!((planned.withdraw, planned.approve), (vec![1], vec![]));
+    let claimed = NodeFact { replacing: true, ..approved("b", NOW) };
+    assert_eq!(plan(&rules(1), 0, &[approved("a", NOW), claimed.clone()], NOW).withdraw, [0]);
+    let both = NodeFact { replacing: true, ..approved("a", NOW) };
+    assert!(plan(&rules(1), 0, &[both, claimed], NOW).withdraw.is_empty());
+    assert!(plan(&rules(2), 0, &nodes, NOW).withdraw.is_empty());
+}
+
+#[test]
 fn holds_say_why() {
     let nodes =
         [node("a", OLD), NodeFact { failed: true, ..node("b", OLD) }, NodeFact { failed: true, ..node("c", OLD) }];
