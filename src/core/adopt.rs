@@ -3,10 +3,16 @@
 //!
 //! Owns the rule that what is in the folder and ours becomes an instance again, never garbage.
 
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::ObjectKey;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
 use crate::core::record::Phase;
+use crate::core::validate;
 
 /// A manifest of ours in the folder, by its own word.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,11 +48,98 @@ pub fn adopt(record: &mut DaemonRecord, found: &Found<'_>, now: Millis) -> bool 
     true
 }
 
+/// Gives the orphaned instances of other daemons that `daemon_set` selects to its record (upstream's adoption:
+/// no controller, and labels that match). They keep name, UID and the definition that they were made from, so
+/// that nothing restarts. `present`: whether the DaemonSet of a record is there: it has its own orphans back.
+/// Gives whether anything changed.
+pub fn adopt_orphans(
+    records: &mut BTreeMap<ObjectKey, DaemonRecord>,
+    daemon_set: &DaemonSet,
+    present: impl Fn(&ObjectKey) -> bool,
+) -> bool {
+    let key = &daemon_set.key;
+    let selected = |instance: &Instance| {
+        let own = instance.daemon_set.as_ref().map(|d| validate::template_labels(&d.template));
+        instance.phase == Phase::Live
+            && instance.orphaned
+            && own.is_some_and(|labels| validate::selects(&daemon_set.selector, &labels))
+    };
+    let has_own = records.get(key).is_some_and(|r| r.live().next().is_some());
+    let mut found: Vec<Instance> = Vec::new();
+    for record in records.values_mut().filter(|r| r.key.namespace == key.namespace && r.key != *key) {
+        if !has_own && !present(&record.key) && record.instances.iter().any(selected) {
+            found.extend(record.instances.extract_if(.., |i| selected(i)));
+        }
+    }
+    if found.is_empty() {
+        return false;
+    }
+    let record = records.entry(key.clone()).or_insert_with(|| DaemonRecord::new(key.clone()));
+    for instance in found {
+        record.next_incarnation = record.next_incarnation.max(instance.incarnation.saturating_add(1));
+        record.instances.push(Instance { orphaned: false, ..instance });
+    }
+    record.instances.sort_by_key(|i| i.incarnation);
+    true
+}
+
+/// Takes instances that another record has adopted out of the one that they came from: an agent died between
+/// the two writes.
+pub fn drop_adopted(records: &mut BTreeMap<ObjectKey, DaemonRecord>) {
+    let of = |r: &DaemonRecord| -> BTreeSet<String> {
+        let foreign = |i: &&Instance| i.daemon_set.as_ref().is_some_and(|d| d.key != r.key);
+        r.instances.iter().filter(foreign).map(|i| i.uid.clone()).collect()
+    };
+    let adopted: BTreeSet<String> = records.values().flat_map(of).collect();
+    let own = |r: &DaemonRecord, i: &Instance| i.daemon_set.as_ref().is_none_or(|d| d.key == r.key);
+    for record in records.values_mut().filter(|r| r.instances.iter().any(|i| own(r, i) && adopted.contains(&i.uid))) {
+        record.instances.retain(|i| !adopted.contains(&i.uid));
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::core::model::ObjectKey;
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use crate::core::model::Source;
 
     use super::*;
+
+    fn named(name: &str, app: &str) -> DaemonSet {
+        let template =
+            json!({"metadata": {"labels": {"app": app}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let value = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name, "namespace": "a", "uid": name},
+            "spec": {"selector": {"matchLabels": {"app": app}}, "template": template}});
+        validate::daemon_set(&value, Source::Api).unwrap()
+    }
+
+    fn orphaned() -> BTreeMap<ObjectKey, DaemonRecord> {
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "old"));
+        let daemon_set = Some(Arc::new(named("old", "net")));
+        record.instances.push(Instance { orphaned: true, daemon_set, ..Instance::new("u", "old-1", 3, "r", 0) });
+        [(record.key.clone(), record)].into()
+    }
+
+    #[test]
+    fn orphans_go_to_a_daemon_set_that_selects_them() {
+        let mut records = orphaned();
+        assert!(!adopt_orphans(&mut records, &named("new", "other"), |_| false), "another selector");
+        assert!(!adopt_orphans(&mut records, &named("new", "net"), |_| true), "their own is there");
+        let before = records.clone();
+        assert!(adopt_orphans(&mut records, &named("new", "net"), |_| false));
+        let new = &records[&ObjectKey::new("a", "new")];
+        assert_eq!((new.instances[0].uid.as_str(), new.instances[0].orphaned), ("u", false));
+        assert_eq!(new.next_incarnation, 4);
+        assert!(records[&ObjectKey::new("a", "old")].instances.is_empty());
+        // A crash after the first of the two writes.
+        let mut halfway = records.clone();
+        halfway.extend(before);
+        drop_adopted(&mut halfway);
+        assert_eq!(halfway, records);
+        assert!(!adopt_orphans(&mut records, &named("third", "net"), |_| false), "nobody's orphan any more");
+    }
 
     #[test]
     fn an_unknown_manifest_becomes_an_instance_and_its_number_is_used_up() {

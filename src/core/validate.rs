@@ -102,6 +102,11 @@ fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
     value.get(field).and_then(Value::as_str)
 }
 
+/// The labels of a pod template.
+pub fn template_labels(template: &Value) -> BTreeMap<String, String> {
+    strings(template.pointer("/metadata/labels"))
+}
+
 /// A map of strings; a null value is an empty string, as in Go.
 fn strings(value: Option<&Value>) -> BTreeMap<String, String> {
     let Some(Value::Object(map)) = value else { return BTreeMap::new() };

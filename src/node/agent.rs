@@ -30,6 +30,7 @@ mod nudge;
 mod objects;
 mod offline;
 mod orders;
+mod orphans;
 mod owners;
 mod pass;
 mod planning;

@@ -58,11 +58,8 @@ impl Planner<'_> {
             return;
         }
         if let Stock::Here(pod) = self.facts.stock(daemon_set, None) {
-            self.summary.notes.push(format!(
-                "pod {} of a DaemonSet controller is here too ({})",
-                pod.name,
-                owners::FIX
-            ));
+            self.add_reason(&format!("pod {} of a DaemonSet controller is here too", pod.name));
+            self.summary.notes.push(owners::FIX.to_owned());
             self.summary.stock_pod = Some(pod.name);
         }
     }

@@ -156,7 +156,12 @@ impl Planner<'_> {
     fn follow_definition(&mut self, daemon_set: &Arc<DaemonSet>, wanted: &str) {
         for instance in &mut self.record.instances {
             let known = instance.daemon_set.as_ref();
-            if instance.revision == wanted && known.is_none_or(|d| !Arc::ptr_eq(d, daemon_set) && d != daemon_set) {
+            // One that was adopted has its name and UID from the other's.
+            let adopted = known.is_some_and(|d| d.key != daemon_set.key);
+            if instance.revision == wanted
+                && !adopted
+                && known.is_none_or(|d| !Arc::ptr_eq(d, daemon_set) && d != daemon_set)
+            {
                 instance.daemon_set = Some(Arc::clone(daemon_set));
             }
         }

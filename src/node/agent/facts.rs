@@ -116,7 +116,10 @@ impl PassFacts<'_> {
 impl Facts for PassFacts<'_> {
     fn outcome(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<Outcome> {
         let record = self.records.get(&daemon_set.key);
-        let live = record.is_some_and(|r| r.live().any(|i| i.incarnation == incarnation));
+        let own = |i: &Instance| i.daemon_set.as_ref().is_some_and(|d| Arc::ptr_eq(d, daemon_set));
+        let adopted = |i: &Instance| i.phase == Phase::Live && i.incarnation == incarnation && own(i);
+        let live = record.is_some_and(|r| r.live().any(|i| i.incarnation == incarnation))
+            || self.instances.values().any(|(_, i)| adopted(i));
         let kept = if data == Data::Kept { self.kept.get(&daemon_set.key) } else { None };
         let objects = Objects { live, kept, ..self.objects };
         self.memo.outcome(daemon_set, incarnation, (live, data), Inputs { objects: &objects, ..self.inputs })

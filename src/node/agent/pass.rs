@@ -69,6 +69,7 @@ impl Agent {
         self.wiped.follow(&self.disk.records, &scan, &self.config.kubelet_root);
         self.disk.lost = self.wiped.uids().map(str::to_owned).collect();
         let mut records = self.adopted(&scan);
+        self.adopt_orphans(&mut records, snapshot.as_deref());
         // The data of a pod that has just started is looked at once more.
         self.verify |= self.observe(&mut records, snapshot.as_deref());
         self.look_into_crashes(&records, snapshot.as_deref());

@@ -11,9 +11,11 @@ use crate::core::pass::PassContext;
 use crate::core::pass::Plan;
 use crate::core::pass::Subject;
 use crate::core::plan::Action;
+use crate::core::plan::DaemonPlan;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
 use crate::core::sources;
+use crate::core::sources::ApiWord;
 use crate::core::sources::Word;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
@@ -29,6 +31,7 @@ use super::images::ImageFacts;
 use super::memo::Inputs;
 use super::now;
 use super::objects::Objects;
+use super::orphans;
 use super::pass::is_copy;
 use super::wiped::Wiped;
 
@@ -147,7 +150,10 @@ impl Agent {
         let word = |key: &'a ObjectKey| {
             let record = records.get(key).unwrap_or(&empty);
             let folder = self.folders.word(key, &self.memory.origins, record);
-            let known = self.definitions.known(key, api, folder, self.memory.daemon_sets.get(key), at);
+            let mut known = self.definitions.known(key, api, folder, self.memory.daemon_sets.get(key), at);
+            if let (ApiWord::Absent { .. }, Some(api)) = (&known.api, api) {
+                known.api = orphans::unless_orphaned(known.api, record, api, &self.config.node_name);
+            }
             let word = sources::settle(&known, record, &self.policy, objects);
             (key, word, known.is_silence(record))
         };
@@ -167,7 +173,12 @@ pub(super) fn unwritable(plan: &Plan) -> BTreeSet<ObjectKey> {
         Action::Start { outcome, .. } | Action::Refresh { outcome, .. } => !outcome.is_whole(),
         _ => false,
     };
-    plan.daemons.iter().filter(|d| d.actions.iter().any(needs)).map(|d| d.key.clone()).collect()
+    // What was adopted is rendered from the definition of another daemon.
+    let keys = |d: &DaemonPlan| {
+        let own = d.record.instances.iter().filter_map(|i| Some(i.daemon_set.as_ref()?.key.clone()));
+        own.chain([d.key.clone()]).collect::<Vec<ObjectKey>>()
+    };
+    plan.daemons.iter().filter(|d| d.actions.iter().any(needs)).flat_map(keys).collect()
 }
 
 /// The manifests in the folder by pod UID. One that cannot be read is there, and not as it should be:

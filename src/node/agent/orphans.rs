@@ -1,0 +1,97 @@
+//! Instances whose DaemonSet went without them: how that shows, and who takes them.
+//!
+//! Owns what the API's pods say of it. Must not end anything.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::core::adopt;
+use crate::core::model::Mode;
+use crate::core::model::ObjectKey;
+use crate::core::policy::Covered;
+use crate::core::record::DaemonRecord;
+use crate::core::sources::ApiWord;
+use crate::node::api::Scope;
+use crate::node::api::Snapshot;
+
+use super::Agent;
+use super::evidence;
+
+/// The word on a DaemonSet that is not there: its pods were to be kept if the mirror pod of one that runs here has
+/// nobody's name on it. The kubelet gives each its Node, we its DaemonSet; the garbage collector alone takes the
+/// owner away and puts none in its place. An agent that was down sees no other sign of it.
+pub(super) fn unless_orphaned<'a>(word: ApiWord<'a>, record: &DaemonRecord, api: &Snapshot, node: &str) -> ApiWord<'a> {
+    if record.live().next().is_none() {
+        return word;
+    }
+    if api.scopes.get(&Scope::Pods).is_some_and(|state| state.lists == 0 && state.error.is_none()) {
+        // The pods tell, and they will be here in a moment.
+        return ApiWord::Unknown;
+    }
+    let nobodys = |pod: &Value| {
+        let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+        owners.is_none_or(Vec::is_empty)
+    };
+    let mut mirrors = record.live().filter_map(|i| evidence::mirror(api, &record.key.namespace, i, node));
+    if mirrors.any(nobodys) { ApiWord::Orphaned } else { word }
+}
+
+impl Agent {
+    /// Gives orphans to a DaemonSet of the API that selects them. Its record is on disk first: what is in neither
+    /// record would be a stranger's.
+    pub(super) fn adopt_orphans(&mut self, records: &mut BTreeMap<ObjectKey, DaemonRecord>, api: Option<&Snapshot>) {
+        adopt::drop_adopted(records);
+        if !self.api_answers(api) || !records.values().any(|r| r.live().any(|i| i.orphaned)) {
+            return;
+        }
+        let keys: Vec<ObjectKey> = self.definitions.ours(&self.policy).cloned().collect();
+        for key in keys {
+            let Some(daemon_set) = self.definitions.get(&key).filter(|d| !d.deleting) else { continue };
+            let is_static = self.policy.covers(daemon_set, None) == Covered::Yes(Mode::Static);
+            if !is_static || !adopt::adopt_orphans(records, daemon_set, |key| self.definitions.get(key).is_some()) {
+                continue;
+            }
+            let Some(record) = records.get(&key).cloned() else { continue };
+            let pods: Vec<&str> = record.live().map(|i| i.pod_name.as_str()).collect();
+            tracing::info!(daemonset = %key, "{key} adopts {}", pods.join(", "));
+            // A failure shows when the plan is applied, and that is tried again.
+            let _ = self.disk.save(&record);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use crate::core::record::Instance;
+    use crate::node::api::Entry;
+    use crate::node::api::ScopeState;
+
+    use super::*;
+
+    #[test]
+    fn a_mirror_pod_that_is_nobodys_is_an_orphan() {
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"));
+        record.instances.push(Instance::new("u", "p", 0, "", 0));
+        let api = |owners: Value| {
+            let mut api = Snapshot::default();
+            api.scopes.insert(Scope::Pods, ScopeState { lists: 1, ..ScopeState::default() });
+            let annotations = json!({"kubernetes.io/config.mirror": "u"});
+            let pod = json!({"metadata": {"annotations": annotations, "ownerReferences": owners}});
+            api.pods.insert(evidence::mirror_key("a", "p", "n"), Entry { version: 1, value: Arc::new(pod) });
+            api
+        };
+        let absent = || ApiWord::Absent { by_event: false };
+        let word = |api: &Snapshot| unless_orphaned(absent(), &record, api, "n");
+        assert_eq!(word(&api(Value::Null)), ApiWord::Orphaned);
+        assert_eq!(word(&api(json!([{"kind": "Node"}]))), absent());
+        let mut unlisted = api(Value::Null);
+        unlisted.scopes.insert(Scope::Pods, ScopeState::default());
+        assert_eq!(word(&unlisted), ApiWord::Unknown);
+        assert_eq!(unless_orphaned(absent(), &DaemonRecord::new(ObjectKey::new("a", "c")), &unlisted, "n"), absent());
+    }
+}

@@ -1,0 +1,131 @@
+"""A bootstrap daemon on one real kubelet: it bridges, makes way, and returns while the stock pod cannot come."""
+
+import time
+
+from kit import agent
+from kit.agent import Agent
+from kit.control_plane import ControlPlane
+from kit.daemons import SLEEP
+from kit.daemons import daemonset
+from kit.kubelet import Node
+from kit.wait import never
+from kit.wait import until
+
+from .story import Story
+
+NAMESPACE = "kube-system"
+BOOTSTRAP = {"daemonlet.dev/mode": "bootstrap"}
+SOON = 60
+PORT = {"ports": [{"containerPort": 4722, "hostPort": 4722}]}
+
+
+class Bootstrap(Story):
+    """One node's life from a cluster that has no controllers to one that has."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cls.enterClassContext(ControlPlane())
+        cls.cluster.start_controllers()
+        cls.admin = cls.cluster.admin
+        cls.cluster.wait_namespace(NAMESPACE)
+        agent.grant(cls.cluster)
+        cls.node = cls.enterClassContext(Node(cls.cluster))
+        cls.cri = cls.node.cri
+        cls.agent = cls.enterClassContext(Agent(cls.node))
+        cls.node.wait_ready()
+
+    def static(self, name):
+        """Names of the pods that our manifests define."""
+        return [file for file in self.agent.manifests(f"-{name}-")]
+
+    def stock(self, name):
+        """The stock controller's pods."""
+        pods = self.admin.list("pods", NAMESPACE, labels=f"app={name}")
+        return [pod for pod in pods if "kubernetes.io/config.mirror" not in pod["metadata"].get("annotations", {})]
+
+    def one(self, name, seconds=SOON):
+        """Waits for the one container of a daemon."""
+        try:
+            return self.cri.wait_running(f"{name}-", seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.agent.cli('status').stdout}\n{self.agent.process.tail(25)}") from None
+
+    def test_1_it_bridges_while_nobody_schedules(self):
+        self.admin.create("configmaps", {"metadata": {"name": "settings", "namespace": NAMESPACE}, "data": {"key": "value"}})
+        mount = {"volumeMounts": [{"name": "settings", "mountPath": "/settings"}]}
+        volumes = [{"name": "settings", "configMap": {"name": "settings"}}]
+        self.admin.apply(daemonset("net", NAMESPACE, {"command": SLEEP} | PORT | mount, BOOTSTRAP, hostNetwork=True,
+                                   volumes=volumes, terminationGracePeriodSeconds=2))
+        self.one("net")
+        self.assertEqual(len(self.static("net")), 1)
+
+    def test_2_a_host_port_does_not_deadlock_the_hand_over(self):
+        """The stock pod cannot be bound while ours has the port: that it is pending is the signal."""
+        self.cluster.stop("controllers")
+        self.cluster.start_controllers(daemonset_controller=True)
+        until(lambda: self.stock("net"), SOON, "the stock controller's pod is there")
+        never(lambda: not self.static("net"), 3, "ours went before anybody could schedule the other")
+        self.cluster.start_scheduler()
+        began = time.monotonic()
+        until(lambda: not self.static("net"), SOON, "ours makes way")
+        until(lambda: len(self.cri.of("net-")) == 1 and self.stock("net")[0]["status"].get("phase") == "Running", SOON, "the stock pod runs")
+        print(f"          hand-over of a host port: the stock pod runs {time.monotonic() - began:.1f} s after the scheduler came")
+        ready = lambda: {c["type"]: c["status"] for c in self.stock("net")[0]["status"]["conditions"]}.get("Ready")
+        until(lambda: ready() == "True", SOON, "it is ready")
+        self.assertIn("the stock controller's pod net-", self.agent.cli("status").stdout)
+
+    def test_3_nothing_returns_after_it_was_ready_once(self):
+        before = self.cri.of("net-")
+        self.cluster.stop("api")
+        self.addCleanup(self.cluster.start_api)
+        never(lambda: self.static("net") or self.cri.of("net-") != before, 35, "ours came back though the stock pod had been ready")
+
+    def test_4_ours_returns_where_the_stock_pod_was_never_ready(self):
+        self.node.wait_ready()
+        # The kubelet is away: the stock pod is bound, and nothing of it will run.
+        probe = {"readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/never"]}, "periodSeconds": 1}}
+        self.cluster.stop("scheduler")
+        self.admin.apply(daemonset("late", NAMESPACE, {"command": SLEEP} | probe, BOOTSTRAP, hostNetwork=True, terminationGracePeriodSeconds=1))
+        first = self.one("late")
+        self.node.kubelet.kill()
+        self.cluster.start_scheduler()
+        until(lambda: not self.static("late"), SOON, "ours makes way")
+        self.cluster.stop("api")
+        began = time.monotonic()
+        # The agent ends what the absent kubelet does not.
+        until(lambda: self.static("late"), SOON + 30, "ours returns")
+        took = time.monotonic() - began
+        print(f"          the API server gone, nothing of the stock pod there: ours returns after {took:.1f} s")
+        self.assertGreater(took, 29)
+        self.node.start_kubelet()
+        until(lambda: [c for c in self.cri.of("late-") if c[0] != first[0]], SOON, "it runs again")
+
+    def test_5_and_makes_way_again(self):
+        self.cluster.start_api()
+        self.node.wait_ready()
+        until(lambda: not self.static("late"), SOON, "ours makes way again")
+        until(lambda: [c[0] for c in self.cri.of("late-")] == [pod["metadata"]["name"] for pod in self.stock("late")], SOON, "the stock pod alone runs")
+
+    def test_6_a_cold_boot_without_an_api_server_starts_it_again(self):
+        """Another boot, by the agent's own reckoning: the record of the hand-over is of an older one."""
+        self.cluster.stop("api")
+        self.addCleanup(self.cluster.start_api)
+        self.agent.stop()
+        self.node.kubelet.stop()
+        for line in self.cri.ctr("tasks", "ls").splitlines()[1:]:
+            self.cri.ctr("tasks", "rm", "--force", line.split()[0], check=False)
+        record = self.agent.home / "state/daemons" / f"{NAMESPACE}_net.json"
+        text = record.read_text(encoding="utf-8")
+        self.assertIn('"handOver"', text)
+        boots(self.agent)
+        self.agent.start()
+        self.node.start_kubelet()
+        found = self.one("net")
+        self.assertEqual(self.cri.execute(found[2], "cat", "/settings/key"), "value")
+
+
+def boots(agent):
+    """Shows the agent another boot than the one of its record: in its own mount namespace the kernel's file is another."""
+    other = agent.home / "boot_id"
+    other.write_text("00000000-0000-0000-0000-00000000b007\n", encoding="ascii")
+    agent.prefix = ["unshare", "--mount", "sh", "-c", f'mount --bind {other} /proc/sys/kernel/random/boot_id && exec "$@"', "sh"]
