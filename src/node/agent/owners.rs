@@ -29,6 +29,11 @@ use super::now;
 
 /// What was not done is tried again after this.
 const AGAIN: Millis = 5_000;
+/// How long a mirror pod has been there before it is given away: by then a stock controller, if one acts, has
+/// its own pod here.
+const WAIT: Millis = 2_000;
+/// How long after its last pod was seen a stock controller counts as one that acts: it makes another pod at once.
+const ACTS: Millis = 60_000;
 /// What was forbidden is tried again after this.
 const FORBIDDEN: Millis = 60_000;
 
@@ -36,6 +41,8 @@ const FORBIDDEN: Millis = 60_000;
 #[derive(Default)]
 pub(super) struct Owners {
     tried: BTreeMap<String, Tried>,
+    /// When a pod of a stock controller was last seen, by daemon.
+    stock: BTreeMap<ObjectKey, Millis>,
     inbox: Inbox<(String, Outcome)>,
     next: Option<Millis>,
 }
@@ -43,7 +50,7 @@ pub(super) struct Owners {
 struct Tried {
     /// UID of the owner that it is to have.
     owner: String,
-    /// When it may be asked for again.
+    /// When it may be asked for, for the first time or again.
     again: Millis,
     /// Why the API server does not let us.
     forbidden: Option<String>,
@@ -83,8 +90,23 @@ impl Owners {
         })
     }
 
-    fn is_due(&self, pod: &str, owner: &str, at: Millis) -> bool {
-        self.tried.get(pod).is_none_or(|tried| tried.owner != owner || tried.again <= at)
+    /// Whether the pod is to be given to `owner` now; that is remembered as asked for.
+    fn take_turn(&mut self, pod: &str, owner: &str, to_daemon_set: bool, at: Millis) -> bool {
+        let known = self.tried.get_mut(pod).filter(|tried| tried.owner == owner);
+        let Some(tried) = known else {
+            let again = at + if to_daemon_set { WAIT } else { AGAIN };
+            self.tried.insert(pod.to_owned(), Tried { owner: owner.to_owned(), again, forbidden: None });
+            return !to_daemon_set;
+        };
+        let due = tried.again <= at;
+        if due {
+            tried.again = at + AGAIN;
+        }
+        due
+    }
+
+    fn stock_acts(&self, key: &ObjectKey) -> bool {
+        self.stock.contains_key(key)
     }
 }
 
@@ -108,17 +130,13 @@ impl Agent {
         }
         self.owners.next = None;
         let Some(api) = self.api.clone().filter(|_| self.api_answers(Some(snapshot))) else { return };
+        self.owners.stock.retain(|_, seen| (0..ACTS).contains(&(at - *seen)));
+        let stock = self.plan.daemons.iter().filter(|plan| plan.summary.stock_pod.is_some());
+        self.owners.stock.extend(stock.map(|plan| (plan.key.clone(), at)));
         let tasks = self.owner_tasks(snapshot);
         self.owners.tried.retain(|uid, _| tasks.iter().any(|(task, _)| task.uid == *uid));
         for (task, owner) in tasks {
-            if self.owners.is_due(&task.uid, &owner, at) {
-                let tried = Tried { owner, again: at + AGAIN, forbidden: None };
-                let before = self.owners.tried.insert(task.uid.clone(), tried);
-                // It stays said until the answer comes.
-                let forbidden = before.and_then(|tried| tried.forbidden);
-                if let Some(tried) = self.owners.tried.get_mut(&task.uid) {
-                    tried.forbidden = forbidden;
-                }
+            if self.owners.take_turn(&task.uid, &owner, task.daemon_set.is_some(), at) {
                 let (api, inbox, wake) = (api.clone(), self.owners.inbox.clone(), Arc::clone(&self.wake));
                 tokio::spawn(async move {
                     let outcome = give(&api, &task).await;
@@ -126,7 +144,8 @@ impl Agent {
                 });
             }
         }
-        self.owners.next = self.owners.tried.values().map(|tried| tried.again).min();
+        let forgotten = self.owners.stock.values().map(|seen| seen + ACTS);
+        self.owners.next = self.owners.tried.values().map(|tried| tried.again).chain(forgotten).min();
     }
 
     /// The mirror pods that have another owner than they are to have, each with its owner's UID.
@@ -141,13 +160,20 @@ impl Agent {
             for instance in plan.record.live() {
                 let Some(pod) = evidence::mirror(snapshot, &plan.key.namespace, instance, node) else { continue };
                 let wanted = match from_api {
-                    true => owners::owner(instance, plan.summary.mode, daemon_set, plan.summary.stock_pod.is_some()),
+                    true => owners::owner(instance, plan.summary.mode, daemon_set, self.owners.stock_acts(&plan.key)),
                     false => Owner::AsItIs,
                 };
                 let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
                 let (Some(uid), Some(version)) = (text("/metadata/uid"), text("/metadata/resourceVersion")) else {
                     continue;
                 };
+                // Another DaemonSet's pod is given to the one that adopted it only while it is an orphan: that is what
+                // the admission policy allows.
+                let adopted = instance.daemon_set.as_ref().is_some_and(|d| d.key != plan.key);
+                let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+                if adopted && owners.is_some_and(|owners| !owners.is_empty()) {
+                    continue;
+                }
                 let going = pod.pointer("/metadata/deletionTimestamp").is_some();
                 let Some((owner, owner_uid)) = self.change(pod, &plan.key, wanted).filter(|_| !going) else { continue };
                 let key = evidence::mirror_key(&plan.key.namespace, &instance.pod_name, node);
@@ -227,12 +253,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_asked_for_is_given_time() {
+    fn a_pod_is_given_away_after_a_while_and_back_at_once() {
         let mut owners = Owners::default();
-        assert!(owners.is_due("m", "d1", 0));
-        owners.tried.insert("m".to_owned(), Tried { owner: "d1".to_owned(), again: AGAIN, forbidden: None });
-        assert!(!owners.is_due("m", "d1", AGAIN - 1));
-        assert!(owners.is_due("m", "d1", AGAIN), "the first one was refused");
-        assert!(owners.is_due("m", "n1", 0), "another owner");
+        assert!(!owners.take_turn("m", "d1", true, 0), "a stock controller's pod may yet come");
+        assert!(!owners.take_turn("m", "d1", true, WAIT - 1));
+        assert!(owners.take_turn("m", "d1", true, WAIT));
+        assert!(!owners.take_turn("m", "d1", true, WAIT + AGAIN - 1), "it was asked for");
+        assert!(owners.take_turn("m", "d1", true, WAIT + AGAIN), "the first one was refused");
+        assert!(owners.take_turn("m", "n1", false, WAIT + AGAIN));
+        assert!(!owners.take_turn("m", "n1", false, WAIT + AGAIN + 1));
     }
 }
