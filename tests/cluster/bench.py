@@ -20,6 +20,8 @@ from kit import sandbox  # noqa: E402
 from kit import tools  # noqa: E402
 
 STORIES = ("manifest", "apply", "power", "cold", "hundred", "coordinator")
+# Not one of all: it takes the whole machine for minutes.
+APART = ("swarm",)
 
 
 def _tell(story):

@@ -1,0 +1,274 @@
+"""Many nodes at once: a real agent process each, and one stand-in for all their kubelets.
+
+Owns what a thousand nodes on one machine need: users by token, so that no thousand certificates are
+made; connections that are kept; a program that makes, readies and removes mirror pods as manifests come
+and go. No container runs.
+"""
+
+import base64
+import http.client
+import json
+import os
+import queue
+import re
+import resource
+import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from .agent import GROUP
+from .agent import binary
+from .agent import toml
+from .agent import user
+from .api import path_of
+from .sandbox import scratch
+
+VERSION = "v1.36.2"
+CONNECTIONS = 6
+# How often the stand-in looks at the manifest folders: the kubelet has inotify, and a relist of a second.
+LOOK = 0.25
+_INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
+
+
+class Pool:
+    """Requests of the administrator over a few connections that are kept."""
+
+    def __init__(self, api):
+        self._api = api
+        self._free = queue.SimpleQueue()
+        for _ in range(CONNECTIONS):
+            self._free.put(None)
+        self._threads = ThreadPoolExecutor(CONNECTIONS)
+
+    def request(self, method, path, body=None, content="application/json"):
+        """One request; gives (status, decoded answer). A connection that was cut is made anew once."""
+        connection = self._free.get()
+        try:
+            for attempt in (1, 2):
+                try:
+                    if connection is None:
+                        server = urlsplit(self._api.server)
+                        connection = http.client.HTTPSConnection(server.hostname, server.port, timeout=60, context=self._api._tls)
+                    connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": content})
+                    answer = connection.getresponse()
+                    return answer.status, json.loads(answer.read())
+                except (OSError, http.client.HTTPException):
+                    connection = None
+                    if attempt == 2:
+                        raise
+        finally:
+            self._free.put(connection)
+
+    def all(self, act, items):
+        """Calls `act` for each item, a few at a time; gives the results."""
+        return list(self._threads.map(act, items))
+
+    def patch(self, kind, name, body, namespace=None, sub=None):
+        """Merges `body` into an object."""
+        return self.request("PATCH", path_of(kind, namespace, name, sub), body, "application/merge-patch+json")
+
+
+class SwarmNode:
+    """One node: its folders, its agent's configuration and, once started, its agent's process."""
+
+    def __init__(self, name, server, ca, config):
+        self.name = name
+        self.home = scratch() / "swarm" / name
+        self.manifests = self.home / "manifests"
+        for folder in (self.manifests, self.home / "kubelet", self.home / "daemonsets.d"):
+            folder.mkdir(parents=True)
+        kubeconfig = self.home / "kubeconfig"
+        kubeconfig.write_text(json.dumps({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": server, "certificate-authority-data": ca}}],
+            "users": [{"name": "c", "user": {"token": f"token-{name}"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]}), encoding="utf-8")
+        kubeconfig.chmod(0o600)
+        self.config_file = self.home / "daemonlet.toml"
+        self.config_file.write_text(toml({
+            "node-name": name, "kubeconfig": str(kubeconfig), "manifest-dir": str(self.manifests),
+            "kubelet-root": str(self.home / "kubelet"), "state-dir": str(self.home / "state"), "run-dir": str(self.home / "run"),
+            "runtime-endpoint": "", "kubelet-endpoint": "", "folders": [str(self.home / "daemonsets.d")]} | config), encoding="utf-8")
+        self.process = None
+
+    def start(self, env):
+        """Starts its agent."""
+        with open(self.home / "log", "ab") as log:
+            self.process = subprocess.Popen([binary(), "run", "--config", self.config_file], stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=subprocess.STDOUT, env=os.environ | env)
+
+    def body(self, labels):
+        """Its Node object."""
+        return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "labels": labels | {"kubernetes.io/hostname": self.name}}}
+
+    def files(self):
+        """Its manifests: {file name: (inode, seconds since the epoch when it took its name)}."""
+        found = {}
+        with os.scandir(self.manifests) as entries:
+            for entry in entries:
+                if not entry.name.startswith("."):
+                    try:
+                        stat = entry.stat()
+                    except FileNotFoundError:
+                        continue
+                    found[entry.name] = (stat.st_ino, stat.st_ctime)
+        return found
+
+    def memory(self):
+        """Its agent's memory: (resident, of its own) in MiB."""
+        return memory_of(self.process.pid)
+
+
+def memory_of(pid):
+    """A process's memory: (resident, of its own) in MiB."""
+    text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return tuple(int(re.search(rf"{key}:\s+(\d+)", text).group(1)) / 1024 for key in ("VmRSS", "RssAnon"))
+
+
+def token_file(names):
+    """The file of tokens that the API server is started with: one user a node."""
+    file = scratch() / "tokens.csv"
+    file.write_text("".join(f'token-{name},{user(name)},{name},"{GROUP}"\n' for name in names), encoding="ascii")
+    file.chmod(0o600)
+    return file
+
+
+class Swarm:
+    """`with Swarm(cluster, names, **config) as swarm:`; Node objects and folders, then `start()`."""
+
+    def __init__(self, cluster, names, labels=None, **config):
+        self.cluster, self.pool = cluster, Pool(cluster.admin)
+        ca = base64.b64encode(cluster.pki.ca.read_bytes()).decode()
+        self.nodes = [SwarmNode(name, cluster.url, ca, {k.replace("_", "-"): v for k, v in config.items()}) for name in names]
+        self.labels = labels or {}
+        self.kubelets = Kubelets(self)
+        self._instances = None
+
+    def __enter__(self):
+        # Each agent watches two folders; the count is kept for the whole machine.
+        self._instances = _INOTIFY.read_text(encoding="ascii")
+        _INOTIFY.write_text(str(max(int(self._instances), 8 * len(self.nodes) + 1024)), encoding="ascii")
+        files = 64 * len(self.nodes) + 4096
+        hard = max(files, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+        self.pool.all(self._register, self.nodes)
+        self.kubelets.start()
+        return self
+
+    def __exit__(self, *_):
+        self.kubelets.stop()
+        for node in self.nodes:
+            if node.process:
+                node.process.kill()
+        for node in self.nodes:
+            if node.process:
+                node.process.wait()
+        _INOTIFY.write_text(self._instances, encoding="ascii")
+
+    def _register(self, node):
+        self.pool.request("POST", path_of("nodes"), node.body(self.labels))
+        ready = [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}]
+        self.pool.patch("nodes", node.name, {"spec": {"taints": None}})
+        self.pool.patch("nodes", node.name, {"status": {"nodeInfo": {"kubeletVersion": VERSION}, "conditions": ready}}, sub="status")
+
+    def start(self, env=None):
+        """Starts all agents."""
+        for node in self.nodes:
+            node.start(env or {"DAEMONLET_LOG": "warn"})
+
+    def since(self, name, began):
+        """Seconds from `began` (since the epoch) to each node's manifest of the daemon, for the nodes that have one from then."""
+        times = []
+        for node in self.nodes:
+            times += [at - began for file, (_, at) in node.files().items() if name in file and at >= began]
+        return times
+
+    def until_all(self, name, began, seconds, count=None):
+        """Waits until as many nodes have a manifest of the daemon that is newer than `began`; gives the times."""
+        count = count or len(self.nodes)
+        deadline = time.monotonic() + seconds
+        while len(times := self.since(name, began)) < count:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{len(times)} of {count} nodes have {name} after {seconds} s")
+            time.sleep(0.1)
+        return times
+
+
+class Kubelets:
+    """All the kubelets, in one thread and a pool: a mirror pod for each manifest, ready at once, gone with it."""
+
+    def __init__(self, swarm):
+        self.swarm = swarm
+        self._known = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self):
+        """Begins to look."""
+        self._thread.start()
+
+    def stop(self):
+        """Stops looking; the mirror pods stay."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self):
+        while not self._stop.wait(LOOK):
+            steps = []
+            for node in self.swarm.nodes:
+                files = node.files()
+                known = self._known.setdefault(node.name, {})
+                steps += [(self._remove, node, file) for file in known.keys() - files.keys()]
+                steps += [(self._add, node, file) for file, state in files.items() if file not in known]
+            for (act, node, file), done in zip(steps, self.swarm.pool.all(_act, steps)):
+                if done is None:
+                    continue
+                if act == self._add:
+                    self._known[node.name][file] = done
+                else:
+                    del self._known[node.name][file]
+
+    def _add(self, node, file):
+        text = (node.manifests / file).read_text(encoding="utf-8")
+        pod = mirror_pod(text, node.name)
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        code, _ = self.swarm.pool.request("POST", path_of("pods", namespace), pod)
+        if code not in (201, 409):
+            return None
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        conditions = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")]
+        states = [{"name": c["name"], "image": c["image"], "imageID": "", "ready": True, "started": True, "restartCount": 0,
+                   "containerID": "fake://" + name, "state": {"running": {"startedAt": now}}} for c in pod["spec"]["containers"]]
+        status = {"phase": "Running", "conditions": conditions, "containerStatuses": states, "startTime": now}
+        self.swarm.pool.patch("pods", name, {"status": status}, namespace, "status")
+        return namespace, name
+
+    def _remove(self, node, file):
+        namespace, name = self._known[node.name][file]
+        code, _ = self.swarm.pool.request("DELETE", path_of("pods", namespace, name), {"gracePeriodSeconds": 0})
+        return True if code in (200, 404) else None
+
+
+def _act(step):
+    act, node, file = step
+    try:
+        return act(node, file)
+    except (OSError, http.client.HTTPException):
+        return None  # the API server is away, or the file went: the next look finds what is to be done
+
+
+def mirror_pod(text, node):
+    """The mirror pod of a manifest of ours, as the kubelet makes it, with as much as agents and users look at."""
+    metadata = text.split("\nspec:", 1)[0]
+    one = lambda key: re.search(rf"^  {key}: (\S+)$", metadata, re.M).group(1).strip("\"'")
+    labels = re.search(r"^  labels:\n((?:    .*\n?)+)", metadata, re.M)
+    pairs = [line.strip().split(": ", 1) for line in labels.group(1).splitlines()] if labels else []
+    image = re.search(r"^ +(?:- )?image: (\S+)$", text, re.M).group(1).strip("\"'")
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {
+        "name": f"{one('name')}-{node}", "namespace": one("namespace"), "labels": {key: value.strip("\"'") for key, value in pairs},
+        "annotations": {"kubernetes.io/config.mirror": one("uid"), "kubernetes.io/config.hash": one("uid"), "kubernetes.io/config.source": "file"}},
+        "spec": {"nodeName": node, "containers": [{"name": "main", "image": image}], "terminationGracePeriodSeconds": 0,
+                 "enableServiceLinks": False, "automountServiceAccountToken": False, "tolerations": [{"operator": "Exists"}]}}
