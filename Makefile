@@ -1,6 +1,6 @@
 # daemonlet: the commands of daily work. `make test` is the whole truth, `make check` its quick part.
 
-.PHONY: build demo check test fuzz bench packages static cluster-tools cluster-test
+.PHONY: build demo check test fuzz bench swarm packages static cluster-tools cluster-test
 
 build:
 	cargo build --release
@@ -46,3 +46,10 @@ packages:
 # One file that needs no library, for whoever bakes images: target/x86_64-unknown-linux-musl/release/daemonlet.
 static:
 	python3 packaging/static.py
+
+# A swarm of N real agents on this machine, against a real etcd and API server: make swarm N=1000. As root;
+# a thousand take some 8 GB. Without N: 100, 300 and 1,000 one after the other, to see what grows how.
+swarm: cluster-tools
+	cargo build --release
+	DAEMONLET_SWARM=$(or $(N),100$(comma)300$(comma)1000) python3 tests/cluster/bench.py swarm
+comma := ,

@@ -225,7 +225,7 @@ impl Task {
     }
 
     /// A watch was accepted: one that was cut off before its time may have missed that history went back.
-    fn opened(&self, context: &Context, seat: &Seat, was_cut_off: bool) {
+    fn opened(&self, context: &Context, seat: &Arc<Seat>, was_cut_off: bool) {
         if self.scope == Scope::DaemonSets {
             context.store.goes_on_at(seat.asked());
         }
@@ -235,7 +235,7 @@ impl Task {
                 label_selector: self.config.label_selector.clone(),
                 ..ListParams::default()
             };
-            context.history.resumed(&self.resource.plural, seat.asked(), self.api(context), one);
+            context.history.resumed(&self.resource.plural, seat, self.api(context), one);
         }
     }
 
@@ -246,7 +246,7 @@ impl Task {
         }
     }
 
-    async fn watch(&self, context: &Context, retry: &mut Retry, seat: &Seat) -> Ended {
+    async fn watch(&self, context: &Context, retry: &mut Retry, seat: &Arc<Seat>) -> Ended {
         let store = &context.store;
         let mut stream = pin!(watcher(self.api(context), self.config.clone()));
         let mut seen = BTreeSet::new();
@@ -306,6 +306,9 @@ impl Task {
                 Err(error) => {
                     let failure = Failure::from_watcher(&error);
                     failed = true;
+                    if failure.kind == FailureKind::Expired {
+                        seat.expired();
+                    }
                     let resumed = matches!(error, watcher::Error::WatchStartFailed(_)) && !failure.is_link();
                     resumes += u32::from(resumed);
                     // kube's watcher keeps its resource version when the answer to the watch itself

@@ -40,6 +40,11 @@ impl Seat {
         self.asked.store(version.and_then(|version| version.parse().ok()).unwrap_or(0), Ordering::Relaxed);
     }
 
+    /// The server cannot go on from there: everything is listed anew, which tells more than a question could.
+    pub(super) fn expired(&self) {
+        self.asked.store(0, Ordering::Relaxed);
+    }
+
     /// The resource version that it was last asked to go on from; 0: unknown.
     pub(super) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
@@ -49,6 +54,7 @@ impl Seat {
 /// A watch that was resumed after it was cut off.
 struct Resumed {
     resource: String,
+    seat: Arc<Seat>,
     at: u64,
     /// Lists no more than one of what the watch covers.
     now: (Api<RawObject>, ListParams),
@@ -79,10 +85,11 @@ impl History {
     }
 
     /// A watch of `resource` was resumed at a resource version.
-    pub(super) fn resumed(&self, resource: &str, at: u64, api: Api<RawObject>, mut one: ListParams) {
+    pub(super) fn resumed(&self, resource: &str, seat: &Arc<Seat>, api: Api<RawObject>, mut one: ListParams) {
         one.limit = Some(1);
+        let (seat, at) = (Arc::clone(seat), seat.asked());
         // It fails only when everything ends.
-        let _ = self.resumed.send(Resumed { resource: resource.to_owned(), at, now: (api, one) });
+        let _ = self.resumed.send(Resumed { resource: resource.to_owned(), seat, at, now: (api, one) });
     }
 
     /// Changes whenever everything has to be listed anew.
@@ -94,8 +101,9 @@ impl History {
 async fn keep(mut resumed: mpsc::UnboundedReceiver<Resumed>, gone_back: Arc<watch::Sender<u64>>, connector: Connector) {
     while let Some(first) = resumed.recv().await {
         tokio::time::sleep(GATHER).await;
-        let mut latest = BTreeMap::from([(first.resource.clone(), first)]);
-        while let Ok(next) = resumed.try_recv() {
+        let rest = std::iter::from_fn(|| resumed.try_recv().ok());
+        let mut latest: BTreeMap<String, Resumed> = BTreeMap::new();
+        for next in std::iter::once(first).chain(rest).filter(|next| next.seat.asked() == next.at) {
             let known = latest.get(&next.resource);
             if known.is_none_or(|known| known.at < next.at) {
                 latest.insert(next.resource.clone(), next);
