@@ -11,11 +11,11 @@ import unittest
 from contextlib import contextmanager
 
 from kit import tools
+from kit.agent import grant
 from kit.control_plane import ControlPlane
 from kit.process import Process
 from kit.sandbox import scratch
 from kit.wait import until
-from suite.bare import RIGHTS
 from suite.bare import SOON
 from suite.bare import WORLD
 from suite.bare import Story
@@ -31,7 +31,7 @@ NEW = ("new1", "new2", "new3")
 def setUpModule():  # noqa: N802 (unittest's name)
     """One API server for all, without any controller."""
     WORLD.cluster = unittest.enterModuleContext(ControlPlane())
-    WORLD.cluster.admin.apply(RIGHTS)
+    grant(WORLD.cluster)
 
 
 class Backup:
@@ -228,7 +228,7 @@ class Forbidden(Story):
         first = {name: self.instance(agent, name) for name in names}
         self.settled(agent)
         self.admin.delete("clusterrolebindings", "daemonlet-agents")
-        self.addCleanup(self.admin.apply, RIGHTS)
+        self.addCleanup(grant, self.cluster)
         os.kill(agent.process.pid, signal.SIGHUP)
         self.says(agent, "API: .*forbidden.*403")
         for name in names:
@@ -238,7 +238,7 @@ class Forbidden(Story):
         self.says(agent, "API: .*forbidden.*403")
         for name in names:
             self.keeps(agent, first[name], name, 0.5)
-        self.admin.apply(RIGHTS)
+        grant(self.cluster)
         self.wait_gone(agent, names[0], PATIENCE)
         for name in names[1:]:
             self.keeps(agent, first[name], name, 0.3)
