@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::StreamExt;
 use kube::Api;
 use kube::api::ListParams;
@@ -248,6 +249,8 @@ impl Task {
 
     async fn watch(&self, context: &Context, retry: &mut Retry, seat: &Arc<Seat>) -> Ended {
         let store = &context.store;
+        // That a watch was accepted which ended before this one began says nothing of this one.
+        let _ = seat.opened.notified().now_or_never();
         let mut stream = pin!(watcher(self.api(context), self.config.clone()));
         let mut seen = BTreeSet::new();
         let mut immutable = false;

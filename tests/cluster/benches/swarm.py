@@ -185,13 +185,11 @@ class Story:
         self.wait_rolled_out("after", 300)
         metrics = Metrics(self.cluster)
         lists = {kind: count / self.number for kind, count in metrics.lists.items() if count >= self.number / 2}
+        # An agent has one watch of each kind here; the coordinator and this story list a time or two.
+        spare = 0.02 + 3 / self.number
         self.told("lists per agent after the restart", ", ".join(f"{kind} {count:.2f}" for kind, count in sorted(lists.items())) or "none",
-                  "≤ 1 a watch", all(count <= 1.05 * self.watches(kind) for kind, count in lists.items()))
+                  "≤ 1 a watch", max(lists.values(), default=0) <= 1 + spare)
         self.told("requests, restart", metrics.since(Empty()))
-
-    def watches(self, kind):
-        """How many watches of a kind an agent has here, each of which may list once."""
-        return {"nodes": 1, "pods": 1, "daemonsets": 1, "nodedaemons": 1, "namespaces": 1, "services": 1}.get(kind, 1)
 
     def lose_coordinator(self):
         two = self.stack.enter_context(Coordinator(self.cluster, "two"))

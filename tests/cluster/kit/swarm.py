@@ -264,11 +264,17 @@ def mirror_pod(text, node):
     """The mirror pod of a manifest of ours, as the kubelet makes it, with as much as agents and users look at."""
     metadata = text.split("\nspec:", 1)[0]
     one = lambda key: re.search(rf"^  {key}: (\S+)$", metadata, re.M).group(1).strip("\"'")
-    labels = re.search(r"^  labels:\n((?:    .*\n?)+)", metadata, re.M)
-    pairs = [line.strip().split(": ", 1) for line in labels.group(1).splitlines()] if labels else []
+    labels, annotations = (_pairs(metadata, key) for key in ("labels", "annotations"))
     image = re.search(r"^ +(?:- )?image: (\S+)$", text, re.M).group(1).strip("\"'")
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {
-        "name": f"{one('name')}-{node}", "namespace": one("namespace"), "labels": {key: value.strip("\"'") for key, value in pairs},
-        "annotations": {"kubernetes.io/config.mirror": one("uid"), "kubernetes.io/config.hash": one("uid"), "kubernetes.io/config.source": "file"}},
+        "name": f"{one('name')}-{node}", "namespace": one("namespace"), "labels": labels,
+        "annotations": annotations | {"kubernetes.io/config.mirror": one("uid"), "kubernetes.io/config.hash": one("uid"), "kubernetes.io/config.source": "file"}},
         "spec": {"nodeName": node, "containers": [{"name": "main", "image": image}], "terminationGracePeriodSeconds": 0,
                  "enableServiceLinks": False, "automountServiceAccountToken": False, "tolerations": [{"operator": "Exists"}]}}
+
+
+def _pairs(metadata, key):
+    """The labels or annotations of a manifest; what takes more than a line is left out."""
+    block = re.search(rf"^  {key}:\n((?:    .*\n?)+)", metadata, re.M)
+    lines = block.group(1).splitlines() if block else []
+    return {name: value.strip("\"'") for name, _, value in (line.strip().partition(": ") for line in lines) if value}
