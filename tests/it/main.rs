@@ -3,6 +3,7 @@
 
 mod corpus;
 mod oracle;
+mod pod_security;
 mod strings;
 mod tidy;
 mod volumes;
