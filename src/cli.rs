@@ -19,9 +19,11 @@ use crate::node::agent::AgentError;
 mod ask;
 mod boot_guard;
 mod coordinator;
+mod doctor;
 mod enroll;
 mod explain;
 mod generate;
+mod kubectl;
 mod offline;
 mod output;
 mod plan;
@@ -37,20 +39,29 @@ mod teardown;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
     /// Done, nothing to report.
-    Success = 0,
+    Success,
     /// Something is refused, failing or unknown.
-    Refused = 1,
+    Refused,
     /// The command line cannot be understood.
-    Usage = 2,
+    Usage,
     /// A path cannot be read, or a document or the configuration is invalid.
-    Unreadable = 3,
+    Unreadable,
     /// `plan`: changes are pending.
-    Pending = 4,
+    Pending,
+    /// `doctor`: so many checks were bad.
+    Count(u8),
 }
 
 impl From<Exit> for std::process::ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        Self::from(match exit {
+            Exit::Success => 0,
+            Exit::Refused => 1,
+            Exit::Usage => 2,
+            Exit::Unreadable => 3,
+            Exit::Pending => 4,
+            Exit::Count(count) => count,
+        })
     }
 }
 
@@ -115,6 +126,7 @@ enum Command {
     Plan(plan::Arguments),
     Status(status::Arguments),
     Explain(explain::Arguments),
+    Doctor(doctor::Arguments),
     Restart(restart::Arguments),
     BootGuard(boot_guard::Arguments),
     Generate(generate::Arguments),
@@ -152,6 +164,10 @@ pub fn command() -> clap::Command {
 
 /// Runs the command line `arguments` (the program's name first).
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if arguments.first().is_some_and(|program| kubectl::is_called(program)) {
+        return kubectl::main(arguments);
+    }
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -168,6 +184,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Retry(arguments) => retry::run(&arguments),
         Command::Teardown(arguments) => teardown::run(&arguments),
         Command::Restart(arguments) => restart::run(&arguments),

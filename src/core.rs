@@ -6,6 +6,7 @@ pub mod adopt;
 pub mod canonical;
 pub mod cluster;
 pub mod convert;
+pub mod doctor;
 pub mod duration;
 pub mod enrolment;
 pub mod explain;

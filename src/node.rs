@@ -6,6 +6,7 @@ pub mod agent;
 pub mod api;
 pub mod checkpoint;
 pub mod cri;
+pub mod doctor;
 pub mod enrolment;
 pub mod folders;
 pub mod fsx;

@@ -51,6 +51,16 @@ pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &Request) -> Re
     understood(&path, &line)
 }
 
+/// The running agent's answer to `request`; none if no agent runs.
+pub(super) fn try_agent<T: DeserializeOwned>(config: &Config, request: &Request) -> Result<Option<T>, Failure> {
+    let path = config.socket();
+    match converse(&path, request) {
+        Ok(line) => understood(&path, &line).map(Some),
+        Err(error) if is_absence(&error) => Ok(None),
+        Err(error) => Err(failure(&path, &format!("the agent cannot be asked: {}", config::io_reason(&error)))),
+    }
+}
+
 /// The running agent's answer to `request`, which changes something: nobody else can give it.
 pub(super) fn order<T: DeserializeOwned>(config: &Config, request: &Request) -> Result<T, Failure> {
     let path = config.socket();

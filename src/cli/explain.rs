@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     Ok(if good { Exit::Success } else { Exit::Refused })
 }
 
-fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> String {
+pub(super) fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> String {
     let state = match &report.status {
         Some(status) if status.reason.is_empty() => status.state.as_str().to_owned(),
         Some(status) => format!("{}: {}", status.state.as_str(), status.reason),
@@ -68,12 +68,8 @@ fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> String {
     }
     if let Some(failed) = report.status.as_ref().and_then(|status| status.failed.as_ref()) {
         let why = format!("{}: {}", failed.cause.as_str(), failed.message);
-        text.push_str(&format!(
-            "  {}  revision {} failed {}: {why}\n",
-            colour.red("no "),
-            failed.revision,
-            failed.since
-        ));
+        let since = if failed.since.is_empty() { String::new() } else { format!(" {}", failed.since) };
+        text.push_str(&format!("  {}  revision {} failed{since}: {why}\n", colour.red("no "), failed.revision));
     }
     for note in report.status.iter().flat_map(|status| &status.notes) {
         let kind = if note.starts_with("hint: ") { "" } else { "note: " };

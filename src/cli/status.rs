@@ -1,9 +1,13 @@
 //! `daemonlet status`: the daemons of this node as a table.
 
+mod live;
+
+use std::io::IsTerminal;
 use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use jiff::Timestamp;
 
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
@@ -32,7 +36,8 @@ pub(super) struct Arguments {
     /// Print JSON (schemaVersion 1)
     #[arg(long)]
     json: bool,
-    /// Go on, and print again whenever something has changed
+    /// Go on, with the progress of pulls and replacements: on a terminal in place, else printed again
+    /// whenever something has changed
     #[arg(long)]
     watch: bool,
 }
@@ -50,11 +55,19 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 /// Prints each report that differs from the one before, until nobody reads or the agent ends.
 fn watch(config: &Config, json: bool) -> Result<Exit, Failure> {
     let mut last: Option<StatusReport> = None;
+    let in_place = !json && std::io::stdout().is_terminal();
     loop {
         let report: StatusReport = ask::ask(config, &Request::Status)?;
-        if !last.as_ref().is_some_and(|last| says_the_same(last, &report)) {
+        if in_place {
+            let colour = Colour::new(&std::io::stdout());
+            let text = human(&report, colour) + &live::lines(&report, Some(Timestamp::now()), colour);
+            if !output::stream(&live::redrawn(&text))? {
+                return Ok(exit(&report));
+            }
+        } else if !last.as_ref().is_some_and(|last| says_the_same(last, &report)) {
             let separator = if last.is_some() && !json { "\n" } else { "" };
-            if !output::stream(&format!("{separator}{}", text(&report, json)?))? {
+            let live = if json { String::new() } else { live::lines(&report, None, Colour::new(&std::io::stdout())) };
+            if !output::stream(&format!("{separator}{}{live}", text(&report, json)?))? {
                 return Ok(exit(&report));
             }
         }
@@ -97,6 +110,15 @@ pub(super) fn human(report: &StatusReport, colour: Colour) -> String {
         text.push_str(&format!("{} {}: {}\n", colour.red("problem:"), problem.object, problem.reason));
         if let Some(hint) = &problem.hint {
             text.push_str(&format!("{} {hint}\n", colour.cyan("hint:")));
+        }
+    }
+    for daemon in &report.daemons {
+        for note in &daemon.notes {
+            let name = format!("{}/{}", daemon.namespace, daemon.name);
+            text.push_str(&match note.strip_prefix("hint: ") {
+                Some(hint) => format!("{} {name}: {hint}\n", colour.cyan("hint:")),
+                None => format!("{} {name}: {note}\n", colour.cyan("note:")),
+            });
         }
     }
     text

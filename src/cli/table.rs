@@ -23,18 +23,21 @@ impl From<&str> for Cell {
 /// `rows` below `head`, each column as wide as its widest cell; nothing follows the last cell.
 pub(super) fn table(head: &[&str], rows: &[Vec<Cell>]) -> String {
     let head: Vec<Cell> = head.iter().map(|text| Cell::from(*text)).collect();
-    let lines: Vec<&Vec<Cell>> = std::iter::once(&head).chain(rows).collect();
-    let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.width).max();
-    let mut text = String::new();
-    for line in &lines {
+    let all: Vec<Vec<Cell>> = std::iter::once(head).chain(rows.iter().cloned()).collect();
+    lines(&all).concat()
+}
+
+/// Each of `rows` as a line, each column as wide as its widest cell; nothing follows the last cell.
+pub(super) fn lines(rows: &[Vec<Cell>]) -> Vec<String> {
+    let width = |column: usize| rows.iter().filter_map(|line| line.get(column)).map(|cell| cell.width).max();
+    let line = |line: &Vec<Cell>| {
         let mut row = String::new();
         for (column, cell) in line.iter().enumerate() {
             row.push_str(&cell.printed);
             let gap = width(column).unwrap_or_default() - cell.width + 2;
             row.extend(std::iter::repeat_n(' ', gap));
         }
-        text.push_str(row.trim_end());
-        text.push('\n');
-    }
-    text
+        format!("{}\n", row.trim_end())
+    };
+    rows.iter().map(line).collect()
 }

@@ -8,6 +8,7 @@ pub mod counters;
 pub mod history;
 pub mod names;
 pub mod node_daemons;
+pub mod overview;
 pub mod pace;
 pub mod pass;
 pub mod rights;

@@ -122,10 +122,30 @@ pub struct DaemonStatus {
     /// The wanted revision, if no instance of it became available here in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<FailedStatus>,
+    /// The image that is being pulled for its next instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pull: Option<PullStatus>,
+    /// The revision that takes the place of the one that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacing: Option<String>,
     /// What it waits for.
     pub waiting_for: Vec<Missing>,
     /// Things to know, such as pull secrets that were left out.
     pub notes: Vec<String>,
+}
+
+/// An image on its way. How much of it has come is known to the runtime alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PullStatus {
+    /// The image.
+    pub image: String,
+    /// Which of those that have to be pulled, from 1.
+    pub number: usize,
+    /// How many have to be pulled.
+    pub count: usize,
+    /// Since when (RFC 3339).
+    pub since: String,
 }
 
 /// A revision that did not become available on this node within its progress deadline.

@@ -82,6 +82,14 @@ pub(crate) fn tls_that_trusts_anybody() -> Result<rustls::ClientConfig, tls::Tls
     tls::client_config(&tls::TlsInput { insecure: true, ..Default::default() })
 }
 
+/// A client for one command of a person, by a kubeconfig that was read already. Needs a running tokio runtime.
+///
+/// # Errors
+/// Why the kubeconfig cannot be used.
+pub fn client_of(kubeconfig: kube::config::Kubeconfig) -> Result<kube::Client, KubeconfigError> {
+    Ok(Connector::of(kubeconfig::Credentials::of(kubeconfig)?).client())
+}
+
 /// What is watched, and as whom.
 #[derive(Clone, Debug)]
 pub struct ApiOptions {

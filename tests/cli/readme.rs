@@ -67,7 +67,7 @@ fn the_first_commands_are_targets_and_the_table_has_every_command() {
     }
     let first: Vec<&str> = readme.lines().filter(|l| !l.is_empty()).skip(1).take(2).map(str::trim).collect();
     assert!(first[0].starts_with("make demo") && first[1].starts_with("make test"), "{first:?}");
-    for command in ["run", "render", "plan", "status", "explain", "retry"] {
+    for command in ["run", "render", "plan", "status", "explain", "retry", "doctor"] {
         assert!(readme.contains(&format!("| `daemonlet {command}")), "{command}");
     }
 }

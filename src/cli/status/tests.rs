@@ -19,6 +19,8 @@ fn daemon(name: &str, state: State) -> DaemonStatus {
         since: Some("2026-11-21T09:00:00Z".into()),
         reason: String::new(),
         failed: None,
+        pull: None,
+        replacing: None,
         waiting_for: Vec::new(),
         notes: Vec::new(),
     }

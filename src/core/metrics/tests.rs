@@ -69,6 +69,8 @@ fn daemon(name: &str, state: State, reason: &str) -> DaemonStatus {
         since: None,
         reason: reason.into(),
         failed: None,
+        pull: None,
+        replacing: None,
         waiting_for: Vec::new(),
         notes: Vec::new(),
     }

@@ -18,6 +18,7 @@ use crate::core::outcome::Rendered;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Images;
 use crate::core::record::Millis;
+use crate::core::status::PullStatus;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 use crate::node::cri::images::PullFor;
@@ -169,6 +170,16 @@ impl Agent {
             }
         }
         self.pins.keep(&needed, now());
+    }
+
+    /// The image that is being pulled for the next instance of a daemon.
+    pub(super) fn pull_status(&self, daemon: &DaemonPlan) -> Option<PullStatus> {
+        match self.puller.progress(&daemon.pull.as_ref()?.identity.uid)? {
+            (Progress::Pulling { image, number, count, since, .. }, _) => {
+                Some(PullStatus { image, number, count, since: clock(since) })
+            }
+            _ => None,
+        }
     }
 
     /// When to look again at what is waited for no longer than a while.

@@ -233,6 +233,8 @@ impl Agent {
                 message: failed.failure.message.clone(),
                 since: time(failed.at),
             }),
+            pull: self.pull_status(plan),
+            replacing: plan.replacing.clone(),
             waiting_for: summary.waiting_for.clone(),
             notes,
         })
@@ -359,6 +361,8 @@ fn left_alone(daemon_set: &DaemonSet, reason: &str) -> DaemonStatus {
         since: None,
         reason: reason.to_owned(),
         failed: None,
+        pull: None,
+        replacing: None,
         waiting_for: Vec::new(),
         notes: Vec::new(),
     }

@@ -22,6 +22,7 @@ use crate::node::api::connector::exchange::Sender;
 use crate::node::api::connector::pool::Inner;
 use crate::node::api::connector::pool::State;
 use crate::node::api::error::Failure;
+use crate::node::api::kubeconfig::Credentials;
 use crate::node::api::watches::Seat;
 
 pub(super) mod pool;
@@ -96,6 +97,13 @@ impl Connector {
             requests: AtomicU64::new(0),
         };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// A connector with credentials that stay as they are.
+    pub(super) fn of(credentials: Credentials) -> Self {
+        let connector = Self::new(PathBuf::new());
+        connector.inner.with(|state| state.credentials = Some(Arc::new(credentials)));
+        connector
     }
 
     /// A client over these connections. Needs a running tokio runtime.

@@ -98,8 +98,20 @@ pub(in crate::node) struct Credentials {
 impl Credentials {
     /// Reads the kubeconfig and everything that it names.
     pub(in crate::node) fn load(path: &Path) -> Result<Self, KubeconfigError> {
-        let mut reader = Reader { path, files: vec![(path.to_path_buf(), stamp(path))] };
-        let (cluster, user) = reader.context()?;
+        let reader = Reader { path, files: vec![(path.to_path_buf(), stamp(path))] };
+        let config = Kubeconfig::read_from(path)
+            .map_err(|source| KubeconfigError::Read { path: path.into(), source: Box::new(source) })?;
+        Self::with(reader, config)
+    }
+
+    /// Reads everything that `config` names, which was read already.
+    pub(super) fn of(config: Kubeconfig) -> Result<Self, KubeconfigError> {
+        Self::with(Reader { path: Path::new("(merged)"), files: Vec::new() }, config)
+    }
+
+    fn with(mut reader: Reader<'_>, config: Kubeconfig) -> Result<Self, KubeconfigError> {
+        let path = reader.path;
+        let (cluster, user) = reader.context(config)?;
         let server = reader.server(&cluster)?;
         let host = server.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_string();
         let plain = server.scheme_str() == Some("http");
@@ -142,9 +154,7 @@ impl Reader<'_> {
     }
 
     /// Cluster and user of the current context.
-    fn context(&self) -> Result<(Cluster, AuthInfo), KubeconfigError> {
-        let config = Kubeconfig::read_from(self.path)
-            .map_err(|source| KubeconfigError::Read { path: self.path.into(), source: Box::new(source) })?;
+    fn context(&self, config: Kubeconfig) -> Result<(Cluster, AuthInfo), KubeconfigError> {
         let current = config.current_context.unwrap_or_default();
         if current.is_empty() {
             return Err(self.field("current-context", "is empty; name the context to use"));

@@ -1,0 +1,117 @@
+//! `daemonlet doctor`: what is wrong with this node and its cluster, and how to mend it.
+
+use clap::Args;
+
+use crate::cli::ConfigArgument;
+use crate::cli::Exit;
+use crate::cli::Failure;
+use crate::cli::ask;
+use crate::cli::output;
+use crate::cli::output::Colour;
+use crate::cli::table;
+use crate::core::doctor::Agent;
+use crate::core::doctor::Finding;
+use crate::core::doctor::Level;
+use crate::core::doctor::Report;
+use crate::core::status::StatusReport;
+use crate::node::doctor;
+use crate::node::socket::Request;
+
+/// Check this node and its cluster, and say how to mend what is wrong
+///
+/// One line a check: ok, warn or bad, with a hint below. Run it as root, also while the agent runs.
+/// Exit code: the number of bad ones, 100 at most (2 is also bad usage); warnings do not count.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// Print JSON (schemaVersion 1)
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let report = match arguments.config.load() {
+        Ok(config) => {
+            let (agent, status) = agent(&config);
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+            let findings = runtime.block_on(doctor::examine(&config, &agent, status.as_ref()));
+            Report::new(&config.node_name, findings)
+        }
+        Err(failure) => {
+            let hint = "see `daemonlet run --print-config`";
+            let bad = |(message, known): (String, Option<String>)| {
+                Finding::bad("configuration", message, known.unwrap_or_else(|| hint.to_owned()))
+            };
+            Report::new("", failure.errors.into_iter().map(bad).collect())
+        }
+    };
+    let text = match arguments.json {
+        true => output::json(&report)?,
+        false => human(&report, Colour::new(&std::io::stdout())),
+    };
+    output::data(&text)?;
+    Ok(Exit::Count(report.exit_code()))
+}
+
+/// How the agent answers, and what it says.
+fn agent(config: &crate::config::Config) -> (Agent, Option<StatusReport>) {
+    match ask::try_agent::<StatusReport>(config, &Request::Status) {
+        Ok(Some(status)) => {
+            let bad = status.daemons.iter().filter(|daemon| daemon.state.is_bad()).count();
+            (Agent::Runs { problems: status.problems.len() + bad }, Some(status))
+        }
+        Ok(None) => (Agent::Absent, None),
+        Err(failure) => {
+            let why = failure.errors.into_iter().next().map(|(message, _)| message).unwrap_or_default();
+            (Agent::Silent(why), None)
+        }
+    }
+}
+
+fn human(report: &Report, colour: Colour) -> String {
+    let row = |finding: &Finding| {
+        let word = finding.level.as_str();
+        let painted = match finding.level {
+            Level::Ok => colour.green(word),
+            Level::Warn => colour.yellow(word),
+            Level::Bad => colour.red(word),
+        };
+        vec![table::Cell::painted(word, painted), finding.check.as_str().into(), finding.text.as_str().into()]
+    };
+    let rows: Vec<_> = report.findings.iter().map(row).collect();
+    let mut text = String::new();
+    for (line, finding) in table::lines(&rows).into_iter().zip(&report.findings) {
+        text.push_str(&line);
+        if let Some(hint) = &finding.hint {
+            text.push_str(&format!("      {} {hint}\n", colour.cyan("hint:")));
+        }
+    }
+    let checks = report.findings.len();
+    text.push_str(&format!("{checks} checks, {} bad, {} to know of\n", report.bad, report.warnings));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_finding_is_a_line_with_its_hint_below() {
+        let findings = vec![
+            Finding::ok("kubelet", "runs"),
+            Finding::bad("clock", "90 s behind the API server's", "set it"),
+            Finding::warn("agent", "not running", "start it"),
+        ];
+        assert_eq!(
+            human(&Report::new("n1", findings), Colour::none()),
+            "ok    kubelet  runs\n\
+             bad   clock    90 s behind the API server's\n      hint: set it\n\
+             warn  agent    not running\n      hint: start it\n\
+             3 checks, 1 bad, 1 to know of\n"
+        );
+    }
+}

@@ -1,0 +1,119 @@
+//! `kubectl daemonlet`: the whole cluster, with the rights and the kubeconfig of whoever asks.
+//!
+//! Owns the plugin's command line: the same binary under the name `kubectl-daemonlet`. Needs no agent and
+//! changes nothing; reads DaemonSets, Nodes and NodeDaemons.
+
+mod cluster;
+mod explain;
+mod overview;
+mod user;
+
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::path::Path;
+use std::path::PathBuf;
+
+use clap::Parser;
+use clap::Subcommand;
+use clap::ValueEnum;
+
+use crate::cli::Exit;
+use crate::cli::Failure;
+use crate::cli::explain::key;
+use crate::cli::output;
+use crate::core::model::ObjectKey;
+
+/// The name under which the binary is this plugin.
+const NAME: &str = "kubectl-daemonlet";
+
+/// Show what daemonlet runs in the cluster: each DaemonSet's rollout, and the nodes to look at
+///
+/// Exit code: 0 all is well, 1 something is refused, failing, missing or unknown, 2 bad usage, 3 no
+/// usable kubeconfig.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl daemonlet", bin_name = "kubectl daemonlet", version, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// The kubeconfig [default: $KUBECONFIG, else ~/.kube/config]
+    #[arg(long, value_name = "FILE", global = true)]
+    kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig [default: the current one]
+    #[arg(long, global = true)]
+    context: Option<String>,
+    /// DaemonSets of this namespace only
+    #[arg(short, long, global = true)]
+    namespace: Option<String>,
+    /// The form of the output
+    #[arg(short, long, value_enum, global = true)]
+    output: Option<Form>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// JSON (schemaVersion 1)
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show what runs on a node and why, or why not
+    Explain {
+        /// The node
+        node: String,
+        /// One DaemonSet
+        #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
+        daemon_set: Option<ObjectKey>,
+    },
+}
+
+/// Whether the program was called as the plugin.
+pub(super) fn is_called(program: &OsStr) -> bool {
+    Path::new(program).file_name().is_some_and(|name| name == NAME)
+}
+
+/// Runs the plugin's command line.
+pub(super) fn main(arguments: Vec<OsString>) -> Exit {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage } else { Exit::Success };
+        }
+    };
+    run(&arguments).unwrap_or_else(|failure| {
+        output::errors(&failure.errors);
+        failure.exit
+    })
+}
+
+fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+    let kubeconfig = user::kubeconfig(arguments.kubeconfig.as_deref(), arguments.context.as_deref())?;
+    let cluster = runtime.block_on(cluster::read(kubeconfig))?;
+    let json = arguments.output == Some(Form::Json);
+    match &arguments.command {
+        None => overview::print(&cluster.overview(arguments.namespace.as_deref()), json),
+        Some(Command::Explain { node, daemon_set: Some(key) }) => explain::one(&cluster, node, key, json),
+        Some(Command::Explain { node, daemon_set: None }) => {
+            explain::all(&cluster, node, arguments.namespace.as_deref(), json)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_binarys_name_makes_it_a_plugin() {
+        for (program, plugin) in
+            [("kubectl-daemonlet", true), ("/usr/local/bin/kubectl-daemonlet", true), ("daemonlet", false), ("", false)]
+        {
+            assert_eq!(is_called(OsStr::new(program)), plugin, "{program}");
+        }
+    }
+}

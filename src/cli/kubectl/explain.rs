@@ -1,0 +1,191 @@
+//! One node: what runs there, and why what could run does not.
+
+use serde::Serialize;
+
+use crate::cli::Exit;
+use crate::cli::Failure;
+use crate::cli::explain;
+use crate::cli::output;
+use crate::cli::output::Colour;
+use crate::cli::table;
+use crate::cli::table::Cell;
+use crate::core;
+use crate::core::cluster::node_daemons::DaemonReport;
+use crate::core::cluster::overview::Cluster;
+use crate::core::cluster::overview::Node;
+use crate::core::cluster::overview::Place;
+use crate::core::model::ObjectKey;
+use crate::core::model::Source;
+use crate::core::policy::Admission;
+use crate::core::policy::Covered;
+use crate::core::record::Cause;
+use crate::core::replies::ExplainReport;
+use crate::core::status::DaemonStatus;
+use crate::core::status::FailedStatus;
+use crate::core::status::SCHEMA_VERSION;
+use crate::core::status::State;
+
+/// One node, as JSON.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeReport {
+    schema_version: u32,
+    node: String,
+    ready: bool,
+    agent_version: Option<String>,
+    daemons: Vec<Entry>,
+    /// DaemonSets of ours that do not belong on this node.
+    absent: Vec<Absent>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    namespace: String,
+    name: String,
+    #[serde(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Absent {
+    namespace: String,
+    name: String,
+    reason: String,
+}
+
+fn find<'a>(cluster: &'a Cluster, name: &str) -> Result<&'a Node, Failure> {
+    cluster
+        .nodes
+        .get(name)
+        .ok_or_else(|| Failure::new(Exit::Refused, format!("there is no node {name}")).hint("see `kubectl get nodes`"))
+}
+
+/// All DaemonSets on one node.
+pub(super) fn all(cluster: &Cluster, name: &str, namespace: Option<&str>, json: bool) -> Result<Exit, Failure> {
+    let node = find(cluster, name)?;
+    let (mut daemons, mut absent) = (Vec::new(), Vec::new());
+    for key in cluster.keys().into_iter().filter(|key| namespace.is_none_or(|wanted| key.namespace == wanted)) {
+        let reason = || cluster.placement(node, &key).map(|placement| placement.reason);
+        let ObjectKey { namespace, name } = key.clone();
+        match cluster.place(node, &key) {
+            Some(place) => daemons.push(Entry { namespace, name, place }),
+            // What only other nodes have in their folders has nothing to do with this one.
+            None => absent.extend(reason().map(|reason| Absent { namespace, name, reason })),
+        }
+    }
+    let report = NodeReport {
+        schema_version: SCHEMA_VERSION,
+        node: name.to_owned(),
+        ready: node.ready,
+        agent_version: node.report.as_ref().map(|report| report.agent_version.clone()),
+        daemons,
+        absent,
+    };
+    let text = if json { output::json(&report)? } else { human(&report, Colour::new(&std::io::stdout())) };
+    output::data(&text)?;
+    let bad = report.daemons.iter().any(|entry| entry.place.is_bad());
+    Ok(if bad { Exit::Refused } else { Exit::Success })
+}
+
+fn human(report: &NodeReport, colour: Colour) -> String {
+    let ready = if report.ready { colour.green("Ready") } else { colour.red("not Ready") };
+    let agent = match &report.agent_version {
+        Some(version) => format!("agent {version}"),
+        None => colour.yellow("no agent"),
+    };
+    let mut text = format!("{}: {ready}, {agent}\n", report.node);
+    let dash = |text: &str| Cell::from(if text.is_empty() { "-" } else { text });
+    let row = |entry: &Entry| {
+        vec![
+            format!("{}/{}", entry.namespace, entry.name).as_str().into(),
+            dash(&entry.place.revision),
+            dash(&entry.place.pod),
+            super::overview::state(&entry.place, colour),
+            if entry.place.ready { "yes" } else { "no" }.into(),
+            if entry.place.updated { "yes" } else { "no" }.into(),
+            entry.place.reason.as_str().into(),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = report.daemons.iter().map(row).collect();
+    if !rows.is_empty() {
+        text.push_str(&table::table(&["DAEMONSET", "REVISION", "POD", "STATE", "READY", "UPDATED", "REASON"], &rows));
+    }
+    for absent in &report.absent {
+        text.push_str(&format!("not here: {}/{}: {}\n", absent.namespace, absent.name, absent.reason));
+    }
+    text
+}
+
+/// One DaemonSet on one node, term by term, as `daemonlet explain` shows it there.
+pub(super) fn one(cluster: &Cluster, name: &str, key: &ObjectKey, json: bool) -> Result<Exit, Failure> {
+    let node = find(cluster, name)?;
+    let told = cluster.report(node, key);
+    let terms = cluster.daemons.get(key).map(|daemon| {
+        let covered = match told.and_then(|told| told.mode).or_else(|| cluster.mode(key)) {
+            Some(mode) => Covered::Yes(mode),
+            None => Covered::No("it has no mode label, and no agent runs it".to_owned()),
+        };
+        // What the node's owner forbids is in what its agent says.
+        let rules = core::explain::Rules {
+            covered: &covered,
+            admission: &Admission::FREE,
+            namespace_selector: cluster.selector(&key.namespace),
+        };
+        core::explain::explain(&daemon.daemon_set, &node.view, &rules)
+    });
+    let place = cluster.place(node, key);
+    let known = terms.is_some() || told.is_some();
+    let report = ExplainReport {
+        schema_version: SCHEMA_VERSION,
+        node: name.to_owned(),
+        agent_running: node.report.is_some(),
+        terms: terms.unwrap_or_default(),
+        status: known.then(|| status(key, place.as_ref(), told)),
+    };
+    let text = match json {
+        true => output::json(&report)?,
+        false => explain::human(&report, key, Colour::new(&std::io::stdout())),
+    };
+    output::data(&text)?;
+    let good = report.status.is_some_and(|status| !status.state.is_bad());
+    Ok(if good { Exit::Success } else { Exit::Refused })
+}
+
+/// The daemon's status as far as the cluster knows it.
+fn status(key: &ObjectKey, place: Option<&Place>, told: Option<&DaemonReport>) -> DaemonStatus {
+    let state = place.map_or(State::NotSelected, |place| place.state.unwrap_or(State::Unknown));
+    let cause = |name: &str| {
+        use Cause::*;
+        [Image, CrashLoop, Container, Probe, Admission, Sandbox, KubeletNotResponding]
+            .into_iter()
+            .find(|c| c.as_str() == name)
+    };
+    let failed = told.and_then(|told| told.failed.as_ref()).and_then(|failed| {
+        Some(FailedStatus {
+            revision: failed.revision.clone(),
+            cause: cause(&failed.cause)?,
+            message: failed.message.clone(),
+            since: String::new(),
+        })
+    });
+    DaemonStatus {
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        source: Source::Api,
+        mode: told.and_then(|told| told.mode),
+        revision: place.map(|place| place.revision.clone()).unwrap_or_default(),
+        pod: place.map(|place| place.pod.clone()).unwrap_or_default(),
+        uid: String::new(),
+        state,
+        ready: place.map(|place| place.ready),
+        since: None,
+        reason: place.map(|place| place.reason.clone()).unwrap_or_default(),
+        failed,
+        pull: None,
+        replacing: None,
+        waiting_for: Vec::new(),
+        notes: Vec::new(),
+    }
+}

@@ -1,0 +1,290 @@
+//! The cluster as `kubectl daemonlet` shows it: each DaemonSet's rollout, and each node's part in it.
+//!
+//! Owns the joining of DaemonSets, Nodes and what agents say of themselves. Must not ask anybody.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::cluster::history;
+use crate::core::cluster::history::Revision;
+use crate::core::cluster::node_daemons::DaemonReport;
+use crate::core::cluster::node_daemons::InstanceReport;
+use crate::core::cluster::node_daemons::Status;
+use crate::core::model::DaemonSet;
+use crate::core::model::Lookup;
+use crate::core::model::Mode;
+use crate::core::model::NodeView;
+use crate::core::model::ObjectKey;
+use crate::core::model::Source;
+use crate::core::node;
+use crate::core::placement;
+use crate::core::placement::NamespaceSelector;
+use crate::core::placement::Placement;
+use crate::core::status::State;
+use crate::core::validate;
+
+/// The version of the JSON schema of [`Overview`].
+pub const SCHEMA_VERSION: u32 = 1;
+const PAUSED: &str = "daemonlet.dev/paused";
+
+/// A node of the cluster.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// As placement sees it.
+    pub view: NodeView,
+    /// Whether it is Ready.
+    pub ready: bool,
+    /// What its agent says; none: it has no agent.
+    pub report: Option<Status>,
+}
+
+/// A DaemonSet of the API.
+#[derive(Clone, Debug)]
+pub struct Daemon {
+    /// As placement sees it.
+    pub daemon_set: DaemonSet,
+    /// The hash that agents give its template.
+    pub revision: String,
+}
+
+/// What was listed.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    /// The nodes, by name.
+    pub nodes: BTreeMap<String, Node>,
+    /// The DaemonSets.
+    pub daemons: BTreeMap<ObjectKey, Daemon>,
+    /// The node selectors of namespaces, as far as these could be listed.
+    selectors: BTreeMap<String, NamespaceSelector>,
+}
+
+/// Everything, for people and as JSON.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Overview {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// The DaemonSets that agents run, by namespace and name.
+    pub daemon_sets: Vec<Rollout>,
+}
+
+/// One DaemonSet.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Whether the API has it; else agents know it from their folders.
+    pub in_api: bool,
+    /// The wanted revision; empty if only folders say so, each for its node.
+    pub revision: String,
+    /// Whether its rollout is paused.
+    pub paused: bool,
+    /// Nodes that are to run it, or still do.
+    pub desired: usize,
+    /// Of these, those with an instance of the wanted revision.
+    pub updated: usize,
+    /// Of the updated, those that are ready.
+    pub updated_ready: usize,
+    /// Of all, those that are ready.
+    pub ready: usize,
+    /// Each node.
+    pub nodes: Vec<Place>,
+}
+
+/// One DaemonSet on one node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Place {
+    /// The node.
+    pub node: String,
+    /// What the agent says that it is doing; none: there is no agent, or it does not know of it.
+    pub state: Option<State>,
+    /// The revision that runs; empty: none.
+    pub revision: String,
+    /// The mirror pod's name; empty: none.
+    pub pod: String,
+    /// Whether an instance is ready, on a node that is.
+    pub ready: bool,
+    /// Whether the newest instance is of the wanted revision.
+    pub updated: bool,
+    /// Why it is not as it should be, in one line; empty: it is.
+    pub reason: String,
+}
+
+impl Place {
+    /// The state as a table shows it.
+    pub fn word(&self) -> &'static str {
+        self.state.map_or("missing", State::as_str)
+    }
+
+    /// Whether somebody has to look at it.
+    pub fn is_bad(&self) -> bool {
+        self.state.is_none_or(State::is_bad)
+    }
+}
+
+impl Cluster {
+    /// From objects as the API has them: Nodes, DaemonSets, NodeDaemons, Namespaces. What cannot be understood
+    /// is left out.
+    pub fn new(nodes: &[Value], daemon_sets: &[Value], reports: &[Value], namespaces: &[Value]) -> Self {
+        let name =
+            |value: &Value| value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mut told: BTreeMap<String, Status> = reports
+            .iter()
+            .map(|report| {
+                let status = report.get("status").cloned().unwrap_or_default();
+                (name(report), serde_json::from_value(status).unwrap_or_default())
+            })
+            .collect();
+        let nodes = nodes.iter().filter_map(|value| {
+            let view = node::view(value).ok()?;
+            let conditions = value.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+            let ready = conditions.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+            Some((view.name.clone(), Node { report: told.remove(&view.name), ready, view }))
+        });
+        let nodes = nodes.collect();
+        let daemons = daemon_sets.iter().filter_map(daemon).map(|daemon| (daemon.daemon_set.key.clone(), daemon));
+        let selector = |namespace: &Value| {
+            let name = name(namespace);
+            Some((name.clone(), NamespaceSelector::of(&name, Lookup::Present(namespace), "")?))
+        };
+        let selectors = namespaces.iter().filter_map(selector).collect();
+        Self { nodes, daemons: daemons.collect(), selectors }
+    }
+
+    /// The node selector of a namespace. The agents' own default is not known here.
+    pub fn selector(&self, namespace: &str) -> Option<&NamespaceSelector> {
+        self.selectors.get(namespace)
+    }
+
+    /// Placement's answer for a DaemonSet on a node; none: the API does not have the DaemonSet.
+    pub fn placement(&self, node: &Node, key: &ObjectKey) -> Option<Placement> {
+        let daemon = self.daemons.get(key)?;
+        Some(placement::should_run(&node.view, &daemon.daemon_set, self.selector(&key.namespace)))
+    }
+
+    /// What the agent of `node` says of `key`.
+    pub fn report<'a>(&self, node: &'a Node, key: &ObjectKey) -> Option<&'a DaemonReport> {
+        let status = node.report.as_ref()?;
+        match self.daemons.get(key).and_then(|daemon| daemon.daemon_set.uid.as_deref()) {
+            Some(uid) => status.daemon(&key.namespace, &key.name, uid),
+            // Known from a folder, or deleted and still there.
+            None => status.daemons.iter().find(|d| d.namespace == key.namespace && d.name == key.name),
+        }
+    }
+
+    /// The mode that a DaemonSet has: its label's, else what any agent says.
+    pub fn mode(&self, key: &ObjectKey) -> Option<Mode> {
+        let label = self.daemons.get(key).and_then(|daemon| daemon.daemon_set.mode_label());
+        label.or_else(|| self.nodes.values().find_map(|node| self.report(node, key)?.mode))
+    }
+
+    /// The DaemonSets that are ours: labelled, or told of by an agent.
+    pub fn keys(&self) -> Vec<ObjectKey> {
+        let labelled = self.daemons.iter().filter(|(_, daemon)| daemon.daemon_set.mode_label().is_some());
+        let told = self.nodes.values().filter_map(|node| node.report.as_ref()).flat_map(|report| &report.daemons);
+        let told = told.map(|daemon| ObjectKey::new(&daemon.namespace, &daemon.name));
+        let mut keys: Vec<ObjectKey> = labelled.map(|(key, _)| key.clone()).chain(told).collect();
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+
+    /// Everything, or the DaemonSets of one namespace.
+    pub fn overview(&self, namespace: Option<&str>) -> Overview {
+        let keys = self.keys().into_iter().filter(|key| namespace.is_none_or(|wanted| key.namespace == wanted));
+        Overview { schema_version: SCHEMA_VERSION, daemon_sets: keys.map(|key| self.rollout(&key)).collect() }
+    }
+
+    fn rollout(&self, key: &ObjectKey) -> Rollout {
+        let daemon = self.daemons.get(key);
+        let nodes: Vec<Place> = self.nodes.values().filter_map(|node| self.place(node, key)).collect();
+        let count = |check: fn(&&Place) -> bool| nodes.iter().filter(check).count();
+        Rollout {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            in_api: daemon.is_some(),
+            revision: daemon.map(|daemon| daemon.revision.clone()).unwrap_or_default(),
+            paused: daemon.is_some_and(|d| d.daemon_set.annotations.get(PAUSED).is_some_and(|value| value == "true")),
+            desired: nodes.len(),
+            updated: count(|place| place.updated),
+            updated_ready: count(|place| place.updated && place.ready),
+            ready: count(|place| place.ready),
+            nodes,
+        }
+    }
+
+    /// The part of `node` in the rollout of `key`; none: it has none.
+    pub fn place(&self, node: &Node, key: &ObjectKey) -> Option<Place> {
+        let daemon = self.daemons.get(key);
+        let should = self.placement(node, key).is_some_and(|placement| placement.should_run);
+        let Some(report) = self.report(node, key) else {
+            let reason = match &node.report {
+                None => "no agent: the node has no NodeDaemons",
+                Some(_) => "the node's agent says nothing of it: see `daemonlet explain` there",
+            };
+            return should.then(|| Place {
+                node: node.view.name.clone(),
+                state: None,
+                revision: String::new(),
+                pod: String::new(),
+                ready: false,
+                updated: false,
+                reason: reason.to_owned(),
+            });
+        };
+        let newest = report.instances.iter().rev().find(|instance| !instance.ending);
+        let is_ready = |instance: &InstanceReport| instance.ready_since.is_some() && !instance.ending;
+        let wanted = daemon.map(|daemon| daemon.revision.as_str());
+        Some(Place {
+            node: node.view.name.clone(),
+            state: report.phase,
+            revision: newest.map(|instance| instance.revision.clone()).unwrap_or_default(),
+            pod: newest.map(|instance| instance.pod.clone()).unwrap_or_default(),
+            ready: node.ready && report.instances.iter().any(is_ready),
+            updated: newest.is_some_and(|instance| wanted.is_none_or(|wanted| wanted == instance.revision)),
+            reason: reason(node, report),
+        })
+    }
+}
+
+fn daemon(value: &Value) -> Option<Daemon> {
+    let mut value = value.clone();
+    let object = value.as_object_mut()?;
+    object.remove("status");
+    // Items of a list carry neither.
+    object.insert("apiVersion".to_owned(), json!("apps/v1"));
+    object.insert("kind".to_owned(), json!("DaemonSet"));
+    let template = value.pointer("/spec/template")?;
+    let revision = Revision::hash_of(&history::data(template));
+    let daemon_set = validate::daemon_set(&value, Source::Api).ok()?;
+    Some(Daemon { daemon_set, revision })
+}
+
+fn reason(node: &Node, report: &DaemonReport) -> String {
+    let mut parts = Vec::new();
+    if !node.ready {
+        parts.push("the node is not Ready".to_owned());
+    }
+    if let Some(replacing) = &report.replacing {
+        parts.push(format!("is being replaced by revision {replacing}"));
+    }
+    if !report.message.is_empty() {
+        parts.push(report.message.clone());
+    }
+    if let Some(failed) = &report.failed
+        && !report.message.contains(&failed.message)
+    {
+        parts.push(format!("revision {} failed here ({}: {})", failed.revision, failed.cause, failed.message));
+    }
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests;

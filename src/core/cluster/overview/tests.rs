@@ -1,0 +1,98 @@
+use serde_json::json;
+
+use super::*;
+
+fn node(name: &str, ready: bool, taint: bool) -> Value {
+    let taints = if taint { json!([{"key": "only", "effect": "NoSchedule"}]) } else { json!([]) };
+    json!({"metadata": {"name": name, "labels": {"kubernetes.io/os": "linux"}}, "spec": {"taints": taints},
+        "status": {"conditions": [{"type": "Ready", "status": if ready { "True" } else { "Unknown" }}]}})
+}
+
+fn daemon_set(image: &str) -> Value {
+    json!({"metadata": {"namespace": "kube-system", "name": "net", "uid": "u", "labels": {"daemonlet.dev/mode": "static"}},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "x", "image": image}]}}}})
+}
+
+fn report(node: &str, phase: &str, revision: &str, ready: bool) -> Value {
+    let mut instance = json!({"pod": format!("net-x-{node}"), "revision": revision, "created": "2026-11-21T10:00:00Z"});
+    if ready {
+        instance["readySince"] = json!("2026-11-21T10:00:10Z");
+    }
+    json!({"metadata": {"name": node}, "status": {"agentVersion": "0.1.0", "ready": "1/1", "daemons": [
+        {"namespace": "kube-system", "name": "net", "uid": "u", "mode": "static", "phase": phase,
+            "message": if phase == "failing" { "it crashes" } else { "" }, "instances": [instance]}]}})
+}
+
+#[test]
+fn a_rollout_is_counted_over_the_nodes_that_have_a_part_in_it() {
+    let wanted = Cluster::new(&[], &[daemon_set("net:2")], &[], &[]).daemons.into_values().next().unwrap().revision;
+    let cluster = Cluster::new(
+        &[
+            node("n1", true, false),
+            node("n2", true, false),
+            node("n3", false, false),
+            node("n4", true, false),
+            node("n5", true, true),
+            node("n6", true, false),
+        ],
+        &[daemon_set("net:2")],
+        &[
+            report("n1", "running", &wanted, true),
+            report("n2", "failing", &wanted, false),
+            report("n3", "running", "old", true),
+            json!({"metadata": {"name": "n6"}}),
+        ],
+        &[],
+    );
+    let overview = cluster.overview(None);
+    let rollout = &overview.daemon_sets[0];
+    assert_eq!((rollout.desired, rollout.updated, rollout.updated_ready, rollout.ready), (5, 2, 1, 1));
+    assert_eq!(rollout.revision, wanted);
+    let places: Vec<(&str, &str, bool, &str)> =
+        rollout.nodes.iter().map(|p| (p.node.as_str(), p.word(), p.is_bad(), p.reason.as_str())).collect();
+    assert_eq!(
+        places,
+        [
+            ("n1", "running", false, ""),
+            ("n2", "failing", true, "it crashes"),
+            ("n3", "running", false, "the node is not Ready"),
+            ("n4", "missing", true, "no agent: the node has no NodeDaemons"),
+            ("n6", "missing", true, "the node's agent says nothing of it: see `daemonlet explain` there"),
+        ]
+    );
+    assert!(cluster.overview(Some("default")).daemon_sets.is_empty());
+}
+
+#[test]
+fn what_only_folders_know_is_shown_too_and_what_is_not_ours_is_not() {
+    let mut stock = daemon_set("stock:1");
+    stock["metadata"]["name"] = json!("stock");
+    stock["metadata"]["labels"] = json!({});
+    let cluster = Cluster::new(&[node("n1", true, false)], &[stock], &[report("n1", "running", "any", true)], &[]);
+    let overview = cluster.overview(None);
+    let shown: Vec<_> =
+        overview.daemon_sets.iter().map(|r| (r.name.as_str(), r.in_api, r.updated, r.desired)).collect();
+    assert_eq!(shown, [("net", false, 1, 1)]);
+}
+
+#[test]
+fn claims_and_failures_are_reasons() {
+    let mut told = report("n1", "replacing", "old", true);
+    told["status"]["daemons"][0]["replacing"] = json!("new");
+    told["status"]["daemons"][0]["failed"] = json!({"revision": "bad", "cause": "image", "message": "not found"});
+    let cluster = Cluster::new(&[node("n1", true, false)], &[daemon_set("net:2")], &[told], &[]);
+    let overview = cluster.overview(None);
+    assert_eq!(
+        overview.daemon_sets[0].nodes[0].reason,
+        "is being replaced by revision new; revision bad failed here (image: not found)"
+    );
+}
+
+#[test]
+fn a_namespace_keeps_its_daemons_off_nodes() {
+    let namespace = json!({"metadata": {"name": "kube-system",
+        "annotations": {"scheduler.alpha.kubernetes.io/node-selector": "zone=a"}}});
+    let cluster = Cluster::new(&[node("n1", true, false)], &[daemon_set("net:2")], &[], &[namespace]);
+    assert_eq!(cluster.overview(None).daemon_sets[0].desired, 0);
+}

@@ -1,0 +1,185 @@
+//! `daemonlet doctor`: what was found on this node and in its cluster, judged.
+//!
+//! Owns the checks: facts in, findings out, each with what to do about it. Must not gather anything.
+
+pub mod api;
+pub mod disk;
+pub mod kubelet;
+pub mod manifests;
+
+use serde::Deserialize;
+use serde::Serialize;
+
+/// The version of the JSON schema of [`Report`].
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// The highest exit code of `doctor`: shells and systemd use those above for other things.
+pub const MOST: usize = 100;
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// Works, with something to know.
+    Warn,
+    /// Does not work, or will not after the next boot.
+    Bad,
+}
+
+impl Level {
+    /// As it is printed.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// What one check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// The check: a word or two that stay the same.
+    pub check: String,
+    /// How it ended.
+    pub level: Level,
+    /// What was found, in one line.
+    pub text: String,
+    /// What to do about it, if there is something to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Finding {
+    /// All is well.
+    pub fn ok(check: &str, text: impl Into<String>) -> Self {
+        Self { check: check.to_owned(), level: Level::Ok, text: text.into(), hint: None }
+    }
+
+    /// Something to know.
+    pub fn warn(check: &str, text: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { check: check.to_owned(), level: Level::Warn, text: text.into(), hint: Some(hint.into()) }
+    }
+
+    /// Something is wrong.
+    pub fn bad(check: &str, text: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { check: check.to_owned(), level: Level::Bad, text: text.into(), hint: Some(hint.into()) }
+    }
+}
+
+/// Everything that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// The node's name; empty if the configuration cannot be read.
+    pub node: String,
+    /// How many findings are bad. The exit code, up to [`MOST`].
+    pub bad: usize,
+    /// How many warn.
+    pub warnings: usize,
+    /// The findings, in the order of the checks.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Counts the findings.
+    pub fn new(node: &str, findings: Vec<Finding>) -> Self {
+        let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+        Self {
+            schema_version: SCHEMA_VERSION,
+            node: node.to_owned(),
+            bad: count(Level::Bad),
+            warnings: count(Level::Warn),
+            findings,
+        }
+    }
+
+    /// The exit code: how many are bad, [`MOST`] at most.
+    pub fn exit_code(&self) -> u8 {
+        u8::try_from(self.bad.min(MOST)).unwrap_or(u8::MAX)
+    }
+}
+
+/// The agent, as its socket shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Agent {
+    /// It answers; how many problems it tells.
+    Runs {
+        /// Problems beside single daemons, and daemons in a bad state.
+        problems: usize,
+    },
+    /// Nobody listens on its socket.
+    Absent,
+    /// It does not answer, or not understandably.
+    Silent(String),
+}
+
+/// Judges the agent.
+pub fn agent(agent: &Agent) -> Finding {
+    const CHECK: &str = "agent";
+    match agent {
+        Agent::Runs { problems: 0 } => Finding::ok(CHECK, "runs, and has nothing to complain of"),
+        Agent::Runs { problems } => Finding::warn(
+            CHECK,
+            format!("runs, and tells {problems} problem{}", if *problems == 1 { "" } else { "s" }),
+            "see `daemonlet status`",
+        ),
+        Agent::Absent => Finding::warn(CHECK, "not running", "start it: systemctl enable --now daemonlet"),
+        Agent::Silent(why) => Finding::bad(CHECK, why.clone(), "see `journalctl -u daemonlet`, and restart it"),
+    }
+}
+
+/// The container runtime.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// `runtime-endpoint = ""`.
+    NotConfigured,
+    /// It says its name and version.
+    Answers(String),
+    /// It does not, and what to do.
+    Silent(String, Option<String>),
+}
+
+/// Judges the container runtime's socket.
+pub fn runtime(runtime: &Runtime) -> Finding {
+    const CHECK: &str = "container runtime";
+    match runtime {
+        Runtime::Answers(who) => Finding::ok(CHECK, format!("{who} answers")),
+        Runtime::NotConfigured => Finding::warn(
+            CHECK,
+            "none is configured: the end of a pod is waited for by its grace period, and nothing is pulled beforehand",
+            "set runtime-endpoint to the runtime's socket",
+        ),
+        Runtime::Silent(why, hint) => {
+            let hint = hint.as_deref().unwrap_or("start it, or correct runtime-endpoint");
+            Finding::bad(CHECK, why.clone(), hint)
+        }
+    }
+}
+
+/// Says how Secrets lie on disk; `sealed`: with which key, if they are.
+pub fn secrets(sealed: Option<&str>, state_dir: &str) -> Finding {
+    const CHECK: &str = "secrets at rest";
+    match sealed {
+        Some(key) => Finding::ok(
+            CHECK,
+            format!(
+                "sealed in {state_dir} with the key {key}; readable for root in the volumes while the machine runs"
+            ),
+        ),
+        None => Finding::warn(
+            CHECK,
+            format!("Secrets and tokens lie readable for root in {state_dir} and in the volumes"),
+            "seal them: [checkpoint] seal = \"systemd-creds\"",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

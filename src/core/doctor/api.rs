@@ -1,0 +1,332 @@
+//! The API server: reachable, with the rights that the agent needs, the same time, and nobody else at work.
+//!
+//! Owns the list of rights, as `packaging/k8s/rbac.yaml` grants them, and what tells a stock controller.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::Finding;
+use crate::core::model::Mode;
+
+/// A clock that is off by more than this is worth a word: a second is what the server's answer is exact to.
+const CLOCK_WARN_MILLIS: i64 = 5_000;
+/// More than this, and certificates and tokens are not valid yet, or not any more.
+const CLOCK_BAD_MILLIS: i64 = 30_000;
+
+/// A right in the API.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Right {
+    /// `get`.
+    pub verb: String,
+    /// The API group; empty: the core's.
+    pub group: String,
+    /// The resource's plural.
+    pub resource: String,
+    /// The subresource; empty: none.
+    pub subresource: String,
+    /// The namespace; empty: all.
+    pub namespace: String,
+    /// The object; empty: all.
+    pub name: String,
+}
+
+impl Right {
+    fn new(verb: &str, group: &str, resource: &str, namespace: &str, name: &str) -> Self {
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        let [verb, group, resource, subresource, namespace, name] =
+            [verb, group, resource, subresource, namespace, name].map(str::to_owned);
+        Self { verb, group, resource, subresource, namespace, name }
+    }
+}
+
+impl std::fmt::Display for Right {
+    /// `create serviceaccounts/token kube-system/cni`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)?;
+        if !self.subresource.is_empty() {
+            write!(f, "/{}", self.subresource)?;
+        }
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        match (self.namespace.as_str(), self.name.as_str()) {
+            ("", "") => Ok(()),
+            ("", name) => write!(f, " {name}"),
+            (namespace, "") => write!(f, " in {namespace}"),
+            (namespace, name) => write!(f, " {namespace}/{name}"),
+        }
+    }
+}
+
+/// What every agent needs, whatever runs on its node: group, resource, object, verbs.
+type Needs = (&'static str, &'static str, &'static str, &'static [&'static str]);
+const READ: &[&str] = &["get", "list", "watch"];
+const NEEDED: &[Needs] = &[
+    ("apps", "daemonsets", "", READ),
+    ("", "nodes", "", READ),
+    ("", "pods", "", &["get", "list", "watch", "patch", "delete"]),
+    ("", "namespaces", "", READ),
+    ("scheduling.k8s.io", "priorityclasses", "", READ),
+    ("node.k8s.io", "runtimeclasses", "", READ),
+    ("", "events", "", &["list"]),
+    ("events.k8s.io", "events", "", &["create", "patch"]),
+];
+/// What it needs where the cluster has NodeDaemons.
+const NEEDED_WITH_CRD: &[Needs] = &[
+    ("daemonlet.dev", "nodedaemons", "", &["get", "list", "watch", "create"]),
+    ("daemonlet.dev", "nodedaemons/status", "", &["patch"]),
+];
+
+/// The rights that are asked about; `crd`: the cluster has NodeDaemons.
+pub fn rights(crd: bool) -> BTreeSet<Right> {
+    let more = if crd { NEEDED_WITH_CRD } else { &[] };
+    let of = |(group, resource, name, verbs): &Needs| {
+        let (group, resource, name) = (*group, *resource, *name);
+        verbs.iter().map(move |verb| Right::new(verb, group, resource, "", name)).collect::<Vec<_>>()
+    };
+    let mut rights: BTreeSet<Right> = NEEDED.iter().chain(more).flat_map(of).collect();
+    rights.extend(READ.iter().map(|verb| Right::new(verb, "", "services", "default", "kubernetes")));
+    rights
+}
+
+/// The rights that one daemon needs besides, by what its template names: its objects, its account, its token.
+pub fn rights_of(namespace: &str, template: &Value) -> BTreeSet<Right> {
+    let mut rights = BTreeSet::new();
+    let mut read = |resource: &str, name: &str| {
+        rights.extend(READ.iter().map(|verb| Right::new(verb, "", resource, namespace, name)));
+    };
+    let spec = template.get("spec").unwrap_or(&Value::Null);
+    named(spec, &mut read);
+    let text = |name: &str| spec.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let account = text("serviceAccountName").or_else(|| text("serviceAccount")).unwrap_or("default");
+    read("serviceaccounts", account);
+    let mounts = spec.get("automountServiceAccountToken") != Some(&Value::Bool(false));
+    if mounts || has(spec, "serviceAccountToken") {
+        rights.insert(Right::new("create", "", "serviceaccounts/token", namespace, account));
+    }
+    rights
+}
+
+/// Tells each ConfigMap and Secret that is named anywhere in `value`.
+fn named(value: &Value, read: &mut impl FnMut(&str, &str)) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| named(item, read)),
+        Value::Object(fields) => {
+            for (field, inner) in fields {
+                let name = |field: &str| inner.get(field).and_then(Value::as_str).unwrap_or_default();
+                match (field.as_str(), name("name"), name("secretName")) {
+                    ("configMap" | "configMapRef" | "configMapKeyRef", name, _) if !name.is_empty() => {
+                        read("configmaps", name);
+                    }
+                    ("secret" | "secretRef" | "secretKeyRef", name, secret)
+                        if !(name.is_empty() && secret.is_empty()) =>
+                    {
+                        read("secrets", if secret.is_empty() { name } else { secret });
+                    }
+                    _ => named(inner, read),
+                }
+            }
+            for secret in fields.get("imagePullSecrets").and_then(Value::as_array).into_iter().flatten() {
+                if let Some(name) = secret.get("name").and_then(Value::as_str) {
+                    read("secrets", name);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn has(value: &Value, field: &str) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(|item| has(item, field)),
+        Value::Object(fields) => fields.contains_key(field) || fields.values().any(|value| has(value, field)),
+        _ => false,
+    }
+}
+
+/// What was found of the API server.
+#[derive(Clone, Debug)]
+pub enum Facts {
+    /// There is none.
+    NotConfigured,
+    /// It does not answer, or refuses us.
+    Silent {
+        /// Why.
+        why: String,
+        /// Whether it answered and does not take our credentials.
+        unauthorized: bool,
+    },
+    /// It answers.
+    Answers(Box<Answers>),
+}
+
+/// What an API server that answers said.
+#[derive(Clone, Debug)]
+pub struct Answers {
+    /// Its host and port, and its version.
+    pub server: String,
+    /// By how many milliseconds its clock is ahead of ours, if it tells.
+    pub ahead_millis: Option<i64>,
+    /// Whether the Node is registered; none: not known.
+    pub registered: Option<bool>,
+    /// Whether the cluster has NodeDaemons; why that is not known.
+    pub crd: Result<bool, String>,
+    /// The rights that were denied, and how many were asked about.
+    pub denied: Vec<Right>,
+    /// How many were asked about.
+    pub asked: usize,
+    /// Why they could not be asked about, if so.
+    pub unasked: Option<String>,
+    /// DaemonSets that run in place of the DaemonSet controller, as the API has them, with their pods
+    /// here that are no mirror pods.
+    pub daemons: Vec<(Value, Mode, Vec<String>)>,
+    /// The address of the Service `kubernetes`, and whether it answers from here; none: not asked.
+    pub service: Option<(String, Result<(), String>)>,
+}
+
+/// All checks of the API.
+pub fn examine(facts: &Facts, node: &str) -> Vec<Finding> {
+    const CHECK: &str = "API server";
+    let answers = match facts {
+        Facts::NotConfigured => {
+            return vec![Finding::ok(CHECK, "none is configured: DaemonSets come from folders alone")];
+        }
+        Facts::Silent { why, unauthorized: true } => {
+            return vec![Finding::bad(CHECK, why.clone(), "give the agent credentials that the API server takes")];
+        }
+        Facts::Silent { why, .. } => {
+            let hint = "what the checkpoint has runs on; compare the server of the kubeconfig with the kubelet's";
+            return vec![Finding::bad(CHECK, why.clone(), hint)];
+        }
+        Facts::Answers(answers) => answers,
+    };
+    let mut findings = vec![Finding::ok(CHECK, format!("{} answers", answers.server))];
+    findings.push(clock(answers.ahead_millis));
+    findings.push(match answers.registered {
+        Some(true) => Finding::ok("Node", format!("{node} is registered")),
+        Some(false) => Finding::warn(
+            "Node",
+            format!("{node} is not registered: no tokens can be had, which are bound to it"),
+            "see what the kubelet says; is node-name right?",
+        ),
+        None => Finding::warn("Node", format!("{node} could not be asked for"), "see the rights below"),
+    });
+    findings.extend(denied(answers));
+    findings.push(crd(&answers.crd));
+    findings.extend(stock(&answers.daemons));
+    if let Some((address, answer)) = &answers.service {
+        findings.push(service(address, answer));
+    }
+    findings
+}
+
+fn clock(ahead: Option<i64>) -> Finding {
+    const CHECK: &str = "clock";
+    let Some(ahead) = ahead else {
+        return Finding::warn(CHECK, "the API server does not tell its time", "compare it by hand");
+    };
+    let seconds = (ahead.abs() + 500) / 1_000;
+    let text = match ahead.abs() {
+        0..1_500 => "as the API server's".to_owned(),
+        _ => format!("{seconds} s {} the API server's", if ahead > 0 { "behind" } else { "ahead of" }),
+    };
+    let hint = "set it: `timedatectl set-ntp true`";
+    match ahead.abs() {
+        CLOCK_BAD_MILLIS.. => Finding::bad(CHECK, text, hint),
+        CLOCK_WARN_MILLIS.. => Finding::warn(CHECK, text, hint),
+        _ => Finding::ok(CHECK, text),
+    }
+}
+
+fn denied(answers: &Answers) -> Vec<Finding> {
+    const CHECK: &str = "rights";
+    if let Some(why) = &answers.unasked {
+        return vec![Finding::warn(CHECK, format!("could not be asked about: {why}"), "compare them with rbac.yaml")];
+    }
+    if answers.denied.is_empty() {
+        return vec![Finding::ok(CHECK, format!("all {} that are needed are granted", answers.asked))];
+    }
+    // One line for the verbs of one resource.
+    let mut lines: Vec<(Right, Vec<&str>)> = Vec::new();
+    for right in &answers.denied {
+        let same = |other: &Right| Right { verb: String::new(), ..other.clone() };
+        match lines.iter_mut().find(|(first, _)| same(first) == same(right)) {
+            Some((_, verbs)) => verbs.push(&right.verb),
+            None => lines.push((right.clone(), vec![&right.verb])),
+        }
+    }
+    let finding = |(right, verbs): (Right, Vec<&str>)| {
+        let by_name = !right.namespace.is_empty() && right.namespace != "default";
+        let hint = match by_name {
+            true => "apply what `daemonlet generate rbac -f FILE` prints for the DaemonSet's file",
+            false => "apply packaging/k8s/rbac.yaml, and bind it to the agent's user",
+        };
+        let right = Right { verb: verbs.join(", "), ..right };
+        Finding::bad(CHECK, format!("may not {right}"), hint)
+    };
+    lines.into_iter().map(finding).collect()
+}
+
+fn crd(crd: &Result<bool, String>) -> Finding {
+    const CHECK: &str = "NodeDaemons";
+    match crd {
+        Ok(true) => Finding::ok(CHECK, "the cluster has the resource: replacements wait for approvals"),
+        Ok(false) => Finding::warn(
+            CHECK,
+            "the cluster does not have the resource: rollouts keep no budget",
+            "apply packaging/k8s/nodedaemons.yaml and run a coordinator",
+        ),
+        Err(why) => {
+            Finding::warn(CHECK, format!("could not be asked for: {why}"), "see whether the API server is well")
+        }
+    }
+}
+
+/// A stock DaemonSet controller that acts on what runs here in its place: it has pods here, or it wrote the
+/// status that belongs to the present generation.
+fn stock(daemons: &[(Value, Mode, Vec<String>)]) -> Vec<Finding> {
+    const CHECK: &str = "stock controller";
+    const HINT: &str = "switch the DaemonSet controller off (--controllers=*,-daemonset-controller), or label the \
+                        DaemonSet daemonlet.dev/mode=bootstrap";
+    let mut findings = Vec::new();
+    for (daemon_set, _, pods) in daemons.iter().filter(|(_, mode, _)| *mode == Mode::Static) {
+        let text = |pointer: &str| daemon_set.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let name = format!("{}/{}", text("/metadata/namespace"), text("/metadata/name"));
+        if !pods.is_empty() {
+            let text = format!("{name} runs here twice: pod {} is the DaemonSet controller's", pods.join(", "));
+            findings.push(Finding::bad(CHECK, text, HINT));
+        } else if writes_status(daemon_set) {
+            let text = format!("kube-controller-manager wrote the status of {name}, which is static here");
+            findings.push(Finding::warn(CHECK, text, HINT));
+        }
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(CHECK, "none acts on what runs here in its place"));
+    }
+    findings
+}
+
+/// Whether the last word on the status is kube-controller-manager's, and about the present generation.
+fn writes_status(daemon_set: &Value) -> bool {
+    let generation = |pointer: &str| daemon_set.pointer(pointer).and_then(Value::as_i64);
+    let entries = daemon_set.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let of_status = entries.into_iter().flatten().filter(|entry| entry["subresource"] == "status");
+    let last = of_status.max_by_key(|entry| entry["time"].as_str().unwrap_or_default());
+    let observed = generation("/status/observedGeneration");
+    observed.is_some()
+        && observed == generation("/metadata/generation")
+        && last.is_some_and(|entry| entry["manager"] == "kube-controller-manager")
+}
+
+fn service(address: &str, answer: &Result<(), String>) -> Finding {
+    const CHECK: &str = "service address";
+    match answer {
+        Ok(()) => Finding::ok(CHECK, format!("{address} answers from this node")),
+        Err(why) => Finding::bad(
+            CHECK,
+            format!("{address}, where pods look for the API server, does not answer from this node: {why}"),
+            "see whether kube-proxy, or what does its work, runs here; daemons on the host's network do not need it",
+        ),
+    }
+}

@@ -1,0 +1,375 @@
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use serde_json::json;
+
+use super::*;
+use crate::core::model::Mode;
+use crate::core::ports::HostPort;
+
+fn levels(findings: &[Finding]) -> Vec<(&str, Level)> {
+    findings.iter().map(|finding| (finding.check.as_str(), finding.level)).collect()
+}
+
+/// The one finding that is not as it should be.
+#[track_caller]
+fn the_one(findings: Vec<Finding>) -> Finding {
+    let mut found: Vec<Finding> = findings.into_iter().filter(|finding| finding.level != Level::Ok).collect();
+    assert_eq!(found.len(), 1, "{found:#?}");
+    let one = found.remove(0);
+    assert!(one.hint.is_some(), "{one:?}");
+    one
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+fn kubelet_facts() -> kubelet::Facts {
+    kubelet::Facts {
+        processes: vec![words("/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml --hostname-override n1")],
+        path: "/var/lib/kubelet/config.yaml".into(),
+        file: kubelet::File::Read {
+            content: json!({"staticPodPath": "/etc/kubernetes/manifests/",
+                "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock"}),
+            open: false,
+        },
+        manifest_dir: "/etc/kubernetes/manifests".into(),
+        kubelet_root: "/var/lib/kubelet".into(),
+        runtime: "unix:///run/containerd/containerd.sock".into(),
+        node_name: "n1".into(),
+        host_name: "n1".into(),
+        version: Some("v1.36.2".into()),
+        resolved: BTreeMap::new(),
+    }
+}
+
+#[test]
+fn a_kubelet_that_fits_is_well() {
+    let findings = kubelet::examine(&kubelet_facts());
+    assert!(findings.iter().all(|finding| finding.level == Level::Ok), "{findings:#?}");
+    assert_eq!(findings.len(), 7);
+}
+
+#[test]
+fn each_setting_of_the_kubelet_that_does_not_fit_is_one_finding() {
+    type Change = fn(&mut kubelet::Facts);
+    fn set(facts: &mut kubelet::Facts, name: &str, value: Value) {
+        if let kubelet::File::Read { content, .. } = &mut facts.file {
+            content[name] = value;
+        }
+    }
+    let cases: [(Change, Level, &str, &str); 15] = [
+        (|f| f.processes.clear(), Level::Warn, "kubelet", "no process"),
+        (
+            |f| set(f, "staticPodPath", json!("/srv/other")),
+            Level::Bad,
+            "static pod folder",
+            "the kubelet reads /srv/other",
+        ),
+        (|f| set(f, "staticPodPath", Value::Null), Level::Bad, "static pod folder", "no staticPodPath"),
+        (|f| f.processes[0].push("--pod-manifest-path=/x".into()), Level::Bad, "static pod folder", "reads /x"),
+        (|f| f.processes[0].push("--root-dir=/srv/k".into()), Level::Bad, "kubelet root", "is /srv/k"),
+        (|f| f.processes[0].push("--hostname-override=n2".into()), Level::Bad, "node name", "is n2"),
+        (
+            |f| f.processes[0].push("--config=/etc/k.yaml".into()),
+            Level::Bad,
+            "kubelet configuration",
+            "reads /etc/k.yaml",
+        ),
+        (|f| set(f, "featureGates", json!({"EnvFiles": false})), Level::Bad, "feature gates", "EnvFiles is off"),
+        (
+            |f| f.processes[0].push("--feature-gates=A=true,EnvFiles=false".into()),
+            Level::Bad,
+            "feature gates",
+            "EnvFiles",
+        ),
+        (|f| f.version = Some("v1.34.1".into()), Level::Warn, "kubelet version", "older than v1.35"),
+        (|f| f.version = None, Level::Warn, "kubelet version", "not known"),
+        (|f| f.runtime = "unix:///run/crio/crio.sock".into(), Level::Bad, "runtime endpoint", "crio"),
+        (
+            |f| f.file = kubelet::File::Unreadable("line 3: no".into()),
+            Level::Bad,
+            "kubelet configuration",
+            "config.yaml: line 3: no",
+        ),
+        (
+            |f| {
+                if let kubelet::File::Read { open, .. } = &mut f.file {
+                    *open = true;
+                }
+            },
+            Level::Bad,
+            "kubelet configuration",
+            "written by others",
+        ),
+        (
+            |f| {
+                f.processes[0] = words("kubelet --config /var/lib/kubelet/config.yaml");
+                f.host_name = "host".into();
+            },
+            Level::Warn,
+            "node name",
+            "the host is called host",
+        ),
+    ];
+    for (change, level, check, text) in cases {
+        let mut facts = kubelet_facts();
+        change(&mut facts);
+        let found = kubelet::examine(&facts);
+        // An unreadable file says nothing of the folder, either.
+        let found = found.into_iter().filter(|f| check == f.check || f.level != Level::Ok).collect::<Vec<_>>();
+        let one = found.iter().find(|f| f.check == check).unwrap();
+        assert_eq!(one.level, level, "{one:?}");
+        assert!(one.text.contains(text), "{one:?}");
+        let others = found.iter().filter(|f| f.check != check && f.level != Level::Ok).count();
+        assert_eq!(others, usize::from(matches!(facts.file, kubelet::File::Unreadable(_))), "{found:#?}");
+    }
+}
+
+#[test]
+fn links_do_not_make_two_folders() {
+    let mut facts = kubelet_facts();
+    facts.processes[0].push("--pod-manifest-path=/manifests".into());
+    facts.resolved = [("/manifests".to_owned(), "/etc/kubernetes/manifests".to_owned())].into();
+    assert!(kubelet::examine(&facts).iter().all(|finding| finding.level == Level::Ok));
+}
+
+fn folder() -> disk::Folder {
+    disk::Folder {
+        key: "state-dir",
+        path: "/var/lib/daemonlet".into(),
+        error: None,
+        kind: "ext4".into(),
+        free_bytes: 10 << 30,
+        bytes: 20 << 30,
+        free_inodes: 1 << 20,
+        inodes: 2 << 20,
+        read_only: false,
+        ext4_journal: Some(true),
+    }
+}
+
+#[test]
+fn disks_are_judged_by_room_inodes_and_what_outlives_a_pulled_plug() {
+    let ok = disk::examine(&[folder()]);
+    assert_eq!(levels(&ok), [("disk of state-dir", Level::Ok)]);
+    assert_eq!(ok[0].text, "/var/lib/daemonlet: ext4, 10240 MiB free");
+    for (folder, level, text) in [
+        (disk::Folder { free_bytes: 63 << 20, ..folder() }, Level::Bad, "has 63 MiB left"),
+        (disk::Folder { free_bytes: 1000 << 20, ..folder() }, Level::Warn, "less than 5 %"),
+        (disk::Folder { free_inodes: 999, ..folder() }, Level::Bad, "999 inodes left"),
+        (disk::Folder { read_only: true, ..folder() }, Level::Bad, "read-only"),
+        (disk::Folder { ext4_journal: Some(false), ..folder() }, Level::Warn, "without a journal"),
+        (disk::Folder { kind: "vfat".into(), ext4_journal: None, ..folder() }, Level::Warn, "without a journal"),
+        (disk::Folder { kind: "tmpfs".into(), ext4_journal: None, ..folder() }, Level::Bad, "empty after a boot"),
+        (
+            disk::Folder { key: "manifest-dir", kind: "tmpfs".into(), ext4_journal: None, ..folder() },
+            Level::Warn,
+            "empty after a boot",
+        ),
+        (disk::Folder { error: Some("not a directory".into()), ..folder() }, Level::Bad, "not a directory"),
+    ] {
+        let one = the_one(disk::examine(&[folder]));
+        assert_eq!(one.level, level, "{one:?}");
+        assert!(one.text.contains(text), "{one:?}");
+    }
+    let uncounted = disk::Folder { kind: "btrfs".into(), ext4_journal: None, inodes: 0, free_inodes: 0, ..folder() };
+    assert_eq!(disk::examine(&[uncounted])[0].level, Level::Ok);
+}
+
+fn manifest(file: &str, name: &str, uid: &str, port: u64) -> manifests::Manifest {
+    let port = HostPort { address: "0.0.0.0".into(), protocol: "TCP".into(), port };
+    manifests::Manifest {
+        file: file.into(),
+        error: None,
+        namespace: "kube-system".into(),
+        name: name.into(),
+        uid: uid.into(),
+        ports: vec![port],
+    }
+}
+
+#[test]
+fn a_foreign_manifest_clashes_by_name_uid_or_port() {
+    let facts = |foreign| manifests::Facts {
+        path: "/m".into(),
+        exists: true,
+        error: None,
+        ours: vec![manifest("ours.yaml", "cni-7x2kp", "u1", 80)],
+        foreign,
+    };
+    let well = manifests::examine(&facts(vec![manifest("etcd.yaml", "etcd", "", 2379)]));
+    assert_eq!(levels(&well), [("manifest folder", Level::Ok), ("foreign manifests", Level::Ok)]);
+    assert_eq!(well[1].text, "1 beside 1 of ours, none in their way");
+    for (other, level, text) in [
+        (manifest("x.yaml", "cni-7x2kp", "", 1), Level::Bad, "x.yaml is a pod kube-system/cni-7x2kp, as ours.yaml is"),
+        (manifest("x.yaml", "x", "u1", 1), Level::Bad, "has the UID of ours.yaml"),
+        (manifest("x.yaml", "x", "", 80), Level::Bad, "wants the host's port TCP 80"),
+        (
+            manifests::Manifest { file: "x".into(), error: Some("line 1: no".into()), ..Default::default() },
+            Level::Warn,
+            "x is no pod that the kubelet could run: line 1: no",
+        ),
+    ] {
+        let one = the_one(manifests::examine(&facts(vec![other])));
+        assert_eq!(one.level, level, "{one:?}");
+        assert!(one.text.contains(text), "{one:?}");
+    }
+    let open = manifests::Facts { error: Some(("others may write".into(), Some("chmod".into()))), ..facts(vec![]) };
+    assert_eq!(the_one(manifests::examine(&open)).hint.as_deref(), Some("chmod"));
+    assert_eq!(the_one(manifests::examine(&manifests::Facts { exists: false, ..facts(vec![]) })).level, Level::Warn);
+}
+
+fn answers() -> api::Answers {
+    api::Answers {
+        server: "10.0.0.1:6443 (v1.36.2)".into(),
+        ahead_millis: Some(-400),
+        registered: Some(true),
+        crd: Ok(true),
+        denied: Vec::new(),
+        asked: 30,
+        unasked: None,
+        daemons: vec![(daemon_set("daemonlet"), Mode::Static, Vec::new())],
+        service: Some(("10.96.0.1:443".into(), Ok(()))),
+    }
+}
+
+fn daemon_set(manager: &str) -> Value {
+    let entry = |manager: &str, subresource: &str, time: &str| json!({"manager": manager, "subresource": subresource, "time": time});
+    json!({
+        "metadata": {"namespace": "kube-system", "name": "cni", "generation": 4, "managedFields": [
+            entry("kubectl", "", "2026-11-21T12:00:00Z"),
+            entry("kube-controller-manager", "status", "2026-11-21T09:00:00Z"),
+            entry(manager, "status", "2026-11-21T10:00:00Z")]},
+        "status": {"observedGeneration": 4},
+    })
+}
+
+#[test]
+fn an_api_server_is_judged_by_what_it_says() {
+    let examine = |answers| api::examine(&api::Facts::Answers(Box::new(answers)), "n1");
+    assert!(examine(answers()).iter().all(|finding| finding.level == Level::Ok), "{:#?}", examine(answers()));
+    let stock = |generation: i64| {
+        let mut it = daemon_set("kube-controller-manager");
+        it["status"]["observedGeneration"] = json!(generation);
+        (it, Mode::Static, Vec::new())
+    };
+    let twice = |mode| (daemon_set("daemonlet"), mode, vec!["cni-abcde".to_owned()]);
+    let right = |verb: &str, namespace: &str| api::Right {
+        verb: verb.into(),
+        group: String::new(),
+        resource: "secrets".into(),
+        subresource: String::new(),
+        namespace: namespace.into(),
+        name: "s".into(),
+    };
+    for (found, level, text) in [
+        (api::Answers { ahead_millis: Some(20_000), ..answers() }, Level::Warn, "20 s behind the API server's"),
+        (api::Answers { ahead_millis: Some(-90_000), ..answers() }, Level::Bad, "90 s ahead of the API server's"),
+        (api::Answers { ahead_millis: None, ..answers() }, Level::Warn, "does not tell its time"),
+        (api::Answers { registered: Some(false), ..answers() }, Level::Warn, "n1 is not registered"),
+        (api::Answers { crd: Ok(false), ..answers() }, Level::Warn, "rollouts keep no budget"),
+        (api::Answers { unasked: Some("403".into()), ..answers() }, Level::Warn, "could not be asked about"),
+        (
+            api::Answers { denied: vec![right("get", "kube-system"), right("list", "kube-system")], ..answers() },
+            Level::Bad,
+            "may not get, list secrets kube-system/s",
+        ),
+        (api::Answers { daemons: vec![stock(4)], ..answers() }, Level::Warn, "wrote the status of kube-system/cni"),
+        (
+            api::Answers { daemons: vec![twice(Mode::Static)], ..answers() },
+            Level::Bad,
+            "runs here twice: pod cni-abcde",
+        ),
+        (
+            api::Answers { service: Some(("10.96.0.1:443".into(), Err("timed out".into()))), ..answers() },
+            Level::Bad,
+            "does not answer from this node: timed out",
+        ),
+    ] {
+        let one = the_one(examine(found));
+        assert_eq!(one.level, level, "{one:?}");
+        assert!(one.text.contains(text), "{one:?}");
+    }
+    // It acted before the last change, or it is meant to run beside us.
+    for daemons in [vec![stock(3)], vec![twice(Mode::Bootstrap)]] {
+        assert!(examine(api::Answers { daemons, ..answers() }).iter().all(|f| f.level == Level::Ok));
+    }
+    assert_eq!(levels(&api::examine(&api::Facts::NotConfigured, "n1")), [("API server", Level::Ok)]);
+    for unauthorized in [false, true] {
+        let silent = api::Facts::Silent { why: "no".into(), unauthorized };
+        assert_eq!(the_one(api::examine(&silent, "n1")).level, Level::Bad);
+    }
+}
+
+#[test]
+fn a_daemons_rights_are_those_of_what_it_names() {
+    let template = json!({"spec": {
+        "serviceAccountName": "cni",
+        "imagePullSecrets": [{"name": "pull"}],
+        "volumes": [
+            {"name": "a", "configMap": {"name": "conf"}},
+            {"name": "b", "secret": {"secretName": "certs"}},
+            {"name": "c", "projected": {"sources": [{"secret": {"name": "projected"}}]}},
+        ],
+        "containers": [{"name": "x", "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "key", "key": "k"}}}],
+            "envFrom": [{"configMapRef": {"name": "all"}}]}],
+    }});
+    let rights = api::rights_of("kube-system", &template);
+    let texts: Vec<String> = rights.iter().map(ToString::to_string).filter(|text| !text.starts_with("list")).collect();
+    for expected in [
+        "create serviceaccounts/token kube-system/cni",
+        "get configmaps kube-system/all",
+        "get configmaps kube-system/conf",
+        "get secrets kube-system/certs",
+        "get secrets kube-system/key",
+        "get secrets kube-system/projected",
+        "get secrets kube-system/pull",
+        "get serviceaccounts kube-system/cni",
+        "watch secrets kube-system/key",
+    ] {
+        assert!(texts.iter().any(|text| text == expected), "{expected}: {texts:#?}");
+    }
+    assert_eq!(rights.len(), 1 + 3 * 7);
+    let bare = api::rights_of("a", &json!({"spec": {"automountServiceAccountToken": false}}));
+    assert!(bare.iter().all(|right| right.resource == "serviceaccounts" && right.subresource.is_empty()), "{bare:?}");
+}
+
+#[test]
+fn what_is_asked_about_is_what_the_packaged_role_grants() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/k8s/rbac.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let documents = crate::core::yaml::read_documents(&text).into_iter().filter_map(|document| document.value.ok());
+    let role = documents.into_iter().find(|document| document["metadata"]["name"] == "daemonlet-agent").unwrap();
+    let has = |list: &Value, word: &str| list.as_array().into_iter().flatten().any(|item| item == word);
+    for right in api::rights(true) {
+        let resource = match right.subresource.as_str() {
+            "" => right.resource.clone(),
+            subresource => format!("{}/{subresource}", right.resource),
+        };
+        let granted = role["rules"].as_array().unwrap().iter().any(|rule| {
+            has(&rule["apiGroups"], &right.group)
+                && has(&rule["resources"], &resource)
+                && has(&rule["verbs"], &right.verb)
+        });
+        assert!(granted, "{right} is asked about and not granted");
+    }
+}
+
+#[test]
+fn the_exit_code_counts_what_is_bad_and_stays_a_code() {
+    let report = |bad: usize| Report::new("n1", vec![Finding::bad("x", "y", "z"); bad]);
+    assert_eq!((report(0).exit_code(), report(3).exit_code(), report(300).exit_code()), (0, 3, 100));
+    let mixed =
+        Report::new("n1", vec![Finding::ok("a", "b"), Finding::warn("c", "d", "e"), Finding::bad("f", "g", "h")]);
+    assert_eq!((mixed.bad, mixed.warnings), (1, 1));
+    assert_eq!(agent(&Agent::Runs { problems: 1 }).text, "runs, and tells 1 problem");
+    assert_eq!(
+        [Agent::Runs { problems: 0 }, Agent::Absent, Agent::Silent("s".into())].map(|a| agent(&a).level),
+        [Level::Ok, Level::Warn, Level::Bad]
+    );
+    let runtimes = [Runtime::Answers("c".into()), Runtime::NotConfigured, Runtime::Silent("s".into(), None)];
+    assert_eq!(runtimes.map(|r| runtime(&r).level), [Level::Ok, Level::Warn, Level::Bad]);
+    assert_eq!((secrets(None, "/s").level, secrets(Some("tpm2"), "/s").level), (Level::Warn, Level::Ok));
+}

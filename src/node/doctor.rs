@@ -1,0 +1,47 @@
+//! Gathers what `daemonlet doctor` judges: this node's files and processes, the runtime, the API server.
+//!
+//! Owns the questions and the bound on each one's time. Must not judge (`core::doctor`) and must not change
+//! anything: it runs beside the agent, with the agent's own configuration and credentials.
+
+mod api;
+mod disk;
+mod kubelet;
+mod manifests;
+
+use crate::config::Config;
+use crate::core::doctor;
+use crate::core::doctor::Agent;
+use crate::core::doctor::Finding;
+use crate::core::doctor::Runtime;
+use crate::core::status::StatusReport;
+use crate::node::cri::Cri;
+
+/// Looks at everything; `status` is what the agent said, `agent` how it answered.
+pub async fn examine(config: &Config, agent: &Agent, status: Option<&StatusReport>) -> Vec<Finding> {
+    let (runtime, api) = tokio::join!(runtime(config), api::facts(config, status));
+    let version = api.node_version.or_else(|| config.kubelet_version.clone());
+    let mut findings = vec![doctor::agent(agent)];
+    findings.extend(doctor::kubelet::examine(&kubelet::facts(config, version)));
+    findings.push(doctor::runtime(&runtime));
+    findings.extend(doctor::manifests::examine(&manifests::facts(&config.manifest_dir)));
+    findings.extend(doctor::disk::examine(&disk::folders(config)));
+    findings.push(doctor::secrets(config.seal_with.as_deref(), &config.state_dir.display().to_string()));
+    findings.extend(doctor::api::examine(&api.facts, &config.node_name));
+    findings
+}
+
+async fn runtime(config: &Config) -> Runtime {
+    let Some(endpoint) = &config.runtime_endpoint else { return Runtime::NotConfigured };
+    let silent = |error: crate::node::cri::CriError| {
+        // The agent asks again, this does not.
+        let why = error.to_string().replace(": it is asked again", "");
+        Runtime::Silent(why, error.hint())
+    };
+    match Cri::connect(&endpoint.to_string_lossy()) {
+        Err(error) => silent(error),
+        Ok(cri) => match cri.version().await {
+            Ok(runtime) => Runtime::Answers(format!("{} {} at {}", runtime.name, runtime.version, endpoint.display())),
+            Err(error) => silent(error),
+        },
+    }
+}

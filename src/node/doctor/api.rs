@@ -1,0 +1,277 @@
+//! The API server, asked as the agent asks it.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures::StreamExt;
+use http::Method;
+use http::Request;
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+use kube::client::Body;
+use rustls::pki_types::ServerName;
+use serde_json::Value;
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::config::Config;
+use crate::core::doctor::api::Answers;
+use crate::core::doctor::api::Facts;
+use crate::core::doctor::api::Right;
+use crate::core::doctor::api::rights;
+use crate::core::doctor::api::rights_of;
+use crate::core::model::Mode;
+use crate::core::status::StatusReport;
+use crate::node::api::Connector;
+use crate::node::api::Failure;
+use crate::node::api::FailureKind;
+use crate::node::api::tls_that_trusts_anybody;
+
+/// For one address to answer.
+const ANSWER: Duration = Duration::from_secs(3);
+/// For one request, connecting included.
+const ASK: Duration = Duration::from_secs(12);
+/// Questions about rights at one time.
+const AT_ONCE: usize = 16;
+
+/// What was found, and the kubelet's version as the Node has it.
+pub(super) struct Found {
+    pub(super) facts: Facts,
+    pub(super) node_version: Option<String>,
+}
+
+/// Asks; `status` says which daemons run here.
+pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Found {
+    let Some(kubeconfig) = &config.kubeconfig else {
+        return Found { facts: Facts::NotConfigured, node_version: None };
+    };
+    let connector = Connector::new(kubeconfig.clone());
+    let asker = Asker { client: connector.client() };
+    let before = Timestamp::now();
+    let version = match asker.get("/version").await {
+        Ok(version) => version,
+        Err(failure) => {
+            let unauthorized = matches!(failure.kind, FailureKind::Unauthorized | FailureKind::Kubeconfig);
+            return Found { facts: Facts::Silent { why: failure.message, unauthorized }, node_version: None };
+        }
+    };
+    // The connection's making is no part of a round trip: a second request tells the time.
+    let ahead_millis = asker.clock().await.or_else(|| version.ahead(before));
+    let node = asker.get(&format!("/api/v1/nodes/{}", config.node_name)).await;
+    let crd = match asker.get("/apis/daemonlet.dev/v1alpha1").await {
+        Ok(_) => Ok(true),
+        Err(failure) if failure.kind == FailureKind::NotFound => Ok(false),
+        Err(failure) => Err(failure.message),
+    };
+    let daemons = asker.daemons(config, status).await;
+    let mut wanted = rights(crd == Ok(true));
+    for (daemon_set, _, _) in &daemons {
+        let namespace = daemon_set.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
+        wanted.extend(rights_of(namespace, daemon_set.pointer("/spec/template").unwrap_or(&Value::Null)));
+    }
+    let (denied, unasked) = asker.denied(&wanted).await;
+    let endpoint = connector.endpoint().map(|e| format!("{}:{}", e.host, e.port)).unwrap_or_default();
+    let git = version.body["gitVersion"].as_str().unwrap_or("of unknown version").to_owned();
+    let node_version = node.as_ref().ok().and_then(|node| {
+        node.body.pointer("/status/nodeInfo/kubeletVersion").and_then(Value::as_str).map(str::to_owned)
+    });
+    let answers = Answers {
+        server: format!("{endpoint} ({git})"),
+        ahead_millis,
+        registered: match node {
+            Ok(_) => Some(true),
+            Err(failure) if failure.kind == FailureKind::NotFound => Some(false),
+            Err(_) => None,
+        },
+        crd,
+        denied,
+        asked: wanted.len(),
+        unasked,
+        daemons,
+        service: asker.service().await,
+    };
+    Found { facts: Facts::Answers(Box::new(answers)), node_version }
+}
+
+struct Asker {
+    client: kube::Client,
+}
+
+/// An answer: its JSON, and the server's time in its head.
+struct Answer {
+    body: Value,
+    date: Option<Timestamp>,
+    asked: Timestamp,
+    answered: Timestamp,
+}
+
+impl Answer {
+    /// By how much the server's clock is ahead of ours. Its `Date` has whole seconds, half of one on average
+    /// too few; it was written between the question, if that was sent at once, and the answer.
+    fn ahead(&self, asked: Timestamp) -> Option<i64> {
+        let middle = i64::midpoint(asked.as_millisecond(), self.answered.as_millisecond());
+        Some(self.date?.as_millisecond() + 500 - middle)
+    }
+}
+
+impl Asker {
+    async fn get(&self, path: &str) -> Result<Answer, Failure> {
+        self.send(Method::GET, path, None).await
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Result<Answer, Failure> {
+        let asked = Timestamp::now();
+        let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+        let wrong = |error: http::Error| Failure::new(FailureKind::Protocol, error.to_string());
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("accept", "application/json")
+            .header("content-type", "application/json")
+            .body(Body::from(bytes))
+            .map_err(wrong)?;
+        let exchange = async {
+            let response = self.client.send(request).await.map_err(|error| Failure::from_kube(&error))?;
+            let (head, body) = response.into_parts();
+            let answered = Timestamp::now();
+            let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+            let date = text("date").and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
+            let body = body.collect().await.map_err(|error| Failure::from_kube(&error))?.to_bytes();
+            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+            if head.status.is_success() {
+                return Ok(Answer { body, date, asked, answered });
+            }
+            let kind = match head.status.as_u16() {
+                401 => FailureKind::Unauthorized,
+                403 => FailureKind::Forbidden,
+                404 => FailureKind::NotFound,
+                _ => FailureKind::Server,
+            };
+            let said = body["message"].as_str().unwrap_or("no reason given");
+            Err(Failure::new(kind, format!("{said} ({})", head.status.as_u16())))
+        };
+        let silence = |_| Failure::new(FailureKind::Timeout, format!("no answer within {} s", ASK.as_secs()));
+        tokio::time::timeout(ASK, exchange).await.map_err(silence)?
+    }
+
+    /// By how many milliseconds the server's clock is ahead of ours.
+    async fn clock(&self) -> Option<i64> {
+        let answer = self.get("/version").await.ok()?;
+        answer.ahead(answer.asked)
+    }
+
+    /// The rights that are denied, and why they could not be asked about.
+    async fn denied(&self, wanted: &BTreeSet<Right>) -> (Vec<Right>, Option<String>) {
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let questions = wanted.iter().map(|right| async move {
+            let body = json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": {"verb": right.verb, "group": right.group, "resource": right.resource,
+                    "subresource": right.subresource, "namespace": right.namespace, "name": right.name}},
+            });
+            let answer = self.send(Method::POST, path, Some(body)).await;
+            (right.clone(), answer.map(|answer| answer.body.pointer("/status/allowed") == Some(&Value::Bool(true))))
+        });
+        let mut answers = futures::stream::iter(questions).buffer_unordered(AT_ONCE);
+        let (mut denied, mut unasked) = (BTreeSet::new(), None);
+        while let Some((right, answer)) = answers.next().await {
+            match answer {
+                Ok(true) => {}
+                Ok(false) => drop(denied.insert(right)),
+                Err(failure) => unasked = Some(failure.message),
+            }
+        }
+        (denied.into_iter().collect(), unasked)
+    }
+
+    /// The DaemonSets of the API that run here by the agent's word, with pods of the DaemonSet controller's.
+    async fn daemons(&self, config: &Config, status: Option<&StatusReport>) -> Vec<(Value, Mode, Vec<String>)> {
+        let known = status.into_iter().flat_map(|status| &status.daemons);
+        let modes: BTreeMap<(String, String), Mode> =
+            known.filter_map(|d| Some(((d.namespace.clone(), d.name.clone()), d.mode?))).collect();
+        if modes.is_empty() {
+            return Vec::new();
+        }
+        let Ok(sets) = self.get("/apis/apps/v1/daemonsets").await else { return Vec::new() };
+        let pods = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{}", config.node_name);
+        let pods = self.get(&pods).await.map(|answer| answer.body).unwrap_or_default();
+        let sets = sets.body["items"].as_array().cloned().unwrap_or_default();
+        sets.into_iter()
+            .filter_map(|set| {
+                let text = |pointer: &str| set.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+                let mode = *modes.get(&(text("/metadata/namespace"), text("/metadata/name")))?;
+                let theirs = stock_pods(&pods, &text("/metadata/uid"));
+                Some((set, mode, theirs))
+            })
+            .collect()
+    }
+
+    /// The address of the Service `kubernetes` and whether an API server answers there.
+    async fn service(&self) -> Option<(String, Result<(), String>)> {
+        let service = self.get("/api/v1/namespaces/default/services/kubernetes").await.ok()?.body;
+        let ip: std::net::IpAddr = service.pointer("/spec/clusterIP")?.as_str()?.parse().ok()?;
+        let port =
+            service.pointer("/spec/ports/0/port").and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
+        let address = SocketAddr::new(ip, port.unwrap_or(443));
+        let answer = tokio::time::timeout(ANSWER, handshake(address)).await;
+        let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs())));
+        Some((address.to_string(), answer))
+    }
+}
+
+/// The names of the pods of the DaemonSet `uid` that the DaemonSet controller made and that do not end.
+fn stock_pods(pods: &Value, uid: &str) -> Vec<String> {
+    let items = pods["items"].as_array().into_iter().flatten();
+    let theirs = items.filter(|pod| {
+        let metadata = &pod["metadata"];
+        let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+        let mirror = metadata["annotations"]["kubernetes.io/config.mirror"].is_string();
+        !mirror && metadata["deletionTimestamp"].is_null() && owners.into_iter().any(|owner| owner["uid"] == uid)
+    });
+    theirs.filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned)).collect()
+}
+
+/// Whether somebody completes a TLS handshake there: a balancer without anybody behind it does not.
+async fn handshake(address: SocketAddr) -> Result<(), String> {
+    let words = |error: std::io::Error| crate::config::io_reason(&error);
+    let stream = TcpStream::connect(address).await.map_err(words)?;
+    let config = tls_that_trusts_anybody().map_err(|error| error.to_string())?;
+    let name = ServerName::from(address.ip());
+    TlsConnector::from(std::sync::Arc::new(config)).connect(name, stream).await.map(|_| ()).map_err(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_servers_time_is_compared_with_the_middle_of_the_exchange() {
+        let at = |millis| Timestamp::from_millisecond(millis).unwrap();
+        let date = DateTimeParser::new().parse_timestamp("Sat, 21 Nov 2026 16:00:10 GMT").unwrap();
+        let base = date.as_millisecond();
+        let answer = |answered| Answer { body: Value::Null, date: Some(date), asked: at(base), answered };
+        assert_eq!(answer(at(base + 1_000)).ahead(at(base)), Some(0));
+        assert_eq!(answer(at(base - 59_000)).ahead(at(base - 60_000)), Some(60_000));
+    }
+
+    #[test]
+    fn only_living_pods_of_the_controller_count() {
+        let pod = |name: &str, extra: Value| {
+            let mut metadata = json!({"name": name, "ownerReferences": [{"uid": "u"}], "deletionTimestamp": null});
+            metadata.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+            json!({"metadata": metadata})
+        };
+        let pods = json!({"items": [
+            pod("theirs", json!({})),
+            pod("ours", json!({"annotations": {"kubernetes.io/config.mirror": "x"}})),
+            pod("ending", json!({"deletionTimestamp": "2026-11-21T10:00:00Z"})),
+            pod("another", json!({"ownerReferences": [{"uid": "v"}]})),
+        ]});
+        assert_eq!(stock_pods(&pods, "u"), ["theirs"]);
+        assert!(stock_pods(&Value::Null, "u").is_empty());
+    }
+}

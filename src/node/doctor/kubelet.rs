@@ -1,0 +1,167 @@
+//! The kubelet's process and its configuration file.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::config::Config;
+use crate::config::Host;
+use crate::config::RealHost;
+use crate::core::doctor::kubelet::Facts;
+use crate::core::doctor::kubelet::File;
+use crate::core::doctor::kubelet::field;
+use crate::core::doctor::kubelet::flag;
+use crate::core::yaml;
+
+/// The process's name, as the kernel has it.
+const NAME: &str = "kubelet";
+
+/// What can be found out; `version`: what the Node says, or the configuration.
+pub(super) fn facts(config: &Config, version: Option<String>) -> Facts {
+    let processes = processes();
+    let drop_ins = match processes.as_slice() {
+        [one] => flag(one, "config-dir"),
+        _ => None,
+    };
+    let file = file(&config.kubelet_config, drop_ins.map(Path::new));
+    let runtime = config.runtime_endpoint.as_ref();
+    let mut facts = Facts {
+        path: config.kubelet_config.display().to_string(),
+        file,
+        manifest_dir: real(&config.manifest_dir),
+        kubelet_root: real(&config.kubelet_root),
+        runtime: runtime.map(|socket| format!("unix://{}", socket.display())).unwrap_or_default(),
+        node_name: config.node_name.clone(),
+        host_name: RealHost.host_name().unwrap_or_default().trim().to_lowercase(),
+        version,
+        resolved: BTreeMap::new(),
+        processes,
+    };
+    facts.resolved = resolved(&facts);
+    facts
+}
+
+/// Where the paths lead that are compared.
+fn resolved(facts: &Facts) -> BTreeMap<String, String> {
+    let flags = ["config", "pod-manifest-path", "root-dir", "container-runtime-endpoint"];
+    let of_process = facts.processes.iter().flat_map(|command| flags.iter().filter_map(|name| flag(command, name)));
+    let of_file = match &facts.file {
+        File::Read { content, .. } => {
+            ["staticPodPath", "containerRuntimeEndpoint"].iter().filter_map(|name| field(content, name)).collect()
+        }
+        _ => Vec::new(),
+    };
+    let default = "/var/lib/kubelet";
+    let paths = of_process.chain(of_file).chain([facts.path.as_str(), facts.runtime.as_str(), default]);
+    paths
+        .map(|path| path.strip_prefix("unix://").unwrap_or(path))
+        .map(|path| (path.to_owned(), real(Path::new(path))))
+        .collect()
+}
+
+/// The path without links; as it is if there is nothing.
+fn real(path: &Path) -> String {
+    let plain = || path.components().collect();
+    fs::canonicalize(path).unwrap_or_else(|_| plain()).display().to_string()
+}
+
+/// The command lines of all kubelets that can be seen.
+fn processes() -> Vec<Vec<String>> {
+    let folders = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut found: Vec<(u32, Vec<String>)> = folders
+        .filter_map(|entry| {
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let name = fs::read_to_string(entry.path().join("comm")).ok()?;
+            let line = fs::read(entry.path().join("cmdline")).ok().filter(|_| name.trim() == NAME)?;
+            let words = line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+            let words: Vec<String> = words.filter(|word| !word.is_empty()).collect();
+            (!words.is_empty()).then_some((pid, words))
+        })
+        .collect();
+    found.sort();
+    found.into_iter().map(|(_, words)| words).collect()
+}
+
+/// The configuration file with what the files of its drop-in folder say on top, in the order of their
+/// names (`mergeKubeletConfigurations`).
+fn file(path: &Path, drop_ins: Option<&Path>) -> File {
+    let unreadable = |path: &Path, why: String| File::Unreadable(format!("{}: {why}", path.display()));
+    let mut content = match document(path) {
+        Ok(content) => content,
+        Err(Trouble::Missing) => return File::Missing,
+        Err(Trouble::Other(why)) => return File::Unreadable(why),
+    };
+    let mut open = fs::metadata(path).is_ok_and(|data| data.mode() & 0o022 != 0);
+    let entries = drop_ins.into_iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|kind| kind == "conf"));
+    files.sort();
+    for file in files {
+        match document(&file) {
+            Ok(more) => merge(&mut content, more),
+            Err(Trouble::Missing) => {}
+            Err(Trouble::Other(why)) => return unreadable(&file, why),
+        }
+        open |= fs::metadata(&file).is_ok_and(|data| data.mode() & 0o022 != 0);
+    }
+    File::Read { content, open }
+}
+
+/// Why a document is not there.
+enum Trouble {
+    Missing,
+    Other(String),
+}
+
+fn document(path: &Path) -> Result<Value, Trouble> {
+    let text = fs::read_to_string(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Trouble::Missing,
+        _ => Trouble::Other(crate::config::io_reason(&error)),
+    })?;
+    match yaml::read_documents(&text).into_iter().next().map(|document| document.value) {
+        Some(Ok(value)) if value["kind"] == "KubeletConfiguration" => Ok(value),
+        Some(Ok(_)) => Err(Trouble::Other("its kind is not KubeletConfiguration".to_owned())),
+        Some(Err(error)) => Err(Trouble::Other(format!("line {}: {}", error.line, error.message))),
+        None => Err(Trouble::Other("it is empty".to_owned())),
+    }
+}
+
+fn merge(content: &mut Value, more: Value) {
+    match (content, more) {
+        (Value::Object(content), Value::Object(more)) => {
+            for (key, value) in more {
+                merge(content.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (content, more) => *content = more,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drop_ins_are_merged_by_name_and_trouble_names_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let write =
+            |name: &str, text: &str| fs::write(path(name), format!("kind: KubeletConfiguration\n{text}")).unwrap();
+        assert_eq!(file(&path("config.yaml"), None), File::Missing);
+        write("config.yaml", "staticPodPath: /a\nfeatureGates: {A: true}\n");
+        fs::create_dir(path("d")).unwrap();
+        write("d/20.conf", "staticPodPath: /c\nfeatureGates: {EnvFiles: false}\n");
+        write("d/10.conf", "staticPodPath: /b\n");
+        write("d/30.yaml", "staticPodPath: /d\n");
+        let File::Read { content, open } = file(&path("config.yaml"), Some(&path("d"))) else { panic!("not read") };
+        assert_eq!((content["staticPodPath"].as_str(), open), (Some("/c"), false));
+        assert_eq!(content["featureGates"], serde_json::json!({"A": true, "EnvFiles": false}));
+        fs::write(path("d/40.conf"), "a: [").unwrap();
+        let File::Unreadable(why) = file(&path("config.yaml"), Some(&path("d"))) else { panic!("it was read") };
+        assert!(why.contains("40.conf: line 1"), "{why}");
+    }
+}
