@@ -18,7 +18,7 @@ use nix::fcntl::OFlag;
 use nix::sys::stat::FileStat;
 use nix::sys::stat::Mode;
 use nix::sys::statfs::EXT4_SUPER_MAGIC;
-use nix::sys::statfs::XFS_SUPER_MAGIC;
+use nix::sys::statfs::FsType;
 use nix::unistd::Gid;
 use nix::unistd::Uid;
 use nix::unistd::UnlinkatFlags;
@@ -314,6 +314,9 @@ impl Dir {
         file.sync_all().map_err(|e| FsError::new(Doing::Sync, self.join(name), e))
     }
 }
+
+/// XFS as statfs(2) names it; nix has no name for it where the C library is musl.
+const XFS_SUPER_MAGIC: FsType = FsType(0x5846_5342);
 
 /// Whether the kernel keeps a journal of the ext4 on this device.
 fn has_journal(device: u64) -> bool {
