@@ -1,0 +1,269 @@
+"""What an operator has: doctor, metrics and the kubectl plugin, on hollow nodes of a real API server."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import threading
+import urllib.request
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
+from kit import agent
+from kit import coordinator
+from kit import tools
+from kit.agent import Agent
+from kit.agent import binary
+from kit.control_plane import ControlPlane
+from kit.coordinator import Coordinator
+from kit.daemons import daemonset
+from kit.hollow import crowd
+from kit.sandbox import scratch
+from kit.wait import until
+
+from .bare import STATIC
+from .story import Story
+
+NODES = 3
+SOON = 60
+MONITORING = tools.REPO / "packaging" / "monitoring"
+METRICS = 9465
+
+
+def relay(address, port, to):
+    """Lets a service address answer on this host, as kube-proxy would."""
+    subprocess.run(["ip", "address", "replace", f"{address}/32", "dev", "lo"], check=True)
+    server = socket.create_server((address, port))
+
+    def copy(source, sink):
+        try:
+            while data := source.recv(65536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def serve():
+        while True:
+            try:
+                client, _ = server.accept()
+            except OSError:
+                return
+            upstream = socket.create_connection(to)
+            for pair in ((client, upstream), (upstream, client)):
+                threading.Thread(target=copy, args=pair, daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return server
+
+
+def promtool(*args, stdin=None):
+    """Runs promtool; gives its output, and fails where it does."""
+    done = subprocess.run([tools.program("promtool"), *map(str, args)], input=stdin, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"promtool {args}: {done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+class OperationsTest(Story):
+    """Three nodes, one DaemonSet, and everything that can be asked about them."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cls.enterClassContext(ControlPlane())
+        cls.cluster.start_controllers()
+        cls.admin = cls.cluster.admin
+        agent.grant(cls.cluster)
+        coordinator.install(cls.cluster)
+        nodes = crowd(cls.cluster, NODES, cls.enterClassContext(ExitStack()))
+        cls.enterClassContext(Coordinator(cls.cluster, "one"))
+        listen = {"metrics": {"listen": f"127.0.0.1:{METRICS}"}}
+        cls.agents = [cls.enterClassContext(Agent(node, runtime_endpoint="", kubelet_endpoint="", **(listen if at == 0 else {})))
+                      for at, node in enumerate(nodes)]
+        cls.one = cls.agents[0]
+        # A kubelet's file as the hollow node would have it, so that each line of it can be put wrong.
+        cls.kubelet_file = scratch() / "kubelet.yaml"
+        cls.write_kubelet()
+        server = urlsplit(cls.admin.server)
+        service = cls.admin.get("services", "kubernetes", "default")["spec"]["clusterIP"]
+        cls.address = service
+        cls.relayed = relay(service, 443, (server.hostname, server.port))
+        # The plugin as people have it: a link on PATH.
+        cls.path = scratch() / "path"
+        cls.path.mkdir()
+        (cls.path / "kubectl-daemonlet").symlink_to(binary())
+
+    @classmethod
+    def write_kubelet(cls, **fields):
+        """The kubelet's configuration file."""
+        config = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+                  "staticPodPath": str(cls.one.node.manifests)} | fields
+        cls.kubelet_file.write_text(json.dumps(config), encoding="utf-8")
+        cls.kubelet_file.chmod(0o600)
+
+    def kubectl(self, *args):
+        """`kubectl daemonlet` as somebody types it; gives code, output and errors."""
+        environment = os.environ | {"PATH": f"{self.path}:{os.environ['PATH']}", "KUBECONFIG": str(self.admin.kubeconfig)}
+        done = subprocess.run([tools.program("kubectl"), "daemonlet", *args], env=environment, capture_output=True, text=True,
+                              check=False, timeout=30)
+        return done.returncode, done.stdout, done.stderr
+
+    def net(self, image, **spec):
+        """The DaemonSet."""
+        it = daemonset("net", labels=STATIC, terminationGracePeriodSeconds=0, automountServiceAccountToken=False)
+        it["metadata"]["namespace"] = "kube-system"
+        it["spec"]["template"]["spec"]["containers"][0]["image"] = image
+        it["spec"] |= spec
+        return it
+
+    def doctor(self, **config):
+        """Runs doctor with another configuration than the agent's; gives (exit code, {check: [finding]})."""
+        file = scratch() / "doctor.toml"
+        file.write_text(agent.toml(self.one.config | {"kubelet-config": str(self.kubelet_file)} | config), encoding="utf-8")
+        done = subprocess.run([binary(), "doctor", "--json", "--config", file], capture_output=True, text=True, check=False, timeout=60)
+        report = json.loads(done.stdout)
+        found = {}
+        for finding in report["findings"]:
+            found.setdefault(finding["check"], []).append(finding)
+        bad = [f for f in report["findings"] if f["level"] == "bad"]
+        self.assertEqual(done.returncode, len(bad), done.stdout)
+        self.assertEqual(report["bad"], len(bad))
+        self.assertTrue(all(f["level"] == "ok" or f.get("hint") for f in report["findings"]), "each says how to mend it")
+        return [(f["check"], f["text"]) for f in bad], found
+
+    def only(self, check, text, **config):
+        """Doctor finds this one thing bad and nothing else."""
+        bad, _ = self.doctor(**config)
+        self.assertEqual([name for name, _ in bad], [check], bad)
+        self.assertIn(text, bad[0][1])
+
+    def scrape(self, path="/metrics"):
+        """What the first agent serves."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{METRICS}{path}", timeout=10) as answer:
+            return answer.read().decode()
+
+    def test_1_the_plugin_shows_a_rollout_that_is_done(self):
+        self.admin.apply(self.net("example.org/net:1"))
+        until(lambda: re.search(r"kube-system/net +\w+ +\[#{20}\] +3/3 +3/3 +3 running", self.kubectl()[1]), SOON,
+              lambda: f"the rollout is done: {self.kubectl()}")
+        code, out, _ = self.kubectl()
+        self.assertEqual(code, 0, out)
+        print(out)
+        report = json.loads(self.kubectl("-o", "json")[1])
+        self.assertEqual([(r["name"], r["desired"], r["updatedReady"]) for r in report["daemonSets"]], [("net", 3, 3)])
+
+    def test_2_the_plugin_explains_a_node(self):
+        self.admin.patch("nodes", "hollow-1", {"spec": {"taints": [{"key": "only", "value": "x", "effect": "NoSchedule"}]}})
+        other = self.net("example.org/other:1")
+        other["metadata"]["name"] = "other"
+        other["spec"]["template"]["spec"]["nodeSelector"] = {"nobody": "has-it"}
+        self.admin.apply(other)
+        code, out, _ = self.kubectl("explain", "hollow-1")
+        self.assertEqual(code, 0, out)
+        self.assertRegex(out, r"hollow-1: Ready, agent \S+\n")
+        self.assertRegex(out, r"(?m)^not here: kube-system/other: .*nobody")
+        code, out, _ = self.kubectl("explain", "hollow-1", "kube-system/other")
+        self.assertRegex(out, r"(?m)^  no   node selector: nobody")
+        self.assertEqual(self.kubectl("explain", "nowhere")[0], 1)
+        print(out)
+        self.assertIn("the kubeconfig has no context nope", self.kubectl("--context", "nope")[2])
+        self.admin.patch("nodes", "hollow-1", {"spec": {"taints": None}})
+        self.admin.delete("daemonsets", "other", "kube-system")
+
+    def test_3_a_rollout_under_way_has_a_bar_and_the_nodes_that_are_late(self):
+        self.admin.patch("daemonsets", "net", {"metadata": {"annotations": {"daemonlet.dev/paused": "true"}}}, "kube-system")
+        self.admin.apply(self.net("example.org/net:2") | {"metadata": {"name": "net", "namespace": "kube-system", "labels": STATIC,
+                                                                      "annotations": {"daemonlet.dev/paused": "true"}}})
+        until(lambda: "[....................]" in self.kubectl()[1], SOON, lambda: f"nothing is replaced: {self.kubectl()}")
+        out = self.kubectl()[1]
+        self.assertRegex(out, r"0/3 +3/3 .*\(paused\)")
+        self.assertRegex(out, r"(?m)^hollow-2 +kube-system/net +\w+ ")
+        print(out)
+        self.admin.patch("daemonsets", "net", {"metadata": {"annotations": {"daemonlet.dev/paused": None}}}, "kube-system")
+        until(lambda: "[####################]" in self.kubectl()[1], SOON, "the rollout is done")
+
+    def test_4_metrics_are_what_promtool_dashboard_and_rules_want(self):
+        text = self.scrape()
+        promtool("check", "metrics", stdin=text)
+        self.assertIn('daemonlet_daemons{state="running"} 1\n', text)
+        self.assertIn("daemonlet_api_connected 1\n", text)
+        self.assertRegex(text, r'daemonlet_api_watch_up\{watch="nodedaemons"\} 1\n')
+        self.assertRegex(self.scrape("/healthz"), r"^ok: the last pass ended \d+ s ago")
+        self.assertIn("9 rules found", promtool("check", "rules", MONITORING / "rules.yaml"))
+        # What only shows while something is wrong is in the table all the same.
+        table = (MONITORING / "METRICS.md").read_text(encoding="utf-8")
+        known = set(re.findall(r"(?m)^\| `(\w+)` \|", table))
+        shown = set(re.findall(r"(?m)^# TYPE (\w+)", text))
+        self.assertEqual(shown - known, set())
+        self.assertEqual(known - shown, {"daemonlet_refused_daemons", "daemonlet_failed_revision",
+                                         "daemonlet_token_expiry_timestamp_seconds", "daemonlet_token_problems"})
+        dashboard = json.loads((MONITORING / "dashboard.json").read_text(encoding="utf-8"))
+        expressions = [t["expr"] for panel in dashboard["panels"] for t in panel["targets"]]
+        used = "\n".join([*expressions, (MONITORING / "rules.yaml").read_text(encoding="utf-8")])
+        names = {re.sub(r"_bucket$", "", name) for name in re.findall(r"\b(?:daemonlet|process)_\w+", used)}
+        self.assertGreater(len(names), 20)
+        self.assertEqual(names - known, set())
+        # promtool parses the dashboard's expressions as those of rules.
+        rules = {"groups": [{"name": "dashboard", "rules": [{"record": f"r{at}", "expr": e.replace("$instance", ".*")}
+                                                            for at, e in enumerate(expressions)]}]}
+        file = scratch() / "dashboard-rules.yaml"
+        file.write_text(json.dumps(rules), encoding="utf-8")
+        promtool("check", "rules", file)
+
+    def test_5_doctor_finds_nothing_bad_where_nothing_is(self):
+        bad, found = self.doctor()
+        self.assertEqual(bad, [], json.dumps(found, indent=1))
+        self.assertEqual(found["rights"][0]["level"], "ok", found["rights"])
+        self.assertEqual(found["secrets at rest"][0]["level"], "warn")
+        self.assertEqual(found["service address"][0]["text"], f"{self.address}:443 answers from this node")
+        print(self.one.cli("doctor").stdout)
+
+    def test_6_doctor_finds_each_fault_alone_and_counts_all(self):
+        self.write_kubelet(staticPodPath="/srv/elsewhere")
+        self.only("static pod folder", "the kubelet reads /srv/elsewhere")
+        self.write_kubelet(featureGates={"EnvFiles": False})
+        self.only("feature gates", "EnvFiles is off")
+        self.write_kubelet()
+        self.kubelet_file.chmod(0o666)
+        self.only("kubelet configuration", "may be written by others")
+        self.kubelet_file.write_text("kind: [", encoding="utf-8")
+        # The settings that come from this file are written in the agent's configuration: it loads.
+        self.only("kubelet configuration", "line 1")
+        self.write_kubelet()
+        self.only("container runtime", "does not answer", **{"runtime-endpoint": f"unix://{scratch()}/none.sock"})
+        self.only("disk of state-dir", "not a folder", **{"state-dir": "/dev/null"})
+
+        manifest, text = self.one.wait_manifest("net")
+        name = re.search(r"(?m)^ +\"?name\"?: \"?(net-[a-z0-9]{5})\"?", text).group(1)
+        foreign = self.one.node.manifests / "foreign.yaml"
+        foreign.write_text(f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: kube-system}}\n"
+                           "spec: {containers: [{name: x, image: y}]}\n", encoding="utf-8")
+        self.only("foreign manifests", f"as {manifest} is")
+        foreign.unlink()
+
+        role = self.admin.get("clusterroles", agent.ROLE)
+        rules = [r for r in role["rules"] if r["resources"] != ["priorityclasses"]]
+        self.admin.patch("clusterroles", agent.ROLE, {"rules": rules})
+        until(lambda: self.doctor()[0], SOON, "the right is gone")
+        self.only("rights", "may not get, list, watch priorityclasses.scheduling.k8s.io")
+        self.admin.patch("clusterroles", agent.ROLE, {"rules": role["rules"]})
+
+        subprocess.run(["ip", "address", "del", f"{self.address}/32", "dev", "lo"], check=True)
+        subprocess.run(["ip", "route", "add", "unreachable", f"{self.address}/32"], check=True)
+        self.only("service address", "does not answer from this node")
+        self.write_kubelet(staticPodPath="/srv/elsewhere", featureGates={"EnvFiles": False})
+        bad, _ = self.doctor()
+        self.assertEqual(sorted(name for name, _ in bad), ["feature gates", "service address", "static pod folder"])
+        self.write_kubelet()
+
+    def test_7_doctor_says_so_when_the_api_server_is_away_or_the_configuration_is_wrong(self):
+        self.cluster.stop("api")
+        bad, found = self.doctor()
+        self.assertEqual([name for name, _ in bad], ["API server"], bad)
+        self.assertEqual(found["agent"][0]["level"], "warn", "the agent says that it is cut off")
+        until(lambda: "daemonlet_api_connected 0\n" in self.scrape(), SOON, "the metrics tell, too")
+        file = scratch() / "bad.toml"
+        file.write_text("manifst-dir = 1\nnode-name = 2\n", encoding="utf-8")
+        done = subprocess.run([binary(), "doctor", "--config", file], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn('did you mean "manifest-dir"?', done.stdout)
