@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -140,8 +141,21 @@ def build():
                 stamp.touch()
         _build_pause(out)
         _build_containerd()
+        _fetch_promtool(out)
         subprocess.run([sys.executable, REPO / "packaging/packages.py", "--tools"], check=True)
     return out
+
+
+def _fetch_promtool(out):
+    """promtool out of Debian's package, without the server that installing it would start."""
+    if (out / "promtool").exists():
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        # apt's own user downloads; it may not write where root works.
+        subprocess.run(["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", "prometheus"], cwd=folder, check=True)
+        package = next(Path(folder).glob("prometheus_*.deb"))
+        subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
+        shutil.copy2(Path(folder) / "usr/bin/promtool", out / "promtool")
 
 
 def newer_containerd():

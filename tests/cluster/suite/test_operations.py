@@ -145,7 +145,7 @@ class OperationsTest(Story):
     def test_1_the_plugin_shows_a_rollout_that_is_done(self):
         self.admin.apply(self.net("example.org/net:1"))
         until(lambda: re.search(r"kube-system/net +\w+ +\[#{20}\] +3/3 +3/3 +3 running", self.kubectl()[1]), SOON,
-              lambda: f"the rollout is done: {self.kubectl()}")
+              "the rollout is done")
         code, out, _ = self.kubectl()
         self.assertEqual(code, 0, out)
         print(out)
@@ -174,7 +174,7 @@ class OperationsTest(Story):
         self.admin.patch("daemonsets", "net", {"metadata": {"annotations": {"daemonlet.dev/paused": "true"}}}, "kube-system")
         self.admin.apply(self.net("example.org/net:2") | {"metadata": {"name": "net", "namespace": "kube-system", "labels": STATIC,
                                                                       "annotations": {"daemonlet.dev/paused": "true"}}})
-        until(lambda: "[....................]" in self.kubectl()[1], SOON, lambda: f"nothing is replaced: {self.kubectl()}")
+        until(lambda: "[....................]" in self.kubectl()[1], SOON, "nothing is replaced")
         out = self.kubectl()[1]
         self.assertRegex(out, r"0/3 +3/3 .*\(paused\)")
         self.assertRegex(out, r"(?m)^hollow-2 +kube-system/net +\w+ ")
