@@ -57,7 +57,7 @@ pub async fn run(options: Options) {
         tracing::info!(lease = options.lease_name, "{} coordinates now", options.identity);
         let watches = watch::start(&client, &changes);
         let approver = options.approve_nodes.then(|| tokio::spawn(approve::keep(client.clone())));
-        let mut view = View::default();
+        let mut view = View::new(options.pass.policy.default_node_selector().to_owned());
         let mut writer = Writer::new(client.clone());
         let mut next = Instant::now() + PERIOD;
         while lease.holds() {

@@ -51,7 +51,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 pub(super) fn options(config: &Config) -> Result<Option<cluster::Options>, Failure> {
     let Some(kubeconfig) = config.coordinator_kubeconfig.clone() else { return Ok(None) };
     let policy = Policy::new(config.default_mode, &config.selector, config.policy_namespaces.clone())
-        .map_err(|error| Failure::new(Exit::Unreadable, format!("selector: {error}")))?;
+        .map_err(|error| Failure::new(Exit::Unreadable, format!("selector: {error}")))?
+        .with_defaults(config.pod_security_default, config.default_node_selector.clone());
     Ok(Some(cluster::Options {
         kubeconfig,
         lease_namespace: config.lease_namespace.clone(),

@@ -1,4 +1,4 @@
-//! The coordinator's watches: Nodes, DaemonSets, NodeDaemons, ControllerRevisions of the whole cluster.
+//! The coordinator's watches: Nodes, DaemonSets, NodeDaemons, ControllerRevisions, Namespaces of the whole cluster.
 //!
 //! Owns their streams. An error never removes anything: a stream that fails is taken up again, and only
 //! the end of a complete list tells what is gone.
@@ -36,6 +36,7 @@ pub(super) fn resource(kind: Kind) -> ApiResource {
         Kind::DaemonSets => ("apps", "v1", "DaemonSet", "daemonsets"),
         Kind::NodeDaemons => (node_daemons::GROUP, node_daemons::VERSION, node_daemons::KIND, node_daemons::PLURAL),
         Kind::Revisions => ("apps", "v1", "ControllerRevision", "controllerrevisions"),
+        Kind::Namespaces => ("", "v1", "Namespace", "namespaces"),
     };
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }

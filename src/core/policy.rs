@@ -85,6 +85,11 @@ impl Policy {
         Self { pod_security_default, default_node_selector, ..self }
     }
 
+    /// The cluster's node selector for pods of namespaces that have none; may be empty.
+    pub fn default_node_selector(&self) -> &str {
+        &self.default_node_selector
+    }
+
     /// The node selector of the namespace of `daemon_set`, of which `namespace` is known.
     pub fn node_selector(&self, daemon_set: &DaemonSet, namespace: Lookup<'_>) -> Option<NamespaceSelector> {
         NamespaceSelector::of(&daemon_set.key.namespace, namespace, &self.default_node_selector)

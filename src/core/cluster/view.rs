@@ -15,6 +15,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::placement;
+use crate::core::placement::NamespaceSelector;
 use crate::core::status::State;
 
 use super::history::Revision;
@@ -35,10 +36,12 @@ pub enum Kind {
     NodeDaemons,
     /// `controllerrevisions`.
     Revisions,
+    /// `namespaces`, for their node selectors.
+    Namespaces,
 }
 
 /// All kinds.
-pub const KINDS: [Kind; 4] = [Kind::Nodes, Kind::DaemonSets, Kind::NodeDaemons, Kind::Revisions];
+pub const KINDS: [Kind; 5] = [Kind::Nodes, Kind::DaemonSets, Kind::NodeDaemons, Kind::Revisions, Kind::Namespaces];
 
 /// Something that a watch told.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,6 +105,8 @@ pub struct Daemon {
     pub(super) uid_name: Name,
     /// Its hash.
     pub(super) wanted: Name,
+    /// The node selector of its namespace.
+    selector: Option<NamespaceSelector>,
     /// Its placement on each node by the node's index, with the node's version.
     placements: Vec<(u64, bool)>,
 }
@@ -174,6 +179,9 @@ pub struct View {
     pub daemons: BTreeMap<ObjectKey, Daemon>,
     /// ControllerRevisions.
     pub revisions: BTreeMap<ObjectKey, KnownRevision>,
+    /// Namespaces, each with as much as tells its node selector.
+    namespaces: BTreeMap<String, Value>,
+    default_node_selector: String,
     /// Strings by number.
     pub(super) names: Names,
     /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
@@ -186,6 +194,11 @@ pub struct View {
 }
 
 impl View {
+    /// Nothing is known yet; `default_node_selector` is the cluster's.
+    pub fn new(default_node_selector: String) -> Self {
+        Self { default_node_selector, ..Self::default() }
+    }
+
     /// Whether each kind has been listed once.
     pub fn is_complete(&self) -> bool {
         self.complete.len() == KINDS.len()
@@ -226,6 +239,7 @@ impl View {
             Kind::NodeDaemons => with(|entry| entry.report.is_some()),
             Kind::DaemonSets => self.daemons.keys().cloned().collect(),
             Kind::Revisions => self.revisions.keys().cloned().collect(),
+            Kind::Namespaces => self.namespaces.keys().map(|name| ObjectKey::new("", name)).collect(),
         }
     }
 
@@ -234,6 +248,8 @@ impl View {
         match (kind, entry) {
             (Kind::DaemonSets, _) => drop(self.daemons.remove(key)),
             (Kind::Revisions, _) => drop(self.revisions.remove(key)),
+            // Its DaemonSets go by themselves.
+            (Kind::Namespaces, _) => drop(self.namespaces.remove(&key.name)),
             (_, None) => {}
             (_, Some(entry)) => {
                 match kind {
@@ -269,7 +285,8 @@ impl Daemon {
         }
         let known = &mut self.placements[index];
         if known.0 != node.version {
-            *known = (node.version, placement::should_run(&node.view, &self.daemon_set, None).should_run);
+            *known =
+                (node.version, placement::should_run(&node.view, &self.daemon_set, self.selector.as_ref()).should_run);
         }
         known.1
     }

@@ -16,10 +16,12 @@ use crate::core::cluster::node_daemons::Status;
 use crate::core::cluster::rollout::ApprovalFact;
 use crate::core::cluster::rollout::InstanceFact;
 use crate::core::model::HASH_LABEL;
+use crate::core::model::Lookup;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::node;
+use crate::core::placement::NamespaceSelector;
 use crate::core::validate;
 
 use super::Daemon;
@@ -58,6 +60,7 @@ impl View {
             Kind::DaemonSets => self.put_daemon(object),
             Kind::NodeDaemons => self.put_report(object),
             Kind::Revisions => self.put_revision(&object),
+            Kind::Namespaces => self.put_namespace(&object),
         }
     }
 
@@ -79,6 +82,25 @@ impl View {
                 self.versions = next;
             }
         }
+    }
+
+    /// Its DaemonSets are placed anew when its node selector changes.
+    fn put_namespace(&mut self, object: &Value) {
+        let name = text(object, "name").to_owned();
+        let seen = json!({"metadata": {"annotations": object.pointer("/metadata/annotations")}});
+        self.namespaces.insert(name.clone(), seen);
+        let selector = self.namespace_selector(&name);
+        for (_, daemon) in self.daemons.iter_mut().filter(|(key, _)| key.namespace == name) {
+            if daemon.selector != selector {
+                daemon.selector.clone_from(&selector);
+                daemon.placements.clear();
+            }
+        }
+    }
+
+    fn namespace_selector(&self, name: &str) -> Option<NamespaceSelector> {
+        let object = self.namespaces.get(name).map_or(Lookup::Unknown, Lookup::Present);
+        NamespaceSelector::of(name, object, &self.default_node_selector)
     }
 
     fn put_report(&mut self, mut object: Value) {
@@ -155,6 +177,7 @@ impl View {
         let hash = Revision::hash_of(&history::data(&template));
         let daemon = Daemon {
             daemon_set: Arc::new(daemon_set),
+            selector: self.namespace_selector(&key.namespace),
             key: self.names.of(&key.to_string()),
             uid_name: self.names.of(&uid),
             wanted: self.names.of(&hash),

@@ -39,21 +39,46 @@ fn a_node_and_its_report_come_and_go_by_themselves() {
     assert!(view.nodes.is_empty());
 }
 
+fn daemon(node_selector: Value) -> Value {
+    json!({"metadata": {"namespace": "n", "name": "d", "uid": "u"},
+        "spec": {"selector": {"matchLabels": {"app": "d"}}, "template": {"metadata": {"labels": {"app": "d"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "nodeSelector": node_selector}}}})
+}
+
+fn should(view: &mut View, name: &str) -> bool {
+    let mut daemons = std::mem::take(&mut view.daemons);
+    let daemon = daemons.values_mut().next().unwrap();
+    let entry = &view.nodes[name];
+    let should = daemon.should_run(entry.index(), entry.node.as_ref().unwrap());
+    view.daemons = daemons;
+    should
+}
+
+#[test]
+fn the_node_selector_of_a_namespace_counts_as_soon_as_it_is_known() {
+    let mut view = View::new("zone=default".to_owned());
+    view.put(Kind::Nodes, node("a", json!({"zone": "one"})));
+    view.put(Kind::DaemonSets, daemon(json!({})));
+    assert!(should(&mut view, "a"), "nothing is known of the namespace");
+    let namespace = |annotations: Value| json!({"metadata": {"name": "n", "annotations": annotations}});
+    for (annotations, expected) in [
+        (json!({}), false),
+        (json!({"openshift.io/node-selector": "zone=one"}), true),
+        (json!({"openshift.io/node-selector": "zone=two"}), false),
+        (json!({"openshift.io/node-selector": ""}), true),
+    ] {
+        view.put(Kind::Namespaces, namespace(annotations.clone()));
+        assert_eq!(should(&mut view, "a"), expected, "{annotations}");
+    }
+    view.put(Kind::Namespaces, namespace(json!({})));
+    view.put(Kind::DaemonSets, daemon(json!({"zone": "one"})));
+    assert!(!should(&mut view, "a"), "also of a DaemonSet that is new");
+}
+
 #[test]
 fn a_placement_is_remembered_for_one_node_and_its_labels_alone() {
     let mut view = View::default();
-    let daemon = json!({"metadata": {"namespace": "n", "name": "d", "uid": "u"},
-        "spec": {"selector": {"matchLabels": {"app": "d"}}, "template": {"metadata": {"labels": {"app": "d"}},
-            "spec": {"containers": [{"name": "c", "image": "i"}], "nodeSelector": {"run": "yes"}}}}});
-    view.put(Kind::DaemonSets, daemon);
-    let should = |view: &mut View, name: &str| {
-        let mut daemons = std::mem::take(&mut view.daemons);
-        let daemon = daemons.values_mut().next().unwrap();
-        let entry = &view.nodes[name];
-        let should = daemon.should_run(entry.index(), entry.node.as_ref().unwrap());
-        view.daemons = daemons;
-        should
-    };
+    view.put(Kind::DaemonSets, daemon(json!({"run": "yes"})));
     view.put(Kind::Nodes, node("a", json!({"run": "yes"})));
     assert!(should(&mut view, "a"));
     view.put(Kind::Nodes, node("a", json!({})));
