@@ -72,7 +72,7 @@ pub fn follow(daemon_set: DaemonSet, objects: &mut ObjectMap, node: &NodeView) {
 pub fn survive(daemon_set: DaemonSet, objects: &mut ObjectMap, node: &NodeView) {
     let daemon_set = Arc::new(daemon_set);
     let revision = Revision::of(&daemon_set);
-    let _ = placement::judge(node, &daemon_set).placement(node);
+    let _ = placement::judge(node, &daemon_set, None).placement(node);
     let options = options(Some((1, 36)), true, false);
     let _ = outcome::outcome(&daemon_set, &revision, 7, objects, &Tokens, &options);
 }
