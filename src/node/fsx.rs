@@ -21,6 +21,14 @@ pub use dir::Owner;
 pub use unsynced::Unsynced;
 pub use unsynced::begin;
 
+/// The kernel's name of this boot, of a service that may not look by what its unit says.
+pub fn boot_id() -> Option<String> {
+    let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+    // As systemd writes it, `%b` has no dashes.
+    let told = told.or_else(|| std::env::var("DAEMONLET_BOOT_ID").ok());
+    told.map(|id| id.trim().replace('-', "")).filter(|id| !id.is_empty())
+}
+
 /// What was being done when a step failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {

@@ -27,6 +27,7 @@ use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::Loaded;
 use crate::node::cri::Cri;
 use crate::node::enrolment::Identity;
+use crate::node::fsx;
 use crate::node::images::Pins;
 use crate::node::images::Puller;
 use crate::node::images::Sources;
@@ -342,7 +343,7 @@ impl Agent {
 
 /// The kernel's name of this boot; empty where there is none, and then every boot is the same.
 fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+    fsx::boot_id().unwrap_or_default()
 }
 
 /// The state folder, opened for work.

@@ -97,10 +97,9 @@ fn kubelet_knows(pod: &Path, booted: SystemTime) -> bool {
 /// the machine is a container.
 fn booted() -> Option<SystemTime> {
     let stat = std::fs::read_to_string("/proc/1/stat").ok()?;
-    let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
     let started: f64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
     let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
-    let up: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
+    let up = super::planning::uptime() as f64 / 1_000.0;
     let age = Duration::try_from_secs_f64((up - started / ticks as f64).max(0.0)).ok()?;
     SystemTime::now().checked_sub(age)
 }

@@ -6,6 +6,8 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::node::fsx;
+
 /// A mounted file system, told apart from others across boots as well as the kernel lets one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,13 +35,13 @@ pub(super) fn of(folder: &Path) -> Option<FolderIdentity> {
         0 => format!("device {}", mount.device),
         id => format!("{id:x}"),
     };
-    let boot = if lasts { None } else { fs::read_to_string("/proc/sys/kernel/random/boot_id").ok() };
+    let boot = if lasts { None } else { fsx::boot_id() };
     Some(FolderIdentity {
         kind: mount.kind,
         id,
         mount_point: mount.point,
         root: mount.root,
-        boot: boot.map(|boot| boot.trim().to_owned()),
+        boot,
     })
 }
 

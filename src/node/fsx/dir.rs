@@ -147,11 +147,19 @@ impl Dir {
         let mut file = File::from(fd);
         file.write_all(data).map_err(|e| FsError::new(Doing::Write, self.join(name), e))?;
         let (uid, gid) = owner.ids();
-        if uid.is_some() || gid.is_some() {
-            nix::unistd::fchown(&file, uid, gid).map_err(self.fail(Doing::SetAttributes, name))?;
-        }
-        // After the owner: a change of owner takes set-uid and set-gid bits away.
-        nix::sys::stat::fchmod(&file, Mode::from_bits_truncate(mode)).map_err(self.fail(Doing::SetAttributes, name))?;
+        let change_mode = || nix::sys::stat::fchmod(&file, Mode::from_bits_truncate(mode));
+        let change_owner = || match uid.is_some() || gid.is_some() {
+            true => nix::unistd::fchown(&file, uid, gid),
+            false => Ok(()),
+        };
+        // Who gives a file away may not change its mode any more (without CAP_FOWNER); but a change of owner
+        // takes set-uid and set-gid bits away.
+        let changed = if mode & 0o6000 == 0 {
+            change_mode().and_then(|()| change_owner())
+        } else {
+            change_owner().and_then(|()| change_mode())
+        };
+        changed.map_err(self.fail(Doing::SetAttributes, name))?;
         Ok(file)
     }
 
@@ -326,5 +334,9 @@ fn has_journal(device: u64) -> bool {
     let of_device = |entry: std::io::Result<std::fs::DirEntry>| {
         entry.is_ok_and(|e| e.file_name().to_str().and_then(|n| n.strip_prefix(name)?.strip_prefix('-')).is_some())
     };
+    // The one is hidden from a service that sees processes only, the other from a container.
+    if Path::new("/sys/fs/ext4").join(name).join("journal_task").exists() {
+        return true;
+    }
     std::fs::read_dir("/proc/fs/jbd2").is_ok_and(|mut journals| journals.any(of_device))
 }
