@@ -1,6 +1,6 @@
 # daemonlet: the commands of daily work. `make test` is the whole truth, `make check` its quick part.
 
-.PHONY: build demo check test fuzz bench swarm packages static cluster-tools cluster-test
+.PHONY: build demo check test fuzz bench swarm showcase packages static cluster-tools cluster-test
 
 build:
 	cargo build --release
@@ -53,3 +53,9 @@ swarm: cluster-tools
 	cargo build --release
 	DAEMONLET_SWARM=$(or $(N),100$(comma)300$(comma)1000) python3 tests/cluster/bench.py swarm
 comma := ,
+
+# Three baked machines from power-on to a pod network, updates good and bad, power lost without an API
+# server, and the same steps with the stock controller and scheduler. As root; some seven minutes.
+showcase: cluster-tools
+	cargo build --release
+	python3 tests/cluster/showcase.py

@@ -168,6 +168,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     if arguments.first().is_some_and(|program| kubectl::is_called(program)) {
         return kubectl::main(arguments);
     }
+    // As the packages' `kubectl-daemonlet` calls it, which is a script: one package format knows no links.
+    if arguments.get(1).is_some_and(|word| kubectl::is_called(word)) {
+        return kubectl::main(arguments.into_iter().skip(1).collect());
+    }
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -38,7 +38,7 @@ from kit.net import Lan  # noqa: E402
 
 NAME = "dl-shell"
 HOME = sandbox.RUNS / NAME
-CONFIG = {"default-mode": "static", "policy": {"namespaces": ["*"]}}
+CONFIG = {"default-mode": "static", "policy": {"namespaces": ["*"], "trusted-namespaces": ["*"]}}
 
 
 def keep(options):

@@ -36,13 +36,7 @@ pub(super) fn of(folder: &Path) -> Option<FolderIdentity> {
         id => format!("{id:x}"),
     };
     let boot = if lasts { None } else { fsx::boot_id() };
-    Some(FolderIdentity {
-        kind: mount.kind,
-        id,
-        mount_point: mount.point,
-        root: mount.root,
-        boot,
-    })
+    Some(FolderIdentity { kind: mount.kind, id, mount_point: mount.point, root: mount.root, boot })
 }
 
 #[derive(Debug, Default, PartialEq)]

@@ -36,7 +36,7 @@ def setUpModule():  # noqa: N802 (unittest's name)
     cluster.start_controllers()
     agent.grant(cluster)
     common = common_layer([*daemons.flannel_images(), daemons.kube_proxy_image()])
-    config = {"default-mode": "static", "policy": {"namespaces": ["kube-flannel", "kube-system"], "trusted-namespaces": ["kube-flannel"]}}
+    config = {"default-mode": "static", "policy": {"namespaces": ["kube-flannel", "kube-system"], "trusted-namespaces": ["kube-flannel", "kube-system"]}}
     WORLD.machines = [unittest.enterModuleContext(Machine(cluster, lan, name, common, daemonlet=config)) for name in NAMES]
     for machine in WORLD.machines:
         machine.power_on()

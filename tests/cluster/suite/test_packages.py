@@ -98,6 +98,7 @@ class Packages(Story):
                      "/usr/share/bash-completion/completions/daemonlet", "/usr/share/zsh/vendor-completions/_daemonlet",
                      "/usr/share/fish/vendor_completions.d/daemonlet.fish", "/usr/share/doc/daemonlet/DEPENDENCIES.gz", "/usr/lib/tmpfiles.d/daemonlet.conf"):
             self.assertIn(file, listed.splitlines())
+        self.assertIn("Usage: kubectl daemonlet", self.machine.run("kubectl-daemonlet", "--help"))
         self.assertIn("serde_json", self.machine.run("zcat", "/usr/share/doc/daemonlet/DEPENDENCIES.gz"))
 
     def test_a_reload_takes_a_changed_configuration_in_the_same_process(self):

@@ -1,0 +1,24 @@
+"""The showcase's first act as a test: baked machines, a rolling update, a bad one, and power lost while the API is cut off."""
+
+import unittest
+
+import acts
+from kit import daemons
+from suite.story import Story
+
+
+class Showcase(Story):
+    """Three machines with the .deb and flannel's file as it is published."""
+
+    def test_the_first_act_comes_to_its_end_in_time(self):
+        if not daemons.FLANNEL.exists():
+            self.skipTest(f"no {daemons.FLANNEL}: the corpus of published files is not part of the repository")
+        with acts.ExitStack() as stack:
+            times = acts.Daemonlet(stack).play()
+        print("          " + ", ".join(f"{key} {seconds:.1f} s" for key, seconds in times.items()))
+        self.assertEqual(set(times), {"ready", "container", "node", "network", "update", "bad", "cold", "back"})
+        self.assertLess(times["back"], 10, "the network within ten seconds of the API's return")
+
+
+if __name__ == "__main__":
+    unittest.main()
