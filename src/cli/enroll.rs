@@ -67,6 +67,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let what = if enrolled.already { "is enrolled already" } else { "is enrolled" };
     let kubeconfig = options.kubeconfig.display();
     output::data(&format!("{} {what}, until {until}; kubeconfig {kubeconfig}\n", enrolled.certificate.user))?;
+    if !enrolled.already {
+        output::remarks("an agent that runs takes it with: systemctl reload daemonlet\n");
+    }
     Ok(Exit::Success)
 }
 

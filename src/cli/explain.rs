@@ -54,7 +54,7 @@ pub(super) fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> 
     let state = match &report.status {
         Some(status) if status.reason.is_empty() => status.state.as_str().to_owned(),
         Some(status) => format!("{}: {}", status.state.as_str(), status.reason),
-        None => "unknown: no such DaemonSet has been seen".to_owned(),
+        None => "unknown: no such DaemonSet has been seen (`daemonlet status` lists what could not be read)".to_owned(),
     };
     let mut text = format!("{key} on {}: {state}\n", report.node);
     for term in &report.terms {
@@ -107,7 +107,8 @@ mod tests {
         };
         assert_eq!(
             human(&report, &ObjectKey::new("kube-system", "cni"), Colour::none()),
-            "kube-system/cni on n1: unknown: no such DaemonSet has been seen\n       source: API\n  \
+            "kube-system/cni on n1: unknown: no such DaemonSet has been seen \
+             (`daemonlet status` lists what could not be read)\n       source: API\n  \
              yes  node selector: a = b\n  no   taint: x=y:NoSchedule: no toleration matches\n"
         );
     }

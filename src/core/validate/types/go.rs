@@ -110,7 +110,10 @@ impl Go<'_, '_> {
             reason: format!("must be {wanted}, not {found}"),
             hint: match (wanted, quote) {
                 ("a string", true) => Some("put the value in quotes".to_owned()),
-                _ if matches!(self.value, Value::String(_)) && wanted != "a list" && wanted != "an object" => {
+                _ if self.value.as_str().is_some_and(is_quoted_scalar)
+                    && wanted != "a list"
+                    && wanted != "an object" =>
+                {
                     Some("take the quotes away".to_owned())
                 }
                 _ => None,
@@ -365,4 +368,9 @@ fn is_quantity(text: &str) -> bool {
             "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei" => true,
             _ => suffix.strip_prefix(['e', 'E']).is_some_and(exponent),
         }
+}
+
+/// Whether a string would be a number or a boolean without its quotes.
+fn is_quoted_scalar(text: &str) -> bool {
+    matches!(text, "true" | "false") || text.parse::<f64>().is_ok_and(f64::is_finite)
 }
