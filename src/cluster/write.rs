@@ -25,6 +25,8 @@ use super::watch;
 
 /// Requests at one time.
 const AT_ONCE: usize = 16;
+/// Writes before the Lease is looked after again: a few seconds even of a slow API server.
+const MOST: usize = 256;
 /// What failed is tried again after this, in milliseconds.
 const AGAIN: i64 = 1_000;
 
@@ -66,6 +68,11 @@ impl Writer {
         let mut due: Option<i64> = None;
         let mut prepared = Vec::new();
         for write in writes {
+            if prepared.len() >= MOST {
+                // The Lease has to be renewed in between; the rest is planned anew.
+                due = Some(now);
+                break;
+            }
             if let Write::Status { key, at_once, nodes, .. } = &write
                 && let Err(at) = self.pace.take(key, *nodes, *at_once, now)
             {

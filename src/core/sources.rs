@@ -192,10 +192,17 @@ fn settle_present(known: &Known<'_>, daemon_set: &Arc<DaemonSet>, record: &Daemo
     let policy = rules.0;
     match (covers(rules, daemon_set, folder_of(known, record), record), folder_of(known, record)) {
         (Covered::Yes(mode), _) => wanted(daemon_set, mode, None),
-        (Covered::No(reason), Some(folder)) => {
-            let note = format!("the API's version is not used, the folder's stays in force: {reason}");
-            wanted(folder, folder_mode(policy, folder), Some(note))
-        }
+        (Covered::No(reason), Some(folder)) => match of_the_api(record, folder) {
+            // The folder's would be a step back that nobody approved, on all nodes at once.
+            Some(running) => {
+                let note = format!("the API's new version is not used, what runs stays: {reason}");
+                wanted(running, folder_mode(policy, folder), Some(note))
+            }
+            None => {
+                let note = format!("the API's version is not used, the folder's stays in force: {reason}");
+                wanted(folder, folder_mode(policy, folder), Some(note))
+            }
+        },
         (Covered::No(reason), None) => match (&known.confirmation, record.instances.is_empty()) {
             (_, true) => Word::Left { reason },
             (Confirmation::NotCovered | Confirmation::Gone, false) => {
@@ -207,6 +214,12 @@ fn settle_present(known: &Known<'_>, daemon_set: &Arc<DaemonSet>, record: &Daemo
             (Confirmation::Unasked | Confirmation::StillThere, false) => Word::Confirm { reason },
         },
     }
+}
+
+/// What the newest instance runs, if it came from the API and is not what `folder` has.
+fn of_the_api<'a>(record: &'a DaemonRecord, folder: &Arc<DaemonSet>) -> Option<&'a Arc<DaemonSet>> {
+    let newest = record.instances.iter().rev().find_map(|instance| instance.daemon_set.as_ref())?;
+    (newest.source == Source::Api && !same_template(newest, folder)).then_some(newest)
 }
 
 fn settle_deleting(known: &Known<'_>, daemon_set: &DaemonSet) -> Word {

@@ -120,7 +120,9 @@ fn is_ours(view: &View, options: &Options, daemon: &Daemon) -> bool {
         Covered::Yes(mode) => mode == Mode::Static,
         Covered::No(_) => {
             let mut reports = view.nodes.values().filter_map(|entry| entry.report.as_ref()?.told(daemon.key));
+            // An agent's word counts where the policy lets it: not in any namespace that it cares to name.
             daemon.daemon_set.mode_label().is_none()
+                && options.policy.allows_namespace(&daemon.daemon_set.key.namespace)
                 && reports.any(|told| told.is_static && told.uid == Some(daemon.uid_name))
         }
     }

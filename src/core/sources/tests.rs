@@ -284,6 +284,17 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
     running.instances[0].daemon_set = Some(Arc::clone(&changed));
     assert_eq!(word(&running, &enforcing("baseline")), (true, String::new()));
     assert_eq!(word(&running, &unseen), (true, String::new()));
+    // Nor is the revision of the API that runs: the folder's would be a step back that nobody approved.
+    let spec = json!({"containers": [{"name": "net", "image": "net:1"}]});
+    let earlier = DaemonSet { template: json!({ "spec": spec }), ..DaemonSet::clone(&daemon_set(Source::Api, None)) };
+    running.instances[0].daemon_set = Some(Arc::new(earlier.clone()));
+    let Word::Wanted { daemon_set: kept, note, .. } =
+        settle(&present, &running, &Policy::default(), &enforcing("baseline"))
+    else {
+        panic!("it is wanted")
+    };
+    assert_eq!(*kept, earlier);
+    assert!(note.is_some_and(|note| note.starts_with("the API's new version is not used, what runs stays: ")));
     // Nor is a template that is the folder's own a change.
     let same = with_host(&folder);
     let defined = FolderWord::Present { daemon_set: &same, fingerprint: "f" };

@@ -37,6 +37,11 @@ pub(super) const NOT_APPROVED: &str = "the coordinator has not approved it for t
 const PERIOD: Millis = 1_000;
 /// After a write that failed.
 const AGAIN: Millis = 5_000;
+/// After a write that was taken and did not come back as it was sent: the resource in the cluster may be older
+/// than this agent and drop what it does not know.
+const INSIST: Millis = 60_000;
+/// The API server's word for a write on a version that is not the newest.
+const CONFLICT: &str = "the object has been modified";
 
 /// This node's NodeDaemons as last seen, and what is being written.
 #[derive(Default)]
@@ -53,8 +58,18 @@ pub(super) struct Coordination {
     wanted: Status,
     /// Not before.
     next: Millis,
-    /// Since when a write is under way.
+    /// Whether a write is under way.
     writing: bool,
+    /// Whether the last one failed, other than by a conflict.
+    failed: bool,
+    /// The resource version of the last claim.
+    claimed_on: String,
+    /// What is being written.
+    sent: Option<Status>,
+    /// What was last taken by the API server.
+    accepted: Option<Status>,
+    /// When that is written again, if it does not show.
+    insist_at: Millis,
 }
 
 impl Coordination {
@@ -116,7 +131,14 @@ impl Coordination {
 
     /// When the status is to be written.
     pub(super) fn due(&self) -> Option<Millis> {
-        (self.exists && !self.writing && self.wanted != self.live).then_some(self.next)
+        let due = if self.accepted.as_ref() == Some(&self.wanted) { self.next.max(self.insist_at) } else { self.next };
+        (self.exists && !self.writing && self.wanted != self.live).then_some(due)
+    }
+
+    /// Whether what is to be said does not wait for its time: a claim, once on what was read, unless the last
+    /// write failed.
+    fn hurries(&self) -> bool {
+        !self.failed && self.claimed_on != self.resource_version && claims(&self.wanted, &self.live)
     }
 }
 
@@ -195,23 +217,26 @@ impl Agent {
         let (Some(api), Some(snapshot)) = (self.api.clone(), snapshot) else { return };
         let at = now();
         let c = &mut self.coordination;
-        if c.writing || snapshot.lists(&Scope::NodeDaemons) == 0 || at < c.next && !claims(&c.wanted, &c.live) {
+        if c.writing || snapshot.lists(&Scope::NodeDaemons) == 0 || at < c.next && !c.hurries() {
             return;
         }
         let node = self.config.node_name.clone();
         let answers = self.answers.clone();
         if !c.exists {
-            let Some(uid) = self.node.uid.clone() else { return };
+            // Not for a Node that is gone: it would own what nobody wants.
+            let Some(uid) = self.node.uid.clone().filter(|_| snapshot.node.is_some()) else { return };
             c.writing = true;
             tokio::spawn(async move {
                 let written = api.create_node_daemons(&node, &uid).await;
                 let _ = answers.send(Answer::published(written));
             });
-        } else if c.wanted != c.live {
+        } else if c.wanted != c.live && (c.accepted.as_ref() != Some(&c.wanted) || at >= c.insist_at) {
             let mut metadata = json!({"uid": c.uid});
             if claims(&c.wanted, &c.live) {
                 metadata["resourceVersion"] = json!(c.resource_version);
+                c.claimed_on.clone_from(&c.resource_version);
             }
+            c.sent = Some(c.wanted.clone());
             let patch = json!({"metadata": metadata, "status": c.wanted});
             c.writing = true;
             tokio::spawn(async move {
@@ -223,8 +248,12 @@ impl Agent {
 
     /// A write has ended.
     pub(super) fn published(&mut self, failure: Option<String>) {
-        self.coordination.writing = false;
-        self.coordination.next = now() + if failure.is_some() { AGAIN } else { PERIOD };
+        let c = &mut self.coordination;
+        c.writing = false;
+        c.failed = failure.as_ref().is_some_and(|failure| !failure.contains(CONFLICT));
+        c.next = now() + if c.failed { AGAIN } else { PERIOD };
+        c.accepted = c.sent.take().filter(|_| failure.is_none());
+        c.insist_at = now() + INSIST;
         if let Some(failure) = failure {
             tracing::info!("the node's NodeDaemons is not written: {failure}; trying again");
         }

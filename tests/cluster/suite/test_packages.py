@@ -211,6 +211,12 @@ class Packages(Story):
         self.assertEqual(self.manifests(), before)
         self.machine.run("test", "-f", CONFIG)
         self.machine.run("test", "-d", "/var/lib/daemonlet/daemons")
+        self.apt("install", f"/root/{WORLD.new[0].name}")
+        self.assertEqual(self.show("ActiveState"), "active", "what ran before the removal runs again")
+        self.says("1 daemon, ", 60)
+        self.assertEqual(self.runs(), daemon)
+        self.apt("remove", "daemonlet")
+        self.assertEqual(self.runs(), daemon)
 
     def test_purge_removes_configuration_and_state_and_no_daemon(self):
         daemon, before = self.runs(), self.manifests()

@@ -103,7 +103,14 @@ impl View {
         NamespaceSelector::of(name, object, &self.default_node_selector)
     }
 
+    /// An object that is older than the known one, as a list may have it that began before our own write,
+    /// tells nothing.
     fn put_report(&mut self, mut object: Value) {
+        let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+        let known = self.report(text(&object, "name")).filter(|known| known.uid == text(&object, "uid"));
+        if known.is_some_and(|known| number(&known.resource_version) > number(text(&object, "resourceVersion"))) {
+            return;
+        }
         let mut part = |name: &str| object.get_mut(name).map(Value::take).unwrap_or_default();
         let status: Status = serde_json::from_value(part("status")).unwrap_or_default();
         let spec: Spec = serde_json::from_value(part("spec")).unwrap_or_default();

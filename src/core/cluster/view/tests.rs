@@ -28,6 +28,19 @@ fn only_the_end_of_a_list_tells_what_is_gone() {
 }
 
 #[test]
+fn a_list_that_began_before_our_own_write_takes_no_approval_back() {
+    let mut view = View::default();
+    let report = |version: &str, approvals: Value| json!({"metadata": {"name": "a", "uid": "n", "resourceVersion": version}, "spec": {"approvals": approvals}});
+    let approval =
+        json!([{"namespace": "n", "name": "d", "uid": "u", "revision": "r", "approvedAt": "2026-01-01T00:00:00Z"}]);
+    view.put(Kind::NodeDaemons, report("105", approval));
+    view.take(Change::Present(Kind::NodeDaemons, Box::new(report("100", json!([]))), true));
+    assert_eq!(view.report("a").unwrap().spec.approvals.len(), 1);
+    view.take(Change::Present(Kind::NodeDaemons, Box::new(report("106", json!([]))), true));
+    assert!(view.report("a").unwrap().spec.approvals.is_empty());
+}
+
+#[test]
 fn a_node_and_its_report_come_and_go_by_themselves() {
     let mut view = View::default();
     let report = json!({"metadata": {"name": "a", "uid": "n", "resourceVersion": "1"}});
