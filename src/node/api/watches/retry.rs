@@ -6,6 +6,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::node::api::backoff::Backoff;
+use crate::node::api::backoff::random;
 use crate::node::api::connector::Link;
 use crate::node::api::error::Failure;
 use crate::node::api::error::FailureKind;
@@ -13,17 +14,25 @@ use crate::node::api::error::FailureKind;
 /// A watch that lived this long was established: its first failure is retried at once.
 const ESTABLISHED: Duration = Duration::from_secs(5);
 
+/// So long after a connection is back the server may still refuse what it will grant: an API server that has
+/// just started answers before it knows its roles.
+const SETTLING: Duration = Duration::from_secs(30);
+/// Until then a watch is tried again after this at the latest.
+const SOON: Duration = Duration::from_secs(2);
+
 /// When a failed watch is tried again.
 pub(super) struct Retry {
     backoff: Backoff,
     /// Since when the watch works; `None` while it is being tried.
     since: Option<Instant>,
+    /// When a connection was last waited for and came.
+    linked: Option<Instant>,
     link: watch::Receiver<Link>,
 }
 
 impl Retry {
     pub(super) fn new(link: watch::Receiver<Link>) -> Self {
-        Self { backoff: Backoff::request(), since: None, link }
+        Self { backoff: Backoff::request(), since: None, linked: None, link }
     }
 
     pub(super) fn established(&mut self) {
@@ -52,8 +61,11 @@ impl Retry {
         if *self.link.borrow() != Link::Up {
             // One task connects for all; when it succeeds, everybody goes on at once.
             let _ = self.link.wait_for(|link| *link == Link::Up).await;
+            self.linked = Some(Instant::now());
         } else if !established {
-            tokio::time::sleep(self.backoff.next()).await;
+            let settling = self.linked.is_some_and(|since| since.elapsed() < SETTLING);
+            let most = if settling { SOON.mul_f64(0.5 + random()) } else { Duration::MAX };
+            tokio::time::sleep(self.backoff.next().min(most)).await;
         }
     }
 }
