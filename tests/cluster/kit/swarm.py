@@ -151,9 +151,8 @@ class Swarm:
         # Each agent watches two folders; the count is kept for the whole machine.
         self._instances = _INOTIFY.read_text(encoding="ascii")
         _INOTIFY.write_text(str(max(int(self._instances), 8 * len(self.nodes) + 1024)), encoding="ascii")
-        files = 64 * len(self.nodes) + 4096
-        hard = max(files, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         self.pool.all(self._register, self.nodes)
         self.kubelets.start()
         return self
