@@ -3,6 +3,8 @@
 
     bench.py [STORY…]      STORY: `manifest`, `apply`, `power`, `cold`, `hundred`, `coordinator`; all of them without one
 
+`swarm` is told when it is named alone: it takes the whole machine for minutes.
+
 Prints lines `bench: WHAT | FIGURE | GOAL | VERDICT`; `make bench` puts them in its table. Measures
 target/release/daemonlet, or $DAEMONLET_BIN.
 """
@@ -20,8 +22,6 @@ from kit import sandbox  # noqa: E402
 from kit import tools  # noqa: E402
 
 STORIES = ("manifest", "apply", "power", "cold", "hundred", "coordinator")
-# Not one of all: it takes the whole machine for minutes.
-APART = ("swarm",)
 
 
 def _tell(story):
