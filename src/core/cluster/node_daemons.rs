@@ -127,6 +127,14 @@ impl Status {
     pub fn daemon(&self, namespace: &str, name: &str, uid: &str) -> Option<&DaemonReport> {
         self.daemons.iter().find(|d| d.namespace == namespace && d.name == name && (d.uid.is_empty() || d.uid == uid))
     }
+
+    /// Whether this claims an approval that `live` does not.
+    pub fn claims(&self, live: &Status) -> bool {
+        self.daemons.iter().filter(|d| d.replacing.is_some()).any(|d| {
+            let before = live.daemons.iter().find(|l| l.namespace == d.namespace && l.name == d.name);
+            before.and_then(|l| l.replacing.as_ref()) != d.replacing.as_ref()
+        })
+    }
 }
 
 #[cfg(test)]

@@ -8,27 +8,21 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::cluster::node_daemons::Approval;
-use crate::core::cluster::node_daemons::DaemonReport;
-use crate::core::cluster::node_daemons::FailedReport;
-use crate::core::cluster::node_daemons::InstanceReport;
 use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::model::DaemonSet;
-use crate::core::pass::Plan;
-use crate::core::plan::DaemonPlan;
-use crate::core::plan::Facts;
 use crate::core::plan::Permission;
-use crate::core::plan::Readiness;
-use crate::core::record::Instance;
 use crate::core::record::Millis;
-use crate::core::record::Phase;
-use crate::core::status::State;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
 use super::Agent;
 use super::Answer;
 use super::now;
+
+mod status;
+
+pub(super) use status::status;
 
 /// Why a replacement waits.
 pub(super) const NOT_APPROVED: &str = "the coordinator has not approved it for this node yet";
@@ -120,6 +114,11 @@ impl Coordination {
         if claimed == Some(revision) { Permission::Claimed } else { Permission::Approved }
     }
 
+    /// What the cluster reads of this node.
+    pub(super) fn live(&self) -> &Status {
+        &self.live
+    }
+
     /// Approvals that have not been claimed.
     pub(super) fn unclaimed(&self) -> usize {
         let claims = |a: &&Approval| {
@@ -129,74 +128,48 @@ impl Coordination {
         self.spec.approvals.iter().filter(|a| !claims(a)).count()
     }
 
-    /// When the status is to be written.
+    /// When the status is to be written: nothing to say, or a write under way, is never. A claim does not wait
+    /// for its time; it is made once on what was read, unless the last write failed.
     pub(super) fn due(&self) -> Option<Millis> {
-        let due = if self.accepted.as_ref() == Some(&self.wanted) { self.next.max(self.insist_at) } else { self.next };
-        (self.exists && !self.writing && self.wanted != self.live).then_some(due)
+        if !self.exists || self.writing || self.wanted == self.live {
+            return None;
+        }
+        if !self.failed && self.claimed_on != self.resource_version && self.wanted.claims(&self.live) {
+            return Some(0);
+        }
+        let taken = self.accepted.as_ref() == Some(&self.wanted);
+        Some(if taken { self.next.max(self.insist_at) } else { self.next })
     }
 
-    /// Whether what is to be said does not wait for its time: a claim, once on what was read, unless the last
-    /// write failed.
-    fn hurries(&self) -> bool {
-        !self.failed && self.claimed_on != self.resource_version && claims(&self.wanted, &self.live)
+    /// The write that is due at `at`, which is under way from now on. A claim binds it to the version that was
+    /// read.
+    fn send(&mut self, at: Millis) -> Option<Value> {
+        self.due().filter(|due| *due <= at)?;
+        let mut metadata = json!({"uid": self.uid});
+        if self.wanted.claims(&self.live) {
+            metadata["resourceVersion"] = json!(self.resource_version);
+            self.claimed_on.clone_from(&self.resource_version);
+        }
+        self.sent = Some(self.wanted.clone());
+        self.writing = true;
+        Some(json!({"metadata": metadata, "status": self.wanted}))
     }
-}
 
-/// What is said of every daemon of a plan.
-pub(super) fn status(plan: &Plan, facts: &dyn Facts, node: &str) -> Status {
-    let told = |d: &&DaemonPlan| {
-        d.summary.mode.is_some() && (!d.record.instances.is_empty() || d.summary.state.is_bad() || waits(d))
-    };
-    let daemons: Vec<&DaemonPlan> = plan.daemons.iter().filter(told).collect();
-    let ready = daemons.iter().filter(|d| d.summary.ready == Some(true)).count();
-    let trouble = daemons.iter().find(|d| d.summary.state.is_bad()).or_else(|| daemons.iter().find(|d| waits(d)));
-    Status {
-        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-        ready: format!("{ready}/{}", daemons.len()),
-        worst: trouble
-            .map_or_else(String::new, |d| format!("{}: {}: {}", d.key, d.summary.state.as_str(), d.summary.reason)),
-        daemons: daemons.into_iter().map(|d| report(d, facts, node)).collect(),
+    /// Whether the object is to be made at `at`; that is under way from now on.
+    fn create(&mut self, at: Millis) -> bool {
+        let due = !self.exists && !self.writing && at >= self.next;
+        self.writing |= due;
+        due
     }
-}
 
-fn waits(daemon: &DaemonPlan) -> bool {
-    daemon.summary.state == State::Waiting
-}
-
-fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str) -> DaemonReport {
-    let instance = |i: &Instance| InstanceReport {
-        pod: super::evidence::mirror_key("", &i.pod_name, node).name,
-        revision: i.revision.clone(),
-        created: time(i.created),
-        ready_since: match facts.readiness(i) {
-            Readiness::Ready { since } => Some(time(since)),
-            Readiness::Steady { .. } | Readiness::NotReady(_) | Readiness::Unknown(_) => None,
-        },
-        ending: i.phase != Phase::Live,
-    };
-    let running = daemon.summary.state == State::Running;
-    DaemonReport {
-        namespace: daemon.key.namespace.clone(),
-        name: daemon.key.name.clone(),
-        uid: daemon.record.api_uid.clone().unwrap_or_default(),
-        mode: daemon.summary.mode,
-        phase: Some(daemon.summary.state),
-        message: if running { String::new() } else { daemon.summary.reason.clone() },
-        instances: daemon.record.instances.iter().map(instance).collect(),
-        replacing: daemon.replacing.clone(),
-        failed: daemon.record.failed.as_ref().map(|f| FailedReport {
-            revision: f.revision.clone(),
-            cause: f.failure.cause.as_str().to_owned(),
-            message: f.failure.message.clone(),
-        }),
-        stock_pod: daemon.summary.stock_pod.clone(),
-        previous: daemon.record.previous.as_ref().map(|p| p.revision.clone()),
+    /// A write has ended at `at`.
+    fn ended(&mut self, failure: Option<&str>, at: Millis) {
+        self.writing = false;
+        self.failed = failure.is_some_and(|failure| !failure.contains(CONFLICT));
+        self.next = at + if self.failed { AGAIN } else { PERIOD };
+        self.accepted = self.sent.take().filter(|_| failure.is_none());
+        self.insist_at = at + INSIST;
     }
-}
-
-/// RFC 3339, whole seconds, UTC.
-fn time(millis: Millis) -> String {
-    jiff::Timestamp::from_second(millis.div_euclid(1_000)).unwrap_or_default().to_string()
 }
 
 impl Agent {
@@ -215,32 +188,21 @@ impl Agent {
     /// Says what has changed, if it is time.
     pub(super) fn publish(&mut self, snapshot: Option<&Snapshot>) {
         let (Some(api), Some(snapshot)) = (self.api.clone(), snapshot) else { return };
-        let at = now();
-        let c = &mut self.coordination;
-        if c.writing || snapshot.lists(&Scope::NodeDaemons) == 0 || at < c.next && !c.hurries() {
+        if snapshot.lists(&Scope::NodeDaemons) == 0 {
             return;
         }
         let node = self.config.node_name.clone();
         let answers = self.answers.clone();
-        if !c.exists {
-            // Not for a Node that is gone: it would own what nobody wants.
-            let Some(uid) = self.node.uid.clone().filter(|_| snapshot.node.is_some()) else { return };
-            c.writing = true;
-            tokio::spawn(async move {
-                let written = api.create_node_daemons(&node, &uid).await;
-                let _ = answers.send(Answer::published(written));
-            });
-        } else if c.wanted != c.live && (c.accepted.as_ref() != Some(&c.wanted) || at >= c.insist_at) {
-            let mut metadata = json!({"uid": c.uid});
-            if claims(&c.wanted, &c.live) {
-                metadata["resourceVersion"] = json!(c.resource_version);
-                c.claimed_on.clone_from(&c.resource_version);
-            }
-            c.sent = Some(c.wanted.clone());
-            let patch = json!({"metadata": metadata, "status": c.wanted});
-            c.writing = true;
+        // Not for a Node that is gone: it would own what nobody wants.
+        let owner = self.node.uid.clone().filter(|_| snapshot.node.is_some());
+        if let Some(patch) = self.coordination.send(now()) {
             tokio::spawn(async move {
                 let written = api.patch_node_daemons(&node, &patch).await;
+                let _ = answers.send(Answer::published(written));
+            });
+        } else if let Some(uid) = owner.filter(|_| self.coordination.create(now())) {
+            tokio::spawn(async move {
+                let written = api.create_node_daemons(&node, &uid).await;
                 let _ = answers.send(Answer::published(written));
             });
         }
@@ -248,12 +210,7 @@ impl Agent {
 
     /// A write has ended.
     pub(super) fn published(&mut self, failure: Option<String>) {
-        let c = &mut self.coordination;
-        c.writing = false;
-        c.failed = failure.as_ref().is_some_and(|failure| !failure.contains(CONFLICT));
-        c.next = now() + if c.failed { AGAIN } else { PERIOD };
-        c.accepted = c.sent.take().filter(|_| failure.is_none());
-        c.insist_at = now() + INSIST;
+        self.coordination.ended(failure.as_deref(), now());
         if let Some(failure) = failure {
             tracing::info!("the node's NodeDaemons is not written: {failure}; trying again");
         }
@@ -265,10 +222,5 @@ impl Agent {
     }
 }
 
-/// Whether `wanted` claims what `live` does not.
-fn claims(wanted: &Status, live: &Status) -> bool {
-    wanted.daemons.iter().filter(|d| d.replacing.is_some()).any(|d| {
-        let before = live.daemons.iter().find(|l| l.namespace == d.namespace && l.name == d.name);
-        before.and_then(|l| l.replacing.as_ref()) != d.replacing.as_ref()
-    })
-}
+#[cfg(test)]
+mod tests;

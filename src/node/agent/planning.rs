@@ -111,7 +111,9 @@ impl Agent {
             booted: at - uptime(),
         };
         let plan = pass::plan(&subjects, &context, &facts);
-        let told = self.coordination_listed(api).then(|| coordination::status(&plan, &facts, &self.config.node_name));
+        let node = &self.config.node_name;
+        let told = self.coordination_listed(api);
+        let told = told.then(|| coordination::status(&plan, &facts, node, self.coordination.live()));
         if let Some(told) = told {
             self.tell_cluster(told);
         }

@@ -1,0 +1,111 @@
+//! What an agent says of its node's daemons.
+//!
+//! Owns the report as a function of a plan; it neither sends nor decides.
+
+use crate::core::cluster::node_daemons::DaemonReport;
+use crate::core::cluster::node_daemons::FailedReport;
+use crate::core::cluster::node_daemons::InstanceReport;
+use crate::core::cluster::node_daemons::Status;
+use crate::core::pass::Plan;
+use crate::core::plan::DaemonPlan;
+use crate::core::plan::Facts;
+use crate::core::plan::Readiness;
+use crate::core::record::Instance;
+use crate::core::record::Millis;
+use crate::core::record::Phase;
+use crate::core::status::State;
+use crate::node::agent::evidence::mirror_key;
+
+/// What is said of every daemon of a plan; `live`: what the cluster reads of this node now.
+pub(in super::super) fn status(plan: &Plan, facts: &dyn Facts, node: &str, live: &Status) -> Status {
+    let told = |d: &&DaemonPlan| {
+        d.summary.mode.is_some() && (!d.record.instances.is_empty() || d.summary.state.is_bad() || waits(d))
+    };
+    let daemons: Vec<&DaemonPlan> = plan.daemons.iter().filter(told).collect();
+    let ready = daemons.iter().filter(|d| d.summary.ready == Some(true)).count();
+    let trouble = daemons.iter().find(|d| d.summary.state.is_bad()).or_else(|| daemons.iter().find(|d| waits(d)));
+    Status {
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        ready: format!("{ready}/{}", daemons.len()),
+        worst: trouble
+            .map_or_else(String::new, |d| format!("{}: {}: {}", d.key, d.summary.state.as_str(), d.summary.reason)),
+        daemons: daemons.into_iter().map(|d| report(d, facts, node, live)).collect(),
+    }
+}
+
+fn waits(daemon: &DaemonPlan) -> bool {
+    daemon.summary.state == State::Waiting
+}
+
+fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> DaemonReport {
+    let uid = daemon.record.api_uid.clone().unwrap_or_default();
+    let before = live.daemon(&daemon.key.namespace, &daemon.key.name, &uid);
+    let instance = |i: &Instance| {
+        let pod = mirror_key("", &i.pod_name, node).name;
+        let told = before.and_then(|d| d.instances.iter().find(|t| t.pod == pod));
+        InstanceReport {
+            revision: i.revision.clone(),
+            created: time(i.created),
+            ready_since: ready_since(&facts.readiness(i), told),
+            ending: i.phase != Phase::Live,
+            pod,
+        }
+    };
+    let running = daemon.summary.state == State::Running;
+    DaemonReport {
+        namespace: daemon.key.namespace.clone(),
+        name: daemon.key.name.clone(),
+        uid,
+        mode: daemon.summary.mode,
+        phase: Some(daemon.summary.state),
+        message: if running { String::new() } else { daemon.summary.reason.clone() },
+        instances: daemon.record.instances.iter().map(instance).collect(),
+        replacing: daemon.replacing.clone(),
+        failed: daemon.record.failed.as_ref().map(|f| FailedReport {
+            revision: f.revision.clone(),
+            cause: f.failure.cause.as_str().to_owned(),
+            message: f.failure.message.clone(),
+        }),
+        stock_pod: daemon.summary.stock_pod.clone(),
+        previous: daemon.record.previous.as_ref().map(|p| p.revision.clone()),
+    }
+}
+
+/// Since when an instance is ready. What is not known now stays as it was `told`: an agent that starts has heard of
+/// no pod yet, and a coordinator takes a node that is not ready for one that costs nothing to replace.
+fn ready_since(readiness: &Readiness, told: Option<&InstanceReport>) -> Option<String> {
+    match readiness {
+        Readiness::Ready { since } => Some(time(*since)),
+        Readiness::NotReady(_) => None,
+        Readiness::Steady { .. } | Readiness::Unknown(_) => told.and_then(|t| t.ready_since.clone()),
+    }
+}
+
+/// RFC 3339, whole seconds, UTC.
+fn time(millis: Millis) -> String {
+    jiff::Timestamp::from_second(millis.div_euclid(1_000)).unwrap_or_default().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_stays_as_it_was_told() {
+        let told = InstanceReport { ready_since: Some("2026-01-01T00:00:00Z".to_owned()), ..Default::default() };
+        let unready = InstanceReport::default();
+        let unknown = Readiness::Unknown("no pod has been listed".to_owned());
+        assert_eq!(ready_since(&unknown, Some(&told)), told.ready_since);
+        assert_eq!(ready_since(&Readiness::Steady { since: 0 }, Some(&told)), told.ready_since);
+        assert_eq!(ready_since(&unknown, Some(&unready)), None);
+        assert_eq!(ready_since(&unknown, None), None);
+    }
+
+    #[test]
+    fn what_is_known_is_said() {
+        let told = InstanceReport { ready_since: Some("2026-01-01T00:00:00Z".to_owned()), ..Default::default() };
+        assert_eq!(ready_since(&Readiness::NotReady("a probe fails".to_owned()), Some(&told)), None);
+        let ready = Readiness::Ready { since: 1_000 };
+        assert_eq!(ready_since(&ready, Some(&told)).as_deref(), Some("1970-01-01T00:00:01Z"));
+    }
+}
