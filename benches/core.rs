@@ -224,7 +224,7 @@ fn quiet(world: &World, count: usize) -> (Vec<(Word, DaemonRecord)>, Quiet) {
         daemon_set.key.name = format!("daemon-{index}");
         let daemon_set = Arc::new(daemon_set);
         let outcome = Arc::new(world.render(&daemon_set));
-        let mut record = DaemonRecord::new(daemon_set.key.clone());
+        let mut record = DaemonRecord::new(daemon_set.key.clone(), 0);
         record.instances.push(Instance {
             daemon_set: Some(Arc::clone(&daemon_set)),
             data_version: outcome.result.as_ref().unwrap().pod.data_version.clone(),

@@ -49,12 +49,13 @@ pub fn adopt(record: &mut DaemonRecord, found: &Found<'_>, now: Millis) -> bool 
 }
 
 /// Gives the orphaned instances of other daemons that `daemon_set` selects to its record (upstream's adoption:
-/// no controller, and labels that match). They keep name, UID and the definition that they were made from, so
+/// no controller, and labels that match), new from `floor` if there is none. They keep name, UID and the definition that they were made from, so
 /// that nothing restarts. `present`: whether the DaemonSet of a record is there: it has its own orphans back.
 /// Gives whether anything changed.
 pub fn adopt_orphans(
     records: &mut BTreeMap<ObjectKey, DaemonRecord>,
     daemon_set: &DaemonSet,
+    floor: u64,
     present: impl Fn(&ObjectKey) -> bool,
 ) -> bool {
     let key = &daemon_set.key;
@@ -74,7 +75,7 @@ pub fn adopt_orphans(
     if found.is_empty() {
         return false;
     }
-    let record = records.entry(key.clone()).or_insert_with(|| DaemonRecord::new(key.clone()));
+    let record = records.entry(key.clone()).or_insert_with(|| DaemonRecord::new(key.clone(), floor));
     for instance in found {
         record.next_incarnation = record.next_incarnation.max(instance.incarnation.saturating_add(1));
         record.instances.push(Instance { orphaned: false, ..instance });
@@ -116,7 +117,7 @@ mod tests {
     }
 
     fn orphaned() -> BTreeMap<ObjectKey, DaemonRecord> {
-        let mut record = DaemonRecord::new(ObjectKey::new("a", "old"));
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "old"), 0);
         let daemon_set = Some(Arc::new(named("old", "net")));
         record.instances.push(Instance { orphaned: true, daemon_set, ..Instance::new("u", "old-1", 3, "r", 0) });
         [(record.key.clone(), record)].into()
@@ -125,10 +126,10 @@ mod tests {
     #[test]
     fn orphans_go_to_a_daemon_set_that_selects_them() {
         let mut records = orphaned();
-        assert!(!adopt_orphans(&mut records, &named("new", "other"), |_| false), "another selector");
-        assert!(!adopt_orphans(&mut records, &named("new", "net"), |_| true), "their own is there");
+        assert!(!adopt_orphans(&mut records, &named("new", "other"), 0, |_| false), "another selector");
+        assert!(!adopt_orphans(&mut records, &named("new", "net"), 0, |_| true), "their own is there");
         let before = records.clone();
-        assert!(adopt_orphans(&mut records, &named("new", "net"), |_| false));
+        assert!(adopt_orphans(&mut records, &named("new", "net"), 0, |_| false));
         let new = &records[&ObjectKey::new("a", "new")];
         assert_eq!((new.instances[0].uid.as_str(), new.instances[0].orphaned), ("u", false));
         assert_eq!(new.next_incarnation, 4);
@@ -138,12 +139,12 @@ mod tests {
         halfway.extend(before);
         drop_adopted(&mut halfway);
         assert_eq!(halfway, records);
-        assert!(!adopt_orphans(&mut records, &named("third", "net"), |_| false), "nobody's orphan any more");
+        assert!(!adopt_orphans(&mut records, &named("third", "net"), 0, |_| false), "nobody's orphan any more");
     }
 
     #[test]
     fn an_unknown_manifest_becomes_an_instance_and_its_number_is_used_up() {
-        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"));
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
         let found = Found { uid: "u", pod_name: "b-xxxxx", incarnation: 3, revision: "r" };
         assert!(adopt(&mut record, &found, 7));
         assert_eq!(record.next_incarnation, 4);
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_number_past_all_numbers_does_not_begin_again_at_none() {
-        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"));
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
         adopt(&mut record, &Found { uid: "u", pod_name: "b-xxxxx", incarnation: u64::MAX, revision: "r" }, 7);
         record.end("u", 8, "why");
         assert_eq!(record.next_incarnation, u64::MAX);
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_manifest_whose_uid_was_changed_is_no_second_instance() {
-        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"));
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
         let ours = Found { uid: "u", pod_name: "b-xxxxx", incarnation: 3, revision: "r" };
         adopt(&mut record, &ours, 7);
         assert!(adopt(&mut record, &Found { uid: "v", ..ours }, 8));

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     fn record(name: &str) -> DaemonRecord {
-        let mut record = DaemonRecord::new(ObjectKey::new("a", name));
+        let mut record = DaemonRecord::new(ObjectKey::new("a", name), 0);
         record.instances.push(Instance { started: true, ..Instance::new(name, name, 0, "r", 0) });
         record
     }

@@ -349,8 +349,7 @@ impl<'a> Planner<'a> {
             return;
         }
         if self.record.instances.is_empty() {
-            self.record.api_uid = None;
-            self.record.forget_revisions();
+            self.record.retire();
         }
         self.show_ended(reason);
     }

@@ -16,11 +16,15 @@ use serde::Serialize;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 
+mod forget;
 mod hand_over;
 mod noted;
 mod order;
 mod progress;
 
+pub use forget::Forgotten;
+pub use forget::MAX_BARE;
+pub use forget::forget;
 pub use hand_over::HandOver;
 pub use noted::Mirror;
 pub use noted::Noted;
@@ -197,11 +201,11 @@ impl Phase {
 }
 
 impl DaemonRecord {
-    /// An empty record.
-    pub fn new(key: ObjectKey) -> Self {
+    /// An empty record. `floor`: what a name without a record begins at ([`forget`]).
+    pub fn new(key: ObjectKey, floor: u64) -> Self {
         Self {
             key,
-            next_incarnation: 0,
+            next_incarnation: floor,
             instances: Vec::new(),
             ended: BTreeMap::new(),
             api_uid: None,
@@ -285,10 +289,10 @@ impl DaemonRecord {
         times.into_iter().for_each(change);
     }
 
-    /// Whether nothing in it is worth keeping: no instance, and no number to protect.
-    pub fn is_empty(&self) -> bool {
+    /// Whether nothing in it is worth keeping: no instance, and no number to protect above `floor`.
+    pub fn is_empty(&self, floor: u64) -> bool {
         self.instances.is_empty()
-            && self.next_incarnation == 0
+            && self.next_incarnation <= floor
             && self.ignored_file.is_none()
             && self.hand_over.is_none()
     }

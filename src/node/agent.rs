@@ -14,6 +14,7 @@ mod facts;
 mod failing;
 mod farewell;
 mod folder;
+mod forget;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod history;

@@ -233,7 +233,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let record = DaemonRecord::new(ObjectKey::new("kube-system", "net"));
+        let record = DaemonRecord::new(ObjectKey::new("kube-system", "net"), 0);
         Self {
             world: World::default(),
             node: node(),

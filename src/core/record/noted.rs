@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn record() -> DaemonRecord {
-        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"));
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
         record.instances = vec![Instance::new("u", "p", 0, "r", 0)];
         record
     }

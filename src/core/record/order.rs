@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn each_try_waits_twice_as_long_up_to_a_quarter_of_an_hour() {
-        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"));
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
         let delays: Vec<Millis> = (1..=12).map(|i| due(&mut record, i, "s") / 1_000).collect();
         assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]);
         assert_eq!(due(&mut record, 100, "other") / 1_000, 1, "what it depends on has changed");
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn an_order_by_hand_is_due_at_once_and_the_first_order_stands() {
-        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"));
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
         record.instances = vec![Instance::new("u", "p", 0, "r", 0)];
         record.order_restart("u", RestartCause::ByHand, 5, "s");
         record.order_restart("u", failed(), 6, "s");

@@ -141,15 +141,6 @@ pub struct Retried {
 }
 
 impl DaemonRecord {
-    /// Forgets which revisions were good and bad: the DaemonSet is gone.
-    pub fn forget_revisions(&mut self) {
-        self.good = None;
-        self.failed = None;
-        self.progress = None;
-        self.by_hand = None;
-        self.previous = None;
-    }
-
     /// Forgets what failed and what waits out a back-off: it is tried again now, also where a revision
     /// waits for its turn or for the deletion of a pod.
     pub fn retry(&mut self, now: Millis) -> Retried {

@@ -51,7 +51,7 @@ fn file() -> Arc<DaemonSet> {
 }
 
 fn record(api_uid: Option<&str>, runs: bool) -> DaemonRecord {
-    let mut record = DaemonRecord::new(ObjectKey::new("kube-system", "net"));
+    let mut record = DaemonRecord::new(ObjectKey::new("kube-system", "net"), 0);
     record.api_uid = api_uid.map(str::to_owned);
     if runs {
         record.instances.push(Instance { started: true, ..Instance::new("u", "net-aaaaa", 0, "r", 0) });

@@ -41,6 +41,10 @@ pub(super) struct Disk {
     /// The checkpoint of inputs, likewise.
     pub(super) inputs_store: Option<checkpoint::Store>,
     pub(super) records: BTreeMap<ObjectKey, DaemonRecord>,
+    /// The number that a daemon without a record begins at.
+    pub(super) floor: u64,
+    /// Whether that number is on disk.
+    pub(super) floor_saved: bool,
     /// Instances whose manifests went with the disk, and nobody removed.
     pub(super) lost: BTreeSet<String>,
     /// Records that are newer than what is on disk.
@@ -122,7 +126,7 @@ impl Disk {
     /// * we removed the manifest ourselves: the record was saved, not put, before ([`Disk::end`]).
     fn start(&mut self, plan: &DaemonPlan, rendered: &Rendered) -> Result<(), Failure> {
         let key = &plan.record.key;
-        let before = self.records.get(key).cloned().unwrap_or_else(|| DaemonRecord::new(key.clone()));
+        let before = self.records.get(key).cloned().unwrap_or_else(|| self.new_record(key));
         let saved = self.put(&plan.record);
         self.write_manifest(rendered).inspect_err(|_| {
             if saved.is_ok() {
@@ -182,7 +186,7 @@ impl Disk {
         if self.records.get(&record.key) == Some(record) && !self.unsaved.contains(&record.key) {
             return Ok(());
         }
-        if record.is_empty() && !self.records.contains_key(&record.key) {
+        if record.is_empty(self.floor) && !self.records.contains_key(&record.key) {
             return Ok(());
         }
         let Some(store) = &self.records_store else { return Err(unusable("state")) };

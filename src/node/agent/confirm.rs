@@ -90,7 +90,7 @@ impl Agent {
     pub(super) fn ask(&mut self, key: &ObjectKey, record: Option<&DaemonRecord>, at: Millis) {
         let (Some(api), Some(about)) = (self.api.clone(), self.definitions.ask(key, at)) else { return };
         tracing::info!(daemonset = %key, "asking the API server itself whether {key} is gone");
-        let record = record.cloned().unwrap_or_else(|| DaemonRecord::new(key.clone()));
+        let record = record.cloned().unwrap_or_else(|| self.disk.new_record(key));
         let (policy, known, answers) = (self.policy.clone(), self.memory.cluster_uid.clone(), self.answers.clone());
         tokio::spawn(async move {
             let (cluster_uid, confirmation) = match api.cluster_uid().await {

@@ -44,7 +44,7 @@ impl Agent {
         let unlisted = snapshot.lists(&Scope::DaemonSets) == 0;
         self.memory.follow(snapshot, &ours, &references, |key| unlisted || runs.contains(key));
         let remembered: BTreeSet<&ObjectKey> =
-            daemons.iter().filter(|d| !d.record.is_empty()).map(|d| &d.key).collect();
+            daemons.iter().filter(|d| !d.record.is_empty(self.disk.floor)).map(|d| &d.key).collect();
         self.definitions.forget_answers(|key| remembered.contains(key));
     }
 
@@ -78,6 +78,7 @@ impl Agent {
                 self.disk.records_store = Some(state.records);
                 self.lock = Some(state.lock);
                 self.disk.unsaved.extend(self.disk.records.keys().cloned());
+                self.disk.floor_saved = self.disk.floor == 0;
                 self.saved = 0;
             }
             Err(error) => {

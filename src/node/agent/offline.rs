@@ -48,6 +48,8 @@ pub(super) fn offline(config: Config) -> Result<Agent, AgentError> {
         records_store,
         inputs_store,
         records: BTreeMap::new(),
+        floor: 0,
+        floor_saved: true,
         lost: BTreeSet::new(),
         unsaved: BTreeSet::new(),
         put: Vec::new(),

@@ -45,11 +45,14 @@ impl Agent {
         if !self.api_answers(api) || !records.values().any(|r| r.live().any(|i| i.orphaned)) {
             return;
         }
+        let floor = self.disk.floor;
         let keys: Vec<ObjectKey> = self.definitions.ours(&self.policy).cloned().collect();
         for key in keys {
             let Some(daemon_set) = self.definitions.get(&key).filter(|d| !d.deleting) else { continue };
             let is_static = self.policy.covers(daemon_set, None) == Covered::Yes(Mode::Static);
-            if !is_static || !adopt::adopt_orphans(records, daemon_set, |key| self.definitions.get(key).is_some()) {
+            if !is_static
+                || !adopt::adopt_orphans(records, daemon_set, floor, |key| self.definitions.get(key).is_some())
+            {
                 continue;
             }
             let Some(record) = records.get(&key).cloned() else { continue };
@@ -75,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_mirror_pod_that_is_nobodys_is_an_orphan() {
-        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"));
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
         record.instances.push(Instance::new("u", "p", 0, "", 0));
         let api = |owners: Value| {
             let mut api = Snapshot::default();
@@ -92,6 +95,9 @@ mod tests {
         let mut unlisted = api(Value::Null);
         unlisted.scopes.insert(Scope::Pods, ScopeState::default());
         assert_eq!(word(&unlisted), ApiWord::Unknown);
-        assert_eq!(unless_orphaned(absent(), &DaemonRecord::new(ObjectKey::new("a", "c")), &unlisted, "n"), absent());
+        assert_eq!(
+            unless_orphaned(absent(), &DaemonRecord::new(ObjectKey::new("a", "c"), 0), &unlisted, "n"),
+            absent()
+        );
     }
 }

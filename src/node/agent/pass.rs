@@ -111,6 +111,9 @@ impl Agent {
         self.nudge();
         let failed = self.disk.clear_ended(now());
         self.problems.extend(failed.into_iter().map(|f| report_problem("volume data", f)));
+        if let Err(failed) = self.disk.forget_gone() {
+            self.problems.push(report_problem("checkpoint", failed));
+        }
         self.publish(snapshot.as_deref());
         self.checkpoint();
         self.problems.extend(self.sealing.problem());
@@ -276,8 +279,7 @@ impl Agent {
         // One whose owner was changed is still that daemon's, and is repaired with its other content.
         let strays = |uid: &str, owner: &ObjectKey| known.get(uid).is_some_and(|key| *key != owner);
         for manifest in scan.ours.values().filter(|m| !m.uid.is_empty() && !strays(&m.uid, &m.owner)) {
-            let record =
-                records.entry(manifest.owner.clone()).or_insert_with(|| DaemonRecord::new(manifest.owner.clone()));
+            let record = records.entry(manifest.owner.clone()).or_insert_with(|| self.disk.new_record(&manifest.owner));
             let found = Found {
                 uid: &manifest.uid,
                 pod_name: &manifest.pod_name,

@@ -49,7 +49,7 @@ impl Agent {
         let words = self.words(records, api, &objects, at);
         let unknown = words.iter().filter(|(key, ..)| !records.contains_key(*key));
         let empty: BTreeMap<&ObjectKey, DaemonRecord> =
-            unknown.map(|(key, ..)| (*key, DaemonRecord::new(ObjectKey::clone(key)))).collect();
+            unknown.map(|(key, ..)| (*key, self.disk.new_record(key))).collect();
         let subjects: Vec<Subject<'_>> = words
             .into_iter()
             .filter_map(|(key, word, silent)| {
@@ -148,7 +148,7 @@ impl Agent {
         if api.is_some() {
             keys.extend(self.definitions.ours(&self.policy));
         }
-        let empty = DaemonRecord::new(ObjectKey::new("", ""));
+        let empty = DaemonRecord::new(ObjectKey::new("", ""), 0);
         let word = |key: &'a ObjectKey| {
             let record = records.get(key).unwrap_or(&empty);
             let folder = self.folders.word(key, &self.memory.origins, record);

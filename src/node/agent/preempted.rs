@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn the_daemon_that_came_last_is_told() {
         let record = |name: &str, created| {
-            let mut record = DaemonRecord::new(ObjectKey::new("a", name));
+            let mut record = DaemonRecord::new(ObjectKey::new("a", name), 0);
             record.instances.push(Instance::new(name, name, 0, "r", created));
             (record.key.clone(), record)
         };

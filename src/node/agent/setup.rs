@@ -124,6 +124,8 @@ impl Agent {
             records_store: Some(state.records),
             inputs_store: Some(state.inputs),
             records: BTreeMap::new(),
+            floor: 0,
+            floor_saved: true,
             unsaved: BTreeSet::new(),
             lost: BTreeSet::new(),
             put: Vec::new(),
@@ -250,6 +252,11 @@ impl Agent {
                     Loaded::Absent => {}
                 }
             }
+        }
+        if let Some(store) = self.disk.inputs_store.take() {
+            let floor = self.disk.recall_floor(&store);
+            self.disk.inputs_store = Some(store);
+            damaged.extend(floor?);
         }
         if let Some(store) = &self.disk.inputs_store {
             match store.load::<SavedInputs>(INPUTS)? {

@@ -26,7 +26,7 @@ fn key() -> ObjectKey {
 
 #[test]
 fn a_get_is_believed_only_for_what_it_says() {
-    let mut record = DaemonRecord::new(key());
+    let mut record = DaemonRecord::new(key(), 0);
     record.api_uid = Some("u1".into());
     let ours = json!({MODE_LABEL: "static"});
     let mut broken = object("u1", ours.clone());
