@@ -242,7 +242,11 @@ fn clock(ahead: Option<i64>) -> Finding {
 fn denied(answers: &Answers) -> Vec<Finding> {
     const CHECK: &str = "rights";
     if let Some(why) = &answers.unasked {
-        return vec![Finding::warn(CHECK, format!("could not be asked about: {why}"), "compare them with rbac.yaml")];
+        return vec![Finding::warn(
+            CHECK,
+            format!("could not be asked about: {why}"),
+            "compare them with /usr/share/daemonlet/k8s/rbac.yaml",
+        )];
     }
     if answers.denied.is_empty() {
         return vec![Finding::ok(CHECK, format!("all {} that are needed are granted", answers.asked))];
@@ -259,8 +263,13 @@ fn denied(answers: &Answers) -> Vec<Finding> {
     let finding = |(right, verbs): (Right, Vec<&str>)| {
         let by_name = !right.namespace.is_empty() && right.namespace != "default";
         let hint = match by_name {
-            true => "apply what `daemonlet generate rbac -f FILE` prints for the DaemonSet's file",
-            false => "apply packaging/k8s/rbac.yaml, and bind it to the agent's user",
+            true => format!(
+                "kubectl get daemonsets -n {} -o yaml | daemonlet generate rbac -f - | kubectl apply -f -",
+                right.namespace
+            ),
+            false => "kubectl apply -f /usr/share/daemonlet/k8s/rbac.yaml (packaging/k8s in the repository); it \
+                      binds the group daemonlet:nodes, any other user needs a binding"
+                .to_owned(),
         };
         let right = Right { verb: verbs.join(", "), ..right };
         Finding::bad(CHECK, format!("may not {right}"), hint)
@@ -275,7 +284,7 @@ fn crd(crd: &Result<bool, String>) -> Finding {
         Ok(false) => Finding::warn(
             CHECK,
             "the cluster does not have the resource: rollouts keep no budget",
-            "apply packaging/k8s/nodedaemons.yaml and run a coordinator",
+            "daemonlet generate crd | kubectl apply -f -, and run a coordinator",
         ),
         Err(why) => {
             Finding::warn(CHECK, format!("could not be asked for: {why}"), "see whether the API server is well")

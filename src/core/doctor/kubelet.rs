@@ -24,9 +24,21 @@ pub enum File {
     Read {
         /// The document, drop-ins merged into it.
         content: Value,
-        /// Whether group or others may write to it.
-        open: bool,
+        /// It and its drop-ins, each with its path, in the order in which they count.
+        parts: Vec<(String, Value)>,
+        /// Those of them that group or others may write to.
+        open: Vec<String>,
     },
+    /// The kubelet runs without one.
+    Unused,
+}
+
+impl File {
+    /// The file that has the last word on `pointer`.
+    fn source(&self, pointer: &str) -> Option<&str> {
+        let Self::Read { parts, .. } = self else { return None };
+        parts.iter().rfind(|(_, part)| part.pointer(pointer).is_some()).map(|(path, _)| path.as_str())
+    }
 }
 
 /// What was found of the kubelet.
@@ -34,7 +46,9 @@ pub enum File {
 pub struct Facts {
     /// Command lines of the processes that are called kubelet.
     pub processes: Vec<Vec<String>>,
-    /// The path of the configuration file that was read.
+    /// Our `kubelet-config`.
+    pub configured: String,
+    /// The path of the configuration file that was read: the one that the kubelet reads, where one runs.
     pub path: String,
     /// That file.
     pub file: File,
@@ -128,26 +142,25 @@ fn process(facts: &Facts) -> Finding {
 fn file(facts: &Facts) -> Finding {
     const CHECK: &str = "kubelet configuration";
     let path = &facts.path;
-    if let Some(other) = facts.command().and_then(|command| flag(command, "config"))
-        && facts.resolve(other) != facts.resolve(path)
-    {
+    if facts.file != File::Unused && facts.resolve(path) != facts.resolve(&facts.configured) {
         return Finding::bad(
             CHECK,
-            format!("the kubelet reads {other}, and kubelet-config is {path}"),
-            format!("set kubelet-config = \"{other}\""),
+            format!("the kubelet reads {path}, and kubelet-config is {}", facts.configured),
+            format!("set kubelet-config = \"{path}\""),
         );
     }
     match &facts.file {
         File::Missing => Finding::warn(
             CHECK,
             format!("{path} does not exist: nothing tells whether the kubelet reads {}", facts.manifest_dir),
-            "set kubelet-config to the kubelet's --config",
+            "set kubelet-config to the file that the kubelet's --config names",
         ),
+        File::Unused => Finding::ok(CHECK, "the kubelet runs without --config: its flags alone count"),
         File::Unreadable(why) => Finding::bad(CHECK, format!("{path}: {why}"), "correct it, or set kubelet-config"),
-        File::Read { open: true, .. } => Finding::bad(
+        File::Read { open, .. } if !open.is_empty() => Finding::bad(
             CHECK,
-            format!("{path} may be written by others than root, who so choose what runs as root"),
-            format!("chmod go-w {path}"),
+            format!("{} may be written by others than root, who so choose what runs as root", open.join(", ")),
+            format!("chmod go-w {}", open.join(" ")),
         ),
         File::Read { .. } => Finding::ok(CHECK, path.clone()),
     }
@@ -160,7 +173,13 @@ fn static_pods(facts: &Facts) -> Finding {
         None => Finding::bad(
             CHECK,
             "the kubelet has no staticPodPath: it runs no static pods",
-            format!("write `staticPodPath: {ours}` into {} and restart the kubelet", facts.path),
+            match facts.file {
+                File::Unused => format!("start the kubelet with --pod-manifest-path={ours}"),
+                _ => {
+                    let file = facts.file.source("/staticPodPath").unwrap_or(&facts.path);
+                    format!("write `staticPodPath: {ours}` into {file}, then `systemctl restart kubelet`")
+                }
+            },
         ),
         Some(theirs) if facts.resolve(&theirs) != facts.resolve(ours) => Finding::bad(
             CHECK,
@@ -234,7 +253,13 @@ fn gates(facts: &Facts) -> Finding {
         Some(false) => Finding::bad(
             CHECK,
             "EnvFiles is off: the kubelet refuses every pod that has a Secret's value in its environment",
-            format!("take EnvFiles out of featureGates in {} and restart the kubelet", facts.path),
+            match by_flag {
+                Some(_) => "take EnvFiles out of the kubelet's --feature-gates and restart it".to_owned(),
+                None => {
+                    let file = facts.file.source("/featureGates/EnvFiles").unwrap_or(&facts.path);
+                    format!("take EnvFiles out of featureGates in {file}, then `systemctl restart kubelet`")
+                }
+            },
         ),
         _ => Finding::ok(CHECK, "none that static pods need is off"),
     }

@@ -28,11 +28,13 @@ fn words(text: &str) -> Vec<String> {
 fn kubelet_facts() -> kubelet::Facts {
     kubelet::Facts {
         processes: vec![words("/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml --hostname-override n1")],
+        configured: "/var/lib/kubelet/config.yaml".into(),
         path: "/var/lib/kubelet/config.yaml".into(),
         file: kubelet::File::Read {
             content: json!({"staticPodPath": "/etc/kubernetes/manifests/",
                 "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock"}),
-            open: false,
+            parts: Vec::new(),
+            open: Vec::new(),
         },
         manifest_dir: "/etc/kubernetes/manifests".into(),
         kubelet_root: "/var/lib/kubelet".into(),
@@ -71,12 +73,7 @@ fn each_setting_of_the_kubelet_that_does_not_fit_is_one_finding() {
         (|f| f.processes[0].push("--pod-manifest-path=/x".into()), Level::Bad, "static pod folder", "reads /x"),
         (|f| f.processes[0].push("--root-dir=/srv/k".into()), Level::Bad, "kubelet root", "is /srv/k"),
         (|f| f.processes[0].push("--hostname-override=n2".into()), Level::Bad, "node name", "is n2"),
-        (
-            |f| f.processes[0].push("--config=/etc/k.yaml".into()),
-            Level::Bad,
-            "kubelet configuration",
-            "reads /etc/k.yaml",
-        ),
+        (|f| f.path = "/etc/k.yaml".into(), Level::Bad, "kubelet configuration", "reads /etc/k.yaml"),
         (|f| set(f, "featureGates", json!({"EnvFiles": false})), Level::Bad, "feature gates", "EnvFiles is off"),
         (
             |f| f.processes[0].push("--feature-gates=A=true,EnvFiles=false".into()),
@@ -96,12 +93,12 @@ fn each_setting_of_the_kubelet_that_does_not_fit_is_one_finding() {
         (
             |f| {
                 if let kubelet::File::Read { open, .. } = &mut f.file {
-                    *open = true;
+                    open.push("/k/open.conf".into());
                 }
             },
             Level::Bad,
             "kubelet configuration",
-            "written by others",
+            "/k/open.conf may be written by others",
         ),
         (
             |f| {
@@ -125,6 +122,44 @@ fn each_setting_of_the_kubelet_that_does_not_fit_is_one_finding() {
         let others = found.iter().filter(|f| f.check != check && f.level != Level::Ok).count();
         assert_eq!(others, usize::from(matches!(facts.file, kubelet::File::Unreadable(_))), "{found:#?}");
     }
+}
+
+#[test]
+fn hints_name_the_file_that_has_the_last_word() {
+    let mut facts = kubelet_facts();
+    facts.path = "/etc/kubelet.yaml".into();
+    facts.configured = facts.path.clone();
+    let parts = [
+        ("/etc/kubelet.yaml", json!({"featureGates": {"EnvFiles": true}})),
+        ("/etc/kubelet.d/10-gates.conf", json!({"featureGates": {"EnvFiles": false}})),
+        ("/etc/kubelet.d/20-other.conf", json!({"featureGates": {"Other": false}})),
+    ];
+    facts.file = kubelet::File::Read {
+        content: json!({"featureGates": {"EnvFiles": false, "Other": false}}),
+        parts: parts.map(|(path, part)| (path.to_owned(), part)).to_vec(),
+        open: vec!["/etc/kubelet.d/20-other.conf".into()],
+    };
+    let hints = |facts: &kubelet::Facts| -> Vec<String> {
+        let findings = kubelet::examine(facts).into_iter();
+        findings.filter(|f| f.level != Level::Ok).filter_map(|f| f.hint).collect()
+    };
+    assert_eq!(
+        hints(&facts),
+        [
+            "chmod go-w /etc/kubelet.d/20-other.conf",
+            "write `staticPodPath: /etc/kubernetes/manifests` into /etc/kubelet.yaml, then `systemctl restart kubelet`",
+            "take EnvFiles out of featureGates in /etc/kubelet.d/10-gates.conf, then `systemctl restart kubelet`",
+        ]
+    );
+    facts.file = kubelet::File::Unused;
+    facts.processes[0].push("--feature-gates=EnvFiles=false".into());
+    assert_eq!(
+        hints(&facts),
+        [
+            "start the kubelet with --pod-manifest-path=/etc/kubernetes/manifests",
+            "take EnvFiles out of the kubelet's --feature-gates and restart it",
+        ]
+    );
 }
 
 #[test]

@@ -23,14 +23,22 @@ const NAME: &str = "kubelet";
 /// What can be found out; `version`: what the Node says, or the configuration.
 pub(super) fn facts(config: &Config, version: Option<String>) -> Facts {
     let processes = processes();
-    let drop_ins = match processes.as_slice() {
-        [one] => flag(one, "config-dir"),
-        _ => None,
+    let configured = config.kubelet_config.as_path();
+    let (path, file) = match processes.as_slice() {
+        [one] => match (flag(one, "config"), flag(one, "config-dir").map(Path::new)) {
+            (None, None) => (configured, File::Unused),
+            (path, drop_ins) => {
+                let path = path.map_or(configured, Path::new);
+                (path, file(path, drop_ins))
+            }
+        },
+        _ => (configured, file(configured, None)),
     };
-    let file = file(&config.kubelet_config, drop_ins.map(Path::new));
+    let path = path.display().to_string();
     let runtime = config.runtime_endpoint.as_ref();
     let mut facts = Facts {
-        path: config.kubelet_config.display().to_string(),
+        configured: configured.display().to_string(),
+        path,
         file,
         manifest_dir: real(&config.manifest_dir),
         kubelet_root: real(&config.kubelet_root),
@@ -56,7 +64,12 @@ fn resolved(facts: &Facts) -> BTreeMap<String, String> {
         _ => Vec::new(),
     };
     let default = "/var/lib/kubelet";
-    let paths = of_process.chain(of_file).chain([facts.path.as_str(), facts.runtime.as_str(), default]);
+    let paths = of_process.chain(of_file).chain([
+        facts.path.as_str(),
+        facts.configured.as_str(),
+        facts.runtime.as_str(),
+        default,
+    ]);
     paths
         .map(|path| path.strip_prefix("unix://").unwrap_or(path))
         .map(|path| (path.to_owned(), real(Path::new(path))))
@@ -95,20 +108,26 @@ fn file(path: &Path, drop_ins: Option<&Path>) -> File {
         Err(Trouble::Missing) => return File::Missing,
         Err(Trouble::Other(why)) => return File::Unreadable(why),
     };
-    let mut open = fs::metadata(path).is_ok_and(|data| data.mode() & 0o022 != 0);
+    let is_open = |path: &Path| fs::metadata(path).is_ok_and(|data| data.mode() & 0o022 != 0);
+    let name = |path: &Path| path.display().to_string();
+    let mut parts = vec![(name(path), content.clone())];
+    let mut open: Vec<String> = is_open(path).then(|| name(path)).into_iter().collect();
     let entries = drop_ins.into_iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
     let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
     files.retain(|file| file.extension().is_some_and(|kind| kind == "conf"));
     files.sort();
     for file in files {
         match document(&file) {
-            Ok(more) => merge(&mut content, more),
+            Ok(more) => {
+                parts.push((name(&file), more.clone()));
+                merge(&mut content, more);
+            }
             Err(Trouble::Missing) => {}
             Err(Trouble::Other(why)) => return unreadable(&file, why),
         }
-        open |= fs::metadata(&file).is_ok_and(|data| data.mode() & 0o022 != 0);
+        open.extend(is_open(&file).then(|| name(&file)));
     }
-    File::Read { content, open }
+    File::Read { content, parts, open }
 }
 
 /// Why a document is not there.
@@ -143,6 +162,8 @@ fn merge(content: &mut Value, more: Value) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -157,8 +178,13 @@ mod tests {
         write("d/20.conf", "staticPodPath: /c\nfeatureGates: {EnvFiles: false}\n");
         write("d/10.conf", "staticPodPath: /b\n");
         write("d/30.yaml", "staticPodPath: /d\n");
-        let File::Read { content, open } = file(&path("config.yaml"), Some(&path("d"))) else { panic!("not read") };
-        assert_eq!((content["staticPodPath"].as_str(), open), (Some("/c"), false));
+        fs::set_permissions(path("d/10.conf"), fs::Permissions::from_mode(0o666)).unwrap();
+        let read = file(&path("config.yaml"), Some(&path("d")));
+        let File::Read { content, parts, open } = read else { panic!("not read") };
+        assert_eq!(content["staticPodPath"], "/c");
+        assert_eq!(open, [path("d/10.conf").display().to_string()]);
+        let names: Vec<_> = parts.iter().map(|(name, _)| name.rsplit('/').next().unwrap()).collect();
+        assert_eq!(names, ["config.yaml", "10.conf", "20.conf"], "the last has the last word");
         assert_eq!(content["featureGates"], serde_json::json!({"A": true, "EnvFiles": false}));
         fs::write(path("d/40.conf"), "a: [").unwrap();
         let File::Unreadable(why) = file(&path("config.yaml"), Some(&path("d"))) else { panic!("it was read") };
