@@ -104,7 +104,11 @@ impl Demo {
             return Err("the change gave a new instance".into());
         }
         say("The instance is the same: no restart");
-        self.status()
+        self.status()?;
+        say("`unknown` is the truth: no kubelet runs here that would start the pod, and there is nobody to ask");
+        println!("On a node the kubelet reads the manifest folder and starts it; runtime-endpoint and kubeconfig tell");
+        println!("the agent how it is. Next: target/debug/daemonlet render -f examples/cni --node-name n1");
+        Ok(())
     }
 
     fn status(&self) -> Result<()> {

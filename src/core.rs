@@ -3,6 +3,7 @@
 //! Owns every decision. Must not do I/O, read a clock, log, or know tokio, kube or the file system.
 
 pub mod adopt;
+pub mod annotations;
 pub mod canonical;
 pub mod cluster;
 pub mod convert;
@@ -18,6 +19,7 @@ pub mod labels;
 pub mod manifest;
 pub mod metrics;
 pub mod model;
+pub mod nearest;
 pub mod node;
 pub mod orders;
 pub mod outcome;

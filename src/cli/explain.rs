@@ -14,7 +14,7 @@ use crate::node::socket::Request;
 
 /// Show why a DaemonSet does or does not run on this node
 ///
-/// Exit code: 0 it runs or does not belong here, 1 it is refused, failing or unknown.
+/// Exit code: 0 it runs or does not belong here, 1 it, or a newer version of it, is refused, failing or unknown.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         human(&report, &arguments.daemon_set, Colour::new(&std::io::stdout()))
     };
     output::data(&text)?;
-    let good = report.status.is_some_and(|status| !status.state.is_bad());
+    let good = report.problems.is_empty() && report.status.is_some_and(|status| !status.state.is_bad());
     Ok(if good { Exit::Success } else { Exit::Refused })
 }
 
@@ -54,7 +54,8 @@ pub(super) fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> 
     let state = match &report.status {
         Some(status) if status.reason.is_empty() => status.state.as_str().to_owned(),
         Some(status) => format!("{}: {}", status.state.as_str(), status.reason),
-        None => "unknown: no such DaemonSet has been seen (`daemonlet status` lists what could not be read)".to_owned(),
+        None if report.problems.is_empty() => "unknown: no such DaemonSet has been seen".to_owned(),
+        None => "unknown: no such DaemonSet could be read".to_owned(),
     };
     let mut text = format!("{key} on {}: {state}\n", report.node);
     for term in &report.terms {
@@ -75,6 +76,10 @@ pub(super) fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> 
         let kind = if note.starts_with("hint: ") { "" } else { "note: " };
         text.push_str(&format!("       {kind}{note}\n"));
     }
+    for problem in &report.problems {
+        text.push_str(&format!("  {}  {}: {}\n", colour.red("no "), problem.object, problem.reason));
+        text.extend(problem.hint.iter().map(|hint| format!("       hint: {hint}\n")));
+    }
     text
 }
 
@@ -82,6 +87,7 @@ pub(super) fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> 
 mod tests {
     use super::*;
     use crate::core::replies::Term;
+    use crate::core::status::Problem;
 
     #[test]
     fn keys_have_two_parts() {
@@ -104,12 +110,17 @@ mod tests {
                 term("taint", Some(false), "x=y:NoSchedule: no toleration matches"),
             ],
             status: None,
+            problems: vec![Problem {
+                object: "f.yaml:3".into(),
+                reason: "not an object".into(),
+                hint: Some("make it one".into()),
+            }],
         };
         assert_eq!(
             human(&report, &ObjectKey::new("kube-system", "cni"), Colour::none()),
-            "kube-system/cni on n1: unknown: no such DaemonSet has been seen \
-             (`daemonlet status` lists what could not be read)\n       source: API\n  \
-             yes  node selector: a = b\n  no   taint: x=y:NoSchedule: no toleration matches\n"
+            "kube-system/cni on n1: unknown: no such DaemonSet could be read\n       source: API\n  \
+             yes  node selector: a = b\n  no   taint: x=y:NoSchedule: no toleration matches\n  \
+             no   f.yaml:3: not an object\n       hint: make it one\n"
         );
     }
 }

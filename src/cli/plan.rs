@@ -12,7 +12,7 @@ use crate::node::socket::Request;
 
 /// Show what one pass would change on this node; changes nothing
 ///
-/// Exit code: 0 nothing to do, 4 changes pending.
+/// Exit code: 0 nothing to do, 4 changes pending; with none of them 1 if something is refused, failing or unknown.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -26,11 +26,24 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let config = arguments.config.load()?;
     let report: PlanReport = ask::ask(&config, &Request::Plan)?;
     output::data(&if arguments.json { output::json(&report)? } else { human(&report) })?;
-    Ok(if report.changes.is_empty() { Exit::Success } else { Exit::Pending })
+    Ok(exit(&report))
+}
+
+/// The highest that applies: changes, then whatever keeps a daemon from running.
+fn exit(report: &PlanReport) -> Exit {
+    let bad = !report.problems.is_empty() || report.held.iter().any(|held| held.state.is_bad());
+    match (report.changes.is_empty(), bad) {
+        (false, _) => Exit::Pending,
+        (true, true) => Exit::Refused,
+        (true, false) => Exit::Success,
+    }
 }
 
 fn human(report: &PlanReport) -> String {
     let mut text = String::new();
+    let hint = |text: &mut String, hint: &Option<String>| {
+        text.extend(hint.iter().map(|hint| format!("  hint: {hint}\n")));
+    };
     if report.changes.is_empty() {
         text.push_str("nothing to do\n");
     }
@@ -40,7 +53,14 @@ fn human(report: &PlanReport) -> String {
     }
     for held in &report.held {
         let reason = if held.reason.is_empty() { String::new() } else { format!(": {}", held.reason) };
-        text.push_str(&format!("{}/{}: nothing, it is {}{reason}\n", held.namespace, held.name, held.state.as_str()));
+        let changes = report.changes.iter().any(|c| (&c.namespace, &c.name) == (&held.namespace, &held.name));
+        let but = if changes { "and it" } else { "nothing, it" };
+        text.push_str(&format!("{}/{}: {but} is {}{reason}\n", held.namespace, held.name, held.state.as_str()));
+        hint(&mut text, &held.hint);
+    }
+    for problem in &report.problems {
+        text.push_str(&format!("problem: {}: {}\n", problem.object, problem.reason));
+        hint(&mut text, &problem.hint);
     }
     text
 }
@@ -49,9 +69,44 @@ fn human(report: &PlanReport) -> String {
 mod tests {
     use crate::core::replies::Change;
     use crate::core::replies::Held;
+    use crate::core::status::Problem;
     use crate::core::status::State;
 
     use super::*;
+
+    #[test]
+    fn it_ends_with_1_only_where_nothing_is_to_do_and_something_is_wrong() {
+        let mut report = PlanReport {
+            schema_version: 1,
+            node: "n".to_owned(),
+            agent_running: true,
+            changes: Vec::new(),
+            held: Vec::new(),
+            problems: Vec::new(),
+        };
+        let held = |state| {
+            let [namespace, name, reason] = ["a", "b", ""].map(str::to_owned);
+            vec![Held { namespace, name, state, reason, hint: None }]
+        };
+        assert_eq!(exit(&report), Exit::Success);
+        for (state, expected) in [
+            (State::Waiting, Exit::Success),
+            (State::Refused, Exit::Refused),
+            (State::Failing, Exit::Refused),
+            (State::Unknown, Exit::Refused),
+        ] {
+            report.held = held(state);
+            assert_eq!(exit(&report), expected, "{state:?}");
+        }
+        report.held.clear();
+        let [object, reason] = ["f.yaml:1:4", "unclosed bracket"].map(str::to_owned);
+        report.problems.push(Problem { object, reason, hint: Some("close it".to_owned()) });
+        assert_eq!(exit(&report), Exit::Refused);
+        assert_eq!(human(&report), "nothing to do\nproblem: f.yaml:1:4: unclosed bracket\n  hint: close it\n");
+        let [namespace, name, action] = ["a", "d", "write manifest x"].map(str::to_owned);
+        report.changes.push(Change { namespace, name, action, reason: String::new() });
+        assert_eq!(exit(&report), Exit::Pending);
+    }
 
     #[test]
     fn what_is_held_is_said_whether_there_is_something_to_do_or_not() {
@@ -60,6 +115,7 @@ mod tests {
             name: name.to_owned(),
             state,
             reason: reason.to_owned(),
+            hint: (state == State::Refused).then(|| "do it".to_owned()),
         };
         let mut report = PlanReport {
             schema_version: 1,
@@ -67,11 +123,16 @@ mod tests {
             agent_running: true,
             changes: Vec::new(),
             held: vec![held("b", State::Refused, "spec: no"), held("c", State::Waiting, "waits for Secret a/s")],
+            problems: Vec::new(),
         };
-        let lines = "a/b: nothing, it is refused: spec: no\na/c: nothing, it is waiting: waits for Secret a/s\n";
+        let lines =
+            "a/b: nothing, it is refused: spec: no\n  hint: do it\na/c: nothing, it is waiting: waits for Secret a/s\n";
         assert_eq!(human(&report), format!("nothing to do\n{lines}"));
         let [namespace, name, action] = ["a", "d", "write manifest x"].map(str::to_owned);
         report.changes.push(Change { namespace, name, action, reason: String::new() });
         assert_eq!(human(&report), format!("a/d: write manifest x\n{lines}"));
+        report.changes[0].name = "b".to_owned();
+        let beside = lines.replacen("nothing, it", "and it", 1);
+        assert_eq!(human(&report), format!("a/b: write manifest x\n{beside}"));
     }
 }

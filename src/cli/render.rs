@@ -30,7 +30,7 @@ use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
 
 pub(in crate::cli) mod inputs;
-mod report;
+pub(in crate::cli) mod report;
 mod write;
 
 use inputs::Inputs;
@@ -94,15 +94,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         report::exit(&entries, arguments.strict).max(if errors.is_empty() { Exit::Success } else { Exit::Unreadable });
 
     if arguments.json {
-        output::data(&report::json(&entries, arguments.output.is_some())?)?;
+        output::data(&report::json(&entries, &inputs.doubts, arguments.output.is_some())?)?;
     } else if arguments.output.is_some() {
-        output::data(&report::lines(&entries, output::Colour::new(&std::io::stdout())))?;
+        output::data(&report::lines(&entries, &inputs.doubts, output::Colour::new(&std::io::stdout())))?;
     } else {
         output::data(&report::stream(&entries))?;
-        output::remarks(&report::lines(&entries, output::Colour::new(&std::io::stderr())));
+        output::remarks(&report::lines(&entries, &inputs.doubts, output::Colour::new(&std::io::stderr())));
     }
     if entries.is_empty() && errors.is_empty() {
         output::remarks("no DaemonSet in what was read\n");
+    }
+    if arguments.strict {
+        errors.extend(report::strict(&entries));
     }
     output::errors(&errors);
     Ok(exit)

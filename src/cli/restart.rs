@@ -34,12 +34,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let ObjectKey { namespace, name } = arguments.daemon_set.clone();
     let report: RestartReport = ask::order(&config, &Request::Restart { namespace, name })?;
     output::data(&if arguments.json { output::json(&report)? } else { human(&report, &arguments.daemon_set) })?;
-    Ok(if report.new.is_some() { Exit::Success } else { Exit::Refused })
+    Ok(if report.new.is_some() && report.unsure.is_none() { Exit::Success } else { Exit::Refused })
 }
 
 fn human(report: &RestartReport, key: &ObjectKey) -> String {
     let old = report.old.join(", ");
     match &report.new {
+        Some(new) if let Some(why) = &report.unsure => {
+            format!("{key} on {}: {old} ends; {new} starts when it is known that {old} has ended: {why}\n", report.node)
+        }
         Some(new) => format!("{key} on {}: {old} ends, then {new} starts\n", report.node),
         None if report.old.is_empty() => {
             format!("{key} on {}: the restart waits, the old pod runs on: {}\n", report.node, report.reason)
@@ -60,9 +63,13 @@ mod tests {
             old: old.iter().map(|&pod| pod.into()).collect(),
             new: new.map(Into::into),
             reason: "why".into(),
+            unsure: None,
         };
         let key = ObjectKey::new("a", "b");
         assert_eq!(human(&report(&["b-1"], Some("b-2")), &key), "a/b on n1: b-1 ends, then b-2 starts\n");
+        let unsure = RestartReport { unsure: Some("who knows".into()), ..report(&["b-1"], Some("b-2")) };
+        let expected = "a/b on n1: b-1 ends; b-2 starts when it is known that b-1 has ended: who knows\n";
+        assert_eq!(human(&unsure, &key), expected);
         assert_eq!(human(&report(&[], None), &key), "a/b on n1: the restart waits, the old pod runs on: why\n");
         assert_eq!(human(&report(&["b-1"], None), &key), "a/b on n1: b-1 ends, and no new one starts yet: why\n");
     }

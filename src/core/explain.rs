@@ -79,10 +79,7 @@ fn policy(daemon_set: &DaemonSet, covered: &Covered) -> Term {
 
 /// What speaks against the pod, each with what to do about it; what people should know has no verdict.
 fn admission(admission: &Admission, terms: &mut Vec<Term>) {
-    let text = |e: &FieldError| match &e.hint {
-        Some(hint) => format!("{e} (hint: {hint})"),
-        None => e.to_string(),
-    };
+    let text = FieldError::with_hint;
     match admission {
         Admission::Allowed(notes) => terms.extend(notes.iter().map(|e| term("pod", None, text(e)))),
         Admission::Refused(errors) => terms.extend(errors.iter().map(|e| term("pod", Some(false), text(e)))),

@@ -30,6 +30,8 @@ pub enum ProblemKind {
     Syntax,
     /// An object is not what the API server would take.
     Invalid,
+    /// The object is good, and something in it says nothing to anybody.
+    Doubtful,
 }
 
 /// An object by the words of its own document.
@@ -64,7 +66,7 @@ pub struct Problem {
     pub reason: String,
     /// What to do about it, if there is something to do.
     pub hint: Option<String>,
-    /// Unreadable or refused.
+    /// Unreadable, refused or doubtful.
     pub kind: ProblemKind,
 }
 
@@ -110,6 +112,8 @@ pub struct ParsedFile {
     pub ignored: Vec<Ignored>,
     /// Everything that is wrong.
     pub problems: Vec<Problem>,
+    /// What nobody understands in objects that are good: fields that there are not.
+    pub doubts: Vec<Problem>,
 }
 
 impl ParsedFile {
@@ -162,7 +166,12 @@ fn read_document(path: &Path, line: usize, value: Value, file: &mut ParsedFile) 
             Ok(Object::DaemonSet(value)) => {
                 let read = validate::daemon_set(&value, Source::File { path: path.to_owned() });
                 match read.and_then(|daemon_set| policy::checked_mode(daemon_set).map_err(|error| vec![error])) {
-                    Ok(daemon_set) => file.daemon_sets.push(daemon_set),
+                    Ok(daemon_set) => {
+                        let name = convert::name_of(&value);
+                        let doubt = |error| Problem { kind: ProblemKind::Doubtful, ..invalid(name.clone(), error) };
+                        file.doubts.extend(validate::unknown_fields(&value).into_iter().map(doubt));
+                        file.daemon_sets.push(daemon_set);
+                    }
                     Err(errors) => {
                         let name = convert::name_of(&value);
                         file.problems.extend(errors.into_iter().map(|error| invalid(name.clone(), error)));

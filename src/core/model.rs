@@ -210,6 +210,16 @@ pub const PROGRESS_DEADLINE: &str = "daemonlet.dev/progress-deadline";
 /// Annotation: `auto` returns to the last good revision when the progress deadline has passed; `off` (the
 /// default) only says so.
 pub const ROLLBACK: &str = "daemonlet.dev/rollback";
+/// Annotation: `true` stops a rollout where it is.
+pub const PAUSED: &str = "daemonlet.dev/paused";
+/// Annotation: how many nodes stay on the old revision, as a number or a percentage.
+pub const PARTITION: &str = "daemonlet.dev/partition";
+/// Annotation: label selector of the nodes that go first.
+pub const CANARY: &str = "daemonlet.dev/canary";
+/// Annotation: how long all canary nodes have to be available before the others follow.
+pub const CANARY_HOLD: &str = "daemonlet.dev/canary-hold";
+/// Annotation: on how many nodes a revision may fail before the rollout halts.
+pub const MAX_FAILED: &str = "daemonlet.dev/max-failed";
 /// Annotation of our manifests: `namespace/name` of the DaemonSet. This is the mark of ownership.
 pub const OWNER_ANNOTATION: &str = "daemonlet.dev/daemonset";
 /// Annotation of our manifests: the incarnation number.
@@ -322,6 +332,16 @@ pub struct FieldError {
     pub reason: String,
     /// What to do about it, if there is something to do.
     pub hint: Option<String>,
+}
+
+impl FieldError {
+    /// Field, reason and hint on one line.
+    pub fn with_hint(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{self} (hint: {hint})"),
+            None => self.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for FieldError {

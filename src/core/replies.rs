@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::core::status::DaemonStatus;
+use crate::core::status::Problem;
 use crate::core::status::State;
 
 /// What one pass would change on this node.
@@ -23,6 +24,9 @@ pub struct PlanReport {
     /// The daemons that do not run as they should, and that no change of this pass helps.
     #[serde(default)]
     pub held: Vec<Held>,
+    /// What is wrong beside single daemons, as in `status`: files, folders, the API, the runtime.
+    #[serde(default)]
+    pub problems: Vec<Problem>,
 }
 
 /// A daemon for which there is nothing to do though it does not run as it should.
@@ -37,6 +41,9 @@ pub struct Held {
     pub state: State,
     /// Why.
     pub reason: String,
+    /// What to do about it, if there is something to do.
+    #[serde(default)]
+    pub hint: Option<String>,
 }
 
 /// One change.
@@ -67,6 +74,9 @@ pub struct ExplainReport {
     pub terms: Vec<Term>,
     /// The daemon's status; none: no such DaemonSet is known.
     pub status: Option<DaemonStatus>,
+    /// What is wrong with it in the files and in the API; where nothing names it, what may hide it.
+    #[serde(default)]
+    pub problems: Vec<Problem>,
 }
 
 /// One thing that decides.
@@ -111,4 +121,7 @@ pub struct RestartReport {
     pub new: Option<String>,
     /// What it waits for, or what happens meanwhile.
     pub reason: String,
+    /// Why nobody can say yet when the old pods have ended, before which the new one does not start.
+    #[serde(default)]
+    pub unsure: Option<String>,
 }

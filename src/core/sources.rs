@@ -168,7 +168,7 @@ fn covers(rules: Rules<'_>, daemon_set: &DaemonSet, folder: Option<&Arc<DaemonSe
     let (Covered::Yes(_), Some(folder)) = (&covered, folder) else { return covered };
     let why = match policy.admit(daemon_set, objects.lookup(&namespace_of(daemon_set))) {
         Admission::Allowed(_) => return covered,
-        Admission::Refused(errors) => errors.iter().map(with_hint).collect::<Vec<_>>().join("; "),
+        Admission::Refused(errors) => errors.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; "),
         Admission::Waits(missing) => format!("{missing} has not been seen yet"),
     };
     let runs = |d: &Arc<DaemonSet>| d.source == Source::Api && same_template(d, daemon_set);
@@ -176,13 +176,6 @@ fn covers(rules: Rules<'_>, daemon_set: &DaemonSet, folder: Option<&Arc<DaemonSe
         return covered;
     }
     Covered::No(why)
-}
-
-fn with_hint(error: &FieldError) -> String {
-    match &error.hint {
-        Some(hint) => format!("{error} (hint: {hint})"),
-        None => error.to_string(),
-    }
 }
 
 fn settle_present(known: &Known<'_>, daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, rules: Rules<'_>) -> Word {

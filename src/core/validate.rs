@@ -24,6 +24,7 @@ pub use selector::selects;
 
 pub use types::pod_template_types;
 pub use types::pod_types;
+pub use types::unknown_fields;
 
 /// The deepest nesting of maps and lists in a spec. A checkpoint holds it a few levels deeper, and what
 /// reads checkpoints and manifests back stops near 120 ([`crate::core::yaml::MAX_DEPTH`]).

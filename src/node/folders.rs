@@ -24,6 +24,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::core::input::Ignored;
+use crate::core::input::ObjectName;
 use crate::core::input::Problem;
 use crate::core::input::ProblemKind;
 use crate::core::model::DaemonSet;
@@ -92,6 +93,8 @@ pub struct FileView {
     pub ignored: Vec<Ignored>,
     /// What is wrong in it.
     pub problems: Vec<Problem>,
+    /// What nobody understands in it.
+    pub doubts: Vec<Problem>,
     /// Whether every object is known that it should define.
     pub complete: bool,
     stamp: file::Stamp,
@@ -148,6 +151,24 @@ impl FolderView {
     /// Every problem: of folders, between files, and in each file.
     pub fn all_problems(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().chain(self.files.iter().flat_map(|file| &file.problems))
+    }
+
+    /// What is wrong with `key` in the files, whether or not one of them defines it well.
+    pub fn problems_of(&self, key: &ObjectKey) -> impl Iterator<Item = &Problem> {
+        let of_it = |object: &ObjectName| object.kind == "DaemonSet" && object.key == *key;
+        self.all_problems().filter(move |problem| problem.object.as_ref().is_some_and(of_it))
+    }
+
+    /// What is wrong with files and documents that tell no name: any object may be in them.
+    pub fn nameless_problems(&self) -> impl Iterator<Item = &Problem> {
+        let hides = |problem: &&Problem| problem.kind == ProblemKind::Syntax || problem.line > 0;
+        self.all_problems().filter(|problem| problem.object.is_none()).filter(hides)
+    }
+
+    /// What nobody understands in the definition of `key` that is in force.
+    pub fn doubts_of(&self, key: &ObjectKey) -> impl Iterator<Item = &Problem> {
+        let doubts = self.file_of(key).into_iter().flat_map(|file| &file.doubts);
+        doubts.filter(move |doubt| doubt.object.as_ref().is_some_and(|object| object.key == *key))
     }
 
     /// What the folders say of `key`, which came from `origin` when it was last seen (`None`: from no folder).

@@ -91,7 +91,7 @@ fn explain_shows_terms_and_ends_with_1_for_what_nobody_knows() {
     run.is(0, "kube-system/cni on n1: running\n  yes  taint: a:NoSchedule, tolerated by Exists\n", "");
     let (run, _) = ask(&["explain", "a/b"], &explain(json!(null)));
     assert_eq!(run.code, 1);
-    assert!(run.out.starts_with("a/b on n1: unknown: no such DaemonSet has been seen ("), "{}", run.out);
+    assert!(run.out.starts_with("a/b on n1: unknown: no such DaemonSet has been seen\n"), "{}", run.out);
 }
 
 #[test]

@@ -76,13 +76,23 @@ fn what_cannot_be_read_or_run_is_said() {
     let refused = run(["generate", "rbac", "-f", &scratch.text("bad.yaml")]);
     assert_eq!(refused.code, 1);
     assert!(
-        refused.err.contains("refused kube-system/net: ") && !refused.out.contains("daemonlet-net"),
+        refused.err.contains("refused kube-system/net (") && !refused.out.contains("daemonlet-net"),
         "{}",
         refused.err
     );
     let invalid = run(["generate", "rbac", "-f", &scratch.text("none.yaml"), &scratch.text("missing.yaml")]);
     assert_eq!(invalid.code, 3);
     assert!(invalid.err.contains("missing.yaml: cannot be read"), "{}", invalid.err);
+    // As `render` has it: what validation refuses is refused, what is no document is invalid.
+    scratch.write("labels.yaml", &FILE.replace("matchLabels: {app: net}", "matchLabels: {app: other}"));
+    scratch.write("syntax.yaml", "a: [\n");
+    for (file, code, word) in [("labels.yaml", 1, "refused kube-system/net ("), ("syntax.yaml", 3, "invalid ")] {
+        for command in [["generate", "rbac"].as_slice(), &["render", "--node-name", "n1"]] {
+            let run = run(command.iter().copied().chain(["-f", &scratch.text(file)]));
+            assert_eq!(run.code, code, "{command:?} {run:?}");
+            assert!(run.err.contains(word), "{command:?} {run:?}");
+        }
+    }
 }
 
 #[test]

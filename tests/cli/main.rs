@@ -4,6 +4,7 @@
 mod agent;
 mod config;
 mod generate;
+mod node;
 mod packaging;
 mod readme;
 mod render;
@@ -86,6 +87,16 @@ impl Scratch {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
+}
+
+/// The Rust files below `folder`.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let of = |path: PathBuf| match path.is_dir() {
+        true => sources(&path),
+        false => vec![path],
+    };
+    entries.flat_map(of).filter(|path| path.extension().is_some_and(|kind| kind == "rs")).collect()
 }
 
 /// The names in `folder`, sorted.

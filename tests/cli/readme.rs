@@ -72,6 +72,41 @@ fn the_first_commands_are_targets_and_the_table_has_every_command() {
     }
 }
 
+/// `text` between backticks that begins with the program's name, one command each.
+fn commands(text: &str) -> Vec<String> {
+    let spans =
+        text.split('`').skip(1).step_by(2).filter(|span| span.starts_with("daemonlet ") && !span.contains('\n'));
+    spans.map(str::to_owned).collect()
+}
+
+#[test]
+fn every_command_that_is_named_is_one_with_its_options() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut named: Vec<(String, String)> =
+        commands(&readme()).into_iter().map(|c| ("README.md".to_owned(), c)).collect();
+    // Hints and messages, which break their strings anywhere.
+    for file in crate::sources(&root.join("src")) {
+        let text = fs::read_to_string(&file).unwrap();
+        let text: Vec<&str> = text.split("\\\n").map(str::trim_start).collect();
+        named.extend(text.concat().lines().flat_map(commands).map(|c| (file.display().to_string(), c)));
+    }
+    assert!(named.len() > 30, "{named:?}");
+    for (file, command) in named {
+        // A pipe's first program; what is optional, too; and `…` for more of the same.
+        let words = command.split(['|', '>']).next().unwrap().replace(['[', ']', '…', ','], "");
+        let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).collect();
+        let parsed = daemonlet::cli::command().try_get_matches_from(&words);
+        let is_whole = |error: &clap::Error| {
+            // A command named without what it works on.
+            error.kind() == clap::error::ErrorKind::MissingRequiredArgument
+                || error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        };
+        if let Err(error) = parsed.map(drop) {
+            assert!(is_whole(&error), "{file}: {command}: {error}");
+        }
+    }
+}
+
 #[test]
 fn every_dependency_is_explained() {
     let readme = readme();

@@ -187,6 +187,47 @@ fn a_node_file_decides_placement_and_gives_the_name() {
 }
 
 #[test]
+fn what_nobody_understands_is_named_with_what_was_meant_and_rendered_all_the_same() {
+    let text = GOOD
+        .replacen("kube-system}", "kube-system, annotations: {daemonlet.dev/progres-deadline: 1m}}", 1)
+        .replacen("    spec:\n", "    spec:\n      hostNetwrok: true\n", 1);
+    assert_eq!(text.lines().count(), GOOD.lines().count() + 1, "{text}");
+    let scratch = Scratch::new(&[("a.yaml", &text)]);
+    let file = scratch.text("a.yaml");
+    let rendered = run(["render", "--node-name", "n1", "-f", &file]);
+    assert_eq!(rendered.code, 0, "a doubt is no refusal: {rendered:?}");
+    let warnings = format!(
+        "  warning: {file}:1: spec.template.spec.hostNetwrok: unknown field: Kubernetes 1.36 does not have it\n  \
+         hint: did you mean hostNetwork?\n  \
+         warning: {file}: metadata.annotations[daemonlet.dev/progres-deadline]: unknown annotation: nobody reads it\n  \
+         hint: did you mean daemonlet.dev/progress-deadline?\n"
+    );
+    assert!(rendered.err.ends_with(&warnings), "{}", rendered.err);
+    assert!(rendered.out.contains("hostNetwrok: true"), "any unknown field stays as it is");
+    let json = run(["render", "--json", "--node-name", "n1", "-f", &file]).json();
+    assert_eq!(json[0]["warnings"].as_array().unwrap().len(), 2, "{json}");
+    let good = Scratch::new(&[("a.yaml", GOOD)]);
+    let json = run(["render", "--json", "--node-name", "n1", "-f", &good.text("a.yaml")]).json();
+    assert_eq!(json[0].get("warnings"), None);
+}
+
+#[test]
+fn strict_says_what_it_refuses() {
+    let scratch = Scratch::new(&[("a.yaml", GOOD)]);
+    let arguments = ["render", "--node-name", "n1", "-f", &scratch.text("a.yaml"), "-o", &scratch.text("out")];
+    assert_eq!(run(arguments).code, 0);
+    let strict = run(arguments.iter().chain(&["--strict"]));
+    assert_eq!(
+        (strict.code, strict.err.as_str()),
+        (
+            1,
+            "error: kube-system/cni waits for ConfigMap kube-system/cni, which --strict refuses\n\
+             hint: give what it waits for with -f, or leave out --strict\n"
+        )
+    );
+}
+
+#[test]
 fn a_node_file_that_is_none_is_named() {
     let scratch = Scratch::new(&[("a.yaml", GOOD), ("pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n")]);
     let pod = scratch.text("pod.yaml");

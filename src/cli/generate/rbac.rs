@@ -9,6 +9,8 @@ use crate::cli::Exit;
 use crate::cli::Failure;
 use crate::cli::output;
 use crate::cli::render::inputs;
+use crate::cli::render::report;
+use crate::cli::render::report::Entry;
 use crate::core::cluster::rights;
 use crate::core::enrolment;
 use crate::core::model::ObjectMap;
@@ -35,7 +37,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let inputs = inputs::read(&arguments.files);
-    let bad = inputs.bad();
+    let mut not_taken: Vec<Entry> = inputs.refused.iter().chain(&inputs.invalid).cloned().collect();
     let objects = ObjectMap { objects: inputs.objects, complete: false };
     let tokens: BTreeMap<TokenRequest, String> = BTreeMap::new();
     // What is referred to is the same on every node.
@@ -48,15 +50,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         pulls: Pulls::First,
     };
     let mut text = String::new();
-    let mut exit = Exit::Success;
-    for (key, daemon_set) in &inputs.daemon_sets {
+    let refused: Vec<_> = inputs.refused.iter().filter_map(Entry::key).collect();
+    for (key, daemon_set) in inputs.daemon_sets.iter().filter(|(key, _)| !refused.contains(key)) {
         let outcome = outcome::outcome(daemon_set, &Revision::of(daemon_set), 0, &objects, &tokens, &options);
         let (references, tokens) = match &outcome.result {
             Ok(rendered) => (&rendered.pod.references, &rendered.pod.tokens),
             Err(refused) => {
-                let why = refused.errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-                output::remarks(&format!("refused {key}: {why}\n"));
-                exit = exit.max(Exit::Refused);
+                let (source, errors) = (daemon_set.source.clone(), refused.errors.clone());
+                not_taken.push(Entry::Refused { key: key.clone(), source, errors });
                 continue;
             }
         };
@@ -68,16 +69,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         }
     }
     output::data(&text)?;
-    if inputs.daemon_sets.is_empty() {
+    output::remarks(&report::lines(&not_taken, &BTreeMap::new(), output::Colour::new(&std::io::stderr())));
+    if inputs.daemon_sets.is_empty() && not_taken.is_empty() {
         output::remarks("no DaemonSet in what was read\n");
     }
-    let mut errors = inputs.unreadable;
-    if bad > 0 {
-        errors.push((format!("{bad} documents are invalid: `daemonlet render` with the same files says why"), None));
-    }
-    if !errors.is_empty() {
-        exit = Exit::Unreadable;
-    }
-    output::errors(&errors);
-    Ok(exit)
+    output::errors(&inputs.unreadable);
+    let unreadable = if inputs.unreadable.is_empty() { Exit::Success } else { Exit::Unreadable };
+    Ok(report::exit(&not_taken, false).max(unreadable))
 }

@@ -143,6 +143,7 @@ pub(super) fn one(cluster: &Cluster, name: &str, key: &ObjectKey, json: bool) ->
         agent_running: node.report.is_some(),
         terms: terms.unwrap_or_default(),
         status: known.then(|| status(key, place.as_ref(), told)),
+        problems: Vec::new(),
     };
     let text = match json {
         true => output::json(&report)?,

@@ -14,6 +14,7 @@ use crate::cli::Exit;
 use crate::cli::Failure;
 use crate::cli::render::report::Entry;
 use crate::config;
+use crate::core::annotations;
 use crate::core::input;
 use crate::core::input::Problem;
 use crate::core::input::ProblemKind;
@@ -33,20 +34,18 @@ pub(in crate::cli) struct Inputs {
     pub(in crate::cli) daemon_sets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
     /// The other objects.
     pub(in crate::cli) objects: BTreeMap<ObjectRef, Value>,
+    /// What nobody understands in the DaemonSets.
+    pub(super) doubts: Doubts,
     /// DaemonSets that validation refuses.
-    pub(super) refused: Vec<Entry>,
+    pub(in crate::cli) refused: Vec<Entry>,
     /// Documents that do not parse, or hold no valid object.
-    pub(super) invalid: Vec<Entry>,
+    pub(in crate::cli) invalid: Vec<Entry>,
     /// Paths that cannot be read: the message, and no hint.
     pub(in crate::cli) unreadable: Vec<(String, Option<String>)>,
 }
 
-impl Inputs {
-    /// How many documents are invalid, DaemonSets among them.
-    pub(in crate::cli) fn bad(&self) -> usize {
-        self.invalid.len() + self.refused.len()
-    }
-}
+/// What nobody understands in DaemonSets, by their names.
+pub(super) type Doubts = BTreeMap<ObjectKey, Vec<FieldError>>;
 
 /// Reads `paths` in order.
 pub(in crate::cli) fn read(paths: &[PathBuf]) -> Inputs {
@@ -124,6 +123,15 @@ fn has_known_extension(path: &Path) -> bool {
 fn add(inputs: &mut Inputs, path: &Path, text: &str) {
     let parsed = input::parse_file(path, text);
     for daemon_set in parsed.daemon_sets {
+        let of_it = |doubt: &&Problem| doubt.object.as_ref().is_some_and(|object| object.key == daemon_set.key);
+        let unknown = parsed.doubts.iter().filter(of_it).map(|doubt| FieldError {
+            field: format!("{}: {}", doubt.place(), doubt.field.as_deref().unwrap_or_default()),
+            reason: doubt.reason.clone(),
+            hint: doubt.hint.clone(),
+        });
+        let in_file = |error: FieldError| FieldError { field: format!("{}: {}", path.display(), error.field), ..error };
+        let found = unknown.chain(annotations::misread(&daemon_set).into_iter().map(in_file)).collect();
+        inputs.doubts.insert(daemon_set.key.clone(), found);
         inputs.daemon_sets.insert(daemon_set.key.clone(), Arc::new(daemon_set));
     }
     inputs.objects.extend(parsed.objects);

@@ -6,6 +6,7 @@ use crate::cli::Exit;
 use crate::cli::Failure;
 use crate::cli::output;
 use crate::cli::output::Colour;
+use crate::cli::render::inputs::Doubts;
 use crate::core::identity::Identity;
 use crate::core::input::Problem;
 use crate::core::model::FieldError;
@@ -16,7 +17,7 @@ use crate::core::render::Missing;
 
 /// What became of one DaemonSet or document.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Entry {
+pub(in crate::cli) enum Entry {
     /// It is a static pod.
     Rendered {
         /// The DaemonSet.
@@ -48,7 +49,7 @@ pub(super) enum Entry {
 
 impl Entry {
     /// The DaemonSet.
-    pub(super) fn key(&self) -> Option<&ObjectKey> {
+    pub(in crate::cli) fn key(&self) -> Option<&ObjectKey> {
         match self {
             Entry::Rendered { key, .. } | Entry::NotSelected { key, .. } | Entry::Refused { key, .. } => Some(key),
             Entry::Invalid(_) => None,
@@ -64,8 +65,24 @@ impl Entry {
     }
 }
 
+/// What makes `--strict` refuse: each DaemonSet that waits, and for what.
+pub(super) fn strict(entries: &[Entry]) -> Vec<(String, Option<String>)> {
+    let waits = |entry: &Entry| match (entry.key(), entry.waiting_for()) {
+        (None, _) | (_, []) => None,
+        (Some(key), missing) => Some((
+            format!("{key} waits for {}, which --strict refuses", join_missing(missing)),
+            Some("give what it waits for with -f, or leave out --strict".to_owned()),
+        )),
+    };
+    entries.iter().filter_map(waits).collect()
+}
+
+fn join_missing(missing: &[Missing]) -> String {
+    missing.iter().map(Missing::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// The exit code that `entries` call for.
-pub(super) fn exit(entries: &[Entry], strict: bool) -> Exit {
+pub(in crate::cli) fn exit(entries: &[Entry], strict: bool) -> Exit {
     let of = |entry: &Entry| match entry {
         Entry::Invalid(_) => Exit::Unreadable,
         Entry::Refused { .. } => Exit::Refused,
@@ -84,8 +101,8 @@ pub(super) fn stream(entries: &[Entry]) -> String {
     texts.collect()
 }
 
-/// One line a DaemonSet or document, below it hints and notes.
-pub(super) fn lines(entries: &[Entry], colour: Colour) -> String {
+/// One line a DaemonSet or document, below it hints, notes and what nobody understands in it.
+pub(in crate::cli) fn lines(entries: &[Entry], doubts: &Doubts, colour: Colour) -> String {
     let mut text = String::new();
     let mut line = |line: String| {
         text.push_str(&line);
@@ -94,7 +111,7 @@ pub(super) fn lines(entries: &[Entry], colour: Colour) -> String {
     for entry in entries {
         match entry {
             Entry::Rendered { key, rendered, .. } => {
-                let waiting = entry.waiting_for().iter().map(Missing::to_string).collect::<Vec<_>>().join(", ");
+                let waiting = join_missing(entry.waiting_for());
                 let waiting = if waiting.is_empty() { waiting } else { format!(", waits for {waiting}") };
                 line(format!("{} {key}: {}{waiting}", colour.green("rendered"), rendered.file));
                 for note in &rendered.pod.notes {
@@ -116,6 +133,12 @@ pub(super) fn lines(entries: &[Entry], colour: Colour) -> String {
                 if let Some(hint) = &problem.hint {
                     line(format!("  {} {hint}", colour.cyan("hint:")));
                 }
+            }
+        }
+        for doubt in entry.key().and_then(|key| doubts.get(key)).into_iter().flatten() {
+            line(format!("  {} {doubt}", colour.yellow("warning:")));
+            if let Some(hint) = &doubt.hint {
+                line(format!("  {} {hint}", colour.cyan("hint:")));
             }
         }
     }
@@ -154,14 +177,22 @@ enum Json<'a> {
         uid: Option<&'a str>,
         pod: Option<&'a str>,
         waiting_for: &'a [Missing],
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        warnings: Vec<String>,
     },
     /// A document.
     Invalid { outcome: &'static str, file: String, line: usize, column: usize, reason: String },
 }
 
 /// The JSON array; `written`: manifests are named by their path, else given by their content.
-pub(super) fn json(entries: &[Entry], written: bool) -> Result<String, Failure> {
-    let elements: Vec<Json<'_>> = entries.iter().map(|entry| element(entry, written)).collect();
+pub(super) fn json(entries: &[Entry], doubts: &Doubts, written: bool) -> Result<String, Failure> {
+    let mut elements: Vec<Json<'_>> = entries.iter().map(|entry| element(entry, written)).collect();
+    for (entry, element) in entries.iter().zip(&mut elements) {
+        let doubts = entry.key().and_then(|key| doubts.get(key));
+        if let (Json::DaemonSet { warnings, .. }, Some(doubts)) = (element, doubts) {
+            *warnings = doubts.iter().map(FieldError::with_hint).collect();
+        }
+    }
     output::json(&elements)
 }
 
@@ -176,6 +207,7 @@ fn element(entry: &Entry, written: bool) -> Json<'_> {
             uid: Some(&identity.uid),
             pod: Some(&identity.pod_name),
             waiting_for: entry.waiting_for(),
+            warnings: Vec::new(),
         },
         Entry::NotSelected { key, reason } => without_pod(key, "notSelected", reason.clone()),
         Entry::Refused { key, errors, .. } => without_pod(key, "refused", join(errors)),
@@ -191,7 +223,8 @@ fn element(entry: &Entry, written: bool) -> Json<'_> {
 
 fn without_pod<'a>(key: &'a ObjectKey, outcome: &'static str, reason: String) -> Json<'a> {
     let ObjectKey { namespace, name } = key;
-    Json::DaemonSet { namespace, name, outcome, reason, manifest: None, uid: None, pod: None, waiting_for: &[] }
+    let (manifest, uid, pod, waiting_for, warnings) = (None, None, None, &[], Vec::new());
+    Json::DaemonSet { namespace, name, outcome, reason, manifest, uid, pod, waiting_for, warnings }
 }
 
 /// The problem without its place.

@@ -18,6 +18,7 @@ use crate::core::model::Lookup;
 use crate::core::model::Mode;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
+use crate::core::model::PAUSED;
 use crate::core::model::Source;
 use crate::core::node;
 use crate::core::placement;
@@ -28,7 +29,6 @@ use crate::core::validate;
 
 /// The version of the JSON schema of [`Overview`].
 pub const SCHEMA_VERSION: u32 = 1;
-const PAUSED: &str = "daemonlet.dev/paused";
 
 /// A node of the cluster.
 #[derive(Clone, Debug)]

@@ -100,3 +100,22 @@ fn a_template_that_nobody_filled_in_is_called_one() {
     }
     assert_eq!(hint("# {{ name }}\na: [\n"), None);
 }
+
+#[test]
+fn a_field_that_there_is_not_is_a_doubt_and_no_problem() {
+    let file = parse(&format!(
+        "{}---\n{}",
+        GOOD.replace("name: a, name", "name: b, name"),
+        GOOD.replace("spec:\n      c", "spec:\n      hostNetwrok: true\n      c")
+    ));
+    assert_eq!((file.daemon_sets.len(), file.problems.len()), (2, 0));
+    assert!(!file.is_incomplete());
+    let doubts: Vec<String> = file.doubts.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        doubts,
+        ["/x/a.yaml:11: DaemonSet kube-system/a: spec.template.spec.hostNetwrok: \
+          unknown field: Kubernetes 1.36 does not have it"]
+    );
+    assert_eq!(file.doubts[0].kind, ProblemKind::Doubtful);
+    assert_eq!(file.daemon_sets[1].template["spec"]["hostNetwrok"], true, "it is passed on");
+}

@@ -98,10 +98,7 @@ impl Planner<'_> {
     /// Notes what people should know, each once.
     pub(super) fn note_all(&mut self, notes: &[FieldError]) {
         for note in notes {
-            let text = match &note.hint {
-                Some(hint) => format!("{note} (hint: {hint})"),
-                None => note.to_string(),
-            };
+            let text = note.with_hint();
             if !self.summary.notes.contains(&text) {
                 self.summary.notes.push(text);
             }

@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use crate::core::duration;
+use crate::core::annotations::progress_deadline;
 use crate::core::model::DaemonSet;
 use crate::core::model::PROGRESS_DEADLINE;
 use crate::core::model::RESTART_ON;
@@ -58,7 +58,6 @@ pub(super) struct Target {
 impl Planner<'_> {
     /// Looks at what runs, and remembers what is good and what failed.
     pub(super) fn judge(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) {
-        self.note_annotations(daemon_set);
         self.forgive(daemon_set, desired);
         let mut live: Vec<Instance> = self.record.live().filter(|i| !i.orphaned).cloned().collect();
         live.sort_by_key(|i| i.incarnation);
@@ -223,21 +222,6 @@ impl Planner<'_> {
         judged || instance.revision != desired || self.deadline_at(daemon_set, instance, desired) <= self.context.now
     }
 
-    /// Notes annotations that cannot be read.
-    fn note_annotations(&mut self, daemon_set: &DaemonSet) {
-        let annotation = |name: &str| daemon_set.annotations.get(name);
-        if let Some(text) = annotation(PROGRESS_DEADLINE).filter(|text| deadline(text).is_none()) {
-            self.summary
-                .notes
-                .push(format!("annotation {PROGRESS_DEADLINE} is not a Go duration above 0: `{text}`; 10m is used"));
-        }
-        if let Some(text) = annotation(ROLLBACK).filter(|text| !matches!(text.as_str(), "auto" | "off")) {
-            self.summary
-                .notes
-                .push(format!("annotation {ROLLBACK} is neither `auto` nor `off`: `{text}`; off is used"));
-        }
-    }
-
     /// What is to run: the wanted revision, or the good one if that failed and a roll-back is asked for.
     pub(super) fn target(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) -> Target {
         let wanted = Target {
@@ -281,12 +265,7 @@ impl Planner<'_> {
 
 /// The progress deadline, in milliseconds.
 fn deadline_of(daemon_set: &DaemonSet) -> Millis {
-    daemon_set.annotations.get(PROGRESS_DEADLINE).and_then(|text| deadline(text)).unwrap_or(DEFAULT_DEADLINE)
-}
-
-/// A deadline as the annotation has it.
-fn deadline(text: &str) -> Option<Millis> {
-    duration::parse(text).filter(|millis| *millis > 0)
+    daemon_set.annotations.get(PROGRESS_DEADLINE).and_then(|text| progress_deadline(text)).unwrap_or(DEFAULT_DEADLINE)
 }
 
 /// Whether the DaemonSet asks for a roll-back.

@@ -146,3 +146,35 @@ fn types_are_those_that_go_takes() {
     assert_eq!(pod_types(&pod).unwrap_err().field, "spec.hostNetwork");
     assert_eq!(pod_types(&pod).unwrap_err().hint.as_deref(), Some("take the quotes away"));
 }
+
+#[test]
+fn fields_that_there_are_not_are_found_with_what_was_meant() {
+    let none: [String; 0] = [];
+    let said = |object: &Value| -> Vec<String> {
+        super::unknown_fields(object).iter().map(crate::core::model::FieldError::with_hint).collect()
+    };
+    let mut object = good();
+    object["spec"]["template"]["spec"]["containers"][0].as_object_mut().unwrap().remove("unknown");
+    // Names within maps and quantities are people's own.
+    object["spec"]["template"]["spec"]["nodeSelector"] = json!({"hostNetwrok": "x"});
+    assert_eq!(said(&object), none);
+    object["spec"]["template"]["spec"]["hostNetwrok"] = json!(true);
+    object["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]["httpGet"]["Port"] = json!(1);
+    object["spec"]["updateStratgey"] = json!({"anything": 1});
+    object["metadata"]["zzz"] = json!(null);
+    object["Spec"] = json!({});
+    let unknown = "unknown field: Kubernetes 1.36 does not have it";
+    assert_eq!(
+        said(&object),
+        [
+            format!("Spec: {unknown} (hint: did you mean spec?)"),
+            format!("metadata.zzz: {unknown}"),
+            format!(
+                "spec.template.spec.containers[0].livenessProbe.httpGet.Port: {unknown} (hint: did you mean port?)"
+            ),
+            format!("spec.template.spec.hostNetwrok: {unknown} (hint: did you mean hostNetwork?)"),
+            format!("spec.updateStratgey: {unknown} (hint: did you mean updateStrategy?)"),
+        ]
+    );
+    assert_eq!(errors(&object), "good", "none of them is a mistake for sure");
+}

@@ -12,11 +12,29 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use crate::core::model::FieldError;
+use crate::core::nearest;
 
 /// Checks the types of a DaemonSet's metadata and spec; its status is nobody's business here.
 pub(super) fn daemon_set(value: &Value) -> Result<(), FieldError> {
     go::check::<ObjectMeta>(value.get("metadata"), "metadata")?;
     go::check::<DaemonSetSpec>(value.get("spec"), "spec")
+}
+
+/// The fields of a DaemonSet that no API server of this program's version knows, each with what was perhaps
+/// meant. The API server drops them, and `kubectl` warns; none of them is a mistake for sure.
+pub fn unknown_fields(daemon_set: &Value) -> Vec<FieldError> {
+    let known = ["apiVersion", "kind", "metadata", "spec", "status"];
+    let others = daemon_set.as_object().into_iter().flatten().map(|(key, _)| key);
+    let others = others.filter(|key| !known.contains(&key.as_str()));
+    let top = others.map(|key| (key.clone(), nearest::of(key, known.into_iter())));
+    let deep = go::unknown::<ObjectMeta>(daemon_set.get("metadata"), "metadata");
+    let deep = deep.into_iter().chain(go::unknown::<DaemonSetSpec>(daemon_set.get("spec"), "spec"));
+    let told = |(field, meant): (String, Option<&'static str>)| FieldError {
+        field,
+        reason: "unknown field: Kubernetes 1.36 does not have it".to_owned(),
+        hint: meant.map(|name| format!("did you mean {name}?")),
+    };
+    top.chain(deep).map(told).collect()
 }
 
 /// Checks that the kubelet can decode `template`, `{metadata, spec}` of a DaemonSet, field by field.

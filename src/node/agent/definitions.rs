@@ -72,6 +72,11 @@ impl ApiDefinitions {
         self.converted.get(key).and_then(|(_, c)| c.as_ref().ok())
     }
 
+    /// Why what the API has of `key` cannot be used, if it cannot.
+    pub(super) fn refused(&self, key: &ObjectKey) -> Option<&str> {
+        self.converted.get(key).and_then(|(_, c)| c.as_ref().err()).map(String::as_str)
+    }
+
     fn word(&self, key: &ObjectKey, api: &Snapshot) -> ApiWord<'_> {
         match (self.converted.get(key), api.presence(key)) {
             (Some((_, Ok(daemon_set))), _) => ApiWord::Present(daemon_set),

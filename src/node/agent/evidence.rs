@@ -243,7 +243,9 @@ pub(super) fn readiness(
         (None, Runtime::Pods(_)) => Readiness::NotReady("no container of it runs".to_owned()),
         (None, Runtime::Silent(why)) => Readiness::Unknown(why.clone()),
         (None, Runtime::None) => {
-            Readiness::Unknown("readiness unknown: no API server and no runtime to ask".to_owned())
+            let why =
+                "its manifest is there; whether it runs is unknown: no runtime to ask, and no API server that answers";
+            Readiness::Unknown(why.to_owned())
         }
     }
 }

@@ -146,10 +146,17 @@ impl Facts for PassFacts<'_> {
     }
 
     fn sandbox(&self, instance: &Instance) -> Evidence {
+        if self.offline {
+            return Evidence::Unknown("the agent is not running: nobody has asked whether it has ended".to_owned());
+        }
         evidence::sandbox(instance, self.runtime, self.api, self.namespace(instance), self.node, self.now)
     }
 
     fn readiness(&self, instance: &Instance) -> Readiness {
+        if self.offline {
+            let why = "its manifest is there; the agent is not running: nobody has asked whether it runs";
+            return Readiness::Unknown(why.to_owned());
+        }
         let namespace = self.namespace(instance);
         evidence::readiness(instance, self.runtime, self.api, self.api_answers, namespace, self.node, self.now)
     }

@@ -13,7 +13,9 @@ use std::time::SystemTime;
 
 use tokio::sync::Notify;
 
+use crate::core::input;
 use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
@@ -42,6 +44,11 @@ pub(super) struct Folders {
     read_at: Millis,
     /// Why the folders are polled, if they are.
     trouble: Arc<Mutex<Option<String>>>,
+}
+
+/// A problem of a file, as `status` tells it.
+fn told(problem: &input::Problem) -> Problem {
+    Problem { object: problem.place(), reason: problem.what(), hint: problem.hint.clone() }
 }
 
 impl Folders {
@@ -93,11 +100,7 @@ impl Folders {
         }
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
         problems.extend(trouble.map(|why| Problem { object: "folders".to_owned(), reason: why, hint: None }));
-        problems.extend(self.view.all_problems().map(|problem| Problem {
-            object: problem.place(),
-            reason: problem.what(),
-            hint: problem.hint.clone(),
-        }));
+        problems.extend(self.view.all_problems().map(told));
     }
 
     fn follow_objects(&mut self) {
@@ -129,6 +132,24 @@ impl Folders {
     /// The definition in force.
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<DaemonSet>> {
         self.view.daemon_sets().find(|daemon_set| daemon_set.key == *key)
+    }
+
+    /// What is wrong with `key` in the files; where no file names it, what may hide it.
+    pub(super) fn problems_of(&self, key: &ObjectKey) -> Vec<Problem> {
+        let of_it: Vec<Problem> = self.view.problems_of(key).map(told).collect();
+        match of_it.is_empty() && self.get(key).is_none() {
+            true => self.view.nameless_problems().map(told).collect(),
+            false => of_it,
+        }
+    }
+
+    /// What nobody understands in the definition of `key` that is in force.
+    pub(super) fn doubts_of(&self, key: &ObjectKey) -> impl Iterator<Item = FieldError> {
+        self.view.doubts_of(key).map(|doubt| FieldError {
+            field: format!("{}: {}", doubt.place(), doubt.field.as_deref().unwrap_or_default()),
+            reason: doubt.reason.clone(),
+            hint: doubt.hint.clone(),
+        })
     }
 
     /// The other objects.

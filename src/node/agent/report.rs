@@ -3,6 +3,7 @@
 //! Owns the words. Must not change anything.
 
 mod changes;
+mod status;
 mod words;
 
 use std::collections::BTreeMap;
@@ -10,8 +11,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::annotations;
 use crate::core::explain;
-use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectSource;
@@ -23,20 +25,13 @@ use crate::core::plan::Summary;
 use crate::core::policy::Covered;
 use crate::core::policy::namespace_of;
 use crate::core::record::FailedRevision;
-use crate::core::record::Millis;
 use crate::core::replies::ExplainReport;
 use crate::core::replies::PlanReport;
-use crate::core::status::AgentStatus;
-use crate::core::status::ApiUse;
 use crate::core::status::DaemonStatus;
-use crate::core::status::FailedStatus;
 use crate::core::status::Problem;
 use crate::core::status::SCHEMA_VERSION;
 use crate::core::status::State;
-use crate::core::status::StatusReport;
 use crate::node::api::AgentEvent;
-use crate::node::api::ApiState;
-use crate::node::api::Counters;
 use crate::node::api::EventKind;
 use crate::node::api::Snapshot;
 use crate::node::manifests::ManifestDir;
@@ -45,6 +40,8 @@ use crate::node::socket::Request;
 pub(super) use changes::changes;
 
 use changes::held;
+use status::bare;
+use status::failed;
 
 use super::Agent;
 use super::apply::Failure;
@@ -54,6 +51,8 @@ use super::apply::Failure;
 pub(super) struct Told {
     daemons: BTreeMap<ObjectKey, (State, String)>,
     failures: BTreeMap<ObjectKey, String>,
+    /// What nobody understands in a DaemonSet of the API, and which one that was.
+    misread: BTreeMap<ObjectKey, (Option<String>, Vec<FieldError>)>,
     /// Failed revisions and whether they were rolled back.
     failed: BTreeMap<ObjectKey, (FailedRevision, bool)>,
     problems: Vec<Problem>,
@@ -96,6 +95,7 @@ impl Agent {
             }
         }
         self.tell_failed(plan);
+        self.tell_misread(plan);
         let said = (plan.summary.state, plan.summary.reason.clone());
         let before = self.told.daemons.insert(plan.key.clone(), said.clone());
         if before.as_ref() == Some(&said) {
@@ -141,6 +141,25 @@ impl Agent {
         }
     }
 
+    /// Says once what nobody understands in a DaemonSet of the API: its owner looks there, not on nodes.
+    fn tell_misread(&mut self, plan: &DaemonPlan) {
+        let from_api = plan.summary.source == Some(Source::Api) && self.api.is_some();
+        let Some(daemon_set) = self.definitions.get(&plan.key).filter(|_| from_api) else { return };
+        let misread = annotations::misread(daemon_set);
+        if misread.is_empty() {
+            self.told.misread.remove(&plan.key);
+            return;
+        }
+        let now = (daemon_set.uid.clone(), misread);
+        if self.told.misread.get(&plan.key) == Some(&now) {
+            return;
+        }
+        let note = now.1.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; ");
+        tracing::warn!(daemonset = plan.key.to_string(), "{note}");
+        self.event(plan, EventKind::Warning, "NotUnderstood", "Read", &note);
+        self.told.misread.insert(plan.key.clone(), now);
+    }
+
     pub(super) fn event(&self, plan: &DaemonPlan, kind: EventKind, reason: &str, action: &str, note: &str) {
         let Some(api) = &self.api else { return };
         let uid = self.definitions.get(&plan.key).and_then(|d| d.uid.clone()).or_else(|| plan.record.api_uid.clone());
@@ -167,6 +186,7 @@ impl Agent {
         self.told.problems.clone_from(&self.problems);
         let planned: std::collections::BTreeSet<&ObjectKey> = self.plan.daemons.iter().map(|d| &d.key).collect();
         self.told.daemons.retain(|key, _| planned.contains(key));
+        self.told.misread.retain(|key, _| planned.contains(key));
     }
 
     /// The answer to a request of the socket.
@@ -178,90 +198,6 @@ impl Agent {
             Request::Retry { namespace, name } => self.retry(&ObjectKey::new(namespace, name)),
             Request::Restart { namespace, name } => self.restart(&ObjectKey::new(namespace, name)),
         }
-    }
-
-    /// The whole status.
-    pub(super) fn status(&self) -> StatusReport {
-        let (api, since) = self.api_words();
-        let mut problems = self.problems.clone();
-        problems.extend(self.api_problems());
-        problems.extend(self.identity.problem());
-        StatusReport {
-            schema_version: SCHEMA_VERSION,
-            node: self.config.node_name.clone(),
-            agent: AgentStatus {
-                running: !self.offline,
-                since: (!self.offline).then(|| time(self.started)),
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                api,
-                api_since: since,
-                api_use: self.api.as_ref().map(|api| api_use(api.connector().counters())),
-                passes: self.passes,
-                identity: self.identity.status(),
-            },
-            daemons: self.plan.daemons.iter().filter_map(|d| self.daemon_status(d)).collect(),
-            problems,
-        }
-    }
-
-    fn daemon_status(&self, plan: &DaemonPlan) -> Option<DaemonStatus> {
-        let summary = &plan.summary;
-        let idle = plan.record.instances.is_empty() && summary.state == State::NotSelected;
-        if idle && summary.source.is_none() {
-            return None;
-        }
-        let failure = self.failures.get(&plan.key);
-        let reason = failure.map_or_else(|| summary.reason.clone(), |f| f.message.clone());
-        let mut notes = summary.notes.clone();
-        notes.extend(self.preempted.note(&plan.key));
-        notes.extend(failure.and_then(|f| f.hint.clone()).map(|hint| format!("hint: {hint}")));
-        Some(DaemonStatus {
-            namespace: plan.key.namespace.clone(),
-            name: plan.key.name.clone(),
-            source: summary.source.clone().unwrap_or(Source::Api),
-            mode: summary.mode,
-            revision: summary.revision.clone(),
-            pod: summary.pod.clone(),
-            uid: summary.uid.clone(),
-            state: if failure.is_some() { State::Failing } else { summary.state },
-            ready: summary.ready,
-            since: summary.since.filter(|since| *since > 0).map(time),
-            reason,
-            failed: summary.failed.as_ref().map(|failed| FailedStatus {
-                revision: failed.revision.clone(),
-                cause: failed.failure.cause,
-                message: failed.failure.message.clone(),
-                since: time(failed.at),
-            }),
-            pull: self.pull_status(plan),
-            replacing: plan.replacing.clone(),
-            waiting_for: summary.waiting_for.clone(),
-            notes,
-        })
-    }
-
-    /// `connected`, `none`, or why not, and since when.
-    fn api_words(&self) -> (String, Option<String>) {
-        let Some(api) = &self.api else { return ("none".to_owned(), None) };
-        match api.health().state {
-            ApiState::NotConfigured => ("none".to_owned(), None),
-            ApiState::Connecting => ("connecting".to_owned(), None),
-            ApiState::Ok => ("connected".to_owned(), None),
-            ApiState::Failing { error, since } => (error, Some(since.to_string())),
-        }
-    }
-
-    fn api_problems(&self) -> Vec<Problem> {
-        let Some(api) = &self.api else { return Vec::new() };
-        let health = api.health();
-        let problem = |object: String, reason: String| Problem { object, reason, hint: None };
-        let kubeconfig = health.kubeconfig_error.map(|error| problem("kubeconfig".to_owned(), error));
-        let scopes = health.scopes.into_iter().filter_map(|s| Some(problem(format!("API: {}", s.scope), s.error?)));
-        let tokens =
-            self.tokens.problems().into_iter().map(|(request, (why, _))| {
-                problem(format!("token of ServiceAccount {}", request.service_account), why)
-            });
-        kubeconfig.into_iter().chain(scopes).chain(tokens).collect()
     }
 
     /// One line for systemd.
@@ -301,7 +237,8 @@ impl Agent {
             node: self.config.node_name.clone(),
             agent_running: !self.offline,
             changes: changes(plan),
-            held: held(plan),
+            held: held(plan, !self.offline),
+            problems: self.all_problems().into_iter().chain(self.failures.iter().map(failed)).collect(),
         })
     }
 
@@ -324,7 +261,8 @@ impl Agent {
                 explain::Rules { covered: &covered, admission: &admission, namespace_selector: selector.as_ref() };
             terms = explain::explain(daemon_set, &self.node, &rules);
             if let (None, Covered::No(reason)) = (&status, &covered) {
-                status = Some(left_alone(daemon_set, reason));
+                let notes = annotations::misread(daemon_set).iter().map(FieldError::with_hint).collect();
+                status = Some(DaemonStatus { notes, ..bare(key, Some(daemon_set.source.clone()), reason) });
             }
         }
         to_json(&ExplainReport {
@@ -333,47 +271,11 @@ impl Agent {
             agent_running: !self.offline,
             terms,
             status,
+            problems: self.problems_of(key),
         })
-    }
-}
-
-fn api_use(counters: Counters) -> ApiUse {
-    ApiUse {
-        connections_opened: counters.connections_opened,
-        connections: counters.connections,
-        requests: counters.requests,
-        streams: counters.streams,
-    }
-}
-
-/// The status of a DaemonSet that is known and not ours.
-fn left_alone(daemon_set: &DaemonSet, reason: &str) -> DaemonStatus {
-    DaemonStatus {
-        namespace: daemon_set.key.namespace.clone(),
-        name: daemon_set.key.name.clone(),
-        source: daemon_set.source.clone(),
-        mode: None,
-        revision: String::new(),
-        pod: String::new(),
-        uid: String::new(),
-        state: State::NotSelected,
-        ready: None,
-        since: None,
-        reason: reason.to_owned(),
-        failed: None,
-        pull: None,
-        replacing: None,
-        waiting_for: Vec::new(),
-        notes: Vec::new(),
     }
 }
 
 pub(super) fn to_json(value: &impl serde::Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_else(|error| json!({"error": error.to_string()}))
-}
-
-/// RFC 3339, whole seconds, UTC.
-fn time(millis: Millis) -> String {
-    let timestamp = jiff::Timestamp::from_millisecond(millis).unwrap_or_default();
-    jiff::Timestamp::from_second(timestamp.as_second()).unwrap_or_default().to_string()
 }

@@ -64,6 +64,7 @@ pub(super) fn read(
         objects: Vec::new(),
         ignored: Vec::new(),
         problems: Vec::new(),
+        doubts: Vec::new(),
         complete: false,
         stamp,
         settled,
@@ -123,6 +124,7 @@ fn take(view: &mut FileView, parsed: ParsedFile) {
     view.objects = parsed.objects.into_iter().map(|(reference, value)| (reference, Arc::new(value))).collect();
     view.ignored = parsed.ignored;
     view.problems = parsed.problems;
+    view.doubts = parsed.doubts;
 }
 
 /// Keeps the objects of the previous version that this one has not but may not take away: those that it defines wrongly,

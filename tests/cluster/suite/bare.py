@@ -199,6 +199,6 @@ class Story(unittest.TestCase):
     def settled(self, agent, seconds=SOON):
         """Waits until the agent is connected and has nothing to do."""
         try:
-            until(lambda: self.report(agent)["agent"]["api"] == "connected" and agent.cli("plan").returncode == 0, seconds, "nothing is left to do")
+            until(lambda: self.report(agent)["agent"]["api"] == "connected" and json.loads(agent.cli("plan", "--json").stdout)["changes"] == [], seconds, "nothing is left to do")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{agent.cli('plan').stdout}\n{agent.cli('status').stdout}\n{agent.process.tail(25)}") from None

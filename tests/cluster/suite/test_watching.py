@@ -317,6 +317,17 @@ class Told(Story):
         self.assertEqual(told.returncode, 1)
         self.assertIn("persistentVolumeClaim", told.stdout)
 
+    def test_what_nobody_understands_is_told_to_whoever_wrote_it(self):
+        agent = self.start_agent()
+        self.put(self.daemon("misspelt", annotations={"daemonlet.dev/progres-deadline": "1m", "daemonlet.dev/partition": "half"}))
+        self.instance(agent, "misspelt")
+        until(lambda: ("Warning", "NotUnderstood") in self.events("misspelt"), SOON, "an event says so")
+        note = self.events("misspelt")[("Warning", "NotUnderstood")]
+        self.assertIn("did you mean daemonlet.dev/progress-deadline?", note)
+        self.assertIn('"half" is not a number of nodes or a percentage', note)
+        self.assertIn("did you mean daemonlet.dev/progress-deadline?", agent.cli("status").stdout)
+        self.assertEqual(agent.cli("explain", f"{self.namespace}/misspelt").stdout.count("unknown annotation"), 1)
+
     def test_status_plan_and_explain_with_and_without_the_agent(self):
         agent = self.start_agent(update_jitter="600s")
         self.put(self.daemon("asked", labels=STATIC, nodeSelector={"kubernetes.io/os": "linux"}))

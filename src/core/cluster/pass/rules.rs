@@ -1,27 +1,22 @@
 //! What a DaemonSet says of its rollouts: strategy and annotations.
 
+use crate::core::annotations::int_or_percent;
 use crate::core::cluster::rollout::Rules;
 use crate::core::cluster::view::Daemon;
 use crate::core::duration;
 use crate::core::labels;
 use crate::core::labels::Selector;
+use crate::core::model::CANARY;
+use crate::core::model::CANARY_HOLD;
 use crate::core::model::DaemonSet;
 use crate::core::model::IntOrPercent;
+use crate::core::model::MAX_FAILED;
+use crate::core::model::PARTITION;
+use crate::core::model::PAUSED;
 use crate::core::model::ROLLBACK;
 use crate::core::model::UpdateStrategy;
 
 use super::Options;
-
-/// Annotation: `true` stops a rollout where it is.
-const PAUSED: &str = "daemonlet.dev/paused";
-/// Annotation: how many nodes stay on the old revision, as a number or a percentage.
-const PARTITION: &str = "daemonlet.dev/partition";
-/// Annotation: label selector of the nodes that go first.
-const CANARY: &str = "daemonlet.dev/canary";
-/// Annotation: how long all canary nodes have to be available before the others follow.
-const CANARY_HOLD: &str = "daemonlet.dev/canary-hold";
-/// Annotation: on how many nodes a revision may fail before the rollout halts.
-const MAX_FAILED: &str = "daemonlet.dev/max-failed";
 
 fn annotation<'a>(daemon_set: &'a DaemonSet, name: &str) -> Option<&'a str> {
     daemon_set.annotations.get(name).map(String::as_str)
@@ -67,12 +62,4 @@ pub(super) fn canary(daemon_set: &DaemonSet) -> Option<Selector> {
 /// Whether a rollout that halts goes back.
 pub(super) fn rolls_back(daemon_set: &DaemonSet) -> bool {
     annotation(daemon_set, ROLLBACK) == Some("auto")
-}
-
-/// A number of nodes, or a percentage up to 100.
-fn int_or_percent(text: &str) -> Option<IntOrPercent> {
-    match text.strip_suffix('%') {
-        Some(percent) => percent.parse().ok().filter(|p| *p <= 100).map(IntOrPercent::Percent),
-        None => text.parse().ok().map(IntOrPercent::Int),
-    }
 }

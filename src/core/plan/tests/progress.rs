@@ -195,16 +195,6 @@ fn changed_data_that_restarts_is_rolled_back_under_the_same_template() {
 }
 
 #[test]
-fn a_deadline_that_cannot_be_read_is_noted() {
-    let mut daemon_set = rolling_back("a");
-    daemon_set.annotations.insert(PROGRESS_DEADLINE.into(), "soon".into());
-    let mut bench = Bench::new();
-    bench.pass(&wanted(&daemon_set));
-    let notes = bench.plan(&wanted(&daemon_set)).summary.notes;
-    assert!(notes.iter().any(|n| n.contains("is not a Go duration above 0: `soon`")), "{notes:?}");
-}
-
-#[test]
 fn images_that_cannot_be_pulled_leave_the_old_instance_and_hold_no_first_one_up() {
     let mut bench = Bench::running("a");
     let word = wanted(&daemon_set("b"));

@@ -1,5 +1,6 @@
 //! A serde deserializer over JSON values with the rules of Go's `encoding/json` and Kubernetes' own types.
 
+use std::cell::RefCell;
 use std::fmt;
 
 use serde::Deserialize;
@@ -15,12 +16,32 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::core::model::FieldError;
+use crate::core::nearest;
+
+/// Fields that a type does not have, as paths, each with the name that was perhaps meant.
+pub(super) type Unknown = Vec<(String, Option<&'static str>)>;
 
 /// Whether Go would decode `value`, found at the field `place`, as a `T`.
 pub(super) fn check<'de, T: Deserialize<'de>>(value: Option<&'de Value>, place: &str) -> Result<(), FieldError> {
+    decode::<T>(value, place, None)
+}
+
+/// The fields that Go would drop where it decodes `value`, found at the field `place`, as a `T`.
+pub(super) fn unknown<'de, T: Deserialize<'de>>(value: Option<&'de Value>, place: &str) -> Unknown {
+    let unknown = RefCell::default();
+    // Of a value that is refused nobody asks this.
+    let _ = decode::<T>(value, place, Some(&unknown));
+    unknown.take()
+}
+
+fn decode<'de, T: Deserialize<'de>>(
+    value: Option<&'de Value>,
+    place: &str,
+    unknown: Option<&RefCell<Unknown>>,
+) -> Result<(), FieldError> {
     let Some(value) = value else { return Ok(()) };
     let root = Path { parent: None, step: Step::Field(place) };
-    T::deserialize(Go { value, path: &root, quantity: false }).map(drop).map_err(|error| FieldError {
+    T::deserialize(Go { value, path: &root, quantity: false, unknown }).map(drop).map_err(|error| FieldError {
         field: error.place.unwrap_or_else(|| place.to_owned()),
         reason: error.reason,
         hint: error.hint,
@@ -93,6 +114,7 @@ struct Go<'de, 'p> {
     value: &'de Value,
     path: &'p Path<'p>,
     quantity: bool,
+    unknown: Option<&'p RefCell<Unknown>>,
 }
 
 impl Go<'_, '_> {
@@ -150,7 +172,7 @@ impl<'de> Deserializer<'de> for Go<'de, '_> {
             Value::Bool(value) => visitor.visit_bool(*value),
             Value::String(text) => visitor.visit_borrowed_str(text),
             Value::Array(items) => return self.sequence(items, visitor),
-            Value::Object(map) => return self.map(map, false, visitor),
+            Value::Object(map) => return self.map(map, None, visitor),
             Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
                 (Some(value), ..) => visitor.visit_i64(value),
                 (_, Some(value), _) => visitor.visit_u64(value),
@@ -228,16 +250,16 @@ impl<'de> Deserializer<'de> for Go<'de, '_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TypeError> {
-        self.object(false, visitor)
+        self.object(None, visitor)
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _name: &'static str,
-        _fields: &'static [&'static str],
+        fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, TypeError> {
-        self.object(true, visitor)
+        self.object(Some(fields), visitor)
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TypeError> {
@@ -285,10 +307,13 @@ impl<'de> Deserializer<'de> for Go<'de, '_> {
 }
 
 impl<'de> Go<'de, '_> {
-    fn object<V: Visitor<'de>>(self, fields: bool, visitor: V) -> Result<V::Value, TypeError> {
+    fn object<V: Visitor<'de>>(self, fields: Fields, visitor: V) -> Result<V::Value, TypeError> {
         match self.value {
             Value::Object(map) => self.map(map, fields, visitor),
-            Value::Null => visitor.visit_map(Entries { entries: None, value: None, fields, path: self.path }),
+            Value::Null => {
+                let (path, unknown) = (self.path, self.unknown);
+                visitor.visit_map(Entries { entries: None, value: None, fields, path, unknown })
+            }
             _ => Err(self.wrong("an object")),
         }
     }
@@ -296,15 +321,17 @@ impl<'de> Go<'de, '_> {
     fn map<V: Visitor<'de>>(
         self,
         map: &'de Map<String, Value>,
-        fields: bool,
+        fields: Fields,
         visitor: V,
     ) -> Result<V::Value, TypeError> {
-        let entries = Entries { entries: Some(map.iter()), value: None, fields, path: self.path };
+        let (path, unknown) = (self.path, self.unknown);
+        let entries = Entries { entries: Some(map.iter()), value: None, fields, path, unknown };
         visitor.visit_map(entries).map_err(|error| error.at(self.path))
     }
 
     fn sequence<V: Visitor<'de>>(self, items: &'de [Value], visitor: V) -> Result<V::Value, TypeError> {
-        visitor.visit_seq(Items { items, index: 0, path: self.path }).map_err(|error| error.at(self.path))
+        let items = Items { items, index: 0, path: self.path, unknown: self.unknown };
+        visitor.visit_seq(items).map_err(|error| error.at(self.path))
     }
 }
 
@@ -312,6 +339,7 @@ struct Items<'de, 'p> {
     items: &'de [Value],
     index: usize,
     path: &'p Path<'p>,
+    unknown: Option<&'p RefCell<Unknown>>,
 }
 
 impl<'de> SeqAccess<'de> for Items<'de, '_> {
@@ -321,16 +349,20 @@ impl<'de> SeqAccess<'de> for Items<'de, '_> {
         let Some(value) = self.items.get(self.index) else { return Ok(None) };
         let path = Path { parent: Some(self.path), step: Step::Index(self.index) };
         self.index += 1;
-        seed.deserialize(Go { value, path: &path, quantity: false }).map(Some).map_err(|error| error.at(&path))
+        let go = Go { value, path: &path, quantity: false, unknown: self.unknown };
+        seed.deserialize(go).map(Some).map_err(|error| error.at(&path))
     }
 }
+
+/// The fields of the type; none: the keys are a map's own.
+type Fields = Option<&'static [&'static str]>;
 
 struct Entries<'de, 'p> {
     entries: Option<serde_json::map::Iter<'de>>,
     value: Option<(&'de str, &'de Value)>,
-    /// Whether the keys are the fields of a type, or a map's own.
-    fields: bool,
+    fields: Fields,
     path: &'p Path<'p>,
+    unknown: Option<&'p RefCell<Unknown>>,
 }
 
 impl<'de> MapAccess<'de> for Entries<'de, '_> {
@@ -345,9 +377,15 @@ impl<'de> MapAccess<'de> for Entries<'de, '_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, TypeError> {
         let Some((key, value)) = self.value.take() else { return Err(TypeError::custom("a value without a key")) };
-        let step = if self.fields { Step::Field(key) } else { Step::Key(key) };
+        let step = if self.fields.is_some() { Step::Field(key) } else { Step::Key(key) };
         let path = Path { parent: Some(self.path), step };
-        seed.deserialize(Go { value, path: &path, quantity: false }).map_err(|error| error.at(&path))
+        if let (Some(unknown), Some(fields)) = (self.unknown, self.fields)
+            && !fields.contains(&key)
+        {
+            unknown.borrow_mut().push((path.to_string(), nearest::of(key, fields.iter().copied())));
+        }
+        let go = Go { value, path: &path, quantity: false, unknown: self.unknown };
+        seed.deserialize(go).map_err(|error| error.at(&path))
     }
 }
 

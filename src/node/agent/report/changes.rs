@@ -8,23 +8,37 @@ use crate::core::replies::Change;
 use crate::core::replies::Held;
 use crate::core::status::State;
 
-/// The daemons that do not run as they should and for which a plan has nothing to do.
-pub(super) fn held(plan: &Plan) -> Vec<Held> {
-    let idle = plan.daemons.iter().filter(|d| d.actions.is_empty());
-    // That nobody can say how it is holds nothing up.
-    let held = idle.filter(|d| matches!(d.summary.state, State::Refused | State::Failing | State::Waiting));
-    held.map(|d| Held {
-        namespace: d.key.namespace.clone(),
-        name: d.key.name.clone(),
-        state: d.summary.state,
-        reason: d.summary.reason.clone(),
-    })
-    .collect()
+/// The daemons that do not run as they should and for which a plan has nothing to do, and all that are
+/// refused; `looked`: whether anybody has looked how they are.
+pub(super) fn held(plan: &Plan, looked: bool) -> Vec<Held> {
+    let is_held = |d: &&DaemonPlan| match d.summary.state {
+        State::Refused => true,
+        State::Failing | State::Waiting => d.actions.is_empty(),
+        State::Unknown => d.actions.is_empty() && looked,
+        _ => false,
+    };
+    plan.daemons.iter().filter(is_held).map(hold).collect()
+}
+
+fn hold(daemon: &DaemonPlan) -> Held {
+    let hints: Vec<&str> = daemon.summary.notes.iter().filter_map(|note| note.strip_prefix("hint: ")).collect();
+    Held {
+        namespace: daemon.key.namespace.clone(),
+        name: daemon.key.name.clone(),
+        state: daemon.summary.state,
+        reason: daemon.summary.reason.clone(),
+        hint: Some(hints.join("; ")).filter(|hint| !hint.is_empty()),
+    }
 }
 
 /// What a plan would change, in the order in which it would be done.
 pub(in crate::node::agent) fn changes(plan: &Plan) -> Vec<Change> {
-    let change = |daemon: &DaemonPlan, action: &Action| {
+    plan.daemons.iter().flat_map(of).collect()
+}
+
+/// What a plan would change for one daemon.
+pub(super) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = Change> + '_ {
+    let change = move |action: &Action| {
         let (what, reason) = match action {
             Action::End { pod, reason, .. } => {
                 let file = manifest::file_name(&daemon.key.namespace, pod);
@@ -53,5 +67,5 @@ pub(in crate::node::agent) fn changes(plan: &Plan) -> Vec<Change> {
         };
         Change { namespace: daemon.key.namespace.clone(), name: daemon.key.name.clone(), action: what, reason }
     };
-    plan.daemons.iter().flat_map(|d| d.actions.iter().map(move |a| change(d, a))).collect()
+    daemon.actions.iter().map(change)
 }

@@ -1,0 +1,118 @@
+//! The annotations and labels of ours that people write on DaemonSets.
+//!
+//! Owns their values, and the words about those that nobody understands: a name that is misspelt, a value
+//! that is none, a place where nobody looks. Must not refuse anything: what cannot be understood counts as
+//! not written, and that is said.
+
+use crate::core::duration;
+use crate::core::labels;
+use crate::core::model::CANARY;
+use crate::core::model::CANARY_HOLD;
+use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
+use crate::core::model::IntOrPercent;
+use crate::core::model::MAX_FAILED;
+use crate::core::model::MODE_LABEL;
+use crate::core::model::PARTITION;
+use crate::core::model::PAUSED;
+use crate::core::model::PROGRESS_DEADLINE;
+use crate::core::model::RESTART_ON;
+use crate::core::model::ROLLBACK;
+use crate::core::nearest;
+
+/// What all names of ours begin with.
+const OURS: &str = "daemonlet.dev/";
+
+/// An annotation: its name, whether a value is one of its values, what it takes, and what is used instead.
+type Known = (&'static str, fn(&str) -> bool, &'static str, &'static str);
+
+const KNOWN: [Known; 8] = [
+    (PROGRESS_DEADLINE, |text| progress_deadline(text).is_some(), "a Go duration above 0, such as 10m", "10m is used"),
+    (ROLLBACK, |text| matches!(text, "auto" | "off"), "auto or off", "off is used"),
+    (RESTART_ON, |text| text == "config", "config", "changed data restarts nothing"),
+    (PAUSED, |text| matches!(text, "true" | "false"), "true or false", "it is not paused"),
+    (PARTITION, |text| int_or_percent(text).is_some(), "a number of nodes or a percentage up to 100%", "0 is used"),
+    (CANARY, |text| labels::parse(text).is_ok(), "a label selector", "no node goes first"),
+    (CANARY_HOLD, |text| duration::parse(text).is_some(), "a Go duration, such as 10m", "0 is used"),
+    (MAX_FAILED, |text| text.parse::<usize>().is_ok(), "a number of nodes", "the default is used"),
+];
+
+/// The progress deadline in milliseconds, as the annotation has it.
+pub fn progress_deadline(text: &str) -> Option<i64> {
+    duration::parse(text).filter(|millis| *millis > 0)
+}
+
+/// A number of nodes, or a percentage up to 100.
+pub fn int_or_percent(text: &str) -> Option<IntOrPercent> {
+    match text.strip_suffix('%') {
+        Some(percent) => percent.parse().ok().filter(|p| *p <= 100).map(IntOrPercent::Percent),
+        None => text.parse().ok().map(IntOrPercent::Int),
+    }
+}
+
+/// Everything of ours on `daemon_set` that nobody understands.
+pub fn misread(daemon_set: &DaemonSet) -> Vec<FieldError> {
+    let annotations = daemon_set.annotations.iter().filter(|(name, _)| name.starts_with(OURS));
+    let mut found: Vec<FieldError> = annotations.filter_map(|(name, value)| annotation(name, value)).collect();
+    found.extend(daemon_set.labels.iter().filter(|(name, _)| name.starts_with(OURS)).filter_map(|(n, v)| label(n, v)));
+    // Annotations that people put one level too deep.
+    let template = daemon_set.template.pointer("/metadata/annotations").and_then(serde_json::Value::as_object);
+    let misplaced = template.into_iter().flatten().filter(|(name, _)| KNOWN.iter().any(|(known, ..)| known == name));
+    found.extend(misplaced.map(|(name, _)| FieldError {
+        field: format!("spec.template.metadata.annotations[{name}]"),
+        reason: "nobody reads it on the pod template".to_owned(),
+        hint: Some("write it into the DaemonSet's own metadata.annotations".to_owned()),
+    }));
+    found
+}
+
+fn annotation(name: &str, value: &str) -> Option<FieldError> {
+    let field = format!("metadata.annotations[{name}]");
+    match KNOWN.iter().find(|(known, ..)| *known == name) {
+        Some((_, is_value, ..)) if is_value(value) => None,
+        Some((_, _, wanted, instead)) => Some(FieldError {
+            field,
+            reason: format!("{value:?} is not {wanted}; {instead}"),
+            hint: Some(format!("write {wanted}")),
+        }),
+        None if name == MODE_LABEL => Some(misplaced(field, "it is a label", "metadata.labels")),
+        None => Some(unknown(field, "annotation", name, &KNOWN.map(|(known, ..)| known))),
+    }
+}
+
+fn label(name: &str, value: &str) -> Option<FieldError> {
+    let field = format!("metadata.labels[{name}]");
+    match name {
+        MODE_LABEL if matches!(value, "static" | "bootstrap") => None,
+        MODE_LABEL => Some(FieldError {
+            field,
+            reason: format!("{value:?} is neither static nor bootstrap"),
+            hint: Some("write one of the two".to_owned()),
+        }),
+        _ if KNOWN.iter().any(|(known, ..)| *known == name) => {
+            Some(misplaced(field, "it is an annotation", "metadata.annotations"))
+        }
+        _ => Some(unknown(field, "label", name, &[MODE_LABEL])),
+    }
+}
+
+fn misplaced(field: String, what: &str, place: &str) -> FieldError {
+    FieldError {
+        field,
+        reason: format!("{what}: here nobody reads it"),
+        hint: Some(format!("write it into the DaemonSet's {place}")),
+    }
+}
+
+fn unknown(field: String, what: &str, name: &str, candidates: &[&'static str]) -> FieldError {
+    let short = |name: &str| name.trim_start_matches(OURS).to_owned();
+    let near = nearest::of(&short(name), candidates.iter().map(|candidate| candidate.trim_start_matches(OURS)));
+    let hint = match near {
+        Some(near) => format!("did you mean {OURS}{near}?"),
+        None => format!("those that there are: {}", candidates.join(", ")),
+    };
+    FieldError { field, reason: format!("unknown {what}: nobody reads it"), hint: Some(hint) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+use serde_json::Value;
+use serde_json::json;
+
+use super::*;
+use crate::core::model::Source;
+use crate::core::validate;
+
+fn said(labels: Value, annotations: Value, of_template: Value) -> Vec<String> {
+    let value = json!({
+        "metadata": {"name": "a", "labels": labels, "annotations": annotations},
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {
+                "metadata": {"labels": {"a": "b"}, "annotations": of_template},
+                "spec": {"containers": [{"name": "a", "image": "a"}]},
+            },
+        },
+    });
+    let daemon_set = validate::daemon_set(&value, Source::Api).expect("it is valid");
+    misread(&daemon_set).iter().map(|error| format!("{error} ({})", error.hint.as_deref().unwrap_or("-"))).collect()
+}
+
+#[test]
+fn what_is_understood_is_not_mentioned() {
+    let annotations = json!({
+        "daemonlet.dev/progress-deadline": "1m30s", "daemonlet.dev/rollback": "off", "daemonlet.dev/restart-on": "config",
+        "daemonlet.dev/paused": "true", "daemonlet.dev/partition": "50%", "daemonlet.dev/canary": "a in (b)",
+        "daemonlet.dev/canary-hold": "0", "daemonlet.dev/max-failed": "0", "other.dev/progres-deadline": "x",
+    });
+    let labels = json!({"daemonlet.dev/mode": "bootstrap", "other.dev/mode": "x"});
+    assert_eq!(said(labels, annotations, json!({"other": "x"})), Vec::<String>::new());
+}
+
+#[test]
+fn names_are_corrected_and_values_explained() {
+    let table = [
+        (
+            "progres-deadline",
+            "1m",
+            "unknown annotation: nobody reads it (did you mean daemonlet.dev/progress-deadline?)",
+        ),
+        ("Rollback", "auto", "unknown annotation: nobody reads it (did you mean daemonlet.dev/rollback?)"),
+        ("mode", "static", "it is a label: here nobody reads it (write it into the DaemonSet's metadata.labels)"),
+        (
+            "progress-deadline",
+            "0s",
+            "\"0s\" is not a Go duration above 0, such as 10m; 10m is used (write a Go duration above 0, such as 10m)",
+        ),
+        ("rollback", "yes", "\"yes\" is not auto or off; off is used (write auto or off)"),
+        ("restart-on", "Config", "\"Config\" is not config; changed data restarts nothing (write config)"),
+        ("paused", "yes", "\"yes\" is not true or false; it is not paused (write true or false)"),
+        (
+            "partition",
+            "101%",
+            "\"101%\" is not a number of nodes or a percentage up to 100%; 0 is used \
+             (write a number of nodes or a percentage up to 100%)",
+        ),
+        ("canary", "a in b", "\"a in b\" is not a label selector; no node goes first (write a label selector)"),
+        ("canary-hold", "10", "\"10\" is not a Go duration, such as 10m; 0 is used (write a Go duration, such as 10m)"),
+        ("max-failed", "-1", "\"-1\" is not a number of nodes; the default is used (write a number of nodes)"),
+    ];
+    for (name, value, expected) in table {
+        let name = format!("daemonlet.dev/{name}");
+        let annotations = json!({name.as_str(): value});
+        assert_eq!(said(json!({}), annotations, json!({})), [format!("metadata.annotations[{name}]: {expected}")]);
+    }
+    let far = said(json!({}), json!({"daemonlet.dev/zzz": "x"}), json!({}));
+    assert!(far[0].contains("those that there are: daemonlet.dev/progress-deadline, "), "{far:?}");
+}
+
+#[test]
+fn labels_and_places() {
+    for (name, value, expected) in [
+        ("mode", "Static", "\"Static\" is neither static nor bootstrap (write one of the two)"),
+        ("moed", "static", "unknown label: nobody reads it (did you mean daemonlet.dev/mode?)"),
+        (
+            "paused",
+            "true",
+            "it is an annotation: here nobody reads it (write it into the DaemonSet's metadata.annotations)",
+        ),
+    ] {
+        let name = format!("daemonlet.dev/{name}");
+        let labels = json!({name.as_str(): value});
+        assert_eq!(said(labels, json!({}), json!({})), [format!("metadata.labels[{name}]: {expected}")]);
+    }
+    let deep = said(json!({}), json!({}), json!({"daemonlet.dev/rollback": "auto"}));
+    assert_eq!(
+        deep,
+        ["spec.template.metadata.annotations[daemonlet.dev/rollback]: nobody reads it on the pod template \
+          (write it into the DaemonSet's own metadata.annotations)"]
+    );
+}

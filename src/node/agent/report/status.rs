@@ -1,0 +1,210 @@
+//! The status of the node and of its daemons, and what is wrong with them.
+//!
+//! Owns the way from a plan to what `status` says. Must not change anything.
+
+use crate::core::annotations;
+use crate::core::model::FieldError;
+use crate::core::model::ObjectKey;
+use crate::core::model::Source;
+use crate::core::plan::DaemonPlan;
+use crate::core::record::Millis;
+use crate::core::status::AgentStatus;
+use crate::core::status::ApiUse;
+use crate::core::status::DaemonStatus;
+use crate::core::status::FailedStatus;
+use crate::core::status::Problem;
+use crate::core::status::SCHEMA_VERSION;
+use crate::core::status::State;
+use crate::core::status::StatusReport;
+use crate::node::api::ApiState;
+use crate::node::api::Counters;
+
+use super::Agent;
+use super::Failure;
+use super::changes;
+
+impl Agent {
+    /// The whole status.
+    pub(in crate::node::agent) fn status(&self) -> StatusReport {
+        let (api, since) = self.api_words();
+        StatusReport {
+            schema_version: SCHEMA_VERSION,
+            node: self.config.node_name.clone(),
+            agent: AgentStatus {
+                running: !self.offline,
+                since: (!self.offline).then(|| time(self.started)),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                api,
+                api_since: since,
+                api_use: self.api.as_ref().map(|api| api_use(api.connector().counters())),
+                passes: self.passes,
+                identity: self.identity.status(),
+            },
+            daemons: self.plan.daemons.iter().filter_map(|d| self.daemon_status(d)).collect(),
+            problems: self.all_problems(),
+        }
+    }
+
+    /// What is wrong beside single daemons.
+    pub(super) fn all_problems(&self) -> Vec<Problem> {
+        let mut problems = self.problems.clone();
+        problems.extend(self.api_problems());
+        problems.extend(self.identity.problem());
+        problems
+    }
+
+    pub(super) fn daemon_status(&self, plan: &DaemonPlan) -> Option<DaemonStatus> {
+        let summary = &plan.summary;
+        let idle = plan.record.instances.is_empty() && summary.state == State::NotSelected;
+        if idle && summary.source.is_none() {
+            return None;
+        }
+        if self.offline && !plan.actions.is_empty() {
+            return Some(self.undone(plan));
+        }
+        let failure = self.failures.get(&plan.key);
+        let reason = failure.map_or_else(|| summary.reason.clone(), |f| f.message.clone());
+        let mut notes = summary.notes.clone();
+        let doubts = self.doubts(&plan.key, summary.source.as_ref());
+        notes.extend(doubts.iter().map(FieldError::with_hint));
+        notes.extend(self.preempted.note(&plan.key));
+        notes.extend(failure.and_then(|f| f.hint.clone()).map(|hint| format!("hint: {hint}")));
+        Some(DaemonStatus {
+            namespace: plan.key.namespace.clone(),
+            name: plan.key.name.clone(),
+            source: summary.source.clone().unwrap_or(Source::Api),
+            mode: summary.mode,
+            revision: summary.revision.clone(),
+            pod: summary.pod.clone(),
+            uid: summary.uid.clone(),
+            state: if failure.is_some() { State::Failing } else { summary.state },
+            ready: summary.ready,
+            since: summary.since.filter(|since| *since > 0).map(time),
+            reason,
+            failed: summary.failed.as_ref().map(|failed| FailedStatus {
+                revision: failed.revision.clone(),
+                cause: failed.failure.cause,
+                message: failed.failure.message.clone(),
+                since: time(failed.at),
+            }),
+            pull: self.pull_status(plan),
+            replacing: plan.replacing.clone(),
+            waiting_for: summary.waiting_for.clone(),
+            notes,
+        })
+    }
+
+    /// The status of a daemon for which an agent, if one ran, would have something to do: what is, not what
+    /// would be.
+    fn undone(&self, plan: &DaemonPlan) -> DaemonStatus {
+        let summary = &plan.summary;
+        let there = self.disk.records.get(&plan.key).and_then(|record| record.live().next());
+        let changes = changes::of(plan).map(|change| format!("{} ({})", change.action, change.reason));
+        let changes = changes.collect::<Vec<_>>().join(", ");
+        let doubts = self.doubts(&plan.key, summary.source.as_ref());
+        DaemonStatus {
+            mode: summary.mode,
+            revision: there.map_or_else(|| summary.revision.clone(), |instance| instance.revision.clone()),
+            pod: there.map(|instance| instance.pod_name.clone()).unwrap_or_default(),
+            uid: there.map(|instance| instance.uid.clone()).unwrap_or_default(),
+            state: if there.is_some() { State::Unknown } else { State::Waiting },
+            since: there.map(|instance| time(instance.created)),
+            notes: summary.notes.iter().cloned().chain(doubts.iter().map(FieldError::with_hint)).collect(),
+            ..bare(&plan.key, summary.source.clone(), &format!("agent not running; it would {changes}"))
+        }
+    }
+
+    /// What nobody understands in the definition of a daemon that is in force.
+    fn doubts(&self, key: &ObjectKey, source: Option<&Source>) -> Vec<FieldError> {
+        let of_file = matches!(source, Some(Source::File { .. }));
+        let daemon_set = match of_file {
+            true => self.folders.get(key),
+            false => self.definitions.get(key).or_else(|| self.memory.daemon_sets.get(key)),
+        };
+        let mut doubts = daemon_set.map(|daemon_set| annotations::misread(daemon_set)).unwrap_or_default();
+        if of_file {
+            doubts.extend(self.folders.doubts_of(key));
+        }
+        doubts
+    }
+
+    /// `connected`, `none`, or why not, and since when.
+    fn api_words(&self) -> (String, Option<String>) {
+        let Some(api) = &self.api else { return ("none".to_owned(), None) };
+        match api.health().state {
+            ApiState::NotConfigured => ("none".to_owned(), None),
+            ApiState::Connecting => ("connecting".to_owned(), None),
+            ApiState::Ok => ("connected".to_owned(), None),
+            ApiState::Failing { error, since } => (error, Some(since.to_string())),
+        }
+    }
+
+    fn api_problems(&self) -> Vec<Problem> {
+        let Some(api) = &self.api else { return Vec::new() };
+        let health = api.health();
+        let problem = |object: String, reason: String| Problem { object, reason, hint: None };
+        let kubeconfig = health.kubeconfig_error.map(|error| problem("kubeconfig".to_owned(), error));
+        let scopes = health.scopes.into_iter().filter_map(|s| Some(problem(format!("API: {}", s.scope), s.error?)));
+        let tokens =
+            self.tokens.problems().into_iter().map(|(request, (why, _))| {
+                problem(format!("token of ServiceAccount {}", request.service_account), why)
+            });
+        kubeconfig.into_iter().chain(scopes).chain(tokens).collect()
+    }
+
+    /// What is wrong with the definitions of a daemon.
+    pub(super) fn problems_of(&self, key: &ObjectKey) -> Vec<Problem> {
+        let of_api = self.definitions.refused(key).map(|why| Problem {
+            object: "API".to_owned(),
+            reason: format!("DaemonSet {key}: {why}"),
+            hint: None,
+        });
+        match of_api {
+            // It has a name there: no document without one hides it.
+            Some(problem) if self.folders.get(key).is_none() => vec![problem],
+            problem => problem.into_iter().chain(self.folders.problems_of(key)).collect(),
+        }
+    }
+}
+
+/// What could not be done for a daemon, as a problem.
+pub(super) fn failed((key, failure): (&ObjectKey, &Failure)) -> Problem {
+    Problem { object: key.to_string(), reason: failure.message.clone(), hint: failure.hint.clone() }
+}
+
+fn api_use(counters: Counters) -> ApiUse {
+    ApiUse {
+        connections_opened: counters.connections_opened,
+        connections: counters.connections,
+        requests: counters.requests,
+        streams: counters.streams,
+    }
+}
+
+/// The status of a DaemonSet of which nothing is here.
+pub(super) fn bare(key: &ObjectKey, source: Option<Source>, reason: &str) -> DaemonStatus {
+    DaemonStatus {
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        source: source.unwrap_or(Source::Api),
+        mode: None,
+        revision: String::new(),
+        pod: String::new(),
+        uid: String::new(),
+        state: State::NotSelected,
+        ready: None,
+        since: None,
+        reason: reason.to_owned(),
+        failed: None,
+        pull: None,
+        replacing: None,
+        waiting_for: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+/// RFC 3339, whole seconds, UTC.
+fn time(millis: Millis) -> String {
+    let timestamp = jiff::Timestamp::from_millisecond(millis).unwrap_or_default();
+    jiff::Timestamp::from_second(timestamp.as_second()).unwrap_or_default().to_string()
+}

@@ -1,0 +1,210 @@
+//! `status`, `plan`, `explain` and `restart` on a node that has nothing but folders: no API server, no
+//! runtime, no kubelet; with the agent and without it.
+
+use std::process::Child;
+use std::process::Stdio;
+use std::time::Duration;
+use std::time::Instant;
+
+use crate::Run;
+use crate::Scratch;
+use crate::names;
+use crate::program;
+use crate::run;
+
+const GOOD: &str = "
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: good, namespace: a}
+spec:
+  selector: {matchLabels: {app: x}}
+  template:
+    metadata: {labels: {app: x}}
+    spec:
+      automountServiceAccountToken: false
+      containers: [{name: x, image: 'x:1'}]
+";
+
+/// A node of folders in a scratch folder.
+struct Node(Scratch);
+
+impl Node {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let scratch = Scratch::new(&[]);
+        let root = scratch.text("");
+        scratch.write(
+            "c.toml",
+            &format!(
+                "node-name = \"n1\"\nkubeconfig = \"\"\nruntime-endpoint = \"\"\nfolders = [\"{root}d\"]\n\
+                 manifest-dir = \"{root}m\"\nkubelet-root = \"{root}k\"\nstate-dir = \"{root}s\"\n\
+                 run-dir = \"{root}r\"\n[node]\nkubelet-version = \"v1.36.2\"\n"
+            ),
+        );
+        for folder in ["d", "m", "k"] {
+            std::fs::create_dir(scratch.path(folder)).unwrap();
+        }
+        for (name, text) in files {
+            scratch.write(&format!("d/{name}"), text);
+        }
+        Self(scratch)
+    }
+
+    /// The manifests that a kubelet would read.
+    fn manifests(&self) -> Vec<String> {
+        names(&self.0.path("m")).into_iter().filter(|name| !name.starts_with('.')).collect()
+    }
+
+    fn ask(&self, command: &[&str]) -> Run {
+        run(command.iter().copied().chain(["--config", &self.0.text("c.toml")]))
+    }
+
+    /// Starts the agent and waits until it answers.
+    fn start(&self) -> Agent {
+        let mut command = program();
+        command.args(["run", "--config", &self.0.text("c.toml")]).stdin(Stdio::null()).stderr(Stdio::null());
+        let mut agent = Agent(command.spawn().unwrap());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.ask(&["status"]).err.contains("agent not running") {
+            assert_eq!(agent.0.try_wait().unwrap(), None, "the agent ended");
+            assert!(Instant::now() < deadline, "the agent does not answer");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        agent
+    }
+}
+
+/// A running agent, which ends with the test.
+struct Agent(Child);
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const SYNTAX: &str = "a: [\n";
+
+fn refused() -> String {
+    GOOD.replace("good", "refused").replace(
+        "spec:\n      auto",
+        "spec:\n      volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]\n      auto",
+    )
+}
+
+fn invalid() -> String {
+    GOOD.replace("good", "invalid").replace("labels: {app: x}", "labels: {app: other}")
+}
+
+#[test]
+fn without_an_agent_status_says_what_is_and_promises_nothing() {
+    let node = Node::new(&[("good.yaml", GOOD)]);
+    let status = node.ask(&["status"]);
+    assert_eq!(status.err, "agent not running: this is what checkpoint and folders say\n");
+    assert!(
+        status.out.contains("  -    waiting  -      -      agent not running; it would write manifest a-good-"),
+        "{}",
+        status.out
+    );
+    drop(node.start());
+    assert_eq!(node.manifests().len(), 1);
+    let status = node.ask(&["status"]);
+    assert_eq!(status.code, 1, "whether it runs is not known");
+    let reason = "its manifest is there; the agent is not running: nobody has asked whether it runs";
+    assert!(status.out.contains("unknown") && status.out.contains(reason), "{}", status.out);
+    let plan = node.ask(&["plan"]);
+    assert_eq!((plan.code, plan.out.as_str()), (0, "nothing to do\n"), "nobody has looked: nothing is held");
+    std::fs::remove_file(node.0.path("m").join(&node.manifests()[0])).unwrap();
+    let status = node.ask(&["status"]).out;
+    assert!(status.contains("agent not running; it would ") && !status.contains("its manifest is"), "{status}");
+}
+
+#[test]
+fn plan_tells_what_is_wrong_with_files_and_ends_accordingly() {
+    let node = Node::new(&[("refused.yaml", &refused()), ("invalid.yaml", &invalid()), ("syntax.yaml", SYNTAX)]);
+    let expected = |out: &str| {
+        for line in [
+            "a/refused: nothing, it is refused: spec.template.spec.volumes[0].persistentVolumeClaim: ",
+            "\n  hint: use a hostPath volume",
+            "invalid.yaml:2: DaemonSet a/invalid: spec.template.metadata.labels: the selector does not match",
+            "\n  hint: write the labels of spec.selector there too\n",
+            "syntax.yaml:1:4: unclosed bracket",
+        ] {
+            assert!(out.contains(line), "{line}: {out}");
+        }
+    };
+    let plan = node.ask(&["plan"]);
+    assert_eq!(plan.code, 1, "{plan:?}");
+    expected(&plan.out);
+    node.0.write("d/good.yaml", GOOD);
+    let plan = node.ask(&["plan"]);
+    assert_eq!(plan.code, 4, "{plan:?}");
+    expected(&plan.out);
+    let _agent = node.start();
+    let plan = node.ask(&["plan"]);
+    assert_eq!(plan.code, 1, "{plan:?}");
+    assert!(
+        plan.out.starts_with("nothing to do\na/good: nothing, it is unknown: its manifest is there; "),
+        "{}",
+        plan.out
+    );
+    expected(&plan.out);
+}
+
+#[test]
+fn explain_tells_what_is_wrong_with_the_definition_itself() {
+    let node = Node::new(&[("good.yaml", GOOD), ("invalid.yaml", &invalid())]);
+    let explained = node.ask(&["explain", "a/invalid"]);
+    assert_eq!(explained.code, 1);
+    assert!(
+        explained.out.starts_with("a/invalid on n1: unknown: no such DaemonSet could be read\n  no   "),
+        "{}",
+        explained.out
+    );
+    assert!(explained.out.contains("invalid.yaml:2: DaemonSet a/invalid: spec.template.metadata.labels: "));
+    let nobody = node.ask(&["explain", "a/nobody"]);
+    assert_eq!((nobody.code, nobody.out.as_str()), (1, "a/nobody on n1: unknown: no such DaemonSet has been seen\n"));
+    // What does not parse may be anything.
+    node.0.write("d/syntax.yaml", SYNTAX);
+    let nobody = node.ask(&["explain", "a/nobody"]);
+    assert!(
+        nobody.out.contains("could be read\n") && nobody.out.contains("syntax.yaml:1:4: unclosed"),
+        "{}",
+        nobody.out
+    );
+    let good = node.ask(&["explain", "a/good"]);
+    assert!(!good.out.contains("syntax.yaml"), "it has a file of its own: {}", good.out);
+}
+
+#[test]
+fn status_and_explain_tell_what_nobody_understands() {
+    let text = GOOD
+        .replace("namespace: a", "namespace: a, annotations: {daemonlet.dev/rolback: auto}")
+        .replace("    spec:\n", "    spec:\n      hostNetwrok: true\n");
+    let node = Node::new(&[("good.yaml", &text)]);
+    let [unknown, annotation] = [
+        "d/good.yaml:2: spec.template.spec.hostNetwrok: unknown field: Kubernetes 1.36 does not have it \
+         (hint: did you mean hostNetwork?)\n",
+        "metadata.annotations[daemonlet.dev/rolback]: unknown annotation: nobody reads it \
+         (hint: did you mean daemonlet.dev/rollback?)\n",
+    ];
+    for command in [["status"].as_slice(), &["explain", "a/good"]] {
+        let out = node.ask(command).out;
+        assert!(out.contains(unknown) && out.contains(annotation), "{command:?}: {out}");
+    }
+}
+
+#[test]
+fn a_restart_that_nobody_could_finish_is_refused() {
+    let node = Node::new(&[("good.yaml", GOOD)]);
+    let _agent = node.start();
+    let before = node.manifests();
+    let restart = node.ask(&["restart", "a/good"]);
+    restart.is(
+        1,
+        "",
+        "error: a/good is not restarted: nobody here could tell when its old pod has ended, before which no new one \
+         starts: neither runtime-endpoint nor kubeconfig is set\n",
+    );
+    assert_eq!(node.manifests(), before, "what runs goes on");
+}
