@@ -172,8 +172,8 @@ class Node:
         folder.mkdir(exist_ok=True)
         return folder / f"{self.name}-{name}.log"
 
-    def start_containerd(self):
-        """Starts the runtime and imports the images that are not there."""
+    def start_containerd(self, load=True):
+        """Starts the runtime and, with `load`, imports the images."""
         config = self.home / "containerd.toml"
         config.write_text(containerd_config(self.home, self.socket, "/usr/lib/cni"), encoding="utf-8")
         path = f"{self.programs}:{os.environ['PATH']}" if self.programs else os.environ["PATH"]
@@ -181,7 +181,7 @@ class Node:
         self.containerd = Process("containerd", [program, "--config", config, "--log-level", "warn"], self._log("containerd"),
                                   env=os.environ | {"PATH": path})
         until(lambda: self.socket.exists() and self.cri.ctr("version"), 20, "containerd answers")
-        for image in self.images:
+        for image in self.images if load else ():
             self.load(image)
 
     def load(self, image):
