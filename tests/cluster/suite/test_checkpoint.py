@@ -112,6 +112,26 @@ class Checkpoint(Reader):
                 self.keeps(agent, first, "reader", 0.5)
                 self.assertEqual(self.data(agent, first) | {"token": None}, before | {"token": None})
 
+    def test_names_that_came_and_went_leave_a_bounded_folder_and_no_uid_is_used_again(self):
+        agent, names = self.start_agent(), [f"guest-{number}" for number in range(70)]
+        file, records = agent.folder / "guests.json", agent.home / "state/daemons"
+        guests = json.dumps({"apiVersion": "v1", "kind": "List", "items": [self.daemon(name, labels={}) for name in names]})
+
+        def come():
+            agent.folder.joinpath(".guests").write_text(guests, encoding="utf-8")
+            agent.folder.joinpath(".guests").rename(file)
+            until(lambda: len(agent.manifests("-guest-")) == len(names), 60, "all of them run")
+            return {self.instance(agent, name).uid for name in names}
+
+        first = come()
+        until(lambda: len(list(records.glob("*.json"))) == len(names), SOON, "a record of each")
+        file.unlink()
+        # Their folders are cleared first, ten seconds after their end.
+        until(lambda: len(list(records.glob("*.json"))) <= 64, 90, "the folder is bounded")
+        self.assertTrue((agent.home / "state/floor.json").exists())
+        agent.restart()
+        self.assertEqual(first & come(), set(), "a UID is used again")
+
     def test_a_damaged_checkpoint_without_an_api_server_leaves_what_runs_as_it_is(self):
         agent, first = self.reader()
         before = self.data(agent, first)
