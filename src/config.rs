@@ -102,6 +102,8 @@ pub struct Config {
     pub pod_security_default: Level,
     /// The cluster's default node selector; empty: none.
     pub default_node_selector: String,
+    /// Whether the API server is asked about the pod of each new instance (`policy.admission`).
+    pub dry_run_admission: bool,
     /// Whether Secret values that no file can carry may stand in a manifest.
     pub inline_secret_env: bool,
     /// Whether `Always` stays as it is written (`images.pull-policy`).

@@ -8,6 +8,7 @@ pub mod canonical;
 pub mod cluster;
 pub mod convert;
 pub mod doctor;
+pub mod dry_run;
 pub mod duration;
 pub mod enrolment;
 pub mod explain;

@@ -42,6 +42,7 @@ pub enum Id {
     PolicyImages,
     PodSecurityDefault,
     DefaultNodeSelector,
+    PolicyAdmission,
     InlineSecretEnv,
     PullPolicy,
     RequirePrepull,

@@ -125,6 +125,7 @@ fn value(config: &Config, id: Id) -> Value {
         Id::PodSecurityDefault => Value::String(config.pod_security_default.as_str().to_owned()),
         Id::DefaultNodeSelector => Value::String(config.default_node_selector.clone()),
         Id::InlineSecretEnv => Value::Boolean(config.inline_secret_env),
+        Id::PolicyAdmission => word(config.dry_run_admission, "dry-run", "off"),
         Id::PullPolicy => word(config.pull_as_written, "as-written", "if-not-present"),
         Id::RequirePrepull => Value::Boolean(config.require_prepull),
         Id::OnPullFailure => word(config.replace_unpulled, "go-on", "keep"),

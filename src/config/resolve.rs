@@ -125,6 +125,7 @@ pub(super) fn resolve(settings: &Settings, host: &dyn Host) -> Result<Config, Co
         policy_rules: get.rules(),
         pod_security_default: Level::from_name(&get.text_or(Id::PodSecurityDefault, "")).unwrap_or_default(),
         default_node_selector: get.text_or(Id::DefaultNodeSelector, ""),
+        dry_run_admission: get.text_or(Id::PolicyAdmission, "") == "dry-run",
         inline_secret_env: matches!(get.take(Id::InlineSecretEnv), Some(Setting::Bool(true))),
         pull_as_written: get.text_or(Id::PullPolicy, "") == "as-written",
         require_prepull: matches!(get.take(Id::RequirePrepull), Some(Setting::Bool(true))),

@@ -301,6 +301,7 @@ fn each_key_of_the_example_reaches_the_configuration() {
         (Id::PodSecurityDefault, r#""baseline""#),
         (Id::DefaultNodeSelector, r#""a=b""#),
         (Id::InlineSecretEnv, "true"),
+        (Id::PolicyAdmission, r#""dry-run""#),
         (Id::PullPolicy, r#""as-written""#),
         (Id::RequirePrepull, "true"),
         (Id::OnPullFailure, r#""go-on""#),

@@ -17,6 +17,8 @@ use crate::core::placement::NamespaceSelector;
 use crate::core::placement::TaintCheck;
 use crate::core::policy::Admission;
 use crate::core::policy::Covered;
+use crate::core::record::Answer;
+use crate::core::record::Said;
 use crate::core::replies::Term;
 
 /// What policy and the namespace say of a DaemonSet.
@@ -87,6 +89,15 @@ fn admission(admission: &Admission, terms: &mut Vec<Term>) {
             terms.push(term("pod", None, format!("{missing} has not been seen: what it enforces is not known")));
         }
     }
+}
+
+/// What the API server last said of the pod (`policy.admission`), `time` in words.
+pub fn answer(answer: &Answer, time: &str) -> Term {
+    let (holds, text) = match &answer.said {
+        Said::Admitted(_) => (true, "it takes the pod".to_owned()),
+        Said::Refused(words) => (false, words.clone()),
+    };
+    term("the API server's admission", Some(holds), format!("{text} (revision {}, {time})", answer.revision))
 }
 
 fn affinity(judgement: &Judgement, terms: &mut Vec<Term>) {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -281,9 +282,57 @@ pub struct DaemonSet {
     pub min_ready_seconds: u32,
     /// Where it was read.
     pub source: Source,
+    /// What the API server's admission made of the template (`policy.admission`), in the template's form. An
+    /// instance that was made from it carries it; it is no part of the revision or of any identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitted: Option<Arc<Value>>,
 }
 
 impl DaemonSet {
+    /// What a pod of it is made from: the template, as admission changed it if that was asked.
+    pub fn pod_template(&self) -> &Value {
+        self.admitted.as_deref().unwrap_or(&self.template)
+    }
+
+    /// The same DaemonSet with `admitted` in place of what it has.
+    pub fn with_admitted(self: &Arc<Self>, admitted: Option<&Arc<Value>>) -> Arc<Self> {
+        if self.admitted.as_ref() == admitted {
+            return Arc::clone(self);
+        }
+        Arc::new(Self { admitted: admitted.cloned(), ..Self::clone(self) })
+    }
+
+    /// Whether `other` defines the same, whatever admission made of either.
+    pub fn defines_the_same(&self, other: &Self) -> bool {
+        let Self {
+            key,
+            uid,
+            generation,
+            labels,
+            annotations,
+            deleting,
+            finalizers,
+            selector,
+            template,
+            update_strategy,
+            min_ready_seconds,
+            source,
+            admitted: _,
+        } = self;
+        *key == other.key
+            && *uid == other.uid
+            && *generation == other.generation
+            && *labels == other.labels
+            && *annotations == other.annotations
+            && *deleting == other.deleting
+            && *finalizers == other.finalizers
+            && *selector == other.selector
+            && *template == other.template
+            && *update_strategy == other.update_strategy
+            && *min_ready_seconds == other.min_ready_seconds
+            && *source == other.source
+    }
+
     /// The mode that its label asks for; `None` without the label, and for a value that is no mode.
     pub fn mode_label(&self) -> Option<Mode> {
         match self.labels.get(MODE_LABEL).map(String::as_str) {

@@ -71,6 +71,7 @@ mod tests {
             template: json!({}),
             update_strategy: UpdateStrategy::OnDelete,
             min_ready_seconds: 0,
+            admitted: None,
             source: Source::Api,
         }
     }

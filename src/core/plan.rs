@@ -6,6 +6,7 @@
 
 mod admission;
 mod bootstrap;
+mod dry_run;
 mod facts;
 mod instance;
 mod permit;
@@ -20,6 +21,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::core::dry_run::Question;
 use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
 use crate::core::model::NodeView;
@@ -48,6 +50,7 @@ pub use facts::Readiness;
 pub use facts::Stock;
 pub use facts::StockPod;
 pub use facts::Taken;
+pub use run::jitter;
 
 /// How long after its manifest's removal an instance whose sandbox was never seen is waited for:
 /// the kubelet may have been about to start it (its housekeeping period).
@@ -167,6 +170,8 @@ pub struct DaemonPlan {
     pub tokens: BTreeSet<TokenRequest>,
     /// The rendering whose images are wanted on the node before it is written.
     pub pull: Option<Arc<Outcome>>,
+    /// The question about the pod of a new instance that is to be answered by the API server before it is made.
+    pub question: Option<Question>,
     /// The revision whose approval is to be claimed, or that an instance is being replaced by.
     pub replacing: Option<String>,
     /// When to look again though nothing happens.
@@ -201,6 +206,7 @@ struct Planner<'a> {
     references: BTreeSet<ObjectRef>,
     tokens: BTreeSet<TokenRequest>,
     pull: Option<Arc<Outcome>>,
+    question: Option<Question>,
     replacing: Option<String>,
     wake_at: Option<Millis>,
 }
@@ -234,6 +240,7 @@ impl<'a> Planner<'a> {
             references: BTreeSet::new(),
             tokens: BTreeSet::new(),
             pull: None,
+            question: None,
             replacing: None,
             wake_at: None,
         }
@@ -248,6 +255,7 @@ impl<'a> Planner<'a> {
             references: self.references,
             tokens: self.tokens,
             pull: self.pull,
+            question: self.question,
             replacing: self.replacing,
             wake_at: self.wake_at,
         }

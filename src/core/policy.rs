@@ -180,6 +180,7 @@ mod tests {
             template: json!({"spec": {"containers": [{"name": "x", "image": image}]}}),
             update_strategy: UpdateStrategy::OnDelete,
             min_ready_seconds: 0,
+            admitted: None,
             source: Source::Api,
         }
     }

@@ -16,12 +16,15 @@ use serde::Serialize;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 
+mod answer;
 mod forget;
 mod hand_over;
 mod noted;
 mod order;
 mod progress;
 
+pub use answer::Answer;
+pub use answer::Said;
 pub use forget::Forgotten;
 pub use forget::MAX_BARE;
 pub use forget::forget;
@@ -91,6 +94,9 @@ pub struct DaemonRecord {
     /// returns to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<LastRun>,
+    /// What the API server last said of the pod of a new instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
     /// How often in a row an instance had to be tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
@@ -218,6 +224,7 @@ impl DaemonRecord {
             by_hand: None,
             last: None,
             previous: None,
+            answer: None,
             backoff: None,
         }
     }
@@ -284,6 +291,7 @@ impl DaemonRecord {
         times.extend(self.good.as_mut().and_then(|good| good.candidate.as_mut()).map(|data| &mut data.since));
         times.extend(self.failed.as_mut().map(|failed| &mut failed.at));
         times.extend(self.progress.as_mut().map(|progress| &mut progress.since));
+        times.extend(self.answer.as_mut().map(|answer| &mut answer.at));
         times.extend(self.backoff.as_mut().map(|backoff| &mut backoff.last));
         times.extend(self.hand_over.as_mut().and_then(|hand_over| hand_over.missing.as_mut()));
         times.into_iter().for_each(change);
@@ -295,5 +303,6 @@ impl DaemonRecord {
             && self.next_incarnation <= floor
             && self.ignored_file.is_none()
             && self.hand_over.is_none()
+            && self.answer.is_none()
     }
 }

@@ -183,7 +183,7 @@ pub struct Refused {
 /// in [`RenderedPod::waiting_for`], and the pod is rendered with what there is.
 pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     let ctx = &mut Context::new(input);
-    let template = json::at(&input.daemon_set.template, &["spec"]).unwrap_or(&Value::Null);
+    let template = json::at(input.daemon_set.pod_template(), &["spec"]).unwrap_or(&Value::Null);
     let account = service_account::name(template);
     let mut spec = template.as_object().cloned().unwrap_or_default();
     let metadata = metadata::build(input);

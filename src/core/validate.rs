@@ -86,6 +86,7 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
         template: spec.get("template").cloned().unwrap_or_default(),
         update_strategy,
         min_ready_seconds,
+        admitted: None,
         source,
     })
 }

@@ -9,6 +9,7 @@ mod confirm;
 mod coordination;
 mod definitions;
 mod drain;
+mod dry_run;
 mod evidence;
 mod facts;
 mod failing;
@@ -87,6 +88,7 @@ use crate::node::socket::Asked;
 use apply::Disk;
 use coordination::Coordination;
 use definitions::ApiDefinitions;
+use dry_run::Inquiries;
 use evidence::Runtime;
 use farewell::Farewells;
 use folder::Folders;
@@ -145,6 +147,7 @@ pub struct Agent {
     cri: Option<Arc<Cri>>,
     /// The kubelet's API, where it may be asked.
     kubelet: Option<Arc<Kubelet>>,
+    inquiries: Inquiries,
     puller: Puller,
     pins: Pins,
     witness: Option<Witness>,
@@ -351,7 +354,9 @@ impl Agent {
 
     /// Whether nothing is left that the API or a pull could still change at once.
     fn is_settled(&self) -> bool {
-        let waits = |d: &crate::core::plan::DaemonPlan| !d.actions.is_empty() || !d.summary.waiting_for.is_empty();
+        let waits = |d: &crate::core::plan::DaemonPlan| {
+            !d.actions.is_empty() || !d.summary.waiting_for.is_empty() || self.inquiries.is_open(&d.key)
+        };
         let is_complete = |api: &Api| api.store().snapshot().is_complete() && !self.plan.daemons.iter().any(waits);
         self.api.as_ref().is_none_or(is_complete) && self.puller.open_since().next().is_none()
     }

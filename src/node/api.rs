@@ -36,6 +36,7 @@ use std::sync::PoisonError;
 
 use tokio::task::AbortHandle;
 
+use crate::core::dry_run::Reply;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::render::Endpoint;
@@ -209,6 +210,11 @@ impl Api {
     /// Asks the API server for one pod, now.
     pub async fn get_pod(&self, key: &ObjectKey) -> Live {
         confirm::get_pod(&self.shared.client, key).await
+    }
+
+    /// Has the API server judge the creation of `pod` as a dry run: it creates nothing.
+    pub async fn dry_run_pod(&self, namespace: &str, pod: serde_json::Value) -> Reply {
+        confirm::dry_run_pod(&self.shared.client, namespace, pod).await
     }
 
     /// Asks the API server for one Node, now.

@@ -282,6 +282,17 @@ has no annotation scheduler.alpha.kubernetes.io/node-selector or openshift.io/no
 An empty annotation switches it off for its namespace.",
     ),
     key(
+        Id::PolicyAdmission,
+        "policy",
+        "admission",
+        Kind::Word(&["off", "dry-run"]),
+        r#""off""#,
+        "Whether the API server is asked about the pod of each new instance of a DaemonSet that the
+API has. \"dry-run\": the pod that the DaemonSet controller would create is sent with dryRun=All;
+what webhooks and defaults make of it is what runs, and what is refused does not start. Without
+an answer a first instance starts all the same. It needs packaging/k8s/rbac-dry-run.yaml.",
+    ),
+    key(
         Id::InlineSecretEnv,
         "policy",
         "inline-secret-env",

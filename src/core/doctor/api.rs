@@ -1,12 +1,13 @@
 //! The API server: reachable, with the rights that the agent needs, the same time, and nobody else at work.
 //!
-//! Owns the list of rights, as `packaging/k8s/rbac.yaml` grants them, and what tells a stock controller.
+//! Owns the list of rights, as `packaging/k8s/rbac.yaml` and `rbac-dry-run.yaml` grant them, and what tells a stock controller.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::Finding;
+use crate::core::dry_run::GRANT;
 use crate::core::model::Mode;
 
 /// A clock that is off by more than this is worth a word: a second is what the server's answer is exact to.
@@ -88,6 +89,13 @@ pub fn rights(crd: bool) -> BTreeSet<Right> {
     let mut rights: BTreeSet<Right> = NEEDED.iter().chain(more).flat_map(of).collect();
     rights.extend(READ.iter().map(|verb| Right::new(verb, "", "services", "default", "kubernetes")));
     rights
+}
+
+/// The right to ask about pods (`policy.admission`), in the namespaces whose DaemonSets may run; `*` is all.
+pub fn rights_to_ask(namespaces: &[String]) -> BTreeSet<Right> {
+    let all = namespaces.iter().any(|namespace| namespace == "*");
+    let namespaces = if all { vec![""] } else { namespaces.iter().map(String::as_str).collect() };
+    namespaces.into_iter().map(|namespace| Right::new("create", "", "pods", namespace, "")).collect()
 }
 
 /// The rights that one daemon needs besides, by what its template names: its objects, its account, its token.
@@ -262,7 +270,9 @@ fn denied(answers: &Answers) -> Vec<Finding> {
     }
     let finding = |(right, verbs): (Right, Vec<&str>)| {
         let by_name = !right.namespace.is_empty() && right.namespace != "default";
+        let to_ask = right.verb == "create" && right.resource == "pods";
         let hint = match by_name {
+            _ if to_ask => GRANT.to_owned(),
             true => format!(
                 "kubectl get daemonsets -n {} -o yaml | daemonlet generate rbac -f - | kubectl apply -f -",
                 right.namespace

@@ -372,6 +372,23 @@ fn a_daemons_rights_are_those_of_what_it_names() {
 }
 
 #[test]
+fn the_right_to_ask_about_pods_is_asked_for_where_daemonsets_may_run() {
+    let words = |namespaces: &[&str]| -> Vec<String> {
+        let namespaces: Vec<String> = namespaces.iter().map(|&n| n.to_owned()).collect();
+        api::rights_to_ask(&namespaces).iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(words(&["a", "b"]), ["create pods in a", "create pods in b"]);
+    assert_eq!(words(&["a", "*"]), ["create pods"]);
+    for namespace in ["a", "*"] {
+        let denied = api::rights_to_ask(&[namespace.to_owned()]).into_iter().collect();
+        let facts = api::Facts::Answers(Box::new(api::Answers { denied, ..answers() }));
+        let found = api::examine(&facts, "n1");
+        let found = found.iter().find(|finding| finding.text.contains("create pods")).unwrap();
+        assert!(found.hint.as_ref().unwrap().contains("rbac-dry-run.yaml"), "{found:?}");
+    }
+}
+
+#[test]
 fn what_is_asked_about_is_what_the_packaged_role_grants() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/k8s/rbac.yaml");
     let text = std::fs::read_to_string(path).unwrap();

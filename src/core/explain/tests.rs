@@ -22,6 +22,7 @@ fn daemon_set(spec: Value) -> DaemonSet {
         template: json!({ "spec": spec }),
         update_strategy: UpdateStrategy::OnDelete,
         min_ready_seconds: 0,
+        admitted: None,
         source: Source::File { path: PathBuf::from("/etc/cni.yaml") },
     }
 }
@@ -121,4 +122,13 @@ fn every_kind_of_term() {
 fn a_refusal_of_policy_is_the_reason() {
     let terms = explain(&daemon_set(json!({})), &NodeView::default(), &free(&Covered::No("why not".into())));
     assert_eq!(terms[1], Term { subject: "mode and policy".into(), holds: Some(false), text: "why not".into() });
+}
+
+#[test]
+fn the_api_servers_word_has_its_revision_and_time() {
+    let said = |said| Answer { revision: "5d5".into(), incarnation: 1, at: 0, said };
+    let refused = answer(&said(Said::Refused("exceeded quota".into())), "then");
+    assert_eq!((refused.holds, refused.text.as_str()), (Some(false), "exceeded quota (revision 5d5, then)"));
+    let taken = answer(&said(Said::Admitted(std::sync::Arc::new(daemon_set(json!({}))))), "then");
+    assert_eq!((taken.holds, taken.text.as_str()), (Some(true), "it takes the pod (revision 5d5, then)"));
 }

@@ -25,6 +25,7 @@ fn daemon_set(spec: Value) -> DaemonSet {
         template: json!({ "spec": spec }),
         update_strategy: UpdateStrategy::OnDelete,
         min_ready_seconds: 0,
+        admitted: None,
         source: Source::Api,
     }
 }

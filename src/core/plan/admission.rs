@@ -1,27 +1,28 @@
 //! Policy's word on new instances. What runs is never ended by it.
 
+use std::sync::Arc;
+
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::policy::Admission;
 
 use super::Planner;
-use super::progress::Target;
 
 impl Planner<'_> {
-    /// Whether a new instance of the target may start; else the summary says which rule is against it.
-    pub(super) fn admitted(&mut self, target: &Target) -> bool {
-        match self.facts.admission(&target.daemon_set) {
+    /// Whether a new instance may start; else the summary says which rule is against it.
+    pub(super) fn admitted(&mut self, daemon_set: &Arc<DaemonSet>) -> bool {
+        match self.facts.admission(daemon_set) {
             Admission::Allowed(notes) => {
                 self.note_all(&notes);
                 true
             }
             Admission::Refused(errors) => {
-                self.summary.revision = self.facts.revision(&target.daemon_set);
+                self.summary.revision = self.facts.revision(daemon_set);
                 self.refuse(&errors);
                 false
             }
             Admission::Waits(missing) => {
-                self.summary.revision = self.facts.revision(&target.daemon_set);
+                self.summary.revision = self.facts.revision(daemon_set);
                 self.wait_for(&[missing]);
                 false
             }

@@ -4,7 +4,12 @@
 
 use std::sync::Arc;
 
+use crate::core::dry_run::Question;
+use crate::core::dry_run::Standing;
+use crate::core::dry_run::Unanswered;
+use crate::core::dry_run::Word;
 use crate::core::model::DaemonSet;
+use crate::core::model::Lookup;
 use crate::core::model::ObjectKey;
 use crate::core::outcome::Outcome;
 use crate::core::placement::NamespaceSelector;
@@ -173,6 +178,17 @@ pub trait Facts {
     fn namespace_selector(&self, daemon_set: &DaemonSet) -> Option<NamespaceSelector> {
         let _ = daemon_set;
         None
+    }
+    /// Whether the API server is asked about the pod of each new instance (`policy.admission`).
+    fn asks_admission(&self) -> bool {
+        false
+    }
+    /// Where the question about the pod of `incarnation` of a DaemonSet stands; only while
+    /// [`Facts::asks_admission`].
+    fn inquiry(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> (Question, Standing) {
+        let question = Question::new(daemon_set, &self.revision(daemon_set), "", incarnation, Lookup::Unknown);
+        let word = Word::Unanswered(Unanswered::passing("nobody is asked"));
+        (question, Standing { word, due: false, again: None })
     }
     /// Whether the API has yet to be told that an instance ends, and a successor waits for that.
     fn farewell_pending(&self, instance: &Instance) -> bool {

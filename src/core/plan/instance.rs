@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::outcome::Outcome;
 use crate::core::outcome::Rendered;
@@ -22,15 +23,35 @@ use super::ready::STEADY;
 /// How long an instance may take from its manifest to its first readiness before it counts as failing.
 const STARTUP: Millis = 60_000;
 
+/// What a new instance is made from.
+pub(super) struct Prepared {
+    /// Its rendering.
+    pub(super) outcome: Arc<Outcome>,
+    /// The DaemonSet that was rendered, as admission made it.
+    pub(super) daemon_set: Arc<DaemonSet>,
+}
+
 impl Planner<'_> {
     /// The next incarnation's rendering if everything for it is there; else the summary says what is not.
     /// Images that have to be on the node first are asked for; `replaces`: an instance ends for it, which
     /// stays while they cannot be had.
-    pub(super) fn prepare(&mut self, target: &Target, replaces: bool) -> Option<Arc<Outcome>> {
-        if !self.admitted(target) {
+    pub(super) fn prepare(&mut self, target: &Target, replaces: bool) -> Option<Prepared> {
+        if !self.admitted(&target.daemon_set) {
             return None;
         }
-        let outcome = self.facts.outcome(&target.daemon_set, self.record.next_incarnation, target.data);
+        // What waits for something would be asked about in vain.
+        let as_written = self.rendered(&target.daemon_set, target.data)?;
+        let daemon_set = self.as_admitted(target, replaces)?;
+        let outcome = match Arc::ptr_eq(&daemon_set, &target.daemon_set) {
+            true => as_written,
+            false => self.rendered(&daemon_set, target.data)?,
+        };
+        Some(Prepared { outcome: self.with_images(outcome, replaces)?, daemon_set })
+    }
+
+    /// The next incarnation's rendering if it can be written; else the summary says what is in the way.
+    fn rendered(&mut self, daemon_set: &Arc<DaemonSet>, data: Data) -> Option<Arc<Outcome>> {
+        let outcome = self.facts.outcome(daemon_set, self.record.next_incarnation, data);
         self.summary.revision.clone_from(&outcome.revision);
         match &outcome.result {
             Err(refused) => {
@@ -42,7 +63,7 @@ impl Planner<'_> {
             Ok(rendered) => {
                 self.note(rendered);
                 if rendered.pod.waiting_for.is_empty() {
-                    return self.with_images(outcome, replaces);
+                    return Some(outcome);
                 }
                 self.wait_for(&rendered.pod.waiting_for);
                 None
@@ -105,7 +126,8 @@ impl Planner<'_> {
         }
     }
 
-    pub(super) fn begin(&mut self, target: &Target, outcome: &Arc<Outcome>, reason: &str) {
+    pub(super) fn begin(&mut self, target: &Target, prepared: &Prepared, reason: &str) {
+        let Prepared { outcome, daemon_set } = prepared;
         let Ok(rendered) = &outcome.result else { return };
         let incarnation = self.record.next_incarnation;
         self.record.next_incarnation = incarnation.saturating_add(1);
@@ -113,7 +135,7 @@ impl Planner<'_> {
         self.record.by_hand = None;
         self.record.last = None;
         let instance = Instance {
-            daemon_set: Some(Arc::clone(&target.daemon_set)),
+            daemon_set: Some(Arc::clone(daemon_set)),
             data_version: rendered.pod.data_version.clone(),
             pinned: target.data == Data::Kept,
             ..Instance::new(

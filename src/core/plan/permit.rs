@@ -64,7 +64,8 @@ impl Planner<'_> {
                 None
             }
             Permission::Withheld(why) => {
-                let outcome = self.facts.outcome(&target.daemon_set, self.record.next_incarnation, target.data);
+                let daemon_set = self.last_admitted(&target.daemon_set);
+                let outcome = self.facts.outcome(daemon_set, self.record.next_incarnation, target.data);
                 self.pull = outcome.result.is_ok().then_some(outcome);
                 Some(why)
             }

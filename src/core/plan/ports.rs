@@ -13,8 +13,8 @@ use super::progress::Target;
 impl Planner<'_> {
     /// Why a new instance cannot run beside `old`, which has a port that it wants.
     pub(super) fn clash_in_surge(&mut self, target: &Target, old: &Instance) -> Option<String> {
-        let wanted = ports::host_ports(&target.daemon_set.template);
-        let held = ports::host_ports(&old.daemon_set.as_ref()?.template);
+        let wanted = ports::host_ports(target.daemon_set.pod_template());
+        let held = ports::host_ports(old.daemon_set.as_ref()?.pod_template());
         let port = ports::clash(&wanted, &held)?;
         self.summary.notes.push(
             "hint: with maxSurge 0 the old instance goes first; or give the new revision another host port".to_owned(),
@@ -24,7 +24,7 @@ impl Planner<'_> {
 
     /// Which port of the target another daemon of this node has; `lasting`: and will not give up.
     pub(super) fn clash_with_others(&mut self, target: &Target, lasting: bool) -> Option<String> {
-        let wanted = ports::host_ports(&target.daemon_set.template);
+        let wanted = ports::host_ports(target.daemon_set.pod_template());
         if wanted.is_empty() {
             return None;
         }

@@ -110,7 +110,7 @@ impl Planner<'_> {
 
     /// The version of the data that a new instance would get; `None` while it cannot be told.
     fn data_version(&self, daemon_set: &Arc<DaemonSet>, data: Data) -> Option<String> {
-        let outcome = self.facts.outcome(daemon_set, self.record.next_incarnation, data);
+        let outcome = self.facts.outcome(self.last_admitted(daemon_set), self.record.next_incarnation, data);
         let rendered = outcome.result.as_ref().ok().filter(|rendered| rendered.pod.waiting_for.is_empty())?;
         Some(rendered.pod.data_version.clone())
     }

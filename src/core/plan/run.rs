@@ -102,6 +102,7 @@ impl Planner<'_> {
                 self.refresh(new);
                 self.show(new);
                 self.note_admission(&target.daemon_set);
+                self.note_unasked(new);
             }
             (None, Some((old, others))) => {
                 self.end_all(others.iter(), "a newer instance is here");
@@ -127,8 +128,8 @@ impl Planner<'_> {
                     return self.add_reason(&why);
                 }
                 self.note_claim(&target);
-                if let Some(outcome) = self.prepare(&target, false) {
-                    self.begin(&target, &outcome, "it belongs here and does not run");
+                if let Some(prepared) = self.prepare(&target, false) {
+                    self.begin(&target, &prepared, "it belongs here and does not run");
                 }
             }
         }
@@ -160,9 +161,11 @@ impl Planner<'_> {
             let adopted = known.is_some_and(|d| d.key != daemon_set.key);
             if instance.revision == wanted
                 && !adopted
-                && known.is_none_or(|d| !Arc::ptr_eq(d, daemon_set) && d != daemon_set)
+                && known.is_none_or(|d| !Arc::ptr_eq(d, daemon_set) && !d.defines_the_same(daemon_set))
             {
-                instance.daemon_set = Some(Arc::clone(daemon_set));
+                // What admission made of the template stays the instance's own.
+                let admitted = known.and_then(|d| d.admitted.clone());
+                instance.daemon_set = Some(daemon_set.with_admitted(admitted.as_ref()));
             }
         }
     }
@@ -203,6 +206,9 @@ impl Planner<'_> {
     }
 
     fn data_changed(&self, daemon_set: &Arc<DaemonSet>, instance: &Instance) -> bool {
+        // What admission added may refer to data of its own.
+        let own = instance.daemon_set.as_ref().filter(|own| own.admitted.is_some());
+        let daemon_set = own.unwrap_or(daemon_set);
         match &self.facts.outcome(daemon_set, instance.incarnation, Data::Current).result {
             Ok(rendered) => {
                 rendered.pod.waiting_for.is_empty()
@@ -273,7 +279,7 @@ impl Planner<'_> {
         }
         // What runs has its images: another instance of the same revision is not held up by looking for them.
         let same = order.is_some() && old.revision == target.revision;
-        let Some(outcome) = self.prepare(target, !same) else {
+        let Some(prepared) = self.prepare(target, !same) else {
             // The summary says what the new revision lacks; the old instance stays.
             let (state, lacks) = (self.summary.state, std::mem::take(&mut self.summary.reason));
             self.refresh(old);
@@ -285,7 +291,7 @@ impl Planner<'_> {
         };
         if beside {
             self.refresh(old);
-            self.begin(target, &outcome, "a new revision, beside the old one");
+            self.begin(target, &prepared, "a new revision, beside the old one");
         } else {
             match order {
                 Some(order) => self.end_for_restart(old, &order),
@@ -328,7 +334,7 @@ fn may_surge(daemon_set: &DaemonSet) -> bool {
 }
 
 /// A delay in `0..bound` milliseconds that depends on node and revision alone.
-pub(super) fn jitter(node: &str, revision: &str, bound: Millis) -> Millis {
+pub fn jitter(node: &str, revision: &str, bound: Millis) -> Millis {
     let digest = crate::core::outcome::digest(format!("{node}\n{revision}").as_bytes());
     let number = digest.bytes().take(12).fold(0_i64, |n, b| n * 16 + i64::from((b as char).to_digit(16).unwrap_or(0)));
     number % bound.max(1)

@@ -1,4 +1,5 @@
 mod bootstrap;
+mod dry_run;
 mod permit;
 mod ports;
 mod progress;
@@ -9,18 +10,22 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use crate::core::dry_run::Standing;
 use crate::core::identity::Identity;
 use crate::core::model::FieldError;
 use crate::core::model::IntOrPercent;
+use crate::core::model::Lookup;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::model::Taint;
 use crate::core::model::UpdateStrategy;
 use crate::core::outcome::Rendered;
+use crate::core::policy::Admission;
 use crate::core::ports::HostPort;
 use crate::core::record::Cause;
 use crate::core::record::Failure;
 use crate::core::record::HandOver;
 use crate::core::record::PendingUpdate;
+use crate::core::record::RestartCause;
 use crate::core::render::Refused;
 use crate::core::render::RenderedPod;
 
@@ -52,6 +57,10 @@ struct World {
     permission: Option<Permission>,
     approved: Option<String>,
     rendered: RefCell<u32>,
+    /// What the API server says of pods; `None`: nobody asks it.
+    says: Option<crate::core::dry_run::Word>,
+    /// The data of what admission made, where it has other data.
+    data_of_admitted: String,
 }
 
 fn image(daemon_set: &DaemonSet) -> String {
@@ -63,6 +72,10 @@ impl Facts for World {
         let data_version = match data {
             Data::Current => &self.data_version,
             Data::Kept => &self.kept_version,
+        };
+        let data_version = match (&daemon_set.admitted, self.data_of_admitted.is_empty()) {
+            (Some(_), false) => &self.data_of_admitted,
+            _ => data_version,
         };
         *self.rendered.borrow_mut() += 1;
         let identity = Identity {
@@ -77,7 +90,10 @@ impl Facts for World {
                 file: format!("{}.yaml", identity.pod_name),
                 text: String::new(),
                 data_digest: String::new(),
-                digest: format!("{}@{data_version}", image(daemon_set)),
+                digest: match &daemon_set.admitted {
+                    Some(admitted) => format!("{admitted}@{data_version}"),
+                    None => format!("{}@{data_version}", image(daemon_set)),
+                },
                 pod: RenderedPod {
                     pod: json!({}),
                     volumes: Vec::new(),
@@ -164,6 +180,21 @@ impl Facts for World {
     fn surroundings(&self) -> &str {
         &self.surroundings
     }
+
+    fn admission(&self, daemon_set: &DaemonSet) -> Admission {
+        let evil = daemon_set.pod_template()["spec"]["containers"][0]["image"].as_str().unwrap().starts_with("evil/");
+        let error = || FieldError { field: "image".to_owned(), reason: "is evil".to_owned(), hint: None };
+        if evil { Admission::Refused(vec![error()]) } else { Admission::FREE }
+    }
+
+    fn asks_admission(&self) -> bool {
+        self.says.is_some()
+    }
+
+    fn inquiry(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> (Question, Standing) {
+        let question = Question::new(daemon_set, &image(daemon_set), "n1", incarnation, Lookup::Unknown);
+        (question, Standing { word: self.says.clone().unwrap(), due: false, again: None })
+    }
 }
 
 impl World {
@@ -208,6 +239,7 @@ fn daemon_set(image: &str) -> DaemonSet {
             max_surge: IntOrPercent::Int(0),
         },
         min_ready_seconds: 0,
+        admitted: None,
         source: Source::File { path: "/etc/daemonlet/daemonsets.d/net.yaml".into() },
     }
 }

@@ -68,7 +68,7 @@ impl Policy {
 
 /// What PodSecurity says of the pod, in the API server's words.
 fn pod_security_error(enforced: Enforced, daemon_set: &DaemonSet) -> Option<FieldError> {
-    let violations = pod_security::violations(enforced, &daemon_set.template);
+    let violations = pod_security::violations(enforced, daemon_set.pod_template());
     if violations.is_empty() {
         return None;
     }
@@ -88,7 +88,7 @@ fn pod_security_error(enforced: Enforced, daemon_set: &DaemonSet) -> Option<Fiel
 /// The strictest level that allows the pod.
 fn least_level(enforced: Enforced, daemon_set: &DaemonSet) -> pod_security::Level {
     let baseline = Enforced { level: pod_security::Level::Baseline, ..enforced };
-    match pod_security::violations(baseline, &daemon_set.template).is_empty() {
+    match pod_security::violations(baseline, daemon_set.pod_template()).is_empty() {
         true => pod_security::Level::Baseline,
         false => pod_security::Level::Privileged,
     }

@@ -85,7 +85,7 @@ impl Rules {
     /// What `daemon_set`'s pod does that the rules do not allow, each with its field, its rule and a hint.
     pub fn violations(&self, daemon_set: &DaemonSet) -> Vec<FieldError> {
         let namespace = &daemon_set.key.namespace;
-        let spec = &daemon_set.template["spec"];
+        let spec = &daemon_set.pod_template()["spec"];
         let mut found = Vec::new();
         if !self.trusted_namespaces.iter().any(|trusted| trusted == "*" || trusted == namespace) {
             let mut refuse = |field: &str, reason: String, hint: String| {

@@ -51,6 +51,7 @@ impl Fixture {
                     max_surge: IntOrPercent::Int(0),
                 },
                 min_ready_seconds: 0,
+                admitted: None,
                 source: Source::Api,
             },
             objects: ObjectMap { complete: true, ..ObjectMap::default() },

@@ -52,7 +52,7 @@ fn annotations(input: RenderInput<'_>) -> Object {
 }
 
 fn of_template(input: RenderInput<'_>, name: &str) -> Object {
-    let found = json::at(&input.daemon_set.template, &["metadata", name]);
+    let found = json::at(input.daemon_set.pod_template(), &["metadata", name]);
     found.and_then(Value::as_object).cloned().unwrap_or_default()
 }
 

@@ -31,6 +31,7 @@ fn daemon_set(source: Source, mode: Option<&str>) -> Arc<DaemonSet> {
             max_surge: IntOrPercent::Int(0),
         },
         min_ready_seconds: 0,
+        admitted: None,
         source,
     })
 }

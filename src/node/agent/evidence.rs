@@ -203,7 +203,7 @@ pub(super) fn is_forgotten(instance: &Instance, api: Option<&Snapshot>, waited: 
 
 /// The pod's grace period in seconds; the API's default is 30.
 pub(super) fn grace_seconds(instance: &Instance) -> Millis {
-    let spec = instance.daemon_set.as_ref().and_then(|d| d.template.get("spec"));
+    let spec = instance.daemon_set.as_ref().and_then(|d| d.pod_template().get("spec"));
     spec.and_then(|s| s.get("terminationGracePeriodSeconds")).and_then(Value::as_i64).unwrap_or(30)
 }
 
@@ -231,7 +231,7 @@ pub(super) fn readiness(
         return told_readiness(told, true);
     }
     let steady = |p: &RuntimePod| match &instance.daemon_set {
-        Some(daemon_set) if !p.fact.sandboxes.is_empty() => health::steady_since(&daemon_set.template, &p.fact),
+        Some(daemon_set) if !p.fact.sandboxes.is_empty() => health::steady_since(daemon_set.pod_template(), &p.fact),
         _ => p.running_since,
     };
     match (pod, runtime) {

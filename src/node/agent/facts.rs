@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::core::dry_run::Question;
+use crate::core::dry_run::Standing;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectSource;
@@ -38,6 +40,7 @@ use crate::node::api::Snapshot;
 use crate::node::volumes::Volumes;
 
 use super::coordination::Coordination;
+use super::dry_run::Inquiries;
 use super::evidence;
 use super::evidence::Runtime;
 use super::failing;
@@ -85,6 +88,11 @@ pub(super) struct PassFacts<'a> {
     pub(super) taking: &'a Taking,
     pub(super) farewells: &'a Farewells,
     pub(super) images: ImageFacts<'a>,
+    /// Whether the API server is asked about the pods of new instances (`policy.admission`).
+    pub(super) asks_admission: bool,
+    pub(super) inquiries: &'a Inquiries,
+    /// Why nobody can be asked now, if so.
+    pub(super) unlinked: Option<&'a str>,
     pub(super) coordination: &'a Coordination,
     /// Whether the cluster has approvals.
     pub(super) coordinated: bool,
@@ -200,9 +208,9 @@ impl Facts for PassFacts<'_> {
             };
             for instance in record.instances.iter().filter(|i| !lasting || i.phase == Phase::Live) {
                 let Some(own) = &instance.daemon_set else { continue };
-                let mut has = ports::host_ports(&own.template);
+                let mut has = ports::host_ports(own.pod_template());
                 if let Some(wanted) = wanted.filter(|wanted| lasting && !Arc::ptr_eq(wanted, own)) {
-                    let later = ports::host_ports(&wanted.template);
+                    let later = ports::host_ports(wanted.pod_template());
                     has.retain(|port| later.iter().any(|l| l.clashes(port)));
                 }
                 held.push((format!("{} (pod {})", record.key, instance.pod_name), has));
@@ -225,6 +233,18 @@ impl Facts for PassFacts<'_> {
 
     fn admission(&self, daemon_set: &DaemonSet) -> Admission {
         self.policy.admit(daemon_set, self.objects.lookup(&namespace_of(daemon_set)))
+    }
+
+    fn asks_admission(&self) -> bool {
+        self.asks_admission
+    }
+
+    fn inquiry(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> (Question, Standing) {
+        let revision = self.memo.revision(daemon_set);
+        let namespace = self.objects.lookup(&namespace_of(daemon_set));
+        let question = Question::new(daemon_set, &revision, self.node, incarnation, namespace);
+        let standing = self.inquiries.standing(&question, self.now, self.node, self.unlinked);
+        (question, standing)
     }
 
     fn namespace_selector(&self, daemon_set: &DaemonSet) -> Option<NamespaceSelector> {

@@ -84,7 +84,7 @@ pub(super) fn failure(
     let since = instance.created.max(senses.booted);
     let seen = pod.zip(instance.daemon_set.as_ref());
     if let Some((pod, daemon_set)) = seen {
-        return health::by_runtime(&daemon_set.template, &pod.fact, since, autopsy);
+        return health::by_runtime(daemon_set.pod_template(), &pod.fact, since, autopsy);
     }
     let message = "neither a sandbox nor a mirror pod of it has been seen".to_owned();
     Some(Failure { cause: Cause::KubeletNotResponding, message })
@@ -124,7 +124,7 @@ impl Agent {
                 let seen = || {
                     let pod = self.runtime.pod(&instance.uid)?;
                     let crashed =
-                        health::crashed(&instance.daemon_set.as_ref()?.template, &pod.fact, instance.created)?;
+                        health::crashed(instance.daemon_set.as_ref()?.pod_template(), &pod.fact, instance.created)?;
                     Some((crashed.name.clone(), u64::from(crashed.restarts)))
                 };
                 if let Some(container) = told.or_else(seen) {

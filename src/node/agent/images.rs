@@ -193,7 +193,7 @@ impl Agent {
 
 /// The images of a DaemonSet's template.
 fn names(daemon_set: &Arc<DaemonSet>) -> impl Iterator<Item = String> {
-    let spec = daemon_set.template.get("spec");
+    let spec = daemon_set.pod_template().get("spec");
     spec.map(of_spec).unwrap_or_default().into_iter().map(|image| image.image)
 }
 

@@ -76,6 +76,7 @@ impl Agent {
         self.note_mirrors(&mut records, snapshot.as_deref());
         self.follow_taking(&records, snapshot.as_deref());
         self.judge_mirrors(&mut records, snapshot.as_deref());
+        self.take_verdicts();
         let mut plan = self.plan(&records, &scan, snapshot.as_deref());
         let unwritable = unwritable(&plan);
         if !unwritable.is_empty() {
@@ -90,6 +91,7 @@ impl Agent {
         self.want(snapshot.as_deref());
         self.watch_pending();
         self.pull_images(snapshot.as_deref());
+        self.put_questions();
         self.keep_data(snapshot.as_deref());
         self.checkpoint_before();
         self.apply(&records);

@@ -61,6 +61,7 @@ impl Agent {
         let manifests = digests(records, scan, &self.wiped);
         let (options, options_version) = self.options.get();
         let instances = facts::by_uid(records);
+        let unlinked = self.unlinked();
         let facts = PassFacts {
             memo: &self.memo,
             policy: &self.policy,
@@ -96,6 +97,9 @@ impl Agent {
                 api_answers: self.api_answers(api),
                 now: at,
             },
+            asks_admission: self.config.dry_run_admission,
+            inquiries: &self.inquiries,
+            unlinked: unlinked.as_deref(),
             coordination: &self.coordination,
             coordinated: self.memory.coordinated,
             node: &self.config.node_name,

@@ -260,6 +260,8 @@ impl Agent {
             let rules =
                 explain::Rules { covered: &covered, admission: &admission, namespace_selector: selector.as_ref() };
             terms = explain::explain(daemon_set, &self.node, &rules);
+            let answer = planned.and_then(|d| d.record.answer.as_ref()).filter(|_| self.config.dry_run_admission);
+            terms.extend(answer.map(|answer| explain::answer(answer, &status::time(answer.at))));
             if let (None, Covered::No(reason)) = (&status, &covered) {
                 let notes = annotations::misread(daemon_set).iter().map(FieldError::with_hint).collect();
                 status = Some(DaemonStatus { notes, ..bare(key, Some(daemon_set.source.clone()), reason) });

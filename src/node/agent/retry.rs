@@ -26,6 +26,7 @@ impl Agent {
         if let Err(failure) = self.disk.save(&record) {
             return json!({"error": format!("{key}: {}; nothing is changed", failure.message)});
         }
+        let asked = self.inquiries.forget(key);
         tracing::info!(daemonset = %key, "somebody asked to retry {key}");
         let snapshot = self.snapshot();
         let scan = self.disk.manifests.as_mut().map(ManifestDir::scan);
@@ -35,6 +36,13 @@ impl Agent {
             let mut plan = self.plan(&records, &scan, snapshot.as_deref());
             plan.daemons.retain(|d| d.key == *key);
             changes = report::changes(&plan);
+            let asks = plan.daemons.iter().filter(|d| d.actions.is_empty() && d.question.is_some());
+            changes.extend(asks.map(|_| Change {
+                namespace: key.namespace.clone(),
+                name: key.name.clone(),
+                action: "ask the API server about its pod".to_owned(),
+                reason: String::new(),
+            }));
             // Before anything ends for it, its images are looked for.
             let prepared = plan.daemons.iter().filter(|d| d.actions.is_empty() && d.pull.is_some());
             changes.extend(prepared.map(|d| Change {
@@ -49,7 +57,7 @@ impl Agent {
             schema_version: SCHEMA_VERSION,
             node: self.config.node_name.clone(),
             forgotten: retried.failed,
-            backoff: retried.backoff,
+            backoff: retried.backoff || asked,
             changes,
         })
     }

@@ -188,7 +188,7 @@ impl Agent {
 
 /// The volumes of an instance that hold no secret, by their template; all others may.
 fn harmless(instance: &Instance) -> BTreeSet<&str> {
-    let volumes = instance.daemon_set.as_ref().and_then(|d| d.template.pointer("/spec/volumes"));
+    let volumes = instance.daemon_set.as_ref().and_then(|d| d.pod_template().pointer("/spec/volumes"));
     let volumes = volumes.and_then(Value::as_array).into_iter().flatten();
     let open = |source: &Value| source.get("secret").is_none() && source.get("serviceAccountToken").is_none();
     let is_harmless = |volume: &&Value| match volume.pointer("/projected/sources").and_then(Value::as_array) {

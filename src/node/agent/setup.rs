@@ -188,6 +188,7 @@ impl Agent {
             definitions: ApiDefinitions::default(),
             folders: Folders::new(config.folders.clone()),
             pins: Pins::new(cri.clone(), Arc::clone(&wake)),
+            inquiries: Default::default(),
             puller: Puller::new(cri.clone(), sources, Arc::clone(&wake)),
             cri,
             kubelet,

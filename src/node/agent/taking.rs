@@ -166,7 +166,7 @@ impl Agent {
             None if api_answers && node_ready => Some(at - since - NODE_LAGS).filter(|worked| *worked >= 0),
             None => None,
         };
-        let spec = instance.daemon_set.as_ref().and_then(|d| d.template.get("spec"));
+        let spec = instance.daemon_set.as_ref().and_then(|d| d.pod_template().get("spec"));
         let host_network = spec.and_then(|s| s.get("hostNetwork")) == Some(&Value::Bool(true));
         Witnesses {
             seen: self.taking.seen.contains(uid)

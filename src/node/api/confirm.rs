@@ -12,6 +12,7 @@ use kube::api::Preconditions;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::dry_run::Reply;
 use crate::core::model::ObjectKey;
 use crate::node::api::error::Failure;
 use crate::node::api::error::FailureKind;
@@ -50,6 +51,26 @@ pub(super) async fn get_unnamespaced(client: &kube::Client, kind: (&str, &str), 
         Ok(found) => Live::Object(found.value),
         Err(kube::Error::Api(status)) if is_absence(&status, kind.1, name) => Live::NotFound,
         Err(error) => Live::Error(Failure::from_kube(&error)),
+    }
+}
+
+/// Has the API server judge the creation of `pod`, which creates nothing.
+pub(super) async fn dry_run_pod(client: &kube::Client, namespace: &str, pod: Value) -> Reply {
+    let resource = object::api_resource("", "Pod", "pods");
+    let api: Api<RawObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let body: RawObject = match serde_json::from_value(pod) {
+        Ok(body) => body,
+        Err(error) => return Reply::Silence(error.to_string()),
+    };
+    match api.create(&params, &body).await {
+        Ok(answered) => Reply::Pod(answered.value),
+        Err(kube::Error::Api(status)) => Reply::Status {
+            code: status.code,
+            names_object: status.details.as_ref().is_some_and(|details| !details.name.is_empty()),
+            message: if status.message.is_empty() { status.reason.clone() } else { status.message.clone() },
+        },
+        Err(error) => Reply::Silence(Failure::from_kube(&error).to_string()),
     }
 }
 

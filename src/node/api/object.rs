@@ -88,6 +88,12 @@ impl<'de> Deserialize<'de> for RawObject {
     }
 }
 
+impl serde::Serialize for RawObject {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(serializer)
+    }
+}
+
 /// Builds a map without some of its keys; in `metadata`, without `managedFields`.
 struct Without {
     left_out: &'static [&'static str],

@@ -24,6 +24,7 @@ use crate::core::doctor::api::Facts;
 use crate::core::doctor::api::Right;
 use crate::core::doctor::api::rights;
 use crate::core::doctor::api::rights_of;
+use crate::core::doctor::api::rights_to_ask;
 use crate::core::model::Mode;
 use crate::core::status::StatusReport;
 use crate::node::api::Connector;
@@ -69,6 +70,9 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Fou
     };
     let daemons = asker.daemons(config, status).await;
     let mut wanted = rights(crd == Ok(true));
+    if config.dry_run_admission {
+        wanted.extend(rights_to_ask(&config.policy_namespaces));
+    }
     for (daemon_set, _, _) in &daemons {
         let namespace = daemon_set.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
         wanted.extend(rights_of(namespace, daemon_set.pointer("/spec/template").unwrap_or(&Value::Null)));

@@ -67,6 +67,8 @@ class IdentityTest(Story):
         cls.admin = cls.cluster.admin
         agents.grant(cls.cluster, wide=False)
         coordinator.install(cls.cluster)
+        # With the right to dry runs, too: every attempt is made by an agent that has all that is packaged for one.
+        cls.admin.apply(tools.REPO / "packaging/k8s/rbac-dry-run.yaml")
         cls.admin.apply(tools.REPO / "packaging/k8s/approver-rbac.yaml", bootstrap_token(TOKEN, GROUP),
                         bootstrap_token(OTHER_TOKEN, "system:bootstrappers:worker"))
         cls.one = cls.enterClassContext(Coordinator(cls.cluster, "one", coordinator={"approve-nodes": True}))
@@ -214,6 +216,7 @@ class IdentityTest(Story):
             "Secret that a DaemonSet names": lambda: n1.get("secrets", "keys", "kube-system")["data"],
             "the same, watched by its name": lambda: n1.list("secrets", "kube-system", fields="metadata.name=keys"),
             "ConfigMap that a DaemonSet names": lambda: n1.get("configmaps", "settings", "kube-system")["data"],
+            "dry run of a pod of a DaemonSet for its node": lambda: n1.request("POST", path_of("pods", "kube-system") + "?dryRun=All", self.pod_of("net", "n1")),
             "its Node": lambda: n1.get("nodes", "n1")["metadata"],
         }
         print()
@@ -322,6 +325,13 @@ class IdentityTest(Story):
         return api.create("serviceaccounts", {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
                                               "spec": {"expirationSeconds": 600} | ({"boundObjectRef": bound} if bound else {})}, "kube-system", account, "token")
 
+    def pod_of(self, name, node, **more):
+        """A pod of a DaemonSet for a node, as the DaemonSet controller makes it."""
+        affinity = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": f"{name}-", "ownerReferences": [self.owner(name)] if name else []},
+                "spec": {"serviceAccountName": "net", "containers": [{"name": "a", "image": "example.org/a"}],
+                         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": affinity}}} | more}
+
     def remake(self, api, name, node=None, **spec):
         """Makes a NodeDaemons anew as `api`."""
         if self.admin.get("nodedaemons", name):
@@ -389,6 +399,12 @@ class IdentityTest(Story):
             "delete an ordinary pod of its node": lambda: n1.delete("pods", "ordinary", system),
             "write a pod's status": lambda: n1.patch("pods", "ordinary", {"status": {"phase": "Failed"}}, system, "status"),
             "make a pod": post(path_of("pods", system), metadata={"name": "evil"}, spec={"containers": [{"name": "a", "image": "a"}]}),
+            "make a pod of its DaemonSet for its node": post(path_of("pods", system), **self.pod_of("net", "n1")),
+            "make a pod that is bound to its node": post(path_of("pods", system), **self.pod_of("net", "n1", nodeName="n1")),
+            "dry run of a pod for another node": post(f"{path_of('pods', system)}?dryRun=All", **self.pod_of("net", "n2")),
+            "dry run of a pod that is bound": post(f"{path_of('pods', system)}?dryRun=All", **self.pod_of("net", "n1", nodeName="n1")),
+            "dry run of a pod for any node": post(f"{path_of('pods', system)}?dryRun=All", **self.pod_of("net", "n1", affinity=None)),
+            "dry run of a pod of nobody": post(f"{path_of('pods', system)}?dryRun=All", **self.pod_of("", "n1") | {"metadata": {"name": "evil"}}),
             "bind a pod": post(f"{path_of('pods', system)}/ordinary/binding", metadata={"name": "ordinary"}, target={"kind": "Node", "name": "n1"}),
             "evict a pod": post(f"{path_of('pods', system)}/ordinary/eviction", apiVersion="policy/v1", kind="Eviction", metadata={"name": "ordinary"}),
             "exec into a pod": lambda: n1.request("POST", f"{pod}/exec?command=sh&stdout=true"),
@@ -414,10 +430,11 @@ class IdentityTest(Story):
             "make a ServiceAccount": post(path_of("serviceaccounts", system), metadata={"name": "evil"}),
             "write a ConfigMap": post(path_of("configmaps", system), metadata={"name": "evil"}),
             "write a Secret": post(path_of("secrets", system), metadata={"name": "evil"}),
-            "be: without the policy that holds it": lambda: n1.request(
-                "DELETE", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/daemonlet-agent-writes"),
             "change the resource NodeDaemons": lambda: n1.request(
                 "PATCH", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodedaemons.daemonlet.dev", {"metadata": {"labels": {"x": "y"}}}, merge),
+            # The last: what comes after it would be held no more.
+            "be: without the policy that holds it": lambda: n1.request(
+                "DELETE", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/daemonlet-agent-writes"),
         }
 
     def there(self, name):

@@ -20,6 +20,7 @@ fn daemon_set(source: Source, namespace: &str, spec: Value) -> DaemonSet {
         template: json!({ "spec": spec }),
         update_strategy: UpdateStrategy::OnDelete,
         min_ready_seconds: 0,
+        admitted: None,
         source,
     }
 }

@@ -17,6 +17,7 @@ fn daemon_set(namespace: &str, spec: Value) -> DaemonSet {
         template: json!({ "spec": spec }),
         update_strategy: UpdateStrategy::OnDelete,
         min_ready_seconds: 0,
+        admitted: None,
         source: crate::core::model::Source::Api,
     }
 }

@@ -31,6 +31,7 @@ fn instance() -> Instance {
             max_surge: IntOrPercent::Int(0),
         },
         min_ready_seconds: 0,
+        admitted: None,
         source: Source::Api,
     };
     Instance { daemon_set: Some(Arc::new(daemon_set)), ..Instance::new("u", "b-x", 0, "r", 1_000) }

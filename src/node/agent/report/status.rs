@@ -204,7 +204,7 @@ pub(super) fn bare(key: &ObjectKey, source: Option<Source>, reason: &str) -> Dae
 }
 
 /// RFC 3339, whole seconds, UTC.
-fn time(millis: Millis) -> String {
+pub(super) fn time(millis: Millis) -> String {
     let timestamp = jiff::Timestamp::from_millisecond(millis).unwrap_or_default();
     jiff::Timestamp::from_second(timestamp.as_second()).unwrap_or_default().to_string()
 }

@@ -1,0 +1,112 @@
+//! The API server's word on a pod before it starts (`policy.admission = "dry-run"`): what is asked, and what an
+//! answer means.
+//!
+//! Owns the pod that is sent, which is the stock controller's; the judgement of replies; and what of an answered pod
+//! a new instance is made from. Must not send anything: the shell does, and [`Inquiry`] says when.
+
+mod fold;
+mod inquiry;
+mod reply;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::GENERATION_LABEL;
+use crate::core::model::HASH_LABEL;
+use crate::core::model::Lookup;
+use crate::core::outcome;
+use crate::core::placement::automatic_tolerations;
+
+pub use inquiry::FRESH;
+pub use inquiry::Inquiry;
+pub use inquiry::Standing;
+pub use inquiry::Word;
+pub use reply::GRANT;
+pub use reply::Reply;
+pub use reply::Unanswered;
+pub use reply::Verdict;
+pub use reply::judge;
+
+/// The annotation of a DaemonSet from which upstream takes the generation label.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// One question: a pod that the API server is to judge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// The DaemonSet whose pod it is.
+    pub daemon_set: Arc<DaemonSet>,
+    /// Tells questions apart: another pod, another instance or a namespace that changed is another question.
+    pub about: String,
+    /// The pod.
+    pub pod: Value,
+}
+
+impl Question {
+    /// The question for the instance of number `incarnation` of `daemon_set` on `node`; `namespace` is what is known
+    /// of its Namespace.
+    pub fn new(
+        daemon_set: &Arc<DaemonSet>,
+        revision: &str,
+        node: &str,
+        incarnation: u64,
+        namespace: Lookup<'_>,
+    ) -> Self {
+        let pod = pod(daemon_set, revision, node);
+        let metadata = match namespace {
+            Lookup::Present(object) | Lookup::Deleted(object) => object.get("metadata"),
+            Lookup::Absent | Lookup::Unknown => None,
+        };
+        let member = |name: &str| metadata.and_then(|metadata| metadata.get(name)).cloned().unwrap_or_default();
+        let all = json!([pod, incarnation, member("labels"), member("annotations")]).to_string();
+        Self { daemon_set: Arc::clone(daemon_set), about: outcome::digest(all.as_bytes()), pod }
+    }
+}
+
+/// The pod that the stock controller would create for `node`: upstream's `CreatePodTemplate`, `GetPodFromTemplate` and
+/// `ReplaceDaemonSetPodNodeNameNodeAffinity`. Its owner does not block, which would take a right of its own.
+pub fn pod(daemon_set: &DaemonSet, revision: &str, node: &str) -> Value {
+    let of_template = |pointer: &str| daemon_set.template.pointer(pointer).cloned();
+    let map = |pointer: &str| of_template(pointer).and_then(|value| value.as_object().cloned()).unwrap_or_default();
+    let mut labels = map("/metadata/labels");
+    if let Some(generation) = daemon_set.annotations.get(TEMPLATE_GENERATION).filter(|g| g.parse::<i64>().is_ok()) {
+        labels.insert(GENERATION_LABEL.to_owned(), generation.clone().into());
+    }
+    labels.insert(HASH_LABEL.to_owned(), revision.into());
+    let mut metadata = json!({
+        "generateName": format!("{}-", daemon_set.key.name),
+        "namespace": daemon_set.key.namespace,
+        "labels": labels,
+        "annotations": map("/metadata/annotations"),
+    });
+    if let Some(finalizers) =
+        of_template("/metadata/finalizers").filter(|f| f.as_array().is_some_and(|f| !f.is_empty()))
+    {
+        metadata["finalizers"] = finalizers;
+    }
+    if let Some(uid) = &daemon_set.uid {
+        metadata["ownerReferences"] = json!([{
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "name": daemon_set.key.name, "uid": uid, "controller": true,
+        }]);
+    }
+    let mut spec = map("/spec");
+    let host_network = spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or(false);
+    let own = spec.get("tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
+    spec.insert("tolerations".to_owned(), automatic_tolerations(&own, host_network).into());
+    let to_node = json!({"nodeSelectorTerms": [{
+        "matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}],
+    }]});
+    let mut affinity = spec.remove("affinity").and_then(|a| a.as_object().cloned()).unwrap_or_default();
+    let node_affinity = affinity.entry("nodeAffinity").or_insert_with(|| json!({}));
+    if !node_affinity.is_object() {
+        *node_affinity = json!({});
+    }
+    node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = to_node;
+    spec.insert("affinity".to_owned(), affinity.into());
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+}
+
+#[cfg(test)]
+mod tests;

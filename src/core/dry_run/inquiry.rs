@@ -1,0 +1,121 @@
+//! One question on its way: when it is put, when it is put again, and what is known meanwhile.
+//!
+//! Owns the pace. A question is put once for an instance; what was refused or not answered is asked again ever more
+//! rarely, at times that differ from node to node. Must not read a clock.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::core::plan::jitter;
+use crate::core::record::Millis;
+
+use super::Unanswered;
+use super::Verdict;
+
+/// How long a new instance waits for an answer; a webhook may take ten seconds by default.
+const PATIENCE: Millis = 12_000;
+/// How long an answer counts for an instance that has not been made meanwhile.
+pub const FRESH: Millis = 10 * 60_000;
+/// Before a refusal is asked about again, first and at most.
+const REFUSED: (Millis, Millis) = (5_000, 10 * 60_000);
+/// The same where nobody judged.
+const UNANSWERED: (Millis, Millis) = (1_000, 60_000);
+
+/// Where a question stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    /// What is known.
+    pub word: Word,
+    /// Whether it is to be put now.
+    pub due: bool,
+    /// When to look again though nothing happens.
+    pub again: Option<Millis>,
+}
+
+/// What is known of a question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Word {
+    /// The answer may still come in time.
+    Open,
+    /// The pod would be created; what a new instance is made from.
+    Admitted(Arc<Value>),
+    /// It would not, in the API server's words.
+    Refused(String),
+    /// Nobody has judged it.
+    Unanswered(Unanswered),
+}
+
+/// A question and its answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inquiry {
+    about: String,
+    /// When it was first put.
+    since: Millis,
+    /// When it was put, if the answer is outstanding.
+    open: Option<Millis>,
+    /// How often in a row it was refused or not answered.
+    tries: u32,
+    last: Option<(Millis, Verdict)>,
+}
+
+impl Inquiry {
+    /// A question that has not been put.
+    pub fn new(about: &str, now: Millis) -> Self {
+        Self { about: about.to_owned(), since: now, open: None, tries: 0, last: None }
+    }
+
+    /// What it is about.
+    pub fn about(&self) -> &str {
+        &self.about
+    }
+
+    /// Whether an answer is outstanding.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// It is put now.
+    pub fn put(&mut self, now: Millis) {
+        self.open = Some(now);
+    }
+
+    /// The answer has come.
+    pub fn answered(&mut self, verdict: Verdict, now: Millis) {
+        self.open = None;
+        self.tries = if matches!(verdict, Verdict::Admitted(_)) { 0 } else { self.tries.saturating_add(1) };
+        self.last = Some((now, verdict));
+    }
+
+    /// Where it stands now, on `node`; `link`: why there is no connection, if so.
+    pub fn standing(&self, now: Millis, node: &str, link: Option<&str>) -> Standing {
+        let due_at = self.due_at(node);
+        let due = self.open.is_none() && due_at.is_none_or(|at| at <= now || at - now > 2 * FRESH);
+        let in_time = now - self.since < PATIENCE && now >= self.since;
+        let word = match (&self.last, link) {
+            (Some((at, Verdict::Admitted(template))), _) if now - at < FRESH => Word::Admitted(Arc::clone(template)),
+            (Some((_, Verdict::Refused(words))), _) => Word::Refused(words.clone()),
+            (_, Some(why)) => Word::Unanswered(Unanswered::passing(why)),
+            (Some((_, Verdict::Unanswered(why))), _) if !(why.passing && in_time) => Word::Unanswered(why.clone()),
+            (Some((_, Verdict::Unanswered(_))) | None, _) if in_time => Word::Open,
+            (None, _) => Word::Unanswered(Unanswered::passing(format!("no answer within {} s", PATIENCE / 1_000))),
+            // It was admitted a while ago, and is asked anew.
+            _ => Word::Open,
+        };
+        let patience = (word == Word::Open).then_some(self.since + PATIENCE);
+        let again = due_at.filter(|_| self.open.is_none()).into_iter().chain(patience).filter(|at| *at > now).min();
+        Standing { word, due: due && link.is_none(), again: if link.is_some() { None } else { again } }
+    }
+
+    /// When it is put again; `None`: at once.
+    fn due_at(&self, node: &str) -> Option<Millis> {
+        let (at, verdict) = self.last.as_ref()?;
+        let (first, most) = match verdict {
+            Verdict::Admitted(_) => return Some(at + FRESH),
+            Verdict::Refused(_) => REFUSED,
+            Verdict::Unanswered(_) => UNANSWERED,
+        };
+        let wait = first.saturating_mul(1 << self.tries.saturating_sub(1).min(16)).min(most);
+        Some(at + wait + jitter(node, &self.about, wait / 2))
+    }
+}

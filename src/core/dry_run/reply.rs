@@ -1,0 +1,96 @@
+//! What the API server replied, and what that means.
+//!
+//! Owns the difference between a refusal of the pod, a question that we may not put, and no answer.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::core::model::DaemonSet;
+
+use super::fold;
+
+/// What came back.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// The pod, as it would have been created.
+    Pod(Value),
+    /// A status that is no success.
+    Status {
+        /// The HTTP code.
+        code: u16,
+        /// The API server's words.
+        message: String,
+        /// Whether it names an object: what refuses a pod does, what refuses the request as a whole does not.
+        names_object: bool,
+    },
+    /// Nothing that an API server says; why.
+    Silence(String),
+}
+
+/// What it means.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The pod would be created; what a new instance is made from.
+    Admitted(Arc<Value>),
+    /// It would not, in the API server's words.
+    Refused(String),
+    /// Nobody has judged it.
+    Unanswered(Unanswered),
+}
+
+/// Why nobody has judged a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unanswered {
+    /// Why.
+    pub why: String,
+    /// What to do.
+    pub hint: Option<String>,
+    /// Whether the next try may well go better.
+    pub passing: bool,
+}
+
+impl Unanswered {
+    /// Something that passes.
+    pub fn passing(why: impl Into<String>) -> Self {
+        Self { why: why.into(), hint: None, passing: true }
+    }
+}
+
+/// What gives an agent the right to ask.
+pub const GRANT: &str = "kubectl apply -f /usr/share/daemonlet/k8s/admission-policies.yaml -f \
+                         /usr/share/daemonlet/k8s/rbac-dry-run.yaml (packaging/k8s in the repository), or set \
+                         policy.admission = \"off\"";
+
+/// What `reply` says about the pod of `daemon_set`.
+pub fn judge(daemon_set: &DaemonSet, reply: &Reply) -> Verdict {
+    let (code, message, names_object) = match reply {
+        Reply::Pod(pod) => {
+            return match fold::template(daemon_set, pod) {
+                Ok(template) => Verdict::Admitted(Arc::new(template)),
+                Err(why) => Verdict::Unanswered(Unanswered::passing(why)),
+            };
+        }
+        Reply::Silence(why) => return Verdict::Unanswered(Unanswered::passing(why.clone())),
+        Reply::Status { code, message, names_object } => (*code, message, *names_object),
+    };
+    let lasting =
+        |hint: String| Verdict::Unanswered(Unanswered { why: message.clone(), hint: Some(hint), passing: false });
+    if message.contains("ValidatingAdmissionPolicy 'daemonlet-") {
+        // Our own policies hold the agent, not the pod.
+        return lasting(GRANT.to_owned());
+    }
+    if message.contains("does not support dry run") {
+        return lasting(
+            "give that webhook sideEffects None or NoneOnDryRun, or set policy.admission = \"off\"".to_owned(),
+        );
+    }
+    if message.contains("denied the request") || message.contains("denied request") {
+        return Verdict::Refused(message.clone());
+    }
+    match code {
+        403 if !names_object => lasting(GRANT.to_owned()),
+        400 | 403 | 422 => Verdict::Refused(message.clone()),
+        _ => Verdict::Unanswered(Unanswered::passing(format!("{message} ({code})"))),
+    }
+}

@@ -1,0 +1,50 @@
+//! What is remembered of the API server's word on the pod of a new instance (`policy.admission`).
+//!
+//! Owns the values only; `core::plan` judges. On disk, so that a boot without API server has it.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::core::model::DaemonSet;
+
+use super::DaemonRecord;
+use super::Millis;
+
+/// The last answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// The hash of the revision that was asked about.
+    pub revision: String,
+    /// The number of the instance that was asked for.
+    pub incarnation: u64,
+    /// When it came.
+    pub at: Millis,
+    /// What it was.
+    pub said: Said,
+}
+
+/// What the API server said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Said {
+    /// The pod would be created: the DaemonSet with what admission made of its template.
+    Admitted(Arc<DaemonSet>),
+    /// It would not, in the API server's words.
+    Refused(String),
+}
+
+impl DaemonRecord {
+    /// The DaemonSet as admission last made it for `revision`: by the last answer, else as an instance has it.
+    pub fn admitted(&self, revision: &str) -> Option<&Arc<DaemonSet>> {
+        let answer = self.answer.as_ref().filter(|answer| answer.revision == revision);
+        let said = answer.and_then(|answer| match &answer.said {
+            Said::Admitted(daemon_set) => Some(daemon_set),
+            Said::Refused(_) => None,
+        });
+        let carried = self.instances.iter().rev().filter(|i| i.revision == revision);
+        said.or_else(|| carried.filter_map(|i| i.daemon_set.as_ref()).find(|d| d.admitted.is_some()))
+    }
+}
