@@ -3,10 +3,11 @@
 //! Owns ControllerRevisions, `DaemonSet.status` and approvals. It has no state: whoever takes over goes
 //! on from what the API shows, and every write is conditional on the resource version it was decided
 //! from, so that two who both believe to hold the Lease do no harm. It watches Nodes, DaemonSets,
-//! NodeDaemons and ControllerRevisions, and never pods. Must not decide: that is `core::cluster`'s.
+//! NodeDaemons and ControllerRevisions, and no pods: one that an agent tells of is looked up. Must not decide: that is `core::cluster`'s.
 
 mod approve;
 mod lease;
+mod look;
 mod watch;
 mod write;
 
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::core::cluster::pass;
@@ -45,17 +47,28 @@ pub struct Options {
     pub approve_nodes: bool,
 }
 
-/// Coordinates until the task is dropped. Stands for the Lease, and works only while it holds it.
-pub async fn run(options: Options) {
+/// Coordinates until `stop` is there: stands for the Lease, works only while it holds it, and gives it back in the
+/// end, so that another goes on at once.
+pub async fn run(options: Options, stop: impl Future<Output = ()>) {
     let connector = Connector::new(options.kubeconfig.clone());
     let client = connector.client();
     let keep = tokio::spawn(connector.keep());
-    let (changes, mut changed) = mpsc::channel(1024);
     let mut lease = Lease::new(&options);
+    tokio::select! {
+        biased;
+        () = stop => {}
+        () = work(&options, &client, &mut lease, &keep) => {}
+    }
+    lease.release(&client).await;
+}
+
+async fn work(options: &Options, client: &kube::Client, lease: &mut Lease, keep: &JoinHandle<()>) {
     loop {
-        lease.acquire(&client).await;
+        lease.acquire(client).await;
         tracing::info!(lease = options.lease_name, "{} coordinates now", options.identity);
-        let watches = watch::start(&client, &changes);
+        // What an earlier term still had to say is nothing to this one.
+        let (changes, mut changed) = mpsc::channel(1024);
+        let watches = watch::start(client, &changes);
         let approver = options.approve_nodes.then(|| tokio::spawn(approve::keep(client.clone())));
         let mut view = View::new(options.pass.policy.default_node_selector().to_owned());
         let mut writer = Writer::new(client.clone());
@@ -65,7 +78,7 @@ pub async fn run(options: Options) {
                 biased;
                 // To its end: a renewal that every change could cut short would never come through.
                 () = tokio::time::sleep_until(lease.next_renewal()) => {
-                    lease.renew(&client).await;
+                    lease.renew(client).await;
                     continue;
                 }
                 change = changed.recv() => {
@@ -87,7 +100,8 @@ pub async fn run(options: Options) {
             for (key, node) in &plan.unclaimed {
                 tracing::warn!(daemonset = %key, "the approval for node {node} was not claimed and is withdrawn");
             }
-            let due = writer.apply(plan.writes, &mut view, &lease, at).await;
+            look::up(client, plan.doubted, &changes);
+            let due = writer.apply(plan.writes, &mut view, lease, at).await;
             for due in [plan.look_again, due].into_iter().flatten() {
                 let wait = Duration::from_millis(u64::try_from(due - at).unwrap_or(0));
                 next = next.min(Instant::now() + wait);
@@ -95,8 +109,7 @@ pub async fn run(options: Options) {
         }
         tracing::warn!(lease = options.lease_name, "{} does not hold the Lease any more", options.identity);
         watches.abort();
-        approver.iter().for_each(tokio::task::JoinHandle::abort);
-        while changed.try_recv().is_ok() {}
+        approver.iter().for_each(JoinHandle::abort);
         if keep.is_finished() {
             return;
         }

@@ -35,11 +35,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         let signals = |error| Failure::new(Exit::Refused, format!("cannot receive signals: {error}"));
         let mut terminate = signal(SignalKind::terminate()).map_err(signals)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(signals)?;
-        tokio::select! {
-            () = cluster::run(options) => {}
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        let stop = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        cluster::run(options, stop).await;
         Ok(Exit::Success)
     })
 }

@@ -2,8 +2,10 @@
 
 use std::os::unix::process::CommandExt;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use clap::Args;
+use tokio::sync::oneshot;
 
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
@@ -61,14 +63,35 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 }
 
 /// Stands for the Lease where the configuration has an identity for that, in a thread of its own: a pass
-/// over thousands of nodes holds no daemon up. It ends with the process.
-fn coordinate(config: &Config) -> Result<(), Failure> {
-    let Some(options) = coordinator::options(config)? else { return Ok(()) };
+/// over thousands of nodes holds no daemon up.
+fn coordinate(config: &Config) -> Result<Option<Coordinating>, Failure> {
+    let Some(options) = coordinator::options(config)? else { return Ok(None) };
     let failed = |error| Failure::new(Exit::Refused, format!("cannot start the coordinator: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let thread = std::thread::Builder::new().name("coordinator".to_owned());
-    thread.spawn(move || runtime.block_on(cluster::run(options))).map_err(failed)?;
-    Ok(())
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopped = async move {
+        if stopped.await.is_err() {
+            // Nobody says so: it ends with the process.
+            std::future::pending::<()>().await;
+        }
+    };
+    let thread = thread.spawn(move || runtime.block_on(cluster::run(options, stopped))).map_err(failed)?;
+    Ok(Some(Coordinating { stop, thread }))
+}
+
+/// The coordinator beside the agent.
+struct Coordinating {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Coordinating {
+    /// Waits until it has given the Lease back, or has given up on that.
+    fn stop(self) {
+        let _ = self.stop.send(());
+        let _ = self.thread.join();
+    }
 }
 
 /// What comes after the agent.
@@ -88,10 +111,8 @@ fn start(config: Config, arguments: &Arguments) -> Result<Next, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
-    if !arguments.once {
-        coordinate(&config)?;
-    }
-    runtime.block_on(async {
+    let coordinating = if arguments.once { None } else { coordinate(&config)? };
+    let next: Result<Next, Failure> = runtime.block_on(async {
         let agent = Agent::new(config, notifier)?;
         if arguments.once {
             let report = agent.run_once().await?;
@@ -105,7 +126,12 @@ fn start(config: Config, arguments: &Arguments) -> Result<Next, Failure> {
             Ended::Stopped => Ok(Next::End(Exit::Success)),
             Ended::Reconfigured => Ok(Next::Again),
         }
-    })
+    });
+    // The same process goes on under the same name with another configuration: it keeps the Lease.
+    if let (Ok(Next::End(_)) | Err(_), Some(coordinating)) = (&next, coordinating) {
+        coordinating.stop();
+    }
+    next
 }
 
 /// Becomes this program anew, in the same process: a changed configuration takes effect in all its parts

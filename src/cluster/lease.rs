@@ -1,6 +1,6 @@
 //! Who coordinates: a Lease of coordination.k8s.io/v1, as client-go's leader election uses it.
 //!
-//! Owns taking and renewing it. A holder that could not renew for [`GIVE_UP`] stops before another may
+//! Owns taking, renewing and releasing it. A holder that could not renew for [`GIVE_UP`] stops before another may
 //! take over; clocks of other machines are never compared, only how long a Lease did not change.
 
 use std::time::Duration;
@@ -33,6 +33,8 @@ pub(super) struct Lease {
     identity: String,
     renewed: Option<Instant>,
     next: Instant,
+    /// Whether a write may have gone through of which nobody has heard that it did not.
+    may_hold: bool,
     /// What was last seen of another holder's Lease, and when it was seen to change.
     seen: Option<(Value, Instant)>,
 }
@@ -45,6 +47,7 @@ impl Lease {
             identity: options.identity.clone(),
             renewed: None,
             next: Instant::now(),
+            may_hold: false,
             seen: None,
         }
     }
@@ -75,6 +78,47 @@ impl Lease {
         self.attempt(client).await;
     }
 
+    /// Gives it back where it is held, so that nobody has to wait until it expires; as client-go does with
+    /// `ReleaseOnCancel`.
+    pub(super) async fn release(&mut self, client: &kube::Client) {
+        if !std::mem::take(&mut self.may_hold) {
+            return;
+        }
+        self.renewed = None;
+        match tokio::time::timeout(PATIENCE, self.give_back(client)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!("lease {} is not released: {error}; it expires in {DURATION:?}", self.name)
+            }
+            Err(_) => tracing::warn!("lease {} is not released: no answer; it expires in {DURATION:?}", self.name),
+        }
+    }
+
+    async fn give_back(&self, client: &kube::Client) -> Result<(), kube::Error> {
+        let leases = self.leases(client);
+        let Some(mut lease) = leases.get_opt(&self.name).await? else { return Ok(()) };
+        if lease.data.pointer("/spec/holderIdentity").is_none_or(|holder| *holder != json!(self.identity)) {
+            return Ok(());
+        }
+        let transitions = lease.data.pointer("/spec/leaseTransitions").and_then(Value::as_i64).unwrap_or(0);
+        let now = format!("{:.6}", Timestamp::now());
+        lease.data["spec"] = json!({
+            "holderIdentity": "",
+            "leaseDurationSeconds": 1,
+            "acquireTime": now,
+            "renewTime": now,
+            "leaseTransitions": transitions,
+        });
+        if settled(leases.replace(&self.name, &PostParams::default(), &lease).await)? {
+            tracing::info!(lease = self.name, "{} gives the Lease back", self.identity);
+        }
+        Ok(())
+    }
+
+    fn leases(&self, client: &kube::Client) -> Api<DynamicObject> {
+        Api::namespaced_with(client.clone(), &self.namespace, &resource())
+    }
+
     /// One attempt to take or renew.
     async fn attempt(&mut self, client: &kube::Client) {
         let began = Instant::now();
@@ -82,7 +126,7 @@ impl Lease {
         let attempt = tokio::time::timeout(PATIENCE, self.write(client)).await;
         match attempt {
             Ok(Ok(true)) => self.renewed = Some(began),
-            Ok(Ok(false)) => self.renewed = None,
+            Ok(Ok(false)) => (self.renewed, self.may_hold) = (None, false),
             Ok(Err(error)) => tracing::debug!("lease {}: {error}", self.name),
             Err(_) => tracing::debug!("lease {}: no answer within {PATIENCE:?}", self.name),
         }
@@ -90,11 +134,10 @@ impl Lease {
 
     /// Writes the Lease if it is ours to write. False: somebody else holds it.
     async fn write(&mut self, client: &kube::Client) -> Result<bool, kube::Error> {
-        let kind = GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease");
-        let resource = ApiResource::from_gvk(&kind);
-        let leases: Api<DynamicObject> = Api::namespaced_with(client.clone(), &self.namespace, &resource);
+        self.may_hold = true;
+        let leases = self.leases(client);
         let Some(mut lease) = leases.get_opt(&self.name).await? else {
-            let mut lease = DynamicObject::new(&self.name, &resource);
+            let mut lease = DynamicObject::new(&self.name, &resource());
             lease.data = json!({"spec": self.spec(0, None)});
             return settled(leases.create(&PostParams::default(), &lease).await);
         };
@@ -128,6 +171,10 @@ impl Lease {
             "leaseTransitions": transitions,
         })
     }
+}
+
+fn resource() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease"))
 }
 
 /// Whether a write went through; another was first: it did not.

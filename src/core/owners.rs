@@ -5,6 +5,8 @@
 //! DaemonSet controller counts every pod of a DaemonSet as its own: it would delete one that should not run
 //! by its reckoning, and make none of its own where one is.
 
+use serde_json::Value;
+
 use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
 use crate::core::model::STATIC_GATE;
@@ -31,6 +33,24 @@ a controller left behind is deleted by hand";
 /// Whether a stock controller that runs beside us is kept away by a node selector that no node satisfies.
 pub fn is_gated(daemon_set: &DaemonSet) -> bool {
     daemon_set.template.pointer("/spec/nodeSelector").and_then(|s| s.get(STATIC_GATE)).is_some()
+}
+
+/// Whether a pod is one that a DaemonSet controller made for the DaemonSet of this name and UID (any without one), and is
+/// to stay. A mirror pod may have the same owner; nobody can take away what makes it one.
+pub fn is_stock_pod(pod: &Value, name: &str, uid: Option<&str>) -> bool {
+    let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let is = |owner: &Value, field: &str, text: &str| owner.get(field).is_some_and(|v| v == text);
+    let own = |owner: &Value| {
+        is(owner, "kind", "DaemonSet")
+            && is(owner, "name", name)
+            && uid.is_none_or(|uid| is(owner, "uid", uid))
+            && owner.get("controller").is_some_and(|c| *c == true)
+    };
+    let phase = pod.pointer("/status/phase").and_then(Value::as_str);
+    owners.is_some_and(|owners| owners.iter().any(own))
+        && pod.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_none()
+        && pod.pointer("/metadata/deletionTimestamp").is_none()
+        && !matches!(phase, Some("Failed" | "Succeeded"))
 }
 
 /// Whose the mirror pod of `instance` is to be. `mode`: how the daemon is wanted here, if it is; `daemon_set`:

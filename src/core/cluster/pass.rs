@@ -29,6 +29,7 @@ use super::node_daemons::Spec;
 use super::rollout;
 use super::rollout::NodeFact;
 use super::rollout::Rules;
+use super::view::Claim;
 use super::view::Daemon;
 use super::view::View;
 
@@ -80,6 +81,15 @@ pub struct Plan {
     pub look_again: Option<i64>,
     /// Approvals that are withdrawn because no agent claimed them in time: DaemonSet and node.
     pub unclaimed: Vec<(ObjectKey, String)>,
+    /// Pods that agents tell of and that are to be looked up ([`super::view::Change::LookedUp`]).
+    pub doubted: Vec<Claim>,
+}
+
+impl Plan {
+    /// Makes sure that somebody looks again at that time.
+    fn look(&mut self, at: i64) {
+        self.look_again = Some(self.look_again.map_or(at, |l| l.min(at)));
+    }
 }
 
 /// Plans everything. `now`: milliseconds since the epoch.
@@ -97,6 +107,7 @@ pub fn plan(view: &mut View, options: &Options, now: i64) -> Plan {
         view.unclaimed.insert(daemon.key, unclaimed);
     }
     view.unclaimed.retain(|_, nodes| !nodes.is_empty());
+    view.checked.retain(|(key, _), _| daemons.contains_key(key));
     view.daemons = daemons;
     // Approvals for what is gone, or is another object by now, mean nothing any more.
     for (node, entry) in &view.nodes {
@@ -130,7 +141,7 @@ fn is_ours(view: &View, options: &Options, daemon: &Daemon) -> bool {
 
 /// Plans one DaemonSet; gives the nodes whose agents did not claim an approval.
 fn coordinate(
-    view: &View,
+    view: &mut View,
     options: &Options,
     key: &ObjectKey,
     daemon: &mut Daemon,
@@ -138,6 +149,8 @@ fn coordinate(
     plan: &mut Plan,
     specs: &mut BTreeMap<String, Spec>,
 ) -> BTreeSet<String> {
+    let conflict = conflict::conflict(view, key, daemon, now, plan);
+    let view = &*view;
     let facts = nodes(view, daemon);
     let min_ready = i64::from(daemon.daemon_set.min_ready_seconds) * 1_000;
     let rules = rules::of(daemon, options);
@@ -154,9 +167,8 @@ fn coordinate(
     let (counted, look_again) = counters::count(&facts, daemon.wanted, min_ready, now);
     let history = plan_history(view, key, daemon, &facts, now);
     for at in [rolled.look_again, look_again, history.look_again].into_iter().flatten() {
-        plan.look_again = Some(plan.look_again.map_or(at, |l| l.min(at)));
+        plan.look(at);
     }
-    let conflict = conflict::conflict(view, daemon);
     // Two writers never fight over one field.
     let gated = owners::is_gated(&daemon.daemon_set) || conflict.is_some();
     if !gated {

@@ -4,6 +4,7 @@
 //! one coordinator holds the Lease. UIDs and revisions are numbers here: a pass compares millions of them.
 
 mod objects;
+mod renumber;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -14,6 +15,7 @@ use serde_json::Value;
 use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
+use crate::core::owners;
 use crate::core::placement;
 use crate::core::placement::NamespaceSelector;
 use crate::core::status::State;
@@ -54,6 +56,32 @@ pub enum Change {
     Gone(Kind, Box<Value>),
     /// The list is complete.
     Complete(Kind),
+    /// A pod that an agent told of was looked up; `None`: there is none of that name.
+    LookedUp(Claim, Option<Box<Value>>),
+}
+
+/// An agent's word that a pod of a DaemonSet controller is on its node, beside ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The DaemonSet.
+    pub key: ObjectKey,
+    /// Its UID.
+    pub uid: String,
+    /// The node.
+    pub node: String,
+    /// The pod's name.
+    pub pod: String,
+}
+
+/// What is known of a claim.
+#[derive(Clone, Debug)]
+pub(super) struct Checked {
+    /// The pod that was looked up.
+    pub(super) pod: String,
+    /// Whether it was as claimed.
+    pub(super) holds: bool,
+    /// When it is looked up again, in milliseconds since the epoch.
+    pub(super) again: i64,
 }
 
 /// A Node.
@@ -186,6 +214,8 @@ pub struct View {
     pub(super) names: Names,
     /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
     pub(super) unclaimed: BTreeMap<Name, BTreeSet<String>>,
+    /// What the coordinator itself has seen of the pods that agents tell of, by DaemonSet and node.
+    pub(super) checked: BTreeMap<(ObjectKey, String), Checked>,
     complete: BTreeSet<Kind>,
     listing: BTreeMap<Kind, BTreeSet<ObjectKey>>,
     versions: u64,
@@ -199,9 +229,10 @@ impl View {
         Self { default_node_selector, ..Self::default() }
     }
 
-    /// Whether each kind has been listed once.
+    /// Whether each kind has been listed, and none is being listed anew: half of a list is the state of two moments,
+    /// from which nothing may be approved or withdrawn.
     pub fn is_complete(&self) -> bool {
-        self.complete.len() == KINDS.len()
+        self.complete.len() == KINDS.len() && self.listing.is_empty()
     }
 
     /// The NodeDaemons of a node.
@@ -226,6 +257,7 @@ impl View {
                 gone.iter().for_each(|key| self.remove(kind, key));
                 self.complete.insert(kind);
             }
+            Change::LookedUp(claim, pod) => self.looked_up(claim, pod.as_deref()),
         }
     }
 
@@ -262,6 +294,19 @@ impl View {
                 }
             }
         }
+    }
+
+    /// Takes the API server's word on a claim.
+    fn looked_up(&mut self, claim: Claim, pod: Option<&Value>) {
+        let text = |pod: &Value, field: &str| pod.pointer(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let holds = pod.is_some_and(|pod| {
+            text(pod, "/metadata/name") == claim.pod
+                && text(pod, "/metadata/namespace") == claim.key.namespace
+                && text(pod, "/spec/nodeName") == claim.node
+                && owners::is_stock_pod(pod, &claim.key.name, Some(&claim.uid))
+        });
+        let known = self.checked.get_mut(&(claim.key, claim.node)).filter(|known| known.pod == claim.pod);
+        known.into_iter().for_each(|known| known.holds = holds);
     }
 
     /// The entry of a node, made if there is none.

@@ -88,21 +88,8 @@ impl Sight<'_> {
     }
 }
 
-/// Whether a pod is the DaemonSet's and no mirror pod, and is to stay.
 fn is_stock(pod: &Value, daemon_set: &DaemonSet) -> bool {
-    let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-    let is = |owner: &Value, name: &str, text: &str| owner.get(name).is_some_and(|v| v == text);
-    let own = |owner: &Value| {
-        is(owner, "kind", "DaemonSet")
-            && is(owner, "name", &daemon_set.key.name)
-            && daemon_set.uid.as_ref().is_none_or(|uid| is(owner, "uid", uid))
-            && owner.get("controller").is_some_and(|c| *c == true)
-    };
-    let phase = pod.pointer("/status/phase").and_then(Value::as_str);
-    owners.is_some_and(|owners| owners.iter().any(own))
-        && pod.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_none()
-        && pod.pointer("/metadata/deletionTimestamp").is_none()
-        && !matches!(phase, Some("Failed" | "Succeeded"))
+    owners::is_stock_pod(pod, &daemon_set.key.name, daemon_set.uid.as_deref())
 }
 
 /// Daemons of which was said that a stock controller acts on them.

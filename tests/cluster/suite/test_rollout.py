@@ -244,3 +244,23 @@ class RolloutTest(Story):
         self.assertEqual({r["metadata"]["ownerReferences"][0]["kind"] for r in reports}, {"Node"})
         table = self.kubectl("get", "nodedaemons")
         self.assertRegex(table, r"hollow-0 +1/1")
+
+    def test_d_one_that_is_stopped_gives_its_lease_back(self):
+        lease = lambda: self.admin.get("leases", "daemonlet-coordinator", "kube-system")["spec"]
+        until(lambda: lease()["holderIdentity"].startswith("one_"), SOON, "it holds the Lease")
+        self.one.process.stop(10)
+        self.assertEqual(lease()["holderIdentity"], "")
+        # One beside an agent does, too. An agent that crashes leaves it to expire.
+        beside = self.agents[0]
+        beside.stop()
+        beside.config["coordinator"] = {"kubeconfig": str(self.cluster.kubeconfig("daemonlet:coordinator:beside", [coordinator.GROUP]))}
+        beside.start()
+        until(lambda: lease()["holderIdentity"].startswith(f"{beside.node.name}_"), SOON, "the agent's coordinator holds the Lease")
+        self.assertEqual(beside.stop(), 0)
+        self.assertEqual(lease()["holderIdentity"], "")
+        transitions = lease()["leaseTransitions"]
+        del beside.config["coordinator"]
+        beside.start()
+        self.one.start()
+        until(lambda: lease()["holderIdentity"].startswith("one_"), SOON, "the next one holds the Lease")
+        self.assertEqual(lease()["leaseTransitions"], transitions + 1)

@@ -249,3 +249,76 @@ fn an_approval_for_another_object_is_withdrawn() {
     let of_a = plan.writes.iter().find(|w| matches!(w, Write::Approvals { node, .. } if node == "a"));
     assert_eq!(of_a, Some(&Write::Approvals { node: "a".to_owned(), spec: Spec::default() }));
 }
+
+fn stock_pod(name: &str, node: &str, owner: &str, annotations: Value) -> Option<Box<Value>> {
+    let owner = json!([{"kind": "DaemonSet", "name": "net", "uid": owner, "controller": true}]);
+    Some(Box::new(
+        json!({"metadata": {"namespace": "kube-system", "name": name, "ownerReferences": owner, "annotations": annotations},
+        "spec": {"nodeName": node}}),
+    ))
+}
+
+fn is_ours(plan: &Plan) -> bool {
+    status(plan).get("desiredNumberScheduled").is_some()
+}
+
+#[test]
+fn the_word_of_an_agent_that_a_stock_controller_acts_counts_once_its_pod_was_seen() {
+    let tells = |pod: &str| report("b", "one", json!({"stockPod": pod}), json!([]));
+    let none = json!({});
+    let mirror = json!({"kubernetes.io/config.mirror": "x"});
+    for (pod, holds) in [
+        (None, false),
+        (stock_pod("net-x", "b", "other", none.clone()), false),
+        (stock_pod("net-x", "a", "u", none.clone()), false),
+        (stock_pod("net-y", "b", "u", none.clone()), false),
+        (stock_pod("net-x", "b", "u", mirror), false),
+        (stock_pod("net-x", "b", "u", none.clone()), true),
+    ] {
+        let mut view = world(json!({}));
+        view.put(Kind::NodeDaemons, tells("net-x"));
+        let plan = super::plan(&mut view, &options(), NOW);
+        let claim = plan.doubted[0].clone();
+        assert_eq!((claim.node.as_str(), claim.pod.as_str(), plan.doubted.len()), ("b", "net-x", 1));
+        assert!(is_ours(&plan), "nobody has seen it");
+        assert_eq!(super::plan(&mut view, &options(), NOW + 1).doubted, [], "it is asked for already");
+        view.take(Change::LookedUp(claim, pod.clone()));
+        let plan = super::plan(&mut view, &options(), NOW + 2);
+        assert_eq!(!is_ours(&plan), holds, "{pod:?}");
+        assert!(!plan.writes.iter().any(|w| matches!(w, Write::Revision { .. })));
+        // It may go while its agent goes on telling of it.
+        let again = plan.look_again.unwrap();
+        assert!(again <= NOW + 30_000, "{again}");
+        let doubted = super::plan(&mut view, &options(), NOW + 30_000).doubted;
+        view.take(Change::LookedUp(doubted[0].clone(), None));
+        assert!(is_ours(&super::plan(&mut view, &options(), NOW + 30_001)), "{pod:?}");
+    }
+}
+
+#[test]
+fn of_many_that_lie_one_that_does_not_is_found() {
+    let mut view = world(json!({}));
+    for number in 0..20 {
+        let name = format!("m{number:02}");
+        view.put(Kind::Nodes, node(&name, "True"));
+        view.put(Kind::NodeDaemons, report(&name, "one", json!({"stockPod": format!("net-{name}")}), json!([])));
+    }
+    let mut asked = BTreeSet::new();
+    for round in 0..3 {
+        let plan = super::plan(&mut view, &options(), NOW + round);
+        assert!(plan.doubted.len() <= 8 && is_ours(&plan));
+        asked.extend(plan.doubted.iter().map(|claim| claim.node.clone()));
+        for claim in plan.doubted {
+            let pod = (claim.node == "m19").then(|| stock_pod(&claim.pod, "m19", "u", json!({}))).flatten();
+            view.take(Change::LookedUp(claim, pod));
+        }
+    }
+    assert_eq!(asked.len(), 20);
+    let plan = super::plan(&mut view, &options(), NOW + 3);
+    assert!(!is_ours(&plan));
+    assert!(condition(&plan, "Degraded").2.contains("pod net-m19 of a DaemonSet controller is on node m19"));
+    let plan = super::plan(&mut view, &options(), NOW + 40_000);
+    assert_eq!(plan.doubted.len(), 1, "the one that holds is enough");
+    view.put(Kind::NodeDaemons, report("m19", "one", json!({}), json!([])));
+    assert!(is_ours(&super::plan(&mut view, &options(), NOW + 40_001)), "its agent tells of it no more");
+}

@@ -32,6 +32,12 @@ use super::Report;
 use super::Told;
 use super::View;
 
+/// What one agent's word is taken of, so that none can fill the coordinator: as many daemons, and instances of each.
+const DAEMONS: usize = 512;
+const INSTANCES: usize = 32;
+/// A pod's name has no more bytes.
+const POD_NAME: usize = 253;
+
 /// Namespace and name of an object.
 pub(super) fn key(object: &Value) -> ObjectKey {
     ObjectKey::new(text(object, "namespace"), text(object, "name"))
@@ -62,6 +68,7 @@ impl View {
             Kind::Revisions => self.put_revision(&object),
             Kind::Namespaces => self.put_namespace(&object),
         }
+        self.renumber();
     }
 
     fn put_node(&mut self, object: &Value) {
@@ -115,7 +122,7 @@ impl View {
         let status: Status = serde_json::from_value(part("status")).unwrap_or_default();
         let spec: Spec = serde_json::from_value(part("spec")).unwrap_or_default();
         let names = &mut self.names;
-        let mut daemons: Vec<(Name, Told)> = status.daemons.into_iter().map(|d| told(names, d)).collect();
+        let mut daemons: Vec<(Name, Told)> = status.daemons.into_iter().take(DAEMONS).map(|d| told(names, d)).collect();
         daemons.sort_by_key(|(key, _)| *key);
         let approvals = spec.approvals.iter().map(|a| {
             let fact = ApprovalFact { revision: names.of(&a.revision), at: millis(&a.approved_at) };
@@ -203,7 +210,9 @@ impl View {
 
 fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
     let key = names.of(&ObjectKey::new(&report.namespace, &report.name).to_string());
-    let instances = report.instances.iter().map(|i| InstanceFact {
+    // The newest are what counts.
+    let oldest = report.instances.len().saturating_sub(INSTANCES);
+    let instances = report.instances.iter().skip(oldest).map(|i| InstanceFact {
         revision: names.of(&i.revision),
         ready_since: i.ready_since.as_deref().map(millis),
         created: millis(&i.created),
@@ -218,7 +227,7 @@ fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
         previous: report.previous.map(|p| names.of(&p)),
         phase: report.phase,
         is_static: report.mode == Some(Mode::Static),
-        stock_pod: report.stock_pod.map(String::into_boxed_str),
+        stock_pod: report.stock_pod.filter(|pod| pod.len() <= POD_NAME).map(String::into_boxed_str),
     };
     (key, told)
 }

@@ -28,6 +28,91 @@ fn only_the_end_of_a_list_tells_what_is_gone() {
 }
 
 #[test]
+fn nothing_is_complete_while_a_list_is_made_anew() {
+    let mut view = View::default();
+    for kind in KINDS {
+        view.take(Change::Begin(kind));
+        assert!(!view.is_complete());
+        view.take(Change::Complete(kind));
+    }
+    assert!(view.is_complete());
+    for kind in KINDS {
+        view.take(Change::Begin(kind));
+        view.take(Change::Present(kind, Box::new(node("a", json!({}))), true));
+        assert!(!view.is_complete(), "half of {kind:?} is known");
+        // A list that failed half-way is begun again.
+        view.take(Change::Begin(kind));
+        view.take(Change::Complete(kind));
+        assert!(view.is_complete());
+    }
+}
+
+/// What the agent of a node says: of DaemonSet `d` with UID `u`, and as much nonsense as there is in `noise`.
+fn tells(name: &str, noise: &str) -> Value {
+    let one = |daemon: &str, revision: &str| {
+        json!({"namespace": "n", "name": daemon, "uid": "u", "replacing": "r1", "previous": "r0", "phase": "running",
+            "failed": {"revision": "r1", "cause": "image", "message": ""},
+            "instances": [{"pod": "p", "revision": revision, "created": "2026-01-01T00:00:00Z"}]})
+    };
+    let approvals =
+        json!([{"namespace": "n", "name": "d", "uid": "u", "revision": "r1", "approvedAt": "2026-01-01T00:00:00Z"}]);
+    json!({"metadata": {"name": name, "uid": name}, "spec": {"approvals": approvals},
+        "status": {"daemons": [one(&format!("noise-{noise}"), noise), one("d", "r0")]}})
+}
+
+#[test]
+fn an_agent_that_says_something_new_each_time_fills_no_table() {
+    let mut view = View::default();
+    view.put(Kind::DaemonSets, daemon(json!({})));
+    view.put(Kind::NodeDaemons, tells("a", "first"));
+    let key = view.daemons.values().next().unwrap().key;
+    view.unclaimed.entry(key).or_default().insert("a".to_owned());
+    let mut most = 0;
+    for number in 0..10_000 {
+        view.put(Kind::NodeDaemons, tells("b", &format!("{number}")));
+        most = most.max(view.names.count());
+    }
+    assert!(most < 5_000, "{most} strings");
+    // Whatever was given another number is what it was.
+    let daemon = view.daemons.values().next().unwrap();
+    let (key, uid) = (daemon.key, daemon.uid_name);
+    assert_eq!((view.names.text(key), view.names.text(uid)), ("n/d", "u"));
+    assert_eq!(view.names.text(daemon.wanted), daemon.hash);
+    assert!(view.unclaimed[&key].contains("a"));
+    for name in ["a", "b"] {
+        let report = view.report(name).unwrap();
+        let (of, by, fact) = &report.approvals[0];
+        assert_eq!((*of, *by, view.names.text(fact.revision)), (key, uid, "r1"));
+        let told = report.told(key).unwrap();
+        let text = |name: Option<Name>| view.names.text(name.unwrap());
+        assert_eq!((told.uid, text(told.previous), text(told.failed.map(|f| f.0))), (Some(uid), "r0", "r1"));
+        assert_eq!((text(told.failed.map(|f| f.1)), view.names.text(told.instances[0].revision)), ("image", "r0"));
+    }
+}
+
+#[test]
+fn one_report_is_taken_up_to_a_bound() {
+    let mut view = View::default();
+    let mut report = tells("a", &"x".repeat(100_000));
+    let one = report["status"]["daemons"][1].clone();
+    for number in 0..2_000 {
+        let mut daemon = one.clone();
+        daemon["name"] = json!(format!("d{number}"));
+        daemon["instances"] = json!(vec![one["instances"][0].clone(); 100]);
+        daemon["stockPod"] = json!("x".repeat(1_000));
+        report["status"]["daemons"].as_array_mut().unwrap().push(daemon);
+    }
+    view.put(Kind::NodeDaemons, report);
+    assert!(view.names.count() < 1_000);
+    let names: Vec<Name> = ["n/d7", "n/d1999"].map(|key| view.names.of(key)).to_vec();
+    let report = view.report("a").unwrap();
+    let told = report.told(names[0]).unwrap();
+    assert_eq!((told.instances.len(), told.stock_pod.is_none()), (32, true));
+    assert!(view.names.text(told.instances[0].revision).len() <= 320);
+    assert!(report.told(names[1]).is_none());
+}
+
+#[test]
 fn a_list_that_began_before_our_own_write_takes_no_approval_back() {
     let mut view = View::default();
     let report = |version: &str, approvals: Value| json!({"metadata": {"name": "a", "uid": "n", "resourceVersion": version}, "spec": {"approvals": approvals}});

@@ -1,0 +1,56 @@
+//! A new table of strings, with what is still referred to.
+//!
+//! Owns the list of what has names. A name that is not renumbered here would mean another string.
+
+use crate::core::cluster::names::Name;
+
+use super::Daemon;
+use super::Report;
+use super::Told;
+use super::View;
+
+impl View {
+    /// Makes a new table of strings when most of the old one is of no use any more.
+    pub(super) fn renumber(&mut self) {
+        if !self.names.is_crowded() {
+            return;
+        }
+        let old = std::mem::take(&mut self.names);
+        let names = &mut self.names;
+        let mut new = |name: &mut Name| *name = names.of(old.text(*name));
+        for daemon in self.daemons.values_mut() {
+            of_daemon(daemon, &mut new);
+        }
+        for report in self.nodes.values_mut().filter_map(|entry| entry.report.as_mut()) {
+            of_report(report, &mut new);
+        }
+        let unclaimed = std::mem::take(&mut self.unclaimed).into_iter();
+        self.unclaimed = unclaimed.map(|(key, nodes)| (names.of(old.text(key)), nodes)).collect();
+        self.names.settle();
+    }
+}
+
+fn of_daemon(daemon: &mut Daemon, new: &mut impl FnMut(&mut Name)) {
+    [&mut daemon.key, &mut daemon.uid_name, &mut daemon.wanted].into_iter().for_each(new);
+}
+
+fn of_report(report: &mut Report, new: &mut impl FnMut(&mut Name)) {
+    for (key, uid, fact) in &mut report.approvals {
+        [key, uid, &mut fact.revision].into_iter().for_each(&mut *new);
+    }
+    for (key, told) in &mut report.daemons {
+        new(key);
+        of_told(told, new);
+    }
+    // They are found by number.
+    report.daemons.sort_by_key(|(key, _)| *key);
+}
+
+fn of_told(told: &mut Told, new: &mut impl FnMut(&mut Name)) {
+    told.instances.iter_mut().for_each(|instance| new(&mut instance.revision));
+    told.uid.iter_mut().chain(&mut told.previous).for_each(&mut *new);
+    if let Some((revision, cause)) = &mut told.failed {
+        new(revision);
+        new(cause);
+    }
+}
