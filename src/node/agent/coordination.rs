@@ -1,8 +1,9 @@
 //! This node's NodeDaemons: the coordinator's approvals read, the agent's status written.
 //!
 //! Owns what is said of this node's daemons to the cluster, and when: on change, at most once a second,
-//! a claim at once. A claim is written on the very resource version whose approval was read, so that
-//! a withdrawal and a claim cannot both go through. Without the resource there is nothing to do.
+//! what nobody waits for a little later, a claim at once. A claim is written on the very resource version
+//! whose approval was read, so that a withdrawal and a claim cannot both go through. Without the resource
+//! there is nothing to do.
 
 use serde_json::Value;
 use serde_json::json;
@@ -15,11 +16,13 @@ use crate::core::plan::Permission;
 use crate::core::record::Millis;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
+use crate::node::api::random;
 
 use super::Agent;
 use super::Answer;
 use super::now;
 
+mod news;
 mod status;
 
 pub(super) use status::status;
@@ -29,6 +32,9 @@ pub(super) const NOT_APPROVED: &str = "the coordinator has not approved it for t
 
 /// Between two writes of the status.
 const PERIOD: Millis = 1_000;
+/// What nobody waits for is written up to so long after it became known, at another moment on each node: mostly
+/// something that matters follows, and takes it along.
+const PATIENCE: Millis = 3_000;
 /// After a write that failed.
 const AGAIN: Millis = 5_000;
 /// After a write that was taken and did not come back as it was sent: the resource in the cluster may be older
@@ -52,6 +58,8 @@ pub(super) struct Coordination {
     wanted: Status,
     /// Not before.
     next: Millis,
+    /// Not before, unless somebody waits for it; `None` while there is nothing to say.
+    patient: Option<Millis>,
     /// Whether a write is under way.
     writing: bool,
     /// Whether the last one failed, other than by a conflict.
@@ -137,8 +145,10 @@ impl Coordination {
         if !self.failed && self.claimed_on != self.resource_version && self.wanted.claims(&self.live) {
             return Some(0);
         }
+        let patient = self.patient.filter(|_| !news::matters(&self.wanted, &self.live));
+        let next = patient.map_or(self.next, |patient| patient.max(self.next));
         let taken = self.accepted.as_ref() == Some(&self.wanted);
-        Some(if taken { self.next.max(self.insist_at) } else { self.next })
+        Some(if taken { next.max(self.insist_at) } else { next })
     }
 
     /// The write that is due at `at`, which is under way from now on. A claim binds it to the version that was
@@ -151,6 +161,7 @@ impl Coordination {
             self.claimed_on.clone_from(&self.resource_version);
         }
         self.sent = Some(self.wanted.clone());
+        self.patient = None;
         self.writing = true;
         Some(json!({"metadata": metadata, "status": self.wanted}))
     }
@@ -160,6 +171,15 @@ impl Coordination {
         let due = !self.exists && !self.writing && at >= self.next;
         self.writing |= due;
         due
+    }
+
+    /// Takes what is to be said as of `at`; `spread`: 0 to 1, another on each node.
+    fn want(&mut self, status: Status, at: Millis, spread: f64) {
+        self.wanted = status;
+        // A clock that was set back makes nothing wait longer.
+        let known = self.patient.filter(|patient| *patient <= at + PATIENCE);
+        let patient = known.unwrap_or(at + (PATIENCE as f64 * (0.5 + spread / 2.0)) as Millis);
+        self.patient = (self.wanted != self.live).then_some(patient);
     }
 
     /// A write has ended at `at`.
@@ -218,7 +238,7 @@ impl Agent {
 
     /// Takes what the last plan says of this node.
     pub(super) fn tell_cluster(&mut self, status: Status) {
-        self.coordination.wanted = status;
+        self.coordination.want(status, now(), random());
     }
 }
 

@@ -21,6 +21,7 @@ use crate::node::api::Failure;
 use crate::node::api::FailureKind;
 use crate::node::api::Live;
 use crate::node::api::Snapshot;
+use crate::node::api::random;
 
 use super::Agent;
 use super::evidence;
@@ -29,9 +30,10 @@ use super::now;
 
 /// What was not done is tried again after this.
 const AGAIN: Millis = 5_000;
-/// How long a mirror pod has been there before it is given away: by then a stock controller, if one acts, has
-/// its own pod here.
+/// How long a mirror pod has been there before it is given away, and up to how much longer: by then a stock
+/// controller, if one acts, has its own pod here, and not all nodes of a cluster do it at one moment.
 const WAIT: Millis = 2_000;
+const WAIT_MORE: f64 = 2_000.0;
 /// How long after its last pod was seen a stock controller counts as one that acts: it makes another pod at once.
 const ACTS: Millis = 60_000;
 /// What was forbidden is tried again after this.
@@ -94,7 +96,7 @@ impl Owners {
     fn take_turn(&mut self, pod: &str, owner: &str, to_daemon_set: bool, at: Millis) -> bool {
         let known = self.tried.get_mut(pod).filter(|tried| tried.owner == owner);
         let Some(tried) = known else {
-            let again = at + if to_daemon_set { WAIT } else { AGAIN };
+            let again = at + if to_daemon_set { WAIT + (WAIT_MORE * random()) as Millis } else { AGAIN };
             self.tried.insert(pod.to_owned(), Tried { owner: owner.to_owned(), again, forbidden: None });
             return !to_daemon_set;
         };
@@ -257,10 +259,11 @@ mod tests {
         let mut owners = Owners::default();
         assert!(!owners.take_turn("m", "d1", true, 0), "a stock controller's pod may yet come");
         assert!(!owners.take_turn("m", "d1", true, WAIT - 1));
-        assert!(owners.take_turn("m", "d1", true, WAIT));
-        assert!(!owners.take_turn("m", "d1", true, WAIT + AGAIN - 1), "it was asked for");
-        assert!(owners.take_turn("m", "d1", true, WAIT + AGAIN), "the first one was refused");
-        assert!(owners.take_turn("m", "n1", false, WAIT + AGAIN));
-        assert!(!owners.take_turn("m", "n1", false, WAIT + AGAIN + 1));
+        let at = WAIT + WAIT_MORE as Millis;
+        assert!(owners.take_turn("m", "d1", true, at));
+        assert!(!owners.take_turn("m", "d1", true, at + AGAIN - 1), "it was asked for");
+        assert!(owners.take_turn("m", "d1", true, at + AGAIN), "the first one was refused");
+        assert!(owners.take_turn("m", "n1", false, at + AGAIN));
+        assert!(!owners.take_turn("m", "n1", false, at + AGAIN + 1));
     }
 }

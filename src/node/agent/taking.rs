@@ -35,7 +35,8 @@ use super::evidence::Runtime;
 use super::inbox::Inbox;
 use super::now;
 
-/// How soon somebody is asked again about an instance that is still late.
+/// How soon somebody is asked again about an instance that is still late; from the third time on half as often:
+/// where all kubelets of a cluster are late, the API server has enough to do.
 const ASK_AGAIN: Millis = 5_000;
 /// How long the kubelet may take to end lesser pods after it last said so.
 const MAKES_ROOM: Millis = 120_000;
@@ -51,7 +52,8 @@ pub(super) struct Taking {
     seen: BTreeSet<String>,
     /// What follows, by pod UID, for this pass.
     words: BTreeMap<String, Taken>,
-    asked: Option<Millis>,
+    /// When somebody was last asked, and how often by then.
+    asked: Option<(Millis, u32)>,
     answer: Option<Answer>,
     inbox: Inbox<Answer>,
     next: Option<Millis>,
@@ -133,10 +135,12 @@ impl Agent {
             (self.taking.answer, self.taking.asked, self.taking.at_work) = (None, None, None);
             return;
         }
-        let due = self.taking.asked.map_or(at, |asked| (asked + ASK_AGAIN).min(at + ASK_AGAIN));
+        let times = self.taking.asked.map_or(0, |(_, times)| times);
+        let pause = ASK_AGAIN * if times > 1 { 2 } else { 1 };
+        let due = self.taking.asked.map_or(at, |(asked, _)| (asked + pause).min(at + pause));
         if due <= at {
-            self.taking.asked = Some(at);
-            self.ask_about(late, api);
+            self.taking.asked = Some((at, times + 1));
+            self.ask_about(late, times, api);
         }
         self.look_at(due.max(at) + ASK_AGAIN);
     }
@@ -213,7 +217,8 @@ impl Agent {
         format!("{:016x}", hasher.finish())
     }
 
-    fn ask_about(&self, late: Vec<Late>, api: Option<&Snapshot>) {
+    /// Asks, after having asked `times` times.
+    fn ask_about(&self, late: Vec<Late>, times: u32, api: Option<&Snapshot>) {
         let (cri, kubelet) = (self.cri.clone(), self.kubelet.clone());
         let api = self.api.clone().filter(|_| self.api_answers(api));
         let (node, inbox, wake) = (self.config.node_name.clone(), self.taking.inbox.clone(), Arc::clone(&self.wake));
@@ -235,7 +240,7 @@ impl Agent {
             }
             if let Some(api) = api {
                 let makes_room = |event: &PodEvent| event.host == node && at - event.at < MAKES_ROOM;
-                let preempting = api.preemptions().await.is_ok_and(|events| events.iter().any(makes_room));
+                let mut silent = Vec::new();
                 for instance in &late {
                     if answer.words.contains_key(&instance.uid) {
                         continue;
@@ -243,13 +248,22 @@ impl Agent {
                     match api.events_about(&instance.namespace, &instance.uid).await {
                         Ok(events) => {
                             let last = events.last().map(|e| taken::event(e.warning, &e.reason, &e.message));
-                            let words = last.or(preempting.then_some(Words::MakesRoom));
-                            answer.words.extend(words.map(|words| (instance.uid.clone(), words)));
+                            match last {
+                                Some(words) => drop(answer.words.insert(instance.uid.clone(), words)),
+                                None => silent.push(instance.uid.clone()),
+                            }
                         }
                         Err(failure) => {
                             tracing::debug!(pod = instance.pod, "no events about {}: {failure}", instance.pod);
                         }
                     }
+                }
+                // That goes through the events of the whole cluster, and matters only to one that stays late.
+                if times > 0
+                    && !silent.is_empty()
+                    && api.preemptions().await.is_ok_and(|events| events.iter().any(makes_room))
+                {
+                    answer.words.extend(silent.into_iter().map(|uid| (uid, Words::MakesRoom)));
                 }
             }
             inbox.put(answer, &wake);

@@ -1,6 +1,7 @@
 //! Events (events.k8s.io/v1) on DaemonSets: what happened to them on this node.
 //!
-//! Owns a short queue and the sending. Recording never waits; what does not fit, or stays unsent for
+//! Owns a short queue and the sending. A warning is sent at once; what went as it should waits a moment, because a
+//! change of a DaemonSet happens to all nodes of a cluster together. Recording never waits; what does not fit, or stays unsent for
 //! too long, is dropped, oldest first, and counted. The same event again becomes a series.
 
 use std::collections::VecDeque;
@@ -20,6 +21,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::core::model::ObjectKey;
+use crate::node::api::backoff::random;
 use crate::node::api::connector::Link;
 use crate::node::api::error::Failure;
 use crate::node::api::error::FailureKind;
@@ -35,6 +37,8 @@ const SERIES_WRITE: Duration = Duration::from_secs(60);
 /// Events at once, and afterwards one in this time.
 const BURST: u32 = 32;
 const PACE: Duration = Duration::from_millis(200);
+/// What nobody waits for is sent up to so long after it happened, at another moment on each node.
+const SPREAD: Duration = Duration::from_secs(5);
 /// The API's limits in bytes.
 const NOTE_LIMIT: usize = 1024;
 const INSTANCE_LIMIT: usize = 128;
@@ -77,6 +81,8 @@ pub struct Events {
 struct State {
     queue: VecDeque<(AgentEvent, Timestamp)>,
     sent: VecDeque<Sent>,
+    /// Nothing is sent before.
+    not_before: Option<Instant>,
     dropped: u64,
 }
 
@@ -119,6 +125,13 @@ impl Events {
                 state.queue.pop_front();
                 state.dropped += 1;
             }
+            match event.kind {
+                EventKind::Warning => state.not_before = None,
+                EventKind::Normal if state.queue.is_empty() => {
+                    state.not_before = Some(Instant::now() + SPREAD.mul_f64(0.4 + 0.6 * random()));
+                }
+                EventKind::Normal => {}
+            }
             state.queue.push_back((event, Timestamp::now()));
         });
         self.ready.notify_one();
@@ -137,6 +150,13 @@ impl Events {
         loop {
             if link.wait_for(|link| *link == Link::Up).await.is_err() {
                 return;
+            }
+            if let Some(not_before) = self.with(|state| state.not_before).filter(|at| *at > Instant::now()) {
+                tokio::select! {
+                    () = tokio::time::sleep_until(not_before) => {}
+                    () = self.ready.notified() => {}
+                }
+                continue;
             }
             let Some(write) = self.next(Instant::now()) else {
                 self.ready.notified().await;

@@ -382,8 +382,8 @@ async fn events_are_sent_once_there_is_a_connection() {
         api.events().record(AgentEvent {
             daemon_set: ObjectKey::new("ns", "d"),
             uid: "u".into(),
-            kind: EventKind::Normal,
-            reason: "Rendered".into(),
+            kind: EventKind::Warning,
+            reason: "Refused".into(),
             action: "Render".into(),
             note: note.into(),
         });

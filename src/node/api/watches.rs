@@ -54,6 +54,11 @@ const RESUMES: u32 = 3;
 /// never looks again while a pod uses it; a re-created one is noticed here, late.
 const IMMUTABLE_CHECK: Duration = Duration::from_secs(600);
 
+/// An object that a daemon names is watched up to so long after it was first listed: a new DaemonSet names it on all
+/// nodes of a cluster together, and the list is what they wait for. Nothing is missed: the watch begins where the
+/// list ended.
+const WATCH_AFTER: Duration = Duration::from_secs(2);
+
 /// A cluster without NodeDaemons is asked for them again after this, more or less.
 const MISSING_CHECK: Duration = Duration::from_secs(300);
 
@@ -293,6 +298,9 @@ impl Task {
                     if immutable {
                         store.recovered(&self.scope);
                         return Ended::Immutable;
+                    }
+                    if let Scope::Object(_) = self.scope {
+                        tokio::time::sleep(WATCH_AFTER.mul_f64(0.5 + backoff::random() / 2.0)).await;
                     }
                 }
                 Ok(Event::Apply(object)) => {

@@ -17,6 +17,7 @@ from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.swarm import Swarm
 from kit.swarm import memory_of
+from kit.swarm import processor_of
 from kit.swarm import token_file
 from kit.wait import until
 
@@ -56,6 +57,19 @@ class Metrics:
         verbs = {verb: self.verbs.get(verb, 0) - before.verbs.get(verb, 0) for verb in COUNTED}
         words = ", ".join(f"{count:.0f} {verb}" for verb, count in verbs.items() if count > 0)
         return f"{words or 'no requests'}; {(self.bytes - before.bytes) / 1e6:.1f} MB to watches"
+
+
+class Processors:
+    """Processor time that everybody has used so far."""
+
+    def __init__(self, story):
+        parts = story.cluster.parts
+        self.seconds = {"agents": sum(processor_of(node.process.pid) for node in story.swarm.nodes), "API server": processor_of(parts["api"].pid),
+                        "etcd": processor_of(parts["etcd"].pid), "coordinator": processor_of(story.one.process.pid), "this story": processor_of(os.getpid())}
+
+    def since(self, before):
+        """What was used since an earlier look, in words."""
+        return ", ".join(f"{who} {seconds - before.seconds[who]:.2f} s" for who, seconds in self.seconds.items())
 
 
 class Story:
@@ -140,8 +154,13 @@ class Story:
         self.told("agents started → all have reported", f"{time.monotonic() - began:.1f} s")
 
     def created(self):
+        metrics, processors = Metrics(self.cluster), Processors(self)
         began = self.create("net")
-        self.spread("DaemonSet created → manifest", self.swarm.until_all("net", began, 120), CREATED_WITHIN if self.number <= 1000 else None)
+        times = self.swarm.until_all("net", began, 120)
+        used = Processors(self).since(processors)
+        self.spread("DaemonSet created → manifest", times, CREATED_WITHIN if self.number <= 1000 else None)
+        self.told("processors until then", used)
+        self.told("requests until then", Metrics(self.cluster).since(metrics))
         self.wait_rolled_out("net", 300)
 
     def labels(self):

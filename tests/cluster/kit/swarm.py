@@ -128,6 +128,12 @@ def memory_of(pid):
     return tuple(int(re.search(rf"{key}:\s+(\d+)", text).group(1)) / 1024 for key in ("VmRSS", "RssAnon"))
 
 
+def processor_of(pid):
+    """Seconds of processor that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def token_file(names):
     """The file of tokens that the API server is started with: one user a node."""
     file = scratch() / "tokens.csv"

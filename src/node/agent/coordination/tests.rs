@@ -1,5 +1,6 @@
 use super::*;
 use crate::core::cluster::node_daemons::DaemonReport;
+use crate::core::cluster::node_daemons::InstanceReport;
 
 /// One that has read version `7` with nothing said, and wants to say `replacing`.
 fn coordination(replacing: Option<&str>) -> Coordination {
@@ -63,4 +64,34 @@ fn the_object_is_made_once_at_a_time_and_not_while_the_last_failure_is_fresh() {
     assert!(!c.create(AGAIN - 1));
     assert!(c.create(AGAIN));
     assert_eq!(c.due(), None, "what is not there is not patched");
+}
+
+#[test]
+fn what_nobody_waits_for_has_patience_and_goes_with_what_matters() {
+    let mut c = Coordination { exists: true, ..Default::default() };
+    let said = |ready: bool| {
+        let mut status = coordination(None).wanted;
+        let ready_since = ready.then(|| "2026-01-01T00:00:00Z".to_owned());
+        let instance = InstanceReport { pod: "a".to_owned(), ready_since, ..Default::default() };
+        status.daemons[0].instances.push(instance);
+        status
+    };
+    c.want(said(false), 1_000, 0.0);
+    assert_eq!(c.due(), Some(1_000 + PATIENCE / 2));
+    c.want(said(false), 2_000, 1.0);
+    assert_eq!(c.due(), Some(1_000 + PATIENCE / 2), "since it became known");
+    c.want(said(true), 2_100, 0.0);
+    assert!(c.due() <= Some(2_100), "somebody waits for that");
+    c.want(said(false), 2_200, 0.0);
+    c.send(10_000).expect("it is due");
+    c.ended(None, 10_000);
+    c.live = c.wanted.clone();
+    c.want(said(false), 11_000, 0.0);
+    assert_eq!((c.due(), c.patient), (None, None), "nothing to say");
+    c.want(Status::default(), 12_000, 0.0);
+    c.live.daemons.clear();
+    c.live.worst = "x".to_owned();
+    assert_eq!(c.due(), Some(12_000 + PATIENCE / 2), "patience is new each time");
+    c.want(c.wanted.clone(), 0, 0.0);
+    assert_eq!(c.due(), Some(11_000), "a clock that was set back");
 }

@@ -32,6 +32,21 @@ fn the_same_again_becomes_a_series_and_not_an_event() {
 }
 
 #[test]
+fn what_went_as_it_should_waits_for_a_moment_and_a_warning_does_not() {
+    let events = Events::new("n1");
+    let normal = |note: &str| AgentEvent { kind: EventKind::Normal, ..event(note) };
+    let not_before = || events.with(|state| state.not_before);
+    events.record(normal("a"));
+    let first = not_before().unwrap();
+    assert!(first > Instant::now() && first <= Instant::now() + SPREAD);
+    events.record(normal("b"));
+    assert_eq!(not_before(), Some(first), "they go together");
+    events.record(event("c"));
+    assert_eq!(not_before(), None, "and with the warning, in their order");
+    assert_eq!(events.next(Instant::now()).unwrap().event.note, "a");
+}
+
+#[test]
 fn the_oldest_goes_when_there_are_too_many() {
     let events = Events::new("n1");
     for number in 0..QUEUE + 3 {
