@@ -413,8 +413,8 @@ async fn a_history_that_went_back_is_found_when_watches_are_resumed() {
     fake.restart().await;
     let questions =
         |fake: &Fake| fake.count("limit=1&") + fake.requests().iter().filter(|r| r.ends_with("limit=1")).count();
-    until(&api, "asked", |_| questions(&fake) >= 3).await;
-    assert_eq!((questions(&fake), api.store().lists(&Scope::DaemonSets)), (3, 1), "{:?}", fake.requests());
+    until(&api, "asked", |_| questions(&fake) >= 4).await;
+    assert_eq!((questions(&fake), api.store().lists(&Scope::DaemonSets)), (4, 1), "{:?}", fake.requests());
     // And where it is younger than what was seen.
     fake.stop();
     until(&api, "cut off", |api| *api.connector().link().borrow() != Link::Up).await;

@@ -204,7 +204,7 @@ impl Task {
     }
 
     async fn run(self, context: Context, seat: Arc<Seat>) {
-        let mut retry = Retry::new(context.link.clone());
+        let mut retry = Retry::new(context.link.clone(), matches!(self.scope, Scope::DaemonSets | Scope::NodeDaemons));
         let mut gone_back = context.history.gone_back();
         loop {
             gone_back.mark_unchanged();

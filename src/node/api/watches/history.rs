@@ -18,11 +18,13 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
 
+use crate::node::api::backoff::random;
 use crate::node::api::connector::Connector;
 use crate::node::api::object::RawObject;
 
-/// Watches that were cut off together are resumed together: one question for all of a kind.
-const GATHER: Duration = Duration::from_millis(100);
+/// Watches that were cut off together are resumed within so long: one question for all of a kind. And the agents
+/// of a cluster that were cut off together do not ask at one moment.
+const GATHER: Duration = Duration::from_secs(2);
 
 /// What a watch's task and its requests tell each other.
 #[derive(Debug, Default)]
@@ -100,7 +102,7 @@ impl History {
 
 async fn keep(mut resumed: mpsc::UnboundedReceiver<Resumed>, gone_back: Arc<watch::Sender<u64>>, connector: Connector) {
     while let Some(first) = resumed.recv().await {
-        tokio::time::sleep(GATHER).await;
+        tokio::time::sleep(GATHER.mul_f64(1.0 + random())).await;
         let rest = std::iter::from_fn(|| resumed.try_recv().ok());
         let mut latest: BTreeMap<String, Resumed> = BTreeMap::new();
         for next in std::iter::once(first).chain(rest).filter(|next| next.seat.asked() == next.at) {

@@ -20,9 +20,15 @@ const SETTLING: Duration = Duration::from_secs(30);
 /// Until then a watch is tried again after this at the latest.
 const SOON: Duration = Duration::from_secs(2);
 
+/// When all agents of a cluster come back together, what tells of new daemons comes first: a watch that does not
+/// is resumed up to so long after the connection.
+const LATER: Duration = Duration::from_millis(1_500);
+
 /// When a failed watch is tried again.
 pub(super) struct Retry {
     backoff: Backoff,
+    /// Whether it goes before others.
+    is_first: bool,
     /// Since when the watch works; `None` while it is being tried.
     since: Option<Instant>,
     /// When a connection was last waited for and came.
@@ -31,8 +37,8 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    pub(super) fn new(link: watch::Receiver<Link>) -> Self {
-        Self { backoff: Backoff::request(), since: None, linked: None, link }
+    pub(super) fn new(link: watch::Receiver<Link>, is_first: bool) -> Self {
+        Self { backoff: Backoff::request(), is_first, since: None, linked: None, link }
     }
 
     pub(super) fn established(&mut self) {
@@ -51,7 +57,7 @@ impl Retry {
     }
 
     /// Waits: not at all after the first failure of an established watch, until there is a
-    /// connection when there is none, else by back-off.
+    /// connection when there is none, and a moment longer for what is not first, else by back-off.
     pub(super) async fn pause(&mut self) {
         let established = self.was_established();
         self.since = None;
@@ -59,9 +65,12 @@ impl Retry {
             self.backoff.reset();
         }
         if *self.link.borrow() != Link::Up {
-            // One task connects for all; when it succeeds, everybody goes on at once.
+            // One task connects for all.
             let _ = self.link.wait_for(|link| *link == Link::Up).await;
             self.linked = Some(Instant::now());
+            if !self.is_first {
+                tokio::time::sleep(LATER.mul_f64(random())).await;
+            }
         } else if !established {
             let settling = self.linked.is_some_and(|since| since.elapsed() < SETTLING);
             let most = if settling { SOON.mul_f64(0.5 + random()) } else { Duration::MAX };
