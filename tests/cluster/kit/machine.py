@@ -164,6 +164,14 @@ class Machine:
             "update-jitter": "0s",
         } | {key.replace("_", "-"): value for key, value in config.items()}), 0o600)
 
+    def enable_daemonlet(self, on):
+        """Whether its units start with the machine from the next boot on."""
+        for unit in (tools.REPO / "systemd").glob("*.service"):
+            if on:
+                _enable(self.root, unit.name)
+            else:
+                (self.root / "etc/systemd/system/multi-user.target.wants" / unit.name).unlink(missing_ok=True)
+
     def put(self, path, text):
         """Writes a file on the machine, whether it is on or off."""
         _write(self.root / path.lstrip("/"), text)

@@ -109,7 +109,7 @@ class Fresh(Story):
         for name in others:
             self.machine.cri.wait_running(f"{name}-", 120)
         ids = {f"containerd://{container}" for _, _, container, _ in before.values()}
-        self.cluster.admin.wait("pods", lambda seen: ids <= shown(seen), 60, f"the API shows {ids}")
+        self.cluster.admin.wait("pods", lambda seen: ids <= shown(seen), 120, f"the API shows {ids}")
         never(lambda: any(self.machine.cri.of(f"{name}-") != [was] for name, was in before.items()), 5, "the API server's return restarted a daemon")
 
     def says(self):

@@ -190,7 +190,7 @@ class Restarts(unittest.TestCase):
         chance, began, restarts = random.Random(f"{SEED} {name}"), time.monotonic(), 0
         for end in (restart_kubelet, restart_containerd):
             # The last steps may come after the end has been seen.
-            numbers = range(1, steps + 1) if LONG else [chance.randint(1, max(1, steps * 2 // 3))]
+            numbers = range(1, steps + 1) if LONG else [chance.randint(1, max(1, steps // 2))]
             restarts += sum(self.interrupt(daemon, change, done, number, end)[1] for number in numbers)
         if not daemon.runs():
             daemon.put()
