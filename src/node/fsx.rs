@@ -18,6 +18,7 @@ mod unsynced;
 
 pub use dir::Dir;
 pub use dir::Owner;
+pub use dir::read_sized;
 pub use unsynced::Unsynced;
 pub use unsynced::begin;
 

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +17,7 @@ use crate::core::input::ProblemKind;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::yaml;
+use crate::node::fsx;
 
 /// What changes when a file does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,9 +106,8 @@ fn text(path: &Path, metadata: &fs::Metadata) -> io::Result<(String, String)> {
     if !metadata.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    let mut bytes = Vec::new();
     // One byte more than is read, so that a longer text is seen to be longer.
-    fs::File::open(path)?.take(yaml::MAX_TEXT as u64 + 1).read_to_end(&mut bytes)?;
+    let bytes = fsx::read_sized(fs::File::open(path)?, metadata.len(), yaml::MAX_TEXT as u64 + 1)?;
     let fingerprint = Sha256::digest(&bytes)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     let text = String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];

@@ -179,9 +179,9 @@ impl Dir {
     pub fn read_file(&self, name: impl AsRef<Path>, limit: u64) -> Result<Option<Vec<u8>>, FsError> {
         let name = name.as_ref();
         let Some(file) = self.open_file(name)? else { return Ok(None) };
-        let mut data = Vec::new();
-        file.take(limit).read_to_end(&mut data).map_err(|e| FsError::new(Doing::Read, self.join(name), e))?;
-        Ok(Some(data))
+        let failed = |e| FsError::new(Doing::Read, self.join(name), e);
+        let size = file.metadata().map_err(failed)?.len();
+        read_sized(file, size, limit).map(Some).map_err(failed)
     }
 
     /// What `name` is, itself if it is a link; `None` if there is nothing.
@@ -321,6 +321,15 @@ impl Dir {
     pub fn sync_file(&self, name: impl AsRef<Path>, file: &File) -> Result<(), FsError> {
         file.sync_all().map_err(|e| FsError::new(Doing::Sync, self.join(name), e))
     }
+}
+
+/// At most `limit` bytes of `file`, which had `size` bytes when it was last looked at: so large is the first read.
+pub fn read_sized(file: File, size: u64, limit: u64) -> std::io::Result<Vec<u8>> {
+    // A little more, for the read that finds the end.
+    let room = usize::try_from(size.min(limit)).unwrap_or(0) + 64;
+    let mut data = Vec::with_capacity(room);
+    file.take(limit).read_to_end(&mut data)?;
+    Ok(data)
 }
 
 /// XFS as statfs(2) names it; nix has no name for it where the C library is musl.

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::path::PathBuf;
+use std::thread;
 
 use nix::fcntl::PosixFadviseAdvice;
 use nix::fcntl::posix_fadvise;
@@ -17,6 +18,8 @@ use super::FsError;
 
 /// So many files are held open; then they are waited for.
 const MOST: usize = 64;
+/// So many are waited for at the same time: each asks the disk to flush, and those who ask together share it.
+const WAITERS: usize = 8;
 
 /// Files and folders to wait for.
 #[derive(Debug, Default)]
@@ -50,10 +53,26 @@ impl Unsynced {
     }
 
     fn sync_files(&mut self) -> Result<(), FsError> {
-        self.files
-            .drain(..)
-            .try_for_each(|(path, file)| file.sync_all().map_err(|e| FsError::new(Doing::Sync, path, e)))
+        let files = std::mem::take(&mut self.files);
+        if files.len() <= WAITERS {
+            return sync_each(&files);
+        }
+        let part = files.len().div_ceil(WAITERS);
+        thread::scope(|scope| {
+            let waits = |files| thread::Builder::new().spawn_scoped(scope, move || sync_each(files)).map_err(|_| files);
+            let waiters: Vec<_> = files.chunks(part).map(waits).collect();
+            // Where no thread is to be had this one waits.
+            waiters.into_iter().try_for_each(|waiter| match waiter {
+                Ok(waiter) => waiter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Err(files) => sync_each(files),
+            })
+        })
     }
+}
+
+fn sync_each(files: &[(PathBuf, File)]) -> Result<(), FsError> {
+    let wait = |(path, file): &(PathBuf, File)| file.sync_all().map_err(|e| FsError::new(Doing::Sync, path, e));
+    files.iter().try_for_each(wait)
 }
 
 /// Has the disk begin to write `file`, without waiting: the kernel does so for pages that it is told

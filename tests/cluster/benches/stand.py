@@ -62,9 +62,9 @@ class Moments:
                 self._news.wait(left)
 
 
-def files_appearing(folder, mask=_MOVED_TO):
-    """Notes each file that is renamed into a folder, by inotify."""
-    moments, libc = Moments(), ctypes.CDLL(None, use_errno=True)
+def events(folder, mask=_MOVED_TO):
+    """Watches a folder from now on; gives an endless iterator of a file's name and when it was renamed into it."""
+    libc = ctypes.CDLL(None, use_errno=True)
     watch = libc.inotify_init1(os.O_CLOEXEC)
     if watch < 0 or libc.inotify_add_watch(watch, os.fsencode(folder), mask) < 0:
         raise OSError(ctypes.get_errno(), f"cannot watch {folder}")
@@ -74,8 +74,19 @@ def files_appearing(folder, mask=_MOVED_TO):
             data, when = os.read(watch, 65536), time.monotonic()
             while data:
                 _, _, _, length = struct.unpack_from("iIII", data)
-                moments.note(data[16:16 + length].rstrip(b"\0").decode(), when)
+                yield data[16:16 + length].rstrip(b"\0").decode(), when
                 data = data[16 + length:]
+
+    return follow()
+
+
+def files_appearing(folder, mask=_MOVED_TO):
+    """Notes each file that is renamed into a folder, by inotify."""
+    moments, seen = Moments(), events(folder, mask)
+
+    def follow():
+        for name, when in seen:
+            moments.note(name, when)
 
     threading.Thread(target=follow, daemon=True).start()
     return moments
