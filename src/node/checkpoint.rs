@@ -247,12 +247,23 @@ impl Store {
     /// Waits until what was put is on stable storage, in the place of the one before. What has been put under the
     /// same name since counts instead.
     pub fn settle(&self, put: &Put) -> Result<(), CheckpointError> {
-        let settle = || {
+        self.place(put)?;
+        self.sync(put)
+    }
+
+    /// Waits for the bytes of what was put, and puts it in the place of the one before: the first half of
+    /// [`Store::settle`], for many that are waited for at once.
+    pub fn place(&self, put: &Put) -> Result<(), CheckpointError> {
+        let place = || {
             self.dir.sync_file(put.staged(), &put.written)?;
-            self.dir.rename(put.staged(), &self.dir, &put.file)?;
-            self.dir.sync()
+            self.dir.rename(put.staged(), &self.dir, &put.file)
         };
-        settle().map_err(|source| CheckpointError::Save { path: self.path.join(&put.file), source })
+        place().map_err(|source| CheckpointError::Save { path: self.path.join(&put.file), source })
+    }
+
+    /// Waits until all that was placed stays in its place: the second half of [`Store::settle`], told of `put`.
+    pub fn sync(&self, put: &Put) -> Result<(), CheckpointError> {
+        self.dir.sync().map_err(|source| CheckpointError::Save { path: self.path.join(&put.file), source })
     }
 
     /// The record `name`. One that cannot be trusted is set aside as `<name>.json.bad-<n>`.

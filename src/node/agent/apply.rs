@@ -106,7 +106,7 @@ impl Disk {
                 Action::Confirm { .. } | Action::Keep { .. } => {}
             }
         }
-        self.save(&plan.record).inspect_err(|_| {
+        self.note(&plan.record).inspect_err(|_| {
             // What has been done is remembered all the same: a number that was used is used up.
             self.records.insert(plan.record.key.clone(), plan.record.clone());
             self.unsaved.insert(plan.record.key.clone());
@@ -181,12 +181,23 @@ impl Disk {
         manifests.write(&rendered.file, rendered.text.as_bytes(), &rendered.pod.pod).map_err(|e| failure(&e, e.hint()))
     }
 
+    /// Whether a record says more than what is on disk.
+    fn is_news(&self, record: &DaemonRecord) -> bool {
+        match self.records.get(&record.key) {
+            Some(known) => known != record || self.unsaved.contains(&record.key),
+            None => !record.is_empty(self.floor),
+        }
+    }
+
+    /// Puts a record that differs from the one on disk: nothing that is done before [`Disk::settle`] needs it, and no
+    /// other daemon's manifest waits for it.
+    fn note(&mut self, record: &DaemonRecord) -> Result<(), Failure> {
+        if self.is_news(record) { self.put(record) } else { Ok(()) }
+    }
+
     /// Saves a record that differs from the one on disk.
     pub(super) fn save(&mut self, record: &DaemonRecord) -> Result<(), Failure> {
-        if self.records.get(&record.key) == Some(record) && !self.unsaved.contains(&record.key) {
-            return Ok(());
-        }
-        if record.is_empty(self.floor) && !self.records.contains_key(&record.key) {
+        if !self.is_news(record) {
             return Ok(());
         }
         let Some(store) = &self.records_store else { return Err(unusable("state")) };
@@ -215,11 +226,19 @@ impl Disk {
         if let Some(Err(e)) = self.manifests.as_mut().map(ManifestDir::settle) {
             failures.extend(named.into_iter().map(|key| (key, failure(&e, e.hint()))));
         }
-        for (key, put) in std::mem::take(&mut self.put) {
-            let Some(store) = &self.records_store else { continue };
-            if let Err(e) = store.settle(&put) {
+        let Some(store) = &self.records_store else { return failures };
+        let placed = |(key, put)| {
+            let placed = store.place(&put);
+            (key, put, placed)
+        };
+        let placed: Vec<_> = std::mem::take(&mut self.put).into_iter().map(placed).collect();
+        // Who was the last to be placed is waited for, and all the others with it.
+        let last = placed.iter().rev().find(|(_, _, placed)| placed.is_ok());
+        let synced = last.map_or(Ok(()), |(_, put, _)| store.sync(put));
+        for (key, _, placed) in placed {
+            if let Err(e) = placed.as_ref().and(synced.as_ref()) {
                 self.unsaved.insert(key.clone());
-                failures.push((key, failure(&e, e.hint())));
+                failures.push((key, failure(e, e.hint())));
             }
         }
         failures
