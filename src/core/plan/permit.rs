@@ -70,10 +70,16 @@ impl Planner<'_> {
                 Some(why)
             }
             // Nothing is claimed that could not start.
-            Permission::Approved => self.prepare(target, true).map(|_| {
+            Permission::Approved => {
+                let before = self.summary.clone();
+                if self.prepare(target, true).is_none() {
+                    // Whoever replaces finds the same in the way, and says it.
+                    self.summary = before;
+                    return None;
+                }
                 self.replacing = Some(target.revision.clone());
-                "its approval is being claimed".to_owned()
-            }),
+                Some("its approval is being claimed".to_owned())
+            }
         }
     }
 

@@ -272,3 +272,15 @@ fn nothing_is_claimed_before_the_answer() {
     bench.world.says = Some(mirrored("m/b"));
     assert_eq!(bench.plan(&wanted(&of_api("b"))).replacing.as_deref(), Some("b"));
 }
+
+#[test]
+fn what_stands_against_an_approved_revision_is_said_once() {
+    let mut bench = asking(mirrored("m/a"));
+    bench.pass(&wanted(&of_api("a")));
+    bench.world.permission = Some(Permission::Approved);
+    bench.world.says = Some(ApiSays::Refused("no".into()));
+    let plan = bench.plan(&wanted(&of_api("b")));
+    assert_eq!(plan.replacing, None, "it is not claimed");
+    assert_eq!(plan.summary.reason.matches("the API server refuses it").count(), 1, "{}", plan.summary.reason);
+    assert_eq!(notes(&plan).matches("mend what it says").count(), 1, "{}", notes(&plan));
+}
