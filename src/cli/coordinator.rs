@@ -46,6 +46,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     })
 }
 
+/// The process by a name that no other one has on this host, and that it keeps when it begins anew with another
+/// configuration: containers have process numbers of their own.
+fn process() -> String {
+    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let namespace: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    format!("{namespace}_{}", std::process::id())
+}
+
 /// What the coordinator works with; `None`: this configuration has no identity for it.
 ///
 /// # Errors
@@ -59,7 +67,7 @@ pub(super) fn options(config: &Config) -> Result<Option<cluster::Options>, Failu
         kubeconfig,
         lease_namespace: config.lease_namespace.clone(),
         lease_name: config.lease_name.clone(),
-        identity: format!("{}_{}", config.node_name, std::process::id()),
+        identity: format!("{}_{}", config.node_name, process()),
         pass: pass::Options { policy, exact_rollouts: config.exact_rollouts },
         approve_nodes: config.approve_nodes,
     }))

@@ -15,6 +15,8 @@ use serde_json::Value;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::node::api::words;
+
 use super::Options;
 
 /// Others may take the Lease when it was not renewed for this long.
@@ -37,6 +39,8 @@ pub(super) struct Lease {
     may_hold: bool,
     /// What was last seen of another holder's Lease, and when it was seen to change.
     seen: Option<(Value, Instant)>,
+    /// Why the last attempt failed, if it did: each reason is told once.
+    told: Option<String>,
 }
 
 impl Lease {
@@ -49,6 +53,7 @@ impl Lease {
             next: Instant::now(),
             may_hold: false,
             seen: None,
+            told: None,
         }
     }
 
@@ -125,10 +130,24 @@ impl Lease {
         self.next = began + EVERY;
         let attempt = tokio::time::timeout(PATIENCE, self.write(client)).await;
         match attempt {
-            Ok(Ok(true)) => self.renewed = Some(began),
-            Ok(Ok(false)) => (self.renewed, self.may_hold) = (None, false),
-            Ok(Err(error)) => tracing::debug!("lease {}: {error}", self.name),
-            Err(_) => tracing::debug!("lease {}: no answer within {PATIENCE:?}", self.name),
+            Ok(Ok(held)) => {
+                match held {
+                    true => self.renewed = Some(began),
+                    false => (self.renewed, self.may_hold) = (None, false),
+                }
+                if self.told.take().is_some() {
+                    tracing::info!(lease = self.name, "the Lease {}/{} answers again", self.namespace, self.name);
+                }
+            }
+            Ok(Err(error)) => self.tell(words(&error)),
+            Err(_) => self.tell(format!("no answer within {} s", PATIENCE.as_secs())),
+        }
+    }
+
+    fn tell(&mut self, why: String) {
+        if self.told.as_ref() != Some(&why) {
+            tracing::warn!(lease = self.name, "the Lease {}/{}: {why}; trying again", self.namespace, self.name);
+            self.told = Some(why);
         }
     }
 

@@ -70,6 +70,8 @@ pub enum Kind {
     Path,
     /// An absolute path or `""`.
     PathOrEmpty,
+    /// An absolute path, `in-cluster`, with or without `:` and an absolute path, or `""`.
+    Credentials,
     /// A list of absolute paths.
     Paths,
     /// `unix://` and an absolute path, or `""`.

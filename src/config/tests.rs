@@ -72,6 +72,16 @@ const BAD: &[(&str, &str, &str)] = &[
     ("state-dir = \"\"", "FILE:1: state-dir: must be an absolute path, not \"\"", ""),
     ("state-dir = \"var/lib\"", "FILE:1: state-dir: must be an absolute path, not \"var/lib\"", ""),
     ("kubeconfig = \"x\"", "FILE:1: kubeconfig: must be an absolute path, not \"x\"", ""),
+    (
+        "[coordinator]\nkubeconfig = \"in-cluster:token\"",
+        "FILE:2: coordinator.kubeconfig: must be an absolute path, not \"token\"",
+        "",
+    ),
+    (
+        "[coordinator]\nkubeconfig = 1",
+        "FILE:2: coordinator.kubeconfig: expected an absolute path, \"in-cluster\" or \"\", not 1",
+        "",
+    ),
     ("folders = \"/a\"", "FILE:1: folders: expected a list of absolute paths, not \"/a\"", ""),
     ("folders = [\"/a\", 1]", "FILE:1: folders: expected a list of absolute paths, not 1", ""),
     ("folders = [\"a\"]", "FILE:1: folders: must be an absolute path, not \"a\"", ""),

@@ -81,6 +81,7 @@ fn text(kind: Kind, value: &DeValue<'_>) -> Result<String, String> {
         Kind::NodeName => "a node name",
         Kind::Path => "an absolute path",
         Kind::PathOrEmpty => "an absolute path or \"\"",
+        Kind::Credentials => "an absolute path, \"in-cluster\" or \"\"",
         Kind::Socket => "a socket such as \"unix:///run/containerd/containerd.sock\" or \"\"",
         Kind::Url => "a URL such as \"https://127.0.0.1:10250\" or \"\"",
         Kind::HostPort => "host:port or \"\"",
@@ -100,7 +101,14 @@ fn text(kind: Kind, value: &DeValue<'_>) -> Result<String, String> {
     };
     let empty_is_allowed = matches!(
         kind,
-        Kind::PathOrEmpty | Kind::Socket | Kind::Url | Kind::HostPort | Kind::Listen | Kind::Selector | Kind::Version
+        Kind::PathOrEmpty
+            | Kind::Credentials
+            | Kind::Socket
+            | Kind::Url
+            | Kind::HostPort
+            | Kind::Listen
+            | Kind::Selector
+            | Kind::Version
     );
     if text.is_empty() && empty_is_allowed {
         return Ok(String::new());
@@ -108,6 +116,8 @@ fn text(kind: Kind, value: &DeValue<'_>) -> Result<String, String> {
     match kind {
         Kind::NodeName => check::node_name(text)?,
         Kind::Path | Kind::PathOrEmpty => path(text)?,
+        Kind::Credentials if text == "in-cluster" => {}
+        Kind::Credentials => path(text.strip_prefix("in-cluster:").unwrap_or(text))?,
         Kind::Socket => {
             let socket = text.strip_prefix("unix://").ok_or_else(|| expected(what, value))?;
             path(socket)?;

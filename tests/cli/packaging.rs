@@ -91,6 +91,39 @@ fn the_resource_is_printed_as_it_is_shipped() {
     run(["generate", "crd"]).is(0, &read("packaging/k8s/nodedaemons.yaml"), "");
 }
 
+#[test]
+fn the_deployment_of_the_coordinator_fits_its_rights_and_its_configuration() {
+    let documents = |file: &str| -> Vec<serde_json::Value> {
+        let text = read(&format!("packaging/k8s/{file}"));
+        daemonlet::core::yaml::read_documents(&text).into_iter().map(|document| document.value.unwrap()).collect()
+    };
+    let (deployment, rights) = (documents("coordinator-deployment.yaml"), documents("coordinator-rbac.yaml"));
+    let of_kind = |kind: &str| deployment.iter().find(|object| object["kind"] == kind).unwrap();
+    let name = |object: &serde_json::Value| object["metadata"]["name"].as_str().unwrap().to_owned();
+    for binding in ["ClusterRoleBinding", "RoleBinding"] {
+        let binding = of_kind(binding);
+        let role = rights.iter().find(|object| object["kind"] == binding["roleRef"]["kind"]).unwrap();
+        assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
+        assert_eq!(binding["subjects"][0]["name"], name(of_kind("ServiceAccount")));
+        // What kubectl applies with both files must not be one object twice.
+        assert!(!rights.iter().any(|other| other["kind"] == binding["kind"] && name(other) == name(binding)));
+    }
+    let pod = &of_kind("Deployment")["spec"]["template"]["spec"];
+    assert_eq!(pod["serviceAccountName"], name(of_kind("ServiceAccount")));
+    let container = &pod["containers"][0];
+    let words: Vec<&str> = container["args"].as_array().unwrap().iter().filter_map(|word| word.as_str()).collect();
+    daemonlet::cli::command().try_get_matches_from(std::iter::once("daemonlet").chain(words.clone())).unwrap();
+    let version = container["image"].as_str().unwrap().rsplit(':').next().unwrap();
+    assert_eq!(version, env!("CARGO_PKG_VERSION"), "the image of this version");
+    assert!(read("packaging/Containerfile").contains(&format!("daemonlet:{version} ")));
+    let config = of_kind("ConfigMap");
+    assert_eq!(pod["volumes"][0]["configMap"]["name"], config["metadata"]["name"]);
+    let (file, text) = config["data"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(words[2], format!("{}/{file}", container["volumeMounts"][0]["mountPath"].as_str().unwrap()));
+    let scratch = Scratch::new(&[("c.toml", text.as_str().unwrap())]);
+    run(["run", "--check-config", "--config", &scratch.text("c.toml")]).is(0, "", "");
+}
+
 /// What `systemd-analyze security` may find, in tenths. It counts what a unit could do, not what it is for.
 const EXPOSURE: [(&str, u32); 2] = [("daemonlet.service", 21), ("daemonlet-boot-guard.service", 20)];
 

@@ -369,11 +369,12 @@ volumes when the machine shuts down, and rebuilt when it boots.",
         Id::CoordinatorKubeconfig,
         "coordinator",
         "kubeconfig",
-        Kind::PathOrEmpty,
+        Kind::Credentials,
         r#""""#,
         "The coordinator's own identity. An agent that has it stands for the Lease and, when it
 holds it, keeps history, status and rollouts of the cluster's DaemonSets. Give it to
-the control-plane nodes, or run `daemonlet coordinator` as one Deployment.",
+the control-plane nodes, or run `daemonlet coordinator` as one Deployment: there
+\"in-cluster\" is the pod's ServiceAccount (\"in-cluster:FOLDER\": token and ca.crt lie in FOLDER).",
     ),
     key(
         Id::LeaseNamespace,

@@ -1,7 +1,9 @@
-//! The kubeconfig: which server, whom to trust, who we are; and noticing when its files change.
+//! The kubeconfig, or what a pod has in its place: which server, whom to trust, who we are; and noticing when its files change.
 //!
 //! Owns reading and refusing. Must not connect. What is read last stays in force when a file turns
 //! bad (`connector` keeps it).
+
+mod in_cluster;
 
 use std::fs;
 use std::io;
@@ -96,8 +98,12 @@ pub(in crate::node) struct Credentials {
 }
 
 impl Credentials {
-    /// Reads the kubeconfig and everything that it names.
+    /// Reads the kubeconfig and everything that it names; `in-cluster`: a pod's environment and token.
     pub(in crate::node) fn load(path: &Path) -> Result<Self, KubeconfigError> {
+        if let Some(folder) = in_cluster::folder(path) {
+            let config = in_cluster::kubeconfig(&folder, |name| std::env::var(name).ok())?;
+            return Self::with(Reader { path, files: Vec::new() }, config);
+        }
         let reader = Reader { path, files: vec![(path.to_path_buf(), stamp(path))] };
         let config = Kubeconfig::read_from(path)
             .map_err(|source| KubeconfigError::Read { path: path.into(), source: Box::new(source) })?;

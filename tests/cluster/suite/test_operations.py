@@ -19,6 +19,7 @@ from kit.control_plane import ControlPlane
 from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.hollow import crowd
+from kit.process import Process
 from kit.sandbox import scratch
 from kit.wait import until
 
@@ -76,7 +77,7 @@ class OperationsTest(Story):
         agent.grant(cls.cluster)
         coordinator.install(cls.cluster)
         nodes = crowd(cls.cluster, NODES, cls.enterClassContext(ExitStack()))
-        cls.enterClassContext(Coordinator(cls.cluster, "one"))
+        cls.coordinator = cls.enterClassContext(Coordinator(cls.cluster, "one"))
         listen = {"metrics": {"listen": f"127.0.0.1:{METRICS}"}}
         cls.agents = [cls.enterClassContext(Agent(node, runtime_endpoint="", kubelet_endpoint="", **(listen if at == 0 else {})))
                       for at, node in enumerate(nodes)]
@@ -209,6 +210,43 @@ class OperationsTest(Story):
         file = scratch() / "dashboard-rules.yaml"
         file.write_text(json.dumps(rules), encoding="utf-8")
         promtool("check", "rules", file)
+
+    def holder(self):
+        """Who holds the Lease."""
+        return self.admin.get("leases", "daemonlet-coordinator", "kube-system")["spec"]["holderIdentity"]
+
+    def test_4b_the_deployments_account_is_enough_to_coordinate_and_its_token_may_change(self):
+        manifest = tools.REPO / "packaging/k8s/coordinator-deployment.yaml"
+        self.admin.kubectl("apply", "-f", str(manifest))
+        text = self.admin.get("configmaps", "daemonlet-coordinator", "kube-system")["data"]["daemonlet.toml"]
+        # The pod's own is not at hand; the rest of a pod is its environment and this folder.
+        folder = scratch() / "serviceaccount"
+        folder.mkdir()
+        (folder / "ca.crt").write_bytes(self.cluster.pki.ca.read_bytes())
+        (folder / "token").write_text("of yesterday", encoding="utf-8")
+        file = scratch() / "deployment.toml"
+        file.write_text('node-name = "pod"\n' + text.replace('"in-cluster"', f'"in-cluster:{folder}"'), encoding="utf-8")
+        server = urlsplit(self.admin.server)
+        environment = {"KUBERNETES_SERVICE_HOST": server.hostname, "KUBERNETES_SERVICE_PORT": str(server.port), "PATH": os.environ["PATH"]}
+        pod = Process("deployed coordinator", [binary(), "coordinator", "--config", file], scratch() / "deployed.log", env=environment)
+        self.addCleanup(pod.stop, 5)
+        pod.wait_line(r"the Lease kube-system/daemonlet-coordinator: .*Unauthorized.*; trying again", SOON)
+        (folder / "next").write_text(self.admin.kubectl("create", "token", "daemonlet-coordinator", "-n", "kube-system"), encoding="utf-8")
+        (folder / "next").rename(folder / "token")
+        pod.wait_line("the Lease kube-system/daemonlet-coordinator answers again", SOON)
+        self.coordinator.kill()
+        until(lambda: self.holder().startswith("pod_"), SOON, "the account's process coordinates")
+        self.admin.apply(self.net("example.org/net:deployed"))
+        def done():
+            found = self.admin.get("daemonsets", "net", "kube-system")
+            status = found["status"]
+            return status.get("observedGeneration") == found["metadata"]["generation"] and status.get("updatedNumberScheduled") == NODES
+        until(done, SOON, f"the rollout ends: {pod.tail(20)}")
+        made = "app.kubernetes.io/name=daemonlet-coordinator"
+        until(lambda: len(self.admin.list("pods", "kube-system", labels=made)) == 2, SOON, "the API server takes the Deployment's pods")
+        self.admin.kubectl("delete", "-f", str(manifest))
+        pod.stop(5)
+        self.coordinator.start()
 
     def test_5_doctor_finds_nothing_bad_where_nothing_is(self):
         bad, found = self.doctor()

@@ -78,6 +78,56 @@ fn a_rotated_token_file_is_noticed_and_needs_no_new_connection() {
     assert_eq!(before.fingerprint, after.fingerprint);
 }
 
+/// Somebody's certificate authority.
+const CA: &str = "-----BEGIN CERTIFICATE-----
+MIIBcjCCARegAwIBAgIUZQNb14wRzLkZ4ZLzQuxnrXqs3SswCgYIKoZIzj0EAwIw
+DTELMAkGA1UEAwwCY2EwIBcNMjYxMTIxMjAzNjIzWhgPMjEyNjEwMjgyMDM2MjNa
+MA0xCzAJBgNVBAMMAmNhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEndbfadYx
+LiIvg3rIvDvP4mFbFpIgeWvQh0i5fIPXHCiGn9DHpUNBo6WUBmUi+LNp4O0l7MYi
+wBubZzfkfD8qR6NTMFEwHQYDVR0OBBYEFMcVvsOjYH6tZqUW3xf9mmGe6bGpMB8G
+A1UdIwQYMBaAFMcVvsOjYH6tZqUW3xf9mmGe6bGpMA8GA1UdEwEB/wQFMAMBAf8w
+CgYIKoZIzj0EAwIDSQAwRgIhAKBEbcgz2kvkHfPJNjP2T55dxe4iqvpjzrjeljMi
+uoM1AiEAyj9iAOHNV9DRATIe9JSfvg27Y0hv4TJPB5WP5M+p+UI=
+-----END CERTIFICATE-----
+";
+
+#[test]
+fn a_pod_has_its_server_in_the_environment_and_its_token_in_a_volume() {
+    let folder = tempfile::tempdir().unwrap();
+    let word = format!("in-cluster:{}", folder.path().display());
+    assert_eq!(in_cluster::folder(Path::new(&word)).as_deref(), Some(folder.path()));
+    let usual = in_cluster::folder(Path::new("in-cluster"));
+    assert_eq!(usual.as_deref(), Some(Path::new("/var/run/secrets/kubernetes.io/serviceaccount")));
+    for path in ["/in-cluster", "in-clusters", "/etc/kubeconfig"] {
+        assert_eq!(in_cluster::folder(Path::new(path)), None, "{path}");
+    }
+    let words = |error: &KubeconfigError| crate::node::api::words(error);
+    let without = in_cluster::kubeconfig(folder.path(), |_| None).err();
+    let expected =
+        "kubeconfig in-cluster: KUBERNETES_SERVICE_HOST: is not set: only pods have it; name a kubeconfig here";
+    assert_eq!(without.as_ref().map(words).as_deref(), Some(expected));
+    let load = |host: &str| {
+        let of = |name: &str| Some(if name == "KUBERNETES_SERVICE_HOST" { host } else { "443" }.to_owned());
+        Credentials::of(in_cluster::kubeconfig(folder.path(), of)?)
+    };
+    let missing = load("10.0.0.1").err().as_ref().map(words).unwrap_or_default();
+    assert!(missing.contains("certificate-authority") && missing.contains("ca.crt cannot be read"), "{missing}");
+    fs::write(folder.path().join("ca.crt"), CA).unwrap();
+    fs::write(folder.path().join("token"), "one\n").unwrap();
+    let before = load("fd00::1").unwrap();
+    assert_eq!(before.endpoint, Endpoint { host: "fd00::1".into(), port: 443 });
+    assert_eq!(before.headers[AUTHORIZATION], "Bearer one");
+    // As the kubelet renews it: another file under the same name.
+    fs::write(folder.path().join("new"), "two!\n").unwrap();
+    fs::rename(folder.path().join("new"), folder.path().join("token")).unwrap();
+    assert!(before.is_stale());
+    let after = load("fd00::1").unwrap();
+    assert_eq!(
+        (&after.headers[AUTHORIZATION], after.fingerprint),
+        (&"Bearer two!".parse().unwrap(), before.fingerprint)
+    );
+}
+
 #[test]
 fn another_server_is_another_connection() {
     let other = "server: \"https://[fd00::2]:6443\", insecure-skip-tls-verify: true";

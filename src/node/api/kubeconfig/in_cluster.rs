@@ -1,0 +1,49 @@
+//! `in-cluster`: the identity that Kubernetes gives a pod, as a kubeconfig.
+//!
+//! Owns where that lies: the API server in the pod's environment, token and certificate authority in its
+//! volume, both of which the kubelet renews in place. Must not read those files: they are read, and looked
+//! at again, as the files of any kubeconfig.
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use kube::config::Kubeconfig;
+use serde_json::json;
+
+use super::KubeconfigError;
+
+/// What stands in the configuration in place of a kubeconfig's path; `:` and a folder may follow.
+const WORD: &str = "in-cluster";
+/// The folder of every pod's token.
+const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// The folder of token and certificate authority, where `path` is no path but `in-cluster`.
+pub(super) fn folder(path: &Path) -> Option<PathBuf> {
+    match path.to_str()?.strip_prefix(WORD)? {
+        "" => Some(FOLDER.into()),
+        folder => folder.strip_prefix(':').map(PathBuf::from),
+    }
+}
+
+/// The kubeconfig of a pod with this environment.
+pub(super) fn kubeconfig(
+    folder: &Path,
+    environment: impl Fn(&str) -> Option<String>,
+) -> Result<Kubeconfig, KubeconfigError> {
+    let wrong = |field, reason: String| KubeconfigError::Field { path: WORD.into(), field, reason };
+    let of = |field: &'static str| {
+        let value = environment(field).filter(|value| !value.is_empty());
+        value.ok_or_else(|| wrong(field, "is not set: only pods have it; name a kubeconfig here".to_owned()))
+    };
+    let (host, port) = (of("KUBERNETES_SERVICE_HOST")?, of("KUBERNETES_SERVICE_PORT")?);
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    let config = json!({
+        "current-context": WORD,
+        "contexts": [{"name": WORD, "context": {"cluster": WORD, "user": WORD}}],
+        "clusters": [{"name": WORD, "cluster": {
+            "server": format!("https://{host}:{port}"), "certificate-authority": folder.join("ca.crt"),
+        }}],
+        "users": [{"name": WORD, "user": {"tokenFile": folder.join("token")}}],
+    });
+    serde_json::from_value(config).map_err(|error| wrong("environment", error.to_string()))
+}
