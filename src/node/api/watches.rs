@@ -293,13 +293,15 @@ impl Task {
                 }
                 Ok(Event::InitDone) => {
                     store.complete(&self.scope, &seen);
+                    let is_there = !seen.is_empty();
                     seen.clear();
                     store.wake();
                     if immutable {
                         store.recovered(&self.scope);
                         return Ended::Immutable;
                     }
-                    if let Scope::Object(_) = self.scope {
+                    // What is missing is waited for.
+                    if is_there && matches!(self.scope, Scope::Object(_)) {
                         tokio::time::sleep(WATCH_AFTER.mul_f64(0.5 + backoff::random() / 2.0)).await;
                     }
                 }
@@ -320,7 +322,9 @@ impl Task {
                     if failure.kind == FailureKind::Expired {
                         seat.expired();
                     }
-                    let resumed = matches!(error, watcher::Error::WatchStartFailed(_)) && !failure.is_link();
+                    let resumed = matches!(error, watcher::Error::WatchStartFailed(_))
+                        && !failure.is_link()
+                        && !retry.is_settling();
                     resumes += u32::from(resumed);
                     // kube's watcher keeps its resource version when the answer to the watch itself
                     // is 410, and would never list again.

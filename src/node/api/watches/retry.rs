@@ -17,8 +17,10 @@ const ESTABLISHED: Duration = Duration::from_secs(5);
 /// So long after a connection is back the server may still refuse what it will grant: an API server that has
 /// just started answers before it knows its roles.
 const SETTLING: Duration = Duration::from_secs(30);
-/// Until then a watch is tried again after this at the latest.
+/// Until then a watch is tried again after this at the latest; one that goes before others for the first time after
+/// [`AT_ONCE`], and each time after twice as long.
 const SOON: Duration = Duration::from_secs(2);
+const AT_ONCE: Duration = Duration::from_millis(300);
 
 /// When all agents of a cluster come back together, what tells of new daemons comes first: a watch that does not
 /// is resumed up to so long after the connection.
@@ -33,12 +35,14 @@ pub(super) struct Retry {
     since: Option<Instant>,
     /// When a connection was last waited for and came.
     linked: Option<Instant>,
+    /// How often it was refused since.
+    refused: u32,
     link: watch::Receiver<Link>,
 }
 
 impl Retry {
     pub(super) fn new(link: watch::Receiver<Link>, is_first: bool) -> Self {
-        Self { backoff: Backoff::request(), is_first, since: None, linked: None, link }
+        Self { backoff: Backoff::request(), is_first, since: None, linked: None, refused: 0, link }
     }
 
     pub(super) fn established(&mut self) {
@@ -56,6 +60,11 @@ impl Retry {
         failure.kind != FailureKind::Expired && !of_link && !self.was_established()
     }
 
+    /// Whether the connection came back so recently that a refusal says little.
+    pub(super) fn is_settling(&self) -> bool {
+        self.linked.is_some_and(|since| since.elapsed() < SETTLING)
+    }
+
     /// Waits: not at all after the first failure of an established watch, until there is a
     /// connection when there is none, and a moment longer for what is not first, else by back-off.
     pub(super) async fn pause(&mut self) {
@@ -67,14 +76,35 @@ impl Retry {
         if *self.link.borrow() != Link::Up {
             // One task connects for all.
             let _ = self.link.wait_for(|link| *link == Link::Up).await;
-            self.linked = Some(Instant::now());
+            (self.linked, self.refused) = (Some(Instant::now()), 0);
             if !self.is_first {
                 tokio::time::sleep(LATER.mul_f64(random())).await;
             }
         } else if !established {
-            let settling = self.linked.is_some_and(|since| since.elapsed() < SETTLING);
-            let most = if settling { SOON.mul_f64(0.5 + random()) } else { Duration::MAX };
-            tokio::time::sleep(self.backoff.next().min(most)).await;
+            let pause = match (self.is_settling(), self.is_first) {
+                (true, true) => doubled(self.refused).mul_f64(0.5 + random()),
+                (true, false) => self.backoff.next().min(SOON.mul_f64(0.5 + random())),
+                (false, _) => self.backoff.next(),
+            };
+            self.refused += 1;
+            tokio::time::sleep(pause).await;
         }
+    }
+}
+
+/// [`AT_ONCE`], doubled so often, and no more than [`SOON`].
+fn doubled(times: u32) -> Duration {
+    AT_ONCE.saturating_mul(1 << times.min(8)).min(SOON)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_first_is_tried_again_at_once_and_then_less_often() {
+        let pauses: Vec<u128> = (0..5).map(|times| doubled(times).as_millis()).collect();
+        assert_eq!(pauses, [300, 600, 1_200, 2_000, 2_000]);
+        assert_eq!(doubled(u32::MAX), SOON);
     }
 }
