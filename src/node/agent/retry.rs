@@ -4,6 +4,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::model::ObjectKey;
+use crate::core::plan::DaemonPlan;
 use crate::core::replies::Change;
 use crate::core::replies::RetryReport;
 use crate::core::status::SCHEMA_VERSION;
@@ -36,7 +37,9 @@ impl Agent {
             let mut plan = self.plan(&records, &scan, snapshot.as_deref());
             plan.daemons.retain(|d| d.key == *key);
             changes = report::changes(&plan);
-            let asks = plan.daemons.iter().filter(|d| d.actions.is_empty() && d.question.is_some());
+            let linked = self.unlinked().is_none();
+            let next = |d: &&DaemonPlan| d.actions.is_empty() && d.question.is_some() && d.pull.is_none();
+            let asks = plan.daemons.iter().filter(next).filter(|_| linked);
             changes.extend(asks.map(|_| Change {
                 namespace: key.namespace.clone(),
                 name: key.name.clone(),
