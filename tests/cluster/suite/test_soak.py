@@ -377,10 +377,15 @@ class Soak(unittest.TestCase):
         admin.patch("nodes", bare.name, {"spec": {"taints": mix.taints[agent]}})
         fresh = Agent(bare, runtime_endpoint="", policy={"namespaces": [NAMESPACE]})
         fresh.folder.mkdir(parents=True)
-        for name in mix.files():
-            (fresh.folder / name).write_bytes((agent.folder / name).read_bytes())
         fresh.start()
         stack.callback(fresh.stop)
+        self.settled(fresh)
+        # It hears the API server first: a file's older template would run beside its successor for ever, because
+        # nothing gets ready on a node without a kubelet.
+        for name in mix.files():
+            (fresh.folder / name).write_bytes((agent.folder / name).read_bytes())
+        files = {name.removesuffix(".json") for name in mix.files()}
+        until(lambda: files <= {d["name"] for d in json.loads(fresh.cli("status", "--json").stdout)["daemons"]}, SETTLE, "the files are read")
         self.settled(fresh)
         runs, wanted = _running(agent), _running(fresh)
         self.assertGreater(len(wanted), 5)

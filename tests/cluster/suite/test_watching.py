@@ -211,6 +211,10 @@ class Data(Story):
         for number in range(20):
             self.instance(agent, f"many-{number}", seconds=60)
         self.settled(agent)
+        # A moment after it was listed; what is asked for once, as events are, is not.
+        objects = ("configmaps", "serviceaccounts")
+        of = lambda wanted: {(resource, fields) for verb, resource, _, _, fields in asked(agent) if verb == wanted and resource in objects}
+        until(lambda: len(of("list")) > len(names) and of("list") == of("watch"), SOON, "what was listed is watched")
         count, requests = connections(agent), asked(agent)
         verbs = Counter(request[0] for request in requests)
         print(f"          20 daemons, 100 ConfigMaps: {count} connections, {dict(verbs)}, {memory(agent):.1f} MiB resident (debug build)")
