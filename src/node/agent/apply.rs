@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use crate::core::model::ObjectKey;
 use crate::core::outcome::Outcome;
@@ -13,10 +14,12 @@ use crate::core::plan::DaemonPlan;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
 use crate::node::checkpoint;
+use crate::node::checkpoint::Store;
 use crate::node::fsx::Unsynced;
 use crate::node::manifests::ManifestDir;
 use crate::node::manifests::ManifestError;
 use crate::node::volumes::Cleared;
+use crate::node::volumes::Target;
 use crate::node::volumes::Volumes;
 
 /// How long the kubelet is given to clear an ended pod's folder itself.
@@ -37,9 +40,9 @@ pub(super) struct Disk {
     pub(super) manifests: Option<ManifestDir>,
     pub(super) volumes: Volumes,
     /// `None` while the state folder cannot be used: then nothing is removed or replaced.
-    pub(super) records_store: Option<checkpoint::Store>,
+    pub(super) records_store: Option<Store>,
     /// The checkpoint of inputs, likewise.
-    pub(super) inputs_store: Option<checkpoint::Store>,
+    pub(super) inputs_store: Option<Store>,
     pub(super) records: BTreeMap<ObjectKey, DaemonRecord>,
     /// The number that a daemon without a record begins at.
     pub(super) floor: u64,
@@ -60,6 +63,25 @@ pub(super) struct Disk {
 }
 
 impl Disk {
+    /// The disk below `kubelet_root` before anything of it has been read.
+    pub(super) fn new(kubelet_root: &Path, inputs_store: Option<Store>, records_store: Option<Store>) -> Self {
+        Self {
+            manifests: None,
+            volumes: Volumes::new(Target::kubelet(kubelet_root)),
+            records_store,
+            inputs_store,
+            records: BTreeMap::new(),
+            floor: 0,
+            floor_saved: true,
+            lost: BTreeSet::new(),
+            unsaved: BTreeSet::new(),
+            put: Vec::new(),
+            named: Vec::new(),
+            written: BTreeMap::new(),
+            clear_again: BTreeMap::new(),
+        }
+    }
+
     /// Stages the manifests and writes the volume data of all instances of `plans` that are new on this disk, and
     /// waits for the disk once for all of them: [`Disk::apply`] finds it done. A boot has many of them.
     ///

@@ -73,33 +73,14 @@ impl Disk {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::collections::BTreeSet;
     use std::path::Path;
-
-    use crate::node::volumes::Target;
-    use crate::node::volumes::Volumes;
 
     use super::*;
 
     fn disk(state: &Path) -> Disk {
         let inputs = Store::open(state).unwrap();
         let records = inputs.folder("daemons").unwrap();
-        let mut disk = Disk {
-            manifests: None,
-            volumes: Volumes::new(Target::kubelet(state)),
-            records: BTreeMap::new(),
-            floor: 0,
-            floor_saved: true,
-            lost: BTreeSet::new(),
-            unsaved: BTreeSet::new(),
-            put: Vec::new(),
-            named: Vec::new(),
-            written: BTreeMap::new(),
-            clear_again: BTreeMap::new(),
-            records_store: Some(records),
-            inputs_store: Some(inputs),
-        };
+        let mut disk = Disk::new(state, Some(inputs), Some(records));
         for loaded in disk.records_store.as_ref().unwrap().load_all::<DaemonRecord>().unwrap() {
             let Loaded::Present(record) = loaded else { panic!("{loaded:?}") };
             disk.records.insert(record.key.clone(), record);

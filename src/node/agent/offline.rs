@@ -2,8 +2,6 @@
 //!
 //! Must not change anything, nor lock the state folder.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -14,8 +12,6 @@ use crate::node::checkpoint;
 use crate::node::manifests::ManifestDir;
 use crate::node::notify::Notifier;
 use crate::node::socket::Request;
-use crate::node::volumes::Target;
-use crate::node::volumes::Volumes;
 
 use super::Agent;
 use super::AgentError;
@@ -42,21 +38,7 @@ pub(super) fn offline(config: Config) -> Result<Agent, AgentError> {
     let inputs_store = checkpoint::Store::open_read_only(&config.state_dir)?;
     let records_store = inputs_store.as_ref().and_then(|store| store.folder(DAEMONS).ok());
     let opened = ManifestDir::open_read_only(&config.manifest_dir);
-    let disk = Disk {
-        manifests: None,
-        volumes: Volumes::new(Target::kubelet(&config.kubelet_root)),
-        records_store,
-        inputs_store,
-        records: BTreeMap::new(),
-        floor: 0,
-        floor_saved: true,
-        lost: BTreeSet::new(),
-        unsaved: BTreeSet::new(),
-        put: Vec::new(),
-        named: Vec::new(),
-        written: BTreeMap::new(),
-        clear_again: BTreeMap::new(),
-    };
+    let disk = Disk::new(&config.kubelet_root, inputs_store, records_store);
     let mut agent = Agent::with(config, disk, Arc::new(Notifier::from_environment()))?;
     agent.offline = true;
     agent.recall()?;

@@ -4,7 +4,6 @@
 //! else is a problem that is shown and tried again.
 
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -38,8 +37,6 @@ use crate::node::notify;
 use crate::node::notify::Notifier;
 use crate::node::notify::Pulse;
 use crate::node::socket::SocketError;
-use crate::node::volumes::Target;
-use crate::node::volumes::Volumes;
 
 use super::Agent;
 use super::apply;
@@ -118,21 +115,7 @@ impl Agent {
     /// When another agent has the state folder, or the configuration names something impossible.
     pub fn new(config: Config, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
         let state = open_state(&config)?;
-        let disk = Disk {
-            manifests: None,
-            volumes: Volumes::new(Target::kubelet(&config.kubelet_root)),
-            records_store: Some(state.records),
-            inputs_store: Some(state.inputs),
-            records: BTreeMap::new(),
-            floor: 0,
-            floor_saved: true,
-            unsaved: BTreeSet::new(),
-            lost: BTreeSet::new(),
-            put: Vec::new(),
-            named: Vec::new(),
-            written: BTreeMap::new(),
-            clear_again: BTreeMap::new(),
-        };
+        let disk = Disk::new(&config.kubelet_root, Some(state.inputs), Some(state.records));
         let mut agent = Self::with(config, disk, notifier)?;
         agent.lock = Some(state.lock);
         agent.recall()?;
