@@ -16,6 +16,7 @@ pub mod health;
 pub mod identity;
 pub mod images;
 pub mod input;
+pub mod json;
 pub mod labels;
 pub mod manifest;
 pub mod metrics;

@@ -7,6 +7,9 @@
 
 use serde_json::Value;
 
+use crate::core::json::at;
+use crate::core::json::list_at;
+use crate::core::json::text_at;
 use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
 use crate::core::model::STATIC_GATE;
@@ -25,6 +28,9 @@ pub enum Owner {
     AsItIs,
 }
 
+/// Annotation by which a kubelet tells whose image a mirror pod is: the UID of the static pod, unless its manifest has none.
+pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
 /// What to do where a DaemonSet controller acts on a daemon that is to be left to us.
 pub const FIX: &str = "hint: switch the DaemonSet controller off, or keep it away with the node selector \
 daemonlet.dev/static: \"true\" in the DaemonSet's template, or label the DaemonSet daemonlet.dev/mode: bootstrap; a pod that \
@@ -32,13 +38,12 @@ a controller left behind is deleted by hand";
 
 /// Whether a stock controller that runs beside us is kept away by a node selector that no node satisfies.
 pub fn is_gated(daemon_set: &DaemonSet) -> bool {
-    daemon_set.template.pointer("/spec/nodeSelector").and_then(|s| s.get(STATIC_GATE)).is_some()
+    at(&daemon_set.template, &["spec", "nodeSelector", STATIC_GATE]).is_some()
 }
 
 /// Whether a pod is one that a DaemonSet controller made for the DaemonSet of this name and UID (any without one), and is
 /// to stay. A mirror pod may have the same owner; nobody can take away what makes it one.
 pub fn is_stock_pod(pod: &Value, name: &str, uid: Option<&str>) -> bool {
-    let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let is = |owner: &Value, field: &str, text: &str| owner.get(field).is_some_and(|v| v == text);
     let own = |owner: &Value| {
         is(owner, "kind", "DaemonSet")
@@ -46,11 +51,16 @@ pub fn is_stock_pod(pod: &Value, name: &str, uid: Option<&str>) -> bool {
             && uid.is_none_or(|uid| is(owner, "uid", uid))
             && owner.get("controller").is_some_and(|c| *c == true)
     };
-    let phase = pod.pointer("/status/phase").and_then(Value::as_str);
-    owners.is_some_and(|owners| owners.iter().any(own))
-        && pod.pointer("/metadata/annotations/kubernetes.io~1config.mirror").is_none()
-        && pod.pointer("/metadata/deletionTimestamp").is_none()
+    let phase = text_at(pod, &["status", "phase"]);
+    !is_mirror_pod(pod)
+        && list_at(pod, &["metadata", "ownerReferences"]).iter().any(own)
+        && at(pod, &["metadata", "deletionTimestamp"]).is_none()
         && !matches!(phase, Some("Failed" | "Succeeded"))
+}
+
+/// Whether a kubelet made the pod, as the image of a static one.
+pub fn is_mirror_pod(pod: &Value) -> bool {
+    at(pod, &["metadata", "annotations", MIRROR_ANNOTATION]).is_some()
 }
 
 /// Whose the mirror pod of `instance` is to be. `mode`: how the daemon is wanted here, if it is; `daemon_set`:

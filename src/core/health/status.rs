@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::core::json;
 use crate::core::record::Cause;
 use crate::core::record::Failure;
 use crate::core::record::Millis;
@@ -135,12 +136,12 @@ fn waits_for(status: &Value) -> Option<&str> {
 }
 
 fn statuses<'a>(pod: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
-    pod.pointer(&format!("/status/{list}")).and_then(Value::as_array).into_iter().flatten()
+    json::list_at(pod, &["status", list]).iter()
 }
 
 fn condition<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
-    let list = pod.pointer("/status/conditions").and_then(Value::as_array)?;
-    list.iter().find(|c| c.get("type").is_some_and(|t| t == name))
+    let conditions = json::list_at(pod, &["status", "conditions"]);
+    conditions.iter().find(|c| c.get("type").is_some_and(|t| t == name))
 }
 
 fn is(value: &Value, field: &str) -> bool {

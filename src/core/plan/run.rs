@@ -159,10 +159,11 @@ impl Planner<'_> {
             let known = instance.daemon_set.as_ref();
             // One that was adopted has its name and UID from the other's.
             let adopted = known.is_some_and(|d| d.key != daemon_set.key);
-            if instance.revision == wanted
-                && !adopted
-                && known.is_none_or(|d| !Arc::ptr_eq(d, daemon_set) && !d.defines_the_same(daemon_set))
-            {
+            // One that admission changed is compared; any other is shared, so that nothing has to be compared again.
+            let follows = |d: &Arc<DaemonSet>| {
+                Arc::ptr_eq(d, daemon_set) || (d.admitted.is_some() && d.defines_the_same(daemon_set))
+            };
+            if instance.revision == wanted && !adopted && !known.is_some_and(follows) {
                 // What admission made of the template stays the instance's own.
                 let admitted = known.and_then(|d| d.admitted.clone());
                 instance.daemon_set = Some(daemon_set.with_admitted(admitted.as_ref()));

@@ -5,17 +5,14 @@
 use serde_json::Map;
 use serde_json::Value;
 
+pub(super) use crate::core::json::at;
+
 /// A JSON object's members.
 pub(super) type Object = Map<String, Value>;
 
 /// The member `name` of `object`, unless it is `null`.
 pub(super) fn member<'a>(object: &'a Object, name: &str) -> Option<&'a Value> {
     object.get(name).filter(|value| !value.is_null())
-}
-
-/// The value at `path` below `value`.
-pub(super) fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
-    path.iter().try_fold(value, |value, name| value.get(name)).filter(|value| !value.is_null())
 }
 
 /// The string member `name`; `""` counts as absent, as it does for Go's zero values.

@@ -214,7 +214,16 @@ impl Disk {
     /// Puts a record that differs from the one on disk: nothing that is done before [`Disk::settle`] needs it, and no
     /// other daemon's manifest waits for it.
     fn note(&mut self, record: &DaemonRecord) -> Result<(), Failure> {
-        if self.is_news(record) { self.put(record) } else { Ok(()) }
+        if self.is_news(record) {
+            return self.put(record);
+        }
+        // Equal definitions become one: it is in memory once, and compared by its address.
+        if let Some(known) = self.records.get_mut(&record.key) {
+            for (known, equal) in known.instances.iter_mut().zip(&record.instances) {
+                known.daemon_set.clone_from(&equal.daemon_set);
+            }
+        }
+        Ok(())
     }
 
     /// Saves a record that differs from the one on disk.

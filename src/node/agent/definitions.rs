@@ -50,6 +50,9 @@ impl ApiDefinitions {
         for (key, entry) in &api.daemon_sets {
             if self.converted.get(key).is_none_or(|(version, _)| *version != entry.version) {
                 let converted = convert(&entry.value);
+                let known = self.converted.remove(key).map(|(_, known)| known);
+                // What is known by its address (renderings) stays known while the definition is the same.
+                let converted = known.filter(|known| *known == converted).unwrap_or(converted);
                 self.converted.insert(key.clone(), (entry.version, converted));
             }
         }

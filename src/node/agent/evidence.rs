@@ -11,7 +11,10 @@ use crate::core::health::ContainerFact;
 use crate::core::health::Does;
 use crate::core::health::PodFact;
 use crate::core::health::SandboxFact;
+use crate::core::json::list_at;
+use crate::core::json::text_at;
 use crate::core::model::ObjectKey;
+use crate::core::owners::MIRROR_ANNOTATION;
 use crate::core::plan::Evidence;
 use crate::core::plan::Readiness;
 use crate::core::record::Instance;
@@ -140,7 +143,7 @@ pub(super) fn mirror_key(namespace: &str, pod_name: &str, node: &str) -> ObjectK
 /// The mirror pod of `instance`, if the API shows one with its UID as hash.
 pub(super) fn mirror<'a>(api: &'a Snapshot, namespace: &str, instance: &Instance, node: &str) -> Option<&'a Value> {
     let pod = &api.pods.get(&mirror_key(namespace, &instance.pod_name, node))?.value;
-    let hash = pod.pointer("/metadata/annotations/kubernetes.io~1config.mirror").and_then(Value::as_str);
+    let hash = text_at(pod, &["metadata", "annotations", MIRROR_ANNOTATION]);
     (hash == Some(instance.uid.as_str())).then_some(pod)
 }
 
@@ -257,7 +260,7 @@ pub(super) fn node_ready(api: &Snapshot) -> bool {
 
 /// The Node's Ready condition.
 pub(super) fn node_condition(api: &Snapshot) -> Option<&Value> {
-    let conditions = api.node.as_ref()?.value.pointer("/status/conditions")?.as_array()?;
+    let conditions = list_at(&api.node.as_ref()?.value, &["status", "conditions"]);
     conditions.iter().find(|c| c.get("type").is_some_and(|t| t == "Ready"))
 }
 
@@ -274,13 +277,11 @@ fn told_readiness(pod: &Value, node_ready: bool) -> Readiness {
 /// Whether the mirror pod shows that a sandbox of it has been there. The kubelet gives containers that
 /// it has yet to create a status, too; only one that has been created has an id.
 pub(super) fn has_started(pod: &Value) -> bool {
-    let phase = pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
     let created = |list: &str| {
-        let statuses = pod.pointer(&format!("/status/{list}")).and_then(Value::as_array);
         let id = |s: &Value| s.get("containerID").and_then(Value::as_str).is_some_and(|id| !id.is_empty());
-        statuses.is_some_and(|statuses| statuses.iter().any(id))
+        list_at(pod, &["status", list]).iter().any(id)
     };
-    phase == "Running" || created("containerStatuses") || created("initContainerStatuses")
+    text_at(pod, &["status", "phase"]) == Some("Running") || created("containerStatuses") || created("initContainerStatuses")
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ use super::memo::Memo;
 use super::nudge::Nudges;
 use super::objects::Objects;
 use super::stock::Sight;
+use super::stock::Stranger;
 use super::taking::Taking;
 
 /// Annotation with the generation of the template, which the API shows on every DaemonSet.
@@ -82,6 +83,7 @@ pub(super) struct PassFacts<'a> {
     pub(super) runtime: &'a Runtime,
     pub(super) api: Option<&'a Snapshot>,
     pub(super) api_answers: bool,
+    pub(super) strangers: &'a [Stranger<'a>],
     /// What failures are told from.
     pub(super) senses: Senses<'a>,
     pub(super) nudges: &'a Nudges,
@@ -173,6 +175,7 @@ impl Facts for PassFacts<'_> {
         let sight = Sight {
             api: self.api,
             api_answers: self.api_answers,
+            strangers: self.strangers,
             runtime: self.runtime,
             node: self.node,
             booted: self.senses.booted,

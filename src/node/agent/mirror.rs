@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::json::at;
+use crate::core::json::text_at;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
 use crate::node::api::Snapshot;
@@ -35,13 +37,13 @@ impl Agent {
                     (HASH_LABEL, Some(instance.revision.clone())),
                     (GENERATION_LABEL, daemon_set.annotations.get(facts::GENERATION_ANNOTATION).cloned()),
                 ];
-                let labels = pod.pointer("/metadata/labels").unwrap_or(&Value::Null);
+                let labels = at(pod, &["metadata", "labels"]).unwrap_or(&Value::Null);
                 let wrong = wanted.iter().filter(|(name, value)| {
                     labels.get(name).and_then(Value::as_str) != value.as_deref() && value.is_some()
                 });
                 let patch: serde_json::Map<String, Value> =
                     wrong.map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
-                let Some(uid) = pod.pointer("/metadata/uid").and_then(Value::as_str) else { continue };
+                let Some(uid) = text_at(pod, &["metadata", "uid"]) else { continue };
                 if patch.is_empty() {
                     continue;
                 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::core::json::at;
+use crate::core::json::text_at;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::orders;
@@ -184,11 +186,11 @@ fn words(seen: &Seen) -> String {
 
 /// A mirror pod, and the Node that it belongs to: by its owner, else the one that is there.
 fn read_mirror(pod: &Value, api: &Snapshot) -> Option<Mirror> {
-    let uid = pod.pointer("/metadata/uid").and_then(Value::as_str)?.to_owned();
-    let version = pod.pointer("/metadata/resourceVersion").and_then(Value::as_str).and_then(|v| v.parse().ok());
-    let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let uid = text_at(pod, &["metadata", "uid"])?.to_owned();
+    let version = text_at(pod, &["metadata", "resourceVersion"]).and_then(|v| v.parse().ok());
+    let owners = at(pod, &["metadata", "ownerReferences"]).and_then(Value::as_array);
     let node = owners.into_iter().flatten().find(|o| o.get("kind").is_some_and(|kind| kind == "Node"));
-    let there = || api.node.as_ref().and_then(|node| node.value.pointer("/metadata/uid"));
+    let there = || api.node.as_ref().and_then(|node| at(&node.value, &["metadata", "uid"]));
     let node_uid = node.and_then(|owner| owner.get("uid")).or_else(there).and_then(Value::as_str);
     Some(Mirror { uid, node_uid: node_uid.map(str::to_owned), version: version.unwrap_or(0) })
 }

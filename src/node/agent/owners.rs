@@ -11,6 +11,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::json::at;
+use crate::core::json::list_at;
+use crate::core::json::text_at;
 use crate::core::model::ObjectKey;
 use crate::core::owners;
 use crate::core::owners::Owner;
@@ -165,18 +168,18 @@ impl Agent {
                     true => owners::owner(instance, plan.summary.mode, daemon_set, self.owners.stock_acts(&plan.key)),
                     false => Owner::AsItIs,
                 };
-                let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-                let (Some(uid), Some(version)) = (text("/metadata/uid"), text("/metadata/resourceVersion")) else {
+                let text = |path: &[&str]| text_at(pod, path).map(str::to_owned);
+                let (Some(uid), Some(version)) = (text(&["metadata", "uid"]), text(&["metadata", "resourceVersion"])) else {
                     continue;
                 };
                 // Another DaemonSet's pod is given to the one that adopted it only while it is an orphan: that is what
                 // the admission policy allows.
                 let adopted = instance.daemon_set.as_ref().is_some_and(|d| d.key != plan.key);
-                let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+                let owners = at(pod, &["metadata", "ownerReferences"]).and_then(Value::as_array);
                 if adopted && owners.is_some_and(|owners| !owners.is_empty()) {
                     continue;
                 }
-                let going = pod.pointer("/metadata/deletionTimestamp").is_some();
+                let going = at(pod, &["metadata", "deletionTimestamp"]).is_some();
                 let Some((owner, owner_uid)) = self.change(pod, &plan.key, wanted).filter(|_| !going) else { continue };
                 let key = evidence::mirror_key(&plan.key.namespace, &instance.pod_name, node);
                 let of_daemon_set = owner.pointer("/kind").is_some_and(|kind| kind == "DaemonSet");
@@ -190,8 +193,8 @@ impl Agent {
     /// The reference that is to take the place of a mirror pod's owners, with the owner's UID, if it is to have
     /// another one.
     fn change(&self, pod: &Value, key: &ObjectKey, wanted: Owner) -> Option<(Value, String)> {
-        let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-        let controller = owners.into_iter().flatten().find(|o| o.get("controller").is_some_and(|c| *c == true));
+        let owners = list_at(pod, &["metadata", "ownerReferences"]);
+        let controller = owners.iter().find(|o| o.get("controller").is_some_and(|c| *c == true));
         let text = |name: &str| controller.and_then(|c| c.get(name)).and_then(Value::as_str).unwrap_or_default();
         match wanted {
             Owner::DaemonSet(uid) if matches!(text("kind"), "" | "Node" | "DaemonSet") && text("uid") != uid => {

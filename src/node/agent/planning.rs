@@ -33,6 +33,7 @@ use super::now;
 use super::objects::Objects;
 use super::orphans;
 use super::pass::is_copy;
+use super::stock;
 use super::wiped::Wiped;
 
 impl Agent {
@@ -62,6 +63,7 @@ impl Agent {
         let (options, options_version) = self.options.get();
         let instances = facts::by_uid(records);
         let unlinked = self.unlinked();
+        let strangers = stock::strangers(api);
         let facts = PassFacts {
             memo: &self.memo,
             policy: &self.policy,
@@ -78,6 +80,7 @@ impl Agent {
             runtime: &self.runtime,
             api,
             api_answers: self.api_answers(api),
+            strangers: &strangers,
             senses: Senses {
                 api: self.heard.is_current(at).then_some(api).flatten(),
                 runtime: &self.runtime,

@@ -26,10 +26,21 @@ use super::Agent;
 use super::evidence;
 use super::evidence::Runtime;
 
+/// A pod that no kubelet made, and so may be a stock controller's.
+pub(super) type Stranger<'a> = (&'a ObjectKey, &'a Entry);
+
+/// The node's pods that no kubelet made: few where all daemons are ours, and looked at once for each daemon.
+pub(super) fn strangers(api: Option<&Snapshot>) -> Vec<Stranger<'_>> {
+    let pods = api.into_iter().flat_map(|api| &api.pods);
+    pods.filter(|(_, entry)| !owners::is_mirror_pod(&entry.value)).collect()
+}
+
 /// Who can tell of stock pods.
 pub(super) struct Sight<'a> {
     pub(super) api: Option<&'a Snapshot>,
     pub(super) api_answers: bool,
+    /// The pods in the API that no kubelet made ([`strangers`]).
+    pub(super) strangers: &'a [Stranger<'a>],
     pub(super) runtime: &'a Runtime,
     pub(super) node: &'a str,
     /// When the node booted: what the API says of earlier times is the past.
@@ -48,8 +59,8 @@ impl Sight<'_> {
                 false => Stock::Lost(self.runs(known)),
             };
         };
-        let bound = api.pods.iter().filter(|(k, _)| k.namespace == daemon_set.key.namespace);
-        let bound = bound.map(|(_, entry)| entry).find(|entry| is_stock(&entry.value, daemon_set));
+        let bound = self.strangers.iter().filter(|(k, _)| k.namespace == daemon_set.key.namespace);
+        let bound = bound.map(|(_, entry)| *entry).find(|entry| is_stock(&entry.value, daemon_set));
         let pending = api.pending.iter().filter(|((of, _), _)| *of == daemon_set.key).map(|(_, entry)| entry);
         let here = |entry: &&Entry| {
             entry.value.pointer("/spec/target").is_some_and(|t| t == self.node) && is_stock(&entry.value, daemon_set)

@@ -39,7 +39,9 @@ fn with(pod: Value, pending: bool) -> Snapshot {
 }
 
 fn look(api: &Snapshot) -> Stock {
-    let sight = Sight { api: Some(api), api_answers: true, runtime: &Runtime::None, node: "n1", booted: 1_000_000 };
+    let (strangers, runtime) = (strangers(Some(api)), &Runtime::None);
+    let sight =
+        Sight { api: Some(api), api_answers: true, strangers: &strangers, runtime, node: "n1", booted: 1_000_000 };
     sight.stock(&daemon_set(), None)
 }
 
@@ -80,7 +82,7 @@ fn without_an_api_server_the_runtime_tells() {
     let known =
         HandOver { boot: String::new(), pod: "net-1".to_owned(), uid: "s".to_owned(), done: false, missing: None };
     let word = |runtime: &Runtime| {
-        let sight = Sight { api: None, api_answers: false, runtime, node: "n1", booted: 0 };
+        let sight = Sight { api: None, api_answers: false, strangers: &[], runtime, node: "n1", booted: 0 };
         sight.stock(&daemon_set(), Some(&known))
     };
     assert!(matches!(word(&Runtime::Silent("hangs".to_owned())), Stock::Lost(Evidence::Unknown(_))));
@@ -106,7 +108,8 @@ fn an_api_server_that_has_not_listed_the_pods_yet_says_nothing() {
     let mut api = Snapshot::default();
     api.scopes.insert(Scope::DaemonSets, ScopeState { lists: 1, ..ScopeState::default() });
     api.scopes.insert(Scope::Pods, ScopeState::default());
-    let sight = Sight { api: Some(&api), api_answers: false, runtime: &Runtime::None, node: "n1", booted: 0 };
+    let runtime = &Runtime::None;
+    let sight = Sight { api: Some(&api), api_answers: false, strangers: &[], runtime, node: "n1", booted: 0 };
     assert_eq!(sight.stock(&daemon_set(), None), Stock::Unlisted);
 }
 
