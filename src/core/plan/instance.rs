@@ -37,6 +37,11 @@ impl Planner<'_> {
     /// stays while they cannot be had.
     pub(super) fn prepare(&mut self, target: &Target, replaces: bool) -> Option<Prepared> {
         if !self.admitted(&target.daemon_set) {
+            // All that it waits for is asked for at once: the first daemon of a namespace would wait for two
+            // answers, one after the other.
+            if self.summary.state == State::Waiting {
+                let _ = self.rendered(&target.daemon_set, target.data);
+            }
             return None;
         }
         // What waits for something would be asked about in vain.

@@ -44,6 +44,8 @@ struct World {
     stale_volumes: BTreeSet<String>,
     data_version: String,
     waiting_for: Vec<Missing>,
+    /// What admission waits for.
+    unjudged: Option<Missing>,
     refused: Option<FieldError>,
     blind: bool,
     stock: Option<Stock>,
@@ -184,6 +186,9 @@ impl Facts for World {
     fn admission(&self, daemon_set: &DaemonSet) -> Admission {
         let evil = daemon_set.pod_template()["spec"]["containers"][0]["image"].as_str().unwrap().starts_with("evil/");
         let error = || FieldError { field: "image".to_owned(), reason: "is evil".to_owned(), hint: None };
+        if let Some(missing) = &self.unjudged {
+            return Admission::Waits(missing.clone());
+        }
         if evil { Admission::Refused(vec![error()]) } else { Admission::FREE }
     }
 
@@ -535,6 +540,20 @@ fn a_daemon_that_waits_or_is_refused_writes_nothing() {
         vec![Missing { kind: "Secret".into(), namespace: "a".into(), name: "b".into(), key: String::new() }];
     let plan = bench.plan(&wanted(&daemon_set("a")));
     assert_eq!(plan.summary.state, State::Waiting);
+    assert_eq!(plan.actions, []);
+}
+
+#[test]
+fn what_a_daemon_refers_to_is_asked_for_while_its_namespace_is_unknown() {
+    let missing =
+        |kind: &str| Missing { kind: kind.into(), namespace: "".into(), name: "a".into(), key: String::new() };
+    let mut bench = Bench::new();
+    bench.world.unjudged = Some(missing("Namespace"));
+    let plan = bench.plan(&wanted(&daemon_set("a")));
+    assert_eq!((plan.summary.state, plan.actions), (State::Waiting, Vec::new()), "nobody has said that it may start");
+    bench.world.waiting_for = vec![missing("Secret")];
+    let plan = bench.plan(&wanted(&daemon_set("a")));
+    assert_eq!(plan.summary.waiting_for, [missing("Namespace"), missing("Secret")]);
     assert_eq!(plan.actions, []);
 }
 

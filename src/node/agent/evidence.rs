@@ -281,7 +281,9 @@ pub(super) fn has_started(pod: &Value) -> bool {
         let id = |s: &Value| s.get("containerID").and_then(Value::as_str).is_some_and(|id| !id.is_empty());
         list_at(pod, &["status", list]).iter().any(id)
     };
-    text_at(pod, &["status", "phase"]) == Some("Running") || created("containerStatuses") || created("initContainerStatuses")
+    text_at(pod, &["status", "phase"]) == Some("Running")
+        || created("containerStatuses")
+        || created("initContainerStatuses")
 }
 
 #[cfg(test)]

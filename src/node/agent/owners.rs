@@ -169,7 +169,8 @@ impl Agent {
                     false => Owner::AsItIs,
                 };
                 let text = |path: &[&str]| text_at(pod, path).map(str::to_owned);
-                let (Some(uid), Some(version)) = (text(&["metadata", "uid"]), text(&["metadata", "resourceVersion"])) else {
+                let (Some(uid), Some(version)) = (text(&["metadata", "uid"]), text(&["metadata", "resourceVersion"]))
+                else {
                     continue;
                 };
                 // Another DaemonSet's pod is given to the one that adopted it only while it is an orphan: that is what
