@@ -22,6 +22,7 @@ use crate::core::status::State;
 use crate::node::agent::Agent;
 use crate::node::agent::Ended;
 use crate::node::agent::hush;
+use crate::node::fsx;
 use crate::node::notify::Notifier;
 use crate::node::notify::READY_WITHIN;
 use crate::node::notify::ReadyGuard;
@@ -104,6 +105,7 @@ enum Next {
 
 /// Starts the agent and waits for its end.
 fn start(config: Config, arguments: &Arguments) -> Result<Next, Failure> {
+    fsx::widen_descriptors();
     let notifier = Arc::new(Notifier::from_environment());
     let ready = ReadyGuard::start(Arc::clone(&notifier), READY_WITHIN)
         .map_err(|error| Failure::new(Exit::Refused, format!("cannot start a thread: {error}")))?;

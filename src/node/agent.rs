@@ -165,6 +165,8 @@ pub struct Agent {
     memory: Memory,
     /// Fingerprint of the inputs on disk.
     saved: u64,
+    /// What it would be if they named this boot, at the start.
+    saved_but_for_boot: Option<u64>,
     save_at: Option<Millis>,
     /// Whether this pass looks at the volume data on disk, and when one last did.
     verify: bool,
@@ -267,10 +269,11 @@ impl Agent {
             self.config.manifest_dir.display()
         );
         self.start_metrics();
-        self.watch();
         // The first pass is from disk alone and never waits for the API.
         self.pass().await;
         ready.ready(&self.status_line());
+        // What changed between the look and the watch is seen by the pass that this wakes.
+        self.watch();
         // What runs from now on runs in this boot: what is missing at the next start was removed.
         self.save_inputs();
         self.start_api();

@@ -167,7 +167,7 @@ impl Volumes {
         let (mut first, mut unsynced) = (Vec::new(), Unsynced::default());
         let mut result = self.write_all(&pod, uid, volumes, &mut written, &mut first, &mut unsynced);
         if result.is_ok() && !written.is_empty() {
-            result = self.above(&pod).and_then(|above| unsynced.sync(above)).map_err(fail);
+            result = unsynced.sync(|| self.above(&pod)).map_err(fail);
         }
         if result.is_err() {
             self.unwrite(&pod, uid, &first);
@@ -179,25 +179,27 @@ impl Volumes {
     /// [`Volumes::write`] of the same that follows finds them written. No more than a hint; what fails is taken
     /// back, and shows there. Gives whether the waiting was good for all, `others` too.
     pub fn write_together(&mut self, pods: &[(&str, &[VolumeData])], mut others: Unsynced) -> bool {
-        let mut laid = Vec::new();
-        let (mut above, mut is_whole) = (Vec::new(), true);
+        let mut laid: Vec<(Dir, &str, Vec<String>)> = Vec::new();
+        let Ok(all) = self.target.make_pods() else { return others.sync(|| Ok(Vec::new())).is_ok() };
         for (uid, volumes) in pods {
             if layout::check_uid(uid).is_err() || volumes.iter().any(|v| layout::check_volume(uid, v).is_err()) {
                 continue;
             }
-            let Ok(pod) = self.target.make_pod(uid) else { continue };
+            let Ok(pod) = self.target.make_pod_in(&all, uid) else { continue };
             let (mut written, mut first) = (Written::default(), Vec::new());
             let result = self.write_all(&pod, uid, volumes, &mut written, &mut first, &mut others);
-            match self.above(&pod) {
-                Ok(folders) => above.extend(folders),
-                Err(_) => is_whole = false,
-            }
             match result {
                 Ok(()) => laid.push((pod, *uid, first)),
                 Err(_) => self.unwrite(&pod, uid, &first),
             }
         }
-        let is_good = others.sync(above).is_ok() && is_whole;
+        let above = || {
+            laid.iter().map(|(pod, ..)| self.above(pod)).try_fold(Vec::new(), |mut all, above| {
+                all.extend(above?);
+                Ok(all)
+            })
+        };
+        let is_good = others.sync(above).is_ok();
         if !is_good {
             laid.iter().for_each(|(pod, uid, first)| self.unwrite(pod, uid, first));
         }

@@ -59,8 +59,29 @@ impl Agent {
                 _ => false,
             })
         };
-        if self.plan.daemons.iter().any(changes_what_runs) {
+        if !self.plan.daemons.iter().any(changes_what_runs) {
+            return;
+        }
+        let fingerprint = self.memory.fingerprint(&self.tokens);
+        if fingerprint != self.saved && self.saved_but_for_boot.take() == Some(fingerprint) {
+            self.put_boot();
+        } else {
             self.save_inputs();
+        }
+    }
+
+    /// Puts the inputs, which are those on disk, with the name of this boot: an agent that dies finds it there. It is
+    /// not waited for: a loss of power that takes it ends this boot, and the name on disk is another's as before.
+    /// [`Agent::save_inputs`] follows when the manifests are in place.
+    fn put_boot(&mut self) {
+        let Some(store) = &self.disk.inputs_store else { return };
+        let mut inputs = self.memory.to_save(&self.tokens);
+        if self.sealing.is_on() {
+            // They are as they were sealed.
+            drop(inputs.take_secrets());
+        }
+        if let Err(error) = store.put(INPUTS, &inputs) {
+            self.problems.push(report_problem("checkpoint", apply::failure(&error, error.hint())));
         }
     }
 

@@ -122,6 +122,11 @@ impl Agent {
         self.problems.extend(self.metrics_problem());
         self.report(snapshot.as_deref());
         self.pass_number += 1;
+        if self.pass_number == 1 {
+            // No watch before the manifests of a boot are there: its thread would compete with them. What changes
+            // between the look and the watch is seen by the pass that this wakes.
+            self.wake.notify_one();
+        }
     }
 
     /// The API's word: empty, so that nothing is known of it, before it has said anything; `None` if
@@ -253,7 +258,9 @@ impl Agent {
         if self.disk.manifests.is_none() {
             self.open_manifests();
         }
-        self.watch_manifests();
+        if self.pass_number > 0 {
+            self.watch_manifests();
+        }
         let scanned = self.disk.manifests.as_mut()?.scan();
         match scanned {
             Ok(scan) => {

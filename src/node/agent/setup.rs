@@ -186,6 +186,7 @@ impl Agent {
             pass_number: 0,
             memory: Memory::default(),
             saved: 0,
+            saved_but_for_boot: None,
             save_at: None,
             verify: true,
             verified_at: 0,
@@ -262,6 +263,7 @@ impl Agent {
         self.saved = if rewrite { 0 } else { self.memory.fingerprint(&self.tokens) };
         self.wiped = Wiped::new(self.memory.boot.as_deref(), &self.boot);
         self.memory.boot = Some(self.boot.clone());
+        self.saved_but_for_boot = (!rewrite).then(|| self.memory.fingerprint(&self.tokens));
         let problem = |why: &dyn std::error::Error| Problem {
             object: "checkpoint".to_owned(),
             reason: apply::failure(why, None).message,

@@ -41,6 +41,11 @@ impl Owner {
     fn ids(self) -> (Option<Uid>, Option<Gid>) {
         (self.uid.map(Uid::from_raw), self.gid.map(Gid::from_raw))
     }
+
+    /// Whether what `stat` describes has them already.
+    fn holds(self, stat: &FileStat) -> bool {
+        self.uid.is_none_or(|uid| stat.st_uid == uid) && self.gid.is_none_or(|gid| stat.st_gid == gid)
+    }
 }
 
 /// An open folder, with its path for messages.
@@ -49,6 +54,9 @@ pub struct Dir {
     fd: OwnedFd,
     path: PathBuf,
 }
+
+/// Every bit of a mode that can be set.
+const ALL_MODES: u32 = 0o7777;
 
 const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
@@ -146,11 +154,15 @@ impl Dir {
             .map_err(self.fail(Doing::Create, name))?;
         let mut file = File::from(fd);
         file.write_all(data).map_err(|e| FsError::new(Doing::Write, self.join(name), e))?;
+        let stat = nix::sys::stat::fstat(&file).map_err(self.fail(Doing::Read, name))?;
         let (uid, gid) = owner.ids();
-        let change_mode = || nix::sys::stat::fchmod(&file, Mode::from_bits_truncate(mode));
-        let change_owner = || match uid.is_some() || gid.is_some() {
-            true => nix::unistd::fchown(&file, uid, gid),
-            false => Ok(()),
+        let change_mode = || match stat.st_mode & ALL_MODES == mode {
+            true => Ok(()),
+            false => nix::sys::stat::fchmod(&file, Mode::from_bits_truncate(mode)),
+        };
+        let change_owner = || match owner.holds(&stat) {
+            true => Ok(()),
+            false => nix::unistd::fchown(&file, uid, gid),
         };
         // Who gives a file away may not change its mode any more (without CAP_FOWNER); but a change of owner
         // takes set-uid and set-gid bits away.
@@ -281,20 +293,30 @@ impl Dir {
         Ok(names)
     }
 
-    /// Sets its mode, whatever the umask.
+    /// Sets its mode, whatever the umask, where it is another one: what changes is one more for the journal, and what
+    /// was just made is most often as it should be.
     pub fn set_mode(&self, mode: u32) -> Result<(), FsError> {
+        if self.own_stat()?.st_mode & ALL_MODES == mode {
+            return Ok(());
+        }
         nix::sys::stat::fchmod(&self.fd, Mode::from_bits_truncate(mode)).map_err(self.fail(Doing::SetAttributes, ""))
     }
 
-    /// Sets its owner.
+    /// Sets its owner, where it is another one.
     pub fn set_owner(&self, owner: Owner) -> Result<(), FsError> {
+        if owner.holds(&self.own_stat()?) {
+            return Ok(());
+        }
         let (uid, gid) = owner.ids();
         nix::unistd::fchown(&self.fd, uid, gid).map_err(self.fail(Doing::SetAttributes, ""))
     }
 
-    /// Sets the owner of the entry `name`, of the link itself if it is one.
+    /// Sets the owner of the entry `name`, of the link itself if it is one, where it is another one.
     pub fn set_owner_of(&self, name: impl AsRef<Path>, owner: Owner) -> Result<(), FsError> {
         let name = name.as_ref();
+        if self.stat(name)?.is_some_and(|stat| owner.holds(&stat)) {
+            return Ok(());
+        }
         let (uid, gid) = owner.ids();
         nix::unistd::fchownat(&self.fd, name, uid, gid, AtFlags::AT_SYMLINK_NOFOLLOW)
             .map_err(self.fail(Doing::SetAttributes, name))

@@ -26,6 +26,8 @@ const WAITERS: usize = 8;
 pub struct Unsynced {
     files: Vec<(PathBuf, File)>,
     dirs: Vec<Dir>,
+    /// Whether the folders are on a file system with one journal; `None` before the first of them.
+    one_journal: Option<bool>,
 }
 
 impl Unsynced {
@@ -38,17 +40,21 @@ impl Unsynced {
 
     /// Takes a folder with new entries, in the order in which they were changed.
     pub fn add_dir(&mut self, dir: Dir) {
+        // Each wait is a flush of the disk, and the folder that was changed last covers all the others.
+        if *self.one_journal.get_or_insert_with(|| dir.has_one_journal()) {
+            self.dirs.clear();
+        }
         self.dirs.push(dir);
     }
 
-    /// Waits until all of it is on stable storage, and the entries of `above` too: the folders that hold
-    /// these, from the inside out.
-    pub fn sync(mut self, above: Vec<Dir>) -> Result<(), FsError> {
+    /// Waits until all of it is on stable storage, and the entries of what `above` gives too: the folders that hold
+    /// these, from the inside out. It is not asked where one journal has them all.
+    pub fn sync(mut self, above: impl FnOnce() -> Result<Vec<Dir>, FsError>) -> Result<(), FsError> {
         self.sync_files()?;
-        match self.dirs.last() {
-            // Each wait is a flush of the disk, and the folder that was changed last covers all the others.
-            Some(last) if last.has_one_journal() => last.sync(),
-            _ => self.dirs.iter().chain(&above).try_for_each(Dir::sync),
+        self.dirs.iter().try_for_each(Dir::sync)?;
+        match self.one_journal {
+            Some(true) => Ok(()),
+            Some(false) | None => above()?.iter().try_for_each(Dir::sync),
         }
     }
 

@@ -68,7 +68,16 @@ impl Target {
 
     /// The pod's folder, made as the kubelet makes it (makePodDataDirs: 0750) if it is not there.
     pub(super) fn make_pod(&self, uid: &str) -> Result<Dir, FsError> {
-        let (pods, _) = Dir::open_or_create(&self.pods(), 0o750)?;
+        self.make_pod_in(&self.make_pods()?, uid)
+    }
+
+    /// The folder of all pods, made if it is not there.
+    pub(super) fn make_pods(&self) -> Result<Dir, FsError> {
+        Ok(Dir::open_or_create(&self.pods(), 0o750)?.0)
+    }
+
+    /// As [`Target::make_pod`], in the folder of all pods.
+    pub(super) fn make_pod_in(&self, pods: &Dir, uid: &str) -> Result<Dir, FsError> {
         Ok(pods.child_or_create(uid, 0o750)?.0)
     }
 

@@ -102,7 +102,7 @@ pub(super) fn write(
 ) -> Result<(Change, Vec<(PathBuf, Stamp)>), FsError> {
     let ownership = Ownership { fs_group: volume.fs_group, strict: target.strict_ownership() };
     let volumes = target.make_volumes(pod)?;
-    let (dir, _) = volumes.child_or_create(&volume.name, 0o777)?;
+    let (dir, is_new) = volumes.child_or_create(&volume.name, 0o777)?;
     let mut change = Change::None;
     if !ownership.is_folder(&dir.own_stat()?, 0o777) {
         ownership.set_folder(&dir, 0o777)?;
@@ -112,7 +112,8 @@ pub(super) fn write(
         change = Change::Repaired;
     }
 
-    let current = current_version(&dir)?;
+    // A folder that was just made holds neither a version nor anything to sweep.
+    let current = if is_new { None } else { current_version(&dir)? };
     let holds = match &current {
         Some((_, version)) => version_holds(version, volume, ownership)?,
         None => false,
@@ -121,14 +122,14 @@ pub(super) fn write(
         Some((name, _)) if holds => name,
         Some(_) => {
             change = Change::Published;
-            publish(&dir, volume, ownership, None)?
+            publish(&dir, volume, ownership, None, is_new)?
         }
         None => {
             change = Change::First;
-            publish(&dir, volume, ownership, Some(unsynced))?
+            publish(&dir, volume, ownership, Some(unsynced), is_new)?
         }
     };
-    if make_links(&dir, volume, ownership)? | sweep(&dir, volume, &version_name)? {
+    if make_links(&dir, volume, ownership)? | (!is_new && sweep(&dir, volume, &version_name)?) {
         change = change.max_with(Change::Repaired);
     }
     // Last: with the marker in place the kubelet takes the volume as set up and never applies the
@@ -236,22 +237,27 @@ pub(super) fn withdraw(target: &Target, pod: &Dir, volume: &str) {
 }
 
 /// Writes a new version and switches `..data` to it, once it is on stable storage (unless it goes to
-/// `later`).
+/// `later`). `is_new`: the volume's folder was just made, and there is no `..data`.
 fn publish(
     dir: &Dir,
     volume: &VolumeData,
     ownership: Ownership,
     later: Option<&mut Unsynced>,
+    is_new: bool,
 ) -> Result<String, FsError> {
     let (name, version) = new_version(dir)?;
     let filled = match later {
         Some(later) => fill(version, volume, ownership, later),
         None => {
             let mut written = Unsynced::default();
-            fill(version, volume, ownership, &mut written).and_then(|()| written.sync(Vec::new()))
+            fill(version, volume, ownership, &mut written).and_then(|()| written.sync(|| Ok(Vec::new())))
         }
     };
     let result = filled.and_then(|()| {
+        if is_new {
+            dir.symlink(Path::new(&name), DATA)?;
+            return ownership.lenient(dir.set_owner_of(DATA, ownership.owner(None)));
+        }
         // A crash may have left the link; the kubelet itself would stumble over it for ever.
         dir.unlink(NEW_DATA)?;
         dir.symlink(Path::new(&name), NEW_DATA)?;
@@ -263,7 +269,7 @@ fn publish(
     });
     if let Err(e) = result {
         // The version in force is still the old one. What cannot be swept now is swept next time.
-        let _ = dir.unlink(NEW_DATA);
+        let _ = dir.unlink(if is_new { DATA } else { NEW_DATA });
         let _ = dir.remove_tree(&name);
         return Err(e);
     }
