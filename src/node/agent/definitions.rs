@@ -1,14 +1,12 @@
 //! What folders and API define, as the words that planning takes.
 //!
-//! Owns the conversion from raw objects to DaemonSets (once a version) and the confirmations that
-//! removals need. Must not decide: `crate::core::sources` does.
+//! Owns the last definition that each pass saw and the confirmations that removals need. Must not decide: `crate::core::sources` does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
-use crate::core::model::Source;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
@@ -17,18 +15,16 @@ use crate::core::sources::ApiWord;
 use crate::core::sources::Confirmation;
 use crate::core::sources::FolderWord;
 use crate::core::sources::Known;
-use crate::core::validate;
+use crate::node::api::Converted;
 use crate::node::api::Live;
 use crate::node::api::Presence;
 use crate::node::api::Snapshot;
+use crate::node::api::convert;
 
 /// How long a GET that failed, or that contradicted the watch, is taken for an answer.
 const ASK_AGAIN: Millis = 5_000;
 
-/// A DaemonSet of the API, or why it cannot be used.
-type Converted = Result<Arc<DaemonSet>, String>;
-
-/// The API's DaemonSets, converted once a version.
+/// The API's DaemonSets.
 #[derive(Default)]
 pub(super) struct ApiDefinitions {
     converted: BTreeMap<ObjectKey, (u64, Converted)>,
@@ -49,10 +45,10 @@ impl ApiDefinitions {
         self.converted.retain(|key, _| api.daemon_sets.contains_key(key));
         for (key, entry) in &api.daemon_sets {
             if self.converted.get(key).is_none_or(|(version, _)| *version != entry.version) {
-                let converted = convert(&entry.value);
                 let known = self.converted.remove(key).map(|(_, known)| known);
                 // What is known by its address (renderings) stays known while the definition is the same.
-                let converted = known.filter(|known| *known == converted).unwrap_or(converted);
+                let known = known.filter(|known| *known == entry.converted);
+                let converted = known.unwrap_or_else(|| entry.converted.clone());
                 self.converted.insert(key.clone(), (entry.version, converted));
             }
         }
@@ -157,13 +153,6 @@ impl Asked {
 /// What a GET is about: the version that is not covered, or 0 for an absence.
 fn subject(converted: &BTreeMap<ObjectKey, (u64, Converted)>, key: &ObjectKey) -> u64 {
     converted.get(key).map_or(0, |(version, _)| *version)
-}
-
-fn convert(value: &serde_json::Value) -> Converted {
-    validate::daemon_set(value, Source::Api).map(Arc::new).map_err(|errors| {
-        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        errors.join("; ")
-    })
 }
 
 /// What a GET's answer says of the daemon that `record` remembers. What cannot be read is there.

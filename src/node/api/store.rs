@@ -16,9 +16,14 @@ use tokio::sync::watch;
 use crate::core::model::ObjectKey;
 use crate::node::api::error::Failure;
 
+mod definition;
 mod sightings;
 mod snapshot;
 
+pub use definition::Converted;
+pub use definition::Definition;
+pub use definition::convert;
+use definition::is_orphaning;
 pub use sightings::Sighting;
 use sightings::Sightings;
 pub use snapshot::Back;
@@ -110,18 +115,18 @@ impl Store {
 
     /// An object exists and looks like this. Returns whether it is `immutable`.
     pub(super) fn apply(&self, scope: &Scope, value: Value) -> bool {
+        if *scope == Scope::DaemonSets {
+            self.define(&value);
+            return false;
+        }
         let immutable = value.get("immutable") == Some(&Value::Bool(true));
         let key = key_of(&value);
-        let reached = (*scope == Scope::DaemonSets).then(|| resource_version(&value)).flatten();
         self.with(|snapshot| {
-            snapshot.course.reached = snapshot.course.reached.max(reached.unwrap_or(0));
             let version = snapshot.version + 1;
             let entry = Entry { version, value: Arc::new(value) };
             let changed = match scope {
-                Scope::DaemonSets => {
-                    snapshot.deleted.remove(&key);
-                    put(&mut snapshot.daemon_sets, key, entry)
-                }
+                // Told above.
+                Scope::DaemonSets => false,
                 Scope::Pods => {
                     let old = snapshot.pods.get(&key).map(|old| &*old.value);
                     self.sight(|sightings| sightings.applied(old, &entry.value));
@@ -150,6 +155,22 @@ impl Store {
         immutable
     }
 
+    /// A DaemonSet exists and looks like this.
+    fn define(&self, value: &Value) {
+        let (key, reached) = (key_of(value), resource_version(value).unwrap_or(0));
+        let mut definition = Definition::of(value, 0);
+        self.with(|snapshot| {
+            snapshot.course.reached = snapshot.course.reached.max(reached);
+            snapshot.deleted.remove(&key);
+            let before = snapshot.daemon_sets.get(&key);
+            if before.is_none_or(|before| before.differs(&definition)) {
+                snapshot.version += 1;
+                definition.version = snapshot.version;
+                snapshot.daemon_sets.insert(key, definition);
+            }
+        });
+    }
+
     /// A DELETED event.
     pub(super) fn delete(&self, scope: &Scope, value: &Value) {
         let key = key_of(value);
@@ -161,7 +182,7 @@ impl Store {
                         snapshot.deleted.pop_first();
                     }
                     let last = snapshot.daemon_sets.remove(&key);
-                    let orphan = is_orphaning(value) || last.as_ref().is_some_and(|last| is_orphaning(&last.value));
+                    let orphan = is_orphaning(value) || last.as_ref().is_some_and(|last| last.orphans);
                     snapshot.deleted.insert(key.clone(), Tombstone { uid: uid.to_string(), orphan });
                     last.is_some()
                 }
@@ -308,12 +329,6 @@ fn metadata_differs(old: &Value, new: &Value) -> bool {
 /// An object's resource version, which is a number wherever Kubernetes' own API server gives it.
 fn resource_version(value: &Value) -> Option<u64> {
     value.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
-}
-
-/// Whether an object that goes asks that its dependents be kept.
-fn is_orphaning(value: &Value) -> bool {
-    let finalizers = value.pointer("/metadata/finalizers").and_then(Value::as_array);
-    finalizers.is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == "orphan"))
 }
 
 /// Namespace and name of an object.

@@ -360,7 +360,8 @@ impl Task {
                 if let Some(seen) = seen {
                     seen.insert(key);
                 }
-                store.apply(&self.scope, object::compact(value))
+                let lasts = self.scope != Scope::DaemonSets;
+                store.apply(&self.scope, if lasts { object::compact(value) } else { value })
             }
             None => false,
         }

@@ -2,6 +2,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::model::MODE_LABEL;
+use crate::node::api::Definition;
 use crate::node::api::Failure;
 use crate::node::api::FailureKind;
 
@@ -50,7 +51,7 @@ fn what_a_get_said_of_a_deleted_daemon_is_not_believed_of_its_successor() {
     let mut definitions = ApiDefinitions::default();
     let about = definitions.ask(&key(), 0).unwrap();
     definitions.answered(&key(), about, Confirmation::Gone, 1);
-    let entry = crate::node::api::Entry { version: 7, value: Arc::new(object("u2", json!({MODE_LABEL: "static"}))) };
+    let entry = Definition::of(&object("u2", json!({MODE_LABEL: "static"})), 7);
     let mut there = Snapshot::default();
     there.daemon_sets.insert(key(), entry);
     definitions.update(&there);
@@ -81,8 +82,7 @@ fn a_confirmed_absence_is_no_answer_about_the_next_one() {
     definitions.update(&Snapshot::default());
     assert_eq!(definitions.ask(&key(), 2), None, "still absent: this answer lasts");
     let mut back = Snapshot::default();
-    let value = std::sync::Arc::new(object("u2", json!({})));
-    back.daemon_sets.insert(key(), crate::node::api::Entry { version: 7, value });
+    back.daemon_sets.insert(key(), Definition::of(&object("u2", json!({})), 7));
     definitions.update(&back);
     definitions.update(&Snapshot::default());
     let about = definitions.ask(&key(), 3).unwrap();

@@ -14,6 +14,8 @@ use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::node::api::error::Failure;
 
+use super::Definition;
+
 /// What one watch covers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
@@ -68,7 +70,7 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Presence {
     /// It exists.
-    Present(Entry),
+    Present(Definition),
     /// A watch said DELETED (or that it left the selector); the UID that it had.
     Deleted {
         /// `metadata.uid` of the deleted object.
@@ -91,7 +93,7 @@ pub struct Snapshot {
     /// The store's version.
     pub version: u64,
     /// DaemonSets.
-    pub daemon_sets: BTreeMap<ObjectKey, Entry>,
+    pub daemon_sets: BTreeMap<ObjectKey, Definition>,
     /// The own Node.
     pub node: Option<Entry>,
     /// Pods of this node (see [`Scope::Pods`]).

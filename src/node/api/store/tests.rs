@@ -9,7 +9,8 @@ use crate::node::api::error::FailureKind;
 
 fn daemon_set(name: &str, version: &str, image: &str) -> Value {
     json!({"metadata": {"namespace": "kube-system", "name": name, "uid": format!("uid-{name}"), "resourceVersion": version},
-        "spec": {"template": {"spec": {"containers": [{"image": image}]}}}})
+        "spec": {"selector": {"matchLabels": {"app": name}}, "template": {"metadata": {"labels": {"app": name}},
+            "spec": {"containers": [{"name": "c", "image": image}]}}}})
 }
 
 fn seen(names: &[&str]) -> BTreeSet<ObjectKey> {
