@@ -26,9 +26,17 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// An object of any kind. `metadata.managedFields` is never built.
 #[derive(Clone)]
 pub(super) struct RawObject {
-    meta: ObjectMeta,
+    /// Boxed: it is large, and part of the state of every watch.
+    meta: Box<ObjectMeta>,
     /// The object.
     pub(super) value: Value,
+}
+
+impl RawObject {
+    /// `metadata.resourceVersion`; empty without one.
+    pub(super) fn resource_version(&self) -> &str {
+        self.meta.resource_version.as_deref().unwrap_or_default()
+    }
 }
 
 impl fmt::Debug for RawObject {
@@ -84,7 +92,7 @@ impl<'de> Deserialize<'de> for RawObject {
             resource_version: text("resourceVersion"),
             ..ObjectMeta::default()
         };
-        Ok(Self { meta, value: Value::Object(map) })
+        Ok(Self { meta: Box::new(meta), value: Value::Object(map) })
     }
 }
 

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::StreamExt;
+use futures::stream::BoxStream;
 use kube::Api;
 use kube::api::ListParams;
 use kube::discovery::ApiResource;
@@ -35,6 +35,7 @@ use crate::node::api::store::Store;
 use crate::node::api::store::key_of;
 
 mod history;
+mod named;
 mod pending;
 mod retry;
 
@@ -63,7 +64,6 @@ const WATCH_AFTER: Duration = Duration::from_secs(2);
 const MISSING_CHECK: Duration = Duration::from_secs(300);
 
 /// Everything that a watch needs.
-#[derive(Clone)]
 pub(super) struct Context {
     pub(super) client: kube::Client,
     pub(super) store: Store,
@@ -73,7 +73,7 @@ pub(super) struct Context {
 
 /// The running watches. Dropping it ends them.
 pub(super) struct Watches {
-    context: Context,
+    context: Arc<Context>,
     node: String,
     selector: Option<String>,
     daemon_sets: AbortHandle,
@@ -85,6 +85,7 @@ pub(super) struct Watches {
 impl Watches {
     /// Starts the watches that always run. Needs a running tokio runtime.
     pub(super) fn start(context: Context, node: &str, selector: Option<String>) -> Self {
+        let context = Arc::new(context);
         let daemon_sets = spawn_daemon_sets(&context, selector.clone());
         let (fixed, wanted, pending) = Default::default();
         let mut watches = Self { context, node: node.into(), selector, daemon_sets, fixed, wanted, pending };
@@ -163,7 +164,7 @@ impl Drop for Watches {
     }
 }
 
-fn spawn_daemon_sets(context: &Context, selector: Option<String>) -> AbortHandle {
+fn spawn_daemon_sets(context: &Arc<Context>, selector: Option<String>) -> AbortHandle {
     let config = match selector.filter(|selector| !selector.is_empty()) {
         Some(selector) => config().labels(&selector),
         None => config(),
@@ -179,7 +180,7 @@ fn config() -> Config {
     Config::default().page_size(PAGE).timeout(240 + (backoff::random() * 50.0) as u32)
 }
 
-/// One watch.
+/// One watch. What it rarely waits for is boxed: its future is there for each object that a daemon names.
 struct Task {
     scope: Scope,
     resource: ApiResource,
@@ -197,14 +198,14 @@ enum Ended {
 }
 
 impl Task {
-    fn spawn(self, context: &Context) -> AbortHandle {
+    fn spawn(self, context: &Arc<Context>) -> AbortHandle {
         context.store.open(&self.scope);
-        let context = context.clone();
+        let context = Arc::clone(context);
         let seat = Arc::new(Seat::default());
-        tokio::spawn(WATCH.scope(seat.clone(), self.run(context, seat))).abort_handle()
+        tokio::spawn(WATCH.scope(seat.clone(), Box::new(self).run(context, seat))).abort_handle()
     }
 
-    async fn run(self, context: Context, seat: Arc<Seat>) {
+    async fn run(self: Box<Self>, context: Arc<Context>, seat: Arc<Seat>) {
         let mut retry = Retry::new(context.link.clone(), matches!(self.scope, Scope::DaemonSets | Scope::NodeDaemons));
         let mut gone_back = context.history.gone_back();
         loop {
@@ -218,7 +219,7 @@ impl Task {
             };
             if let Ended::Immutable = ended {
                 let rest = IMMUTABLE_CHECK.mul_f64(0.5 + backoff::random());
-                let _ = tokio::time::timeout(rest, gone_back.changed()).await;
+                let _ = Box::pin(tokio::time::timeout(rest, gone_back.changed())).await;
             }
         }
     }
@@ -226,7 +227,9 @@ impl Task {
     /// Waits until the list is so old that it is worth another look, whatever the watch says.
     async fn is_old(&self) {
         match self.scope {
-            Scope::DaemonSets => tokio::time::sleep(LOOK_AGAIN.mul_f64(0.75 + backoff::random() / 2.0)).await,
+            Scope::DaemonSets => {
+                Box::pin(tokio::time::sleep(LOOK_AGAIN.mul_f64(0.75 + backoff::random() / 2.0))).await;
+            }
             _ => std::future::pending().await,
         }
     }
@@ -253,11 +256,21 @@ impl Task {
         }
     }
 
+    /// What the API server lists and tells, for ever.
+    fn stream(&self, context: &Context) -> BoxStream<'static, named::Word> {
+        match (&self.scope, &self.config.field_selector, self.config.timeout) {
+            (Scope::Object(_), Some(fields), Some(seconds)) => {
+                named::follow(self.api(context), fields.clone(), seconds)
+            }
+            _ => watcher(self.api(context), self.config.clone()).boxed(),
+        }
+    }
+
     async fn watch(&self, context: &Context, retry: &mut Retry, seat: &Arc<Seat>) -> Ended {
         let store = &context.store;
         // That a watch was accepted which ended before this one began says nothing of this one.
         let _ = seat.opened.notified().now_or_never();
-        let mut stream = pin!(watcher(self.api(context), self.config.clone()));
+        let mut stream = self.stream(context);
         let mut seen = BTreeSet::new();
         let mut immutable = false;
         let mut resumes = 0;
@@ -303,7 +316,7 @@ impl Task {
                     }
                     // What is missing is waited for.
                     if is_there && matches!(self.scope, Scope::Object(_)) {
-                        tokio::time::sleep(WATCH_AFTER.mul_f64(0.5 + backoff::random() / 2.0)).await;
+                        Box::pin(tokio::time::sleep(WATCH_AFTER.mul_f64(0.5 + backoff::random() / 2.0))).await;
                     }
                 }
                 Ok(Event::Apply(object)) => {
@@ -333,13 +346,13 @@ impl Task {
                     if self.is_missing(&failure) {
                         // Agents work without that resource; it may be installed some day.
                         store.missing(&self.scope);
-                        tokio::time::sleep(MISSING_CHECK.mul_f64(0.5 + backoff::random())).await;
+                        Box::pin(tokio::time::sleep(MISSING_CHECK.mul_f64(0.5 + backoff::random()))).await;
                         return Ended::Relist;
                     }
                     if retry.is_news(&failure) {
                         self.report(store, failure);
                     }
-                    retry.pause().await;
+                    Box::pin(retry.pause()).await;
                     if stuck {
                         return Ended::Relist;
                     }
