@@ -16,6 +16,8 @@ use kube::config::Kubeconfig;
 use tokio::time::sleep;
 
 use crate::core::render::Endpoint;
+use crate::node::api::FileError;
+use crate::node::api::read_kubeconfig;
 
 /// How long after an attempt that gave no address the next one is made.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -30,9 +32,9 @@ pub(super) enum ServerError {
     Read {
         /// The kubeconfig.
         path: PathBuf,
-        /// What kube said.
+        /// Why.
         #[source]
-        source: Box<kube::config::KubeconfigError>,
+        source: Box<FileError>,
     },
     /// A field does not lead to a server.
     #[error("{}: {field}: {reason}", path.display())]
@@ -52,8 +54,8 @@ pub(super) enum ServerError {
 /// That file does not lead to a server.
 pub(super) fn server(files: &[PathBuf]) -> Result<Option<Endpoint>, ServerError> {
     let Some(path) = files.iter().find(|file| file.exists()) else { return Ok(None) };
-    let config = Kubeconfig::read_from(path)
-        .map_err(|source| ServerError::Read { path: path.clone(), source: Box::new(source) })?;
+    let config =
+        read_kubeconfig(path).map_err(|source| ServerError::Read { path: path.clone(), source: Box::new(source) })?;
     endpoint(path, config).map(Some)
 }
 
@@ -133,6 +135,8 @@ async fn look(files: &[PathBuf]) -> Result<(Endpoint, BTreeSet<SocketAddr>), Str
 
 #[cfg(test)]
 mod tests {
+    use crate::node::api::parse_kubeconfig;
+
     use super::*;
 
     fn of(server: &str) -> Result<Endpoint, String> {
@@ -141,7 +145,7 @@ mod tests {
              clusters: [{{name: k, cluster: {server}}}]\n\
              users: [{{name: u, user: {{exec: {{command: get-token, apiVersion: v1}}}}}}]\n"
         );
-        let config = Kubeconfig::from_yaml(&text).unwrap();
+        let config = parse_kubeconfig(&text).unwrap();
         endpoint(Path::new("/k"), config).map_err(|error| error.to_string())
     }
 

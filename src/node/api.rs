@@ -55,8 +55,12 @@ pub use events::Events;
 pub use health::ApiHealth;
 pub use health::ApiState;
 pub use health::ScopeHealth;
+pub use kubeconfig::FileError;
 pub use kubeconfig::KubeconfigError;
 pub use kubeconfig::endpoint;
+#[cfg(test)]
+pub(crate) use kubeconfig::parse as parse_kubeconfig;
+pub(crate) use kubeconfig::read as read_kubeconfig;
 pub use reports::PodEvent;
 pub use store::Back;
 pub use store::Converted;

@@ -18,6 +18,7 @@ use serde_json::json;
 
 use crate::cli::Exit;
 use crate::cli::Failure;
+use crate::node::api::read_kubeconfig;
 
 fn failure(message: String) -> Failure {
     Failure::new(Exit::Unreadable, message)
@@ -77,7 +78,7 @@ fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, Failure> {
 }
 
 fn read(path: &Path) -> Result<Kubeconfig, Failure> {
-    Kubeconfig::read_from(path).map_err(|error| failure(format!("{}: {error}", path.display())))
+    read_kubeconfig(path).map_err(|error| failure(format!("{}: {error}", path.display())))
 }
 
 /// Runs a credential plugin; gives the `status` of its ExecCredential.

@@ -3,6 +3,7 @@
 //! Owns reading and refusing. Must not connect. What is read last stays in force when a file turns
 //! bad (`connector` keeps it).
 
+mod file;
 mod in_cluster;
 
 use std::fs;
@@ -33,6 +34,11 @@ use crate::node::api::tls;
 use crate::node::api::tls::TlsError;
 use crate::node::api::tls::TlsInput;
 
+pub use file::FileError;
+#[cfg(test)]
+pub(crate) use file::parse;
+pub(crate) use file::read;
+
 /// Why a kubeconfig cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigError {
@@ -41,9 +47,9 @@ pub enum KubeconfigError {
     Read {
         /// The kubeconfig.
         path: PathBuf,
-        /// What kube said.
+        /// Why.
         #[source]
-        source: Box<kube::config::KubeconfigError>,
+        source: Box<FileError>,
     },
     /// A file that it names does not read.
     #[error("kubeconfig {path}: {field} {file} cannot be read")]
@@ -105,8 +111,8 @@ impl Credentials {
             return Self::with(Reader { path, files: Vec::new() }, config);
         }
         let reader = Reader { path, files: vec![(path.to_path_buf(), stamp(path))] };
-        let config = Kubeconfig::read_from(path)
-            .map_err(|source| KubeconfigError::Read { path: path.into(), source: Box::new(source) })?;
+        let config =
+            read(path).map_err(|source| KubeconfigError::Read { path: path.into(), source: Box::new(source) })?;
         Self::with(reader, config)
     }
 

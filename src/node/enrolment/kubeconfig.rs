@@ -6,11 +6,11 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kube::config::Cluster;
-use kube::config::Kubeconfig;
 use serde_json::json;
 
 use crate::core::yaml;
 use crate::node::api::KubeconfigError;
+use crate::node::api::read_kubeconfig;
 use crate::node::fsx::Dir;
 
 use super::EnrolmentError;
@@ -52,7 +52,7 @@ pub(super) fn write(path: &Path, source: &Path, state_dir: &Path) -> Result<(), 
 }
 
 fn cluster(source: &Path) -> Result<Cluster, EnrolmentError> {
-    let config = Kubeconfig::read_from(source)
+    let config = read_kubeconfig(source)
         .map_err(|error| KubeconfigError::Read { path: source.into(), source: Box::new(error) })?;
     let current = config.current_context.unwrap_or_default();
     let context = config.contexts.into_iter().find(|named| named.name == current).and_then(|named| named.context);
