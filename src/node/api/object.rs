@@ -18,6 +18,8 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::core::cluster::node_daemons;
+use crate::core::model::GENERATION_LABEL;
+use crate::core::model::HASH_LABEL;
 use crate::core::model::Kind;
 
 /// kubectl's copy of the whole object, in an annotation of the object.
@@ -197,6 +199,12 @@ pub(super) fn keep_node(value: Value) -> Option<Value> {
     Some(value)
 }
 
+/// What is read of a pod's metadata.
+const POD_METADATA: [&str; 8] =
+    ["name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "ownerReferences", "annotations", "labels"];
+/// What makes a pod a mirror pod; of its other annotations, which others write, nothing is read.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
 /// What is read of a container's status.
 const CONTAINER_STATUS: [&str; 6] = ["name", "ready", "started", "restartCount", "state", "lastState"];
 
@@ -213,10 +221,15 @@ pub(super) fn keep_pod(value: Value) -> Option<Value> {
         return Some(keep_other_pod(&value));
     }
     let object = value.as_object_mut()?;
-    object.remove("spec");
     let status = object.remove("status").unwrap_or_default();
+    object.retain(|field, _| field == "metadata");
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        metadata.retain(|field, _| POD_METADATA.contains(&field.as_str()));
+        retain(metadata, "annotations", &[MIRROR]);
+        retain(metadata, "labels", &[HASH_LABEL, GENERATION_LABEL]);
+    }
     let mut kept = Map::new();
-    for field in ["phase", "reason", "message", "startTime"] {
+    for field in ["phase", "reason", "message"] {
         if let Some(value) = status.get(field) {
             kept.insert(field.into(), value.clone());
         }
@@ -313,6 +326,13 @@ fn conditions(status: &Value, without: &[&str]) -> Value {
         condition
     })
     .collect()
+}
+
+/// Leaves only these keys of the map that is `field`.
+fn retain(map: &mut Map<String, Value>, field: &str, kept: &[&str]) {
+    if let Some(Value::Object(map)) = map.get_mut(field) {
+        map.retain(|key, _| kept.contains(&key.as_str()));
+    }
 }
 
 fn pick(value: &Value, fields: &[&str]) -> Value {

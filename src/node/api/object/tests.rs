@@ -52,6 +52,24 @@ fn only_mirror_pods_and_pods_of_daemon_sets_are_kept() {
 }
 
 #[test]
+fn of_what_others_write_into_a_pod_nothing_is_kept() {
+    let metadata = |more: Value| {
+        let mut metadata = json!({"name": "a", "uid": "u", "annotations": {"kubernetes.io/config.mirror": "x"},
+            "labels": {"controller-revision-hash": "h"}});
+        for (field, key) in [("annotations", "network-status"), ("labels", "app")] {
+            metadata[field][key] = more.clone();
+        }
+        metadata["generateName"] = more;
+        metadata
+    };
+    let kept = |more| keep_pod(json!({"kind": "Pod", "metadata": metadata(more), "status": {}})).unwrap();
+    assert_eq!(kept(json!("1")), kept(json!("2")));
+    let metadata = kept(json!("1"))["metadata"].take();
+    assert_eq!(metadata["annotations"], json!({"kubernetes.io/config.mirror": "x"}));
+    assert_eq!(metadata["labels"], json!({"controller-revision-hash": "h"}));
+}
+
+#[test]
 fn compacting_changes_nothing() {
     let value = json!({"b": [1, {"z": null, "a": "x"}], "a": {}});
     assert_eq!(compact(value.clone()).to_string(), value.to_string());
