@@ -242,11 +242,20 @@ pub(super) fn keep_pod(value: Value) -> Option<Value> {
     kept.insert("conditions".into(), ready);
     for field in ["initContainerStatuses", "containerStatuses"] {
         let Some(list) = status.get(field).and_then(Value::as_array) else { continue };
-        let list = list.iter().map(|status| pick(status, &CONTAINER_STATUS));
+        let list = list.iter().map(container_status);
         kept.insert(field.into(), list.collect());
     }
     object.insert("status".into(), Value::Object(kept));
     Some(value)
+}
+
+/// What is kept of a container's status; of one that runs only that it does.
+fn container_status(status: &Value) -> Value {
+    let mut status = pick(status, &CONTAINER_STATUS);
+    if let Some(running) = status.get_mut("state").and_then(|state| state.get_mut("running")) {
+        *running = Value::Object(Map::new());
+    }
+    status
 }
 
 /// A pod that the scheduler has looked at and could not bind: whose it is, and the node that it is for

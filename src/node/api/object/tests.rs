@@ -64,6 +64,12 @@ fn of_what_others_write_into_a_pod_nothing_is_kept() {
     };
     let kept = |more| keep_pod(json!({"kind": "Pod", "metadata": metadata(more), "status": {}})).unwrap();
     assert_eq!(kept(json!("1")), kept(json!("2")));
+    let runs = |since: &str| {
+        let state = json!({"running": {"startedAt": since}});
+        let status = json!({"containerStatuses": [{"name": "c", "state": state}]});
+        keep_pod(json!({"metadata": metadata(json!("1")), "status": status})).unwrap()["status"].take()
+    };
+    assert_eq!(runs("1"), json!({"conditions": [], "containerStatuses": [{"name": "c", "state": {"running": {}}}]}));
     let metadata = kept(json!("1"))["metadata"].take();
     assert_eq!(metadata["annotations"], json!({"kubernetes.io/config.mirror": "x"}));
     assert_eq!(metadata["labels"], json!({"controller-revision-hash": "h"}));
