@@ -167,7 +167,7 @@ impl Volumes {
         let (mut first, mut unsynced) = (Vec::new(), Unsynced::default());
         let mut result = self.write_all(&pod, uid, volumes, &mut written, &mut first, &mut unsynced);
         if result.is_ok() && !written.is_empty() {
-            result = unsynced.sync(|| self.above(&pod)).map_err(fail);
+            result = unsynced.sync(|| self.above(&pod), || {}).map_err(fail);
         }
         if result.is_err() {
             self.unwrite(&pod, uid, &first);
@@ -177,10 +177,16 @@ impl Volumes {
 
     /// Writes the volumes of many pods that have none yet, and waits for all of them together, with `others`: a
     /// [`Volumes::write`] of the same that follows finds them written. No more than a hint; what fails is taken
-    /// back, and shows there. Gives whether the waiting was good for all, `others` too.
-    pub fn write_together(&mut self, pods: &[(&str, &[VolumeData])], mut others: Unsynced) -> bool {
+    /// back, and shows there. Gives whether the waiting was good for all, `others` too. `meanwhile` is done while
+    /// the disk works.
+    pub fn write_together(
+        &mut self,
+        pods: &[(&str, &[VolumeData])],
+        mut others: Unsynced,
+        meanwhile: impl FnOnce(),
+    ) -> bool {
         let mut laid: Vec<(Dir, &str, Vec<String>)> = Vec::new();
-        let Ok(all) = self.target.make_pods() else { return others.sync(|| Ok(Vec::new())).is_ok() };
+        let Ok(all) = self.target.make_pods() else { return others.sync(|| Ok(Vec::new()), meanwhile).is_ok() };
         for (uid, volumes) in pods {
             if layout::check_uid(uid).is_err() || volumes.iter().any(|v| layout::check_volume(uid, v).is_err()) {
                 continue;
@@ -194,12 +200,13 @@ impl Volumes {
             }
         }
         let above = || {
-            laid.iter().map(|(pod, ..)| self.above(pod)).try_fold(Vec::new(), |mut all, above| {
-                all.extend(above?);
-                Ok(all)
-            })
+            let mut above = vec![all];
+            for (pod, ..) in &laid {
+                above.extend(self.above_in_pod(pod)?);
+            }
+            Ok(above)
         };
-        let is_good = others.sync(above).is_ok();
+        let is_good = others.sync(above, meanwhile).is_ok();
         if !is_good {
             laid.iter().for_each(|(pod, uid, first)| self.unwrite(pod, uid, first));
         }
@@ -212,7 +219,14 @@ impl Volumes {
         first.iter().for_each(|volume| write::withdraw(&self.target, pod, volume));
     }
 
+    /// Every folder above the volumes of a pod: each may have a new entry.
     fn above(&self, pod: &Dir) -> Result<Vec<Dir>, FsError> {
+        let mut above = self.above_in_pod(pod)?;
+        above.push(self.target.make_pods()?);
+        Ok(above)
+    }
+
+    fn above_in_pod(&self, pod: &Dir) -> Result<Vec<Dir>, FsError> {
         pod.child(".")?.map_or_else(|| Ok(Vec::new()), |pod| self.target.above(pod))
     }
 

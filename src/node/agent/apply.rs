@@ -95,7 +95,8 @@ impl Disk {
             manifests.prepare(&rendered.file, rendered.text.as_bytes(), Some(&mut unsynced));
         }
         let pods: Vec<_> = news.iter().map(|(uid, rendered)| (*uid, rendered.pod.volumes.as_slice())).collect();
-        let are = self.volumes.write_together(&pods, unsynced);
+        let texts = news.iter().map(|(_, new)| (new.file.as_str(), new.text.as_bytes(), &new.pod.pod));
+        let are = self.volumes.write_together(&pods, unsynced, || manifests.decode(texts));
         manifests.are_synced(are);
     }
 

@@ -366,8 +366,24 @@ fn has_journal(device: u64) -> bool {
         entry.is_ok_and(|e| e.file_name().to_str().and_then(|n| n.strip_prefix(name)?.strip_prefix('-')).is_some())
     };
     // The one is hidden from a service that sees processes only, the other from a container.
-    if Path::new("/sys/fs/ext4").join(name).join("journal_task").exists() {
-        return true;
+    // Where there is no journal the file is there, and says so.
+    if let Ok(task) = std::fs::read_to_string(Path::new("/sys/fs/ext4").join(name).join("journal_task")) {
+        return is_task(&task);
     }
     std::fs::read_dir("/proc/fs/jbd2").is_ok_and(|mut journals| journals.any(of_device))
+}
+
+/// Whether ext4's `journal_task` names one: the number of its thread, which is 0 in a container.
+fn is_task(told: &str) -> bool {
+    told.trim().parse::<u32>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_file_system_without_a_journal_is_told_from_one_with_it() {
+        for (told, expected) in [("214\n", true), ("0\n", true), ("<none>\n", false), ("", false)] {
+            assert_eq!(super::is_task(told), expected, "{told:?}");
+        }
+    }
 }

@@ -7,6 +7,8 @@
 use std::fs::File;
 use std::path::Path;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
 use std::thread;
 
 use nix::fcntl::PosixFadviseAdvice;
@@ -35,7 +37,11 @@ impl Unsynced {
     pub fn add_file(&mut self, dir: &Dir, name: impl AsRef<Path>, file: File) -> Result<(), FsError> {
         begin(&file);
         self.files.push((dir.path().join(name), file));
-        if self.files.len() >= MOST { self.sync_files() } else { Ok(()) }
+        if self.files.len() < MOST {
+            return Ok(());
+        }
+        let files = std::mem::take(&mut self.files);
+        wait_for(&files, &[], || {})
     }
 
     /// Takes a folder with new entries, in the order in which they were changed.
@@ -48,37 +54,47 @@ impl Unsynced {
     }
 
     /// Waits until all of it is on stable storage, and the entries of what `above` gives too: the folders that hold
-    /// these, from the inside out. It is not asked where one journal has them all.
-    pub fn sync(mut self, above: impl FnOnce() -> Result<Vec<Dir>, FsError>) -> Result<(), FsError> {
-        self.sync_files()?;
-        self.dirs.iter().try_for_each(Dir::sync)?;
-        match self.one_journal {
-            Some(true) => Ok(()),
-            Some(false) | None => above()?.iter().try_for_each(Dir::sync),
+    /// these. It is not asked where one journal has them all. Where many are waited for, others wait while
+    /// `meanwhile` is done.
+    pub fn sync(
+        mut self,
+        above: impl FnOnce() -> Result<Vec<Dir>, FsError>,
+        meanwhile: impl FnOnce(),
+    ) -> Result<(), FsError> {
+        if self.one_journal != Some(true) {
+            self.dirs.extend(above()?);
         }
-    }
-
-    fn sync_files(&mut self) -> Result<(), FsError> {
-        let files = std::mem::take(&mut self.files);
-        if files.len() <= WAITERS {
-            return sync_each(&files);
-        }
-        let part = files.len().div_ceil(WAITERS);
-        thread::scope(|scope| {
-            let waits = |files| thread::Builder::new().spawn_scoped(scope, move || sync_each(files)).map_err(|_| files);
-            let waiters: Vec<_> = files.chunks(part).map(waits).collect();
-            // Where no thread is to be had this one waits.
-            waiters.into_iter().try_for_each(|waiter| match waiter {
-                Ok(waiter) => waiter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                Err(files) => sync_each(files),
-            })
-        })
+        wait_for(&self.files, &self.dirs, meanwhile)
     }
 }
 
-fn sync_each(files: &[(PathBuf, File)]) -> Result<(), FsError> {
-    let wait = |(path, file): &(PathBuf, File)| file.sync_all().map_err(|e| FsError::new(Doing::Sync, path, e));
-    files.iter().try_for_each(wait)
+/// Waits for all of them, in any order: nobody relies on one before all are there.
+fn wait_for(files: &[(PathBuf, File)], dirs: &[Dir], meanwhile: impl FnOnce()) -> Result<(), FsError> {
+    let next = AtomicUsize::new(0);
+    let wait = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            match (files.get(at), dirs.get(at.wrapping_sub(files.len()))) {
+                (Some((path, file)), _) => file.sync_all().map_err(|e| FsError::new(Doing::Sync, path, e))?,
+                (None, Some(dir)) => dir.sync()?,
+                (None, None) => return Ok(()),
+            }
+        }
+    };
+    if files.len() + dirs.len() <= WAITERS {
+        meanwhile();
+        return wait();
+    }
+    thread::scope(|scope| {
+        let waiters: Vec<_> = (0..WAITERS).map(|_| thread::Builder::new().spawn_scoped(scope, wait)).collect();
+        meanwhile();
+        // Where no thread is to be had this one waits for what is left.
+        let own = if waiters.iter().all(Result::is_ok) { Ok(()) } else { wait() };
+        let theirs = waiters.into_iter().flatten();
+        let ended = theirs.map(|waiter| waiter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        // All of them end before one that failed is told.
+        ended.collect::<Vec<_>>().into_iter().chain([own]).collect()
+    })
 }
 
 /// Has the disk begin to write `file`, without waiting: the kernel does so for pages that it is told

@@ -91,14 +91,13 @@ impl Target {
         Ok(volumes.child_or_create(EMPTY_DIR, 0o755)?.0)
     }
 
-    /// Every folder above the volumes of a pod, from the inside out: each may have a new entry.
+    /// The pod's folder, and every one between it and its volumes, from the inside out.
     pub(super) fn above(&self, pod: Dir) -> Result<Vec<Dir>, FsError> {
         let mut above = Vec::new();
         for path in self.volumes_below_pod().ancestors().filter(|path| !path.as_os_str().is_empty()) {
             above.extend(pod.child(path)?);
         }
         above.push(pod);
-        above.push(Dir::open(&self.pods())?);
         Ok(above)
     }
 

@@ -353,7 +353,7 @@ fn what_many_pods_need_is_written_together_and_one_failure_is_its_own() {
     fs::create_dir_all(root.path().join("pods")).unwrap();
     fs::write(root.path().join("pods").join(other), "in the way").unwrap();
     let pods = [(UID, good.as_slice()), (other, good.as_slice()), ("..", good.as_slice())];
-    assert!(volumes.write_together(&pods, crate::node::fsx::Unsynced::default()));
+    assert!(volumes.write_together(&pods, crate::node::fsx::Unsynced::default(), || {}));
     assert_eq!(fs::read_to_string(place(root.path()).join("a")).unwrap(), "one");
     assert!(volumes.write(UID, &good).unwrap().is_empty(), "it is there");
     assert!(volumes.write(other, &good).is_err(), "what failed is told when it is written");
@@ -363,7 +363,7 @@ fn what_many_pods_need_is_written_together_and_one_failure_is_its_own() {
     let mut broken = crate::node::fsx::Unsynced::default();
     let null = fs::File::open("/dev/null").unwrap();
     broken.add_file(&crate::node::fsx::Dir::open(root.path()).unwrap(), "null", null).unwrap();
-    assert!(!volumes.write_together(&[(UID, good.as_slice())], broken), "the null device cannot be waited for");
+    assert!(!volumes.write_together(&[(UID, good.as_slice())], broken, || {}), "the null device cannot be waited for");
     assert!(!place(root.path()).join("..data").exists());
     assert_eq!(volumes.write(UID, &good).unwrap().published.len(), 1);
 }

@@ -250,7 +250,7 @@ fn publish(
         Some(later) => fill(version, volume, ownership, later),
         None => {
             let mut written = Unsynced::default();
-            fill(version, volume, ownership, &mut written).and_then(|()| written.sync(|| Ok(Vec::new())))
+            fill(version, volume, ownership, &mut written).and_then(|()| written.sync(|| Ok(Vec::new()), || {}))
         }
     };
     let result = filled.and_then(|()| {
