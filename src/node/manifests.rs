@@ -230,7 +230,10 @@ impl ManifestDir {
         match stage.create_file(name, bytes, 0o600, Owner::default()) {
             Ok(file) => {
                 let begun = match (together, file.try_clone()) {
-                    (Some(unsynced), Ok(twin)) => unsynced.add_file(stage, name, twin).is_ok(),
+                    (Some(unsynced), Ok(twin)) => {
+                        unsynced.add_file(stage, name, twin);
+                        true
+                    }
                     (Some(_), Err(_)) => false,
                     (None, _) => {
                         fsx::begin(&file);

@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::hash::Hasher;
 use std::path::PathBuf;
+use std::thread;
 
 use crate::core::volume::VolumeData;
 use crate::node::fsx::Dir;
@@ -185,30 +186,41 @@ impl Volumes {
         mut others: Unsynced,
         meanwhile: impl FnOnce(),
     ) -> bool {
-        let mut laid: Vec<(Dir, &str, Vec<String>)> = Vec::new();
         let Ok(all) = self.target.make_pods() else { return others.sync(|| Ok(Vec::new()), meanwhile).is_ok() };
-        for (uid, volumes) in pods {
-            if layout::check_uid(uid).is_err() || volumes.iter().any(|v| layout::check_volume(uid, v).is_err()) {
-                continue;
+        let (target, (some, rest)) = (&self.target, pods.split_at(pods.len() / 2));
+        let mut laid = thread::scope(|scope| {
+            // Making folders is the kernel's work, of which two processors do twice as much.
+            let (all, mut of_some) = (&all, Unsynced::default());
+            let work = move || (lay(target, all, some, &mut of_some), of_some);
+            let other = thread::Builder::new().spawn_scoped(scope, work).ok();
+            let mut laid = match &other {
+                Some(_) => lay(target, all, rest, &mut others),
+                None => lay(target, all, pods, &mut others),
+            };
+            if let Some(other) = other {
+                let (more, unsynced) = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                laid.extend(more);
+                others.absorb(unsynced);
             }
-            let Ok(pod) = self.target.make_pod_in(&all, uid) else { continue };
-            let (mut written, mut first) = (Written::default(), Vec::new());
-            let result = self.write_all(&pod, uid, volumes, &mut written, &mut first, &mut others);
-            match result {
-                Ok(()) => laid.push((pod, *uid, first)),
-                Err(_) => self.unwrite(&pod, uid, &first),
+            laid
+        });
+        for Laid { pod, uid, seen, first, is_whole } in &mut laid {
+            match is_whole {
+                true => drop(self.seen.insert((*uid).to_owned(), std::mem::take(seen))),
+                false => self.unwrite(pod, uid, first),
             }
         }
+        laid.retain(|laid| laid.is_whole);
         let above = || {
             let mut above = vec![all];
-            for (pod, ..) in &laid {
+            for Laid { pod, .. } in &laid {
                 above.extend(self.above_in_pod(pod)?);
             }
             Ok(above)
         };
         let is_good = others.sync(above, meanwhile).is_ok();
         if !is_good {
-            laid.iter().for_each(|(pod, uid, first)| self.unwrite(pod, uid, first));
+            laid.iter().for_each(|laid| self.unwrite(&laid.pod, laid.uid, &laid.first));
         }
         is_good
     }
@@ -240,30 +252,7 @@ impl Volumes {
         unsynced: &mut Unsynced,
     ) -> Result<(), VolumeError> {
         let seen = self.seen.entry(uid.to_owned()).or_default();
-        for volume in volumes {
-            let content = fingerprint(volume);
-            if seen.get(&volume.name).is_some_and(|seen| seen.content == content && seen.holds(pod)) {
-                continue;
-            }
-            seen.remove(&volume.name);
-            let result = write::write(&self.target, pod, volume, unsynced);
-            let (change, stamps) = result.map_err(|source| VolumeError::Write {
-                uid: uid.to_owned(),
-                volume: volume.name.clone(),
-                source,
-            })?;
-            seen.insert(volume.name.clone(), Seen { content, stamps });
-            match change {
-                write::Change::None => {}
-                write::Change::Repaired => drop(written.repaired.insert(volume.name.clone())),
-                write::Change::Published => drop(written.published.insert(volume.name.clone())),
-                write::Change::First => {
-                    first.push(volume.name.clone());
-                    written.published.insert(volume.name.clone());
-                }
-            }
-        }
-        Ok(())
+        write_pod(&self.target, pod, uid, volumes, seen, written, first, unsynced)
     }
 
     /// Whether all that [`Volumes::write`] last wrote for `uid` is untouched. Reads no data, so that a
@@ -291,6 +280,68 @@ impl Volumes {
         self.seen.remove(uid);
         clear::clear(&self.target, uid).map_err(|source| VolumeError::Clear { uid: uid.to_owned(), source })
     }
+}
+
+/// A pod's volumes that were written and not waited for.
+struct Laid<'a> {
+    pod: Dir,
+    uid: &'a str,
+    seen: BTreeMap<String, Seen>,
+    /// Volumes whose first version was switched in.
+    first: Vec<String>,
+    /// Whether all of them were written.
+    is_whole: bool,
+}
+
+/// Writes the volumes of `pods` in the folder `all`; those that cannot be named or have no folder are left out.
+fn lay<'a>(target: &Target, all: &Dir, pods: &[(&'a str, &[VolumeData])], unsynced: &mut Unsynced) -> Vec<Laid<'a>> {
+    let mut laid = Vec::new();
+    for (uid, volumes) in pods {
+        if layout::check_uid(uid).is_err() || volumes.iter().any(|v| layout::check_volume(uid, v).is_err()) {
+            continue;
+        }
+        let Ok(pod) = target.make_pod_in(all, uid) else { continue };
+        let (mut seen, mut first) = (BTreeMap::new(), Vec::new());
+        let written = &mut Written::default();
+        let result = write_pod(target, &pod, uid, volumes, &mut seen, written, &mut first, unsynced);
+        laid.push(Laid { pod, uid, seen, first, is_whole: result.is_ok() });
+    }
+    laid
+}
+
+/// Writes the volumes of one pod that are not as they were last `seen`.
+#[expect(clippy::too_many_arguments, reason = "what is written, where, and the three things that are told of it")]
+fn write_pod(
+    target: &Target,
+    pod: &Dir,
+    uid: &str,
+    volumes: &[VolumeData],
+    seen: &mut BTreeMap<String, Seen>,
+    written: &mut Written,
+    first: &mut Vec<String>,
+    unsynced: &mut Unsynced,
+) -> Result<(), VolumeError> {
+    for volume in volumes {
+        let content = fingerprint(volume);
+        if seen.get(&volume.name).is_some_and(|seen| seen.content == content && seen.holds(pod)) {
+            continue;
+        }
+        seen.remove(&volume.name);
+        let result = write::write(target, pod, volume, unsynced);
+        let (change, stamps) =
+            result.map_err(|source| VolumeError::Write { uid: uid.to_owned(), volume: volume.name.clone(), source })?;
+        seen.insert(volume.name.clone(), Seen { content, stamps });
+        match change {
+            write::Change::None => {}
+            write::Change::Repaired => drop(written.repaired.insert(volume.name.clone())),
+            write::Change::Published => drop(written.published.insert(volume.name.clone())),
+            write::Change::First => {
+                first.push(volume.name.clone());
+                written.published.insert(volume.name.clone());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A hash of all that a volume is to be; equal values have equal hashes within this process.

@@ -30,18 +30,20 @@ pub struct Unsynced {
     dirs: Vec<Dir>,
     /// Whether the folders are on a file system with one journal; `None` before the first of them.
     one_journal: Option<bool>,
+    /// What failed of those that have been waited for: nothing of all this can be relied on.
+    failed: Option<FsError>,
 }
 
 impl Unsynced {
     /// Takes `file`, the new entry `name` of `dir`, and has the disk begin with it.
-    pub fn add_file(&mut self, dir: &Dir, name: impl AsRef<Path>, file: File) -> Result<(), FsError> {
+    pub fn add_file(&mut self, dir: &Dir, name: impl AsRef<Path>, file: File) {
         begin(&file);
         self.files.push((dir.path().join(name), file));
-        if self.files.len() < MOST {
-            return Ok(());
+        if self.files.len() >= MOST {
+            let files = std::mem::take(&mut self.files);
+            // Whose turn it is need not be whose file it is: `sync` tells it.
+            self.failed = wait_for(&files, &[], || {}).err().or(self.failed.take());
         }
-        let files = std::mem::take(&mut self.files);
-        wait_for(&files, &[], || {})
     }
 
     /// Takes a folder with new entries, in the order in which they were changed.
@@ -53,6 +55,15 @@ impl Unsynced {
         self.dirs.push(dir);
     }
 
+    /// Takes what another thread has gathered meanwhile.
+    pub fn absorb(&mut self, other: Unsynced) {
+        self.files.extend(other.files);
+        // The last folder of each covers what came before it.
+        self.dirs.extend(other.dirs);
+        self.one_journal = self.one_journal.or(other.one_journal);
+        self.failed = self.failed.take().or(other.failed);
+    }
+
     /// Waits until all of it is on stable storage, and the entries of what `above` gives too: the folders that hold
     /// these. It is not asked where one journal has them all. Where many are waited for, others wait while
     /// `meanwhile` is done.
@@ -61,6 +72,9 @@ impl Unsynced {
         above: impl FnOnce() -> Result<Vec<Dir>, FsError>,
         meanwhile: impl FnOnce(),
     ) -> Result<(), FsError> {
+        if let Some(failed) = self.failed {
+            return Err(failed);
+        }
         if self.one_journal != Some(true) {
             self.dirs.extend(above()?);
         }
@@ -101,4 +115,33 @@ fn wait_for(files: &[(PathBuf, File)], dirs: &[Dir], meanwhile: impl FnOnce()) -
 /// are not needed. No more than a hint, whatever comes of it.
 pub fn begin(file: &File) {
     let _ = posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Something that cannot be waited for.
+    fn null() -> File {
+        File::open("/dev/null").unwrap()
+    }
+
+    #[test]
+    fn one_that_fails_is_told_wherever_it_stands() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = Dir::open(folder.path()).unwrap();
+        // Few are waited for by this thread, more by several, and so many before the rest is known.
+        for (count, bad) in [(2, None), (2, Some(1)), (40, None), (40, Some(0)), (40, Some(39)), (MOST + 3, Some(5))] {
+            let (mut unsynced, mut done) = (Unsynced::default(), false);
+            for at in 0..count {
+                let file = if bad == Some(at) { null() } else { tempfile::tempfile_in(folder.path()).unwrap() };
+                unsynced.add_file(&dir, "file", file);
+            }
+            let mut all = Unsynced::default();
+            all.absorb(unsynced);
+            let synced = all.sync(|| Ok(vec![Dir::open(folder.path()).unwrap()]), || done = true);
+            assert_eq!(synced.is_ok(), bad.is_none(), "{count} {bad:?}");
+            assert!(done || bad.is_some(), "what is done meanwhile");
+        }
+    }
 }

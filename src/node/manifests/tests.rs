@@ -388,3 +388,24 @@ fn a_prepared_manifest_is_put_in_place_and_none_is_left_staged() {
     put(&mut dir, &pod);
     assert_eq!(names(&root.path().join("manifests")), [".daemonlet", NAME]);
 }
+
+#[test]
+fn what_was_decoded_before_is_put_only_with_the_same_bytes() {
+    let (root, mut dir) = fresh();
+    let (pod, other) = (pod("net-abcde"), pod("net-fghij"));
+    dir.prepare(NAME, &bytes(&pod), None);
+    dir.decode([(NAME, bytes(&pod).as_slice(), &other)].into_iter());
+    let error = dir.write(NAME, &bytes(&pod), &other).unwrap_err();
+    assert!(matches!(error, ManifestError::Check { .. }), "it decodes to something else: {error}");
+
+    dir.prepare(NAME, &bytes(&pod), None);
+    dir.decode([(NAME, bytes(&pod).as_slice(), &pod)].into_iter());
+    fs::write(root.path().join("manifests/.daemonlet").join(NAME), bytes(&other)).unwrap();
+    let error = dir.write(NAME, &bytes(&pod), &pod).unwrap_err();
+    assert!(matches!(error, ManifestError::Check { .. }), "other bytes came back: {error}");
+    assert_eq!(names(&root.path().join("manifests")), [".daemonlet"]);
+
+    dir.prepare(NAME, &bytes(&pod), None);
+    dir.decode([(NAME, bytes(&pod).as_slice(), &pod)].into_iter());
+    put(&mut dir, &pod);
+}

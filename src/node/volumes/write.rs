@@ -312,7 +312,7 @@ fn fill(version: Dir, volume: &VolumeData, ownership: Ownership, unsynced: &mut 
             other => other?,
         };
         // File by file, not syncfs(2): that would wait for every other writer of the node's disk.
-        unsynced.add_file(dir, name, written)?;
+        unsynced.add_file(dir, name, written);
     }
     opened.into_values().for_each(|dir| unsynced.add_dir(dir));
     unsynced.add_dir(version);
