@@ -24,6 +24,7 @@ mod inbox;
 mod keep;
 mod kept;
 mod leftovers;
+mod looks;
 mod memo;
 mod memory;
 mod metering;
@@ -93,6 +94,7 @@ use evidence::Runtime;
 use farewell::Farewells;
 use folder::Folders;
 use leftovers::Leftovers;
+use looks::Looks;
 use memo::Memo;
 use memory::Memory;
 use nudge::Nudges;
@@ -125,9 +127,6 @@ const FAILED_REST: Millis = 1_000;
 
 /// A manifest folder that cannot be used or watched is looked at this often.
 const UNWATCHED_PERIOD: Millis = 5_000;
-
-/// Volume data is compared with what was written this often: nobody tells of changes in it.
-const VERIFY_PERIOD: Millis = 30_000;
 
 /// The agent of one node.
 pub struct Agent {
@@ -168,9 +167,7 @@ pub struct Agent {
     /// What it would be if they named this boot, at the start.
     saved_but_for_boot: Option<u64>,
     save_at: Option<Millis>,
-    /// Whether this pass looks at the volume data on disk, and when one last did.
-    verify: bool,
-    verified_at: Millis,
+    looks: Looks,
     node: NodeView,
     /// The last plan, for `status`.
     plan: Plan,
@@ -382,12 +379,14 @@ impl Agent {
             self.images_due(),
             self.coordination.due(),
             self.unwatched(),
-            (!self.disk.written.is_empty()).then_some(self.verified_at + VERIFY_PERIOD),
+            self.looks.next(!self.disk.written.is_empty()),
         ];
         let failed = (!self.failures.is_empty()).then(|| now() + 5_000);
         let next = due.into_iter().flatten().chain(failed).fold(now() + PERIOD, Millis::min);
-        // What fails at once must not be tried as fast as it fails.
-        if self.failures.is_empty() { next } else { next.max(now() + FAILED_REST) }
+        // What fails at once must not be tried as fast as it fails; a pass without a manifest folder ends early, and
+        // all that was due stays due.
+        let works = self.failures.is_empty() && self.disk.manifests.is_some();
+        if works { next } else { next.max(now() + FAILED_REST) }
     }
 
     /// When to look again at a manifest folder that cannot be used or watched.

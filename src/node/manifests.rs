@@ -279,6 +279,7 @@ impl ManifestDir {
     /// rename. The manifest outlives a loss of power after [`ManifestDir::settle`].
     pub fn write(&mut self, name: &str, bytes: &[u8], intended: &Value) -> Result<(), ManifestError> {
         self.write_checked(name, bytes, |read| reads_as(read, intended))
+            .map(|()| self.memory.wrote(name, bytes, intended))
     }
 
     /// As [`ManifestDir::write`], for a manifest that is there: one that somebody has removed meanwhile is
@@ -287,7 +288,8 @@ impl ManifestDir {
     /// # Errors
     /// [`ManifestError::Gone`], and as [`ManifestDir::write`].
     pub fn rewrite(&mut self, name: &str, bytes: &[u8], intended: &Value) -> Result<(), ManifestError> {
-        self.put(name, bytes, |read| reads_as(read, intended), true)
+        let put = self.put(name, bytes, |read| reads_as(read, intended), true);
+        put.map(|()| self.memory.wrote(name, bytes, intended))
     }
 
     /// As [`ManifestDir::write`], with `check` to prove the bytes that were read back.

@@ -48,6 +48,7 @@ use super::failing::Senses;
 use super::farewell::Farewells;
 use super::images::ImageFacts;
 use super::kept::Kept;
+use super::looks::Looks;
 use super::memo::Inputs;
 use super::memo::Memo;
 use super::nudge::Nudges;
@@ -72,7 +73,7 @@ pub(super) struct PassFacts<'a> {
     pub(super) volumes: &'a Volumes,
     pub(super) written: &'a BTreeMap<String, String>,
     /// Whether the data on disk is looked at, or trusted to be as it was written.
-    pub(super) verify: bool,
+    pub(super) looks: &'a Looks,
     /// Without an agent: what was written is not known and not compared.
     pub(super) offline: bool,
     pub(super) records: &'a BTreeMap<ObjectKey, DaemonRecord>,
@@ -152,7 +153,7 @@ impl Facts for PassFacts<'_> {
         self.offline
             || rendered.pod.volumes.is_empty()
             || (self.written.get(uid) == Some(&rendered.data_digest)
-                && (!(self.verify || self.is_young(uid)) || self.volumes.intact(uid)))
+                && (!(self.looks.all || (self.looks.young && self.is_young(uid))) || self.volumes.intact(uid)))
     }
 
     fn sandbox(&self, instance: &Instance) -> Evidence {

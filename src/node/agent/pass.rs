@@ -24,7 +24,6 @@ use super::RUNTIME_OVERDUE;
 use super::RUNTIME_PATIENCE;
 use super::RUNTIME_PERIOD;
 use super::Removals;
-use super::VERIFY_PERIOD;
 use super::apply;
 use super::evidence;
 use super::evidence::Runtime;
@@ -62,16 +61,13 @@ impl Agent {
         }
         self.follow_approvals(snapshot.as_deref());
         let Some(scan) = self.scan() else { return self.report(snapshot.as_deref()) };
-        self.verify = now() - self.verified_at >= VERIFY_PERIOD;
-        if self.verify {
-            self.verified_at = now();
-        }
         self.wiped.follow(&self.disk.records, &scan, &self.config.kubelet_root);
         self.disk.lost = self.wiped.uids().map(str::to_owned).collect();
         let mut records = self.adopted(&scan);
         self.adopt_orphans(&mut records, snapshot.as_deref());
-        // The data of a pod that has just started is looked at once more.
-        self.verify |= self.observe(&mut records, snapshot.as_deref());
+        let started = self.observe(&mut records, snapshot.as_deref());
+        let are_young = records.values().flat_map(DaemonRecord::live).any(|instance| !instance.started);
+        self.looks.begin(now(), started, are_young);
         self.look_into_crashes(&records, snapshot.as_deref());
         self.note_mirrors(&mut records, snapshot.as_deref());
         self.follow_taking(&records, snapshot.as_deref());
@@ -206,7 +202,6 @@ impl Agent {
         let at = now();
         if at < self.last_pass {
             self.runtime_at = self.runtime_at.min(at - RUNTIME_PERIOD);
-            self.verified_at = self.verified_at.min(at - VERIFY_PERIOD);
             self.save_at = self.save_at.map(|due| due.min(at));
             let delay = i64::try_from(self.config.removals_delay.as_millis()).unwrap_or(i64::MAX);
             self.removals = self.removals.map(|r| Removals { at: r.at.min(at.saturating_add(delay)), ..r });
@@ -325,12 +320,16 @@ impl Agent {
         let mut plan = std::mem::replace(&mut self.plan, Plan { daemons: Vec::new(), removals_held: false });
         self.disk.lay_ground(&plan.daemons);
         let (disk, pulse) = (&mut self.disk, &mut self.pulse);
-        let apply = |daemon| {
+        let mut apply = |daemon| {
             // Many daemons on a slow disk take their time, and that is no loop that hangs.
             pulse.beat();
             disk.apply(daemon)
         };
-        let mut results: Vec<_> = plan.daemons.iter().map(apply).collect();
+        // Who acts goes first: no manifest waits for what is only noted of other daemons.
+        let (acting, noting): (Vec<_>, Vec<_>) =
+            plan.daemons.iter().enumerate().partition(|(_, d)| !d.actions.is_empty());
+        let mut results = vec![Ok(()); plan.daemons.len()];
+        acting.into_iter().chain(noting).for_each(|(number, daemon)| results[number] = apply(daemon));
         // Every manifest is in place before anything is waited for that none of them waits for.
         for (key, failure) in self.disk.settle() {
             let of_it = plan.daemons.iter().zip(&mut results).filter(|(daemon, _)| daemon.key == key);

@@ -73,7 +73,7 @@ impl Agent {
             manifests: &manifests,
             volumes: &self.disk.volumes,
             written: &self.disk.written,
-            verify: self.verify,
+            looks: &self.looks,
             offline: self.offline,
             records,
             instances: &instances,

@@ -46,6 +46,7 @@ use super::definitions::ApiDefinitions;
 use super::evidence::Runtime;
 use super::failing::Heard;
 use super::folder::Folders;
+use super::looks::Looks;
 use super::memo::Memo;
 use super::memo::Options;
 use super::memory::INPUTS;
@@ -188,8 +189,7 @@ impl Agent {
             saved: 0,
             saved_but_for_boot: None,
             save_at: None,
-            verify: true,
-            verified_at: 0,
+            looks: Looks::new(),
             node: config.node_view(),
             plan: Plan { daemons: Vec::new(), removals_held: false },
             failures: BTreeMap::new(),

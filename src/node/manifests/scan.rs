@@ -62,6 +62,8 @@ pub struct Scan {
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     files: BTreeMap<OsString, Known>,
+    /// What was written since the last look at it: bytes that are the same need not be parsed to be known.
+    written: BTreeMap<OsString, Arc<Manifest>>,
 }
 
 #[derive(Debug)]
@@ -96,7 +98,15 @@ impl Memory {
             present.insert(name);
         }
         self.files.retain(|name, _| present.contains(name));
+        self.written.retain(|name, _| present.contains(name));
         Ok(scan)
+    }
+
+    /// `bytes`, which say `pod`, were written as the file `name`.
+    pub(super) fn wrote(&mut self, name: &str, bytes: &[u8], pod: &Value) {
+        if let Ok(manifest) = manifest(name, pod, bytes) {
+            self.written.insert(name.into(), manifest);
+        }
     }
 
     /// What the file `name` is; `None` if there is none.
@@ -110,7 +120,8 @@ impl Memory {
         if let Some(known) = known.filter(|known| known.settled && known.stamp == stamp) {
             return Ok(Some(known.verdict.clone()));
         }
-        let verdict = match judge(dir, name, &stat)? {
+        let written = self.written.get(name);
+        let verdict = match judge(dir, name, &stat, written)? {
             // The file that we knew as ours, written over in place: still ours, and to be repaired.
             Err(why) => match known {
                 Some(Known { stamp: before, verdict: Ok(was), .. }) if before.is_same_file(&stamp) => {
@@ -122,13 +133,16 @@ impl Memory {
             ours => ours,
         };
         let settled = SystemTime::now().duration_since(stamp.changed()).is_ok_and(|age| age > TICK);
+        if settled {
+            self.written.remove(name);
+        }
         self.files.insert(name.to_owned(), Known { stamp, settled, verdict: verdict.clone() });
         Ok(Some(verdict))
     }
 }
 
-/// Whether the file `name` is ours by what it says.
-fn judge(dir: &Dir, name: &OsStr, stat: &FileStat) -> Result<Verdict, FsError> {
+/// Whether the file `name` is ours by what it says; `written`: what was last written to it.
+fn judge(dir: &Dir, name: &OsStr, stat: &FileStat, written: Option<&Arc<Manifest>>) -> Result<Verdict, FsError> {
     if kind(stat) != FileKind::File {
         return Ok(Err("it is no regular file".to_owned()));
     }
@@ -136,6 +150,9 @@ fn judge(dir: &Dir, name: &OsStr, stat: &FileStat) -> Result<Verdict, FsError> {
     let Some(bytes) = dir.read_file(name, MAX_BYTES + 1)? else { return Ok(Err("it has just gone".to_owned())) };
     if bytes.len() as u64 > MAX_BYTES {
         return Ok(Err("it is longer than any manifest".to_owned()));
+    }
+    if let Some(written) = written.filter(|written| written.sha256 == sha256(&bytes)) {
+        return Ok(Ok(Arc::clone(written)));
     }
     // Without the mark it is not ours, whatever else it is: another's file need not be parsed.
     if !contains(&bytes, OWNER_ANNOTATION.as_bytes()) {
