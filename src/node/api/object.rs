@@ -206,7 +206,7 @@ const POD_METADATA: [&str; 8] =
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// What is read of a container's status.
-const CONTAINER_STATUS: [&str; 6] = ["name", "ready", "started", "restartCount", "state", "lastState"];
+const CONTAINER_STATUS: [&str; 7] = ["name", "containerID", "ready", "started", "restartCount", "state", "lastState"];
 
 /// A pod of this node: mirror pods and pods of DaemonSets with metadata and what `status` shows; of any
 /// other that it is there, whether it has ended, and whether it made room for another.
