@@ -141,8 +141,7 @@ impl Watches {
                     scope: Scope::Object(reference.clone()),
                     resource: object::resource(reference.kind),
                     namespace: Some(reference.key.namespace.clone()).filter(|namespace| !namespace.is_empty()),
-                    // From the API server's cache, as the kubelet has them: many nodes ask for the same one together.
-                    config: config().any_semantic().fields(&format!("metadata.name={}", reference.key.name)),
+                    config: config().fields(&format!("metadata.name={}", reference.key.name)),
                     keep: object::keep_all,
                 };
                 self.wanted.insert(reference.clone(), task.spawn(&self.context));

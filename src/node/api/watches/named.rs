@@ -13,6 +13,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::Api;
 use kube::api::ListParams;
+use kube::api::VersionMatch;
 use kube::api::WatchEvent;
 use kube::api::WatchParams;
 use kube::core::Request;
@@ -25,8 +26,6 @@ use crate::node::api::object::RawObject;
 
 /// A watch that is so much longer silent than the server was to let it live has lost its server.
 const MARGIN: Duration = Duration::from_secs(5);
-/// Nothing more than one object has a name.
-const PAGE: u32 = 50;
 
 /// What an object's stream gives.
 pub(super) type Word = Result<Event<RawObject>, Error>;
@@ -98,17 +97,12 @@ impl Named {
     }
 
     async fn list(&mut self) -> Result<(Vec<RawObject>, String), Error> {
-        let mut params = ListParams::default().fields(&self.fields).limit(PAGE);
-        let mut objects = Vec::new();
-        loop {
-            let page = self.api.list(&params).await.map_err(Error::InitialListFailed)?;
-            objects.extend(page.items);
-            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-            if params.continue_token.is_none() {
-                let version = page.metadata.resource_version.filter(|version| !version.is_empty());
-                return version.map(|version| (objects, version)).ok_or(Error::NoResourceVersion);
-            }
-        }
+        // From the API server's cache, as the kubelet lists what pods name: many nodes ask for the same one together,
+        // and the cache has no pages.
+        let params = ListParams::default().fields(&self.fields).at("0").matching(VersionMatch::NotOlderThan);
+        let list = self.api.list(&params).await.map_err(Error::InitialListFailed)?;
+        let version = list.metadata.resource_version.filter(|version| !version.is_empty());
+        version.map(|version| (list.items, version)).ok_or(Error::NoResourceVersion)
     }
 
     async fn watch(&mut self, version: &str) -> Result<Lines, kube::Error> {
