@@ -102,7 +102,8 @@ async fn a_watch_goes_on_from_what_it_told_last() {
     let from = |uri: &String| uri.split_once("&resourceVersion=").map(|(_, version)| version.to_owned());
     let from: Vec<Option<String>> = asked.iter().map(from).collect();
     let from: Vec<Option<&str>> = from.iter().map(Option::as_deref).collect();
-    assert_eq!(from, [None, Some("10"), Some("14"), Some("14"), Some("15")]);
+    let cached = Some("0&resourceVersionMatch=NotOlderThan");
+    assert_eq!(from, [cached, Some("10"), Some("14"), Some("14"), Some("15")]);
     assert!(asked[1].contains("watch=true&timeoutSeconds=60"), "{asked:?}");
 }
 
