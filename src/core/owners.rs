@@ -28,7 +28,8 @@ pub enum Owner {
     AsItIs,
 }
 
-/// Annotation by which a kubelet tells whose image a mirror pod is: the UID of the static pod, unless its manifest has none.
+/// Annotation by which a kubelet tells whose image a mirror pod is: the UID of the static pod, unless its manifest has
+/// none.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// What to do where a DaemonSet controller acts on a daemon that is to be left to us.

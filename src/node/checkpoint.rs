@@ -167,11 +167,22 @@ impl Store {
         for name in dir.names().map_err(fail)? {
             let Some(file) = name.to_str().and_then(|name| name.strip_suffix(STAGED)) else { continue };
             match is_whole(&dir, &name).map_err(fail)? {
-                true => dir.rename(&name, &dir, file).map_err(fail)?,
+                true => {
+                    // Nobody may have waited for it, and what it takes the place of is on stable storage.
+                    dir.sync_entry(&name).map_err(fail)?;
+                    dir.rename(&name, &dir, file).map_err(fail)?;
+                    dir.sync().map_err(fail)?;
+                }
                 false => drop(dir.unlink(&name).map_err(fail)?),
             }
         }
         Ok(Self { path: path.to_owned(), dir, read_only: false })
+    }
+
+    /// Makes the folder `path` (0700) if it is not there, and touches nothing in it.
+    pub fn make(path: &Path) -> Result<(), CheckpointError> {
+        let made = Dir::open_or_create(path, 0o700);
+        made.map(drop).map_err(|source| CheckpointError::Folder { path: path.to_owned(), source })
     }
 
     /// Opens the folder to look at: nothing is made, swept or set aside. `None` if it is not there.

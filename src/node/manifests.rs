@@ -5,6 +5,7 @@
 //! which manifests there are to be.
 
 mod folder;
+mod proof;
 mod scan;
 mod watch;
 
@@ -20,7 +21,6 @@ use serde_json::Value;
 use sha2::Digest;
 use sha2::Sha256;
 
-use crate::core::yaml;
 use crate::node::fsx;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FsError;
@@ -29,6 +29,7 @@ use crate::node::fsx::Stamp;
 use crate::node::fsx::Unsynced;
 
 use folder::Folder;
+use proof::reads_as;
 pub use scan::Manifest;
 use scan::Memory;
 pub use scan::Scan;
@@ -435,43 +436,6 @@ fn stage_file(stage: &Dir, name: &str, bytes: &[u8], prepared: Option<Prepared>)
         }
     }
     stage.stat(name)?.map(|stat| Stamp::from(&stat)).ok_or_else(|| stage.missing(name))
-}
-
-/// Whether the first document of `bytes` is exactly `intended`, and there is no other.
-fn reads_as(bytes: &[u8], intended: &Value) -> Result<(), String> {
-    let text = std::str::from_utf8(bytes).map_err(|e| e.to_string())?;
-    let mut documents = yaml::read_documents(text).into_iter();
-    let (Some(document), None) = (documents.next(), documents.next()) else {
-        return Err("it is not one document".to_owned());
-    };
-    match document.value {
-        Ok(value) if value == *intended => Ok(()),
-        Ok(value) => Err(first_difference("", &value, intended)),
-        Err(e) => Err(format!("line {}, column {}: {}", e.line, e.column, e.message)),
-    }
-}
-
-/// The path of the first place where two values differ. Not the values: they may be secret.
-fn first_difference(at: &str, left: &Value, right: &Value) -> String {
-    match (left, right) {
-        (Value::Object(left), Value::Object(right)) => {
-            let keys = left.keys().chain(right.keys());
-            for key in keys {
-                match (left.get(key), right.get(key)) {
-                    (Some(a), Some(b)) if a == b => {}
-                    (Some(a), Some(b)) => return first_difference(&format!("{at}.{key}"), a, b),
-                    _ => return format!("{at}.{key} is in only one of them"),
-                }
-            }
-            format!("{at} differs")
-        }
-        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
-            let at_first = left.iter().zip(right).enumerate().find(|(_, (a, b))| a != b);
-            at_first
-                .map_or_else(|| format!("{at} differs"), |(i, (a, b))| first_difference(&format!("{at}[{i}]"), a, b))
-        }
-        _ => format!("{at} differs"),
-    }
 }
 
 /// SHA-256 in lower-case hex.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
+use crate::core::model::Kind;
 use crate::core::outcome::Outcome;
 use crate::core::outcome::Rendered;
 use crate::core::record::Instance;
@@ -37,10 +38,12 @@ impl Planner<'_> {
     /// stays while they cannot be had.
     pub(super) fn prepare(&mut self, target: &Target, replaces: bool) -> Option<Prepared> {
         if !self.admitted(&target.daemon_set) {
-            // All that it waits for is asked for at once: the first daemon of a namespace would wait for two
-            // answers, one after the other.
+            // What it waits for is asked for at once: the first daemon of a namespace would wait for two answers,
+            // one after the other. Nothing secret: nobody has said yet that it may start.
             if self.summary.state == State::Waiting {
                 let _ = self.rendered(&target.daemon_set, target.data);
+                self.references.retain(|reference| reference.kind != Kind::Secret);
+                self.tokens.clear();
             }
             return None;
         }

@@ -14,6 +14,7 @@ use crate::core::dry_run::Standing;
 use crate::core::identity::Identity;
 use crate::core::model::FieldError;
 use crate::core::model::IntOrPercent;
+use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::model::Taint;
@@ -46,6 +47,7 @@ struct World {
     waiting_for: Vec<Missing>,
     /// What admission waits for.
     unjudged: Option<Missing>,
+    references: BTreeSet<ObjectRef>,
     refused: Option<FieldError>,
     blind: bool,
     stock: Option<Stock>,
@@ -99,7 +101,7 @@ impl Facts for World {
                 pod: RenderedPod {
                     pod: json!({}),
                     volumes: Vec::new(),
-                    references: BTreeSet::new(),
+                    references: self.references.clone(),
                     tokens: BTreeSet::new(),
                     waiting_for: self.waiting_for.clone(),
                     notes: Vec::new(),
@@ -552,8 +554,12 @@ fn what_a_daemon_refers_to_is_asked_for_while_its_namespace_is_unknown() {
     let plan = bench.plan(&wanted(&daemon_set("a")));
     assert_eq!((plan.summary.state, plan.actions), (State::Waiting, Vec::new()), "nobody has said that it may start");
     bench.world.waiting_for = vec![missing("Secret")];
+    let (config, secret) = (ObjectRef::new(Kind::ConfigMap, "a", "c"), ObjectRef::new(Kind::Secret, "a", "s"));
+    bench.world.references = [config.clone(), secret.clone()].into();
     let plan = bench.plan(&wanted(&daemon_set("a")));
     assert_eq!(plan.summary.waiting_for, [missing("Namespace"), missing("Secret")]);
+    assert!(plan.references.contains(&config));
+    assert!(!plan.references.contains(&secret), "nothing secret is read for a daemon that nobody has let in");
     assert_eq!(plan.actions, []);
 }
 

@@ -251,7 +251,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Waits until the manifests' names and the records that were put are on stable storage. What fails is put and not saved.
+    /// Waits until the manifests' names and the records that were put are on stable storage. What fails is put and not
+    /// saved.
     pub(super) fn settle(&mut self) -> Vec<(ObjectKey, Failure)> {
         let mut failures = Vec::new();
         let named = std::mem::take(&mut self.named);

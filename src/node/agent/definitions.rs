@@ -1,6 +1,7 @@
 //! What folders and API define, as the words that planning takes.
 //!
-//! Owns the last definition that each pass saw and the confirmations that removals need. Must not decide: `crate::core::sources` does.
+//! Owns the last definition that each pass saw and the confirmations that removals need. Must not decide:
+//! `crate::core::sources` does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

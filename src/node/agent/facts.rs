@@ -72,7 +72,7 @@ pub(super) struct PassFacts<'a> {
     pub(super) manifests: &'a BTreeMap<&'a str, &'a str>,
     pub(super) volumes: &'a Volumes,
     pub(super) written: &'a BTreeMap<String, String>,
-    /// Whether the data on disk is looked at, or trusted to be as it was written.
+    /// Whose data on disk is looked at; the others' is trusted to be as it was written.
     pub(super) looks: &'a Looks,
     /// Without an agent: what was written is not known and not compared.
     pub(super) offline: bool,

@@ -351,8 +351,10 @@ pub(super) struct State {
 /// # Errors
 /// When others could write to it, or another agent has it.
 pub(super) fn open_state(config: &Config) -> Result<State, AgentError> {
-    let inputs = checkpoint::Store::open(&config.state_dir)?;
+    checkpoint::Store::make(&config.state_dir)?;
+    // Before anything in it is touched: another agent may be at work.
     let lock = lock(config)?;
+    let inputs = checkpoint::Store::open(&config.state_dir)?;
     let records = inputs.folder(DAEMONS)?;
     Ok(State { inputs, records, lock })
 }

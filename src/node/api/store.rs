@@ -158,15 +158,21 @@ impl Store {
     /// A DaemonSet exists and looks like this.
     fn define(&self, value: &Value) {
         let (key, reached) = (key_of(value), resource_version(value).unwrap_or(0));
-        let mut definition = Definition::of(value, 0);
+        let fingerprint = definition::fingerprint(value);
         self.with(|snapshot| {
             snapshot.course.reached = snapshot.course.reached.max(reached);
             snapshot.deleted.remove(&key);
             let before = snapshot.daemon_sets.get(&key);
+            if before.is_some_and(|before| before.fingerprint == fingerprint) {
+                return;
+            }
+            let mut definition = Definition::of(value, 0);
             if before.is_none_or(|before| before.differs(&definition)) {
                 snapshot.version += 1;
                 definition.version = snapshot.version;
                 snapshot.daemon_sets.insert(key, definition);
+            } else if let Some(before) = snapshot.daemon_sets.get_mut(&key) {
+                before.fingerprint = fingerprint;
             }
         });
     }

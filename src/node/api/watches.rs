@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::node::api::backoff;
@@ -259,7 +260,9 @@ impl Task {
     fn stream(&self, context: &Context) -> BoxStream<'static, named::Word> {
         match (&self.scope, &self.config.field_selector, self.config.timeout) {
             (Scope::Object(_), Some(fields), Some(seconds)) => {
-                named::follow(self.api(context), fields.clone(), seconds)
+                // As the API server's own admission knows it. What else a daemon names is what it runs with.
+                let cached = matches!(&self.scope, Scope::Object(object) if object.kind == Kind::ServiceAccount);
+                named::follow(self.api(context), fields.clone(), seconds, cached)
             }
             _ => watcher(self.api(context), self.config.clone()).boxed(),
         }

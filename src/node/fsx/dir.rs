@@ -122,14 +122,15 @@ impl Dir {
         if let Some(dir) = self.child(name)? {
             return Ok((dir, false));
         }
-        match nix::sys::stat::mkdirat(&self.fd, name, Mode::from_bits_truncate(mode & 0o777)) {
-            Ok(()) => {}
-            Err(Errno::EEXIST) => {}
+        let made = match nix::sys::stat::mkdirat(&self.fd, name, Mode::from_bits_truncate(mode & 0o777)) {
+            Ok(()) => true,
+            // Somebody else has made it meanwhile.
+            Err(Errno::EEXIST) => false,
             Err(e) => return Err(self.fail(Doing::Create, name)(e)),
-        }
+        };
         let dir = self.child(name)?.ok_or(Errno::ENOENT).map_err(self.fail(Doing::Create, name))?;
         dir.set_mode(mode)?;
-        Ok((dir, true))
+        Ok((dir, made))
     }
 
     /// Makes a new folder `name` with exactly `mode`; `None` if the name is taken.
@@ -325,6 +326,14 @@ impl Dir {
     /// Waits until its entries are on stable storage.
     pub fn sync(&self) -> Result<(), FsError> {
         nix::unistd::fsync(self.fd.as_fd()).map_err(self.fail(Doing::Sync, ""))
+    }
+
+    /// Waits until the content of the file `name` is on stable storage, whoever wrote it.
+    pub fn sync_entry(&self, name: impl AsRef<Path>) -> Result<(), FsError> {
+        match self.open_file(name.as_ref())? {
+            Some(file) => self.sync_file(name, &file),
+            None => Ok(()),
+        }
     }
 
     /// Whether its file system keeps all changes of folders in one journal, in their order: then whoever

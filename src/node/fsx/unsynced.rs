@@ -18,7 +18,7 @@ use super::Dir;
 use super::Doing;
 use super::FsError;
 
-/// So many files are held open; then they are waited for.
+/// So many files, and as many folders, are held open; then they are waited for.
 const MOST: usize = 64;
 /// So many are waited for at the same time: each asks the disk to flush, and those who ask together share it.
 const WAITERS: usize = 8;
@@ -46,13 +46,18 @@ impl Unsynced {
         }
     }
 
-    /// Takes a folder with new entries, in the order in which they were changed.
-    pub fn add_dir(&mut self, dir: Dir) {
-        // Each wait is a flush of the disk, and the folder that was changed last covers all the others.
-        if *self.one_journal.get_or_insert_with(|| dir.has_one_journal()) {
+    /// Takes a folder with new entries, in the order in which they were changed; `is_changed`: it has some for certain.
+    pub fn add_dir(&mut self, dir: Dir, is_changed: bool) {
+        // Each wait is a flush of the disk, and the folder that was changed last covers all the others; one that was
+        // not changed covers nothing.
+        if *self.one_journal.get_or_insert_with(|| dir.has_one_journal()) && is_changed {
             self.dirs.clear();
         }
         self.dirs.push(dir);
+        if self.dirs.len() >= MOST {
+            let dirs = std::mem::take(&mut self.dirs);
+            self.failed = wait_for(&[], &dirs, || {}).err().or(self.failed.take());
+        }
     }
 
     /// Takes what another thread has gathered meanwhile.

@@ -142,7 +142,7 @@ pub(super) fn write(
     }
     let stamps = stamps(target, pod, volume, &version_name)?;
     if change != Change::None {
-        unsynced.add_dir(dir);
+        unsynced.add_dir(dir, matches!(change, Change::Published | Change::First));
     }
     Ok((change, stamps))
 }
@@ -231,7 +231,8 @@ fn file_holds(dir: &Dir, name: &str, file: &VolumeFile, ownership: Ownership) ->
 /// next write is not to find it good.
 pub(super) fn withdraw(target: &Target, pod: &Dir, volume: &str) {
     if let Ok(Some(dir)) = pod.child(target.volumes_below_pod().join(volume)) {
-        // Where even this fails, so did the writing, and it is told.
+        // Where even this fails the data is found good later though nobody waited for it; after a loss of power the
+        // first look compares all of it.
         let _ = dir.unlink(DATA);
     }
 }
@@ -314,8 +315,8 @@ fn fill(version: Dir, volume: &VolumeData, ownership: Ownership, unsynced: &mut 
         // File by file, not syncfs(2): that would wait for every other writer of the node's disk.
         unsynced.add_file(dir, name, written);
     }
-    opened.into_values().for_each(|dir| unsynced.add_dir(dir));
-    unsynced.add_dir(version);
+    opened.into_values().for_each(|dir| unsynced.add_dir(dir, true));
+    unsynced.add_dir(version, true);
     Ok(())
 }
 

@@ -90,6 +90,8 @@ class Bootstrap(Story):
         self.cluster.stop("scheduler")
         self.admin.apply(daemonset("late", NAMESPACE, {"command": SLEEP} | probe, BOOTSTRAP, hostNetwork=True, terminationGracePeriodSeconds=1))
         first = self.one("late")
+        # A controller that has just lost the API server may take half a minute to look again.
+        until(lambda: self.stock("late"), SOON, "the controller has made its pod")
         self.node.kubelet.kill()
         self.cluster.start_scheduler()
         until(lambda: not self.static("late"), SOON, "ours makes way")

@@ -27,9 +27,9 @@ pub enum FileError {
         /// What is wrong.
         message: String,
     },
-    /// A field has the wrong type.
+    /// A field has the wrong type, or is not there. Never with its value, which may be a credential.
     #[error("{0}")]
-    Field(#[from] serde_json::Error),
+    Field(String),
     /// Its documents do not belong together.
     #[error("{0}")]
     Merge(#[from] kube::config::KubeconfigError),
@@ -67,13 +67,25 @@ pub(crate) fn parse(text: &str) -> Result<Kubeconfig, FileError> {
             column: error.column,
             message: error.message,
         })?;
-        let config = serde_json::from_value(value)?;
+        let config = serde_json::from_value(value).map_err(|error| FileError::Field(without_value(&error)))?;
         merged = Some(match merged {
             Some(merged) => merged.merge(config)?,
             None => config,
         });
     }
     Ok(merged.unwrap_or_default())
+}
+
+/// What is wrong with a field, without the value that serde's words hold.
+fn without_value(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(", expected ") {
+        Some((_, expected)) => {
+            format!("a value has the wrong type: expected {expected}; text that looks like a number is quoted")
+        }
+        None if text.starts_with("missing field") => text,
+        None => "a field is not as a kubeconfig has it".to_owned(),
+    }
 }
 
 fn resolve(folder: &Path, named: &mut Option<String>) {
@@ -153,5 +165,15 @@ mod tests {
             assert_eq!(text(bytes).unwrap(), "kind: Ä");
         }
         assert!(text(vec![0xC3, 0x28]).is_err());
+    }
+
+    #[test]
+    fn a_credential_of_the_wrong_type_is_not_told() {
+        let told = |text: &str| parse(text).unwrap_err().to_string();
+        let number = told("users: [{name: u, user: {token: 12345678}}]");
+        assert!(number.contains("expected") && !number.contains("12345678"), "{number}");
+        let text = told("users: [{name: u, user: {exec: {command: a, args: hush, apiVersion: x}}}]");
+        assert!(!text.contains("hush"), "{text}");
+        assert!(told("users: [{user: {}}]").contains("missing field"), "what is missing is named");
     }
 }

@@ -3,6 +3,9 @@
 //! Owns what tells one state of it from the next. Must not keep the object as it came: what decides is in the
 //! typed view, and a map of JSON takes 600 bytes however little is in it.
 
+use std::hash::DefaultHasher;
+use std::hash::Hash;
+use std::hash::Hasher;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -23,18 +26,38 @@ pub struct Definition {
     pub converted: Converted,
     /// Whether it asks that its pods be kept when it goes, which one that cannot be used may, too.
     pub(super) orphans: bool,
+    /// [`fingerprint`] of what it was made of.
+    pub(super) fingerprint: u64,
 }
 
 impl Definition {
     /// What `value` defines.
     pub fn of(value: &Value, version: u64) -> Self {
-        Self { version, converted: convert(value), orphans: is_orphaning(value) }
+        Self { version, converted: convert(value), orphans: is_orphaning(value), fingerprint: fingerprint(value) }
     }
 
     /// Whether the two define different things, whatever their versions.
     pub(super) fn differs(&self, other: &Self) -> bool {
         self.converted != other.converted || self.orphans != other.orphans
     }
+}
+
+/// Tells a DaemonSet from one that only its status or its managers have changed since: these come once a second in a
+/// rollout, to every node, and are dropped before any other work.
+pub(super) fn fingerprint(value: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (field, value) in value.as_object().into_iter().flatten().filter(|(field, _)| *field != "status") {
+        field.hash(&mut hasher);
+        match value.as_object().filter(|_| field == "metadata") {
+            Some(metadata) => {
+                let told =
+                    metadata.iter().filter(|(field, _)| !matches!(field.as_str(), "resourceVersion" | "managedFields"));
+                told.for_each(|told| told.hash(&mut hasher));
+            }
+            None => value.hash(&mut hasher),
+        }
+    }
+    hasher.finish()
 }
 
 /// The typed view of a DaemonSet as the API gave it, or everything that is wrong with it.
@@ -52,4 +75,25 @@ pub fn convert(value: &Value) -> Converted {
 pub(super) fn is_orphaning(value: &Value) -> bool {
     let finalizers = value.pointer("/metadata/finalizers").and_then(Value::as_array);
     finalizers.is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == "orphan"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_others_write_into_a_daemon_set_does_not_make_it_another() {
+        let of = |version: &str, annotation: &str, image: &str, ready: u32| {
+            fingerprint(
+                &json!({"metadata": {"name": "a", "resourceVersion": version, "managedFields": [{"time": version}],
+                "annotations": {"a": annotation}}, "spec": {"image": image}, "status": {"numberReady": ready}}),
+            )
+        };
+        let before = of("1", "x", "i:1", 0);
+        assert_eq!(before, of("2", "x", "i:1", 3));
+        assert_ne!(before, of("1", "y", "i:1", 0));
+        assert_ne!(before, of("1", "x", "i:2", 0));
+    }
 }

@@ -13,6 +13,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::Api;
 use kube::api::ListParams;
+use kube::api::ObjectList;
 use kube::api::VersionMatch;
 use kube::api::WatchEvent;
 use kube::api::WatchParams;
@@ -30,11 +31,12 @@ const MARGIN: Duration = Duration::from_secs(5);
 /// What an object's stream gives.
 pub(super) type Word = Result<Event<RawObject>, Error>;
 
-/// Lists and watches what `fields` selects, for ever; each watch ends after `seconds`.
+/// Lists and watches what `fields` selects, for ever; each watch ends after `seconds`. `cached`: the first list may
+/// come from the API server's cache, which can be a moment behind; a consistent one costs it a round to etcd.
 ///
 /// As with kube's watcher a failure ends nothing: what failed is tried again when the next word is asked for.
-pub(super) fn follow(api: Api<RawObject>, fields: String, seconds: u32) -> BoxStream<'static, Word> {
-    let named = Named { api, fields, seconds, state: State::Start };
+pub(super) fn follow(api: Api<RawObject>, fields: String, seconds: u32, cached: bool) -> BoxStream<'static, Word> {
+    let named = Named { api, fields, seconds, cached, state: State::Start };
     futures::stream::unfold(named, |mut named| async { Some((named.next().await, named)) }).boxed()
 }
 
@@ -42,6 +44,8 @@ struct Named {
     api: Api<RawObject>,
     fields: String,
     seconds: u32,
+    /// Whether the next list may come from the cache.
+    cached: bool,
     state: State,
 }
 
@@ -97,12 +101,17 @@ impl Named {
     }
 
     async fn list(&mut self) -> Result<(Vec<RawObject>, String), Error> {
-        // From the API server's cache, as the kubelet lists what pods name: many nodes ask for the same one together,
-        // and the cache has no pages.
-        let params = ListParams::default().fields(&self.fields).at("0").matching(VersionMatch::NotOlderThan);
-        let list = self.api.list(&params).await.map_err(Error::InitialListFailed)?;
-        let version = list.metadata.resource_version.filter(|version| !version.is_empty());
-        version.map(|version| (list.items, version)).ok_or(Error::NoResourceVersion)
+        let params = ListParams::default().fields(&self.fields);
+        if std::mem::take(&mut self.cached) {
+            let cached = params.clone().at("0").matching(VersionMatch::NotOlderThan);
+            let list = self.api.list(&cached).await.map_err(Error::InitialListFailed)?;
+            // That the cache does not have it is no evidence of anything.
+            if !list.items.is_empty() {
+                return listed(list);
+            }
+        }
+        // No more than one object has the name, and so there are no pages.
+        listed(self.api.list(&params).await.map_err(Error::InitialListFailed)?)
     }
 
     async fn watch(&mut self, version: &str) -> Result<Lines, kube::Error> {
@@ -112,6 +121,12 @@ impl Named {
         let body = self.api.clone().into_client().request_stream(request).await?;
         Ok(Lines { body: Box::pin(body) })
     }
+}
+
+/// The objects of a list, and the version that the watch goes on from.
+fn listed(list: ObjectList<RawObject>) -> Result<(Vec<RawObject>, String), Error> {
+    let version = list.metadata.resource_version.filter(|version| !version.is_empty());
+    version.map(|version| (list.items, version)).ok_or(Error::NoResourceVersion)
 }
 
 /// What an event of the watch says, and how it goes on.

@@ -21,7 +21,7 @@ use super::*;
 type Answer = (u16, Vec<String>, bool);
 
 /// The stream of a ConfigMap from a server with these answers, and what it is asked.
-fn stream(answers: Vec<Answer>) -> (impl Stream<Item = Word> + Unpin, Arc<Mutex<Vec<String>>>) {
+fn stream(answers: Vec<Answer>, cached: bool) -> (impl Stream<Item = Word> + Unpin, Arc<Mutex<Vec<String>>>) {
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let (seen, mut answers) = (Arc::clone(&asked), VecDeque::from(answers));
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -38,7 +38,7 @@ fn stream(answers: Vec<Answer>) -> (impl Stream<Item = Word> + Unpin, Arc<Mutex<
     });
     let client = kube::Client::new(service, "default");
     let api = Api::namespaced_with(client, "a", &object::resource(Kind::ConfigMap));
-    (follow(api, "metadata.name=c".to_owned(), 60), asked)
+    (follow(api, "metadata.name=c".to_owned(), 60, cached), asked)
 }
 
 fn config_map(version: &str) -> Value {
@@ -92,7 +92,7 @@ async fn a_watch_goes_on_from_what_it_told_last() {
         (200, vec![broken[..broken.len() - 4].to_owned()], true),
         (200, vec![event("DELETED", config_map("15"))], false),
     ];
-    let (mut stream, asked) = stream(answers);
+    let (mut stream, asked) = stream(answers, false);
     assert_eq!(words(&mut stream).await, ["init", "listed 3", "done", "applied 12", "deleted 15"]);
     // The last one stays silent for longer than the server was to let it live.
     let _ = timeout(Duration::from_secs(66), stream.next()).await;
@@ -102,15 +102,26 @@ async fn a_watch_goes_on_from_what_it_told_last() {
     let from = |uri: &String| uri.split_once("&resourceVersion=").map(|(_, version)| version.to_owned());
     let from: Vec<Option<String>> = asked.iter().map(from).collect();
     let from: Vec<Option<&str>> = from.iter().map(Option::as_deref).collect();
-    let cached = Some("0&resourceVersionMatch=NotOlderThan");
-    assert_eq!(from, [cached, Some("10"), Some("14"), Some("14"), Some("15")]);
+    assert_eq!(from, [None, Some("10"), Some("14"), Some("14"), Some("15")]);
     assert!(asked[1].contains("watch=true&timeoutSeconds=60"), "{asked:?}");
+}
+
+#[tokio::test]
+async fn what_the_cache_lacks_is_asked_for_again_and_later_lists_are_consistent() {
+    let empty = (200, vec![json!({"metadata": {"resourceVersion": "9"}, "items": []}).to_string()], true);
+    let expired = (200, vec![event("ERROR", status(410))], true);
+    let (mut stream, asked) = stream(vec![empty, list("10"), expired, list("20")], true);
+    let expected = ["init", "listed 3", "done", "told 410", "init", "listed 3", "done"];
+    assert_eq!(words(&mut stream).await, expected);
+    let cached = |uri: &String| uri.contains("resourceVersion=0&resourceVersionMatch=NotOlderThan");
+    let cached: Vec<bool> = asked.lock().unwrap().iter().map(cached).collect();
+    assert_eq!(cached, [true, false, false, false], "{asked:?}");
 }
 
 #[tokio::test]
 async fn a_version_that_expired_is_listed_anew() {
     let answers = vec![list("10"), (200, vec![event("ERROR", status(410))], true), list("20")];
-    let (mut stream, _) = stream(answers);
+    let (mut stream, _) = stream(answers, false);
     assert_eq!(words(&mut stream).await, ["init", "listed 3", "done", "told 410", "init", "listed 3", "done"]);
 }
 
@@ -123,7 +134,7 @@ async fn what_is_refused_is_told_and_tried_again() {
         refused(410),
         (200, vec![event("ERROR", status(500)), "nonsense\n".to_owned(), event("ADDED", config_map("11"))], true),
     ];
-    let (mut stream, asked) = stream(answers);
+    let (mut stream, asked) = stream(answers, false);
     let [begun, refused] = words(&mut stream).await;
     assert!(begun == "init" && refused.contains("failed to perform initial object list"), "{refused}");
     assert_eq!(words(&mut stream).await, ["init", "listed 3", "done", "refused 410", "told 500"]);
