@@ -109,6 +109,14 @@ pub struct Missing {
     pub key: String,
 }
 
+impl Missing {
+    /// Whether it is `object` that is missing, or something in it.
+    pub fn is(&self, object: &ObjectRef) -> bool {
+        (self.kind.as_str(), &self.namespace, &self.name)
+            == (object.kind.as_str(), &object.key.namespace, &object.key.name)
+    }
+}
+
 impl fmt::Display for Missing {
     /// `Secret kube-system/keys (password)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Kind;
+use crate::core::model::ObjectRef;
 use crate::core::outcome::Outcome;
 use crate::core::outcome::Rendered;
 use crate::core::record::Instance;
@@ -38,12 +39,8 @@ impl Planner<'_> {
     /// stays while they cannot be had.
     pub(super) fn prepare(&mut self, target: &Target, replaces: bool) -> Option<Prepared> {
         if !self.admitted(&target.daemon_set) {
-            // What it waits for is asked for at once: the first daemon of a namespace would wait for two answers,
-            // one after the other. Nothing secret: nobody has said yet that it may start.
             if self.summary.state == State::Waiting {
-                let _ = self.rendered(&target.daemon_set, target.data);
-                self.references.retain(|reference| reference.kind != Kind::Secret);
-                self.tokens.clear();
+                self.ask_ahead(target);
             }
             return None;
         }
@@ -55,6 +52,17 @@ impl Planner<'_> {
             false => self.rendered(&daemon_set, target.data)?,
         };
         Some(Prepared { outcome: self.with_images(outcome, replaces)?, daemon_set })
+    }
+
+    /// Asks for what the target waits for besides its Namespace, or the first daemon of a namespace would wait for two
+    /// answers, one after the other. For nothing secret: nobody has said yet that it may start.
+    fn ask_ahead(&mut self, target: &Target) {
+        let (references, tokens) = (self.references.clone(), self.tokens.clone());
+        let _ = self.rendered(&target.daemon_set, target.data);
+        let missing = &self.summary.waiting_for;
+        let is_wanted = |r: &ObjectRef| r.kind != Kind::Secret && missing.iter().any(|missing| missing.is(r));
+        self.references.retain(|reference| references.contains(reference) || is_wanted(reference));
+        self.tokens = tokens;
     }
 
     /// The next incarnation's rendering if it can be written; else the summary says what is in the way.

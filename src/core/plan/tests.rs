@@ -554,11 +554,14 @@ fn what_a_daemon_refers_to_is_asked_for_while_its_namespace_is_unknown() {
     let plan = bench.plan(&wanted(&daemon_set("a")));
     assert_eq!((plan.summary.state, plan.actions), (State::Waiting, Vec::new()), "nobody has said that it may start");
     bench.world.waiting_for = vec![missing("Secret")];
-    let (config, secret) = (ObjectRef::new(Kind::ConfigMap, "a", "c"), ObjectRef::new(Kind::Secret, "a", "s"));
-    bench.world.references = [config.clone(), secret.clone()].into();
+    let (config, secret) = (ObjectRef::new(Kind::ConfigMap, "", "a"), ObjectRef::new(Kind::Secret, "", "a"));
+    let other = ObjectRef::new(Kind::ConfigMap, "", "b");
+    bench.world.references = [config.clone(), secret.clone(), other.clone()].into();
+    bench.world.waiting_for.push(missing("ConfigMap"));
     let plan = bench.plan(&wanted(&daemon_set("a")));
-    assert_eq!(plan.summary.waiting_for, [missing("Namespace"), missing("Secret")]);
+    assert_eq!(plan.summary.waiting_for, [missing("Namespace"), missing("Secret"), missing("ConfigMap")]);
     assert!(plan.references.contains(&config));
+    assert!(!plan.references.contains(&other), "what it does not wait for can be asked for later");
     assert!(!plan.references.contains(&secret), "nothing secret is read for a daemon that nobody has let in");
     assert_eq!(plan.actions, []);
 }
