@@ -21,6 +21,7 @@ use crate::core::cluster::node_daemons;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::Kind;
+use crate::core::owners;
 
 /// kubectl's copy of the whole object, in an annotation of the object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -202,8 +203,6 @@ pub(super) fn keep_node(value: Value) -> Option<Value> {
 /// What is read of a pod's metadata.
 const POD_METADATA: [&str; 8] =
     ["name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "ownerReferences", "annotations", "labels"];
-/// What makes a pod a mirror pod; of its other annotations, which others write, nothing is read.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// What is read of a container's status.
 const CONTAINER_STATUS: [&str; 7] = ["name", "containerID", "ready", "started", "restartCount", "state", "lastState"];
@@ -213,7 +212,7 @@ const CONTAINER_STATUS: [&str; 7] = ["name", "containerID", "ready", "started", 
 pub(super) fn keep_pod(value: Value) -> Option<Value> {
     let mut value = value;
     let metadata = value.get("metadata")?;
-    let is_mirror = metadata.pointer("/annotations/kubernetes.io~1config.mirror").is_some();
+    let is_mirror = owners::is_mirror_pod(&value);
     let owners = metadata.get("ownerReferences").and_then(Value::as_array);
     let of_daemon_set = owners
         .is_some_and(|owners| owners.iter().any(|owner| owner.get("kind").is_some_and(|kind| kind == "DaemonSet")));
@@ -225,7 +224,8 @@ pub(super) fn keep_pod(value: Value) -> Option<Value> {
     object.retain(|field, _| field == "metadata");
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         metadata.retain(|field, _| POD_METADATA.contains(&field.as_str()));
-        retain(metadata, "annotations", &[MIRROR]);
+        // Of the others, which others write, nothing is read.
+        retain(metadata, "annotations", &[owners::MIRROR_ANNOTATION]);
         retain(metadata, "labels", &[HASH_LABEL, GENERATION_LABEL]);
     }
     let mut kept = Map::new();
