@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 use nix::sys::stat::SFlag;
 
+pub mod changes;
 mod dir;
 mod unsynced;
 

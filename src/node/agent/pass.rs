@@ -119,8 +119,8 @@ impl Agent {
         self.report(snapshot.as_deref());
         self.pass_number += 1;
         if self.pass_number == 1 {
-            // No watch before the manifests of a boot are there: its thread would compete with them. What changes
-            // between the look and the watch is seen by the pass that this wakes.
+            // No watch before the manifests of a boot are there: they come first. What changes between the look and
+            // the watch is seen by the pass that this wakes.
             self.wake.notify_one();
         }
     }

@@ -2,11 +2,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use inotify::Inotify;
+use inotify::WatchMask;
 use serde_json::Value;
 use serde_json::json;
+use tokio::sync::Notify;
 
 use super::ManifestDir;
 use super::ManifestError;
@@ -239,69 +242,72 @@ fn names_that_the_kubelet_would_skip_are_refused() {
     }
 }
 
-#[test]
-fn the_watch_tells_of_others_and_not_of_ourselves() {
+/// Waits for a wake-up; gives whether there was one.
+async fn woken(wakes: &Notify, patience: Duration) -> bool {
+    tokio::time::timeout(patience, wakes.notified()).await.is_ok()
+}
+
+#[tokio::test]
+async fn the_watch_tells_of_others_and_not_of_ourselves() {
     let (_root, mut dir) = fresh();
-    let (sender, woken) = mpsc::channel();
-    let sender = std::sync::Mutex::new(sender);
-    dir.watch(move || sender.lock().unwrap().send(()).unwrap_or_default()).unwrap();
-    let foreign = |what: &str, act: &dyn Fn()| {
+    let wakes = Arc::new(Notify::new());
+    let waker = Arc::clone(&wakes);
+    dir.watch(move || waker.notify_one()).unwrap();
+    let (long, short) = (Duration::from_secs(10), Duration::from_millis(100));
+    let foreign = async |what: &str, act: &dyn Fn()| {
         act();
-        woken.recv_timeout(Duration::from_secs(10)).unwrap_or_else(|e| panic!("{what}: {e}"));
-        while woken.recv_timeout(Duration::from_millis(50)).is_ok() {}
+        assert!(woken(&wakes, long).await, "{what}");
+        while woken(&wakes, short).await {}
     };
     let path = dir.path().join(NAME);
     put(&mut dir, &pod("a"));
-    foreign("edit", &|| fs::write(&path, bytes(&pod("b"))).unwrap());
+    assert!(!woken(&wakes, short).await, "our own write");
+    foreign("edit", &|| fs::write(&path, bytes(&pod("b"))).unwrap()).await;
     put(&mut dir, &pod("a"));
-    foreign("mode", &|| fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap());
-    foreign("removal", &|| fs::remove_file(&path).unwrap());
+    foreign("mode", &|| fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap()).await;
+    foreign("removal", &|| fs::remove_file(&path).unwrap()).await;
     put(&mut dir, &pod("a"));
+    assert!(!woken(&wakes, short).await, "what we made anew");
     put(&mut dir, &pod("c"));
     dir.scan().unwrap();
     dir.remove(NAME).unwrap();
-    // A foreign event after ours: what comes first is told first, so ours were not told.
+    assert!(!woken(&wakes, short).await, "a write and a removal, told together");
     let other = dir.path().join("other");
-    fs::write(&other, "").unwrap();
-    woken.recv_timeout(Duration::from_secs(10)).unwrap();
-    while woken.recv_timeout(Duration::from_millis(100)).is_ok() {}
+    foreign("another file", &|| fs::write(&other, "").unwrap()).await;
     dir.write(NAME, &bytes(&pod("a")), &pod("a")).unwrap();
     dir.remove(NAME).unwrap();
-    assert!(woken.recv_timeout(Duration::from_millis(300)).is_err(), "our own writes and removals wake nobody");
+    dir.write(NAME, &bytes(&pod("a")), &pod("a")).unwrap();
+    fs::read(&other).unwrap();
+    fs::read_dir(dir.path()).unwrap().for_each(drop);
+    assert!(!woken(&wakes, short).await, "our own writes and removals, and what is only read");
     let folder = dir.path().to_owned();
-    foreign("folder", &|| fs::remove_dir_all(&folder).unwrap());
+    foreign("folder", &|| fs::remove_dir_all(&folder).unwrap()).await;
     dir.scan().unwrap();
-    while woken.recv_timeout(Duration::from_millis(100)).is_ok() {}
-    foreign("file in the new folder", &|| fs::write(folder.join("x"), "").unwrap());
+    while woken(&wakes, short).await {}
+    foreign("file in the new folder", &|| fs::write(folder.join("x"), "").unwrap()).await;
+    foreign("the new folder is moved away", &|| fs::rename(&folder, folder.with_extension("away")).unwrap()).await;
+    dir.scan().unwrap();
+    while woken(&wakes, short).await {}
+    fs::write(folder.with_extension("away").join("y"), "").unwrap();
+    assert!(!woken(&wakes, short).await, "what is in the folder that was moved away");
+    foreign("file in the next folder", &|| fs::write(folder.join("z"), "").unwrap()).await;
 }
 
 /// What the kubelet's inotify sees of one write and one removal.
 #[test]
 fn the_kubelet_sees_one_event_for_each_step() {
     let (_root, mut dir) = fresh();
-    let (sender, events) = mpsc::channel();
-    let mut watcher = notify::recommended_watcher(move |event: Result<notify::Event, notify::Error>| {
-        let event = event.unwrap();
-        if !matches!(event.kind, notify::EventKind::Access(_)) {
-            sender.send(event).unwrap();
-        }
-    })
-    .unwrap();
-    notify::Watcher::watch(&mut watcher, dir.path(), notify::RecursiveMode::NonRecursive).unwrap();
-    put(&mut dir, &pod("a"));
-    put(&mut dir, &pod("b"));
-    dir.remove(NAME).unwrap();
-    fs::write(dir.path().join("end"), "").unwrap();
-    let mut seen = Vec::new();
-    loop {
-        let event = events.recv_timeout(Duration::from_secs(10)).unwrap();
-        if event.paths[0].ends_with("end") {
-            break;
-        }
-        seen.push(event);
+    let mut inotify = Inotify::init().unwrap();
+    let reading = WatchMask::ACCESS | WatchMask::OPEN | WatchMask::CLOSE;
+    inotify.watches().add(dir.path(), WatchMask::ALL_EVENTS.difference(reading)).unwrap();
+    let steps: [fn(&mut ManifestDir); 3] =
+        [|dir| put(dir, &pod("a")), |dir| put(dir, &pod("b")), |dir| assert!(dir.remove(NAME).unwrap())];
+    for step in steps {
+        step(&mut dir);
+        let mut buffer = [0; 4_096];
+        let seen: Vec<_> = inotify.read_events(&mut buffer).unwrap().collect();
+        assert!(matches!(&seen[..], [event] if event.name == Some(NAME.as_ref())), "{seen:?}");
     }
-    assert_eq!(seen.len(), 3, "{seen:?}");
-    assert!(seen.iter().all(|event| event.paths == [dir.path().join(NAME)]), "{seen:?}");
 }
 
 #[test]

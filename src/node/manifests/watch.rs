@@ -1,20 +1,22 @@
 //! Who else changes the folder: inotify, without the echo of our own writes.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::ffi::OsString;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-use notify::EventKind;
-use notify::RecommendedWatcher;
-use notify::RecursiveMode;
-use notify::Watcher;
-use notify::event::ModifyKind;
-use notify::event::RenameMode;
+use inotify::EventOwned;
+use inotify::WatchDescriptor;
+use tokio::task::AbortHandle;
 
 use crate::node::fsx::Stamp;
+use crate::node::fsx::changes;
+use crate::node::fsx::changes::Changes;
+use crate::node::fsx::changes::Folders;
 
 /// What we did last to each name, so that its event can be told from another's.
 #[derive(Clone, Debug, Default)]
@@ -33,27 +35,24 @@ impl Expected {
 
     /// Nothing is about to happen to the name after all.
     pub(super) fn forget(&self, name: &str) {
-        self.with(|names| names.remove(std::ffi::OsStr::new(name)));
+        self.with(|names| names.remove(OsStr::new(name)));
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<OsString, Option<Stamp>>) -> T) -> T {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether what `path` is now is what we made of it.
-    fn is_ours(&self, path: &Path, kind: &EventKind) -> bool {
-        let appeared = match kind {
-            EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(RenameMode::To)) => true,
-            EventKind::Remove(_) => false,
-            _ => return false,
-        };
-        let Some(name) = path.file_name() else { return false };
+    /// Whether a name came or went, and is now what we made of it. Told late, it may have done so several times.
+    fn is_ours(&self, event: &EventOwned, path: &Path, name: &OsStr) -> bool {
+        if !changes::has_appeared(event) && !changes::has_gone(event) {
+            return false;
+        }
         let Some(expected) = self.with(|names| names.get(name).copied()) else { return false };
         match (expected, nix::sys::stat::lstat(path)) {
-            (Some(stamp), Ok(now)) => appeared && stamp.is_same_content(&Stamp::from(&now)),
-            // Also when it is told late that the name appeared, which we have taken away since.
+            (Some(stamp), Ok(now)) => stamp.is_same_content(&Stamp::from(&now)),
             (None, Err(_)) => {
-                if !appeared {
+                // Where it is told late that the name appeared, it is yet to be told that it went.
+                if changes::has_gone(event) {
                     self.with(|names| names.remove(name));
                 }
                 true
@@ -66,48 +65,52 @@ impl Expected {
 /// A watch on the folder; ends when dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
-    watcher: RecommendedWatcher,
+    folders: Folders,
+    watched: WatchDescriptor,
+    task: AbortHandle,
 }
 
 impl Watch {
-    /// Calls `wake` for each change in `folder` that `expected` does not know.
+    /// Calls `wake` for each change in `folder` that `expected` does not know. Needs a running tokio runtime.
     pub(super) fn start(
         folder: &Path,
         expected: Expected,
         wake: impl Fn() + Send + Sync + 'static,
-    ) -> Result<Self, notify::Error> {
-        let path = folder.to_owned();
-        let watcher = notify::recommended_watcher(move |event: Result<notify::Event, notify::Error>| {
-            if is_foreign(event, &path, &expected) {
-                wake();
+    ) -> io::Result<Self> {
+        let mut changes = Changes::new()?;
+        let mut folders = changes.folders();
+        let watched = folders.watch(folder)?;
+        let folder = folder.to_owned();
+        let task = tokio::spawn(async move {
+            while let Ok(events) = changes.next().await {
+                if events.iter().any(|event| is_foreign(event, &folder, &expected)) {
+                    wake();
+                }
             }
         });
-        let mut watch = Self { watcher: watcher? };
-        watch.watcher.watch(folder, RecursiveMode::NonRecursive)?;
-        Ok(watch)
+        Ok(Self { folders, watched, task: task.abort_handle() })
     }
 
     /// Watches the folder that now is at `folder`.
-    pub(super) fn rearm(&mut self, folder: &Path) -> Result<(), notify::Error> {
+    pub(super) fn rearm(&mut self, folder: &Path) -> io::Result<()> {
         // The watch on a removed folder has ended by itself; one on a folder that was moved away has not.
-        let _ = self.watcher.unwatch(folder);
-        self.watcher.watch(folder, RecursiveMode::NonRecursive)
+        self.folders.unwatch(self.watched.clone());
+        self.watched = self.folders.watch(folder)?;
+        Ok(())
     }
 }
 
-fn is_foreign(event: Result<notify::Event, notify::Error>, folder: &Path, expected: &Expected) -> bool {
-    match event {
-        // Reading, ours or the kubelet's, changes nothing.
-        Ok(event) if matches!(event.kind, EventKind::Access(_)) => false,
-        Ok(event) => {
-            event.paths.is_empty()
-                || event.paths.iter().any(|path| {
-                    let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-                    // The folder's own name may have a dot: what happens to the folder itself counts.
-                    path == folder || !hidden && !expected.is_ours(path, &event.kind)
-                })
-        }
-        // Lost events (a full queue): look.
-        Err(_) => true,
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn is_foreign(event: &EventOwned, folder: &Path, expected: &Expected) -> bool {
+    match &event.name {
+        Some(name) if name.as_encoded_bytes().starts_with(b".") => false,
+        Some(name) => !expected.is_ours(event, &folder.join(name), name),
+        // The folder itself; or events were lost (a full queue).
+        None => !changes::is_end(event),
     }
 }
