@@ -107,6 +107,9 @@ pub struct ApiOptions {
     pub node_name: String,
     /// Label selector for DaemonSets; `None`: all of them.
     pub selector: Option<String>,
+    /// Whether a Namespace without a node selector of its own has one all the same, so that what it lacks can end what
+    /// runs (`policy.default-node-selector`): then no list of it comes from the API server's cache.
+    pub namespaces_bind: bool,
 }
 
 /// The API server as the agent sees it; clones share everything. The tasks end with the last clone.
@@ -149,7 +152,13 @@ impl Api {
                 .abort_handle(),
             tokio::spawn(events.clone().keep(client.clone(), connector.link())).abort_handle(),
         ];
-        let context = Context { client: client.clone(), store: store.clone(), link: connector.link(), history };
+        let context = Context {
+            client: client.clone(),
+            store: store.clone(),
+            link: connector.link(),
+            history,
+            namespaces_bind: options.namespaces_bind,
+        };
         let watches = Mutex::new(Watches::start(context, &node, options.selector));
         Self { shared: Arc::new(Shared { connector, client, store, watches, tokens, events, tasks }) }
     }

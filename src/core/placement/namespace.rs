@@ -6,6 +6,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::core::labels;
 use crate::core::model::Lookup;
@@ -41,7 +42,17 @@ pub struct NamespaceCheck {
     pub invalid: Option<String>,
 }
 
+/// What a Namespace's annotation says.
+fn written<'a>(namespace: &'a Value, key: &str) -> Option<&'a str> {
+    namespace.get("metadata")?.get("annotations")?.get(key)?.as_str()
+}
+
 impl NamespaceSelector {
+    /// Whether the Namespace object itself has a node selector, be it an empty one.
+    pub fn is_in(namespace: &Value) -> bool {
+        [UPSTREAM, OPENSHIFT].iter().any(|key| written(namespace, key).is_some())
+    }
+
     /// The selector for pods of the namespace `name`, of which `namespace` is known; `default` is the
     /// cluster's. An annotation of the namespace takes the default's place, also an empty one. Without a
     /// selector, and while nothing is known of the namespace, `None`: every node will do.
@@ -51,10 +62,7 @@ impl NamespaceSelector {
             Lookup::Absent => None,
             Lookup::Unknown => return None,
         };
-        let annotation = |key| {
-            let text = object?["metadata"]["annotations"].get(key)?.as_str()?;
-            Some((format!("{key} of namespace {name}"), text))
-        };
+        let annotation = |key| Some((format!("{key} of namespace {name}"), written(object?, key)?));
         let found = annotation(UPSTREAM).or_else(|| annotation(OPENSHIFT));
         let (origin, text) = found.unwrap_or_else(|| (DEFAULT.to_owned(), default));
         let text = text.trim();

@@ -22,7 +22,7 @@ use crate::core::model::TokenRequest;
 use crate::core::model::TokenSource;
 
 fn options(fake: &Fake) -> ApiOptions {
-    ApiOptions { kubeconfig: fake.kubeconfig(), node_name: "n1".into(), selector: None }
+    ApiOptions { kubeconfig: fake.kubeconfig(), node_name: "n1".into(), selector: None, namespaces_bind: false }
 }
 
 fn config_map(name: &str, value: &str) -> Value {
@@ -254,7 +254,7 @@ async fn a_server_that_takes_the_connection_and_is_silent_is_given_up() {
     let address = listener.local_addr().unwrap();
     write_kubeconfig(&kubeconfig, &format!("https://{address}"), "token: abc");
     let accepted = tokio::spawn(async move { listener.accept().await.unwrap() });
-    let api = Api::start(ApiOptions { kubeconfig, node_name: "n1".into(), selector: None });
+    let api = Api::start(ApiOptions { kubeconfig, node_name: "n1".into(), selector: None, namespaces_bind: false });
     let _held = accepted.await.unwrap();
     tokio::time::pause();
     until(&api, "said", |api| failing(api).is_some_and(|error| error.contains("no answer within 10 s"))).await;
@@ -267,7 +267,7 @@ async fn a_connection_that_falls_silent_is_noticed_by_its_pings() {
     let kubeconfig = folder.path().join("k");
     let address = listener.local_addr().unwrap();
     write_kubeconfig(&kubeconfig, &format!("http://{address}"), "token: abc");
-    let api = Api::start(ApiOptions { kubeconfig, node_name: "n1".into(), selector: None });
+    let api = Api::start(ApiOptions { kubeconfig, node_name: "n1".into(), selector: None, namespaces_bind: false });
     let _held = listener.accept().await.unwrap();
     until(&api, "connected", |api| *api.connector().link().borrow() == Link::Up).await;
     drop(listener);

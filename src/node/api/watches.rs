@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+use crate::core::placement::NamespaceSelector;
 use crate::node::api::backoff;
 use crate::node::api::connector::Link;
 use crate::node::api::connector::WATCH;
@@ -42,6 +43,7 @@ mod retry;
 
 pub(super) use history::History;
 pub(super) use history::Seat;
+use named::Trust;
 use retry::Retry;
 
 /// Objects a page: a page is in memory twice while it is read.
@@ -57,9 +59,9 @@ const RESUMES: u32 = 3;
 const IMMUTABLE_CHECK: Duration = Duration::from_secs(600);
 
 /// An object that a daemon names is watched up to so long after it was first listed: a new DaemonSet names it on all
-/// nodes of a cluster together, and the list is what they wait for. Nothing is missed: the watch begins where the
+/// nodes of a cluster together, and the list is what they wait for, and then their manifests. Nothing is missed: the watch begins where the
 /// list ended.
-const WATCH_AFTER: Duration = Duration::from_secs(2);
+const WATCH_AFTER: Duration = Duration::from_secs(6);
 
 /// A cluster without NodeDaemons is asked for them again after this, more or less.
 const MISSING_CHECK: Duration = Duration::from_secs(300);
@@ -70,6 +72,27 @@ pub(super) struct Context {
     pub(super) store: Store,
     pub(super) link: watch::Receiver<Link>,
     pub(super) history: History,
+    /// Whether Namespaces bind daemons to nodes that say nothing of it ([`ApiOptions`]).
+    ///
+    /// [`ApiOptions`]: super::ApiOptions
+    pub(super) namespaces_bind: bool,
+}
+
+impl Context {
+    /// Which first answer of the API server's cache, a moment old at most, is good enough. Consistent ones have a
+    /// thousand agents that wait for the same object wait for etcd, too.
+    fn trusts(&self, scope: &Scope) -> Option<Trust> {
+        match scope {
+            // As the API server's own admission knows it.
+            Scope::Object(object) if object.kind == Kind::ServiceAccount => Some(|_| true),
+            // Its PodSecurity level is known to admission likewise. Its node selector ends what runs.
+            Scope::Object(object) if object.kind == Kind::Namespace && !self.namespaces_bind => {
+                Some(|namespace| !NamespaceSelector::is_in(namespace))
+            }
+            // What else a daemon names is what it runs with.
+            _ => None,
+        }
+    }
 }
 
 /// The running watches. Dropping it ends them.
@@ -260,9 +283,7 @@ impl Task {
     fn stream(&self, context: &Context) -> BoxStream<'static, named::Word> {
         match (&self.scope, &self.config.field_selector, self.config.timeout) {
             (Scope::Object(_), Some(fields), Some(seconds)) => {
-                // As the API server's own admission knows it. What else a daemon names is what it runs with.
-                let cached = matches!(&self.scope, Scope::Object(object) if object.kind == Kind::ServiceAccount);
-                named::follow(self.api(context), fields.clone(), seconds, cached)
+                named::follow(self.api(context), fields.clone(), seconds, context.trusts(&self.scope))
             }
             _ => watcher(self.api(context), self.config.clone()).boxed(),
         }

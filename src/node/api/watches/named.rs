@@ -21,6 +21,7 @@ use kube::core::Request;
 use kube::core::Status;
 use kube::runtime::watcher::Error;
 use kube::runtime::watcher::Event;
+use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::node::api::object::RawObject;
@@ -31,11 +32,20 @@ const MARGIN: Duration = Duration::from_secs(5);
 /// What an object's stream gives.
 pub(super) type Word = Result<Event<RawObject>, Error>;
 
+/// Whether an object that may be a moment old is good enough.
+pub(super) type Trust = fn(&Value) -> bool;
+
 /// Lists and watches what `fields` selects, for ever; each watch ends after `seconds`. `cached`: the first list may
-/// come from the API server's cache, which can be a moment behind; a consistent one costs it a round to etcd.
+/// come from the API server's cache, which can be a moment behind, if what it has of the object is trusted; a
+/// consistent one costs it a round to etcd.
 ///
 /// As with kube's watcher a failure ends nothing: what failed is tried again when the next word is asked for.
-pub(super) fn follow(api: Api<RawObject>, fields: String, seconds: u32, cached: bool) -> BoxStream<'static, Word> {
+pub(super) fn follow(
+    api: Api<RawObject>,
+    fields: String,
+    seconds: u32,
+    cached: Option<Trust>,
+) -> BoxStream<'static, Word> {
     let named = Named { api, fields, seconds, cached, state: State::Start };
     futures::stream::unfold(named, |mut named| async { Some((named.next().await, named)) }).boxed()
 }
@@ -44,8 +54,8 @@ struct Named {
     api: Api<RawObject>,
     fields: String,
     seconds: u32,
-    /// Whether the next list may come from the cache.
-    cached: bool,
+    /// What of the cache will do for the next list.
+    cached: Option<Trust>,
     state: State,
 }
 
@@ -102,11 +112,11 @@ impl Named {
 
     async fn list(&mut self) -> Result<(Vec<RawObject>, String), Error> {
         let params = ListParams::default().fields(&self.fields);
-        if std::mem::take(&mut self.cached) {
+        if let Some(trust) = self.cached.take() {
             let cached = params.clone().at("0").matching(VersionMatch::NotOlderThan);
             let list = self.api.list(&cached).await.map_err(Error::InitialListFailed)?;
             // That the cache does not have it is no evidence of anything.
-            if !list.items.is_empty() {
+            if !list.items.is_empty() && list.items.iter().all(|object| trust(&object.value)) {
                 return listed(list);
             }
         }

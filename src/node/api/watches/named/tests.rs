@@ -21,7 +21,7 @@ use super::*;
 type Answer = (u16, Vec<String>, bool);
 
 /// The stream of a ConfigMap from a server with these answers, and what it is asked.
-fn stream(answers: Vec<Answer>, cached: bool) -> (impl Stream<Item = Word> + Unpin, Arc<Mutex<Vec<String>>>) {
+fn stream(answers: Vec<Answer>, cached: Option<Trust>) -> (impl Stream<Item = Word> + Unpin, Arc<Mutex<Vec<String>>>) {
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let (seen, mut answers) = (Arc::clone(&asked), VecDeque::from(answers));
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -92,7 +92,7 @@ async fn a_watch_goes_on_from_what_it_told_last() {
         (200, vec![broken[..broken.len() - 4].to_owned()], true),
         (200, vec![event("DELETED", config_map("15"))], false),
     ];
-    let (mut stream, asked) = stream(answers, false);
+    let (mut stream, asked) = stream(answers, None);
     assert_eq!(words(&mut stream).await, ["init", "listed 3", "done", "applied 12", "deleted 15"]);
     // The last one stays silent for longer than the server was to let it live.
     let _ = timeout(Duration::from_secs(66), stream.next()).await;
@@ -110,7 +110,7 @@ async fn a_watch_goes_on_from_what_it_told_last() {
 async fn what_the_cache_lacks_is_asked_for_again_and_later_lists_are_consistent() {
     let empty = (200, vec![json!({"metadata": {"resourceVersion": "9"}, "items": []}).to_string()], true);
     let expired = (200, vec![event("ERROR", status(410))], true);
-    let (mut stream, asked) = stream(vec![empty, list("10"), expired, list("20")], true);
+    let (mut stream, asked) = stream(vec![empty, list("10"), expired, list("20")], Some(|_| true));
     let expected = ["init", "listed 3", "done", "told 410", "init", "listed 3", "done"];
     assert_eq!(words(&mut stream).await, expected);
     let cached = |uri: &String| uri.contains("resourceVersion=0&resourceVersionMatch=NotOlderThan");
@@ -118,10 +118,23 @@ async fn what_the_cache_lacks_is_asked_for_again_and_later_lists_are_consistent(
     assert_eq!(cached, [true, false, false, false], "{asked:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_the_cache_has_counts_only_where_it_is_trusted() {
+    let (mut trusting, asked) = stream(vec![list("10")], Some(|object| object["metadata"]["name"] == "c"));
+    assert_eq!(words(&mut trusting).await, ["init", "listed 3", "done"]);
+    assert_eq!(asked.lock().unwrap().iter().filter(|uri| !uri.contains("watch=")).count(), 1);
+    let (mut doubting, asked) = stream(vec![list("10"), list("20")], Some(|object| object["metadata"]["name"] != "c"));
+    assert_eq!(words(&mut doubting).await, ["init", "listed 3", "done"]);
+    assert!(timeout(Duration::from_secs(1), doubting.next()).await.is_err(), "it watches");
+    let asked = asked.lock().unwrap();
+    assert!(asked[0].contains("resourceVersion=0") && !asked[1].contains("resourceVersion="), "{asked:?}");
+    assert!(asked[2].contains("resourceVersion=20"), "it goes on from the second: {asked:?}");
+}
+
 #[tokio::test]
 async fn a_version_that_expired_is_listed_anew() {
     let answers = vec![list("10"), (200, vec![event("ERROR", status(410))], true), list("20")];
-    let (mut stream, _) = stream(answers, false);
+    let (mut stream, _) = stream(answers, None);
     assert_eq!(words(&mut stream).await, ["init", "listed 3", "done", "told 410", "init", "listed 3", "done"]);
 }
 
@@ -134,7 +147,7 @@ async fn what_is_refused_is_told_and_tried_again() {
         refused(410),
         (200, vec![event("ERROR", status(500)), "nonsense\n".to_owned(), event("ADDED", config_map("11"))], true),
     ];
-    let (mut stream, asked) = stream(answers, false);
+    let (mut stream, asked) = stream(answers, None);
     let [begun, refused] = words(&mut stream).await;
     assert!(begun == "init" && refused.contains("failed to perform initial object list"), "{refused}");
     assert_eq!(words(&mut stream).await, ["init", "listed 3", "done", "refused 410", "told 500"]);
