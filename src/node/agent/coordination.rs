@@ -34,7 +34,7 @@ pub(super) const NOT_APPROVED: &str = "the coordinator has not approved it for t
 const PERIOD: Millis = 1_000;
 /// What nobody waits for is written up to so long after it became known, at another moment on each node: mostly
 /// something that matters follows, and takes it along.
-const PATIENCE: Millis = 3_000;
+const PATIENCE: Millis = 6_000;
 /// After a write that failed.
 const AGAIN: Millis = 5_000;
 /// After a write that was taken and did not come back as it was sent: the resource in the cluster may be older

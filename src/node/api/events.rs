@@ -38,7 +38,7 @@ const SERIES_WRITE: Duration = Duration::from_secs(60);
 const BURST: u32 = 32;
 const PACE: Duration = Duration::from_millis(200);
 /// What nobody waits for is sent up to so long after it happened, at another moment on each node.
-const SPREAD: Duration = Duration::from_secs(5);
+const SPREAD: Duration = Duration::from_secs(10);
 /// The API's limits in bytes.
 const NOTE_LIMIT: usize = 1024;
 const INSTANCE_LIMIT: usize = 128;

@@ -150,7 +150,8 @@ class Story:
     def start(self):
         began = time.monotonic()
         self.swarm.start()
-        until(lambda: len(self.admin.list("nodedaemons")) == self.number, 600, "every agent has reported", pause=0.5)
+        reported = lambda: sum(bool(one.get("status", {}).get("agentVersion")) for one in self.admin.list("nodedaemons"))
+        until(lambda: reported() == self.number, 600, "every agent has reported", pause=0.5)
         self.told("agents started → all have reported", f"{time.monotonic() - began:.1f} s")
 
     def created(self):
@@ -170,7 +171,7 @@ class Story:
         flip = lambda value: lambda node: (time.time(), self.pool.patch("nodes", node.name, {"metadata": {"labels": {"swarm/flip": value}}}))[0]
         at = self.pool.all(flip("yes"), chosen)
         self.swarm.until_all("flip", began, 60, len(chosen))
-        appeared = [max(t for file, (_, t) in node.files().items() if "flip" in file) - when for node, when in zip(chosen, at)]
+        appeared = [max(t for file, t in node.files().items() if "flip" in file) - when for node, when in zip(chosen, at)]
         self.spread(f"label set on {len(chosen)} → manifest", appeared)
         at = self.pool.all(flip(None), chosen)
         gone = {}

@@ -6,12 +6,15 @@ and go. No container runs.
 """
 
 import base64
+import ctypes
 import http.client
 import json
 import os
 import queue
 import re
 import resource
+import select
+import struct
 import subprocess
 import threading
 import time
@@ -28,8 +31,9 @@ from .sandbox import scratch
 
 VERSION = "v1.36.2"
 CONNECTIONS = 6
-# How often the stand-in looks at the manifest folders: the kubelet has inotify, and a relist of a second.
-LOOK = 0.25
+# A kubelet's own time from a file to its mirror pod.
+LAG = 0.25
+_CLOSE_WRITE, _GONE_FROM, _MOVED_TO, _CREATE, _DELETE = 0x8, 0x40, 0x80, 0x100, 0x200
 _INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
 
 
@@ -92,7 +96,7 @@ class SwarmNode:
             "node-name": name, "kubeconfig": str(kubeconfig), "manifest-dir": str(self.manifests),
             "kubelet-root": str(self.home / "kubelet"), "state-dir": str(self.home / "state"), "run-dir": str(self.home / "run"),
             "runtime-endpoint": "", "kubelet-endpoint": "", "folders": [str(self.home / "daemonsets.d")]} | config), encoding="utf-8")
-        self.process = None
+        self.process, self._files = None, {}
 
     def start(self, env):
         """Starts its agent."""
@@ -104,18 +108,18 @@ class SwarmNode:
         """Its Node object."""
         return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "labels": labels | {"kubernetes.io/hostname": self.name}}}
 
+    def note(self, file):
+        """Something happened to a name in its manifest folder."""
+        if file.startswith("."):
+            return
+        try:
+            self._files[file] = (self.manifests / file).stat().st_ctime
+        except FileNotFoundError:
+            self._files.pop(file, None)
+
     def files(self):
-        """Its manifests: {file name: (inode, seconds since the epoch when it took its name)}."""
-        found = {}
-        with os.scandir(self.manifests) as entries:
-            for entry in entries:
-                if not entry.name.startswith("."):
-                    try:
-                        stat = entry.stat()
-                    except FileNotFoundError:
-                        continue
-                    found[entry.name] = (stat.st_ino, stat.st_ctime)
-        return found
+        """Its manifests: {file name: seconds since the epoch when it took its name}, as inotify told."""
+        return dict(self._files)
 
     def memory(self):
         """Its agent's memory: (resident, of its own) in MiB."""
@@ -188,7 +192,7 @@ class Swarm:
         """Seconds from `began` (since the epoch) to each node's manifest of the daemon, for the nodes that have one from then."""
         times = []
         for node in self.nodes:
-            times += [at - began for file, (_, at) in node.files().items() if name in file and at >= began]
+            times += [at - began for file, at in node.files().items() if name in file and at >= began]
         return times
 
     def until_all(self, name, began, seconds, count=None):
@@ -203,35 +207,66 @@ class Swarm:
 
 
 class Kubelets:
-    """All the kubelets, in one thread and a pool: a mirror pod for each manifest, ready at once, gone with it."""
+    """All the kubelets, in two threads and a pool: a mirror pod for each manifest, ready at once, gone with it.
+
+    They are told by inotify, as kubelets are: looking at a thousand folders takes a processor of its own.
+    """
 
     def __init__(self, swarm):
         self.swarm = swarm
-        self._known = {}
+        self._known = {node.name: {} for node in swarm.nodes}
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._changed, self._lock = set(), threading.Lock()
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._inotify = -1
+        self._threads = [threading.Thread(target=act, daemon=True) for act in (self._follow, self._run)]
 
     def start(self):
         """Begins to look."""
-        self._thread.start()
+        self._inotify = self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        mask, self._watched = _CLOSE_WRITE | _GONE_FROM | _MOVED_TO | _CREATE | _DELETE, {}
+        for node in self.swarm.nodes:
+            watch = self._libc.inotify_add_watch(self._inotify, os.fsencode(node.manifests), mask)
+            if watch < 0:
+                raise OSError(ctypes.get_errno(), f"cannot watch {node.manifests}")
+            self._watched[watch] = node
+        for thread in self._threads:
+            thread.start()
 
     def stop(self):
         """Stops looking; the mirror pods stay."""
         self._stop.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
+        os.close(self._inotify)
+
+    def _follow(self):
+        while not self._stop.is_set():
+            if not select.select([self._inotify], [], [], LAG)[0]:
+                continue
+            data = os.read(self._inotify, 1 << 20)
+            while data:
+                watch, _, _, length = struct.unpack_from("iIII", data)
+                node = self._watched[watch]
+                node.note(data[16:16 + length].rstrip(b"\0").decode())
+                with self._lock:
+                    self._changed.add(node)
+                data = data[16 + length:]
 
     def _run(self):
-        while not self._stop.wait(LOOK):
+        while not self._stop.wait(LAG):
+            with self._lock:
+                changed, self._changed = self._changed, set()
             steps = []
-            for node in self.swarm.nodes:
-                files = node.files()
-                known = self._known.setdefault(node.name, {})
+            for node in changed:
+                files, known = node.files(), self._known[node.name]
                 steps += [(self._remove, node, file) for file in known.keys() - files.keys()]
-                steps += [(self._add, node, file) for file, state in files.items() if file not in known]
+                steps += [(self._add, node, file) for file in files if file not in known]
             for (act, node, file), done in zip(steps, self.swarm.pool.all(_act, steps)):
                 if done is None:
-                    continue
-                if act == self._add:
+                    with self._lock:
+                        self._changed.add(node)  # to be tried again
+                elif act == self._add:
                     self._known[node.name][file] = done
                 else:
                     del self._known[node.name][file]
