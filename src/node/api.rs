@@ -107,6 +107,9 @@ pub struct ApiOptions {
     pub node_name: String,
     /// Label selector for DaemonSets; `None`: all of them.
     pub selector: Option<String>,
+    /// What is remembered of an earlier time. A list of it never comes from the API server's cache: what that has may
+    /// be older.
+    pub known: BTreeSet<ObjectRef>,
     /// Whether a Namespace without a node selector of its own has one all the same, so that what it lacks can end what
     /// runs (`policy.default-node-selector`): then no list of it comes from the API server's cache.
     pub namespaces_bind: bool,
@@ -157,6 +160,7 @@ impl Api {
             store: store.clone(),
             link: connector.link(),
             history,
+            known: options.known,
             namespaces_bind: options.namespaces_bind,
         };
         let watches = Mutex::new(Watches::start(context, &node, options.selector));

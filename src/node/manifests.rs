@@ -208,7 +208,7 @@ impl ManifestDir {
 
     /// Whether changes by others wake.
     pub fn is_watched(&self) -> bool {
-        self.watch.is_some()
+        self.watch.as_ref().is_some_and(Watch::is_alive)
     }
 
     /// What is in the folder now. Files that did not change since the last look are not read again.

@@ -316,6 +316,7 @@ impl Agent {
             kubeconfig,
             node_name: self.config.node_name.clone(),
             selector: (!self.config.selector.is_empty()).then(|| self.config.selector.clone()),
+            known: self.memory.objects.keys().cloned().collect(),
             namespaces_bind: !self.config.default_node_selector.is_empty(),
         };
         let api = Api::start(options);

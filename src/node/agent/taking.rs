@@ -220,9 +220,7 @@ impl Agent {
     /// Asks, after having asked `times` times.
     fn ask_about(&self, late: Vec<Late>, times: u32, api: Option<&Snapshot>) {
         let (cri, kubelet) = (self.cri.clone(), self.kubelet.clone());
-        let (answers, asks) = (self.api_answers(api), asks_for_events(times));
-        let api = self.api.clone().filter(|_| answers && asks);
-        let told = self.taking.answer.as_ref().filter(|_| answers && !asks).map(|answer| answer.words.clone());
+        let api = self.api.clone().filter(|_| self.api_answers(api));
         let (node, inbox, wake) = (self.config.node_name.clone(), self.taking.inbox.clone(), Arc::clone(&self.wake));
         let at = now();
         tokio::spawn(async move {
@@ -239,9 +237,6 @@ impl Agent {
                 }
             } else {
                 answer.kubelet_answers = is_healthy().await;
-            }
-            for (uid, words) in told.into_iter().flatten().filter(|(uid, _)| late.iter().any(|l| l.uid == *uid)) {
-                answer.words.entry(uid).or_insert(words);
             }
             if let Some(api) = api {
                 let makes_room = |event: &PodEvent| event.host == node && at - event.at < MAKES_ROOM;
@@ -274,12 +269,6 @@ impl Agent {
             inbox.put(answer, &wake);
         });
     }
-}
-
-/// Whether the API is asked for events, after having been asked `times` times: later on every third time. It looks
-/// through all events of the namespace for each answer, and where one kubelet is late, those of all nodes may be.
-fn asks_for_events(times: u32) -> bool {
-    times < 6 || times.is_multiple_of(3)
 }
 
 /// UIDs of the pods whose sandboxes stand.

@@ -22,7 +22,13 @@ use crate::core::model::TokenRequest;
 use crate::core::model::TokenSource;
 
 fn options(fake: &Fake) -> ApiOptions {
-    ApiOptions { kubeconfig: fake.kubeconfig(), node_name: "n1".into(), selector: None, namespaces_bind: false }
+    ApiOptions {
+        kubeconfig: fake.kubeconfig(),
+        node_name: "n1".into(),
+        selector: None,
+        known: BTreeSet::new(),
+        namespaces_bind: false,
+    }
 }
 
 fn config_map(name: &str, value: &str) -> Value {
@@ -159,6 +165,32 @@ async fn a_410_makes_a_new_list_and_loses_nothing() {
 }
 
 #[tokio::test]
+async fn the_cache_is_asked_once_and_never_for_what_is_remembered() {
+    let namespace = |name: &str| json!({"metadata": {"name": name, "uid": "u", "resourceVersion": "5"}});
+    let mut watches = 0;
+    let fake = Fake::start(100, move |_, path| match (path.contains("/namespaces?"), is_watch(path)) {
+        (true, false) => list(&[namespace(if path.contains("new") { "new" } else { "old" })]),
+        (true, true) if path.contains("new") && watches == 0 => {
+            watches += 1;
+            Reply::Json(410, status(410, "Expired", "too old resource version"))
+        }
+        (true, true) => quiet(),
+        _ => empty(path),
+    })
+    .await;
+    let named = |name: &str| ObjectRef::new(Kind::Namespace, "", name);
+    let api = Api::start(ApiOptions { known: [named("old")].into(), ..options(&fake) });
+    api.set_wanted(&[named("old"), named("new")].into());
+    until(&api, "a second list", |api| api.store().snapshot().lists(&Scope::Object(named("new"))) == 2).await;
+    let lists = |name: &str| -> Vec<bool> {
+        let requests = fake.requests();
+        let of_it = requests.iter().filter(|r| r.contains("/namespaces?") && r.contains(name) && !is_watch(r));
+        of_it.map(|request| request.contains("resourceVersion=0&")).collect()
+    };
+    assert_eq!((lists("new"), lists("old")), (vec![true, false], vec![false]));
+}
+
+#[tokio::test]
 async fn a_list_that_breaks_off_in_its_second_page_removes_nothing() {
     let page = |items: &[Value], next: &str| {
         Reply::Json(200, json!({"metadata": {"resourceVersion": "9", "continue": next}, "items": items}))
@@ -254,7 +286,13 @@ async fn a_server_that_takes_the_connection_and_is_silent_is_given_up() {
     let address = listener.local_addr().unwrap();
     write_kubeconfig(&kubeconfig, &format!("https://{address}"), "token: abc");
     let accepted = tokio::spawn(async move { listener.accept().await.unwrap() });
-    let api = Api::start(ApiOptions { kubeconfig, node_name: "n1".into(), selector: None, namespaces_bind: false });
+    let api = Api::start(ApiOptions {
+        kubeconfig,
+        node_name: "n1".into(),
+        selector: None,
+        known: BTreeSet::new(),
+        namespaces_bind: false,
+    });
     let _held = accepted.await.unwrap();
     tokio::time::pause();
     until(&api, "said", |api| failing(api).is_some_and(|error| error.contains("no answer within 10 s"))).await;
@@ -267,7 +305,13 @@ async fn a_connection_that_falls_silent_is_noticed_by_its_pings() {
     let kubeconfig = folder.path().join("k");
     let address = listener.local_addr().unwrap();
     write_kubeconfig(&kubeconfig, &format!("http://{address}"), "token: abc");
-    let api = Api::start(ApiOptions { kubeconfig, node_name: "n1".into(), selector: None, namespaces_bind: false });
+    let api = Api::start(ApiOptions {
+        kubeconfig,
+        node_name: "n1".into(),
+        selector: None,
+        known: BTreeSet::new(),
+        namespaces_bind: false,
+    });
     let _held = listener.accept().await.unwrap();
     until(&api, "connected", |api| *api.connector().link().borrow() == Link::Up).await;
     drop(listener);

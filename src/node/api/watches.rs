@@ -72,17 +72,22 @@ pub(super) struct Context {
     pub(super) store: Store,
     pub(super) link: watch::Receiver<Link>,
     pub(super) history: History,
-    /// Whether Namespaces bind daemons to nodes that say nothing of it ([`ApiOptions`]).
+    /// What is remembered of an earlier time ([`ApiOptions::known`]).
     ///
-    /// [`ApiOptions`]: super::ApiOptions
+    /// [`ApiOptions::known`]: super::ApiOptions::known
+    pub(super) known: BTreeSet<ObjectRef>,
+    /// Whether Namespaces bind daemons to nodes that say nothing of it ([`ApiOptions::namespaces_bind`]).
+    ///
+    /// [`ApiOptions::namespaces_bind`]: super::ApiOptions::namespaces_bind
     pub(super) namespaces_bind: bool,
 }
 
 impl Context {
-    /// Which first answer of the API server's cache, a moment old at most, is good enough. Consistent ones have a
-    /// thousand agents that wait for the same object wait for etcd, too.
+    /// Of what nothing is known yet: which answer of the API server's cache, a moment old at most, is good enough. For
+    /// consistent ones a thousand agents that wait for the same object wait for etcd, too.
     fn trusts(&self, scope: &Scope) -> Option<Trust> {
         match scope {
+            Scope::Object(object) if self.known.contains(object) => None,
             // As the API server's own admission knows it.
             Scope::Object(object) if object.kind == Kind::ServiceAccount => Some(|_| true),
             // Its PodSecurity level is known to admission likewise. Its node selector ends what runs.
@@ -231,6 +236,7 @@ impl Task {
     async fn run(self: Box<Self>, context: Arc<Context>, seat: Arc<Seat>) {
         let mut retry = Retry::new(context.link.clone(), matches!(self.scope, Scope::DaemonSets | Scope::NodeDaemons));
         let mut gone_back = context.history.gone_back();
+        let mut trust = context.trusts(&self.scope);
         loop {
             gone_back.mark_unchanged();
             let ended = tokio::select! {
@@ -238,8 +244,9 @@ impl Task {
                 // Its sender lives as long as the context does.
                 Ok(()) = gone_back.changed() => Ended::Relist,
                 () = self.is_old() => Ended::Relist,
-                ended = self.watch(&context, &mut retry, &seat) => ended,
+                ended = self.watch(&context, &mut retry, &seat, trust) => ended,
             };
+            trust = None;
             if let Ended::Immutable = ended {
                 let rest = IMMUTABLE_CHECK.mul_f64(0.5 + backoff::random());
                 let _ = Box::pin(tokio::time::timeout(rest, gone_back.changed())).await;
@@ -280,20 +287,20 @@ impl Task {
     }
 
     /// What the API server lists and tells, for ever.
-    fn stream(&self, context: &Context) -> BoxStream<'static, named::Word> {
+    fn stream(&self, context: &Context, trust: Option<Trust>) -> BoxStream<'static, named::Word> {
         match (&self.scope, &self.config.field_selector, self.config.timeout) {
             (Scope::Object(_), Some(fields), Some(seconds)) => {
-                named::follow(self.api(context), fields.clone(), seconds, context.trusts(&self.scope))
+                named::follow(self.api(context), fields.clone(), seconds, trust)
             }
             _ => watcher(self.api(context), self.config.clone()).boxed(),
         }
     }
 
-    async fn watch(&self, context: &Context, retry: &mut Retry, seat: &Arc<Seat>) -> Ended {
+    async fn watch(&self, context: &Context, retry: &mut Retry, seat: &Arc<Seat>, trust: Option<Trust>) -> Ended {
         let store = &context.store;
         // That a watch was accepted which ended before this one began says nothing of this one.
         let _ = seat.opened.notified().now_or_never();
-        let mut stream = self.stream(context);
+        let mut stream = self.stream(context, trust);
         let mut seen = BTreeSet::new();
         let mut immutable = false;
         let mut resumes = 0;

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use inotify::EventOwned;
 use inotify::WatchDescriptor;
 use nix::errno::Errno;
 
@@ -56,23 +57,30 @@ impl Watch {
     pub async fn changed(&mut self) {
         if !self.is_news {
             let patience = if self.trouble.is_some() { POLL } else { SLOW_POLL };
-            let ended = tokio::time::timeout(patience, self.ended()).await.unwrap_or_default();
-            self.watched.retain(|_, watch| !ended.contains(watch));
+            let told = async {
+                match &mut self.changes {
+                    Some(changes) => changes.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            match tokio::time::timeout(patience, told).await {
+                Ok(Ok(events)) => self.follow(&events),
+                Ok(Err(error)) => (self.changes, self.trouble) = (None, Some(explain(&error))),
+                Err(_) => {}
+            }
         }
         self.is_news = false;
         self.arm();
     }
 
-    /// Waits for changes; gives the watches that ended with what they watched.
-    async fn ended(&mut self) -> Vec<WatchDescriptor> {
-        let told = match &mut self.changes {
-            Some(changes) => changes.next().await,
-            None => std::future::pending().await,
-        };
-        match told {
-            Ok(events) => events.into_iter().filter(changes::is_end).map(|event| event.wd).collect(),
-            // The slow look goes on.
-            Err(_) => std::future::pending().await,
+    /// Forgets the watches that ended with what they watched; where that may have gone untold, ends them all.
+    fn follow(&mut self, events: &[EventOwned]) {
+        let is_lost = events.iter().any(changes::is_loss);
+        if let Some(mut watches) = self.changes.as_ref().map(Changes::folders).filter(|_| is_lost) {
+            std::mem::take(&mut self.watched).into_values().for_each(|watch| watches.unwatch(watch));
+        }
+        for event in events.iter().filter(|event| changes::is_end(event)) {
+            self.watched.retain(|_, watch| *watch != event.wd);
         }
     }
 
@@ -117,4 +125,31 @@ fn explain(error: &io::Error) -> String {
     let limit = [Errno::EMFILE, Errno::ENOSPC].iter().any(|errno| error.raw_os_error() == Some(*errno as i32));
     let hint = if limit { " (raise fs.inotify.max_user_instances and max_user_watches)" } else { "" };
     format!("the folders cannot be watched and are looked at every {} seconds: {error}{hint}", POLL.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use inotify::EventMask;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn where_changes_went_untold_everything_is_watched_anew() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("daemonsets.d");
+        fs::create_dir(&folder).unwrap();
+        let mut watch = Watch::new(std::slice::from_ref(&folder));
+        watch.changed().await;
+        let before: Vec<WatchDescriptor> = watch.watched.values().cloned().collect();
+        let lost = EventOwned { wd: before[0].clone(), mask: EventMask::Q_OVERFLOW, cookie: 0, name: None };
+        watch.follow(&[lost]);
+        assert!(watch.watched.is_empty());
+        watch.changed().await;
+        assert_eq!(watch.watched.len(), before.len());
+        assert!(watch.watched.values().all(|watch| !before.contains(watch)), "{before:?}");
+        let soon = Duration::from_millis(200);
+        while tokio::time::timeout(soon, watch.changed()).await.is_ok() {}
+        fs::write(folder.join("x"), "").unwrap();
+        assert!(tokio::time::timeout(Duration::from_secs(3), watch.changed()).await.is_ok(), "what changes is told");
+    }
 }

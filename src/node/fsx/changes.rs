@@ -57,7 +57,7 @@ impl Changes {
     ///
     /// # Errors
     ///
-    /// None that is known to happen; the instance is of no use after one.
+    /// None that is known to happen; the instance is of no use after one, and another is to be made.
     pub async fn next(&mut self) -> io::Result<Vec<EventOwned>> {
         let ended = || io::Error::from(io::ErrorKind::UnexpectedEof);
         let mut events = vec![self.0.next().await.ok_or_else(ended)??];
@@ -88,6 +88,11 @@ impl Folders {
 /// Whether a watch ended with this event: its folder is gone, or nobody asks any more.
 pub fn is_end(event: &EventOwned) -> bool {
     event.mask.contains(EventMask::IGNORED)
+}
+
+/// Whether changes went untold before this event, the end of a watch among them: the kernel keeps so many and no more.
+pub fn is_loss(event: &EventOwned) -> bool {
+    event.mask.contains(EventMask::Q_OVERFLOW)
 }
 
 /// Whether a name appeared.

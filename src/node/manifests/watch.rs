@@ -87,8 +87,15 @@ impl Watch {
                     wake();
                 }
             }
+            // Who owns the watch finds that it has ended.
+            wake();
         });
         Ok(Self { folders, watched, task: task.abort_handle() })
+    }
+
+    /// Whether it still tells of changes.
+    pub(super) fn is_alive(&self) -> bool {
+        !self.task.is_finished()
     }
 
     /// Watches the folder that now is at `folder`.

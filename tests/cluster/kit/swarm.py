@@ -33,7 +33,7 @@ VERSION = "v1.36.2"
 CONNECTIONS = 6
 # A kubelet's own time from a file to its mirror pod.
 LAG = 0.25
-_CLOSE_WRITE, _GONE_FROM, _MOVED_TO, _CREATE, _DELETE = 0x8, 0x40, 0x80, 0x100, 0x200
+_CLOSE_WRITE, _GONE_FROM, _MOVED_TO, _CREATE, _DELETE, _OVERFLOW = 0x8, 0x40, 0x80, 0x100, 0x200, 0x4000
 _INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
 
 
@@ -116,6 +116,11 @@ class SwarmNode:
             self._files[file] = (self.manifests / file).stat().st_ctime
         except FileNotFoundError:
             self._files.pop(file, None)
+
+    def look(self):
+        """Anything may have happened in its manifest folder."""
+        for file in set(self._files) | set(os.listdir(self.manifests)):
+            self.note(file)
 
     def files(self):
         """Its manifests: {file name: seconds since the epoch when it took its name}, as inotify told."""
@@ -246,11 +251,18 @@ class Kubelets:
                 continue
             data = os.read(self._inotify, 1 << 20)
             while data:
-                watch, _, _, length = struct.unpack_from("iIII", data)
-                node = self._watched[watch]
-                node.note(data[16:16 + length].rstrip(b"\0").decode())
-                with self._lock:
-                    self._changed.add(node)
+                watch, mask, _, length = struct.unpack_from("iIII", data)
+                if mask & _OVERFLOW:
+                    # What was lost may be anything: each folder is looked at.
+                    for node in self.swarm.nodes:
+                        node.look()
+                    with self._lock:
+                        self._changed.update(self.swarm.nodes)
+                elif length:
+                    node = self._watched[watch]
+                    node.note(data[16:16 + length].rstrip(b"\0").decode())
+                    with self._lock:
+                        self._changed.add(node)
                 data = data[16 + length:]
 
     def _run(self):

@@ -219,7 +219,8 @@ class Trouble(Story):
         folder = (self.agent.folder / "filed.json")
         folder.write_text(json.dumps(self.daemon("filed", labels={})), encoding="utf-8")
         filed = self.instance(self.agent, "filed")
-        time.sleep(1.5)  # the checkpoint is written a second after what it holds
+        inputs = self.agent.home / "state/inputs.json"
+        until(lambda: b"/filed.json" in inputs.read_bytes(), PATIENCE, "the checkpoint has it")
         self.wipe()
         self.make_namespace(self.namespace)
         until(lambda: self.report(self.agent)["agent"]["api"] == "connected", PATIENCE, "it is connected to the other cluster")
