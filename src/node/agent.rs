@@ -115,9 +115,9 @@ pub use setup::AgentError;
 
 /// A pass is made at least this often, whatever happens.
 const PERIOD: Millis = 60_000;
-/// Changed inputs are saved between this and half as much longer after the pass that saw them, at another moment on
-/// each node. Those that change what runs are not: they are saved before.
-const SAVE_AFTER: Millis = 2_000;
+/// Changed inputs are saved this long after the pass that saw them. Until then an agent that is killed does not know
+/// where a daemon came from.
+const SAVE_AFTER: Millis = 1_000;
 /// The runtime is asked for readiness no more often than this while the API does not answer.
 const RUNTIME_PERIOD: Millis = 5_000;
 /// How long a pass waits for the runtime's answer, and for one that is overdue; later passes take it.

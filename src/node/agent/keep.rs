@@ -11,10 +11,8 @@ use crate::core::model::Source;
 use crate::core::model::TokenRequest;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
-use crate::core::record::Millis;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
-use crate::node::api::random;
 use crate::node::checkpoint::Store;
 
 use super::Agent;
@@ -129,7 +127,7 @@ impl Agent {
             }
         }
         if self.save_at.is_none() && self.memory.fingerprint(&self.tokens) != self.saved {
-            self.save_at = Some(at + SAVE_AFTER + (random() * 0.5 * SAVE_AFTER as f64) as Millis);
+            self.save_at = Some(at + SAVE_AFTER);
         }
         if self.save_at.is_some_and(|due| at >= due) {
             self.save_inputs();
