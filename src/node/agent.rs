@@ -115,8 +115,8 @@ pub use setup::AgentError;
 
 /// A pass is made at least this often, whatever happens.
 const PERIOD: Millis = 60_000;
-/// Changed inputs are saved this long after the pass that saw them. Until then an agent that is killed does not know
-/// where a daemon came from.
+/// Changed inputs are saved this long after the pass that saw them; those without which what runs would be kept for
+/// ever, or is to be changed, at once.
 const SAVE_AFTER: Millis = 1_000;
 /// The runtime is asked for readiness no more often than this while the API does not answer.
 const RUNTIME_PERIOD: Millis = 5_000;

@@ -157,18 +157,22 @@ impl Folders {
         &self.objects
     }
 
-    /// Where each daemon that runs comes from: kept when it is defined, remembered when it is not.
+    /// Where each daemon that runs comes from: kept when it is defined, remembered when it is not. Gives whether one
+    /// of them was not known before.
     pub(super) fn follow_origins<'a>(
         &self,
         origins: &mut BTreeMap<ObjectKey, Origin>,
         records: impl Iterator<Item = &'a DaemonRecord>,
-    ) {
-        let mut next = BTreeMap::new();
+    ) -> bool {
+        let known = std::mem::take(origins);
+        let mut is_new = false;
         for record in records.filter(|r| !r.instances.is_empty()) {
-            let origin = self.view.origin_of(&record.key).or_else(|| origins.remove(&record.key));
-            next.extend(origin.map(|origin| (record.key.clone(), origin)));
+            let remembered = known.get(&record.key);
+            let origin = self.view.origin_of(&record.key).or_else(|| remembered.cloned());
+            is_new |= origin.is_some() && remembered.is_none();
+            origins.extend(origin.map(|origin| (record.key.clone(), origin)));
         }
-        *origins = next;
+        is_new
     }
 
     /// What the folders say of a daemon.

@@ -117,8 +117,12 @@ impl Agent {
 
     /// Saves the inputs some time after they changed, so that a burst is one write.
     pub(super) fn checkpoint(&mut self) {
-        self.folders.follow_origins(&mut self.memory.origins, self.disk.records.values());
+        let is_new = self.folders.follow_origins(&mut self.memory.origins, self.disk.records.values());
         let at = now();
+        if is_new {
+            // An agent that forgot which file an instance came from would keep it when the file goes.
+            self.save_at = Some(at);
+        }
         if self.sealing.due(at) {
             // What is sealed comes back before it is sealed anew.
             match self.sealing.is_closed() {
