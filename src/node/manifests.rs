@@ -199,7 +199,8 @@ impl ManifestDir {
     }
 
     /// Calls `wake` whenever something in the folder changes that this value did not do itself. A
-    /// folder that is removed and made again goes on being watched after the next [`ManifestDir::scan`]. Needs a running tokio runtime.
+    /// folder that is removed and made again goes on being watched after the next [`ManifestDir::scan`].
+    /// Needs a running tokio runtime.
     pub fn watch(&mut self, wake: impl Fn() + Send + Sync + 'static) -> Result<(), ManifestError> {
         let error = |source| ManifestError::Watch { path: self.path.clone(), source };
         self.watch = Some(Watch::start(&self.path, self.expected.clone(), wake).map_err(error)?);

@@ -285,6 +285,7 @@ fn the_node_selector_of_the_namespace() {
     for (annotations, default, answers, reason) in table {
         let annotations: std::collections::BTreeMap<_, _> = annotations.iter().copied().collect();
         let namespace = json!({"metadata": {"name": "a", "annotations": annotations}});
+        assert_eq!(NamespaceSelector::is_in(&namespace), !annotations.is_empty(), "{annotations:?}");
         let selector = NamespaceSelector::of("a", Lookup::Present(&namespace), default);
         let got = should_run(&node, &daemon_set(json!({})), selector.as_ref());
         assert_eq!((got.should_run, got.should_continue_running), answers, "{annotations:?} {default}");

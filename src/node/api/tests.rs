@@ -22,13 +22,11 @@ use crate::core::model::TokenRequest;
 use crate::core::model::TokenSource;
 
 fn options(fake: &Fake) -> ApiOptions {
-    ApiOptions {
-        kubeconfig: fake.kubeconfig(),
-        node_name: "n1".into(),
-        selector: None,
-        known: BTreeSet::new(),
-        namespaces_bind: false,
-    }
+    with_kubeconfig(fake.kubeconfig())
+}
+
+fn with_kubeconfig(kubeconfig: PathBuf) -> ApiOptions {
+    ApiOptions { kubeconfig, node_name: "n1".into(), selector: None, known: BTreeSet::new(), namespaces_bind: false }
 }
 
 fn config_map(name: &str, value: &str) -> Value {
@@ -286,13 +284,7 @@ async fn a_server_that_takes_the_connection_and_is_silent_is_given_up() {
     let address = listener.local_addr().unwrap();
     write_kubeconfig(&kubeconfig, &format!("https://{address}"), "token: abc");
     let accepted = tokio::spawn(async move { listener.accept().await.unwrap() });
-    let api = Api::start(ApiOptions {
-        kubeconfig,
-        node_name: "n1".into(),
-        selector: None,
-        known: BTreeSet::new(),
-        namespaces_bind: false,
-    });
+    let api = Api::start(with_kubeconfig(kubeconfig));
     let _held = accepted.await.unwrap();
     tokio::time::pause();
     until(&api, "said", |api| failing(api).is_some_and(|error| error.contains("no answer within 10 s"))).await;
@@ -305,13 +297,7 @@ async fn a_connection_that_falls_silent_is_noticed_by_its_pings() {
     let kubeconfig = folder.path().join("k");
     let address = listener.local_addr().unwrap();
     write_kubeconfig(&kubeconfig, &format!("http://{address}"), "token: abc");
-    let api = Api::start(ApiOptions {
-        kubeconfig,
-        node_name: "n1".into(),
-        selector: None,
-        known: BTreeSet::new(),
-        namespaces_bind: false,
-    });
+    let api = Api::start(with_kubeconfig(kubeconfig));
     let _held = listener.accept().await.unwrap();
     until(&api, "connected", |api| *api.connector().link().borrow() == Link::Up).await;
     drop(listener);

@@ -152,7 +152,7 @@ class Story:
         self.swarm.start()
         reported = lambda: sum(bool(one.get("status", {}).get("agentVersion")) for one in self.admin.list("nodedaemons"))
         until(lambda: reported() == self.number, 600, "every agent has reported", pause=0.5)
-        self.told("agents started → all have reported", f"{time.monotonic() - began:.1f} s")
+        self.told("agents started → all have written their first status", f"{time.monotonic() - began:.1f} s")
 
     def created(self):
         metrics, processors = Metrics(self.cluster), Processors(self)

@@ -112,6 +112,18 @@ class Checkpoint(Reader):
                 self.keeps(agent, first, "reader", 0.5)
                 self.assertEqual(self.data(agent, first) | {"token": None}, before | {"token": None})
 
+    def test_an_agent_that_is_killed_at_once_knows_which_file_an_instance_came_from(self):
+        agent = self.start_agent()
+        self.settled(agent)
+        file = agent.folder / "filed.json"
+        file.write_text(json.dumps(self.daemon("filed", labels={})), encoding="utf-8")
+        # Told at the end of the pass that made it.
+        until(lambda: '"starting"' in agent.cli("status", "--json").stdout, SOON, "its instance is made")
+        agent.kill()
+        file.unlink()
+        agent.start()
+        self.wait_gone(agent, "filed")
+
     def test_names_that_came_and_went_leave_a_bounded_folder_and_no_uid_is_used_again(self):
         agent, names = self.start_agent(), [f"guest-{number}" for number in range(70)]
         file, records = agent.folder / "guests.json", agent.home / "state/daemons"

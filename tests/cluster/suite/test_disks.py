@@ -172,15 +172,20 @@ class Disks(unittest.TestCase):
         folder.chmod(0o700)
         self.over(world)
         self.first = world.runs()
+        # In one moment for the agent: between the two it would make the folder again.
+        world.agent.process.freeze()
         folder.rename(aside)
         folder.symlink_to(aside)
+        world.agent.process.thaw()
         COUNTS["faults injected"] += 1
         before = sorted(file.name for file in aside.iterdir())
         world.put()
         self.says(world, "is a symbolic link")
         never(lambda: sorted(file.name for file in aside.iterdir()) != before, 2, "something was changed behind the link")
+        world.agent.process.freeze()
         folder.unlink()
         aside.rename(folder)
+        world.agent.process.thaw()
         self.over(world)
 
     def test_inotify_at_its_limit(self):

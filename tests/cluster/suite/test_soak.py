@@ -271,7 +271,7 @@ class Mix:
             # NoSchedule keeps what runs, and lets nothing begin.
             self.set_taint(agent, [taint | {"effect": "NoExecute"} for taint in self.taints[agent]])
         for agent in self.agents:
-            until(lambda: "is being deleted" not in agent.cli("status", "--json").stdout, SETTLE, "what is being deleted is gone")
+            until(lambda agent=agent: "is being deleted" not in agent.cli("status", "--json").stdout, SETTLE, "what is being deleted is gone")
         for name in self.files():
             # A file whose daemon was deleted in the API is followed again when it changes, which is after the deletion.
             body = json.loads((self.agents[0].folder / name).read_text(encoding="utf-8"))
