@@ -12,6 +12,7 @@ mod tests;
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -35,7 +36,9 @@ const MAX_NAME: usize = 200;
 const MAX_BYTES: u64 = 256 << 20;
 /// So many damaged versions of one record are kept; the newest takes the last place.
 const MAX_SET_ASIDE: u32 = 10;
+/// What was put and is not settled; and what is to take its place and may be cut off.
 const STAGED: &str = ".tmp";
+const BEGUN: &str = ".new";
 
 /// A state folder that cannot be used, or a record that could not be written or removed.
 #[derive(Debug, thiserror::Error)]
@@ -165,6 +168,9 @@ impl Store {
             return Err(refuse("can be written to by others than its owner".to_owned(), hint));
         }
         for name in dir.names().map_err(fail)? {
+            if name.to_str().is_some_and(|name| name.ends_with(BEGUN)) {
+                dir.unlink(&name).map_err(fail)?;
+            }
             let Some(file) = name.to_str().and_then(|name| name.strip_suffix(STAGED)) else { continue };
             match is_whole(&dir, &name).map_err(fail)? {
                 true => {
@@ -189,7 +195,7 @@ impl Store {
     pub fn open_read_only(path: &Path) -> Result<Option<Self>, CheckpointError> {
         match Dir::open(path) {
             Ok(dir) => Ok(Some(Self { path: path.to_owned(), dir, read_only: true })),
-            Err(e) if e.source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) if e.source.kind() == ErrorKind::NotFound => Ok(None),
             Err(source) => Err(CheckpointError::Folder { path: path.to_owned(), source }),
         }
     }
@@ -242,16 +248,31 @@ impl Store {
         bytes.extend_from_slice(&json);
         bytes.push(b'\n');
         let staged = format!("{file}{STAGED}");
-        let write = || {
-            self.dir.unlink(&staged)?;
-            self.dir.create_file(&staged, &bytes, 0o600, Owner::default())
-        };
-        match write() {
+        match self.stage(&staged, &format!("{file}{BEGUN}"), &bytes) {
             Ok(written) => Ok(Put { file, written }),
-            Err(source) => {
-                let _ = self.dir.unlink(&staged);
-                Err(CheckpointError::Save { path, source })
+            Err(source) => Err(CheckpointError::Save { path, source }),
+        }
+    }
+
+    /// Writes the file `staged`. One that was put there before counts until this one, under the name `begun`, is whole.
+    fn stage(&self, staged: &str, begun: &str, bytes: &[u8]) -> Result<File, FsError> {
+        let create = |name: &str| {
+            let created = self.dir.create_file(name, bytes, 0o600, Owner::default());
+            created.inspect_err(|error| {
+                if error.source.kind() != ErrorKind::AlreadyExists {
+                    let _ = self.dir.unlink(name);
+                }
+            })
+        };
+        match create(staged) {
+            Err(error) if error.source.kind() == ErrorKind::AlreadyExists => {
+                self.dir.unlink(begun)?;
+                let written = create(begun)?;
+                let renamed = self.dir.rename(begun, &self.dir, staged);
+                renamed.inspect_err(|_| drop(self.dir.unlink(begun)))?;
+                Ok(written)
             }
+            created => created,
         }
     }
 

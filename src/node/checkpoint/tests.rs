@@ -175,6 +175,25 @@ fn what_was_put_outlives_the_agent_and_never_costs_the_record_before() {
 }
 
 #[test]
+fn what_was_put_counts_until_the_next_is_whole() {
+    let (_root, store) = fresh();
+    store.put("a", &record(1)).unwrap();
+    // Nothing can be begun here.
+    let begun = store.path().join("a.json.new");
+    fs::create_dir(&begun).unwrap();
+    store.put("a", &record(2)).unwrap_err();
+    fs::remove_dir(&begun).unwrap();
+    assert_eq!(Store::open(store.path()).unwrap().load("a").unwrap(), Loaded::Present(record(1)));
+
+    store.put("a", &record(3)).unwrap();
+    store.put("a", &record(4)).unwrap();
+    // What an agent that died had begun.
+    fs::write(&begun, "half").unwrap();
+    assert_eq!(Store::open(store.path()).unwrap().load("a").unwrap(), Loaded::Present(record(4)));
+    assert_eq!(names(store.path()), ["a.json"]);
+}
+
+#[test]
 fn long_and_odd_names_have_files_of_their_own() {
     let (_root, store) = fresh();
     let long = "n".repeat(63) + "_" + &"d".repeat(253);
