@@ -115,8 +115,8 @@ pub use setup::AgentError;
 
 /// A pass is made at least this often, whatever happens.
 const PERIOD: Millis = 60_000;
-/// Changed inputs are saved this long after the pass that saw them; those without which what runs would be kept for
-/// ever, or is to be changed, at once.
+/// Changed inputs are saved this long after the pass that saw them; those by which what runs is changed, or could not
+/// be ended, at once.
 const SAVE_AFTER: Millis = 1_000;
 /// The runtime is asked for readiness no more often than this while the API does not answer.
 const RUNTIME_PERIOD: Millis = 5_000;
@@ -313,12 +313,7 @@ impl Agent {
         if ended == Ended::Stopped {
             self.notifier.stopping();
         }
-        // With what alone is not worth a write: how far the API server's history had come.
-        self.follow_history();
-        self.saved = 0;
-        self.save_inputs();
-        self.withdraw_secrets();
-        let _ = std::fs::remove_file(self.config.socket());
+        self.put_away().await;
         tracing::info!("stopping; what runs on this node goes on running");
         Ok(ended)
     }

@@ -33,6 +33,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
@@ -210,6 +211,13 @@ impl Api {
     /// Events on DaemonSets.
     pub fn events(&self) -> &Events {
         &self.shared.events
+    }
+
+    /// Sends the events that wait, for up to `bound`: what is not sent then goes with the agent.
+    pub async fn flush_events(&self, bound: Duration) {
+        if *self.shared.connector.link().borrow() == Link::Up {
+            self.shared.events.flush(bound).await;
+        }
     }
 
     /// Lists the DaemonSets anew over a new connection (R8). That list is complete once

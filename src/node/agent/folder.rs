@@ -157,22 +157,32 @@ impl Folders {
         &self.objects
     }
 
-    /// Where each daemon that runs comes from: kept when it is defined, remembered when it is not. Gives whether one
-    /// of them was not known before.
+    /// Notes where daemons that are about to start come from; gives whether one of them was not known before.
+    pub(super) fn note_origins<'a>(
+        &self,
+        origins: &mut BTreeMap<ObjectKey, Origin>,
+        daemons: impl Iterator<Item = &'a ObjectKey>,
+    ) -> bool {
+        let known = origins.len();
+        for key in daemons {
+            if let Some(origin) = self.view.origin_of(key) {
+                origins.entry(key.clone()).or_insert(origin);
+            }
+        }
+        origins.len() > known
+    }
+
+    /// Where each daemon that runs comes from: kept when it is defined, remembered when it is not.
     pub(super) fn follow_origins<'a>(
         &self,
         origins: &mut BTreeMap<ObjectKey, Origin>,
         records: impl Iterator<Item = &'a DaemonRecord>,
-    ) -> bool {
+    ) {
         let known = std::mem::take(origins);
-        let mut is_new = false;
         for record in records.filter(|r| !r.instances.is_empty()) {
-            let remembered = known.get(&record.key);
-            let origin = self.view.origin_of(&record.key).or_else(|| remembered.cloned());
-            is_new |= origin.is_some() && remembered.is_none();
+            let origin = self.view.origin_of(&record.key).or_else(|| known.get(&record.key).cloned());
             origins.extend(origin.map(|origin| (record.key.clone(), origin)));
         }
-        is_new
     }
 
     /// What the folders say of a daemon.

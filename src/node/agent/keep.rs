@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
@@ -23,6 +24,9 @@ use super::memory::INPUTS;
 use super::now;
 use super::pass::report_problem;
 use super::setup;
+
+/// How long events that wait for others are sent when the agent ends.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 impl Agent {
     /// Watches and asks for exactly what the daemons name.
@@ -49,7 +53,8 @@ impl Agent {
     }
 
     /// Saves the inputs before what runs is changed by them, its data or itself: after a crash and without an
-    /// API server it would go back to what it was, or come back from the dead.
+    /// API server it would go back to what it was, or come back from the dead. From which file a first instance
+    /// comes is put: an agent that dies and forgot it would keep the instance when the file goes.
     pub(super) fn checkpoint_before(&mut self) {
         let changes_what_runs = |daemon: &DaemonPlan| {
             daemon.actions.iter().any(|action| match action {
@@ -59,21 +64,28 @@ impl Agent {
                 _ => false,
             })
         };
+        let starts = |daemon: &&DaemonPlan| daemon.actions.iter().any(|action| matches!(action, Action::Start { .. }));
+        let started = self.plan.daemons.iter().filter(starts).map(|daemon| &daemon.key);
+        let are_new = self.folders.note_origins(&mut self.memory.origins, started);
         if !self.plan.daemons.iter().any(changes_what_runs) {
+            if are_new {
+                self.put_inputs();
+                self.save_at = Some(now());
+            }
             return;
         }
         let fingerprint = self.memory.fingerprint(&self.tokens);
         if fingerprint != self.saved && self.saved_but_for_boot.take() == Some(fingerprint) {
-            self.put_boot();
+            self.put_inputs();
         } else {
             self.save_inputs();
         }
     }
 
-    /// Puts the inputs, which are those on disk, with the name of this boot: an agent that dies finds it there. It is
-    /// not waited for: a loss of power that takes it ends this boot, and the name on disk is another's as before.
-    /// [`Agent::save_inputs`] follows when the manifests are in place.
-    fn put_boot(&mut self) {
+    /// Puts the inputs, with the name of this boot: an agent that dies finds them there. They are not waited for: a loss
+    /// of power that takes them ends this boot, and the name on disk is another's as before. [`Agent::save_inputs`]
+    /// follows when the manifests are in place.
+    fn put_inputs(&mut self) {
         let Some(store) = &self.disk.inputs_store else { return };
         let mut inputs = self.memory.to_save(&self.tokens);
         if self.sealing.is_on() {
@@ -117,12 +129,8 @@ impl Agent {
 
     /// Saves the inputs some time after they changed, so that a burst is one write.
     pub(super) fn checkpoint(&mut self) {
-        let is_new = self.folders.follow_origins(&mut self.memory.origins, self.disk.records.values());
+        self.folders.follow_origins(&mut self.memory.origins, self.disk.records.values());
         let at = now();
-        if is_new {
-            // An agent that forgot which file an instance came from would keep it when the file goes.
-            self.save_at = Some(at);
-        }
         if self.sealing.due(at) {
             // What is sealed comes back before it is sealed anew.
             match self.sealing.is_closed() {
@@ -159,6 +167,19 @@ impl Agent {
                 let failure = apply::failure(&error, error.hint());
                 self.problems.push(report_problem("checkpoint", failure));
             }
+        }
+    }
+
+    /// Leaves all as the next agent, or nobody, shall find it.
+    pub(super) async fn put_away(&mut self) {
+        // With what alone is not worth a write: how far the API server's history had come.
+        self.follow_history();
+        self.saved = 0;
+        self.save_inputs();
+        self.withdraw_secrets();
+        let _ = std::fs::remove_file(self.config.socket());
+        if let Some(api) = &self.api {
+            api.flush_events(LAST_WORDS).await;
         }
     }
 }

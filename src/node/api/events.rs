@@ -74,6 +74,8 @@ pub struct AgentEvent {
 pub struct Events {
     state: Arc<Mutex<State>>,
     ready: Arc<Notify>,
+    /// Told each time that nothing is left to send.
+    sent: Arc<Notify>,
     node: Arc<str>,
 }
 
@@ -107,7 +109,12 @@ struct Write {
 impl Events {
     /// A queue for the agent of this node.
     pub(super) fn new(node: &str) -> Self {
-        Self { state: Arc::default(), ready: Arc::default(), node: cut(node, INSTANCE_LIMIT).into() }
+        Self {
+            state: Arc::default(),
+            ready: Arc::default(),
+            sent: Arc::default(),
+            node: cut(node, INSTANCE_LIMIT).into(),
+        }
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
@@ -142,6 +149,15 @@ impl Events {
         self.with(|state| state.dropped)
     }
 
+    /// Sends what waits at once, and returns when it is sent, or after `bound`.
+    pub(super) async fn flush(&self, bound: Duration) {
+        let sent = self.sent.notified();
+        self.with(|state| state.not_before = None);
+        self.ready.notify_one();
+        // What is not sent by then is lost with the agent, and is no more than an event.
+        let _ = tokio::time::timeout(bound, sent).await;
+    }
+
     /// Sends for ever.
     pub(super) async fn keep(self, client: kube::Client, link: watch::Receiver<Link>) {
         let mut link = link;
@@ -159,6 +175,7 @@ impl Events {
                 continue;
             }
             let Some(write) = self.next(Instant::now()) else {
+                self.sent.notify_waiters();
                 self.ready.notified().await;
                 continue;
             };

@@ -5,10 +5,12 @@ number there is one transition in which the agent dies before that step, and eve
 dies once more while it recovers. The node watches all the time that nothing is ever as it must not be.
 """
 
+import json
 import random
 import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 from kit import agent
 from kit.control_plane import ControlPlane
@@ -89,6 +91,32 @@ def _story(transition):
         transitions.report(**figures)
         self.assertGreater(figures["kills"], 0)
     return test
+
+
+class File(unittest.TestCase):
+    """DaemonSets that only a folder has, and each of which is new."""
+
+    def test_a_file_that_goes_while_its_agent_is_dead_leaves_nothing(self):
+        kills, number, died = 0, 0, True
+        with World(WORLD["cluster"], "kill-file") as world:
+            while died:
+                number += 1
+                name, file = f"file-{number}", world.agent.folder / f"{number}.json"
+                world.shim.arm(number, KILL)
+                staged = file.with_name(".staged")
+                staged.write_text(json.dumps(world.body(name=name)), encoding="utf-8")
+                staged.rename(file)
+                saved = lambda world, name=name: name in (world.node.state / "inputs.json").read_text(encoding="utf-8")
+                died = until_death_or_end(world, SimpleNamespace(done=saved), f"step {number} of a file")
+                step = world.shim.name(number)
+                file.unlink()
+                if died:
+                    kills += 1
+                    world.agent.start()
+                pods = lambda name=name: world.node.pods(f"{world.namespace}/{name}") or list(world.node.manifests.glob("[!.]*"))
+                world.wait(lambda: not pods(), f"nothing is left after a kill before step {number} ({step})")
+        transitions.report(kills=kills)
+        self.assertGreater(kills, 0)
 
 
 for _transition in LONGEST_FIRST:
