@@ -180,7 +180,7 @@ fn quantities(value: &Value) -> Value {
 }
 
 /// `value` with its keys sorted, nulls of objects taken out and whole numbers written as such.
-fn untouched(value: &Value) -> Value {
+pub(super) fn untouched(value: &Value) -> Value {
     match value {
         Value::Object(map) => sorted(map.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), untouched(v)))),
         Value::Array(items) => Value::Array(items.iter().map(untouched).collect()),

@@ -5,6 +5,7 @@
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::canonical;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::placement::automatic_tolerations;
@@ -62,7 +63,9 @@ pub(super) fn priority(ctx: &mut Context<'_>, spec: &mut Object) {
     let (value, policy) = match built_in {
         Some((_, value)) => (Some(Value::from(*value)), None),
         None => match ctx.look_up(Kind::PriorityClass, class) {
-            Lookup::Present(object) => (object.get("value").cloned(), json::text(object, "preemptionPolicy")),
+            Lookup::Present(object) => {
+                (object.get("value").map(canonical::untouched), json::text(object, "preemptionPolicy"))
+            }
             Lookup::Absent | Lookup::Deleted(_) | Lookup::Unknown => {
                 ctx.miss_in(Kind::PriorityClass.as_str(), "", class, "");
                 return;
@@ -87,7 +90,7 @@ pub(super) fn overhead(ctx: &mut Context<'_>, spec: &mut Object) {
     };
     match fixed {
         Some(fixed) => match validate::pod_types(&json!({"spec": {"overhead": fixed}})) {
-            Ok(()) => drop(spec.insert("overhead".to_owned(), fixed.clone())),
+            Ok(()) => drop(spec.insert("overhead".to_owned(), canonical::untouched(fixed))),
             // A manifest that does not decode would end what runs.
             Err(error) => {
                 let (class, reason) = (class.unwrap_or_default(), error.reason);

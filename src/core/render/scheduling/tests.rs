@@ -112,6 +112,18 @@ fn an_overhead_that_the_kubelet_does_not_decode_is_refused() {
 }
 
 #[test]
+fn whole_numbers_of_other_objects_are_written_as_such() {
+    let classes = json!({"runtimeClassName": "kata", "priorityClassName": "low"});
+    let mut fixture = pod_spec(classes);
+    let class = ObjectRef::new(Kind::RuntimeClass, "", "kata");
+    fixture.objects.objects.insert(class, json!({"overhead": {"podFixed": {"cpu": 1.0}}}));
+    fixture.objects.objects.insert(ObjectRef::new(Kind::PriorityClass, "", "low"), json!({"value": 7.0}));
+    let pod = fixture.rendered();
+    assert_eq!(spec(&pod, "/overhead"), &json!({"cpu": 1}));
+    assert_eq!(spec(&pod, "/priority"), &json!(7));
+}
+
+#[test]
 fn resource_claims_are_refused() {
     let refused = pod_spec(json!({"resourceClaims": [{"name": "gpu"}]})).refused();
     assert_eq!(refused.len(), 1);
