@@ -14,6 +14,12 @@ pub const BOUND: Millis = 30_000;
 /// volumes (2 min 3 s), which it does before it makes a sandbox.
 pub const BLIND_BOUND: Millis = 150_000;
 
+/// How long the API is not asked again about an instance that the kubelet has had for `waited` milliseconds: where
+/// all kubelets of a cluster are late together and stay so, the API server has enough to do.
+pub fn ask_again(waited: Millis) -> Millis {
+    (waited / 2).clamp(LATE / 2, 60_000)
+}
+
 /// What the kubelet itself says of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Words {
@@ -139,6 +145,15 @@ mod tests {
             no_network: false,
             api_answers: true,
         }
+    }
+
+    #[test]
+    fn the_api_is_asked_often_at_first_and_seldom_about_one_that_stays_late() {
+        let asked = std::iter::successors(Some(LATE), |waited| Some(waited + ask_again(*waited)));
+        let hour: Vec<Millis> = asked.take_while(|waited| *waited <= 3_600_000).collect();
+        assert_eq!(hour[..4], [10_000, 15_000, 22_500, 33_750]);
+        assert!(hour.len() < 70, "{} times in an hour", hour.len());
+        assert_eq!(ask_again(0), 5_000, "a kubelet that has only just come back");
     }
 
     #[test]

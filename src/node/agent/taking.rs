@@ -35,8 +35,8 @@ use super::evidence::Runtime;
 use super::inbox::Inbox;
 use super::now;
 
-/// How soon somebody is asked again about an instance that is still late; from the third time on half as often:
-/// where all kubelets of a cluster are late, the API server has enough to do.
+/// How soon the node's own witnesses are asked again about an instance that is still late; from the third time on
+/// half as often. The API is asked when [`taken::ask_again`] says so.
 const ASK_AGAIN: Millis = 5_000;
 /// How long the kubelet may take to end lesser pods after it last said so.
 const MAKES_ROOM: Millis = 120_000;
@@ -54,6 +54,8 @@ pub(super) struct Taking {
     words: BTreeMap<String, Taken>,
     /// When somebody was last asked, and how often by then.
     asked: Option<(Millis, u32)>,
+    /// When the API was last asked about an instance, by pod UID.
+    asked_api: BTreeMap<String, Millis>,
     answer: Option<Answer>,
     inbox: Inbox<Answer>,
     next: Option<Millis>,
@@ -69,7 +71,10 @@ struct Answer {
     sandboxes: Option<Result<BTreeSet<String>, String>>,
     network_ready: Option<bool>,
     kubelet_answers: bool,
+    /// The kubelet's own words, by pod UID.
     words: BTreeMap<String, Words>,
+    /// Those that the API has as events: it is not asked each time.
+    told: BTreeMap<String, Words>,
     /// The instances that were asked about.
     about: BTreeSet<String>,
 }
@@ -96,6 +101,8 @@ struct Late {
     uid: String,
     namespace: String,
     pod: String,
+    /// For how long the kubelet has had it.
+    waited: Millis,
 }
 
 impl Agent {
@@ -121,7 +128,8 @@ impl Agent {
                 self.taking.seen.insert(instance.uid.clone());
             } else if at - since >= LATE {
                 let (uid, namespace) = (instance.uid.clone(), record.key.namespace.clone());
-                late.push(Late { uid, namespace, pod: instance.pod_name.clone() });
+                let waited = at - since.max(self.taking.at_work.unwrap_or(since));
+                late.push(Late { uid, namespace, pod: instance.pod_name.clone(), waited });
             } else {
                 self.look_at(since + LATE);
             }
@@ -133,6 +141,7 @@ impl Agent {
         self.taking.surroundings = if wanted { self.surroundings(api) } else { String::new() };
         if late.is_empty() {
             (self.taking.answer, self.taking.asked, self.taking.at_work) = (None, None, None);
+            self.taking.asked_api.clear();
             return;
         }
         let times = self.taking.asked.map_or(0, |(_, times)| times);
@@ -184,7 +193,7 @@ impl Agent {
                 Some(Err(why)) => Some(why.clone()),
                 None => Some("nobody can say whether it has a sandbox".to_owned()),
             },
-            words: answer.and_then(|answer| answer.words.get(uid).cloned()),
+            words: answer.and_then(|answer| answer.words.get(uid).or_else(|| answer.told.get(uid)).cloned()),
             at_work,
             no_network: !host_network && answer.and_then(|answer| answer.network_ready) != Some(true),
             api_answers,
@@ -218,13 +227,23 @@ impl Agent {
     }
 
     /// Asks, after having asked `times` times.
-    fn ask_about(&self, late: Vec<Late>, times: u32, api: Option<&Snapshot>) {
+    fn ask_about(&mut self, late: Vec<Late>, times: u32, api: Option<&Snapshot>) {
         let (cri, kubelet) = (self.cri.clone(), self.kubelet.clone());
         let api = self.api.clone().filter(|_| self.api_answers(api));
         let (node, inbox, wake) = (self.config.node_name.clone(), self.taking.inbox.clone(), Arc::clone(&self.wake));
         let at = now();
+        let mut told = self.taking.answer.as_ref().map(|answer| answer.told.clone()).unwrap_or_default();
+        let about: BTreeSet<String> = late.iter().map(|l| l.uid.clone()).collect();
+        told.retain(|uid, _| about.contains(uid));
+        self.taking.asked_api.retain(|uid, _| about.contains(uid));
+        let is_due = |l: &Late| {
+            let asked = self.taking.asked_api.get(&l.uid);
+            asked.is_none_or(|asked| !(0..taken::ask_again(l.waited)).contains(&(at - asked)))
+        };
+        let due: Vec<Late> = late.into_iter().filter(|l| api.is_some() && is_due(l)).collect();
+        self.taking.asked_api.extend(due.iter().map(|l| (l.uid.clone(), at)));
         tokio::spawn(async move {
-            let mut answer = Answer { about: late.iter().map(|l| l.uid.clone()).collect(), ..Answer::default() };
+            let mut answer = Answer { about, told, ..Answer::default() };
             if let Some(cri) = &cri {
                 answer.sandboxes = Some(sandboxes(cri).await);
                 answer.network_ready = cri.network_ready().await.ok();
@@ -241,15 +260,12 @@ impl Agent {
             if let Some(api) = api {
                 let makes_room = |event: &PodEvent| event.host == node && at - event.at < MAKES_ROOM;
                 let mut silent = Vec::new();
-                for instance in &late {
-                    if answer.words.contains_key(&instance.uid) {
-                        continue;
-                    }
+                for instance in due.iter().filter(|l| !answer.words.contains_key(&l.uid)) {
                     match api.events_about(&instance.namespace, &instance.uid).await {
                         Ok(events) => {
                             let last = events.last().map(|e| taken::event(e.warning, &e.reason, &e.message));
                             match last {
-                                Some(words) => drop(answer.words.insert(instance.uid.clone(), words)),
+                                Some(words) => drop(answer.told.insert(instance.uid.clone(), words)),
                                 None => silent.push(instance.uid.clone()),
                             }
                         }
@@ -258,12 +274,15 @@ impl Agent {
                         }
                     }
                 }
+                for uid in &silent {
+                    answer.told.remove(uid);
+                }
                 // That goes through the events of the whole cluster, and matters only to one that stays late.
                 if times > 0
                     && !silent.is_empty()
                     && api.preemptions().await.is_ok_and(|events| events.iter().any(makes_room))
                 {
-                    answer.words.extend(silent.into_iter().map(|uid| (uid, Words::MakesRoom)));
+                    answer.told.extend(silent.into_iter().map(|uid| (uid, Words::MakesRoom)));
                 }
             }
             inbox.put(answer, &wake);

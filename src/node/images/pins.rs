@@ -92,18 +92,13 @@ async fn keep(cri: &Cri, images: &BTreeSet<String>) -> Result<BTreeSet<String>, 
         if found.pinned {
             continue;
         }
-        let counts = match &ours {
-            Some(ours) => {
-                if !ours.contains(&name) {
-                    cri.pin(&name, true).await?;
-                }
-                is_pinned(cri, image).await?
-            }
-            None => false,
-        };
-        if !counts {
-            unpinned.insert(image.clone());
+        if ours.as_ref().is_some_and(|ours| !ours.contains(&name)) {
+            cri.pin(&name, true).await?;
         }
+        unpinned.insert(image.clone());
+    }
+    if ours.is_some() {
+        show(cri, &mut unpinned).await?;
     }
     for name in ours.into_iter().flatten().filter(|name| !kept.contains(name)) {
         cri.pin(&name, false).await?;
@@ -111,13 +106,18 @@ async fn keep(cri: &Cri, images: &BTreeSet<String>) -> Result<BTreeSet<String>, 
     Ok(unpinned)
 }
 
-/// Whether a pin that was just written shows: the runtime follows its store by events.
-async fn is_pinned(cri: &Cri, image: &str) -> Result<bool, CriError> {
-    for wait in [0, 50, 200, 500] {
+/// Takes out those whose pins show: the runtime follows its store by events, late when it is busy. Nobody waits for this.
+async fn show(cri: &Cri, unpinned: &mut BTreeSet<String>) -> Result<(), CriError> {
+    for wait in [0, 50, 200, 500, 1_000, 3_000] {
+        if unpinned.is_empty() {
+            break;
+        }
         tokio::time::sleep(std::time::Duration::from_millis(wait)).await;
-        if cri.image(image).await?.is_some_and(|image| image.pinned) {
-            return Ok(true);
+        for image in std::mem::take(unpinned) {
+            if !cri.image(&image).await?.is_some_and(|image| image.pinned) {
+                unpinned.insert(image);
+            }
         }
     }
-    Ok(false)
+    Ok(())
 }

@@ -71,7 +71,7 @@ fn a_socket_serves_metrics_and_health_for_its_owner_alone() {
         assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
     }
     let health = ask(connect(), "GET /healthz HTTP/1.1");
-    assert!(health.starts_with("HTTP/1.1 200 ") && health.contains("ok: the last pass ended 0 s ago"), "{health}");
+    assert!(health.starts_with("HTTP/1.1 200 ") && health.contains("ok: the last pass ended "), "{health}");
     assert!(ask(connect(), "POST /metrics HTTP/1.1").starts_with("HTTP/1.1 405 "));
     assert!(ask(connect(), "GET / HTTP/1.1").starts_with("HTTP/1.1 404 "));
     assert!(!ask(connect(), "HEAD /metrics HTTP/1.1").contains("daemonlet_"));

@@ -33,7 +33,8 @@ pub(super) struct Retry {
     is_first: bool,
     /// Since when the watch works; `None` while it is being tried.
     since: Option<Instant>,
-    /// When a connection was last waited for and came.
+    /// When a connection was last waited for and came; for what goes first also when it began: it may have come with
+    /// the server.
     linked: Option<Instant>,
     /// How often it was refused since.
     refused: u32,
@@ -42,7 +43,14 @@ pub(super) struct Retry {
 
 impl Retry {
     pub(super) fn new(link: watch::Receiver<Link>, is_first: bool) -> Self {
-        Self { backoff: Backoff::request(), is_first, since: None, linked: None, refused: 0, link }
+        Self {
+            backoff: Backoff::request(),
+            is_first,
+            since: None,
+            linked: is_first.then(Instant::now),
+            refused: 0,
+            link,
+        }
     }
 
     pub(super) fn established(&mut self) {
