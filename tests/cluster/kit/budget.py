@@ -4,8 +4,11 @@ It looks at pods alone, as any user could. A node that was made to flap is not t
 when it has been back for a while and has served (what is unreachable takes no slot, and comes back as it was).
 """
 
+import http.client
 import threading
 import time
+
+from .api import Refused
 
 
 def _ready(pod):
@@ -46,7 +49,8 @@ class Observer:
                         self._judge()
                     if self.ends.is_set():
                         return
-            except OSError:
+            except (OSError, ValueError, Refused, http.client.HTTPException):
+                # The API server is away, or was in the middle of an answer.
                 time.sleep(0.2)
 
     def _list(self):

@@ -19,6 +19,7 @@ import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -160,27 +161,32 @@ class Swarm:
         self.nodes = [SwarmNode(name, cluster.url, ca, {k.replace("_", "-"): v for k, v in config.items()}) for name in names]
         self.labels = labels or {}
         self.kubelets = Kubelets(self)
-        self._instances = None
+        self._undo = None
 
     def __enter__(self):
-        # Each agent watches two folders; the count is kept for the whole machine.
-        self._instances = _INOTIFY.read_text(encoding="ascii")
-        _INOTIFY.write_text(str(max(int(self._instances), 8 * len(self.nodes) + 1024)), encoding="ascii")
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        self.pool.all(self._register, self.nodes)
-        self.kubelets.start()
+        with ExitStack() as undo:
+            # Each agent watches two folders; the count is kept for the whole machine.
+            instances = _INOTIFY.read_text(encoding="ascii")
+            undo.callback(_INOTIFY.write_text, instances, encoding="ascii")
+            _INOTIFY.write_text(str(max(int(instances), 8 * len(self.nodes) + 1024)), encoding="ascii")
+            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            undo.callback(self._kill)
+            self.pool.all(self._register, self.nodes)
+            self.kubelets.start()
+            undo.callback(self.kubelets.stop)
+            self._undo = undo.pop_all()
         return self
 
     def __exit__(self, *_):
-        self.kubelets.stop()
-        for node in self.nodes:
-            if node.process:
-                node.process.kill()
-        for node in self.nodes:
-            if node.process:
-                node.process.wait()
-        _INOTIFY.write_text(self._instances, encoding="ascii")
+        self._undo.close()
+
+    def _kill(self):
+        running = [node.process for node in self.nodes if node.process]
+        for process in running:
+            process.kill()
+        for process in running:
+            process.wait()
 
     def _register(self, node):
         self.pool.request("POST", path_of("nodes"), node.body(self.labels))
@@ -308,7 +314,7 @@ def _act(step):
     act, node, file = step
     try:
         return act(node, file)
-    except (OSError, http.client.HTTPException):
+    except (OSError, ValueError, http.client.HTTPException):
         return None  # the API server is away, or the file went: the next look finds what is to be done
 
 

@@ -91,7 +91,7 @@ class Admission(Story):
         patch = 'Object{metadata: Object.metadata{labels: {"injected": "yes"}}, spec: Object.spec{containers: [%s]}}' % sidecar
         remove = self.rule("MutatingAdmissionPolicy", "inject", reinvocationPolicy="Never", mutations=[
             {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": patch.replace("Object.spec.containers.item", "Object.spec.containers")}}])
-        until(lambda: len(self.judged()["spec"]["containers"]) == 2, SOON, "the policy is in force")
+        until(lambda: [c.get("resources") != {} for c in self.judged()["spec"]["containers"]] == [True, True], SOON, "policy and limits are in force")
         agent, before = self.start(), self.dry_runs()
         self.put(self.daemon("mesh"))
         first = self.instance(agent, "mesh")
@@ -201,8 +201,9 @@ class Admission(Story):
         self.instance(agent, "new", seconds=60)
         self.says_of(agent, "old", "failed calling webhook")
         self.keeps(agent, old, "old")
+        # Before it goes: then the agent might ask by itself first.
+        self.assertIn("ask the API server about its pod", agent.cli("retry", f"{self.namespace}/old").stdout)
         self.admin.kubectl("delete", "validatingwebhookconfiguration", self.namespace)
         until(lambda: not self.refuses(), SOON, "the webhook is gone")
-        self.assertIn("ask the API server about its pod", agent.cli("retry", f"{self.namespace}/old").stdout)
         self.instance(agent, "old", other_than=old, seconds=120)
         self.assertEqual(self.instance(agent, "own").uid, own.uid)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 
 from kit.wait import never
@@ -37,7 +38,8 @@ class Beside(Story):
         self.world.owned("gated", "Node")
         until(lambda: len(cri.of("bridge-")) == 1 and not self.world.agent.manifests("-bridge-"), SOON, "the stock pod took over")
         until(lambda: len(self.world.pods("bridge")) == 2 and not any(map(is_mirror, self.world.pods("bridge"))), SOON, "the mirror pods are gone")
-        until(lambda: len(cri.of("gated-")) == 1, SOON, "the gated one runs")
+        stock = lambda: [pod["metadata"]["name"] for pod in self.world.pods("bridge") if pod["spec"].get("nodeName") == self.world.node.name]
+        until(lambda: len(cri.of("gated-")) == 1 and [c[0] for c in cri.of("bridge-")] == stock(), SOON, "the gated one and the stock pod run")
         before = cri.of("gated-"), cri.of("bridge-")
         uids = {name: sorted(pod["metadata"]["uid"] for pod in self.world.pods(name)) for name in ("gated", "bridge")}
         began = time.monotonic()
@@ -59,11 +61,13 @@ class Beside(Story):
         self.assertRegex(degraded()["message"], r'pod fought-\w+ of a DaemonSet controller is on node \S+.*daemonlet\.dev/static: "true"')
         events = lambda: self.kubectl("events", "--for", "ds/fought")
         until(lambda: "StockController" in events(), SOON, "an event says it")
-        self.assertRegex(self.world.agent.cli("status").stdout, r"fought .*running.*pod fought-\w+ of a DaemonSet controller is here too")
+        words = r"fought .*running.*pod fought-\w+ of a DaemonSet controller is here too"
+        until(lambda: re.search(words, self.world.agent.cli("status").stdout), SOON, "status says it")
         self.assertIn('daemonlet.dev/static: "true"', self.world.agent.cli("explain", f"{NAMESPACE}/fought").stdout)
         pods = self.world.pods("fought")
         self.assertEqual({owner(pod) for pod in pods if is_mirror(pod)}, {"Node"}, "ours are not given to it")
         uids = lambda: sorted(pod["metadata"]["uid"] for pod in self.world.pods("fought"))
+        until(lambda: len(uids()) == 4, SOON, "both nodes have both pods")
         before = uids()
         never(lambda: uids() != before, 5, "they fight")
 

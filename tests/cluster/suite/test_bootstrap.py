@@ -95,8 +95,8 @@ class Bootstrap(Story):
         self.node.kubelet.kill()
         self.cluster.start_scheduler()
         until(lambda: not self.static("late"), SOON, "ours makes way")
-        self.cluster.stop("api")
         began = time.monotonic()
+        self.cluster.stop("api")
         # The agent ends what the absent kubelet does not.
         until(lambda: self.static("late"), SOON + 30, "ours returns")
         took = time.monotonic() - began

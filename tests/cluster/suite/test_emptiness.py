@@ -11,7 +11,10 @@ import unittest
 from contextlib import contextmanager
 
 from kit import tools
+from kit.agent import GROUP
 from kit.agent import grant
+from kit.agent import user
+from kit.api import Refused
 from kit.control_plane import ControlPlane
 from kit.process import Process
 from kit.sandbox import scratch
@@ -118,7 +121,7 @@ class Restored(Story):
             self.keeps(agent, one, name, 0.5)
 
     def test_what_a_second_list_lacks_too_goes(self):
-        agent, first, backup = self.prepare(removals_delay="5s")
+        agent, first, backup = self.prepare(removals_delay="20s")
         backup.restore()
         self.vanished_are_held(agent, first)
         for name in NEW:
@@ -220,6 +223,14 @@ class Liar(Story):
 class Forbidden(Story):
     """RBAC changes under a running agent."""
 
+    def refused(self):
+        """Whether another agent may not list DaemonSets."""
+        try:
+            self.cluster.user(user("somebody"), [GROUP]).list("daemonsets")
+        except Refused:
+            return True
+        return False
+
     def test_rights_that_are_lost_while_it_runs_end_nothing(self):
         agent = self.start_agent()
         names = [f"kept{number}" for number in range(4)]
@@ -229,6 +240,7 @@ class Forbidden(Story):
         self.settled(agent)
         self.admin.delete("clusterrolebindings", "daemonlet-agents")
         self.addCleanup(grant, self.cluster)
+        until(self.refused, SOON, "the rights are gone")
         os.kill(agent.process.pid, signal.SIGHUP)
         self.says(agent, "API: .*forbidden.*403")
         for name in names:

@@ -235,7 +235,7 @@ class Faults(Faulty):
         self.addCleanup(self.delete_daemon, "meanwhile")
         began = time.monotonic()
         until(lambda: self.agent.manifests("meanwhile"), 10, "another daemon's manifest")
-        self.assertLess(time.monotonic() - began, 2)
+        self.assertLess(time.monotonic() - began, 5)
         self.assertEqual(list(self.agent.manifests("frozen")), first, "the old instance stays while nobody knows the new one's images")
         self.node.containerd.thaw()
         until(lambda: list(self.agent.manifests("frozen")) not in ([], first), 60, "it is replaced")

@@ -144,7 +144,7 @@ class PulledFirst(Images):
         old = self.runs()
         self.put(f"{self.registry.host}/nowhere:1")
         self.says(r"image \S+nowhere:1 cannot be pulled: .*nowhere:1.*not found")
-        self.assertIn("not found", self.agent.cli("status").stdout)
+        until(lambda: "not found" in self.agent.cli("status").stdout, SOON, "people read it, too")
         self.unchanged(old)
         self.registry.push("nowhere:1", picture("there"))
         self.runs(f"{self.registry.host}/nowhere:1")

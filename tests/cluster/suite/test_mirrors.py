@@ -61,6 +61,7 @@ class Owned(Story):
                     for e in item.get("endpoints") or [] if e["conditions"]["ready"]}
         self.admin.wait("endpointslices", lambda seen: self.world.node.name in ready(seen), SOON, "it gets traffic", NAMESPACE)
         self.kubectl("delete", "ds/web", "svc/web")
+        until(lambda: not self.world.pods("web"), SOON, "nothing of it is left")
 
     def test_05_a_recreated_mirror_pod_is_given_back_to_it(self):
         before = self.world.owned("net", "DaemonSet")

@@ -285,6 +285,7 @@ class OperationsTest(Story):
         until(lambda: self.doctor()[0], SOON, "the right is gone")
         self.only("rights", "may not get, list, watch priorityclasses.scheduling.k8s.io")
         self.admin.patch("clusterroles", agent.ROLE, {"rules": role["rules"]})
+        until(lambda: not self.doctor()[0], SOON, "the right is back")
 
         subprocess.run(["ip", "address", "del", f"{self.address}/32", "dev", "lo"], check=True)
         subprocess.run(["ip", "route", "add", "unreachable", f"{self.address}/32"], check=True)

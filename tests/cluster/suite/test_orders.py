@@ -136,7 +136,7 @@ class Restarts(Orders):
         daemon = self.run_daemon("stays")
         uid = self.mirror(daemon[0])["metadata"]["uid"]
         self.admin.delete("nodes", NODE)
-        self.admin.wait("pods", lambda seen: (NAMESPACE, daemon[0]) not in seen, 60, "its mirror pod went with the Node", NAMESPACE)
+        self.admin.wait("pods", lambda seen: (NAMESPACE, daemon[0]) not in seen, 120, "its mirror pod went with the Node", NAMESPACE)
         self.node.kubelet.stop()
         self.node.start_kubelet()
         self.mirror(daemon[0], lambda item: item["metadata"]["uid"] != uid, 60)

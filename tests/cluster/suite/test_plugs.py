@@ -66,10 +66,11 @@ def pull_at_every_step(transition):
             case.trigger(world)
             world.wait(lambda: world.shim.acted or case.done(world), f"step {number} of {transition.name()}")
             world.shim.disarm()
+            # One that was just about to stop goes on where it finds itself disarmed.
+            until(lambda: not world.shim.acted or is_stopped(world.agent.process.pid), 10, "it stands still or goes on")
             stopped = world.shim.acted
             if not stopped:
                 break
-            until(lambda: is_stopped(world.agent.process.pid), 10, "it stands still")
             step = f"step {number} ({world.shim.name(number)}) of {transition.name()}"
             plugs += 1
             began = time.monotonic()

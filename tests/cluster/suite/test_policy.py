@@ -29,6 +29,9 @@ class Policy(Story):
     def enforce(self, level):
         """Sets the PodSecurity level of the story's namespace, None removes it."""
         self.admin.patch("namespaces", self.namespace, {"metadata": {"labels": {LEVEL: level}}})
+        # An agent that has not looked yet takes it from the API server's cache, as admission does.
+        cached = f"/api/v1/namespaces?resourceVersion=0&fieldSelector=metadata.name%3D{self.namespace}"
+        until(lambda: self.admin.request("GET", cached)["items"][0]["metadata"]["labels"].get(LEVEL) == level, SOON, "the cache has it")
 
     def select(self, text):
         """Sets the node selector of the story's namespace, None removes it."""

@@ -173,7 +173,8 @@ class Mix:
     def mode(self):
         """The mode label goes, or comes back."""
         name = self.a_name()
-        there = "daemonlet.dev/mode" in self.admin.get("daemonsets", name, NAMESPACE)["metadata"].get("labels", {})
+        found = self.admin.get("daemonsets", name, NAMESPACE) or {"metadata": {}}
+        there = "daemonlet.dev/mode" in found["metadata"].get("labels", {})
         self.admin.patch("daemonsets", name, {"metadata": {"labels": {"daemonlet.dev/mode": None if there else "static"}}}, NAMESPACE)
 
     def label(self):
@@ -264,20 +265,27 @@ class Mix:
         for item in self.admin.list("daemonsets", NAMESPACE):
             # OnDelete keeps what ran, and a label that went speaks louder than a file that a fresh agent would follow.
             body = {"metadata": {"labels": STATIC}, "spec": {"updateStrategy": {"type": "RollingUpdate"}}}
-            self.admin.patch("daemonsets", item["metadata"]["name"], body, NAMESPACE)
+            self.do(lambda item=item, body=body: self.admin.patch("daemonsets", item["metadata"]["name"], body, NAMESPACE))
         for number in range(DATA):
             self._data_is_there(number)
         for agent in self.agents:
             # NoSchedule keeps what runs, and lets nothing begin.
             self.set_taint(agent, [taint | {"effect": "NoExecute"} for taint in self.taints[agent]])
         for agent in self.agents:
-            until(lambda agent=agent: "is being deleted" not in agent.cli("status", "--json").stdout, SETTLE, "what is being deleted is gone")
+            until(lambda agent=agent: self._has_heard(agent), SETTLE, "what is being deleted is gone, and is known to be")
         for name in self.files():
             # A file whose daemon was deleted in the API is followed again when it changes, which is after the deletion.
             body = json.loads((self.agents[0].folder / name).read_text(encoding="utf-8"))
             body["metadata"].setdefault("annotations", {})["end"] = str(self.version)
             body["spec"]["updateStrategy"] = {"type": "RollingUpdate"}
             self._write(json.dumps(body), name)
+
+    def _has_heard(self, agent):
+        """Whether the agent knows of every deletion, and each has ended."""
+        told, names = agent.cli("status", "--json").stdout, self.names()
+        report = json.loads(told)
+        of_api = {daemon["name"] for daemon in report["daemons"] if daemon["source"] == "api"}
+        return report["agent"]["api"] == "connected" and "is being deleted" not in told and of_api <= set(names)
 
     def _data_is_there(self, number):
         for kind, make in (("configmaps", _config), ("secrets", _secret)):
@@ -366,6 +374,8 @@ class Soak(unittest.TestCase):
             time.sleep(mix.dice.uniform(*PAUSE))
         print(f"          {sum(mix.counts.values())} changes: " + ", ".join(f"{count} {name}" for name, count in sorted(mix.counts.items())))
         windows = [[sample for sample in samples if begin <= sample[0] < begin + WINDOW] for begin in range(WARM, SECONDS - WINDOW // 2, WINDOW)]
+        # A change that took long can leave one empty.
+        windows = [window for window in windows if window]
         steps = [tuple(statistics.median(column) for column in zip(*window)) for window in windows]
         print("          memory: " + "; ".join(f"at {at:.0f} s {own:.1f} MiB own, {resident:.1f} resident" for at, own, resident in steps), flush=True)
         for column in (1, 2):

