@@ -94,6 +94,7 @@ impl Plan {
 
 /// Plans everything. `now`: milliseconds since the epoch.
 pub fn plan(view: &mut View, options: &Options, now: i64) -> Plan {
+    view.heed_clocks(now);
     let mut plan = Plan::default();
     let mut specs: BTreeMap<String, Spec> = BTreeMap::new();
     let mut ours = BTreeSet::new();

@@ -230,9 +230,10 @@ fn newest<'a>(node: &NodeFact<'a>) -> Option<&'a InstanceFact> {
     node.instances.iter().rev().find(|i| !i.ending)
 }
 
-/// Whether an instance is available: ready for `min_ready`, on a node that is ready.
+/// Whether an instance is available: ready for `min_ready`, on a node that is ready. Without `min_ready` no clock is
+/// asked, as in upstream's `IsPodAvailable`.
 pub fn available(node_ready: bool, instance: &InstanceFact, min_ready: i64, now: i64) -> bool {
-    node_ready && instance.ready_since.is_some_and(|since| since + min_ready <= now)
+    node_ready && instance.ready_since.is_some_and(|since| min_ready == 0 || since + min_ready <= now)
 }
 
 fn stand(node: &NodeFact<'_>, rules: &Rules, min_ready: i64, now: i64, look_again: &mut Option<i64>) -> Stand {

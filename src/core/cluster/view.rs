@@ -3,6 +3,7 @@
 //! Owns the translation from objects to facts, what is known completely, and what is remembered while
 //! one coordinator holds the Lease. UIDs and revisions are numbers here: a pass compares millions of them.
 
+mod clocks;
 mod objects;
 mod renumber;
 
@@ -152,6 +153,10 @@ pub struct Report {
     pub(super) approvals: Vec<(Name, Name, ApprovalFact)>,
     /// What the agent says of its daemons, by key.
     daemons: Vec<(Name, Told)>,
+    /// Times that lay in the future when they were told, and when each was first seen.
+    ahead: BTreeMap<i64, i64>,
+    /// Whether no pass has looked at it yet: its times are as they were told.
+    is_new: bool,
 }
 
 impl Report {

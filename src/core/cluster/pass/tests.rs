@@ -322,3 +322,45 @@ fn of_many_that_lie_one_that_does_not_is_found() {
     view.put(Kind::NodeDaemons, report("m19", "one", json!({}), json!([])));
     assert!(is_ours(&super::plan(&mut view, &options(), NOW + 40_001)), "its agent tells of it no more");
 }
+
+#[test]
+fn a_node_whose_clock_is_ahead_counts_from_when_it_was_seen() {
+    const AHEAD: &str = "2023-11-14T22:33:20Z"; // 20 minutes after NOW
+    let mut view = world(json!({}));
+    let fresh = || {
+        let instance = json!([{"pod": "p", "revision": hash("two"), "created": AHEAD, "readySince": AHEAD}]);
+        report("a", "two", json!({"instances": instance}), approval("two", AHEAD))
+    };
+    let min_ready = |seconds: u32| {
+        let mut daemon = daemon_set("two", json!({}), json!({}));
+        daemon["metadata"]["generation"] = json!(10 + seconds);
+        daemon["spec"]["minReadySeconds"] = json!(seconds);
+        daemon
+    };
+    view.put(Kind::NodeDaemons, fresh());
+    let plan = super::plan(&mut view, &options(), NOW);
+    assert_eq!(status(&plan)["numberAvailable"], 4);
+    assert_eq!((approved(&plan), plan.look_again), (vec![], Some(NOW + rollout::HOLD)), "its slot is kept for a while");
+    view.put(Kind::NodeDaemons, fresh());
+    assert_eq!(approved(&super::plan(&mut view, &options(), NOW + rollout::HOLD)), [("b".to_owned(), hash("two"))]);
+    // The seconds count from when it was first told, however often that is.
+    view.put(Kind::DaemonSets, min_ready(10));
+    for at in [5_000, 9_999] {
+        view.put(Kind::NodeDaemons, fresh());
+        let plan = super::plan(&mut view, &options(), NOW + at);
+        assert_eq!((status(&plan)["numberAvailable"].as_i64(), plan.look_again), (Some(3), Some(NOW + 10_000)), "{at}");
+    }
+    assert_eq!(status(&super::plan(&mut view, &options(), NOW + 10_000))["numberAvailable"], 4);
+    view.put(Kind::NodeDaemons, fresh());
+    assert_eq!(status(&super::plan(&mut view, &options(), NOW + 2_000_000))["numberAvailable"], 4, "and never back");
+}
+
+#[test]
+fn an_approval_that_was_given_by_a_clock_ahead_is_withdrawn_as_any_other() {
+    let mut view = world(json!({}));
+    let early = || report("a", "one", json!({}), approval("two", "2023-11-14T23:59:59Z"));
+    view.put(Kind::NodeDaemons, early());
+    assert_eq!(super::plan(&mut view, &options(), NOW).look_again, Some(NOW + rollout::UNCLAIMED));
+    view.put(Kind::NodeDaemons, early());
+    assert_eq!(super::plan(&mut view, &options(), NOW + rollout::UNCLAIMED).unclaimed.len(), 1);
+}

@@ -134,8 +134,12 @@ impl View {
             approvals: approvals.collect(),
             spec,
             daemons,
+            ahead: BTreeMap::new(),
+            is_new: true,
         };
-        self.entry(text(&object, "name").to_owned()).report = Some(report);
+        let entry = self.entry(text(&object, "name").to_owned());
+        let ahead = entry.report.take().map(|known| known.ahead).unwrap_or_default();
+        entry.report = Some(Report { ahead, ..report });
     }
 
     fn put_revision(&mut self, object: &Value) {
