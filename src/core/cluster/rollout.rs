@@ -16,6 +16,8 @@ use super::names::Name;
 pub const HOLD: i64 = 2_000;
 /// An approval that no agent has claimed for this long is withdrawn, in milliseconds.
 pub const UNCLAIMED: i64 = 60_000;
+/// Why nobody goes first.
+const NO_CANARY: &str = "the canary selector (annotation daemonlet.dev/canary) selects no node that the daemon is for";
 
 /// What a rollout obeys.
 #[derive(Clone, Debug, PartialEq)]
@@ -182,6 +184,11 @@ pub fn plan(rules: &Rules, min_ready: i64, nodes: &[NodeFact<'_>], now: i64) -> 
     }
     if let Some(canary_hold) = rules.canary_hold {
         let canaries = || (0..nodes.len()).filter(|i| nodes[*i].canary && nodes[*i].should_run);
+        // Nobody has tried it, and a label that is misspelt is no leave for everybody.
+        if canaries().next().is_none() {
+            plan.held = NO_CANARY.to_owned();
+            return plan;
+        }
         let settles = |i: usize| {
             let since = newest(&nodes[i]).filter(|n| n.revision == rules.wanted).and_then(|n| n.ready_since);
             since.filter(|_| nodes[i].ready).map(|since| since + min_ready + canary_hold)

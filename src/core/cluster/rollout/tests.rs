@@ -151,6 +151,14 @@ fn canaries_go_first_and_the_others_when_they_have_settled() {
 }
 
 #[test]
+fn canaries_that_are_nowhere_hold_the_rollout() {
+    let rules = Rules { canary_hold: Some(0), ..rules(5) };
+    let misplaced = NodeFact { canary: true, should_run: false, ..node("z", OLD) };
+    let planned = plan(&rules, 0, &[node("a", OLD), node("b", OLD_BROKEN), misplaced], NOW);
+    assert_eq!((planned.approve, planned.held.as_str()), (vec![], NO_CANARY));
+}
+
+#[test]
 fn a_surge_counts_nodes_with_both() {
     let surge = Rules { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1), ..rules(0) };
     let both = [OLD[0], instance(true, false)];
