@@ -116,8 +116,8 @@ enum Stand {
     Old(bool),
     /// The new one; whether it is available, and whether its slot is free again.
     New { available: bool, released: bool },
-    /// Both: a surge.
-    Both,
+    /// Both: a surge; whether the new one is available.
+    Both(bool),
 }
 
 /// Plans the rollout of one DaemonSet. `min_ready`: `minReadySeconds` in milliseconds.
@@ -141,7 +141,7 @@ pub fn plan(rules: &Rules, min_ready: i64, nodes: &[NodeFact<'_>], now: i64) -> 
         let Some(approval) = node.approval else { continue };
         let done = matches!(stand, Stand::New { released: true, .. });
         // What was made has been claimed.
-        let waits = !node.replacing && !matches!(stand, Stand::New { .. } | Stand::Both);
+        let waits = !node.replacing && !matches!(stand, Stand::New { .. } | Stand::Both(_));
         let late = waits && now - approval.at >= UNCLAIMED;
         if waits && !late {
             earlier(&mut plan.look_again, approval.at + UNCLAIMED);
@@ -247,12 +247,12 @@ fn stand(node: &NodeFact<'_>, rules: &Rules, min_ready: i64, now: i64, look_agai
     let updated = |i: &InstanceFact| i.revision == rules.wanted;
     let live = || node.instances.iter().filter(|i| !i.ending);
     let Some(newest) = newest(node) else { return Stand::Missing };
-    if live().any(updated) && !live().all(updated) {
-        return Stand::Both;
-    }
     let is_available = available(node.ready, newest, min_ready, now);
     if let Some(since) = newest.ready_since.filter(|since| since + min_ready > now) {
         earlier(look_again, since + min_ready);
+    }
+    if live().any(updated) && !live().all(updated) {
+        return Stand::Both(is_available && updated(newest));
     }
     if !updated(newest) {
         return Stand::Old(is_available);
@@ -271,8 +271,11 @@ fn stand(node: &NodeFact<'_>, rules: &Rules, min_ready: i64, now: i64, look_agai
 fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, exact: bool) -> bool {
     let heard = node.reachable || exact;
     match stand {
+        // Upstream counts the nodes on which the surge is not available yet, and nothing else.
+        Stand::New { .. } if exact && surges => false,
+        Stand::Both(available) if exact && surges => !available,
         Stand::New { released, .. } => !released,
-        Stand::Both => true,
+        Stand::Both(_) => true,
         _ if node.approval.is_some() || node.replacing => true,
         Stand::Missing | Stand::Old(false) => heard && !surges,
         Stand::Old(true) => false,

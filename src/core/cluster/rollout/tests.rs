@@ -168,6 +168,21 @@ fn a_surge_counts_nodes_with_both() {
 }
 
 #[test]
+fn upstreams_surge_counts_only_what_is_not_available_yet() {
+    let surge = Rules { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1), ..rules(0) };
+    let exact = Rules { exact: true, ..surge.clone() };
+    let (both, both_available) = ([OLD[0], instance(true, false)], [OLD[0], instance(true, true)]);
+    for (instances, takes_a_slot) in [(NEW_BROKEN, false), (&both[..], true), (&both_available[..], false)] {
+        let nodes = [node("a", OLD), node("b", instances)];
+        assert_eq!(approves(&exact, &nodes).is_empty(), takes_a_slot, "{instances:?}");
+        assert_eq!(approves(&surge, &nodes), NONE, "{instances:?}");
+    }
+    assert_eq!(approves(&exact, &[node("a", OLD), approved("b", NOW)]), NONE, "one on its way does");
+    let exact = Rules { exact: true, ..rules(1) };
+    assert_eq!(approves(&exact, &[node("a", OLD), node("b", NEW_BROKEN)]), NONE, "and without a surge");
+}
+
+#[test]
 fn percentages_are_rounded_up_and_zero_is_one() {
     let names: Vec<String> = (0..15).map(|i| format!("n{i:02}")).collect();
     let nodes: Vec<NodeFact<'_>> = names.iter().map(|n| node(n, OLD)).collect();
