@@ -74,6 +74,9 @@ fn words(causes: &Causes) -> String {
     let of = |(cause, nodes): (&String, &Vec<String>)| {
         let shown = nodes.len().min(left);
         left -= shown;
+        if shown == 0 {
+            return format!("{cause} on {}", count(nodes.len()));
+        }
         let more = if shown < nodes.len() { ", …" } else { "" };
         format!("{cause} on {}: {}{more}", count(nodes.len()), nodes[..shown].join(", "))
     };
@@ -117,13 +120,17 @@ mod tests {
             number_available: 2,
             ..Counters::default()
         };
-        let causes = Causes::from([("image".to_owned(), (0..12).map(|i| format!("n{i}")).collect())]);
+        let nodes = |count: usize| (0..count).map(|i| format!("n{i}")).collect();
+        let causes = Causes::from([("image".to_owned(), nodes(12)), ("probe".to_owned(), nodes(3))]);
         let facts = Facts { counters, held: "", causes: &causes, conflict: None, back: &None };
         let first = merge(&[json!({"type": "Foreign", "status": "x"})], &facts, "t1");
         assert_eq!(first.len(), 4);
         assert_eq!(first[0], json!({"type": "Foreign", "status": "x"}));
         assert_eq!(first[1]["message"], "2 of 3 nodes are left");
-        assert_eq!(first[3]["message"], "image on 12 nodes: n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, …");
+        assert_eq!(
+            first[3]["message"],
+            "image on 12 nodes: n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, …; probe on 3 nodes"
+        );
         assert_eq!(merge(&first, &facts, "t2"), first);
         let held = Facts { held: "paused", ..facts };
         let second = merge(&first, &held, "t2");
