@@ -2,7 +2,8 @@
 //!
 //! Owns what a coordinator's approval means on the node: API DaemonSets change only by an approval that
 //! has been claimed, once the cluster has such approvals; a first instance never waits, and what was
-//! ended for another reason returns at the revision that it had.
+//! ended for another reason returns at the revision that it had. Changed data changes no revision, so that
+//! nobody could approve it: it is spread in time.
 
 use std::sync::Arc;
 
@@ -54,9 +55,13 @@ impl Planner<'_> {
         Some(target)
     }
 
-    /// Why the target may not take the place of an instance now, if so. Its images are pulled meanwhile.
-    pub(super) fn not_permitted(&mut self, target: &Target) -> Option<String> {
-        match self.permission(target) {
+    /// Why the target may not take the place of `old` now, if so. Its images are pulled meanwhile.
+    pub(super) fn not_permitted(&mut self, target: &Target, old: &Instance) -> Option<String> {
+        let permission = match old.revision == target.revision {
+            true => Permission::Free,
+            false => self.permission(target),
+        };
+        match permission {
             Permission::Free if self.is_by_hand(&target.revision) => None,
             Permission::Free => self.not_yet(&target.daemon_set, &target.revision),
             Permission::Claimed => {

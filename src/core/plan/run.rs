@@ -260,7 +260,7 @@ impl Planner<'_> {
         } else if target.daemon_set.update_strategy == UpdateStrategy::OnDelete && !self.is_by_hand(&wanted) {
             Some("the update strategy is OnDelete: the pod keeps its revision until it is deleted".to_owned())
         } else {
-            self.not_permitted(target)
+            self.not_permitted(target, old)
         };
         if let Some(hold) = hold {
             self.refresh(old);
@@ -296,6 +296,7 @@ impl Planner<'_> {
         } else {
             match order {
                 Some(order) => self.end_for_restart(old, &order),
+                None if old.revision == target.revision => self.end_for_restart(old, "its data changed"),
                 None => self.end(&old.uid, &format!("it is replaced by revision {wanted}")),
             }
             self.show_as(old, State::Replacing, "the old instance ends first");

@@ -265,3 +265,27 @@ class RolloutTest(Story):
         self.one.start()
         until(lambda: lease()["holderIdentity"].startswith("one_"), SOON, "the next one holds the Lease")
         self.assertEqual(lease()["leaseTransitions"], transitions + 1)
+
+    def test_e_changed_data_gives_new_instances_without_an_approval(self):
+        configured = self.net("example.org/configured:1")
+        configured["metadata"] |= {"name": "configured", "annotations": {"daemonlet.dev/restart-on": "config"}}
+        for labels in (configured["spec"]["selector"]["matchLabels"], configured["spec"]["template"]["metadata"]["labels"]):
+            labels["app"] = "configured"
+        pod = configured["spec"]["template"]["spec"]
+        pod["volumes"] = [*pod.get("volumes", []), {"name": "settings", "configMap": {"name": "settings"}}]
+        pod["containers"][0].setdefault("volumeMounts", []).append({"name": "settings", "mountPath": "/settings"})
+        settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "kube-system"}, "data": {"level": "one"}}
+        self.admin.apply(settings)
+        self.admin.apply(configured)
+
+        def pods():
+            found = self.admin.list("pods", "kube-system", labels="app=configured")
+            return {p["spec"]["nodeName"]: p["metadata"]["name"] for p in found if "deletionTimestamp" not in p["metadata"]}
+
+        available = lambda: self.admin.get("daemonsets", "configured", "kube-system").get("status", {}).get("numberAvailable")
+        until(lambda: len(pods()) == NODES and available() == NODES, SOON, "it runs on all nodes")
+        before = pods()
+        self.admin.patch("configmaps", "settings", {"data": {"level": "two"}}, "kube-system")
+        until(lambda: len(pods()) == NODES and not set(pods().values()) & set(before.values()), SOON, "every node has a new instance")
+        until(lambda: available() == NODES, SOON, "and they are counted")
+        self.assertEqual(len(self.admin.list("controllerrevisions", "kube-system", labels="app=configured")), 1, "it is no other revision")

@@ -46,6 +46,41 @@ fn what_cannot_start_is_not_claimed() {
 }
 
 #[test]
+fn changed_data_needs_no_approval_but_its_turn() {
+    let restarting = |image| {
+        let mut daemon_set = of_api(image);
+        daemon_set.annotations.insert(RESTART_ON_FOR_TEST.to_owned(), "config".to_owned());
+        wanted(&daemon_set)
+    };
+    let word = restarting("a");
+    let mut bench = Bench::new();
+    bench.world.data_version = "1".to_owned();
+    bench.pass(&word);
+    bench.world.permission = Some(withheld());
+    bench.jitter = 30_000;
+    bench.world.data_version = "2".to_owned();
+    bench.pass(&word);
+    assert_eq!(bench.record.live().count(), 1);
+    let plan = bench.plan(&word);
+    assert!(plan.summary.reason.contains("its turn on this node comes"), "{}", plan.summary.reason);
+    bench.now = NOW + crate::core::plan::run::jitter("n1", "a", 30_000);
+    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    assert_eq!(bench.plan(&word).replacing, None, "there is no claim");
+    bench.world.running.clear();
+    bench.now += SETTLE;
+    let mut other = Bench { record: bench.record.clone(), now: bench.now, ..Bench::new() };
+    other.world.permission = Some(withheld());
+    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-a-1"]);
+    assert_eq!(bench.pass(&word), NONE, "once");
+    assert_eq!(bench.record.pending_update, None, "the next change has a turn of its own");
+    assert_eq!(
+        other.pass(&restarting("b")),
+        ["finish uid-a-0", "start uid-a-1"],
+        "a template that changes meanwhile is not approved by that"
+    );
+}
+
+#[test]
 fn a_first_instance_never_waits_and_folders_need_no_approval() {
     let mut bench = Bench::new();
     bench.world.permission = Some(withheld());
