@@ -44,6 +44,7 @@ mod restart;
 mod retry;
 mod sealing;
 mod setup;
+mod signals;
 mod stock;
 mod taking;
 mod wiped;
@@ -54,8 +55,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::signal::unix::SignalKind;
-use tokio::signal::unix::signal;
 use tokio::sync::Notify;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
@@ -101,6 +100,8 @@ use nudge::Nudges;
 use orders::Orders;
 use owners::Owners;
 use preempted::Preempted;
+use signals::Signals;
+use signals::Told;
 use taking::Taking;
 use wiped::Wiped;
 use witness::Witness;
@@ -241,8 +242,7 @@ enum Wake {
     Answer(Answer),
     Timer,
     Beat,
-    Reload,
-    Stop,
+    Told(Told),
 }
 
 impl Agent {
@@ -255,9 +255,7 @@ impl Agent {
         let (ask, mut asked) = mpsc::channel(8);
         let listener = socket::listen(&self.config.run_dir)?;
         tokio::spawn(socket::serve(listener, ask));
-        let mut terminate = signal(SignalKind::terminate()).map_err(AgentError::Signals)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(AgentError::Signals)?;
-        let mut hangup = signal(SignalKind::hangup()).map_err(AgentError::Signals)?;
+        let mut signals = Signals::listen()?;
         reload::listen();
         let kubeconfig = self.config.kubeconfig.as_deref().map_or_else(|| "none".into(), |k| k.display().to_string());
         tracing::info!(
@@ -276,14 +274,12 @@ impl Agent {
         self.save_inputs();
         self.start_api();
         let mut changed = self.api.as_ref().map(|api| api.store().changed());
-        let ended = loop {
+        let mut ended = loop {
             self.pulse.beat();
             let next = self.next_wake();
             let wake = tokio::select! {
                 biased;
-                _ = terminate.recv() => Wake::Stop,
-                _ = interrupt.recv() => Wake::Stop,
-                _ = hangup.recv() => Wake::Reload,
+                told = signals.next() => Wake::Told(told),
                 Some(request) = asked.recv() => Wake::Asked(request),
                 Some(answer) = self.answered.recv() => Wake::Answer(answer),
                 () = api_change(&mut changed) => Wake::Changed,
@@ -292,7 +288,7 @@ impl Agent {
                 () = sleep_until(next) => Wake::Timer,
             };
             match wake {
-                Wake::Stop => break Ended::Stopped,
+                Wake::Told(Told::Stop) => break Ended::Stopped,
                 Wake::Beat => continue,
                 Wake::Asked(Asked { request, reply }) => {
                     // Nobody waits for a reply that nobody reads.
@@ -300,7 +296,7 @@ impl Agent {
                     continue;
                 }
                 Wake::Answer(answer) => self.take_answer(answer),
-                Wake::Reload => {
+                Wake::Told(Told::Reload) => {
                     if self.reload(file) {
                         break Ended::Reconfigured;
                     }
@@ -314,6 +310,11 @@ impl Agent {
             self.notifier.stopping();
         }
         self.put_away().await;
+        // A stop may have overtaken a reload.
+        if ended == Ended::Reconfigured && signals.is_stop_waiting() {
+            self.notifier.stopping();
+            ended = Ended::Stopped;
+        }
         tracing::info!("stopping; what runs on this node goes on running");
         Ok(ended)
     }

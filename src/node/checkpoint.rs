@@ -168,8 +168,10 @@ impl Store {
             return Err(refuse("can be written to by others than its owner".to_owned(), hint));
         }
         for name in dir.names().map_err(fail)? {
-            if name.to_str().is_some_and(|name| name.ends_with(BEGUN)) {
-                dir.unlink(&name).map_err(fail)?;
+            if name.to_str().and_then(|name| name.strip_suffix(BEGUN)).is_some_and(|file| file.ends_with(".json")) {
+                // What cannot be removed is in the way of a write, which tells it.
+                let _ = dir.unlink(&name);
+                continue;
             }
             let Some(file) = name.to_str().and_then(|name| name.strip_suffix(STAGED)) else { continue };
             match is_whole(&dir, &name).map_err(fail)? {

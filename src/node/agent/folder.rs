@@ -172,16 +172,17 @@ impl Folders {
         origins.len() > known
     }
 
-    /// Where each daemon that runs comes from: kept when it is defined, remembered when it is not.
+    /// Where each daemon that runs or starts comes from: kept when it is defined, remembered when it is not.
     pub(super) fn follow_origins<'a>(
         &self,
         origins: &mut BTreeMap<ObjectKey, Origin>,
         records: impl Iterator<Item = &'a DaemonRecord>,
+        starting: impl Iterator<Item = &'a ObjectKey>,
     ) {
         let known = std::mem::take(origins);
-        for record in records.filter(|r| !r.instances.is_empty()) {
-            let origin = self.view.origin_of(&record.key).or_else(|| known.get(&record.key).cloned());
-            origins.extend(origin.map(|origin| (record.key.clone(), origin)));
+        for key in records.filter(|r| !r.instances.is_empty()).map(|r| &r.key).chain(starting) {
+            let origin = self.view.origin_of(key).or_else(|| known.get(key).cloned());
+            origins.extend(origin.map(|origin| (key.clone(), origin)));
         }
     }
 

@@ -53,8 +53,8 @@ impl Agent {
     }
 
     /// Saves the inputs before what runs is changed by them, its data or itself: after a crash and without an
-    /// API server it would go back to what it was, or come back from the dead. From which file a first instance
-    /// comes is put: an agent that dies and forgot it would keep the instance when the file goes.
+    /// API server it would go back to what it was, or come back from the dead. So is from which file a first instance
+    /// comes: an agent that dies and forgot it would keep the instance when the file goes.
     pub(super) fn checkpoint_before(&mut self) {
         let changes_what_runs = |daemon: &DaemonPlan| {
             daemon.actions.iter().any(|action| match action {
@@ -64,28 +64,23 @@ impl Agent {
                 _ => false,
             })
         };
-        let starts = |daemon: &&DaemonPlan| daemon.actions.iter().any(|action| matches!(action, Action::Start { .. }));
-        let started = self.plan.daemons.iter().filter(starts).map(|daemon| &daemon.key);
+        let started = self.plan.daemons.iter().filter(|daemon| starts(daemon)).map(|daemon| &daemon.key);
         let are_new = self.folders.note_origins(&mut self.memory.origins, started);
-        if !self.plan.daemons.iter().any(changes_what_runs) {
-            if are_new {
-                self.put_inputs();
-                self.save_at = Some(now());
-            }
+        if !are_new && !self.plan.daemons.iter().any(changes_what_runs) {
             return;
         }
         let fingerprint = self.memory.fingerprint(&self.tokens);
         if fingerprint != self.saved && self.saved_but_for_boot.take() == Some(fingerprint) {
-            self.put_inputs();
+            self.put_boot();
         } else {
             self.save_inputs();
         }
     }
 
-    /// Puts the inputs, with the name of this boot: an agent that dies finds them there. They are not waited for: a loss
-    /// of power that takes them ends this boot, and the name on disk is another's as before. [`Agent::save_inputs`]
-    /// follows when the manifests are in place.
-    fn put_inputs(&mut self) {
+    /// Puts the inputs, which are those on disk, with the name of this boot: an agent that dies finds it there. It is
+    /// not waited for: a loss of power that takes it ends this boot, and the name on disk is another's as before.
+    /// [`Agent::save_inputs`] follows when the manifests are in place.
+    fn put_boot(&mut self) {
         let Some(store) = &self.disk.inputs_store else { return };
         let mut inputs = self.memory.to_save(&self.tokens);
         if self.sealing.is_on() {
@@ -129,7 +124,9 @@ impl Agent {
 
     /// Saves the inputs some time after they changed, so that a burst is one write.
     pub(super) fn checkpoint(&mut self) {
-        self.folders.follow_origins(&mut self.memory.origins, self.disk.records.values());
+        // Of one that could not be started, too: the next try is no news.
+        let starting = self.plan.daemons.iter().filter(|daemon| starts(daemon)).map(|daemon| &daemon.key);
+        self.folders.follow_origins(&mut self.memory.origins, self.disk.records.values(), starting);
         let at = now();
         if self.sealing.due(at) {
             // What is sealed comes back before it is sealed anew.
@@ -182,4 +179,9 @@ impl Agent {
             api.flush_events(LAST_WORDS).await;
         }
     }
+}
+
+/// Whether an instance is to start.
+fn starts(daemon: &DaemonPlan) -> bool {
+    daemon.actions.iter().any(|action| matches!(action, Action::Start { .. }))
 }

@@ -58,7 +58,7 @@ pub(super) struct SavedInputs {
     /// Whether the cluster has approvals.
     #[serde(default)]
     coordinated: bool,
-    /// Data of good revisions, by daemon.
+    /// Data of good revisions, by daemon; null in the place of what is sealed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     kept: Vec<(ObjectKey, Vec<(ObjectRef, Value)>)>,
 }
@@ -69,6 +69,9 @@ pub(super) struct SavedInputs {
 pub(super) struct SavedSecrets {
     objects: Vec<(ObjectRef, Value)>,
     tokens: Vec<IssuedToken>,
+    /// Those among the data of good revisions.
+    #[serde(default)]
+    kept: Vec<(ObjectKey, Vec<(ObjectRef, Value)>)>,
 }
 
 impl SavedInputs {
@@ -78,7 +81,19 @@ impl SavedInputs {
         let objects = std::mem::take(&mut self.objects);
         let (secret, open) = objects.into_iter().partition(|(reference, _)| reference.kind == Kind::Secret);
         self.objects = open;
-        SavedSecrets { objects: secret, tokens: std::mem::take(&mut self.tokens) }
+        let kept = self.kept.iter_mut().map(|(key, kept)| {
+            let secret = kept.iter_mut().filter(|(reference, _)| reference.kind == Kind::Secret);
+            (key.clone(), secret.map(|(reference, value)| (reference.clone(), value.take())).collect())
+        });
+        let kept = kept.filter(|(_, secret): &(_, Vec<_>)| !secret.is_empty()).collect();
+        SavedSecrets { objects: secret, tokens: std::mem::take(&mut self.tokens), kept }
+    }
+
+    /// Whether secrets are in it.
+    pub(super) fn has_secrets(&self) -> bool {
+        let mut kept = self.kept.iter().flat_map(|(_, kept)| kept);
+        let is_secret = |(reference, value): &(ObjectRef, Value)| reference.kind == Kind::Secret && !value.is_null();
+        !self.tokens.is_empty() || self.objects.iter().any(is_secret) || kept.any(is_secret)
     }
 }
 
@@ -131,6 +146,22 @@ impl Memory {
             entry.version += first;
             self.objects.entry(reference).or_insert(entry);
         }
+        for (key, kept) in secrets.kept {
+            let Some(mine) = self.kept.get_mut(&key) else { continue };
+            let first = mine.values().map(|entry| entry.version).max().unwrap_or(0) + 1;
+            for (reference, mut entry) in objects::restore(kept) {
+                entry.version += first;
+                if let Some(closed) = mine.get_mut(&reference).filter(|mine| mine.value.is_null()) {
+                    *closed = entry;
+                }
+            }
+        }
+        self.forget_closed();
+    }
+
+    /// Keeps no data of which a part is lost: where it is sealed and cannot be opened, today's has to do.
+    pub(super) fn forget_closed(&mut self) {
+        self.kept.retain(|_, kept| kept.values().all(|entry| !entry.value.is_null()));
     }
 
     /// For a checkpoint.
@@ -210,7 +241,59 @@ pub(super) fn major_minor(version: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    /// A memory with a Secret in use, and a Secret and a ConfigMap that were kept.
+    fn memory() -> Memory {
+        let reference = |kind, name: &str| ObjectRef::new(kind, "ns", name);
+        let used = vec![(reference(Kind::Secret, "a"), json!({"data": {"k": "used"}}))];
+        let kept = vec![
+            (reference(Kind::ConfigMap, "c"), json!({"data": {"k": "open"}})),
+            (reference(Kind::Secret, "a"), json!({"data": {"k": "kept"}})),
+        ];
+        let daemon = ObjectKey::new("ns", "d");
+        Memory {
+            objects: objects::restore(used),
+            kept: Kept::from([(daemon, objects::restore(kept))]),
+            ..Memory::default()
+        }
+    }
+
+    fn values(memory: &Memory) -> Vec<(ObjectRef, Value)> {
+        memory.kept.values().flat_map(objects::values).collect()
+    }
+
+    #[test]
+    fn what_is_sealed_is_nowhere_else_and_comes_back() {
+        let (memory, tokens) = (memory(), Tokens::default());
+        let mut saved = memory.to_save(&tokens);
+        assert!(saved.has_secrets());
+        let secrets = saved.take_secrets();
+        assert!(!saved.has_secrets());
+        let text = serde_json::to_string(&saved).unwrap();
+        assert!(text.contains("open") && !text.contains("used"), "{text}");
+        assert!(!text.contains("{\"k\":\"kept\"}"), "{text}");
+        let mut again = Memory::restore(saved, &tokens);
+        assert_ne!(values(&again), values(&memory));
+        let closed = again.fingerprint(&tokens);
+        again.take(secrets, &tokens);
+        assert_eq!(values(&again), values(&memory));
+        assert_eq!(objects::values(&again.objects), objects::values(&memory.objects));
+        assert_ne!(again.fingerprint(&tokens), closed, "it is to be rendered anew");
+    }
+
+    #[test]
+    fn data_of_which_a_part_is_lost_is_not_kept() {
+        let (memory, tokens) = (memory(), Tokens::default());
+        let mut saved = memory.to_save(&tokens);
+        drop(saved.take_secrets());
+        let mut again = Memory::restore(saved, &tokens);
+        assert_eq!(again.kept.len(), 1, "it may be opened yet");
+        again.take(SavedSecrets::default(), &tokens);
+        assert!(again.kept.is_empty());
+    }
 
     #[test]
     fn kubelet_versions_in_the_wild() {

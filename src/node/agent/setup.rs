@@ -246,15 +246,18 @@ impl Agent {
         if let Some(store) = &self.disk.inputs_store {
             match store.load::<SavedInputs>(INPUTS)? {
                 Loaded::Present(saved) => {
-                    let sealed = saved.sealed;
+                    let (sealed, is_plain) = (saved.sealed, saved.has_secrets());
                     self.memory = Memory::restore(saved, &self.tokens);
                     match if sealed { self.sealing.load(store)? } else { Found::Nothing } {
                         Found::Secrets(secrets) => self.memory.take(secrets, &self.tokens),
-                        Found::Damaged(why) => damaged.push(why),
+                        Found::Damaged(why) => {
+                            self.memory.forget_closed();
+                            damaged.push(why);
+                        }
                         Found::Nothing => {}
                     }
                     // Sealing was switched on or off: what is on disk is to be as the owner says.
-                    rewrite = sealed != self.sealing.is_on();
+                    rewrite = sealed != self.sealing.is_on() || sealed && is_plain;
                 }
                 Loaded::Damaged(why) => damaged.push(why),
                 Loaded::Absent => {}

@@ -56,6 +56,8 @@ pub(super) struct Taking {
     asked: Option<(Millis, u32)>,
     /// When the API was last asked about an instance, by pod UID.
     asked_api: BTreeMap<String, Millis>,
+    /// What it last had as events of them.
+    told: BTreeMap<String, Words>,
     answer: Option<Answer>,
     inbox: Inbox<Answer>,
     next: Option<Millis>,
@@ -73,8 +75,9 @@ struct Answer {
     kubelet_answers: bool,
     /// The kubelet's own words, by pod UID.
     words: BTreeMap<String, Words>,
-    /// Those that the API has as events: it is not asked each time.
-    told: BTreeMap<String, Words>,
+    /// What the API has as events, of those that it was asked about this time; and those for which it gave no answer.
+    told: BTreeMap<String, Option<Words>>,
+    unanswered: BTreeSet<String>,
     /// The instances that were asked about.
     about: BTreeSet<String>,
 }
@@ -109,7 +112,14 @@ impl Agent {
     /// Follows whether instances have been taken; asks about those that are late.
     pub(super) fn follow_taking(&mut self, records: &BTreeMap<ObjectKey, DaemonRecord>, api: Option<&Snapshot>) {
         let at = now();
-        if let Some(answer) = self.taking.inbox.take().pop() {
+        for mut answer in self.taking.inbox.take() {
+            for (uid, words) in std::mem::take(&mut answer.told) {
+                match words {
+                    Some(words) => drop(self.taking.told.insert(uid, words)),
+                    None => drop(self.taking.told.remove(&uid)),
+                }
+            }
+            self.taking.asked_api.retain(|uid, _| !answer.unanswered.contains(uid));
             let since = self.taking.at_work.unwrap_or(at).min(at);
             self.taking.at_work = answer.kubelet_answers.then_some(since);
             self.taking.answer = Some(answer);
@@ -142,6 +152,7 @@ impl Agent {
         if late.is_empty() {
             (self.taking.answer, self.taking.asked, self.taking.at_work) = (None, None, None);
             self.taking.asked_api.clear();
+            self.taking.told.clear();
             return;
         }
         let times = self.taking.asked.map_or(0, |(_, times)| times);
@@ -193,7 +204,7 @@ impl Agent {
                 Some(Err(why)) => Some(why.clone()),
                 None => Some("nobody can say whether it has a sandbox".to_owned()),
             },
-            words: answer.and_then(|answer| answer.words.get(uid).or_else(|| answer.told.get(uid)).cloned()),
+            words: answer.and_then(|answer| answer.words.get(uid).or_else(|| self.taking.told.get(uid)).cloned()),
             at_work,
             no_network: !host_network && answer.and_then(|answer| answer.network_ready) != Some(true),
             api_answers,
@@ -232,9 +243,8 @@ impl Agent {
         let api = self.api.clone().filter(|_| self.api_answers(api));
         let (node, inbox, wake) = (self.config.node_name.clone(), self.taking.inbox.clone(), Arc::clone(&self.wake));
         let at = now();
-        let mut told = self.taking.answer.as_ref().map(|answer| answer.told.clone()).unwrap_or_default();
         let about: BTreeSet<String> = late.iter().map(|l| l.uid.clone()).collect();
-        told.retain(|uid, _| about.contains(uid));
+        self.taking.told.retain(|uid, _| about.contains(uid));
         self.taking.asked_api.retain(|uid, _| about.contains(uid));
         let is_due = |l: &Late| {
             let asked = self.taking.asked_api.get(&l.uid);
@@ -243,7 +253,7 @@ impl Agent {
         let due: Vec<Late> = late.into_iter().filter(|l| api.is_some() && is_due(l)).collect();
         self.taking.asked_api.extend(due.iter().map(|l| (l.uid.clone(), at)));
         tokio::spawn(async move {
-            let mut answer = Answer { about, told, ..Answer::default() };
+            let mut answer = Answer { about, ..Answer::default() };
             if let Some(cri) = &cri {
                 answer.sandboxes = Some(sandboxes(cri).await);
                 answer.network_ready = cri.network_ready().await.ok();
@@ -264,25 +274,23 @@ impl Agent {
                     match api.events_about(&instance.namespace, &instance.uid).await {
                         Ok(events) => {
                             let last = events.last().map(|e| taken::event(e.warning, &e.reason, &e.message));
-                            match last {
-                                Some(words) => drop(answer.told.insert(instance.uid.clone(), words)),
-                                None => silent.push(instance.uid.clone()),
+                            if last.is_none() {
+                                silent.push(instance.uid.clone());
                             }
+                            answer.told.insert(instance.uid.clone(), last);
                         }
                         Err(failure) => {
                             tracing::debug!(pod = instance.pod, "no events about {}: {failure}", instance.pod);
+                            answer.unanswered.insert(instance.uid.clone());
                         }
                     }
-                }
-                for uid in &silent {
-                    answer.told.remove(uid);
                 }
                 // That goes through the events of the whole cluster, and matters only to one that stays late.
                 if times > 0
                     && !silent.is_empty()
                     && api.preemptions().await.is_ok_and(|events| events.iter().any(makes_room))
                 {
-                    answer.told.extend(silent.into_iter().map(|uid| (uid, Words::MakesRoom)));
+                    answer.told.extend(silent.into_iter().map(|uid| (uid, Some(Words::MakesRoom))));
                 }
             }
             inbox.put(answer, &wake);

@@ -202,7 +202,9 @@ class Admission(Story):
         self.says_of(agent, "old", "failed calling webhook")
         self.keeps(agent, old, "old")
         # Before it goes: then the agent might ask by itself first.
+        before = self.dry_runs()
         self.assertIn("ask the API server about its pod", agent.cli("retry", f"{self.namespace}/old").stdout)
+        until(lambda: self.dry_runs() > before, SOON, "it asks at once")
         self.admin.kubectl("delete", "validatingwebhookconfiguration", self.namespace)
         until(lambda: not self.refuses(), SOON, "the webhook is gone")
         self.instance(agent, "old", other_than=old, seconds=120)

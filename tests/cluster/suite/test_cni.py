@@ -62,7 +62,7 @@ class ExampleCni(Story):
         for machine in self.machines:
             machine.wait_ready()
         never(lambda: {machine.name: machine.cri.containers() for machine in self.machines} != before, 5, "something restarted")
-        wait_all_reach_all(self.machines, 60)
+        wait_all_reach_all(self.machines, 20)
 
 
 if __name__ == "__main__":

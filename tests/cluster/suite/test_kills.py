@@ -106,7 +106,7 @@ class File(unittest.TestCase):
                 staged = file.with_name(".staged")
                 staged.write_text(json.dumps(world.body(name=name)), encoding="utf-8")
                 staged.rename(file)
-                saved = lambda world, name=name: name in (world.node.state / "inputs.json").read_text(encoding="utf-8")
+                saved = lambda world, name=name: world.node.record(world.namespace, name) and world.node.pods(f"{world.namespace}/{name}")
                 died = until_death_or_end(world, SimpleNamespace(done=saved), f"step {number} of a file")
                 step = world.shim.name(number)
                 file.unlink()
