@@ -90,8 +90,20 @@ fn count(nodes: usize) -> String {
 /// `live`, with ours brought up to date; a condition keeps its transition time while its status stays.
 /// `now` is RFC 3339.
 pub fn merge(live: &[Value], facts: &Facts<'_>, now: &str) -> Vec<Value> {
+    merge_all(live, conditions(facts).into(), now)
+}
+
+/// `live`, with the word that the definition of the DaemonSet is refused.
+pub fn merge_refused(live: &[Value], words: &str, now: &str) -> Vec<Value> {
+    let message = format!(
+        "daemonlet refuses this definition: {words}; nodes keep what they run, and nothing is rolled out until it is changed"
+    );
+    merge_all(live, vec![("Degraded", true, "Invalid", message)], now)
+}
+
+fn merge_all(live: &[Value], ours: Vec<(&str, bool, &str, String)>, now: &str) -> Vec<Value> {
     let mut merged = live.to_vec();
-    for (kind, status, reason, message) in conditions(facts) {
+    for (kind, status, reason, message) in ours {
         let status = if status { "True" } else { "False" };
         let old = merged.iter_mut().find(|c| c.get("type").is_some_and(|t| t == kind));
         let since = old.as_ref().filter(|c| c.get("status").is_some_and(|s| s == status));

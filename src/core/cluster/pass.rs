@@ -104,6 +104,13 @@ pub fn plan(view: &mut View, options: &Options, now: i64) -> Plan {
             continue;
         }
         ours.insert((daemon.key, daemon.uid_name));
+        if let Some(refused) = &daemon.refused {
+            // What was approved stands, and no revision goes: nothing is known of what is wanted.
+            let status = status::refused(daemon, refused, now);
+            let write = |status| Write::Status { key: key.clone(), status, nodes: 0, at_once: false };
+            plan.writes.extend(status.map(write));
+            continue;
+        }
         let unclaimed = coordinate(view, options, key, daemon, now, &mut plan, &mut specs);
         view.unclaimed.insert(daemon.key, unclaimed);
     }

@@ -112,8 +112,10 @@ pub struct Entry {
 /// A DaemonSet.
 #[derive(Clone, Debug)]
 pub struct Daemon {
-    /// As decisions see it.
+    /// As decisions see it; of one that is refused its metadata, with the last definition that was not.
     pub daemon_set: Arc<DaemonSet>,
+    /// Why its definition is refused, though the API took it: nothing is decided from it then.
+    pub refused: Option<String>,
     /// `metadata.uid`.
     pub uid: String,
     /// `metadata.resourceVersion`.

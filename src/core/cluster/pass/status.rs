@@ -38,6 +38,14 @@ pub(super) fn patch(
     status.as_object().is_some_and(|s| !s.is_empty()).then_some(status)
 }
 
+/// The condition that the definition is refused, if the live status does not say so. What else it says, the observed
+/// generation with it, is of the last definition that was not.
+pub(super) fn refused(daemon: &Daemon, words: &str, now: i64) -> Option<Value> {
+    let before = daemon.status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    let conditions = conditions::merge_refused(&before, words, &time(now));
+    (before != conditions).then(|| json!({"conditions": conditions}))
+}
+
 /// Whether these counters say what the live status does not yet: every node has the current revision, and
 /// has it available.
 pub(super) fn ends(live: &Value, counters: &Counters) -> bool {

@@ -364,3 +364,62 @@ fn an_approval_that_was_given_by_a_clock_ahead_is_withdrawn_as_any_other() {
     view.put(Kind::NodeDaemons, early());
     assert_eq!(super::plan(&mut view, &options(), NOW + rollout::UNCLAIMED).unclaimed.len(), 1);
 }
+
+/// A DaemonSet that this version does not understand, of the generation after the one in [`world`].
+fn refused(version: &str, status: Value) -> Value {
+    let mut daemon = daemon_set("three", json!({}), status);
+    daemon["metadata"]["generation"] = json!(4);
+    daemon["metadata"]["resourceVersion"] = json!(version);
+    daemon["spec"]["template"]["spec"]["restartPolicy"] = json!("Sometimes");
+    daemon["spec"]["revisionHistoryLimit"] = json!(0);
+    daemon
+}
+
+#[test]
+fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
+    let mut view = world(json!({}));
+    view.put(Kind::Revisions, revision("zero", 0));
+    let key = ObjectKey::new("kube-system", "net");
+    view.put(Kind::NodeDaemons, report("a", "one", json!({}), approval("two", FAILED_AT)));
+    let live = json!({"observedGeneration": 3, "conditions": [{"type": "Foreign", "status": "Maybe"}]});
+    view.put(Kind::DaemonSets, refused("8", live));
+    let plan = super::plan(&mut view, &options(), NOW);
+    let [Write::Status { status: written, .. }] = plan.writes.as_slice() else { panic!("{:?}", plan.writes) };
+    assert_eq!(written.as_object().unwrap().keys().collect::<Vec<_>>(), ["conditions"]);
+    assert_eq!(written["conditions"][0]["type"], "Foreign");
+    let (status, reason, message) = condition(&plan, "Degraded");
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "Invalid"));
+    assert!(message.contains("spec.template.spec.restartPolicy: "), "{message}");
+    // Writes are conditional on these; who looks again sees the same.
+    assert_eq!((view.daemons[&key].resource_version.as_str(), view.daemons[&key].generation), ("8", 4));
+    view.put(Kind::DaemonSets, refused("9", written.clone()));
+    assert_eq!(view.daemons[&key].resource_version, "9");
+    assert_eq!(super::plan(&mut view, &options(), NOW + 5_000).writes, []);
+    // It goes away, or is mended.
+    let mut going = refused("10", json!({}));
+    going["metadata"]["deletionTimestamp"] = json!("2023-01-01T00:00:00Z");
+    view.put(Kind::DaemonSets, going);
+    let plan = super::plan(&mut view, &options(), NOW);
+    assert_eq!(approved(&plan), []);
+    assert!(matches!(&plan.writes[..], [Write::Approvals { node, .. }] if node == "a"), "{:?}", plan.writes);
+    let mut mended = daemon_set("two", json!({}), json!({}));
+    mended["metadata"]["generation"] = json!(5);
+    view.put(Kind::DaemonSets, mended);
+    let plan = super::plan(&mut view, &options(), NOW);
+    assert_eq!(
+        (self::status(&plan)["observedGeneration"].as_i64(), condition(&plan, "Degraded").0),
+        (Some(5), "False".to_owned())
+    );
+}
+
+#[test]
+fn another_object_whose_definition_is_refused_has_nothing_of_the_former_one() {
+    let mut view = world(json!({}));
+    let mut other = refused("1", json!({}));
+    other["metadata"]["uid"] = json!("other");
+    view.put(Kind::DaemonSets, other);
+    let plan = super::plan(&mut view, &options(), NOW);
+    assert_eq!(condition(&plan, "Degraded").1, "Invalid");
+    let daemon = &view.daemons[&ObjectKey::new("kube-system", "net")];
+    assert_eq!((daemon.uid.as_str(), daemon.hash.as_str()), ("other", ""));
+}

@@ -1,4 +1,5 @@
-//! From objects of the API to facts. What cannot be understood is left as it was.
+//! From objects of the API to facts. What cannot be understood is left as it was, and told where somebody looks for
+//! it: a DaemonSet that is refused keeps its last definition, with its metadata and status as they are now.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,11 +16,14 @@ use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::cluster::rollout::ApprovalFact;
 use crate::core::cluster::rollout::InstanceFact;
+use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::Lookup;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
+use crate::core::model::UpdateStrategy;
 use crate::core::node;
 use crate::core::placement::NamespaceSelector;
 use crate::core::validate;
@@ -35,6 +39,9 @@ use super::View;
 /// What one agent's word is taken of, so that none can fill the coordinator: as many daemons, and instances of each.
 const DAEMONS: usize = 512;
 const INSTANCES: usize = 32;
+/// Fields that are told of a definition that is refused, and characters: a condition's message has its own bound.
+const ERRORS: usize = 5;
+const WORDS: usize = 4_096;
 /// A pod's name has no more bytes.
 const POD_NAME: usize = 253;
 
@@ -191,10 +198,27 @@ impl View {
         }
         let template = object.pointer("/spec/template").cloned().unwrap_or_default();
         let limit = object.pointer("/spec/revisionHistoryLimit").and_then(Value::as_u64).unwrap_or(10);
-        let Ok(daemon_set) = validate::daemon_set(&object, Source::Api) else { return };
+        let daemon_set = match validate::daemon_set(&object, Source::Api) {
+            Ok(daemon_set) => daemon_set,
+            Err(errors) => {
+                let known = self.daemons.remove(&key).filter(|old| old.uid == uid);
+                let known = known.unwrap_or_else(|| self.undefined(&key, &uid));
+                let daemon_set = DaemonSet {
+                    labels: strings(&object, "labels"),
+                    annotations: strings(&object, "annotations"),
+                    deleting,
+                    ..DaemonSet::clone(&known.daemon_set)
+                };
+                let (daemon_set, refused) = (Arc::new(daemon_set), Some(words(&errors)));
+                let daemon = Daemon { daemon_set, refused, resource_version, generation, status, ..known };
+                self.daemons.insert(key, daemon);
+                return;
+            }
+        };
         let hash = Revision::hash_of(&history::data(&template));
         let daemon = Daemon {
             daemon_set: Arc::new(daemon_set),
+            refused: None,
             selector: self.namespace_selector(&key.namespace),
             key: self.names.of(&key.to_string()),
             uid_name: self.names.of(&uid),
@@ -210,6 +234,52 @@ impl View {
         };
         self.daemons.insert(key, daemon);
     }
+
+    /// A DaemonSet no definition of which was ever understood.
+    fn undefined(&mut self, key: &ObjectKey, uid: &str) -> Daemon {
+        let daemon_set = DaemonSet {
+            key: key.clone(),
+            uid: Some(uid.to_owned()),
+            generation: None,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            deleting: false,
+            finalizers: Vec::new(),
+            selector: Value::Null,
+            template: Value::Null,
+            update_strategy: UpdateStrategy::OnDelete,
+            min_ready_seconds: 0,
+            admitted: None,
+            source: Source::Api,
+        };
+        Daemon {
+            daemon_set: Arc::new(daemon_set),
+            refused: None,
+            selector: self.namespace_selector(&key.namespace),
+            key: self.names.of(&key.to_string()),
+            uid_name: self.names.of(uid),
+            wanted: self.names.of(""),
+            uid: uid.to_owned(),
+            resource_version: String::new(),
+            generation: 0,
+            status: Value::Null,
+            hash: String::new(),
+            template: Arc::default(),
+            limit: usize::MAX,
+            placements: Vec::new(),
+        }
+    }
+}
+
+/// Why a definition is refused.
+fn words(errors: &[FieldError]) -> String {
+    let shown: Vec<String> = errors.iter().take(ERRORS).map(FieldError::with_hint).collect();
+    let more = match errors.len().saturating_sub(ERRORS) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let words = format!("{}{more}", shown.join("; "));
+    words.chars().take(WORDS).collect()
 }
 
 fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
