@@ -123,6 +123,15 @@ pub struct History {
     pub look_again: Option<i64>,
 }
 
+/// Who has a revision that is none of the DaemonSet's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A DaemonSet of the same name that is gone: the garbage collector takes its revisions.
+    Former,
+    /// Somebody else, or nobody.
+    Other,
+}
+
 /// What the history of a DaemonSet is to be.
 #[derive(Clone, Debug)]
 pub struct Wanted<'a> {
@@ -134,6 +143,8 @@ pub struct Wanted<'a> {
     pub collisions: Option<i32>,
     /// `spec.revisionHistoryLimit`.
     pub limit: usize,
+    /// The revisions of others in its namespace, by name.
+    pub others: &'a BTreeMap<&'a str, Holder>,
     /// Hashes of instances that are on some node: their revisions stay.
     pub in_use: &'a BTreeSet<String>,
     /// Now, in milliseconds since the epoch.
@@ -168,10 +179,12 @@ pub fn plan(wanted: &Wanted<'_>, known: &[Revision]) -> History {
         None => {
             let label = label(wanted.template, wanted.collisions);
             let name = format!("{}-{label}", wanted.name);
-            let taken = known.iter().any(|r| r.name == name);
-            writes.push(match taken {
-                true => Write::Collision,
-                false => Write::Create { name: name.clone(), label, number: highest + 1, data },
+            let own = known.iter().any(|r| r.name == name).then_some(Holder::Other);
+            writes.extend(match own.or_else(|| wanted.others.get(name.as_str()).copied()) {
+                Some(Holder::Other) => Some(Write::Collision),
+                // It is about to go, and another name would stay for ever.
+                Some(Holder::Former) => None,
+                None => Some(Write::Create { name, label, number: highest + 1, data }),
             });
             None
         }

@@ -23,6 +23,7 @@ use crate::core::validate;
 use super::conditions;
 use super::counters;
 use super::history;
+use super::history::Holder;
 use super::names::Name;
 use super::node_daemons::Approval;
 use super::node_daemons::Spec;
@@ -290,29 +291,40 @@ fn plan_history(view: &View, key: &ObjectKey, daemon: &Daemon, facts: &[NodeFact
     let instances = facts.iter().flat_map(|node| node.instances);
     seen.extend(instances.map(|i| i.revision));
     let in_use: BTreeSet<String> = seen.into_iter().map(|name| view.names.text(name).to_owned()).collect();
+    let (known, others) = known_revisions(view, key, daemon);
     let wanted = history::Wanted {
         name: &key.name,
         template: &daemon.template,
         collisions: daemon.status.get("collisionCount").and_then(Value::as_i64).and_then(|c| i32::try_from(c).ok()),
         limit: daemon.limit,
+        others: &others,
         in_use: &in_use,
         now,
     };
-    history::plan(&wanted, &known_revisions(view, key, daemon))
+    history::plan(&wanted, &known)
 }
 
-/// The revisions of a DaemonSet, and orphans that match its selector.
-fn known_revisions(view: &View, key: &ObjectKey, daemon: &Daemon) -> Vec<history::Revision> {
+/// The revisions of a DaemonSet, and orphans that match its selector; and those of others whose names begin as its own.
+fn known_revisions<'a>(
+    view: &'a View,
+    key: &ObjectKey,
+    daemon: &Daemon,
+) -> (Vec<history::Revision>, BTreeMap<&'a str, Holder>) {
+    let (mut own, mut others) = (Vec::new(), BTreeMap::new());
     let from = ObjectKey::new(&key.namespace, "");
-    let of_namespace = view.revisions.range(from..).take_while(|(k, _)| k.namespace == key.namespace);
-    of_namespace
-        .map(|(_, known)| known)
-        .filter(|known| match &known.controller {
+    for (of, known) in view.revisions.range(from..).take_while(|(of, _)| of.namespace == key.namespace) {
+        let is_own = match &known.controller {
             Some(uid) => *uid == daemon.uid,
             None => validate::selects(&daemon.daemon_set.selector, &known.labels),
-        })
-        .map(|known| known.revision.clone())
-        .collect()
+        };
+        if is_own {
+            own.push(known.revision.clone());
+        } else if of.name.starts_with(&key.name) {
+            let is_former = known.daemon_set.as_ref() == Some(&key.name);
+            others.insert(of.name.as_str(), if is_former { Holder::Former } else { Holder::Other });
+        }
+    }
+    (own, others)
 }
 
 /// What goes wrong, by cause: the revision that failed, else daemons that are refused or failing; and

@@ -197,6 +197,8 @@ pub struct KnownRevision {
     pub revision: Revision,
     /// UID of its controller, if it has one.
     pub controller: Option<String>,
+    /// The DaemonSet that its controller is by name, if it is one.
+    pub daemon_set: Option<String>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// `metadata.uid`.

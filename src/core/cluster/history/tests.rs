@@ -20,9 +20,10 @@ fn revision(name: &str, number: i64, image: &str) -> Revision {
 }
 
 fn planned(image: &str, known: &[Revision], limit: usize, in_use: &[&str], collisions: Option<i32>) -> History {
+    let others = &BTreeMap::new();
     let in_use = in_use.iter().map(|s| (*s).to_owned()).collect();
     let template = template_of(image);
-    let wanted = Wanted { name: "net", template: &template, collisions, limit, in_use: &in_use, now: NOW };
+    let wanted = Wanted { name: "net", template: &template, collisions, limit, others, in_use: &in_use, now: NOW };
     plan(&wanted, known)
 }
 

@@ -423,3 +423,30 @@ fn another_object_whose_definition_is_refused_has_nothing_of_the_former_one() {
     let daemon = &view.daemons[&ObjectKey::new("kube-system", "net")];
     assert_eq!((daemon.uid.as_str(), daemon.hash.as_str()), ("other", ""));
 }
+
+#[test]
+fn a_name_that_somebody_elses_revision_has_is_waited_for_or_counted_as_a_collision() {
+    let mut held = revision("one", 1);
+    held["metadata"]["labels"] = json!({});
+    let owner = |kind: &str, name: &str| json!([{"kind": kind, "name": name, "uid": "former", "controller": true}]);
+    for (owners, waits) in [
+        (owner("DaemonSet", "net"), true),
+        (owner("DaemonSet", "other"), false),
+        (owner("StatefulSet", "net"), false),
+        (json!([]), false),
+    ] {
+        let mut view = View::default();
+        view.put(Kind::DaemonSets, daemon_set("one", json!({}), json!({})));
+        held["metadata"]["ownerReferences"] = owners.clone();
+        view.put(Kind::Revisions, held.clone());
+        let plan = super::plan(&mut view, &options(), NOW);
+        match plan.writes.as_slice() {
+            [] => assert!(waits, "{owners}"),
+            [Write::Revision { write: history::Write::Collision, .. }] => assert!(!waits, "{owners}"),
+            writes => panic!("{owners}: {writes:?}"),
+        }
+        view.take(Change::Gone(Kind::Revisions, Box::new(held.clone())));
+        let plan = super::plan(&mut view, &options(), NOW);
+        assert!(matches!(&plan.writes[..], [Write::Revision { write: history::Write::Create { .. }, .. }]), "{owners}");
+    }
+}

@@ -153,7 +153,9 @@ impl View {
         let data = &object["data"];
         let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let controller = owners.into_iter().flatten().find(|o| o.get("controller").is_some_and(|c| c == true));
-        let controller = controller.and_then(|o| o.get("uid")).and_then(Value::as_str).map(str::to_owned);
+        let of_owner = |field: &str| controller.and_then(|o| o.get(field)).and_then(Value::as_str).map(str::to_owned);
+        let daemon_set = of_owner("name").filter(|_| of_owner("kind").is_some_and(|kind| kind == "DaemonSet"));
+        let controller = of_owner("uid");
         let labels = strings(object, "labels");
         let revision = Revision {
             name: text(object, "name").to_owned(),
@@ -167,6 +169,7 @@ impl View {
         let known = KnownRevision {
             revision,
             controller,
+            daemon_set,
             labels,
             uid: text(object, "uid").to_owned(),
             resource_version: text(object, "resourceVersion").to_owned(),
