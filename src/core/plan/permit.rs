@@ -55,8 +55,9 @@ impl Planner<'_> {
         Some(target)
     }
 
-    /// Why the target may not take the place of `old` now, if so. Its images are pulled meanwhile.
-    pub(super) fn not_permitted(&mut self, target: &Target, old: &Instance) -> Option<String> {
+    /// Why the target may not take the place of `old` now, if so; `beside`: it starts while that runs. Its images are
+    /// pulled meanwhile.
+    pub(super) fn not_permitted(&mut self, target: &Target, old: &Instance, beside: bool) -> Option<String> {
         let permission = match old.revision == target.revision {
             true => Permission::Free,
             false => self.permission(target),
@@ -77,7 +78,7 @@ impl Planner<'_> {
             // Nothing is claimed that could not start.
             Permission::Approved => {
                 let before = self.summary.clone();
-                if self.prepare(target, true).is_none() {
+                if self.in_the_way(target, old, beside).is_some() || self.prepare(target, true).is_none() {
                     // Whoever replaces finds the same in the way, and says it.
                     self.summary = before;
                     return None;

@@ -11,8 +11,16 @@ use super::Planner;
 use super::progress::Target;
 
 impl Planner<'_> {
+    /// Whose host port keeps the target from starting beside `old`, or in its place.
+    pub(super) fn in_the_way(&mut self, target: &Target, old: &Instance, beside: bool) -> Option<String> {
+        match beside {
+            true => self.clash_in_surge(target, old).or_else(|| self.clash_with_others(target, false)),
+            false => self.clash_with_others(target, true),
+        }
+    }
+
     /// Why a new instance cannot run beside `old`, which has a port that it wants.
-    pub(super) fn clash_in_surge(&mut self, target: &Target, old: &Instance) -> Option<String> {
+    fn clash_in_surge(&mut self, target: &Target, old: &Instance) -> Option<String> {
         let wanted = ports::host_ports(target.daemon_set.pod_template());
         let held = ports::host_ports(old.daemon_set.as_ref()?.pod_template());
         let port = ports::clash(&wanted, &held)?;

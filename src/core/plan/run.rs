@@ -123,11 +123,11 @@ impl Planner<'_> {
                 }
             }
             (None, None) => {
+                self.note_claim(&target);
                 if let Some(why) = self.clash_with_others(&target, false) {
                     self.summary.state = State::Waiting;
                     return self.add_reason(&why);
                 }
-                self.note_claim(&target);
                 if let Some(prepared) = self.prepare(&target, false) {
                     self.begin(&target, &prepared, "it belongs here and does not run");
                 }
@@ -260,7 +260,7 @@ impl Planner<'_> {
         } else if target.daemon_set.update_strategy == UpdateStrategy::OnDelete && !self.is_by_hand(&wanted) {
             Some("the update strategy is OnDelete: the pod keeps its revision until it is deleted".to_owned())
         } else {
-            self.not_permitted(target, old)
+            self.not_permitted(target, old, surge)
         };
         if let Some(hold) = hold {
             self.refresh(old);
@@ -268,13 +268,8 @@ impl Planner<'_> {
             return self.add_reason(&format!("revision {wanted} waits: {hold}"));
         }
         let beside = surge && order.is_none();
-        let in_the_way = match beside {
-            true => self.clash_in_surge(target, old).or_else(|| self.clash_with_others(target, false)),
-            false => self.clash_with_others(target, true),
-        };
-        if let Some(why) = in_the_way {
-            self.refresh(old);
-            self.show(old);
+        if let Some(why) = self.in_the_way(target, old, beside) {
+            self.stays(old);
             self.summary.state = State::Waiting;
             return self.add_reason(&format!("revision {wanted} cannot start, the old instance stays: {why}"));
         }
@@ -283,8 +278,7 @@ impl Planner<'_> {
         let Some(prepared) = self.prepare(target, !same) else {
             // The summary says what the new revision lacks; the old instance stays.
             let (state, lacks) = (self.summary.state, std::mem::take(&mut self.summary.reason));
-            self.refresh(old);
-            self.show(old);
+            self.stays(old);
             if state == State::Refused {
                 self.summary.state = State::Refused;
             }
@@ -301,6 +295,14 @@ impl Planner<'_> {
             }
             self.show_as(old, State::Replacing, "the old instance ends first");
         }
+    }
+
+    /// The old instance stays. A claim is given back: the coordinator withdraws nothing that is claimed, so that it
+    /// would keep its slot for ever.
+    fn stays(&mut self, old: &Instance) {
+        self.replacing = None;
+        self.refresh(old);
+        self.show(old);
     }
 
     /// The per-node delay of a template change that nobody approves; folder daemons never wait.

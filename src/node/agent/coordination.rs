@@ -118,8 +118,16 @@ impl Coordination {
         if !self.spec.approvals.iter().any(|a| mine(&a)) {
             return Permission::Withheld(NOT_APPROVED.to_owned());
         }
-        let claimed = self.live.daemon(&key.namespace, &key.name, uid).and_then(|d| d.replacing.as_deref());
-        if claimed == Some(revision) { Permission::Claimed } else { Permission::Approved }
+        let claims = |status: &Status| {
+            let daemon = status.daemon(&key.namespace, &key.name, uid);
+            daemon.and_then(|d| d.replacing.as_deref()) == Some(revision)
+        };
+        // What is read may be older than what was said: a claim that was given back holds no more.
+        let said = self.sent.as_ref().or(self.accepted.as_ref());
+        match claims(&self.live) && said.is_none_or(claims) {
+            true => Permission::Claimed,
+            false => Permission::Approved,
+        }
     }
 
     /// What the cluster reads of this node.
@@ -176,6 +184,8 @@ impl Coordination {
     /// Takes what is to be said as of `at`; `spread`: 0 to 1, another on each node.
     fn want(&mut self, status: Status, at: Millis, spread: f64) {
         self.wanted = status;
+        // What has not shown for so long is not on its way any more.
+        self.accepted.take_if(|_| at >= self.insist_at);
         // A clock that was set back makes nothing wait longer.
         let known = self.patient.filter(|patient| *patient <= at + PATIENCE);
         let patient = known.unwrap_or(at + (PATIENCE as f64 * (0.5 + spread / 2.0)) as Millis);

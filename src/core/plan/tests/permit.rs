@@ -46,6 +46,23 @@ fn what_cannot_start_is_not_claimed() {
 }
 
 #[test]
+fn a_claim_of_what_cannot_start_any_more_is_given_back() {
+    let (mut bench, word) = bench(Permission::Claimed);
+    bench.world.waiting_for =
+        vec![Missing { kind: "ConfigMap".into(), namespace: "a".into(), name: "b".into(), key: String::new() }];
+    assert_eq!(bench.pass(&word), NONE);
+    let plan = bench.plan(&word);
+    assert_eq!(plan.replacing, None);
+    assert!(plan.summary.reason.contains("the old instance stays: waits for ConfigMap"), "{}", plan.summary.reason);
+    bench.world.waiting_for.clear();
+    assert_eq!(bench.plan(&word).replacing.as_deref(), Some("b"));
+    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    bench.world.waiting_for =
+        vec![Missing { kind: "ConfigMap".into(), namespace: "a".into(), name: "b".into(), key: String::new() }];
+    assert_eq!(bench.plan(&word).replacing.as_deref(), Some("b"), "not once the old one has ended");
+}
+
+#[test]
 fn changed_data_needs_no_approval_but_its_turn() {
     let restarting = |image| {
         let mut daemon_set = of_api(image);

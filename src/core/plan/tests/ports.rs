@@ -42,6 +42,40 @@ fn a_surge_onto_the_same_host_port_is_told_and_leaves_the_old_instance() {
 }
 
 #[test]
+fn nothing_is_claimed_for_a_port_that_another_has_and_a_claim_is_given_back() {
+    let of_api = |mut daemon_set: DaemonSet| {
+        daemon_set.source = Source::Api;
+        daemon_set
+    };
+    let mut bench = Bench::runs(&of_api(on_port("a", 9100)));
+    let word = wanted(&of_api(on_port("b", 9200)));
+    bench.held(9200, true);
+    for permission in [Permission::Approved, Permission::Claimed] {
+        bench.world.permission = Some(permission);
+        assert_eq!(bench.pass(&word), NONE);
+        let plan = bench.plan(&word);
+        assert_eq!((plan.replacing, plan.summary.state), (None, State::Waiting));
+        assert!(plan.summary.reason.contains("host port TCP 9200 belongs to"), "{}", plan.summary.reason);
+    }
+    bench.held(9200, false);
+    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.now += SETTLE;
+    assert_eq!(bench.pass(&word), ["finish uid-a-0"], "it still has it");
+    assert_eq!(bench.plan(&word).replacing.as_deref(), Some("b"), "the old one has ended for this claim");
+
+    let mut bench = Bench::runs(&of_api(surging("a", 9100)));
+    let word = wanted(&of_api(surging("b", 9100)));
+    bench.world.permission = Some(Permission::Approved);
+    assert_eq!(bench.pass(&word), NONE);
+    let plan = bench.plan(&word);
+    assert_eq!(plan.replacing, None);
+    assert!(plan.summary.reason.contains("both want host port TCP 9100"), "{}", plan.summary.reason);
+    bench.world.permission = Some(Permission::Claimed);
+    assert_eq!(bench.plan(&word).replacing, None);
+}
+
+#[test]
 fn a_port_of_another_daemon_is_waited_for() {
     let mut bench = Bench::new();
     bench.held(9100, true);

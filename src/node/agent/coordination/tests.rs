@@ -1,6 +1,8 @@
 use super::*;
 use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::InstanceReport;
+use crate::core::model::Source;
+use crate::core::validate;
 
 /// One that has read version `7` with nothing said, and wants to say `replacing`.
 fn coordination(replacing: Option<&str>) -> Coordination {
@@ -32,6 +34,37 @@ fn a_failure_is_waited_out_and_a_conflict_is_none() {
     c.send(AGAIN).expect("it is due");
     c.ended(Some(CONFLICT), AGAIN);
     assert_eq!(c.due(), Some(AGAIN + PERIOD));
+}
+
+#[test]
+fn a_claim_that_is_given_back_holds_no_more_whatever_is_still_read() {
+    let template =
+        json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let value = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "net", "namespace": "a", "uid": "u"},
+        "spec": {"selector": {"matchLabels": {"app": "net"}}, "template": template}});
+    let daemon_set = validate::daemon_set(&value, Source::Api).expect("a DaemonSet");
+    let text = str::to_owned;
+    let (namespace, name, uid, revision, approved_at) = (text("a"), text("net"), text("u"), text("r2"), text(""));
+    let mut c = coordination(None);
+    c.spec.approvals = vec![Approval { namespace, name, uid, revision, approved_at }];
+    c.live = coordination(Some("r2")).wanted;
+    for daemon in c.live.daemons.iter_mut().chain(&mut c.wanted.daemons) {
+        (daemon.namespace, daemon.uid) = (text("a"), text("u"));
+    }
+    let claimed = c.live.clone();
+    let permission = |c: &Coordination| c.permission(true, &daemon_set, "r2");
+    assert_eq!(permission(&c), Permission::Claimed, "nothing else has been said");
+    c.send(0).expect("it is due");
+    assert_eq!(permission(&c), Permission::Approved, "that it holds no more is being said");
+    c.ended(Some("forbidden"), 100);
+    assert_eq!(permission(&c), Permission::Claimed, "it was not heard");
+    c.send(100 + AGAIN).expect("it is due");
+    c.ended(None, 100 + AGAIN);
+    assert_eq!(permission(&c), Permission::Approved, "what is read is older");
+    c.want(claimed.clone(), 100 + AGAIN + INSIST - 1, 0.0);
+    assert_eq!(permission(&c), Permission::Approved);
+    c.want(claimed, 100 + AGAIN + INSIST, 0.0);
+    assert_eq!(permission(&c), Permission::Claimed, "it never showed: what is read counts");
 }
 
 #[test]
