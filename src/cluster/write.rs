@@ -15,6 +15,8 @@ use serde_json::json;
 use crate::core::cluster::history;
 use crate::core::cluster::pace::Pace;
 use crate::core::cluster::pass::Write;
+use crate::core::cluster::retries::Failure;
+use crate::core::cluster::retries::Retries;
 use crate::core::cluster::view::Kind;
 use crate::core::cluster::view::View;
 use crate::core::model::HASH_LABEL;
@@ -27,13 +29,12 @@ use super::watch;
 const AT_ONCE: usize = 16;
 /// Writes before the Lease is looked after again: a few seconds even of a slow API server.
 const MOST: usize = 256;
-/// What failed is tried again after this, in milliseconds.
-const AGAIN: i64 = 1_000;
 
 /// Sends.
 pub(super) struct Writer {
     client: kube::Client,
     pace: Pace,
+    retries: Retries,
 }
 
 /// Creates a ControllerRevision. The API server keeps `data` as the bytes that it was sent and compares
@@ -51,27 +52,51 @@ async fn create(
     client.request(request).await.map(Some)
 }
 
+/// What is written, in words: the same for each try.
+fn what(write: &Write) -> String {
+    match write {
+        Write::Approvals { node, .. } => format!("approvals of node {node}"),
+        Write::Status { key, .. } => format!("status of {key}"),
+        Write::Revision { key, write } => match write {
+            history::Write::Create { name, .. } => format!("new revision {name} of {key}"),
+            history::Write::Collision => format!("collision count of {key}"),
+            history::Write::Adopt { name } => format!("adoption of revision {name} by {key}"),
+            history::Write::Label { name } => format!("label of revision {name} of {key}"),
+            history::Write::Renumber { name, .. } => format!("number of revision {name} of {key}"),
+            history::Write::Delete { name } => format!("deletion of revision {name} of {key}"),
+        },
+    }
+}
+
 /// A request that is ready to be sent.
 struct Prepared {
     kind: Kind,
+    /// What it writes, for [`Retries`] and people.
     what: String,
     request: futures::future::BoxFuture<'static, Result<Option<DynamicObject>, kube::Error>>,
 }
 
 impl Writer {
     pub(super) fn new(client: kube::Client) -> Self {
-        Self { client, pace: Pace::default() }
+        Self { client, pace: Pace::default(), retries: Retries::default() }
     }
 
     /// Sends what is due, while the Lease is held. Gives when the rest is.
     pub(super) async fn apply(&mut self, writes: Vec<Write>, view: &mut View, lease: &Lease, now: i64) -> Option<i64> {
         let mut due: Option<i64> = None;
         let mut prepared = Vec::new();
-        for write in writes {
+        let mut writes: Vec<(String, Write)> = writes.into_iter().map(|write| (what(&write), write)).collect();
+        self.retries.retain(&writes.iter().map(|(what, _)| what.as_str()).collect());
+        self.retries.order(&mut writes);
+        for (what, write) in writes {
             if prepared.len() >= MOST {
                 // The Lease has to be renewed in between; the rest is planned anew.
                 due = Some(now);
                 break;
+            }
+            if let Some(at) = self.retries.waits(&what, now) {
+                due = Some(due.map_or(at, |d| d.min(at)));
+                continue;
             }
             if let Write::Status { key, at_once, nodes, .. } = &write
                 && let Err(at) = self.pace.take(key, *nodes, *at_once, now)
@@ -79,7 +104,7 @@ impl Writer {
                 due = Some(due.map_or(at, |d| d.min(at)));
                 continue;
             }
-            prepared.extend(self.prepare(write, view));
+            prepared.extend(self.prepare(what, write, view));
         }
         self.pace.retain(|key| view.daemons.contains_key(key));
         // Whoever was stopped for a while finds out here, before anything is sent.
@@ -89,18 +114,28 @@ impl Writer {
         });
         let answers: Vec<_> = futures::stream::iter(sent).buffer_unordered(AT_ONCE).collect().await;
         for (kind, what, answer) in answers {
-            match answer {
-                Ok(Some(object)) => view.put(kind, watch::value(object)),
-                Ok(None) => {}
+            let (how, error) = match answer {
+                Ok(object) => {
+                    self.retries.passed(&what);
+                    object.into_iter().for_each(|object| view.put(kind, watch::value(object)));
+                    continue;
+                }
                 // Somebody was first: the watch brings what is there now.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
+                    self.retries.passed(&what);
                     tracing::debug!("{what}: {}", status.message);
+                    continue;
                 }
-                Err(error) => {
-                    tracing::warn!("{what}: {error}; trying again");
-                    due = Some(due.map_or(now + AGAIN, |d| d.min(now + AGAIN)));
-                }
+                Err(kube::Error::Api(status)) => (Failure::of(status.code), kube::Error::Api(status)),
+                Err(error) => (Failure::Unanswered, error),
+            };
+            let words = error.to_string();
+            let (again, is_new) = self.retries.failed(&what, how, &words, now);
+            match is_new {
+                true => tracing::warn!("{what}: {words}; trying again"),
+                false => tracing::debug!("{what}: {words}; trying again"),
             }
+            due = Some(due.map_or(again, |d| d.min(again)));
         }
         due
     }
@@ -112,7 +147,7 @@ impl Writer {
         }
     }
 
-    fn prepare(&self, write: Write, view: &View) -> Option<Prepared> {
+    fn prepare(&self, what: String, write: Write, view: &View) -> Option<Prepared> {
         match write {
             Write::Approvals { node, spec } => {
                 let report = view.report(&node)?;
@@ -121,17 +156,16 @@ impl Writer {
                     "metadata": {"uid": report.uid, "resourceVersion": report.resource_version},
                     "spec": {"approvals": spec.approvals},
                 });
-                let what = format!("approvals of node {node}");
                 let request =
                     async move { api.patch(&node, &PatchParams::default(), &Patch::Merge(patch)).await.map(Some) };
                 Some(Prepared { kind: Kind::NodeDaemons, what, request: Box::pin(request) })
             }
-            Write::Status { key, status, .. } => self.status(&key, status, view),
-            Write::Revision { key, write } => self.revision(&key, write, view),
+            Write::Status { key, status, .. } => self.status(what, &key, status, view),
+            Write::Revision { key, write } => self.revision(what, &key, write, view),
         }
     }
 
-    fn status(&self, key: &ObjectKey, status: Value, view: &View) -> Option<Prepared> {
+    fn status(&self, what: String, key: &ObjectKey, status: Value, view: &View) -> Option<Prepared> {
         let daemon = view.daemons.get(key)?;
         let api = self.api(Kind::DaemonSets, Some(&key.namespace));
         let patch = json!({
@@ -141,10 +175,10 @@ impl Writer {
         let name = key.name.clone();
         let request =
             async move { api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await.map(Some) };
-        Some(Prepared { kind: Kind::DaemonSets, what: format!("status of {key}"), request: Box::pin(request) })
+        Some(Prepared { kind: Kind::DaemonSets, what, request: Box::pin(request) })
     }
 
-    fn revision(&self, key: &ObjectKey, write: history::Write, view: &View) -> Option<Prepared> {
+    fn revision(&self, what: String, key: &ObjectKey, write: history::Write, view: &View) -> Option<Prepared> {
         let daemon = view.daemons.get(key)?;
         let api = self.api(Kind::Revisions, Some(&key.namespace));
         let owner = json!([{
@@ -158,7 +192,7 @@ impl Writer {
         let (name, patch) = match write {
             history::Write::Collision => {
                 let count = daemon.status.get("collisionCount").and_then(Value::as_i64).unwrap_or(0);
-                return self.status(key, json!({"collisionCount": count + 1}), view);
+                return self.status(what, key, json!({"collisionCount": count + 1}), view);
             }
             history::Write::Create { name, label, number, data } => {
                 let mut object = DynamicObject::new(&name, &watch::resource(Kind::Revisions));
@@ -166,7 +200,6 @@ impl Writer {
                 object.metadata.annotations = Some(daemon.daemon_set.annotations.clone());
                 object.metadata.owner_references = serde_json::from_value(owner).ok();
                 object.data = json!({"data": data, "revision": number});
-                let what = format!("revision {name} of {key}");
                 let request = create(self.client.clone(), key.namespace.clone(), object);
                 return Some(Prepared { kind: Kind::Revisions, what, request: Box::pin(request) });
             }
@@ -176,7 +209,6 @@ impl Writer {
                     uid: Some(known.uid.clone()),
                     resource_version: Some(known.resource_version.clone()),
                 };
-                let what = format!("deletion of revision {name} of {key}");
                 let request = async move {
                     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
                     api.delete(&name, &parameters).await.map(|_| None)
@@ -198,7 +230,6 @@ impl Writer {
                 (name, json!({"metadata": metadata, "revision": number}))
             }
         };
-        let what = format!("revision {name} of {key}");
         let request = async move { api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await.map(Some) };
         Some(Prepared { kind: Kind::Revisions, what, request: Box::pin(request) })
     }

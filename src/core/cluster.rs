@@ -11,6 +11,7 @@ pub mod node_daemons;
 pub mod overview;
 pub mod pace;
 pub mod pass;
+pub mod retries;
 pub mod rights;
 pub mod rollout;
 pub mod view;
