@@ -218,7 +218,19 @@ impl Writer {
             history::Write::Adopt { name } => {
                 let mut metadata = condition(&name);
                 metadata["ownerReferences"] = owner;
-                (name, json!({"metadata": metadata}))
+                let patch = Patch::Merge(json!({"metadata": metadata}));
+                let daemon_sets = self.api(Kind::DaemonSets, Some(&key.namespace));
+                let (of, uid) = (key.name.clone(), daemon.uid.clone());
+                let request = async move {
+                    // As upstream's canAdoptFunc: who was deleted with `orphan`, of which the watch has not told yet, takes
+                    // back nothing of what it has just let go.
+                    let live = daemon_sets.get_opt(&of).await?.map(|live| live.metadata);
+                    match live.is_some_and(|live| live.uid == Some(uid) && live.deletion_timestamp.is_none()) {
+                        true => api.patch(&name, &PatchParams::default(), &patch).await.map(Some),
+                        false => Ok(None),
+                    }
+                };
+                return Some(Prepared { kind: Kind::Revisions, what, request: Box::pin(request) });
             }
             history::Write::Label { name } => {
                 let mut metadata = condition(&name);
@@ -234,3 +246,6 @@ impl Writer {
         Some(Prepared { kind: Kind::Revisions, what, request: Box::pin(request) })
     }
 }
+
+#[cfg(test)]
+mod tests;
