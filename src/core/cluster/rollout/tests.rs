@@ -96,6 +96,8 @@ fn min_ready_seconds_count_before_a_slot_is_free() {
     let planned = plan(&rules(1), 10_000, &nodes, NOW);
     assert_eq!((planned.approve.len(), planned.look_again), (0, Some(NOW + 1_000)));
     assert_eq!(plan(&rules(1), 10_000, &nodes, NOW + 1_000).approve, [0]);
+    let ahead = [InstanceFact { ready_since: Some(NOW + 600_000), ..NEW[0] }];
+    assert_eq!(approves(&rules(1), &[node("a", OLD), node("b", &ahead)]), ["a"], "without them no clock is asked");
 }
 
 #[test]
