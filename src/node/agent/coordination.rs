@@ -5,6 +5,8 @@
 //! whose approval was read, so that a withdrawal and a claim cannot both go through. Without the resource
 //! there is nothing to do.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use serde_json::json;
 
@@ -72,6 +74,16 @@ pub(super) struct Coordination {
     accepted: Option<Status>,
     /// When that is written again, if it does not show.
     insist_at: Millis,
+    /// Claims that were given back, or may have been, and are still read.
+    returned: BTreeSet<Claim>,
+}
+
+/// Namespace and name of a DaemonSet, and the revision that is claimed.
+type Claim = (String, String, String);
+
+fn holds(status: &Status, (namespace, name, revision): &Claim) -> bool {
+    let mut of_it = status.daemons.iter().filter(|d| d.namespace == *namespace && d.name == *name);
+    of_it.any(|d| d.replacing.as_ref() == Some(revision))
 }
 
 impl Coordination {
@@ -80,7 +92,7 @@ impl Coordination {
         let Some(entry) = &api.node_daemons else {
             self.exists = false;
             self.version = 0;
-            (self.spec, self.live) = Default::default();
+            (self.spec, self.live, self.returned) = Default::default();
             return;
         };
         if self.exists && self.version == entry.version {
@@ -94,6 +106,12 @@ impl Coordination {
         self.resource_version = text("/metadata/resourceVersion");
         self.spec = serde_json::from_value(part("spec")).unwrap_or_default();
         self.live = serde_json::from_value(part("status")).unwrap_or_default();
+        self.returned.retain(|claim| holds(&self.live, claim));
+    }
+
+    /// Whether something is to be claimed that is not, as far as is known.
+    fn claims(&self) -> bool {
+        self.wanted.claims(&self.live) || self.returned.iter().any(|claim| holds(&self.wanted, claim))
     }
 
     /// The revision that is approved for `daemon_set`.
@@ -122,9 +140,9 @@ impl Coordination {
             let daemon = status.daemon(&key.namespace, &key.name, uid);
             daemon.and_then(|d| d.replacing.as_deref()) == Some(revision)
         };
-        // What is read may be older than what was said: a claim that was given back holds no more.
-        let said = self.sent.as_ref().or(self.accepted.as_ref());
-        match claims(&self.live) && said.is_none_or(claims) {
+        // What is read may be older than what was said: a claim that was given back holds no more, until it is made anew.
+        let claim = (key.namespace.clone(), key.name.clone(), revision.to_owned());
+        match claims(&self.live) && !self.returned.contains(&claim) {
             true => Permission::Claimed,
             false => Permission::Approved,
         }
@@ -147,10 +165,11 @@ impl Coordination {
     /// When the status is to be written: nothing to say, or a write under way, is never. A claim does not wait
     /// for its time; it is made once on what was read, unless the last write failed.
     pub(super) fn due(&self) -> Option<Millis> {
-        if !self.exists || self.writing || self.wanted == self.live {
+        let claims = self.claims();
+        if !self.exists || self.writing || (self.wanted == self.live && !claims) {
             return None;
         }
-        if !self.failed && self.claimed_on != self.resource_version && self.wanted.claims(&self.live) {
+        if !self.failed && self.claimed_on != self.resource_version && claims {
             return Some(0);
         }
         let patient = self.patient.filter(|_| !news::matters(&self.wanted, &self.live));
@@ -164,9 +183,16 @@ impl Coordination {
     fn send(&mut self, at: Millis) -> Option<Value> {
         self.due().filter(|due| *due <= at)?;
         let mut metadata = json!({"uid": self.uid});
-        if self.wanted.claims(&self.live) {
+        if self.claims() {
             metadata["resourceVersion"] = json!(self.resource_version);
             self.claimed_on.clone_from(&self.resource_version);
+        }
+        for daemon in &self.live.daemons {
+            let Some(revision) = daemon.replacing.clone() else { continue };
+            let claim = (daemon.namespace.clone(), daemon.name.clone(), revision);
+            if !holds(&self.wanted, &claim) {
+                self.returned.insert(claim);
+            }
         }
         self.sent = Some(self.wanted.clone());
         self.patient = None;
@@ -184,8 +210,6 @@ impl Coordination {
     /// Takes what is to be said as of `at`; `spread`: 0 to 1, another on each node.
     fn want(&mut self, status: Status, at: Millis, spread: f64) {
         self.wanted = status;
-        // What has not shown for so long is not on its way any more.
-        self.accepted.take_if(|_| at >= self.insist_at);
         // A clock that was set back makes nothing wait longer.
         let known = self.patient.filter(|patient| *patient <= at + PATIENCE);
         let patient = known.unwrap_or(at + (PATIENCE as f64 * (0.5 + spread / 2.0)) as Millis);
@@ -198,6 +222,10 @@ impl Coordination {
         self.failed = failure.is_some_and(|failure| !failure.contains(CONFLICT));
         self.next = at + if self.failed { AGAIN } else { PERIOD };
         self.accepted = self.sent.take().filter(|_| failure.is_none());
+        if let Some(said) = &self.accepted {
+            // What it claims was bound to the version that was read: nothing came in between.
+            self.returned.retain(|claim| !holds(said, claim));
+        }
         self.insist_at = at + INSIST;
     }
 }

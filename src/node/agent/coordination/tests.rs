@@ -56,15 +56,25 @@ fn a_claim_that_is_given_back_holds_no_more_whatever_is_still_read() {
     assert_eq!(permission(&c), Permission::Claimed, "nothing else has been said");
     c.send(0).expect("it is due");
     assert_eq!(permission(&c), Permission::Approved, "that it holds no more is being said");
-    c.ended(Some("forbidden"), 100);
-    assert_eq!(permission(&c), Permission::Claimed, "it was not heard");
+    c.ended(Some("no answer"), 100);
+    assert_eq!(permission(&c), Permission::Approved, "it may have been heard");
     c.send(100 + AGAIN).expect("it is due");
     c.ended(None, 100 + AGAIN);
     assert_eq!(permission(&c), Permission::Approved, "what is read is older");
-    c.want(claimed.clone(), 100 + AGAIN + INSIST - 1, 0.0);
+    // It is wanted again, and bound to what was read: it is not there, or nothing came in between.
+    c.want(claimed, 200 + AGAIN, 0.0);
+    assert_eq!(c.wanted, c.live);
+    assert_eq!(c.due(), Some(0), "as any claim");
+    let patch = c.send(200 + AGAIN).expect("it is due");
+    assert_eq!(patch["metadata"]["resourceVersion"], "7");
+    assert_eq!(permission(&c), Permission::Approved, "it is not made yet");
+    c.ended(Some(CONFLICT), 200 + AGAIN);
     assert_eq!(permission(&c), Permission::Approved);
-    c.want(claimed, 100 + AGAIN + INSIST, 0.0);
-    assert_eq!(permission(&c), Permission::Claimed, "it never showed: what is read counts");
+    c.resource_version = "8".to_owned();
+    c.send(300 + AGAIN).expect("it is due");
+    c.ended(None, 300 + AGAIN);
+    assert_eq!(permission(&c), Permission::Claimed);
+    assert_eq!(c.due(), None);
 }
 
 #[test]
