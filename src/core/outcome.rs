@@ -16,6 +16,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenSource;
 use crate::core::render;
+use crate::core::render::Missing;
 use crate::core::render::Refused;
 use crate::core::render::RenderInput;
 use crate::core::render::RenderOptions;
@@ -52,6 +53,19 @@ impl Outcome {
     /// Whether it can be written: text, pod and data are there.
     pub fn is_whole(&self) -> bool {
         self.result.as_ref().map_or(true, |rendered| !rendered.text.is_empty())
+    }
+
+    /// Itself, but waiting for more.
+    pub fn waiting_for(&self, more: Vec<Missing>) -> Self {
+        let mut outcome = self.clone();
+        if let Ok(rendered) = &mut outcome.result {
+            rendered.pod.waiting_for.extend(more.into_iter().filter(|m| !self.waits_for(m)));
+        }
+        outcome
+    }
+
+    fn waits_for(&self, missing: &Missing) -> bool {
+        self.result.as_ref().is_ok_and(|rendered| rendered.pod.waiting_for.contains(missing))
     }
 
     /// Itself with all that is compared, and without what is needed only to write it.

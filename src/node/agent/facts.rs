@@ -9,6 +9,8 @@ use std::sync::Arc;
 use crate::core::dry_run::Question;
 use crate::core::dry_run::Standing;
 use crate::core::model::DaemonSet;
+use crate::core::model::Kind;
+use crate::core::model::Lookup;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectSource;
 use crate::core::model::UpdateStrategy;
@@ -35,6 +37,7 @@ use crate::core::record::HandOver;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
 use crate::core::record::Phase;
+use crate::core::render::Missing;
 use crate::core::sources::Word;
 use crate::node::api::Snapshot;
 use crate::node::volumes::Volumes;
@@ -68,6 +71,8 @@ pub(super) struct PassFacts<'a> {
     pub(super) inputs: Inputs<'a>,
     /// Data of good revisions, by daemon.
     pub(super) kept: &'a Kept,
+    /// Whether Secrets are sealed on disk that could not be opened yet.
+    pub(super) is_closed: bool,
     /// SHA-256 of the manifests in the folder, by pod UID; of one that cannot be read, another text.
     pub(super) manifests: &'a BTreeMap<&'a str, &'a str>,
     pub(super) volumes: &'a Volumes,
@@ -131,9 +136,34 @@ impl Facts for PassFacts<'_> {
         let adopted = |i: &Instance| i.phase == Phase::Live && i.incarnation == incarnation && own(i);
         let live = record.is_some_and(|r| r.live().any(|i| i.incarnation == incarnation))
             || self.instances.values().any(|(_, i)| adopted(i));
-        let kept = if data == Data::Kept { self.kept.get(&daemon_set.key) } else { None };
+        let kept = if data == Data::Kept { self.kept.get(&daemon_set.key).map(|kept| &kept.objects) } else { None };
         let objects = Objects { live, kept, ..self.objects };
-        self.memo.outcome(daemon_set, incarnation, (live, data), Inputs { objects: &objects, ..self.inputs })
+        let outcome =
+            self.memo.outcome(daemon_set, incarnation, (live, data), Inputs { objects: &objects, ..self.inputs });
+        let is_away = data == Data::Kept && kept.is_none();
+        if !(self.is_closed || is_away && live) {
+            return outcome;
+        }
+        // What runs stays as it is while nobody can say what it is to have, and nothing starts without what is sealed.
+        let mut missing: Vec<Missing> = Vec::new();
+        if is_away {
+            let name = format!("that was kept with revision {}", outcome.revision);
+            missing.push(Missing { kind: "data".to_owned(), namespace: String::new(), name, key: String::new() });
+        }
+        match &outcome.result {
+            Ok(rendered) if live && self.is_closed => {
+                let secrets = rendered.pod.references.iter().filter(|reference| reference.kind == Kind::Secret);
+                let unknown = secrets.filter(|secret| matches!(objects.lookup(secret), Lookup::Unknown));
+                missing.extend(unknown.map(|secret| Missing {
+                    kind: Kind::Secret.as_str().to_owned(),
+                    namespace: secret.key.namespace.clone(),
+                    name: secret.key.name.clone(),
+                    key: String::new(),
+                }));
+            }
+            _ => {}
+        }
+        if missing.is_empty() { outcome } else { Arc::new(outcome.waiting_for(missing)) }
     }
 
     fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {

@@ -85,7 +85,7 @@ impl Agent {
         let mut inputs = self.memory.to_save(&self.tokens);
         if self.sealing.is_on() {
             // They are as they were sealed.
-            drop(inputs.take_secrets());
+            drop(inputs.take_secrets(&self.memory.kept));
         }
         if let Err(error) = store.put(INPUTS, &inputs) {
             self.problems.push(report_problem("checkpoint", apply::failure(&error, error.hint())));
@@ -153,7 +153,10 @@ impl Agent {
         }
         let mut inputs = self.memory.to_save(&self.tokens);
         if self.sealing.is_on() {
-            self.sealing.save(store, &inputs.take_secrets());
+            self.sealing.save(store, &inputs.take_secrets(&self.memory.kept));
+        } else {
+            // What waits to be opened is not in it, and is not to be forgotten.
+            inputs.sealed = self.sealing.is_closed();
         }
         match store.save(INPUTS, &inputs) {
             Ok(()) => {

@@ -20,7 +20,16 @@ use super::objects::Versioned;
 const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// Kept objects by daemon.
-pub(super) type Kept = BTreeMap<ObjectKey, Versioned>;
+pub(super) type Kept = BTreeMap<ObjectKey, KeptData>;
+
+/// What is kept of one daemon.
+#[derive(Clone)]
+pub(super) struct KeptData {
+    /// The revision that was good with it.
+    pub(super) revision: String,
+    /// The objects as they were then.
+    pub(super) objects: Versioned,
+}
 
 /// Whether the kept state of an object counts before today's.
 pub(super) fn is_pinned(reference: &ObjectRef) -> bool {
@@ -30,7 +39,7 @@ pub(super) fn is_pinned(reference: &ObjectRef) -> bool {
 impl Agent {
     /// Keeps the data that the plan asks to keep, on disk before anything changes.
     pub(super) fn keep_data(&mut self, api: Option<&Snapshot>) {
-        let kept: Vec<(ObjectKey, Versioned)> = {
+        let kept: Vec<(ObjectKey, KeptData)> = {
             let remembered = &self.memory.objects;
             let objects = Objects { api, folders: self.folders.objects(), remembered, kept: None, live: true };
             let asked = |action: &Action| match action {
@@ -56,8 +65,8 @@ impl Agent {
 }
 
 /// What `outcome` was rendered from.
-fn copy(outcome: &Outcome, objects: &Objects<'_>) -> Versioned {
-    let Ok(rendered) = &outcome.result else { return Versioned::new() };
+fn copy(outcome: &Outcome, objects: &Objects<'_>) -> KeptData {
     let of = |reference: &ObjectRef| Some((reference.clone(), objects.entry(reference)?.clone()));
-    rendered.pod.references.iter().filter_map(of).collect()
+    let references = outcome.result.iter().flat_map(|rendered| &rendered.pod.references);
+    KeptData { revision: outcome.revision.clone(), objects: references.filter_map(of).collect() }
 }

@@ -18,12 +18,14 @@ use crate::core::model::Kind;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+use crate::core::record::DaemonRecord;
 use crate::node::api::IssuedToken;
 use crate::node::api::Snapshot;
 use crate::node::api::Tokens;
 use crate::node::folders::Origin;
 
 use super::kept::Kept;
+use super::kept::KeptData;
 use super::objects;
 use super::objects::Versioned;
 
@@ -58,7 +60,7 @@ pub(super) struct SavedInputs {
     /// Whether the cluster has approvals.
     #[serde(default)]
     coordinated: bool,
-    /// Data of good revisions, by daemon; null in the place of what is sealed.
+    /// Data of good revisions, by daemon.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     kept: Vec<(ObjectKey, Vec<(ObjectRef, Value)>)>,
 }
@@ -69,30 +71,50 @@ pub(super) struct SavedInputs {
 pub(super) struct SavedSecrets {
     objects: Vec<(ObjectRef, Value)>,
     tokens: Vec<IssuedToken>,
-    /// Those among the data of good revisions.
+    /// Data of good revisions with Secrets in it.
     #[serde(default)]
-    kept: Vec<(ObjectKey, Vec<(ObjectRef, Value)>)>,
+    kept: Vec<SealedKept>,
+}
+
+/// What is kept of a daemon's good revision, Secrets and all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct SealedKept {
+    daemon: ObjectKey,
+    /// The revision that was good with it.
+    revision: String,
+    objects: Vec<(ObjectRef, Value)>,
+}
+
+/// The revision whose data is kept of a daemon.
+pub(super) fn kept_revision(records: &BTreeMap<ObjectKey, DaemonRecord>, daemon: &ObjectKey) -> Option<String> {
+    let good = records.get(daemon)?.good.as_ref().filter(|good| good.kept)?;
+    Some(good.revision.clone())
 }
 
 impl SavedInputs {
-    /// Takes out what is secret.
-    pub(super) fn take_secrets(&mut self) -> SavedSecrets {
+    /// Takes out what is secret. `kept`: what they were made from.
+    pub(super) fn take_secrets(&mut self, kept: &Kept) -> SavedSecrets {
         self.sealed = true;
         let objects = std::mem::take(&mut self.objects);
         let (secret, open) = objects.into_iter().partition(|(reference, _)| reference.kind == Kind::Secret);
         self.objects = open;
-        let kept = self.kept.iter_mut().map(|(key, kept)| {
-            let secret = kept.iter_mut().filter(|(reference, _)| reference.kind == Kind::Secret);
-            (key.clone(), secret.map(|(reference, value)| (reference.clone(), value.take())).collect())
-        });
-        let kept = kept.filter(|(_, secret): &(_, Vec<_>)| !secret.is_empty()).collect();
+        let is_secret = |(reference, _): &(ObjectRef, Value)| reference.kind == Kind::Secret;
+        // Whole: what was good together stays together.
+        let all = std::mem::take(&mut self.kept).into_iter();
+        let (secret_kept, open): (Vec<_>, Vec<_>) = all.partition(|(_, objects)| objects.iter().any(is_secret));
+        self.kept = open;
+        let sealed = |(daemon, objects)| {
+            let revision = kept.get(&daemon)?.revision.clone();
+            Some(SealedKept { daemon, revision, objects })
+        };
+        let kept = secret_kept.into_iter().filter_map(sealed).collect();
         SavedSecrets { objects: secret, tokens: std::mem::take(&mut self.tokens), kept }
     }
 
     /// Whether secrets are in it.
     pub(super) fn has_secrets(&self) -> bool {
         let mut kept = self.kept.iter().flat_map(|(_, kept)| kept);
-        let is_secret = |(reference, value): &(ObjectRef, Value)| reference.kind == Kind::Secret && !value.is_null();
+        let is_secret = |(reference, _): &(ObjectRef, Value)| reference.kind == Kind::Secret;
         !self.tokens.is_empty() || self.objects.iter().any(is_secret) || kept.any(is_secret)
     }
 }
@@ -122,8 +144,12 @@ pub(super) struct Memory {
 
 impl Memory {
     /// From a checkpoint; its tokens go to `tokens`.
-    pub(super) fn restore(saved: SavedInputs, tokens: &Tokens) -> Self {
+    pub(super) fn restore(saved: SavedInputs, tokens: &Tokens, records: &BTreeMap<ObjectKey, DaemonRecord>) -> Self {
         tokens.import(saved.tokens);
+        let kept = saved.kept.into_iter().map(|(daemon, objects)| {
+            let revision = kept_revision(records, &daemon).unwrap_or_default();
+            (daemon, KeptData { revision, objects: objects::restore(objects) })
+        });
         Self {
             cluster_uid: saved.cluster_uid,
             boot: saved.boot,
@@ -133,12 +159,12 @@ impl Memory {
             objects: objects::restore(saved.objects),
             origins: saved.origins.into_iter().collect(),
             coordinated: saved.coordinated,
-            kept: saved.kept.into_iter().map(|(key, kept)| (key, objects::restore(kept))).collect(),
+            kept: kept.collect(),
         }
     }
 
     /// Takes secrets from a checkpoint, except where there is something newer.
-    pub(super) fn take(&mut self, secrets: SavedSecrets, tokens: &Tokens) {
+    pub(super) fn take(&mut self, secrets: SavedSecrets, tokens: &Tokens, records: &BTreeMap<ObjectKey, DaemonRecord>) {
         tokens.import(secrets.tokens);
         // Versions of their own, above those of the other objects from the checkpoint.
         let first = self.objects.values().map(|entry| entry.version).max().unwrap_or(0) + 1;
@@ -146,22 +172,11 @@ impl Memory {
             entry.version += first;
             self.objects.entry(reference).or_insert(entry);
         }
-        for (key, kept) in secrets.kept {
-            let Some(mine) = self.kept.get_mut(&key) else { continue };
-            let first = mine.values().map(|entry| entry.version).max().unwrap_or(0) + 1;
-            for (reference, mut entry) in objects::restore(kept) {
-                entry.version += first;
-                if let Some(closed) = mine.get_mut(&reference).filter(|mine| mine.value.is_null()) {
-                    *closed = entry;
-                }
+        for SealedKept { daemon, revision, objects } in secrets.kept {
+            if kept_revision(records, &daemon).as_ref() == Some(&revision) {
+                self.kept.entry(daemon).or_insert_with(|| KeptData { revision, objects: objects::restore(objects) });
             }
         }
-        self.forget_closed();
-    }
-
-    /// Keeps no data of which a part is lost: where it is sealed and cannot be opened, today's has to do.
-    pub(super) fn forget_closed(&mut self) {
-        self.kept.retain(|_, kept| kept.values().all(|entry| !entry.value.is_null()));
     }
 
     /// For a checkpoint.
@@ -176,7 +191,7 @@ impl Memory {
             daemon_sets: self.daemon_sets.values().cloned().collect(),
             objects: objects::values(&self.objects),
             coordinated: self.coordinated,
-            kept: self.kept.iter().map(|(key, kept)| (key.clone(), objects::values(kept))).collect(),
+            kept: self.kept.iter().map(|(key, kept)| (key.clone(), objects::values(&kept.objects))).collect(),
             origins: self.origins.iter().map(|(k, o)| (k.clone(), o.clone())).collect(),
         }
     }
@@ -193,7 +208,8 @@ impl Memory {
         }
         for (key, kept) in &self.kept {
             key.hash(&mut hasher);
-            kept.iter().for_each(|(reference, entry)| (reference, entry.version).hash(&mut hasher));
+            kept.revision.hash(&mut hasher);
+            kept.objects.iter().for_each(|(reference, entry)| (reference, entry.version).hash(&mut hasher));
         }
         tokens.fingerprint(&mut hasher);
         hasher.finish()
@@ -244,6 +260,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::core::record::Good;
 
     /// A memory with a Secret in use, and a Secret and a ConfigMap that were kept.
     fn memory() -> Memory {
@@ -256,42 +273,48 @@ mod tests {
         let daemon = ObjectKey::new("ns", "d");
         Memory {
             objects: objects::restore(used),
-            kept: Kept::from([(daemon, objects::restore(kept))]),
+            kept: Kept::from([(daemon, KeptData { revision: "good".to_owned(), objects: objects::restore(kept) })]),
             ..Memory::default()
         }
     }
 
     fn values(memory: &Memory) -> Vec<(ObjectRef, Value)> {
-        memory.kept.values().flat_map(objects::values).collect()
+        memory.kept.values().flat_map(|kept| objects::values(&kept.objects)).collect()
+    }
+
+    /// Records of which `revision` was good with the data that is kept.
+    fn records(revision: &str) -> BTreeMap<ObjectKey, DaemonRecord> {
+        let (daemon, revision) = (ObjectKey::new("ns", "d"), revision.to_owned());
+        let good = Good { revision, data_version: String::new(), kept: true, candidate: None, daemon_set: None };
+        let record = DaemonRecord { good: Some(good), ..DaemonRecord::new(daemon.clone(), 0) };
+        BTreeMap::from([(daemon, record)])
     }
 
     #[test]
-    fn what_is_sealed_is_nowhere_else_and_comes_back() {
-        let (memory, tokens) = (memory(), Tokens::default());
+    fn what_is_sealed_is_nowhere_else_and_comes_back_whole() {
+        let (memory, tokens, records) = (memory(), Tokens::default(), records("good"));
         let mut saved = memory.to_save(&tokens);
         assert!(saved.has_secrets());
-        let secrets = saved.take_secrets();
+        let secrets = saved.take_secrets(&memory.kept);
         assert!(!saved.has_secrets());
         let text = serde_json::to_string(&saved).unwrap();
-        assert!(text.contains("open") && !text.contains("used"), "{text}");
-        assert!(!text.contains("{\"k\":\"kept\"}"), "{text}");
-        let mut again = Memory::restore(saved, &tokens);
-        assert_ne!(values(&again), values(&memory));
+        assert!(!text.contains("used") && !text.contains("{\"k\":\"kept\"}"), "{text}");
+        let mut again = Memory::restore(saved, &tokens, &records);
+        assert!(again.kept.is_empty());
         let closed = again.fingerprint(&tokens);
-        again.take(secrets, &tokens);
+        again.take(secrets, &tokens, &records);
         assert_eq!(values(&again), values(&memory));
         assert_eq!(objects::values(&again.objects), objects::values(&memory.objects));
-        assert_ne!(again.fingerprint(&tokens), closed, "it is to be rendered anew");
+        assert_ne!(again.fingerprint(&tokens), closed);
     }
 
     #[test]
-    fn data_of_which_a_part_is_lost_is_not_kept() {
+    fn data_of_another_revision_is_not_taken_for_that_of_the_good_one() {
         let (memory, tokens) = (memory(), Tokens::default());
         let mut saved = memory.to_save(&tokens);
-        drop(saved.take_secrets());
-        let mut again = Memory::restore(saved, &tokens);
-        assert_eq!(again.kept.len(), 1, "it may be opened yet");
-        again.take(SavedSecrets::default(), &tokens);
+        let secrets = saved.take_secrets(&memory.kept);
+        let mut again = Memory::restore(saved, &tokens, &records("another"));
+        again.take(secrets, &tokens, &records("another"));
         assert!(again.kept.is_empty());
     }
 

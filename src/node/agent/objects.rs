@@ -56,10 +56,6 @@ impl<'a> Objects<'a> {
 
     fn find(&self, reference: &ObjectRef) -> (Origin, Option<&'a Entry>) {
         let kept = self.kept.and_then(|kept| kept.get(reference));
-        if kept.is_some_and(|entry| entry.value.is_null()) {
-            // It is sealed, and waits to be opened.
-            return (Origin::Unknown, None);
-        }
         if self.kept.is_some() && kept::is_pinned(reference) {
             // What was not there then (it was optional) is not there now.
             return kept.map_or((Origin::Absent, None), |entry| (Origin::Kept, Some(entry)));

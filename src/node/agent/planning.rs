@@ -70,6 +70,7 @@ impl Agent {
             objects,
             inputs: Inputs { objects: &objects, tokens: &tokens, options, options_version },
             kept: &self.memory.kept,
+            is_closed: self.sealing.is_closed(),
             manifests: &manifests,
             volumes: &self.disk.volumes,
             written: &self.disk.written,

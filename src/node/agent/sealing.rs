@@ -163,12 +163,10 @@ impl Agent {
     /// Opens what could not be opened before.
     pub(super) fn reopen_secrets(&mut self) {
         let Some(store) = &self.disk.inputs_store else { return };
-        match self.sealing.load(store) {
-            Ok(Found::Secrets(secrets)) => self.memory.take(secrets, &self.tokens),
-            Ok(Found::Damaged(_)) => self.memory.forget_closed(),
-            Ok(Found::Nothing) | Err(_) => return,
+        if let Ok(Found::Secrets(secrets)) = self.sealing.load(store) {
+            self.memory.take(secrets, &self.tokens, &self.disk.records);
+            self.wake.notify_one();
         }
-        self.wake.notify_one();
     }
 
     /// The machine is being shut down: takes secret data from the volumes, once it is sealed on disk. A stop of

@@ -247,13 +247,10 @@ impl Agent {
             match store.load::<SavedInputs>(INPUTS)? {
                 Loaded::Present(saved) => {
                     let (sealed, is_plain) = (saved.sealed, saved.has_secrets());
-                    self.memory = Memory::restore(saved, &self.tokens);
+                    self.memory = Memory::restore(saved, &self.tokens, &self.disk.records);
                     match if sealed { self.sealing.load(store)? } else { Found::Nothing } {
-                        Found::Secrets(secrets) => self.memory.take(secrets, &self.tokens),
-                        Found::Damaged(why) => {
-                            self.memory.forget_closed();
-                            damaged.push(why);
-                        }
+                        Found::Secrets(secrets) => self.memory.take(secrets, &self.tokens, &self.disk.records),
+                        Found::Damaged(why) => damaged.push(why),
                         Found::Nothing => {}
                     }
                     // Sealing was switched on or off: what is on disk is to be as the owner says.

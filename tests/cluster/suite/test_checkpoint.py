@@ -369,6 +369,31 @@ class Sealed(Reader):
         again = self.instance(agent, "reader", seconds=5)
         self.assertEqual((again.uid, self.data(agent, again)), (first.uid, before))
 
+    def test_while_it_cannot_be_opened_what_runs_stays_and_switching_it_off_loses_nothing(self):
+        agent, reader = self.reader(**self.SEAL)
+        secret = {"name": "keys", "secret": {"secretName": "keys", "optional": True}}
+        body = self.daemon("filed", {"volumeMounts": [{"name": "keys", "mountPath": "/keys"}]}, labels={}, volumes=[secret])
+        (agent.folder / "filed.json").write_text(json.dumps(body), encoding="utf-8")
+        filed = self.instance(agent, "filed")
+        shown = lambda: agent.node.data(filed, "keys", "key")
+        until(lambda: shown() == "sesame", SOON, "a daemon of a folder reads it, though it needs none")
+        self.settled(agent)
+        self.saved(agent, b'"filed"')
+        agent.kill()
+        self.without_api()
+        for seal in ("systemd-creds", "none"):
+            agent.config["checkpoint"] = {"seal": seal, "key": "host"}
+            with mock.patch.dict(os.environ, PATH="/nowhere"):
+                agent.start()
+            self.says(agent, "sealed secrets cannot be opened now")
+            never(lambda: shown() != "sesame", 2, "it was taken away")
+            agent.stop()
+        agent.start()
+        until(lambda: self.in_plain(agent, reader) == ["inputs.json"], SOON, "it is in plain again")
+        until(lambda: not (agent.home / "state/secrets.json").exists(), SOON, "nothing sealed is left")
+        self.keeps(agent, filed, "filed", 0.5)
+        self.assertEqual(shown(), "sesame")
+
 
 def with_sum(payload):
     """A checkpoint of that content, as the agent would write it."""
