@@ -105,9 +105,10 @@ pub fn plan(view: &mut View, options: &Options, now: i64) -> Plan {
             continue;
         }
         ours.insert((daemon.key, daemon.uid_name));
-        if let Some(refused) = &daemon.refused {
+        if let Some(refused) = daemon.refused.clone() {
             // What was approved stands, and no revision goes: nothing is known of what is wanted.
-            let status = status::refused(daemon, refused, now);
+            let counted = count_known(view, key, daemon, now, &mut plan);
+            let status = status::refused(daemon, &refused, counted.as_ref(), now);
             let write = |status| Write::Status { key: key.clone(), status, nodes: 0, at_once: false };
             plan.writes.extend(status.map(write));
             continue;
@@ -146,6 +147,24 @@ fn is_ours(view: &View, options: &Options, daemon: &Daemon) -> bool {
                 && reports.any(|told| told.is_static && told.uid == Some(daemon.uid_name))
         }
     }
+}
+
+/// The counters of a DaemonSet whose definition is refused, by the last one that was not, where one is known.
+fn count_known(
+    view: &mut View,
+    key: &ObjectKey,
+    daemon: &mut Daemon,
+    now: i64,
+    plan: &mut Plan,
+) -> Option<counters::Counters> {
+    let is_known = !daemon.hash.is_empty() && !owners::is_gated(&daemon.daemon_set);
+    if !is_known || conflict::conflict(view, key, daemon, now, plan).is_some() {
+        return None;
+    }
+    let min_ready = i64::from(daemon.daemon_set.min_ready_seconds) * 1_000;
+    let (counted, look_again) = counters::count(&nodes(view, daemon), daemon.wanted, min_ready, now);
+    look_again.into_iter().for_each(|at| plan.look(at));
+    Some(counted)
 }
 
 /// Plans one DaemonSet; gives the nodes whose agents did not claim an approval.

@@ -26,24 +26,34 @@ pub(super) fn patch(
         status["conditions"] = json!(conditions);
     }
     if let Some(counters) = counters {
-        let wanted = serde_json::to_value(counters).unwrap_or_default();
-        let number = |value: Option<&Value>| value.and_then(Value::as_i64).unwrap_or(0);
-        let differ = |(name, value): &(&String, &Value)| number(live.get(name.as_str())) != number(Some(value));
         let generation = ("observedGeneration".to_owned(), json!(daemon.generation));
-        let all = wanted.as_object().into_iter().flatten().chain(std::iter::once((&generation.0, &generation.1)));
-        for (name, value) in all.filter(differ) {
-            status[name.as_str()] = value.clone();
-        }
+        count(&mut status, live, counters, Some(&generation));
     }
     status.as_object().is_some_and(|s| !s.is_empty()).then_some(status)
 }
 
-/// The condition that the definition is refused, if the live status does not say so. What else it says, the observed
-/// generation with it, is of the last definition that was not.
-pub(super) fn refused(daemon: &Daemon, words: &str, now: i64) -> Option<Value> {
+/// Puts in what the live status does not say yet.
+fn count(status: &mut Value, live: &Value, counters: &Counters, generation: Option<&(String, Value)>) {
+    let wanted = serde_json::to_value(counters).unwrap_or_default();
+    let number = |value: Option<&Value>| value.and_then(Value::as_i64).unwrap_or(0);
+    let differ = |(name, value): &(&String, &Value)| number(live.get(name.as_str())) != number(Some(value));
+    let generation = generation.map(|(name, value)| (name, value));
+    for (name, value) in wanted.as_object().into_iter().flatten().chain(generation).filter(differ) {
+        status[name.as_str()] = value.clone();
+    }
+}
+
+/// The condition that the definition is refused, if the live status does not say so, and counters by the last one that
+/// was not. The observed generation is that one's, too.
+pub(super) fn refused(daemon: &Daemon, words: &str, counters: Option<&Counters>, now: i64) -> Option<Value> {
     let before = daemon.status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
     let conditions = conditions::merge_refused(&before, words, &time(now));
-    (before != conditions).then(|| json!({"conditions": conditions}))
+    let mut status = json!({});
+    if before != conditions {
+        status["conditions"] = json!(conditions);
+    }
+    counters.into_iter().for_each(|counters| count(&mut status, &daemon.status, counters, None));
+    status.as_object().is_some_and(|s| !s.is_empty()).then_some(status)
 }
 
 /// Whether these counters say what the live status does not yet: every node has the current revision, and

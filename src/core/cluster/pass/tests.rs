@@ -385,7 +385,12 @@ fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
     view.put(Kind::DaemonSets, refused("8", live));
     let plan = super::plan(&mut view, &options(), NOW);
     let [Write::Status { status: written, .. }] = plan.writes.as_slice() else { panic!("{:?}", plan.writes) };
-    assert_eq!(written.as_object().unwrap().keys().collect::<Vec<_>>(), ["conditions"]);
+    assert_eq!(written.get("observedGeneration"), None);
+    assert_eq!(
+        (&written["desiredNumberScheduled"], &written["numberReady"]),
+        (&json!(4), &json!(4)),
+        "facts are counted"
+    );
     assert_eq!(written["conditions"][0]["type"], "Foreign");
     let (status, reason, message) = condition(&plan, "Degraded");
     assert_eq!((status.as_str(), reason.as_str()), ("True", "Invalid"));
@@ -420,6 +425,7 @@ fn another_object_whose_definition_is_refused_has_nothing_of_the_former_one() {
     view.put(Kind::DaemonSets, other);
     let plan = super::plan(&mut view, &options(), NOW);
     assert_eq!(condition(&plan, "Degraded").1, "Invalid");
+    assert_eq!(self::status(&plan).as_object().unwrap().keys().collect::<Vec<_>>(), ["conditions"]);
     let daemon = &view.daemons[&ObjectKey::new("kube-system", "net")];
     assert_eq!((daemon.uid.as_str(), daemon.hash.as_str()), ("other", ""));
 }
