@@ -7,6 +7,7 @@ the runtime, never through the API, so that it also sees what the API does not.
 import json
 import os
 import subprocess
+import threading
 import time
 from datetime import datetime
 
@@ -57,6 +58,11 @@ def kubelet_config(name, **fields):
         # A ConfigMap's or Secret's change is to show without waiting for a minute's turn.
         "syncFrequency": "10s",
     } | fields)
+
+
+# A command in a shell that waits, when it has ended, until nobody speaks to it any more.
+_ENDED = "ended with "
+_HELD = f'"$@" </dev/null; printf "\\n{_ENDED}%s\\n" "$?"; read _'
 
 
 class Cri:
@@ -123,9 +129,26 @@ class Cri:
         until(lambda: not self.of(prefix), seconds, f"no container of {prefix} runs")
 
     def execute(self, container, *argv, check=True):
-        """Runs a command in a container; gives its output."""
+        """Runs a command in a container with a shell; gives its output."""
         self._execs = getattr(self, "_execs", 0) + 1
-        return self.ctr("tasks", "exec", "--exec-id", f"dl{os.getpid()}-{self._execs}", container, *argv, check=check)
+        command = [*self._ctr, "tasks", "exec", "--exec-id", f"dl{os.getpid()}-{self._execs}", container, "sh", "-c", _HELD, "sh", *argv]
+        # When a command ends, `ctr` drops what it has not read yet: this one ends when all of it is here.
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+            late = threading.Timer(60, child.kill)
+            late.start()
+            said = ""
+            for line in child.stdout:
+                said += line
+                if line.startswith(_ENDED):
+                    break
+            late.cancel()
+            child.stdin.close()
+            why = child.stderr.read()
+        output, ended, code = said.rpartition("\n" + _ENDED)
+        code = int(code) if ended else child.returncode or 1
+        if check and code:
+            raise subprocess.CalledProcessError(code, command, output, why)
+        return output
 
     def events(self, log):
         """Follows the runtime's events (a `Process` whose lines are events), to see order and overlap."""
