@@ -2,6 +2,8 @@
 //!
 //! Exists under `cfg(fuzzing)` only, which cargo-fuzz sets. Must not do what the agent does not do.
 
+use std::collections::BTreeMap;
+
 use crate::core::model::NodeView;
 use crate::node::api::Tokens;
 use crate::node::checkpoint::CheckpointError;
@@ -19,14 +21,14 @@ use super::memory::SavedInputs;
 /// The store's.
 pub fn inputs(store: &Store, name: &str) -> Result<Option<bool>, CheckpointError> {
     let Loaded::Present(saved) = store.load::<SavedInputs>(name)? else { return Ok(None) };
-    let tokens = Tokens::default();
-    let memory = Memory::restore(saved, &tokens);
+    let (tokens, records) = (Tokens::default(), BTreeMap::new());
+    let memory = Memory::restore(saved, &tokens, &records);
     let fingerprint = memory.fingerprint(&tokens);
     let again = memory.to_save(&tokens);
     store.save(name, &again)?;
     let Loaded::Present(read) = store.load::<SavedInputs>(name)? else { return Ok(Some(false)) };
     let tokens = Tokens::default();
-    let memory = Memory::restore(read, &tokens);
+    let memory = Memory::restore(read, &tokens, &records);
     let _ = fingerprint;
     Ok(Some(memory.to_save(&tokens) == again))
 }
