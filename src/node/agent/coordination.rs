@@ -136,13 +136,10 @@ impl Coordination {
         if !self.spec.approvals.iter().any(|a| mine(&a)) {
             return Permission::Withheld(NOT_APPROVED.to_owned());
         }
-        let claims = |status: &Status| {
-            let daemon = status.daemon(&key.namespace, &key.name, uid);
-            daemon.and_then(|d| d.replacing.as_deref()) == Some(revision)
-        };
+        let claimed = self.live.daemon(&key.namespace, &key.name, uid).and_then(|d| d.replacing.as_deref());
         // What is read may be older than what was said: a claim that was given back holds no more, until it is made anew.
         let claim = (key.namespace.clone(), key.name.clone(), revision.to_owned());
-        match claims(&self.live) && !self.returned.contains(&claim) {
+        match claimed == Some(revision) && !self.returned.contains(&claim) {
             true => Permission::Claimed,
             false => Permission::Approved,
         }

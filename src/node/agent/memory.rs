@@ -85,8 +85,12 @@ struct SealedKept {
     objects: Vec<(ObjectRef, Value)>,
 }
 
+fn is_secret((reference, _): &(ObjectRef, Value)) -> bool {
+    reference.kind == Kind::Secret
+}
+
 /// The revision whose data is kept of a daemon.
-pub(super) fn kept_revision(records: &BTreeMap<ObjectKey, DaemonRecord>, daemon: &ObjectKey) -> Option<String> {
+fn kept_revision(records: &BTreeMap<ObjectKey, DaemonRecord>, daemon: &ObjectKey) -> Option<String> {
     let good = records.get(daemon)?.good.as_ref().filter(|good| good.kept)?;
     Some(good.revision.clone())
 }
@@ -96,9 +100,8 @@ impl SavedInputs {
     pub(super) fn take_secrets(&mut self, kept: &Kept) -> SavedSecrets {
         self.sealed = true;
         let objects = std::mem::take(&mut self.objects);
-        let (secret, open) = objects.into_iter().partition(|(reference, _)| reference.kind == Kind::Secret);
+        let (secret, open) = objects.into_iter().partition(is_secret);
         self.objects = open;
-        let is_secret = |(reference, _): &(ObjectRef, Value)| reference.kind == Kind::Secret;
         // Whole: what was good together stays together.
         let all = std::mem::take(&mut self.kept).into_iter();
         let (secret_kept, open): (Vec<_>, Vec<_>) = all.partition(|(_, objects)| objects.iter().any(is_secret));
@@ -114,7 +117,6 @@ impl SavedInputs {
     /// Whether secrets are in it.
     pub(super) fn has_secrets(&self) -> bool {
         let mut kept = self.kept.iter().flat_map(|(_, kept)| kept);
-        let is_secret = |(reference, _): &(ObjectRef, Value)| reference.kind == Kind::Secret;
         !self.tokens.is_empty() || self.objects.iter().any(is_secret) || kept.any(is_secret)
     }
 }
