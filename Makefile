@@ -1,6 +1,6 @@
 # daemonlet: the commands of daily work. `make test` is the whole truth, `make check` its quick part.
 
-.PHONY: build demo check test fuzz bench swarm showcase packages static cluster-tools cluster-test
+.PHONY: build demo loc check test fuzz bench swarm showcase packages static cluster-tools cluster-test
 
 build:
 	cargo build --release
@@ -37,6 +37,10 @@ fuzz:
 # make bench WHAT=functions (or agent, manifest, apply, power, cold, hundred) measures a part. As root.
 bench:
 	python3 tests/bench.py $(WHAT)
+
+# Lines of Rust code in src/, without tests, comments and blank lines.
+loc:
+	python3 tests/loc.py
 
 # The .deb and the .rpm, in target/packages; cargo-deb and cargo-generate-rpm are installed, pinned, into
 # the cache folder. Checked by lintian and rpmlint where those are installed.
