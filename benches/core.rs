@@ -20,11 +20,9 @@ use daemonlet::core::model::NodeView;
 use daemonlet::core::model::ObjectKey;
 use daemonlet::core::model::ObjectMap;
 use daemonlet::core::model::TokenRequest;
-use daemonlet::core::outcome;
-use daemonlet::core::outcome::Outcome;
-use daemonlet::core::outcome::Revision;
 use daemonlet::core::pass;
 use daemonlet::core::placement;
+use daemonlet::core::plan::Accepted;
 use daemonlet::core::plan::Data;
 use daemonlet::core::plan::Evidence;
 use daemonlet::core::plan::Facts;
@@ -33,7 +31,6 @@ use daemonlet::core::plan::ManifestFact;
 use daemonlet::core::plan::Permission;
 use daemonlet::core::plan::Readiness;
 use daemonlet::core::plan::Stock;
-use daemonlet::core::plan::Taken;
 use daemonlet::core::record::DaemonRecord;
 use daemonlet::core::record::Failure;
 use daemonlet::core::record::HandOver;
@@ -41,7 +38,10 @@ use daemonlet::core::record::Instance;
 use daemonlet::core::record::Millis;
 use daemonlet::core::render::Endpoint;
 use daemonlet::core::render::RenderOptions;
-use daemonlet::core::sources::Word;
+use daemonlet::core::rendering;
+use daemonlet::core::rendering::RenderResult;
+use daemonlet::core::rendering::Revision;
+use daemonlet::core::sources::Desired;
 use daemonlet::core::yaml;
 
 const NOW: Millis = 1_000_000_000;
@@ -152,16 +152,16 @@ impl World {
         world
     }
 
-    fn render(&self, daemon_set: &Arc<DaemonSet>) -> Outcome {
-        outcome::outcome(daemon_set, &self.revision, 0, &self.objects, &self.tokens, &self.options)
+    fn render(&self, daemon_set: &Arc<DaemonSet>) -> RenderResult {
+        rendering::render(daemon_set, &self.revision, 0, &self.objects, &self.tokens, &self.options)
     }
 }
 
 /// Everything is as it should be, and every outcome is remembered: the shell's memory in small.
-struct Quiet(BTreeMap<ObjectKey, Arc<Outcome>>);
+struct Quiet(BTreeMap<ObjectKey, Arc<RenderResult>>);
 
 impl Facts for Quiet {
-    fn outcome(&self, daemon_set: &Arc<DaemonSet>, _: u64, _: Data) -> Arc<Outcome> {
+    fn rendering(&self, daemon_set: &Arc<DaemonSet>, _: u64, _: Data) -> Arc<RenderResult> {
         Arc::clone(&self.0[&daemon_set.key])
     }
 
@@ -170,11 +170,11 @@ impl Facts for Quiet {
     }
 
     fn manifest(&self, uid: &str) -> ManifestFact<'_> {
-        let mine = self.0.values().find(|outcome| outcome.identity.uid == uid);
+        let mine = self.0.values().find(|rendering| rendering.identity.uid == uid);
         mine.map_or(ManifestFact::Missing, |mine| ManifestFact::Present(&mine.result.as_ref().unwrap().digest))
     }
 
-    fn volumes_current(&self, _: &Outcome) -> bool {
+    fn volumes_current(&self, _: &RenderResult) -> bool {
         true
     }
 
@@ -190,15 +190,15 @@ impl Facts for Quiet {
         Stock::Absent
     }
 
-    fn taken(&self, _: &Instance) -> Taken {
-        Taken::Yes
+    fn accepted(&self, _: &Instance) -> Accepted {
+        Accepted::Yes
     }
 
     fn failure(&self, _: &Instance) -> Option<Failure> {
         None
     }
 
-    fn images(&self, _: &Outcome, _: bool) -> Images {
+    fn images(&self, _: &RenderResult, _: bool) -> Images {
         Images::Present
     }
 
@@ -216,25 +216,25 @@ impl Facts for Quiet {
 }
 
 /// `count` daemons that run as they should: what the sources say, and what is remembered of each.
-fn quiet(world: &World, count: usize) -> (Vec<(Word, DaemonRecord)>, Quiet) {
+fn quiet(world: &World, count: usize) -> (Vec<(Desired, DaemonRecord)>, Quiet) {
     let mut daemons = Vec::new();
-    let mut outcomes = BTreeMap::new();
+    let mut renderings = BTreeMap::new();
     for index in 0..count {
         let mut daemon_set = DaemonSet::clone(&world.daemon_set);
         daemon_set.key.name = format!("daemon-{index}");
         let daemon_set = Arc::new(daemon_set);
-        let outcome = Arc::new(world.render(&daemon_set));
+        let rendering = Arc::new(world.render(&daemon_set));
         let mut record = DaemonRecord::new(daemon_set.key.clone(), 0);
         record.instances.push(Instance {
             daemon_set: Some(Arc::clone(&daemon_set)),
-            data_version: outcome.result.as_ref().unwrap().pod.data_version.clone(),
+            data_version: rendering.result.as_ref().unwrap().pod.data_version.clone(),
             started: true,
-            ..Instance::new(&outcome.identity.uid, &outcome.identity.pod_name, 0, &outcome.revision, NOW)
+            ..Instance::new(&rendering.identity.uid, &rendering.identity.pod_name, 0, &rendering.revision, NOW)
         });
-        outcomes.insert(daemon_set.key.clone(), outcome);
-        daemons.push((Word::Wanted { daemon_set, mode: Mode::Static, note: None }, record));
+        renderings.insert(daemon_set.key.clone(), rendering);
+        daemons.push((Desired::Wanted { daemon_set, mode: Mode::Static, note: None }, record));
     }
-    (daemons, Quiet(outcomes))
+    (daemons, Quiet(renderings))
 }
 
 fn node() -> NodeView {
@@ -270,8 +270,10 @@ fn core(criterion: &mut Criterion) {
         second_list: false,
     };
     let pass = || {
-        let subjects: Vec<pass::Subject<'_>> =
-            daemons.iter().map(|(word, record)| pass::Subject { word: word.clone(), record, silent: false }).collect();
+        let subjects: Vec<pass::Subject<'_>> = daemons
+            .iter()
+            .map(|(desired, record)| pass::Subject { desired: desired.clone(), record, unlisted: false })
+            .collect();
         pass::plan(black_box(&subjects), &context, &facts)
     };
     let plan = pass();

@@ -2,6 +2,7 @@
 //!
 //! Owns every decision. Must not do I/O, read a clock, log, or know tokio, kube or the file system.
 
+pub mod acceptance;
 pub mod adopt;
 pub mod annotations;
 pub mod canonical;
@@ -24,7 +25,6 @@ pub mod model;
 pub mod nearest;
 pub mod node;
 pub mod orders;
-pub mod outcome;
 pub mod owners;
 pub mod pass;
 pub mod placement;
@@ -34,10 +34,10 @@ pub mod ports;
 pub mod quantity;
 pub mod record;
 pub mod render;
+pub mod rendering;
 pub mod replies;
 pub mod sources;
 pub mod status;
-pub mod taken;
 pub mod validate;
 pub mod volume;
 pub mod yaml;

@@ -15,9 +15,9 @@ use daemonlet::core::model::ObjectMap;
 use daemonlet::core::policy::Policy;
 use daemonlet::core::record::DaemonRecord;
 use daemonlet::core::sources;
-use daemonlet::core::sources::ApiWord;
+use daemonlet::core::sources::ApiState;
 use daemonlet::core::sources::Confirmation;
-use daemonlet::core::sources::FolderWord;
+use daemonlet::core::sources::FolderState;
 use daemonlet::core::sources::Known;
 use daemonlet::node::agent::fuzzing;
 use daemonlet::node::checkpoint::Loaded;
@@ -71,10 +71,10 @@ fn use_record(mut record: DaemonRecord, store: &Store) {
     let used: Vec<(String, u64)> = record.instances.iter().map(|i| (i.uid.clone(), i.incarnation)).collect();
     let daemon_set = record.instances.iter().find_map(|i| i.daemon_set.clone());
     for (folder, api) in [
-        (FolderWord::Absent, ApiWord::Unknown),
-        (FolderWord::Absent, ApiWord::Absent { by_event: true }),
-        (FolderWord::Absent, ApiWord::None),
-        (FolderWord::Absent, daemon_set.as_ref().map_or(ApiWord::Orphaned, ApiWord::Present)),
+        (FolderState::Absent, ApiState::Unknown),
+        (FolderState::Absent, ApiState::Absent { by_event: true }),
+        (FolderState::Absent, ApiState::None),
+        (FolderState::Absent, daemon_set.as_ref().map_or(ApiState::Orphaned, ApiState::Present)),
     ] {
         let known = Known { folder, api, remembered: daemon_set.as_ref(), confirmation: Confirmation::Gone };
         let _ = sources::settle(&known, &record, &Policy::default(), &ObjectMap::default());

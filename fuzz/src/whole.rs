@@ -11,9 +11,9 @@ use daemonlet::core::model::ObjectMap;
 use daemonlet::core::model::ObjectSource;
 use daemonlet::core::model::TokenRequest;
 use daemonlet::core::model::TokenSource;
-use daemonlet::core::outcome;
-use daemonlet::core::outcome::Outcome;
-use daemonlet::core::outcome::Revision;
+use daemonlet::core::rendering;
+use daemonlet::core::rendering::RenderResult;
+use daemonlet::core::rendering::Revision;
 use daemonlet::core::placement;
 use daemonlet::core::policy::Policy;
 use daemonlet::core::policy::namespace_of;
@@ -61,10 +61,10 @@ pub fn follow(daemon_set: DaemonSet, objects: &mut ObjectMap, node: &NodeView) {
     {
         objects.complete = complete;
         let options = options(kubelet_version, has_api, inline);
-        let outcome = outcome::outcome(&daemon_set, &revision, 7, objects, &Tokens, &options);
-        holds(&outcome);
-        let twice = outcome::outcome(&daemon_set, &revision, 7, objects, &Tokens, &options);
-        assert_eq!(twice, outcome, "not the same twice");
+        let rendering = rendering::render(&daemon_set, &revision, 7, objects, &Tokens, &options);
+        holds(&rendering);
+        let twice = rendering::render(&daemon_set, &revision, 7, objects, &Tokens, &options);
+        assert_eq!(twice, rendering, "not the same twice");
     }
 }
 
@@ -74,7 +74,7 @@ pub fn survive(daemon_set: DaemonSet, objects: &mut ObjectMap, node: &NodeView) 
     let revision = Revision::of(&daemon_set);
     let _ = placement::judge(node, &daemon_set, None).placement(node);
     let options = options(Some((1, 36)), true, false);
-    let _ = outcome::outcome(&daemon_set, &revision, 7, objects, &Tokens, &options);
+    let _ = rendering::render(&daemon_set, &revision, 7, objects, &Tokens, &options);
 }
 
 fn options(kubelet_version: Option<(u32, u32)>, has_api: bool, inline_secret_env: bool) -> RenderOptions {
@@ -90,13 +90,13 @@ fn options(kubelet_version: Option<(u32, u32)>, has_api: bool, inline_secret_env
 }
 
 /// What must hold of every outcome.
-fn holds(outcome: &Outcome) {
-    let name = &outcome.identity.pod_name;
+fn holds(rendering: &RenderResult) {
+    let name = &rendering.identity.pod_name;
     assert!(
         !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b)),
         "{name}"
     );
-    let rendered = match &outcome.result {
+    let rendered = match &rendering.result {
         Ok(rendered) => rendered,
         Err(refused) => return assert!(!refused.errors.is_empty()),
     };

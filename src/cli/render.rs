@@ -21,13 +21,13 @@ use crate::core::model::ObjectMap;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
 use crate::core::node;
-use crate::core::outcome;
-use crate::core::outcome::Revision;
 use crate::core::placement;
 use crate::core::placement::NamespaceSelector;
 use crate::core::policy::namespace_of;
 use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
+use crate::core::rendering;
+use crate::core::rendering::Revision;
 
 pub(in crate::cli) mod inputs;
 pub(in crate::cli) mod report;
@@ -161,9 +161,9 @@ fn entry(
     if let Some(placement) = placement.filter(|placement| !placement.should_run) {
         return Entry::NotSelected { key, reason: placement.reason };
     }
-    let outcome = outcome::outcome(daemon_set, &Revision::of(daemon_set), 0, objects, tokens, options);
-    match outcome.result {
-        Ok(rendered) => Entry::Rendered { key, identity: outcome.identity, rendered: Box::new(rendered) },
+    let rendering = rendering::render(daemon_set, &Revision::of(daemon_set), 0, objects, tokens, options);
+    match rendering.result {
+        Ok(rendered) => Entry::Rendered { key, identity: rendering.identity, rendered: Box::new(rendered) },
         Err(refused) => Entry::Refused { key, source: daemon_set.source.clone(), errors: refused.errors },
     }
 }

@@ -21,7 +21,7 @@ use crate::core::status::DaemonStatus;
 use crate::core::status::State;
 use crate::node::agent::Agent;
 use crate::node::agent::Ended;
-use crate::node::agent::hush;
+use crate::node::agent::block_sighup;
 use crate::node::fsx;
 use crate::node::notify::Notifier;
 use crate::node::notify::READY_WITHIN;
@@ -144,7 +144,7 @@ fn again() -> Result<Exit, Failure> {
     if let Some(name) = words.next() {
         program.arg0(name);
     }
-    hush();
+    block_sighup();
     let error = program.args(words).exec();
     Err(Failure::new(Exit::Refused, format!("cannot start again with the new configuration: {error}")))
 }

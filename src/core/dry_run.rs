@@ -2,10 +2,10 @@
 //! answer means.
 //!
 //! Owns the pod that is sent, which is the stock controller's; the judgement of replies; and what of an answered pod
-//! a new instance is made from. Must not send anything: the shell does, and [`Inquiry`] says when.
+//! a new instance is made from. Must not send anything: the shell does, and [`AdmissionDryRun`] says when.
 
+mod admission_dry_run;
 mod fold;
-mod inquiry;
 mod reply;
 
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::core::model::DaemonSet;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::Lookup;
-use crate::core::outcome;
 use crate::core::placement::automatic_tolerations;
+use crate::core::rendering;
 
-pub use inquiry::FRESH;
-pub use inquiry::Inquiry;
-pub use inquiry::Standing;
-pub use inquiry::Word;
+pub use admission_dry_run::AdmissionDryRun;
+pub use admission_dry_run::DryRunAnswer;
+pub use admission_dry_run::FRESH;
+pub use admission_dry_run::RequestState;
 pub use reply::GRANT;
 pub use reply::Reply;
 pub use reply::Unanswered;
@@ -61,7 +61,7 @@ impl Question {
         };
         let member = |name: &str| metadata.and_then(|metadata| metadata.get(name)).cloned().unwrap_or_default();
         let all = json!([pod, incarnation, member("labels"), member("annotations")]).to_string();
-        Self { daemon_set: Arc::clone(daemon_set), about: outcome::digest(all.as_bytes()), pod }
+        Self { daemon_set: Arc::clone(daemon_set), about: rendering::digest(all.as_bytes()), pod }
     }
 }
 

@@ -5,20 +5,20 @@
 //! can then read another name out of it than was judged here.
 
 mod certificate;
+mod certificate_state;
 mod request;
-mod standing;
 
 pub use certificate::Certificate;
 pub use certificate::CertificateError;
+pub use certificate_state::Renewal;
+pub use certificate_state::problem;
+pub use certificate_state::status;
 pub use request::RequestError;
 pub use request::node_of;
 pub use request::request;
 pub use request::to_be_signed;
-pub use standing::Renewal;
-pub use standing::problem;
-pub use standing::status;
 
-use crate::core::outcome;
+use crate::core::rendering;
 
 /// What an agent's user name begins with; the node's name follows.
 pub const USER_PREFIX: &str = "daemonlet:node:";
@@ -39,7 +39,7 @@ pub fn user(node: &str) -> String {
 /// The name of the request for a key: the same key gives the same name, so that who was interrupted goes on
 /// with the request that is there.
 pub fn request_name(public_key: &[u8]) -> String {
-    format!("daemonlet-{}", &outcome::digest(public_key)[..32])
+    format!("daemonlet-{}", &rendering::digest(public_key)[..32])
 }
 
 /// A certificate request as the API has it.

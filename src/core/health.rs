@@ -65,7 +65,7 @@ pub enum Does {
 
 /// What was found out about a container that ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Autopsy {
+pub struct CrashDiagnosis {
     /// The container's name in the pod.
     pub container: String,
     /// Its exit code, if the runtime knew it.
@@ -78,7 +78,7 @@ pub struct Autopsy {
     pub last_line: String,
 }
 
-impl Autopsy {
+impl CrashDiagnosis {
     /// In words: how `container` ended.
     pub fn words(&self, container: &str) -> String {
         let mut text = match self.exit_code {

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use crate::core::model::ObjectKey;
-use crate::core::outcome;
+use crate::core::rendering;
 use crate::core::yaml;
 
 /// The longest file name, in bytes.
@@ -31,7 +31,7 @@ pub fn file_name(namespace: &str, pod_name: &str) -> String {
     if stem.len() + ".yaml".len() <= LONGEST_NAME {
         return format!("{stem}.yaml");
     }
-    let hash = outcome::digest(stem.as_bytes());
+    let hash = rendering::digest(stem.as_bytes());
     let room = LONGEST_NAME - ".yaml".len() - 1 - HASH;
     let keep = (0..=room).rev().find(|end| stem.is_char_boundary(*end)).unwrap_or_default();
     format!("{}-{}.yaml", &stem[..keep], &hash[..HASH])

@@ -10,7 +10,7 @@ use crate::core::plan::DaemonPlan;
 use crate::core::plan::Facts;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
-use crate::core::sources::Word;
+use crate::core::sources::Desired;
 
 /// How many absences that rest on a list's silence may act in one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +55,12 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subject<'a> {
     /// What the sources say.
-    pub word: Word,
+    pub desired: Desired,
     /// What the node remembers.
     pub record: &'a DaemonRecord,
     /// Whether only a list's silence speaks against it, confirmed yet or not: confirmations come one
     /// by one, and the bound is on all of them together.
-    pub silent: bool,
+    pub unlisted: bool,
 }
 
 /// Plans one pass over all daemons.
@@ -74,7 +74,7 @@ pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Fac
         boot: context.boot,
         booted: context.booted,
     };
-    let daemons = subjects.iter().map(|s| plan::plan_daemon(&s.word, s.record, &context, facts)).collect();
+    let daemons = subjects.iter().map(|s| plan::plan_daemon(&s.desired, s.record, &context, facts)).collect();
     Plan { daemons, removals_held }
 }
 
@@ -82,10 +82,10 @@ pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Fac
 fn too_many(subjects: &[Subject<'_>], bound: MaxRemovals) -> bool {
     let runs = |s: &&Subject<'_>| s.record.live().any(|i| !i.orphaned);
     let running = subjects.iter().filter(runs).count();
-    let silent = subjects.iter().filter(runs).filter(|s| s.silent).count();
+    let unlisted = subjects.iter().filter(runs).filter(|s| s.unlisted).count();
     match bound {
-        MaxRemovals::HalfAndTwo => silent > 2 && silent * 2 > running,
-        MaxRemovals::Count(count) => silent > count,
+        MaxRemovals::HalfAndTwo => unlisted > 2 && unlisted * 2 > running,
+        MaxRemovals::Count(count) => unlisted > count,
         MaxRemovals::Off => false,
     }
 }
@@ -116,8 +116,12 @@ mod tests {
     }
 
     fn subjects(records: &[DaemonRecord], gone: usize) -> Vec<Subject<'_>> {
-        let word = || Word::Unsure { reason: String::new() };
-        records.iter().enumerate().map(|(i, record)| Subject { word: word(), record, silent: i < gone }).collect()
+        let desired = || Desired::Unsure { reason: String::new() };
+        records
+            .iter()
+            .enumerate()
+            .map(|(i, record)| Subject { desired: desired(), record, unlisted: i < gone })
+            .collect()
     }
 
     #[test]

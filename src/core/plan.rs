@@ -29,7 +29,6 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::model::TokenRequest;
-use crate::core::outcome::Outcome;
 use crate::core::placement;
 use crate::core::record::DaemonRecord;
 use crate::core::record::FailedRevision;
@@ -37,9 +36,11 @@ use crate::core::record::Instance;
 use crate::core::record::Millis;
 use crate::core::record::Phase;
 use crate::core::render::Missing;
-use crate::core::sources::Word;
+use crate::core::rendering::RenderResult;
+use crate::core::sources::Desired;
 pub use crate::core::status::State;
 
+pub use facts::Accepted;
 pub use facts::Data;
 pub use facts::Evidence;
 pub use facts::Facts;
@@ -49,7 +50,6 @@ pub use facts::Permission;
 pub use facts::Readiness;
 pub use facts::Stock;
 pub use facts::StockPod;
-pub use facts::Taken;
 pub use run::jitter;
 
 /// How long after its manifest's removal an instance whose sandbox was never seen is waited for:
@@ -95,14 +95,14 @@ pub enum Action {
     /// Write the data, then the manifest, then the record.
     Start {
         /// What to write.
-        outcome: Arc<Outcome>,
+        rendering: Arc<RenderResult>,
         /// Why now.
         reason: String,
     },
     /// Bring data or manifest of a live instance up to date, in place.
     Refresh {
         /// What to write.
-        outcome: Arc<Outcome>,
+        rendering: Arc<RenderResult>,
         /// The data differs.
         volumes: bool,
         /// The manifest differs.
@@ -111,7 +111,7 @@ pub enum Action {
     /// Keep the data that the instance runs with, for a roll-back; before anything else.
     Keep {
         /// What it runs with: what it refers to is kept.
-        outcome: Arc<Outcome>,
+        rendering: Arc<RenderResult>,
     },
     /// Ask the API server directly whether the daemon is gone.
     Confirm {
@@ -169,7 +169,7 @@ pub struct DaemonPlan {
     /// The tokens that it needs.
     pub tokens: BTreeSet<TokenRequest>,
     /// The rendering whose images are wanted on the node before it is written.
-    pub pull: Option<Arc<Outcome>>,
+    pub pull: Option<Arc<RenderResult>>,
     /// The question about the pod of a new instance that is to be answered by the API server before it is made.
     pub question: Option<Question>,
     /// The revision whose approval is to be claimed, or that an instance is being replaced by.
@@ -179,19 +179,19 @@ pub struct DaemonPlan {
 }
 
 /// Plans one daemon.
-pub fn plan_daemon(word: &Word, record: &DaemonRecord, context: &Context<'_>, facts: &dyn Facts) -> DaemonPlan {
+pub fn plan_daemon(desired: &Desired, record: &DaemonRecord, context: &Context<'_>, facts: &dyn Facts) -> DaemonPlan {
     let mut plan = Planner::new(record, context, facts);
     plan.finish_ended();
-    match word {
-        Word::Wanted { daemon_set, mode, note } => plan.wanted(daemon_set, *mode, note.as_deref()),
-        Word::Left { reason } => plan.keep(State::NotSelected, reason),
-        Word::Gone { reason, by_list, ignore_file } => plan.gone(reason, *by_list, ignore_file.as_deref()),
-        Word::Orphaned { reason } => plan.orphaned(reason),
-        Word::Confirm { reason } => {
+    match desired {
+        Desired::Wanted { daemon_set, mode, note } => plan.wanted(daemon_set, *mode, note.as_deref()),
+        Desired::Left { reason } => plan.keep(State::NotSelected, reason),
+        Desired::Gone { reason, by_list, ignore_file } => plan.gone(reason, *by_list, ignore_file.as_deref()),
+        Desired::Orphaned { reason } => plan.orphaned(reason),
+        Desired::Confirm { reason } => {
             plan.keep(State::Unknown, &format!("{reason}; asking the API server"));
             plan.actions.push(Action::Confirm { reason: reason.clone() });
         }
-        Word::Unsure { reason } => plan.keep(State::Unknown, reason),
+        Desired::Unsure { reason } => plan.keep(State::Unknown, reason),
     }
     plan.done()
 }
@@ -205,7 +205,7 @@ struct Planner<'a> {
     summary: Summary,
     references: BTreeSet<ObjectRef>,
     tokens: BTreeSet<TokenRequest>,
-    pull: Option<Arc<Outcome>>,
+    pull: Option<Arc<RenderResult>>,
     question: Option<Question>,
     replacing: Option<String>,
     wake_at: Option<Millis>,
@@ -278,7 +278,7 @@ impl<'a> Planner<'a> {
             }
             let settled = instance.started || now - since >= SETTLE;
             match self.facts.sandbox(&instance) {
-                Evidence::Gone if settled && self.facts.farewell_pending(&instance) => {
+                Evidence::Gone if settled && self.facts.mirror_pod_deletion_pending(&instance) => {
                     self.wake(now + poll_interval(now - since));
                     self.summary.reason = format!("{} has ended, and the API is told", instance.pod_name);
                 }

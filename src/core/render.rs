@@ -157,7 +157,7 @@ pub struct RenderedPod {
 
 impl RenderedPod {
     /// Itself without the pod, and without what is in the volumes.
-    pub fn settled(&self) -> Self {
+    pub fn shrunk(&self) -> Self {
         let named = |volume: &VolumeData| VolumeData { name: volume.name.clone(), ..VolumeData::default() };
         Self {
             pod: Value::Null,

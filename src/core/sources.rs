@@ -20,7 +20,7 @@ use crate::core::record::DaemonRecord;
 
 /// What the folders say of one daemon.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum FolderWord<'a> {
+pub enum FolderState<'a> {
     /// A file defines it.
     Present {
         /// The definition in force.
@@ -54,7 +54,7 @@ pub enum Confirmation {
 
 /// What the API says of one daemon.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ApiWord<'a> {
+pub enum ApiState<'a> {
     /// There is no API server for this agent.
     None,
     /// Never listed completely.
@@ -79,9 +79,9 @@ pub enum ApiWord<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known<'a> {
     /// The folders' word.
-    pub folder: FolderWord<'a>,
+    pub folder: FolderState<'a>,
     /// The API's word.
-    pub api: ApiWord<'a>,
+    pub api: ApiState<'a>,
     /// The API's last version of it, from the checkpoint: counts while the API is `Unknown`.
     pub remembered: Option<&'a Arc<DaemonSet>>,
     /// What a GET said, if one was asked for.
@@ -91,14 +91,14 @@ pub struct Known<'a> {
 impl Known<'_> {
     /// Whether only the silence of a complete list speaks against the daemon that `record` remembers:
     /// what `max-removals` counts, whatever a GET has said of it so far.
-    pub fn is_silence(&self, record: &DaemonRecord) -> bool {
-        self.api == ApiWord::Absent { by_event: false } && record.api_uid.is_some()
+    pub fn is_unlisted(&self, record: &DaemonRecord) -> bool {
+        self.api == ApiState::Absent { by_event: false } && record.api_uid.is_some()
     }
 }
 
 /// The sum.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Word {
+pub enum Desired {
     /// It is to run where placement says yes.
     Wanted {
         /// The definition in force.
@@ -142,18 +142,18 @@ pub enum Word {
 /// What the sources together say of the daemon that `record` remembers.
 ///
 /// `objects` is where Namespaces are looked up.
-pub fn settle(known: &Known<'_>, record: &DaemonRecord, policy: &Policy, objects: &dyn ObjectSource) -> Word {
+pub fn resolve(known: &Known<'_>, record: &DaemonRecord, policy: &Policy, objects: &dyn ObjectSource) -> Desired {
     match &known.api {
-        ApiWord::Present(daemon_set) => settle_present(known, daemon_set, record, (policy, objects)),
-        ApiWord::Invalid { reason } => settle_invalid(known, reason, record),
-        ApiWord::Absent { by_event } => settle_absent(known, *by_event, record),
-        ApiWord::Orphaned if record.instances.is_empty() => settle_absent(known, true, record),
-        ApiWord::Orphaned => orphaned(),
-        ApiWord::Unknown => match last_known(known.remembered, record) {
-            Some(daemon_set) => settle_remembered(known, daemon_set, record, (policy, objects)),
-            None => settle_folder(known, record, "the API has not answered yet"),
+        ApiState::Present(daemon_set) => resolve_present(known, daemon_set, record, (policy, objects)),
+        ApiState::Invalid { reason } => resolve_invalid(known, reason, record),
+        ApiState::Absent { by_event } => resolve_absent(known, *by_event, record),
+        ApiState::Orphaned if record.instances.is_empty() => resolve_absent(known, true, record),
+        ApiState::Orphaned => orphaned(),
+        ApiState::Unknown => match last_known(known.remembered, record) {
+            Some(daemon_set) => resolve_remembered(known, daemon_set, record, (policy, objects)),
+            None => resolve_folder(known, record, "the API has not answered yet"),
         },
-        ApiWord::None => settle_folder(known, record, "there is no API server to ask"),
+        ApiState::None => resolve_folder(known, record, "there is no API server to ask"),
     }
 }
 
@@ -178,9 +178,9 @@ fn covers(rules: Rules<'_>, daemon_set: &DaemonSet, folder: Option<&Arc<DaemonSe
     Covered::No(why)
 }
 
-fn settle_present(known: &Known<'_>, daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, rules: Rules<'_>) -> Word {
+fn resolve_present(known: &Known<'_>, daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, rules: Rules<'_>) -> Desired {
     if daemon_set.deleting {
-        return settle_deleting(known, daemon_set);
+        return resolve_deleting(known, daemon_set);
     }
     let policy = rules.0;
     match (covers(rules, daemon_set, folder_of(known, record), record), folder_of(known, record)) {
@@ -197,14 +197,14 @@ fn settle_present(known: &Known<'_>, daemon_set: &Arc<DaemonSet>, record: &Daemo
             }
         },
         (Covered::No(reason), None) => match (&known.confirmation, record.instances.is_empty()) {
-            (_, true) => Word::Left { reason },
+            (_, true) => Desired::Left { reason },
             (Confirmation::NotCovered | Confirmation::Gone, false) => {
-                Word::Gone { reason, by_list: false, ignore_file: None }
+                Desired::Gone { reason, by_list: false, ignore_file: None }
             }
             (Confirmation::Failed(why), false) => {
-                Word::Unsure { reason: format!("{reason}, but that could not be confirmed: {why}") }
+                Desired::Unsure { reason: format!("{reason}, but that could not be confirmed: {why}") }
             }
-            (Confirmation::Unasked | Confirmation::StillThere, false) => Word::Confirm { reason },
+            (Confirmation::Unasked | Confirmation::StillThere, false) => Desired::Confirm { reason },
         },
     }
 }
@@ -215,66 +215,66 @@ fn of_the_api<'a>(record: &'a DaemonRecord, folder: &Arc<DaemonSet>) -> Option<&
     (newest.source == Source::Api && !same_template(newest, folder)).then_some(newest)
 }
 
-fn settle_deleting(known: &Known<'_>, daemon_set: &DaemonSet) -> Word {
+fn resolve_deleting(known: &Known<'_>, daemon_set: &DaemonSet) -> Desired {
     if daemon_set.finalizers.iter().any(|f| f == "orphan") {
         return orphaned();
     }
     if daemon_set.finalizers.iter().any(|f| f == "foregroundDeletion") {
-        return Word::Gone {
+        return Desired::Gone {
             reason: "the DaemonSet is being deleted in the foreground".to_owned(),
             by_list: false,
             ignore_file: fingerprint_of(known),
         };
     }
-    Word::Unsure { reason: "the DaemonSet is being deleted and waits for its finalizers".to_owned() }
+    Desired::Unsure { reason: "the DaemonSet is being deleted and waits for its finalizers".to_owned() }
 }
 
-fn orphaned() -> Word {
-    Word::Orphaned { reason: "the DaemonSet is deleted and its pods are kept (orphan)".to_owned() }
+fn orphaned() -> Desired {
+    Desired::Orphaned { reason: "the DaemonSet is deleted and its pods are kept (orphan)".to_owned() }
 }
 
-fn settle_invalid(known: &Known<'_>, reason: &str, record: &DaemonRecord) -> Word {
+fn resolve_invalid(known: &Known<'_>, reason: &str, record: &DaemonRecord) -> Desired {
     match (known.remembered, folder_of(known, record)) {
         (None, Some(folder)) if record.api_uid.is_none() => {
             let note = format!("the API's version is invalid, the folder's stays in force: {reason}");
             wanted(folder, folder.mode_label().unwrap_or(Mode::Static), Some(note))
         }
-        _ => Word::Unsure { reason: format!("the API's version is invalid: {reason}") },
+        _ => Desired::Unsure { reason: format!("the API's version is invalid: {reason}") },
     }
 }
 
-fn settle_absent(known: &Known<'_>, by_event: bool, record: &DaemonRecord) -> Word {
+fn resolve_absent(known: &Known<'_>, by_event: bool, record: &DaemonRecord) -> Desired {
     if record.api_uid.is_none() {
         // The API never had it: the folder alone decides.
-        return settle_folder(known, record, "the API does not have it");
+        return resolve_folder(known, record, "the API does not have it");
     }
-    if let FolderWord::Present { fingerprint, .. } = known.folder
+    if let FolderState::Present { fingerprint, .. } = known.folder
         && record.ignored_file.as_deref().is_some_and(|ignored| ignored != fingerprint)
     {
         // The file changed after the deletion: the node's owner wants it again.
-        return settle_folder(known, record, "the API does not have it");
+        return resolve_folder(known, record, "the API does not have it");
     }
     let reason = if by_event { "the DaemonSet was deleted" } else { "the DaemonSet is not in the API any more" };
     match &known.confirmation {
         Confirmation::Gone => {
-            Word::Gone { reason: reason.to_owned(), by_list: !by_event, ignore_file: fingerprint_of(known) }
+            Desired::Gone { reason: reason.to_owned(), by_list: !by_event, ignore_file: fingerprint_of(known) }
         }
         _ if record.instances.is_empty() && record.ignored_file.is_some() => {
-            Word::Gone { reason: reason.to_owned(), by_list: false, ignore_file: fingerprint_of(known) }
+            Desired::Gone { reason: reason.to_owned(), by_list: false, ignore_file: fingerprint_of(known) }
         }
         // Nothing runs and no file defines it: there is nothing to be careful with.
-        _ if record.instances.is_empty() && matches!(known.folder, FolderWord::Absent) => {
-            Word::Gone { reason: reason.to_owned(), by_list: false, ignore_file: None }
+        _ if record.instances.is_empty() && matches!(known.folder, FolderState::Absent) => {
+            Desired::Gone { reason: reason.to_owned(), by_list: false, ignore_file: None }
         }
         Confirmation::Failed(why) => {
-            Word::Unsure { reason: format!("{reason}, but that could not be confirmed: {why}") }
+            Desired::Unsure { reason: format!("{reason}, but that could not be confirmed: {why}") }
         }
         // The configured selector hides it from the watch: it exists and is not ours.
         Confirmation::NotCovered => {
-            Word::Gone { reason: "it is not selected any more".to_owned(), by_list: false, ignore_file: None }
+            Desired::Gone { reason: "it is not selected any more".to_owned(), by_list: false, ignore_file: None }
         }
-        Confirmation::StillThere => Word::Unsure { reason: format!("{reason}, but a direct look still shows it") },
-        Confirmation::Unasked => Word::Confirm { reason: reason.to_owned() },
+        Confirmation::StillThere => Desired::Unsure { reason: format!("{reason}, but a direct look still shows it") },
+        Confirmation::Unasked => Desired::Confirm { reason: reason.to_owned() },
     }
 }
 
@@ -288,24 +288,29 @@ fn last_known<'a>(remembered: Option<&'a Arc<DaemonSet>>, record: &'a DaemonReco
     of_the_api.filter(later).max_by_key(|d| d.generation).or(Some(remembered))
 }
 
-fn settle_remembered(known: &Known<'_>, daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, rules: Rules<'_>) -> Word {
+fn resolve_remembered(
+    known: &Known<'_>,
+    daemon_set: &Arc<DaemonSet>,
+    record: &DaemonRecord,
+    rules: Rules<'_>,
+) -> Desired {
     let policy = rules.0;
     let folder = match known.folder {
-        FolderWord::Present { daemon_set, .. } => Some(daemon_set),
+        FolderState::Present { daemon_set, .. } => Some(daemon_set),
         _ => None,
     };
     match (covers(rules, daemon_set, folder, record), folder) {
         (Covered::Yes(mode), _) => wanted(daemon_set, mode, None),
         (Covered::No(_), Some(folder)) => wanted(folder, folder_mode(policy, folder), None),
-        (Covered::No(reason), None) => Word::Unsure { reason },
+        (Covered::No(reason), None) => Desired::Unsure { reason },
     }
 }
 
-fn settle_folder(known: &Known<'_>, record: &DaemonRecord, api: &str) -> Word {
+fn resolve_folder(known: &Known<'_>, record: &DaemonRecord, api: &str) -> Desired {
     match known.folder {
-        FolderWord::Present { daemon_set, fingerprint } => {
+        FolderState::Present { daemon_set, fingerprint } => {
             if record.ignored_file.as_deref() == Some(fingerprint) {
-                return Word::Gone {
+                return Desired::Gone {
                     reason: format!("it was deleted in the API; {} counts again when it changes", daemon_set.source),
                     by_list: false,
                     ignore_file: Some(fingerprint.to_owned()),
@@ -313,21 +318,21 @@ fn settle_folder(known: &Known<'_>, record: &DaemonRecord, api: &str) -> Word {
             }
             wanted(daemon_set, daemon_set.mode_label().unwrap_or(Mode::Static), None)
         }
-        FolderWord::Absent if record.api_uid.is_none() => {
-            Word::Gone { reason: "its file is gone".to_owned(), by_list: false, ignore_file: None }
+        FolderState::Absent if record.api_uid.is_none() => {
+            Desired::Gone { reason: "its file is gone".to_owned(), by_list: false, ignore_file: None }
         }
-        FolderWord::Absent => Word::Unsure { reason: api.to_owned() },
-        FolderWord::Unsure { reason } => Word::Unsure { reason: format!("{reason}; {api}") },
+        FolderState::Absent => Desired::Unsure { reason: api.to_owned() },
+        FolderState::Unsure { reason } => Desired::Unsure { reason: format!("{reason}; {api}") },
     }
 }
 
-fn wanted(daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<String>) -> Word {
-    Word::Wanted { daemon_set: Arc::clone(daemon_set), mode, note }
+fn wanted(daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<String>) -> Desired {
+    Desired::Wanted { daemon_set: Arc::clone(daemon_set), mode, note }
 }
 
 fn folder_of<'a>(known: &Known<'a>, record: &DaemonRecord) -> Option<&'a Arc<DaemonSet>> {
     match known.folder {
-        FolderWord::Present { daemon_set, fingerprint } if record.ignored_file.as_deref() != Some(fingerprint) => {
+        FolderState::Present { daemon_set, fingerprint } if record.ignored_file.as_deref() != Some(fingerprint) => {
             Some(daemon_set)
         }
         _ => None,
@@ -343,7 +348,7 @@ fn folder_mode(policy: &Policy, folder: &Arc<DaemonSet>) -> Mode {
 
 fn fingerprint_of(known: &Known<'_>) -> Option<String> {
     match known.folder {
-        FolderWord::Present { fingerprint, .. } => Some(fingerprint.to_owned()),
+        FolderState::Present { fingerprint, .. } => Some(fingerprint.to_owned()),
         _ => None,
     }
 }

@@ -3,17 +3,17 @@
 //! Owns the agent's life. Events only wake it; each pass looks at everything there is. Must not
 //! decide: plans come from `crate::core`.
 
+mod acceptance;
 mod apply;
-mod autopsy;
 mod confirm;
 mod coordination;
+mod crash_diagnosis;
 mod definitions;
 mod drain;
 mod dry_run;
 mod evidence;
 mod facts;
 mod failing;
-mod farewell;
 mod folder;
 mod forget;
 #[cfg(fuzzing)]
@@ -22,14 +22,11 @@ mod history;
 mod images;
 mod inbox;
 mod keep;
-mod kept;
-mod leftovers;
-mod looks;
-mod memo;
-mod memory;
+mod kubelet_resync;
+mod manifests_lost_at_boot;
 mod metering;
 mod mirror;
-mod nudge;
+mod mirror_pod_deletions;
 mod objects;
 mod offline;
 mod orders;
@@ -37,18 +34,21 @@ mod orphans;
 mod owners;
 mod pass;
 mod planning;
+mod pod_status_source;
 mod preempted;
 mod reload;
+mod remembered_inputs;
+mod render_cache;
 mod report;
 mod restart;
 mod retry;
+mod rollback_data;
 mod sealing;
 mod setup;
 mod signals;
 mod stock;
-mod taking;
-mod wiped;
-mod witness;
+mod stuck_sandboxes;
+mod volume_check_schedule;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -80,38 +80,38 @@ use crate::node::kubelet::Kubelet;
 use crate::node::manifests::ManifestDir;
 use crate::node::metrics::Recorder;
 use crate::node::notify::Notifier;
-use crate::node::notify::Pulse;
 use crate::node::notify::ReadyGuard;
+use crate::node::notify::Watchdog;
 use crate::node::socket;
 use crate::node::socket::Asked;
 
+use acceptance::Acceptance;
 use apply::Disk;
 use coordination::Coordination;
 use definitions::ApiDefinitions;
-use dry_run::Inquiries;
+use dry_run::AdmissionDryRuns;
 use evidence::Runtime;
-use farewell::Farewells;
 use folder::Folders;
-use leftovers::Leftovers;
-use looks::Looks;
-use memo::Memo;
-use memory::Memory;
-use nudge::Nudges;
+use kubelet_resync::KubeletResync;
+use manifests_lost_at_boot::ManifestsLostAtBoot;
+use mirror_pod_deletions::MirrorPodDeletions;
 use orders::Orders;
 use owners::Owners;
+use pod_status_source::PodStatusSource;
 use preempted::Preempted;
+use remembered_inputs::RememberedInputs;
+use render_cache::RenderCache;
+use signals::SignalCommand;
 use signals::Signals;
-use signals::Told;
-use taking::Taking;
-use wiped::Wiped;
-use witness::Witness;
+use stuck_sandboxes::StuckSandboxes;
+use volume_check_schedule::VolumeCheckSchedule;
 
 pub use drain::Drain;
 pub use drain::Draining;
 pub use drain::drain_offline;
 pub use offline::answer_offline;
 pub use reload::Ended;
-pub use reload::hush;
+pub use reload::block_sighup;
 pub use setup::AgentError;
 
 /// A pass is made at least this often, whatever happens.
@@ -137,10 +137,10 @@ pub struct Agent {
     started: Millis,
     /// The kernel's `boot_id`.
     boot: String,
-    wiped: Wiped,
+    manifests_lost_at_boot: ManifestsLostAtBoot,
     disk: Disk,
-    memo: Memo,
-    options: memo::Options,
+    render_cache: RenderCache,
+    options: render_cache::Options,
     api: Option<Api>,
     tokens: Tokens,
     definitions: ApiDefinitions,
@@ -148,28 +148,28 @@ pub struct Agent {
     cri: Option<Arc<Cri>>,
     /// The kubelet's API, where it may be asked.
     kubelet: Option<Arc<Kubelet>>,
-    inquiries: Inquiries,
+    admission_dry_runs: AdmissionDryRuns,
     puller: Puller,
     pins: Pins,
-    witness: Option<Witness>,
+    pod_status_source: Option<PodStatusSource>,
     runtime: Runtime,
     runtime_at: Millis,
     /// A question to the runtime that is still out, and when it was asked.
-    runtime_asked: Option<(Millis, witness::Answer)>,
-    heard: failing::Heard,
-    autopsies: autopsy::Autopsies,
+    runtime_asked: Option<(Millis, pod_status_source::Answer)>,
+    api_freshness: failing::ApiFreshness,
+    crash_diagnoses: crash_diagnosis::CrashDiagnoses,
     /// When the last pass began, by the wall clock and by one that nobody sets.
     last_pass: Millis,
     last_pass_steady: std::time::Instant,
     /// Passes made so far.
     pass_number: u64,
-    memory: Memory,
+    remembered_inputs: RememberedInputs,
     /// Fingerprint of the inputs on disk.
     saved: u64,
     /// What it would be if they named this boot, at the start.
     saved_but_for_boot: Option<u64>,
     save_at: Option<Millis>,
-    looks: Looks,
+    volume_check_schedule: VolumeCheckSchedule,
     node: NodeView,
     /// The last plan, for `status`.
     plan: Plan,
@@ -177,7 +177,7 @@ pub struct Agent {
     failures: BTreeMap<ObjectKey, apply::Failure>,
     problems: Vec<Problem>,
     /// Problems that no pass can mend, such as a damaged checkpoint.
-    lasting: Vec<Problem>,
+    startup_problems: Vec<Problem>,
     removals: Option<Removals>,
     passes: Passes,
     cluster: confirm::Cluster,
@@ -185,15 +185,15 @@ pub struct Agent {
     sealing: sealing::Sealing,
     coordination: Coordination,
     identity: Identity,
-    told: report::Told,
+    reported: report::Reported,
     patched: mirror::Patched,
-    nudges: Nudges,
+    kubelet_resync: KubeletResync,
     orders: Orders,
     owners: Owners,
-    stock_told: stock::Told,
-    taking: Taking,
-    farewells: Farewells,
-    leftovers: Leftovers,
+    reported_stock_pods: stock::ReportedStockPods,
+    acceptance: Acceptance,
+    mirror_pod_deletions: MirrorPodDeletions,
+    stuck_sandboxes: StuckSandboxes,
     preempted: Preempted,
     /// Made to answer one question without an agent: nothing is changed.
     offline: bool,
@@ -201,7 +201,7 @@ pub struct Agent {
     /// Nothing is wanted here any more: what runs ends.
     draining: bool,
     notifier: Arc<Notifier>,
-    pulse: Pulse,
+    watchdog: Watchdog,
     wake: Arc<Notify>,
     answers: mpsc::UnboundedSender<Answer>,
     answered: mpsc::UnboundedReceiver<Answer>,
@@ -241,8 +241,8 @@ enum Wake {
     Asked(Asked),
     Answer(Answer),
     Timer,
-    Beat,
-    Told(Told),
+    WatchdogPing,
+    Signal(SignalCommand),
 }
 
 impl Agent {
@@ -275,28 +275,28 @@ impl Agent {
         self.start_api();
         let mut changed = self.api.as_ref().map(|api| api.store().changed());
         let mut ended = loop {
-            self.pulse.beat();
+            self.watchdog.ping();
             let next = self.next_wake();
             let wake = tokio::select! {
                 biased;
-                told = signals.next() => Wake::Told(told),
+                command = signals.next() => Wake::Signal(command),
                 Some(request) = asked.recv() => Wake::Asked(request),
                 Some(answer) = self.answered.recv() => Wake::Answer(answer),
                 () = api_change(&mut changed) => Wake::Changed,
                 () = self.wake.notified() => Wake::Changed,
-                () = self.pulse.due() => Wake::Beat,
+                () = self.watchdog.due() => Wake::WatchdogPing,
                 () = sleep_until(next) => Wake::Timer,
             };
             match wake {
-                Wake::Told(Told::Stop) => break Ended::Stopped,
-                Wake::Beat => continue,
+                Wake::Signal(SignalCommand::Stop) => break Ended::Stopped,
+                Wake::WatchdogPing => continue,
                 Wake::Asked(Asked { request, reply }) => {
                     // Nobody waits for a reply that nobody reads.
                     let _ = reply.send(self.answer(&request));
                     continue;
                 }
                 Wake::Answer(answer) => self.take_answer(answer),
-                Wake::Told(Told::Reload) => {
+                Wake::Signal(SignalCommand::Reload) => {
                     if self.reload(file) {
                         break Ended::Reconfigured;
                     }
@@ -352,7 +352,7 @@ impl Agent {
     /// Whether nothing is left that the API or a pull could still change at once.
     fn is_settled(&self) -> bool {
         let waits = |d: &crate::core::plan::DaemonPlan| {
-            !d.actions.is_empty() || !d.summary.waiting_for.is_empty() || self.inquiries.is_open(&d.key)
+            !d.actions.is_empty() || !d.summary.waiting_for.is_empty() || self.admission_dry_runs.is_open(&d.key)
         };
         let is_complete = |api: &Api| api.store().snapshot().is_complete() && !self.plan.daemons.iter().any(waits);
         self.api.as_ref().is_none_or(is_complete) && self.puller.open_since().next().is_none()
@@ -369,14 +369,14 @@ impl Agent {
             clear,
             self.definitions.ask_again_at(),
             self.folders.recheck_at(),
-            self.nudges.next(),
+            self.kubelet_resync.next(),
             self.orders.next(),
             self.owners.next(),
-            self.taking.next(),
+            self.acceptance.next(),
             self.images_due(),
             self.coordination.due(),
             self.unwatched(),
-            self.looks.next(!self.disk.written.is_empty()),
+            self.volume_check_schedule.next(!self.disk.written.is_empty()),
         ];
         let failed = (!self.failures.is_empty()).then(|| now() + 5_000);
         let next = due.into_iter().flatten().chain(failed).fold(now() + PERIOD, Millis::min);
@@ -393,7 +393,7 @@ impl Agent {
     }
 
     fn take_answer(&mut self, answer: Answer) {
-        self.cluster.answered(answer.cluster_uid, &mut self.memory.cluster_uid);
+        self.cluster.answered(answer.cluster_uid, &mut self.remembered_inputs.cluster_uid);
         if let Some(failure) = answer.published {
             self.published(failure);
         }

@@ -54,7 +54,7 @@ pub use events::AgentEvent;
 pub use events::EventKind;
 pub use events::Events;
 pub use health::ApiHealth;
-pub use health::ApiState;
+pub use health::LinkHealth;
 pub use health::ScopeHealth;
 pub use kubeconfig::FileError;
 pub use kubeconfig::KubeconfigError;

@@ -31,7 +31,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
-use crate::core::sources::FolderWord;
+use crate::core::sources::FolderState;
 
 pub use identity::FolderIdentity;
 pub use scan::read;
@@ -44,7 +44,7 @@ pub const SETTLE: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default)]
 pub struct FolderView {
     /// The folders, in ascending precedence.
-    pub folders: Vec<FolderState>,
+    pub folders: Vec<ScannedFolder>,
     /// The files that count, by name.
     pub files: Vec<Arc<FileView>>,
     /// The names that an empty file masks.
@@ -63,7 +63,7 @@ pub struct FolderView {
 
 /// One folder as it was found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FolderState {
+pub struct ScannedFolder {
     /// Its path.
     pub path: PathBuf,
     /// Whether it is there and could be listed.
@@ -175,13 +175,13 @@ impl FolderView {
     ///
     /// Its absence is evidence only where its file is gone or masked, or has good content without it, while
     /// the folder is on the same mounted file system as then.
-    pub fn word(&self, key: &ObjectKey, origin: Option<&Origin>) -> FolderWord<'_> {
+    pub fn state(&self, key: &ObjectKey, origin: Option<&Origin>) -> FolderState<'_> {
         if let Some((daemon_set, file)) = self.daemon_sets.get(key) {
             let fingerprint = self.files.get(*file).map_or("", |file| file.fingerprint.as_str());
-            return FolderWord::Present { daemon_set, fingerprint };
+            return FolderState::Present { daemon_set, fingerprint };
         }
-        let Some(origin) = origin else { return FolderWord::Absent };
-        let unsure = |reason| FolderWord::Unsure { reason };
+        let Some(origin) = origin else { return FolderState::Absent };
+        let unsure = |reason| FolderState::Unsure { reason };
         if let Some(file) = self.files.iter().find(|file| file.path == origin.path)
             && !self.defines_well(file, key)
         {
@@ -189,18 +189,18 @@ impl FolderView {
         }
         let name = origin.path.file_name().map(|name| name.to_string_lossy());
         if self.masked.iter().any(|masked| name.as_deref() == Some(masked)) {
-            return FolderWord::Absent;
+            return FolderState::Absent;
         }
         let folder = origin.path.parent().and_then(|folder| self.folder(folder));
         match folder {
             None => unsure("its folder is not among the configured ones"),
-            Some(FolderState { identity: None, .. }) => unsure("its folder is missing"),
-            Some(FolderState { readable: false, .. }) => unsure("its folder cannot be read"),
+            Some(ScannedFolder { identity: None, .. }) => unsure("its folder is missing"),
+            Some(ScannedFolder { readable: false, .. }) => unsure("its folder cannot be read"),
             Some(state) if state.identity.as_ref() != Some(&origin.folder) => {
                 unsure("its folder is not on the file system that it was on")
             }
             Some(state) if !state.settled => unsure("its folder is being changed"),
-            Some(_) => FolderWord::Absent,
+            Some(_) => FolderState::Absent,
         }
     }
 
@@ -210,7 +210,7 @@ impl FolderView {
         file.complete && file.settled && !file.problems.iter().any(refused)
     }
 
-    fn folder(&self, path: &Path) -> Option<&FolderState> {
+    fn folder(&self, path: &Path) -> Option<&ScannedFolder> {
         self.folders.iter().find(|folder| folder.path == path)
     }
 

@@ -139,7 +139,7 @@ pub struct PodReport {
     /// The condition Ready; `None` while it has none.
     pub ready: Option<bool>,
     /// The pod's `status`, as the API would show it (`{"status": …}`).
-    pub told: Value,
+    pub reported: Value,
 }
 
 /// The API of this node's kubelet.
@@ -238,9 +238,9 @@ struct Metadata {
 
 impl From<Pod> for PodReport {
     fn from(pod: Pod) -> Self {
-        let told = json!({"status": pod.status});
-        let text = |field: &str| told["status"][field].as_str().unwrap_or_default().to_owned();
-        let conditions = told["status"]["conditions"].as_array();
+        let reported = json!({"status": pod.status});
+        let text = |field: &str| reported["status"][field].as_str().unwrap_or_default().to_owned();
+        let conditions = reported["status"]["conditions"].as_array();
         let ready = conditions.and_then(|list| list.iter().find(|condition| condition["type"] == "Ready"));
         Self {
             uid: pod.metadata.uid,
@@ -250,7 +250,7 @@ impl From<Pod> for PodReport {
             reason: text("reason"),
             message: text("message"),
             ready: ready.map(|condition| condition["status"] == "True"),
-            told,
+            reported,
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::core::metrics::WatchFact;
 use crate::core::record::Millis;
 use crate::core::status::StatusReport;
 use crate::node::api::Api;
-use crate::node::api::ApiState;
+use crate::node::api::LinkHealth;
 use crate::node::api::Tokens;
 
 /// A pass is made every minute at least; one that has not ended for this long never will.
@@ -137,7 +137,7 @@ impl Recorder {
                 last_pass: Some(pass.ended),
                 counts: &recorded.counts,
                 pulls: pass.pulls,
-                connected: health.map(|health| health.state == ApiState::Ok),
+                connected: health.map(|health| health.state == LinkHealth::Ok),
                 watches: &watches,
                 tokens: &tokens(&pass.tokens),
                 approvals: pass.approvals,

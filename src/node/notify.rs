@@ -102,20 +102,20 @@ fn one_line(text: &str) -> String {
 /// Only whoever does the work may beat, and only between two pieces of it: a thread would beat for a
 /// loop that hangs.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct Watchdog {
     notifier: Arc<Notifier>,
     every: Option<Duration>,
     last: Option<Instant>,
 }
 
-impl Pulse {
+impl Watchdog {
     /// Beats three times in `within`, the time that systemd waits; `None`: nobody waits.
     pub fn new(notifier: Arc<Notifier>, within: Option<Duration>) -> Self {
         Self { every: within.map(|within| within / 3), last: None, notifier }
     }
 
     /// Tells systemd that work goes on, unless it has just been told.
-    pub fn beat(&mut self) {
+    pub fn ping(&mut self) {
         let now = Instant::now();
         let Some(every) = self.every else { return };
         if self.last.is_none_or(|last| now.duration_since(last) >= every) {
@@ -304,12 +304,12 @@ mod tests {
     async fn it_beats_three_times_in_the_time_that_systemd_waits() {
         let folder = tempfile::tempdir().unwrap();
         let (socket, notifier) = listener(&folder);
-        let mut pulse = Pulse::new(Arc::new(notifier), Some(Duration::from_millis(900)));
+        let mut watchdog = Watchdog::new(Arc::new(notifier), Some(Duration::from_millis(900)));
         let began = Instant::now();
         for _ in 0..3 {
-            pulse.due().await;
-            pulse.beat();
-            pulse.beat();
+            watchdog.due().await;
+            watchdog.ping();
+            watchdog.ping();
             assert_eq!(receive(&socket), "WATCHDOG=1");
         }
         let took = began.elapsed();
@@ -322,9 +322,9 @@ mod tests {
     async fn it_does_not_beat_where_nobody_waits() {
         let folder = tempfile::tempdir().unwrap();
         let (socket, notifier) = listener(&folder);
-        let mut pulse = Pulse::new(Arc::new(notifier), None);
-        pulse.beat();
-        assert!(tokio::time::timeout(Duration::from_millis(20), pulse.due()).await.is_err());
+        let mut watchdog = Watchdog::new(Arc::new(notifier), None);
+        watchdog.ping();
+        assert!(tokio::time::timeout(Duration::from_millis(20), watchdog.due()).await.is_err());
         socket.set_nonblocking(true).unwrap();
         assert!(socket.recv(&mut [0; 64]).is_err());
     }

@@ -64,26 +64,27 @@ fn render(file: &Path, companions: &[PathBuf], out: &Path, tally: &mut Tally) {
     assert!(matches!(output.status.code(), Some(0 | 1)), "{name}: {}: {said}", output.status);
     assert_eq!(said.replace("no DaemonSet in what was read\n", ""), "", "{name}");
     let outcomes: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
-    for outcome in &outcomes {
-        count(name, outcome, out, tally);
+    for rendering in &outcomes {
+        count(name, rendering, out, tally);
     }
 }
 
-fn count(name: &str, outcome: &Value, out: &Path, tally: &mut Tally) {
-    let daemon = format!("{name}: {}/{}", outcome["namespace"].as_str().unwrap(), outcome["name"].as_str().unwrap());
-    match outcome["outcome"].as_str() {
+fn count(name: &str, rendering: &Value, out: &Path, tally: &mut Tally) {
+    let daemon =
+        format!("{name}: {}/{}", rendering["namespace"].as_str().unwrap(), rendering["name"].as_str().unwrap());
+    match rendering["outcome"].as_str() {
         Some("rendered") => {
             tally.rendered += 1;
-            let manifest = outcome["manifest"].as_str().expect("a path");
+            let manifest = rendering["manifest"].as_str().expect("a path");
             assert!(out.join(manifest).is_file(), "{daemon}: there is no {manifest}");
-            let missing = outcome["waitingFor"].as_array().expect("a list");
+            let missing = rendering["waitingFor"].as_array().expect("a list");
             tally.waiting += usize::from(!missing.is_empty());
             for missing in missing {
                 *tally.missing.entry(missing["kind"].as_str().expect("a kind").to_owned()).or_default() += 1;
             }
         }
         Some("refused") => {
-            let reason = outcome["reason"].as_str().expect("a reason").to_owned();
+            let reason = rendering["reason"].as_str().expect("a reason").to_owned();
             if reason.contains("this daemon is for Windows nodes") {
                 tally.windows += 1;
             } else {

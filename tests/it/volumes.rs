@@ -13,11 +13,11 @@ use daemonlet::core::input;
 use daemonlet::core::model::DaemonSet;
 use daemonlet::core::model::ObjectMap;
 use daemonlet::core::model::TokenRequest;
-use daemonlet::core::outcome;
-use daemonlet::core::outcome::Rendered;
-use daemonlet::core::outcome::Revision;
 use daemonlet::core::render::Endpoint;
 use daemonlet::core::render::RenderOptions;
+use daemonlet::core::rendering;
+use daemonlet::core::rendering::Rendered;
+use daemonlet::core::rendering::Revision;
 use daemonlet::core::volume::VolumeData;
 use daemonlet::node::volumes::Target;
 use daemonlet::node::volumes::Volumes;
@@ -48,7 +48,7 @@ fn options() -> RenderOptions {
 fn render(daemon_set: &Arc<DaemonSet>, objects: &ObjectMap) -> Rendered {
     let render = |tokens: &BTreeMap<TokenRequest, String>| {
         let revision = Revision::of(daemon_set);
-        outcome::outcome(daemon_set, &revision, 0, objects, tokens, &options()).result.expect("it is rendered")
+        rendering::render(daemon_set, &revision, 0, objects, tokens, &options()).result.expect("it is rendered")
     };
     let asked = render(&BTreeMap::new()).pod.tokens;
     render(&asked.into_iter().map(|request| (request.clone(), token(&request))).collect())

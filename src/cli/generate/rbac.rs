@@ -15,10 +15,10 @@ use crate::core::cluster::rights;
 use crate::core::enrolment;
 use crate::core::model::ObjectMap;
 use crate::core::model::TokenRequest;
-use crate::core::outcome;
-use crate::core::outcome::Revision;
 use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
+use crate::core::rendering;
+use crate::core::rendering::Revision;
 use crate::core::yaml;
 
 /// Roles that let agents read exactly what the DaemonSets in FILES use, and get their tokens
@@ -52,8 +52,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let mut text = String::new();
     let refused: Vec<_> = inputs.refused.iter().filter_map(Entry::key).collect();
     for (key, daemon_set) in inputs.daemon_sets.iter().filter(|(key, _)| !refused.contains(key)) {
-        let outcome = outcome::outcome(daemon_set, &Revision::of(daemon_set), 0, &objects, &tokens, &options);
-        let (references, tokens) = match &outcome.result {
+        let rendering = rendering::render(daemon_set, &Revision::of(daemon_set), 0, &objects, &tokens, &options);
+        let (references, tokens) = match &rendering.result {
             Ok(rendered) => (&rendered.pod.references, &rendered.pod.tokens),
             Err(refused) => {
                 let (source, errors) = (daemon_set.source.clone(), refused.errors.clone());

@@ -12,8 +12,8 @@ use crate::core::input::Problem;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
-use crate::core::outcome::Rendered;
 use crate::core::render::Missing;
+use crate::core::rendering::Rendered;
 
 /// What became of one DaemonSet or document.
 #[derive(Clone, Debug, PartialEq)]

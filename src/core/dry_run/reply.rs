@@ -74,14 +74,14 @@ pub fn judge(daemon_set: &DaemonSet, reply: &Reply) -> Verdict {
         Reply::Silence(why) => return Verdict::Unanswered(Unanswered::passing(why.clone())),
         Reply::Status { code, message, names_object } => (*code, message, *names_object),
     };
-    let lasting =
+    let permanent =
         |hint: String| Verdict::Unanswered(Unanswered { why: message.clone(), hint: Some(hint), passing: false });
     if message.contains("ValidatingAdmissionPolicy 'daemonlet-") {
         // Our own policies hold the agent, not the pod.
-        return lasting(GRANT.to_owned());
+        return permanent(GRANT.to_owned());
     }
     if message.contains("does not support dry run") {
-        return lasting(
+        return permanent(
             "give that webhook sideEffects None or NoneOnDryRun, or set policy.admission = \"off\"".to_owned(),
         );
     }
@@ -89,7 +89,7 @@ pub fn judge(daemon_set: &DaemonSet, reply: &Reply) -> Verdict {
         return Verdict::Refused(message.clone());
     }
     match code {
-        403 if !names_object => lasting(GRANT.to_owned()),
+        403 if !names_object => permanent(GRANT.to_owned()),
         400 | 403 | 422 => Verdict::Refused(message.clone()),
         _ => Verdict::Unanswered(Unanswered::passing(format!("{message} ({code})"))),
     }

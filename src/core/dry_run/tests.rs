@@ -87,7 +87,7 @@ fn what_is_no_word_on_the_pod_is_no_refusal() {
     for (code, message) in refusals {
         assert_eq!(status(code, message, true), Verdict::Refused(message.to_owned()));
     }
-    let lasting = [
+    let permanent = [
         (
             403,
             r#"pods is forbidden: User "daemonlet:node:n1" cannot create resource "pods" in API group "" in the namespace "team""#,
@@ -100,7 +100,7 @@ fn what_is_no_word_on_the_pod_is_no_refusal() {
         ),
         (400, r#"admission webhook "w.example.org" does not support dry run"#, true),
     ];
-    for (code, message, names_object) in lasting {
+    for (code, message, names_object) in permanent {
         let Verdict::Unanswered(why) = status(code, message, names_object) else { panic!("{message}") };
         assert!(!why.passing && why.hint.is_some() && why.why == message, "{why:?}");
     }
@@ -169,59 +169,70 @@ fn what_admission_made_is_no_part_of_the_definition() {
     assert!(!plain.defines_the_same(&other));
 }
 
-fn put() -> Inquiry {
-    let mut inquiry = Inquiry::new("abc", NOW);
-    assert_eq!(inquiry.standing(NOW, "n1", LINK), Standing { word: Word::Open, due: true, again: Some(NOW + 12_000) });
-    inquiry.put(NOW);
-    assert!(!inquiry.standing(NOW, "n1", LINK).due, "once");
-    inquiry
+fn put() -> AdmissionDryRun {
+    let mut admission_dry_run = AdmissionDryRun::new("abc", NOW);
+    assert_eq!(
+        admission_dry_run.request_state(NOW, "n1", LINK),
+        RequestState { answer: DryRunAnswer::Open, due: true, again: Some(NOW + 12_000) }
+    );
+    admission_dry_run.put(NOW);
+    assert!(!admission_dry_run.request_state(NOW, "n1", LINK).due, "once");
+    admission_dry_run
 }
 
 #[test]
 fn an_answer_is_waited_for_a_while_and_counts_for_a_while() {
-    let mut inquiry = put();
-    assert_eq!(inquiry.standing(NOW + 11_999, "n1", LINK).word, Word::Open);
-    let late = inquiry.standing(NOW + 12_000, "n1", LINK);
-    assert!(matches!(late.word, Word::Unanswered(why) if why.why.contains("within 12 s")) && !late.due);
+    let mut admission_dry_run = put();
+    assert_eq!(admission_dry_run.request_state(NOW + 11_999, "n1", LINK).answer, DryRunAnswer::Open);
+    let late = admission_dry_run.request_state(NOW + 12_000, "n1", LINK);
+    assert!(matches!(late.answer, DryRunAnswer::Unanswered(why) if why.why.contains("within 12 s")) && !late.due);
     let template = Arc::new(json!({}));
-    inquiry.answered(Verdict::Admitted(Arc::clone(&template)), NOW + 13_000);
-    let standing = inquiry.standing(NOW + 13_000 + FRESH - 1, "n1", LINK);
-    assert_eq!((standing.word, standing.due), (Word::Admitted(template), false));
-    assert!(inquiry.standing(NOW + 13_000 + FRESH, "n1", LINK).due);
+    admission_dry_run.answered(Verdict::Admitted(Arc::clone(&template)), NOW + 13_000);
+    let request_state = admission_dry_run.request_state(NOW + 13_000 + FRESH - 1, "n1", LINK);
+    assert_eq!((request_state.answer, request_state.due), (DryRunAnswer::Admitted(template), false));
+    assert!(admission_dry_run.request_state(NOW + 13_000 + FRESH, "n1", LINK).due);
 }
 
 #[test]
 fn what_passes_is_tried_again_in_time_and_then_counts_as_no_answer() {
-    let mut inquiry = put();
-    inquiry.answered(Verdict::Unanswered(Unanswered::passing("busy")), NOW + 100);
-    let standing = inquiry.standing(NOW + 200, "n1", LINK);
-    assert_eq!((standing.word, standing.due), (Word::Open, false));
-    let again = standing.again.expect("a time");
+    let mut admission_dry_run = put();
+    admission_dry_run.answered(Verdict::Unanswered(Unanswered::passing("busy")), NOW + 100);
+    let request_state = admission_dry_run.request_state(NOW + 200, "n1", LINK);
+    assert_eq!((request_state.answer, request_state.due), (DryRunAnswer::Open, false));
+    let again = request_state.again.expect("a time");
     assert!((NOW + 1_100..NOW + 1_600).contains(&again), "{again}");
-    assert!(inquiry.standing(again, "n1", LINK).due);
-    let word = inquiry.standing(NOW + 12_000, "n1", LINK).word;
-    assert_eq!(word, Word::Unanswered(Unanswered::passing("busy")));
-    let lasting = Unanswered { why: "forbidden".into(), hint: Some("grant it".into()), passing: false };
-    inquiry.answered(Verdict::Unanswered(lasting.clone()), NOW + 300);
-    assert_eq!(inquiry.standing(NOW + 301, "n1", LINK).word, Word::Unanswered(lasting), "no use in waiting");
+    assert!(admission_dry_run.request_state(again, "n1", LINK).due);
+    let answer = admission_dry_run.request_state(NOW + 12_000, "n1", LINK).answer;
+    assert_eq!(answer, DryRunAnswer::Unanswered(Unanswered::passing("busy")));
+    let permanent = Unanswered { why: "forbidden".into(), hint: Some("grant it".into()), passing: false };
+    admission_dry_run.answered(Verdict::Unanswered(permanent.clone()), NOW + 300);
+    assert_eq!(
+        admission_dry_run.request_state(NOW + 301, "n1", LINK).answer,
+        DryRunAnswer::Unanswered(permanent),
+        "no use in waiting"
+    );
 }
 
 #[test]
 fn a_refusal_stands_and_is_asked_about_ever_more_rarely() {
-    let mut inquiry = put();
+    let mut admission_dry_run = put();
     let (mut now, mut waits) = (NOW, Vec::new());
     for _ in 0..12 {
-        inquiry.answered(Verdict::Refused("no".into()), now);
-        let again = inquiry.standing(now, "n1", LINK).again.expect("a time");
+        admission_dry_run.answered(Verdict::Refused("no".into()), now);
+        let again = admission_dry_run.request_state(now, "n1", LINK).again.expect("a time");
         waits.push(again - now);
         assert_eq!(
-            inquiry.standing(again - 1, "n1", LINK),
-            Standing { word: Word::Refused("no".into()), due: false, again: Some(again) }
+            admission_dry_run.request_state(again - 1, "n1", LINK),
+            RequestState { answer: DryRunAnswer::Refused("no".into()), due: false, again: Some(again) }
         );
-        assert!(inquiry.standing(again, "n1", LINK).due);
+        assert!(admission_dry_run.request_state(again, "n1", LINK).due);
         now = again;
-        inquiry.put(now);
-        assert_eq!(inquiry.standing(now, "n1", LINK).word, Word::Refused("no".into()), "while it is asked again, too");
+        admission_dry_run.put(now);
+        assert_eq!(
+            admission_dry_run.request_state(now, "n1", LINK).answer,
+            DryRunAnswer::Refused("no".into()),
+            "while it is asked again, too"
+        );
     }
     assert!((5_000..7_500).contains(&waits[0]), "{waits:?}");
     assert!(waits.windows(2).all(|w| w[1] >= w[0]) && waits[11] < 15 * 60_000 && waits[11] >= 10 * 60_000, "{waits:?}");
@@ -229,34 +240,34 @@ fn a_refusal_stands_and_is_asked_about_ever_more_rarely() {
 
 #[test]
 fn nodes_ask_again_at_different_times() {
-    let mut inquiry = put();
-    inquiry.answered(Verdict::Refused("no".into()), NOW);
+    let mut admission_dry_run = put();
+    admission_dry_run.answered(Verdict::Refused("no".into()), NOW);
     let times: std::collections::BTreeSet<_> =
-        (0..50).filter_map(|n| inquiry.standing(NOW, &format!("n{n}"), LINK).again).collect();
+        (0..50).filter_map(|n| admission_dry_run.request_state(NOW, &format!("n{n}"), LINK).again).collect();
     assert!(times.len() > 40, "{times:?}");
 }
 
 #[test]
 fn without_a_connection_nobody_is_asked_and_the_last_word_counts() {
     let away = Some("there is no connection to it");
-    let mut inquiry = Inquiry::new("abc", NOW);
-    let standing = inquiry.standing(NOW, "n1", away);
+    let mut admission_dry_run = AdmissionDryRun::new("abc", NOW);
+    let request_state = admission_dry_run.request_state(NOW, "n1", away);
     assert_eq!(
-        standing,
-        Standing {
-            word: Word::Unanswered(Unanswered::passing("there is no connection to it")),
+        request_state,
+        RequestState {
+            answer: DryRunAnswer::Unanswered(Unanswered::passing("there is no connection to it")),
             due: false,
             again: None
         }
     );
-    inquiry.put(NOW);
-    inquiry.answered(Verdict::Refused("no".into()), NOW);
-    assert_eq!(inquiry.standing(NOW + 3_600_000, "n1", away).word, Word::Refused("no".into()));
+    admission_dry_run.put(NOW);
+    admission_dry_run.answered(Verdict::Refused("no".into()), NOW);
+    assert_eq!(admission_dry_run.request_state(NOW + 3_600_000, "n1", away).answer, DryRunAnswer::Refused("no".into()));
 }
 
 #[test]
 fn a_clock_that_is_set_back_holds_nothing_up() {
-    let mut inquiry = put();
-    inquiry.answered(Verdict::Refused("no".into()), NOW);
-    assert!(inquiry.standing(NOW - 86_400_000, "n1", LINK).due);
+    let mut admission_dry_run = put();
+    admission_dry_run.answered(Verdict::Refused("no".into()), NOW);
+    assert!(admission_dry_run.request_state(NOW - 86_400_000, "n1", LINK).due);
 }

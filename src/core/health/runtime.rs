@@ -6,8 +6,8 @@ use crate::core::record::Cause;
 use crate::core::record::Failure;
 use crate::core::record::Millis;
 
-use super::Autopsy;
 use super::ContainerFact;
+use super::CrashDiagnosis;
 use super::Does;
 use super::PodFact;
 
@@ -34,9 +34,14 @@ pub fn crashed<'a>(template: &Value, pod: &'a PodFact, since: Millis) -> Option<
 
 /// What the runtime shows to be wrong. What was made before `since` (the instance's start, the node's
 /// boot) proves nothing: nobody may have worked on it.
-pub fn by_runtime(template: &Value, pod: &PodFact, since: Millis, autopsy: Option<&Autopsy>) -> Option<Failure> {
+pub fn by_runtime(
+    template: &Value,
+    pod: &PodFact,
+    since: Millis,
+    crash_diagnosis: Option<&CrashDiagnosis>,
+) -> Option<Failure> {
     if let Some(container) = crashed(template, pod, since) {
-        let known = autopsy.filter(|a| a.container == container.name).cloned().unwrap_or_default();
+        let known = crash_diagnosis.filter(|a| a.container == container.name).cloned().unwrap_or_default();
         return Some(Failure { cause: Cause::CrashLoop, message: known.words(&container.name) });
     }
     let newest = pod.sandboxes.iter().max_by_key(|s| s.made)?;

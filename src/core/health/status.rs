@@ -7,7 +7,7 @@ use crate::core::record::Cause;
 use crate::core::record::Failure;
 use crate::core::record::Millis;
 
-use super::Autopsy;
+use super::CrashDiagnosis;
 use super::one_line;
 
 /// Why a container waits when its image is at fault (pkg/kubelet/images/types.go).
@@ -33,7 +33,7 @@ pub fn readiness(pod: &Value, parse: impl Fn(&str) -> Option<Millis>) -> Option<
 }
 
 /// What the kubelet says to be wrong with a pod; `None` when it is ready, or says nothing yet.
-pub fn by_status(pod: &Value, autopsy: Option<&Autopsy>) -> Option<Failure> {
+pub fn by_status(pod: &Value, crash_diagnosis: Option<&CrashDiagnosis>) -> Option<Failure> {
     if condition(pod, "Ready").is_some_and(|c| c.get("status").is_some_and(|s| s == "True")) {
         return None;
     }
@@ -42,7 +42,7 @@ pub fn by_status(pod: &Value, autopsy: Option<&Autopsy>) -> Option<Failure> {
         return failure(Cause::Image, said(status, reason));
     }
     if let Some((name, status)) = crash(pod) {
-        return failure(Cause::CrashLoop, end(status, autopsy.filter(|a| a.container == name)).words(name));
+        return failure(Cause::CrashLoop, end(status, crash_diagnosis.filter(|a| a.container == name)).words(name));
     }
     if let Some((status, reason)) = waiting(pod).find(|(_, reason)| !PATIENCE.contains(reason)) {
         return failure(Cause::Container, said(status, reason));
@@ -87,9 +87,9 @@ fn crash(pod: &Value) -> Option<(&str, &Value)> {
 }
 
 /// How a container last ended: in the kubelet's words, with the runtime's and the log's.
-fn end(status: &Value, autopsy: Option<&Autopsy>) -> Autopsy {
+fn end(status: &Value, crash_diagnosis: Option<&CrashDiagnosis>) -> CrashDiagnosis {
     let ended = ["/state/terminated", "/lastState/terminated"].iter().find_map(|at| status.pointer(at));
-    let mut end = autopsy.cloned().unwrap_or_default();
+    let mut end = crash_diagnosis.cloned().unwrap_or_default();
     if let Some(ended) = ended {
         let code = ended.get("exitCode").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
         end.exit_code = code.or(end.exit_code);

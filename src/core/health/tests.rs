@@ -71,19 +71,27 @@ fn a_sandbox_of_this_try_that_does_not_stand_is_a_failure() {
 }
 
 #[test]
-fn an_autopsy_tells_of_the_container_that_it_was_made_of() {
+fn a_crash_diagnosis_is_of_the_container_that_it_was_made_of() {
     let loops = pod(true, vec![container("main", 1, Does::Ended, 120)]);
-    let autopsy = Autopsy {
+    let crash_diagnosis = CrashDiagnosis {
         container: "main".into(),
         exit_code: Some(1),
         reason: "Error".into(),
         message: String::new(),
         last_line: "no such file".into(),
     };
-    let words = |a: &Autopsy| by_runtime(&template(), &loops, 0, Some(a)).unwrap().message;
-    assert_eq!(words(&autopsy), "container main ends with exit code 1, its last line: no such file");
-    assert_eq!(words(&Autopsy { container: "other".into(), ..autopsy.clone() }), "container main ends again and again");
-    let killed = Autopsy { exit_code: Some(137), reason: "OOMKilled".into(), last_line: String::new(), ..autopsy };
+    let words = |a: &CrashDiagnosis| by_runtime(&template(), &loops, 0, Some(a)).unwrap().message;
+    assert_eq!(words(&crash_diagnosis), "container main ends with exit code 1, its last line: no such file");
+    assert_eq!(
+        words(&CrashDiagnosis { container: "other".into(), ..crash_diagnosis.clone() }),
+        "container main ends again and again"
+    );
+    let killed = CrashDiagnosis {
+        exit_code: Some(137),
+        reason: "OOMKilled".into(),
+        last_line: String::new(),
+        ..crash_diagnosis
+    };
     assert_eq!(words(&killed), "container main ends with exit code 137 (OOMKilled)");
 }
 
@@ -115,8 +123,9 @@ fn a_container_that_runs_between_two_crashes_is_in_a_crash_loop() {
     let pod = status(false, json!({"phase": "Running", "containerStatuses": [main]}));
     assert_eq!(by_status(&pod, None).unwrap().message, "container main ends with exit code 3");
     assert_eq!(crashing(&pod), Some(("main", 2)));
-    let autopsy = Autopsy { container: "main".into(), last_line: "oh no".into(), ..Autopsy::default() };
-    let words = by_status(&pod, Some(&autopsy)).unwrap().message;
+    let crash_diagnosis =
+        CrashDiagnosis { container: "main".into(), last_line: "oh no".into(), ..CrashDiagnosis::default() };
+    let words = by_status(&pod, Some(&crash_diagnosis)).unwrap().message;
     assert_eq!(words, "container main ends with exit code 3, its last line: oh no");
     let done = json!({"name": "setup", "restartCount": 1, "ready": true, "state": {"terminated": {"exitCode": 0}},
         "lastState": {"terminated": {"exitCode": 1}}});

@@ -122,8 +122,8 @@ impl Planner<'_> {
         let Some(hand_over) = hand_over else { return false };
         self.record.hand_over = Some(hand_over);
         self.unplaced(reason);
-        let outcome = self.facts.outcome(daemon_set, self.record.next_incarnation, Data::Current);
-        match &outcome.result {
+        let rendering = self.facts.rendering(daemon_set, self.record.next_incarnation, Data::Current);
+        match &rendering.result {
             Ok(rendered) => {
                 self.references.extend(rendered.pod.references.iter().cloned());
                 self.tokens.extend(rendered.pod.tokens.iter().cloned());
@@ -138,10 +138,10 @@ impl Planner<'_> {
 
     /// What images the stock pod lacks here; they are pulled.
     fn lacks_images(&mut self, daemon_set: &Arc<DaemonSet>) -> Option<String> {
-        let outcome = self.facts.outcome(daemon_set, self.record.next_incarnation, Data::Current);
-        outcome.result.as_ref().ok()?;
-        self.pull = Some(Arc::clone(&outcome));
-        match self.facts.images(&outcome, true) {
+        let rendering = self.facts.rendering(daemon_set, self.record.next_incarnation, Data::Current);
+        rendering.result.as_ref().ok()?;
+        self.pull = Some(Arc::clone(&rendering));
+        match self.facts.images(&rendering, true) {
             Images::Present | Images::Handed(_) => None,
             Images::Failed(why) | Images::Pulling(why) => Some(why),
         }

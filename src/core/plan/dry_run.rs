@@ -11,9 +11,9 @@
 
 use std::sync::Arc;
 
+use crate::core::dry_run::DryRunAnswer;
 use crate::core::dry_run::FRESH;
 use crate::core::dry_run::Unanswered;
-use crate::core::dry_run::Word;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Source;
@@ -40,22 +40,22 @@ impl Planner<'_> {
         if let Some(admitted) = self.fresh_answer(target) {
             return self.within_policy(admitted);
         }
-        let (question, standing) = self.facts.inquiry(definition, self.record.next_incarnation);
+        let (question, request_state) = self.facts.admission_dry_run(definition, self.record.next_incarnation);
         self.question = Some(question);
-        if let Some(again) = standing.again {
+        if let Some(again) = request_state.again {
             self.wake(again);
         }
-        match standing.word {
-            Word::Admitted(template) => {
+        match request_state.answer {
+            DryRunAnswer::Admitted(template) => {
                 let admitted = definition.with_admitted(Some(&template));
                 self.remember(target, Said::Admitted(Arc::clone(&admitted)));
                 self.within_policy(admitted)
             }
-            Word::Refused(words) => {
+            DryRunAnswer::Refused(words) => {
                 self.remember(target, Said::Refused(words.clone()));
                 self.refuse_pod(&words)
             }
-            Word::Open => match self.last_refusal(target) {
+            DryRunAnswer::Open => match self.last_refusal(target) {
                 Some(words) => self.refuse_pod(&words),
                 None => {
                     self.summary.state = State::Waiting;
@@ -63,7 +63,7 @@ impl Planner<'_> {
                     None
                 }
             },
-            Word::Unanswered(why) => self.unanswered(target, replaces, &why),
+            DryRunAnswer::Unanswered(why) => self.unanswered(target, replaces, &why),
         }
     }
 

@@ -4,14 +4,13 @@
 
 use std::sync::Arc;
 
+use crate::core::dry_run::DryRunAnswer;
 use crate::core::dry_run::Question;
-use crate::core::dry_run::Standing;
+use crate::core::dry_run::RequestState;
 use crate::core::dry_run::Unanswered;
-use crate::core::dry_run::Word;
 use crate::core::model::DaemonSet;
 use crate::core::model::Lookup;
 use crate::core::model::ObjectKey;
-use crate::core::outcome::Outcome;
 use crate::core::placement::NamespaceSelector;
 use crate::core::policy::Admission;
 use crate::core::ports::HostPort;
@@ -19,6 +18,7 @@ use crate::core::record::Failure;
 use crate::core::record::HandOver;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
+use crate::core::rendering::RenderResult;
 
 /// What the manifest folder holds for an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,12 +65,12 @@ pub enum Data {
     /// What ConfigMaps and Secrets hold now.
     Current,
     /// What was kept of the daemon's good revision ([`Action::Keep`]).
-    Kept,
+    Rollback,
 }
 
 /// Whether the kubelet has taken an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum Accepted {
     /// It has: a sandbox was seen, or its mirror pod.
     Yes,
     /// It has not said so, and its time is not over.
@@ -136,14 +136,14 @@ pub enum Stock {
 
 /// What the shell has observed, and what it can compute without effects.
 pub trait Facts {
-    /// Renders (memoised) `incarnation` of a DaemonSet.
-    fn outcome(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<Outcome>;
-    /// The hash of the revision that a DaemonSet defines (memoised).
+    /// Renders (cached) `incarnation` of a DaemonSet.
+    fn rendering(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<RenderResult>;
+    /// The hash of the revision that a DaemonSet defines (cached).
     fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String;
     /// The instance's manifest in the folder.
     fn manifest(&self, uid: &str) -> ManifestFact<'_>;
-    /// Whether the data on disk is what `outcome` says.
-    fn volumes_current(&self, outcome: &Outcome) -> bool;
+    /// Whether the data on disk is what `rendering` says.
+    fn volumes_current(&self, rendering: &RenderResult) -> bool;
     /// Whether anything of the instance still runs.
     fn sandbox(&self, instance: &Instance) -> Evidence;
     /// Whether the instance is ready.
@@ -151,14 +151,14 @@ pub trait Facts {
     /// The stock controller's pod for this daemon on this node; `known`: the one that was handed over to.
     fn stock(&self, daemon_set: &DaemonSet, known: Option<&HandOver>) -> Stock;
     /// Whether the kubelet has taken the instance.
-    fn taken(&self, instance: &Instance) -> Taken;
+    fn accepted(&self, instance: &Instance) -> Accepted;
     /// Why the instance is not available, if somebody knows.
     fn failure(&self, instance: &Instance) -> Option<Failure>;
-    /// Whether the images for `outcome` are on the node; `replaces`: an instance ends for it.
-    fn images(&self, outcome: &Outcome, replaces: bool) -> Images;
-    /// Host ports of instances of other daemons than `key` on this node, with whose they are; `lasting`: only
+    /// Whether the images for `rendering` are on the node; `replaces`: an instance ends for it.
+    fn images(&self, rendering: &RenderResult, replaces: bool) -> Images;
+    /// Host ports of instances of other daemons than `key` on this node, with whose they are; `only_desired`: only
     /// those that they will still have when they have followed their definitions.
-    fn held_ports(&self, key: &ObjectKey, lasting: bool) -> Vec<(String, Vec<HostPort>)>;
+    fn held_ports(&self, key: &ObjectKey, only_desired: bool) -> Vec<(String, Vec<HostPort>)>;
     /// Whether the instance of an API DaemonSet may be replaced by one of `revision`.
     fn permission(&self, daemon_set: &DaemonSet, revision: &str) -> Permission;
     /// The revision that `daemon_set` may be replaced by here, if the cluster says so.
@@ -185,13 +185,13 @@ pub trait Facts {
     }
     /// Where the question about the pod of `incarnation` of a DaemonSet stands; only while
     /// [`Facts::asks_admission`].
-    fn inquiry(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> (Question, Standing) {
+    fn admission_dry_run(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> (Question, RequestState) {
         let question = Question::new(daemon_set, &self.revision(daemon_set), "", incarnation, Lookup::Unknown);
-        let word = Word::Unanswered(Unanswered::passing("nobody is asked"));
-        (question, Standing { word, due: false, again: None })
+        let answer = DryRunAnswer::Unanswered(Unanswered::passing("nobody is asked"));
+        (question, RequestState { answer, due: false, again: None })
     }
     /// Whether the API has yet to be told that an instance ends, and a successor waits for that.
-    fn farewell_pending(&self, instance: &Instance) -> bool {
+    fn mirror_pod_deletion_pending(&self, instance: &Instance) -> bool {
         let _ = instance;
         false
     }

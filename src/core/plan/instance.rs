@@ -6,11 +6,11 @@ use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::ObjectRef;
-use crate::core::outcome::Outcome;
-use crate::core::outcome::Rendered;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
 use crate::core::render::Missing;
+use crate::core::rendering::RenderResult;
+use crate::core::rendering::Rendered;
 
 use super::Action;
 use super::Data;
@@ -28,7 +28,7 @@ const STARTUP: Millis = 60_000;
 /// What a new instance is made from.
 pub(super) struct Prepared {
     /// Its rendering.
-    pub(super) outcome: Arc<Outcome>,
+    pub(super) rendering: Arc<RenderResult>,
     /// The DaemonSet that was rendered, as admission made it.
     pub(super) daemon_set: Arc<DaemonSet>,
 }
@@ -47,11 +47,11 @@ impl Planner<'_> {
         // What waits for something would be asked about in vain.
         let as_written = self.rendered(&target.daemon_set, target.data)?;
         let daemon_set = self.as_admitted(target, replaces)?;
-        let outcome = match Arc::ptr_eq(&daemon_set, &target.daemon_set) {
+        let rendering = match Arc::ptr_eq(&daemon_set, &target.daemon_set) {
             true => as_written,
             false => self.rendered(&daemon_set, target.data)?,
         };
-        Some(Prepared { outcome: self.with_images(outcome, replaces)?, daemon_set })
+        Some(Prepared { rendering: self.with_images(rendering, replaces)?, daemon_set })
     }
 
     /// Asks for what the target waits for besides its Namespace, or the first daemon of a namespace would wait for two
@@ -66,10 +66,10 @@ impl Planner<'_> {
     }
 
     /// The next incarnation's rendering if it can be written; else the summary says what is in the way.
-    fn rendered(&mut self, daemon_set: &Arc<DaemonSet>, data: Data) -> Option<Arc<Outcome>> {
-        let outcome = self.facts.outcome(daemon_set, self.record.next_incarnation, data);
-        self.summary.revision.clone_from(&outcome.revision);
-        match &outcome.result {
+    fn rendered(&mut self, daemon_set: &Arc<DaemonSet>, data: Data) -> Option<Arc<RenderResult>> {
+        let rendering = self.facts.rendering(daemon_set, self.record.next_incarnation, data);
+        self.summary.revision.clone_from(&rendering.revision);
+        match &rendering.result {
             Err(refused) => {
                 self.references.extend(refused.references.iter().cloned());
                 self.tokens.extend(refused.tokens.iter().cloned());
@@ -79,7 +79,7 @@ impl Planner<'_> {
             Ok(rendered) => {
                 self.note(rendered);
                 if rendered.pod.waiting_for.is_empty() {
-                    return Some(outcome);
+                    return Some(rendering);
                 }
                 self.wait_for(&rendered.pod.waiting_for);
                 None
@@ -105,18 +105,18 @@ impl Planner<'_> {
     }
 
     /// The outcome once its images are there, or as far as they can be.
-    fn with_images(&mut self, outcome: Arc<Outcome>, replaces: bool) -> Option<Arc<Outcome>> {
-        self.pull = Some(Arc::clone(&outcome));
-        match self.facts.images(&outcome, replaces) {
-            Images::Present => Some(outcome),
+    fn with_images(&mut self, rendering: Arc<RenderResult>, replaces: bool) -> Option<Arc<RenderResult>> {
+        self.pull = Some(Arc::clone(&rendering));
+        match self.facts.images(&rendering, replaces) {
+            Images::Present => Some(rendering),
             Images::Handed(risk) => {
                 self.summary.notes.push(risk);
-                Some(outcome)
+                Some(rendering)
             }
             // The kubelet tries by itself, and its words show in the API.
             Images::Failed(why) if !replaces => {
                 self.summary.notes.push(why);
-                Some(outcome)
+                Some(rendering)
             }
             Images::Failed(why) | Images::Pulling(why) => {
                 self.summary.state = State::Waiting;
@@ -143,8 +143,8 @@ impl Planner<'_> {
     }
 
     pub(super) fn begin(&mut self, target: &Target, prepared: &Prepared, reason: &str) {
-        let Prepared { outcome, daemon_set } = prepared;
-        let Ok(rendered) = &outcome.result else { return };
+        let Prepared { rendering, daemon_set } = prepared;
+        let Ok(rendered) = &rendering.result else { return };
         let incarnation = self.record.next_incarnation;
         self.record.next_incarnation = incarnation.saturating_add(1);
         self.record.pending_update = None;
@@ -153,16 +153,16 @@ impl Planner<'_> {
         let instance = Instance {
             daemon_set: Some(Arc::clone(daemon_set)),
             data_version: rendered.pod.data_version.clone(),
-            pinned: target.data == Data::Kept,
+            pinned: target.data == Data::Rollback,
             ..Instance::new(
-                &outcome.identity.uid,
-                &outcome.identity.pod_name,
+                &rendering.identity.uid,
+                &rendering.identity.pod_name,
                 incarnation,
-                &outcome.revision,
+                &rendering.revision,
                 self.context.now,
             )
         };
-        self.actions.push(Action::Start { outcome: Arc::clone(outcome), reason: reason.to_owned() });
+        self.actions.push(Action::Start { rendering: Arc::clone(rendering), reason: reason.to_owned() });
         self.show_as(&instance, State::Starting, "its manifest is written");
         self.record.instances.push(instance);
     }
@@ -170,9 +170,9 @@ impl Planner<'_> {
     /// Brings data and manifest of a live instance up to date with its own revision.
     pub(super) fn refresh(&mut self, instance: &Instance) {
         let Some(daemon_set) = &instance.daemon_set else { return };
-        let data = if instance.pinned { Data::Kept } else { Data::Current };
-        let outcome = self.facts.outcome(daemon_set, instance.incarnation, data);
-        let rendered = match &outcome.result {
+        let data = if instance.pinned { Data::Rollback } else { Data::Current };
+        let rendering = self.facts.rendering(daemon_set, instance.incarnation, data);
+        let rendered = match &rendering.result {
             Ok(rendered) => rendered,
             Err(refused) => {
                 self.references.extend(refused.references.iter().cloned());
@@ -182,7 +182,7 @@ impl Planner<'_> {
             }
         };
         self.note(rendered);
-        if outcome.identity.uid != instance.uid {
+        if rendering.identity.uid != instance.uid {
             // Made by another version of the identity function: it runs, so it stays as it is.
             return;
         }
@@ -197,15 +197,15 @@ impl Planner<'_> {
         }
         if !instance.started && !rendered.pod.pull_secrets.is_empty() && self.pull.is_none() {
             // It was started without its images, and the kubelet does not know its pull secrets.
-            self.pull = Some(Arc::clone(&outcome));
+            self.pull = Some(Arc::clone(&rendering));
         }
         let manifest = match self.facts.manifest(&instance.uid) {
             ManifestFact::Missing => return,
             ManifestFact::Present(digest) => digest != rendered.digest,
         };
-        let volumes = !self.facts.volumes_current(&outcome);
+        let volumes = !self.facts.volumes_current(&rendering);
         if manifest || volumes {
-            self.actions.push(Action::Refresh { outcome: Arc::clone(&outcome), volumes, manifest });
+            self.actions.push(Action::Refresh { rendering: Arc::clone(&rendering), volumes, manifest });
         }
     }
 

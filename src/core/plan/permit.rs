@@ -71,8 +71,8 @@ impl Planner<'_> {
             }
             Permission::Withheld(why) => {
                 let daemon_set = self.last_admitted(&target.daemon_set);
-                let outcome = self.facts.outcome(daemon_set, self.record.next_incarnation, target.data);
-                self.pull = outcome.result.is_ok().then_some(outcome);
+                let rendering = self.facts.rendering(daemon_set, self.record.next_incarnation, target.data);
+                self.pull = rendering.result.is_ok().then_some(rendering);
                 Some(why)
             }
             // Nothing is claimed that could not start.
@@ -111,7 +111,7 @@ impl Planner<'_> {
         if old.revision == target.revision || !self.is_withheld(target) {
             return None;
         }
-        let data = if old.pinned { Data::Kept } else { Data::Current };
+        let data = if old.pinned { Data::Rollback } else { Data::Current };
         let daemon_set = old.daemon_set.clone()?;
         Some(Target { daemon_set, revision: old.revision.clone(), data, rollback: false })
     }

@@ -30,13 +30,13 @@ impl Planner<'_> {
         Some(format!("maxSurge wants it beside {}, and both want host port {port}", old.pod_name))
     }
 
-    /// Which port of the target another daemon of this node has; `lasting`: and will not give up.
-    pub(super) fn clash_with_others(&mut self, target: &Target, lasting: bool) -> Option<String> {
+    /// Which port of the target another daemon of this node has; `only_desired`: and will not give up.
+    pub(super) fn clash_with_others(&mut self, target: &Target, only_desired: bool) -> Option<String> {
         let wanted = ports::host_ports(target.daemon_set.pod_template());
         if wanted.is_empty() {
             return None;
         }
-        let found = self.facts.held_ports(&target.daemon_set.key, lasting).into_iter().find_map(|(who, held)| {
+        let found = self.facts.held_ports(&target.daemon_set.key, only_desired).into_iter().find_map(|(who, held)| {
             let port: &HostPort = ports::clash(&wanted, &held)?;
             Some(format!("host port {port} belongs to {who}"))
         });

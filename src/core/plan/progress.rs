@@ -110,8 +110,8 @@ impl Planner<'_> {
 
     /// The version of the data that a new instance would get; `None` while it cannot be told.
     fn data_version(&self, daemon_set: &Arc<DaemonSet>, data: Data) -> Option<String> {
-        let outcome = self.facts.outcome(self.last_admitted(daemon_set), self.record.next_incarnation, data);
-        let rendered = outcome.result.as_ref().ok().filter(|rendered| rendered.pod.waiting_for.is_empty())?;
+        let rendering = self.facts.rendering(self.last_admitted(daemon_set), self.record.next_incarnation, data);
+        let rendered = rendering.result.as_ref().ok().filter(|rendered| rendered.pod.waiting_for.is_empty())?;
         Some(rendered.pod.data_version.clone())
     }
 
@@ -127,8 +127,8 @@ impl Planner<'_> {
 
     fn remember_good(&mut self, daemon_set: &DaemonSet, instance: &Instance, desired: &str) {
         let Some(own) = &instance.daemon_set else { return };
-        let outcome = self.facts.outcome(own, instance.incarnation, Data::Current);
-        let Ok(rendered) = &outcome.result else { return };
+        let rendering = self.facts.rendering(own, instance.incarnation, Data::Current);
+        let Ok(rendered) = &rendering.result else { return };
         let version = &rendered.pod.data_version;
         // What is to be restarted for other data runs with what it was made with.
         let to_restart = restarts_on_data(daemon_set) && *version != instance.data_version;
@@ -144,7 +144,7 @@ impl Planner<'_> {
             None => true,
             Some(good) if good.data_version == *version => {
                 good.candidate = None;
-                keeps && !good.kept
+                keeps && !good.has_rollback_data
             }
             Some(_) if in_doubt => false,
             Some(good) => {
@@ -165,12 +165,12 @@ impl Planner<'_> {
             self.record.good = Some(Good {
                 revision: instance.revision.clone(),
                 data_version: version.clone(),
-                kept: keeps,
+                has_rollback_data: keeps,
                 candidate: None,
                 daemon_set: None,
             });
             if keeps {
-                self.actions.push(Action::Keep { outcome: Arc::clone(&outcome) });
+                self.actions.push(Action::Keep { rendering: Arc::clone(&rendering) });
             }
         }
     }
@@ -258,7 +258,7 @@ impl Planner<'_> {
              or somebody says `daemonlet retry`",
             good.revision
         ));
-        let data = if good.kept { Data::Kept } else { Data::Current };
+        let data = if good.has_rollback_data { Data::Rollback } else { Data::Current };
         Target { daemon_set: good_set, revision: good.revision, data, rollback: true }
     }
 }

@@ -6,8 +6,8 @@
 use crate::core::record::Instance;
 use crate::core::record::RestartCause;
 
+use super::Accepted;
 use super::Planner;
-use super::Taken;
 
 impl Planner<'_> {
     /// Orders another try for what the kubelet did not take.
@@ -15,13 +15,15 @@ impl Planner<'_> {
         let now = self.context.now;
         let live: Vec<Instance> = self.record.live().filter(|i| !i.orphaned).cloned().collect();
         for instance in live.iter().filter(|i| i.restart.is_none()) {
-            match self.facts.taken(instance) {
-                Taken::Yes if self.record.backoff.as_ref().is_some_and(|b| b.not_taken) => self.record.backoff = None,
-                Taken::No(reason) => {
-                    let cause = RestartCause::NotTaken { reason };
+            match self.facts.accepted(instance) {
+                Accepted::Yes if self.record.backoff.as_ref().is_some_and(|b| b.not_accepted) => {
+                    self.record.backoff = None
+                }
+                Accepted::No(reason) => {
+                    let cause = RestartCause::NotAccepted { reason };
                     self.record.order_restart(&instance.uid, cause, now, self.facts.surroundings());
                 }
-                Taken::Yes | Taken::NotYet | Taken::Unknown(_) => {}
+                Accepted::Yes | Accepted::NotYet | Accepted::Unknown(_) => {}
             }
         }
     }
@@ -30,10 +32,10 @@ impl Planner<'_> {
     /// soon as what it was rejected for may have changed.
     pub(super) fn is_ordered(&mut self, instance: &Instance) -> bool {
         let Some(order) = &instance.restart else { return false };
-        let not_taken = matches!(order.cause, RestartCause::NotTaken { .. });
+        let not_accepted = matches!(order.cause, RestartCause::NotAccepted { .. });
         let before = self.record.backoff.as_ref().map(|b| b.surroundings.as_str());
         let surroundings = self.facts.surroundings();
-        let changed = not_taken && !surroundings.is_empty() && before != Some(surroundings);
+        let changed = not_accepted && !surroundings.is_empty() && before != Some(surroundings);
         if order.due <= self.context.now || changed {
             return true;
         }

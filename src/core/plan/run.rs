@@ -187,7 +187,7 @@ impl Planner<'_> {
                 outdated.push(instance);
                 continue;
             }
-            instance.pinned = target.data == Data::Kept;
+            instance.pinned = target.data == Data::Rollback;
             for known in self.record.instances.iter_mut().filter(|i| i.uid == instance.uid) {
                 known.pinned = instance.pinned;
             }
@@ -210,7 +210,7 @@ impl Planner<'_> {
         // What admission added may refer to data of its own.
         let own = instance.daemon_set.as_ref().filter(|own| own.admitted.is_some());
         let daemon_set = own.unwrap_or(daemon_set);
-        match &self.facts.outcome(daemon_set, instance.incarnation, Data::Current).result {
+        match &self.facts.rendering(daemon_set, instance.incarnation, Data::Current).result {
             Ok(rendered) => {
                 rendered.pod.waiting_for.is_empty()
                     && !instance.data_version.is_empty()
@@ -339,7 +339,7 @@ fn may_surge(daemon_set: &DaemonSet) -> bool {
 
 /// A delay in `0..bound` milliseconds that depends on node and revision alone.
 pub fn jitter(node: &str, revision: &str, bound: Millis) -> Millis {
-    let digest = crate::core::outcome::digest(format!("{node}\n{revision}").as_bytes());
+    let digest = crate::core::rendering::digest(format!("{node}\n{revision}").as_bytes());
     let number = digest.bytes().take(12).fold(0_i64, |n, b| n * 16 + i64::from((b as char).to_digit(16).unwrap_or(0)));
     number % bound.max(1)
 }

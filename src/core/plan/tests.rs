@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::core::dry_run::Standing;
+use crate::core::dry_run::RequestState;
 use crate::core::identity::Identity;
 use crate::core::model::FieldError;
 use crate::core::model::IntOrPercent;
@@ -19,7 +19,6 @@ use crate::core::model::Lookup;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::model::Taint;
 use crate::core::model::UpdateStrategy;
-use crate::core::outcome::Rendered;
 use crate::core::policy::Admission;
 use crate::core::ports::HostPort;
 use crate::core::record::Cause;
@@ -29,6 +28,7 @@ use crate::core::record::PendingUpdate;
 use crate::core::record::RestartCause;
 use crate::core::render::Refused;
 use crate::core::render::RenderedPod;
+use crate::core::rendering::Rendered;
 
 use super::*;
 
@@ -49,20 +49,20 @@ struct World {
     unjudged: Option<Missing>,
     references: BTreeSet<ObjectRef>,
     refused: Option<FieldError>,
-    blind: bool,
+    no_runtime_view: bool,
     stock: Option<Stock>,
-    kept_version: String,
-    not_taken: BTreeMap<String, String>,
+    rollback_version: String,
+    not_accepted: BTreeMap<String, String>,
     failures: BTreeMap<String, Failure>,
     images: Option<Images>,
     surroundings: String,
-    farewell: bool,
+    mirror_pod_deletions: bool,
     held_ports: Vec<(String, Vec<HostPort>, bool)>,
     permission: Option<Permission>,
     approved: Option<String>,
     rendered: RefCell<u32>,
     /// What the API server says of pods; `None`: nobody asks it.
-    says: Option<crate::core::dry_run::Word>,
+    says: Option<crate::core::dry_run::DryRunAnswer>,
     /// The data of what admission made, where it has other data.
     data_of_admitted: String,
 }
@@ -72,10 +72,10 @@ fn image(daemon_set: &DaemonSet) -> String {
 }
 
 impl Facts for World {
-    fn outcome(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<Outcome> {
+    fn rendering(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<RenderResult> {
         let data_version = match data {
             Data::Current => &self.data_version,
-            Data::Kept => &self.kept_version,
+            Data::Rollback => &self.rollback_version,
         };
         let data_version = match (&daemon_set.admitted, self.data_of_admitted.is_empty()) {
             (Some(_), false) => &self.data_of_admitted,
@@ -111,7 +111,7 @@ impl Facts for World {
                 },
             }),
         };
-        Arc::new(Outcome { identity, revision: image(daemon_set), result })
+        Arc::new(RenderResult { identity, revision: image(daemon_set), result })
     }
 
     fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {
@@ -122,12 +122,12 @@ impl Facts for World {
         self.manifests.get(uid).map_or(ManifestFact::Missing, |d| ManifestFact::Present(d))
     }
 
-    fn volumes_current(&self, outcome: &Outcome) -> bool {
-        !self.stale_volumes.contains(&outcome.identity.uid)
+    fn volumes_current(&self, rendering: &RenderResult) -> bool {
+        !self.stale_volumes.contains(&rendering.identity.uid)
     }
 
     fn sandbox(&self, instance: &Instance) -> Evidence {
-        if self.blind {
+        if self.no_runtime_view {
             return Evidence::Unknown("the runtime does not answer".to_owned());
         }
         if self.running.contains(&instance.uid) { Evidence::Running } else { Evidence::Gone }
@@ -146,10 +146,10 @@ impl Facts for World {
         self.stock.clone().unwrap_or(Stock::Absent)
     }
 
-    fn taken(&self, instance: &Instance) -> Taken {
-        match self.not_taken.get(&instance.uid) {
-            Some(reason) => Taken::No(reason.clone()),
-            None => Taken::Yes,
+    fn accepted(&self, instance: &Instance) -> Accepted {
+        match self.not_accepted.get(&instance.uid) {
+            Some(reason) => Accepted::No(reason.clone()),
+            None => Accepted::Yes,
         }
     }
 
@@ -157,14 +157,14 @@ impl Facts for World {
         self.failures.get(&instance.uid).cloned()
     }
 
-    fn images(&self, _: &Outcome, _: bool) -> Images {
+    fn images(&self, _: &RenderResult, _: bool) -> Images {
         self.images.clone().unwrap_or(Images::Present)
     }
 
-    fn held_ports(&self, _: &ObjectKey, lasting: bool) -> Vec<(String, Vec<HostPort>)> {
+    fn held_ports(&self, _: &ObjectKey, only_desired: bool) -> Vec<(String, Vec<HostPort>)> {
         self.held_ports
             .iter()
-            .filter(|(_, _, stays)| *stays || !lasting)
+            .filter(|(_, _, stays)| *stays || !only_desired)
             .map(|(w, p, _)| (w.clone(), p.clone()))
             .collect()
     }
@@ -177,8 +177,8 @@ impl Facts for World {
         self.approved.as_deref()
     }
 
-    fn farewell_pending(&self, _: &Instance) -> bool {
-        self.farewell
+    fn mirror_pod_deletion_pending(&self, _: &Instance) -> bool {
+        self.mirror_pod_deletions
     }
 
     fn surroundings(&self) -> &str {
@@ -198,9 +198,9 @@ impl Facts for World {
         self.says.is_some()
     }
 
-    fn inquiry(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> (Question, Standing) {
+    fn admission_dry_run(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> (Question, RequestState) {
         let question = Question::new(daemon_set, &image(daemon_set), "n1", incarnation, Lookup::Unknown);
-        (question, Standing { word: self.says.clone().unwrap(), due: false, again: None })
+        (question, RequestState { answer: self.says.clone().unwrap(), due: false, again: None })
     }
 }
 
@@ -212,17 +212,17 @@ impl World {
                 Action::End { uid, .. } => {
                     self.manifests.remove(uid);
                 }
-                Action::Start { outcome, .. } => {
-                    let uid = outcome.identity.uid.clone();
-                    self.manifests.insert(uid.clone(), outcome.result.as_ref().unwrap().digest.clone());
+                Action::Start { rendering, .. } => {
+                    let uid = rendering.identity.uid.clone();
+                    self.manifests.insert(uid.clone(), rendering.result.as_ref().unwrap().digest.clone());
                     self.running.insert(uid);
                 }
-                Action::Refresh { outcome, .. } => {
-                    let rendered = outcome.result.as_ref().unwrap();
-                    self.manifests.insert(outcome.identity.uid.clone(), rendered.digest.clone());
-                    self.stale_volumes.remove(&outcome.identity.uid);
+                Action::Refresh { rendering, .. } => {
+                    let rendered = rendering.result.as_ref().unwrap();
+                    self.manifests.insert(rendering.identity.uid.clone(), rendered.digest.clone());
+                    self.stale_volumes.remove(&rendering.identity.uid);
                 }
-                Action::Keep { .. } => self.kept_version.clone_from(&self.data_version),
+                Action::Keep { .. } => self.rollback_version.clone_from(&self.data_version),
                 Action::Finish { .. } | Action::Confirm { .. } => {}
             }
         }
@@ -251,8 +251,8 @@ fn daemon_set(image: &str) -> DaemonSet {
     }
 }
 
-fn wanted(daemon_set: &DaemonSet) -> Word {
-    Word::Wanted { daemon_set: Arc::new(daemon_set.clone()), mode: Mode::Static, note: None }
+fn wanted(daemon_set: &DaemonSet) -> Desired {
+    Desired::Wanted { daemon_set: Arc::new(daemon_set.clone()), mode: Mode::Static, note: None }
 }
 
 fn node() -> NodeView {
@@ -285,7 +285,7 @@ impl Bench {
         }
     }
 
-    fn plan(&self, word: &Word) -> DaemonPlan {
+    fn plan(&self, desired: &Desired) -> DaemonPlan {
         let context = Context {
             now: self.now,
             node: &self.node,
@@ -294,12 +294,12 @@ impl Bench {
             boot: &self.boot,
             booted: self.booted,
         };
-        plan_daemon(word, &self.record, &context, &self.world)
+        plan_daemon(desired, &self.record, &context, &self.world)
     }
 
     /// Plans and executes one pass; gives the actions in short.
-    fn pass(&mut self, word: &Word) -> Vec<String> {
-        let plan = self.plan(word);
+    fn pass(&mut self, desired: &Desired) -> Vec<String> {
+        let plan = self.plan(desired);
         self.world.apply(&plan);
         self.record = plan.record.clone();
         plan.actions.iter().map(short).collect()
@@ -316,12 +316,12 @@ fn short(action: &Action) -> String {
     match action {
         Action::End { uid, .. } => format!("end {uid}"),
         Action::Finish { uid, .. } => format!("finish {uid}"),
-        Action::Start { outcome, .. } => format!("start {}", outcome.identity.uid),
-        Action::Refresh { outcome, volumes, manifest } => {
-            format!("refresh {} volumes={volumes} manifest={manifest}", outcome.identity.uid)
+        Action::Start { rendering, .. } => format!("start {}", rendering.identity.uid),
+        Action::Refresh { rendering, volumes, manifest } => {
+            format!("refresh {} volumes={volumes} manifest={manifest}", rendering.identity.uid)
         }
         Action::Confirm { .. } => "confirm".to_owned(),
-        Action::Keep { outcome } => format!("keep {}", outcome.identity.uid),
+        Action::Keep { rendering } => format!("keep {}", rendering.identity.uid),
     }
 }
 
@@ -337,34 +337,34 @@ fn a_wanted_daemon_starts_once_and_then_nothing_is_left_to_do() {
 #[test]
 fn a_template_change_ends_the_old_instance_before_the_new_one_starts() {
     let mut bench = Bench::running("a");
-    let word = wanted(&daemon_set("b"));
-    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    let desired = wanted(&daemon_set("b"));
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     assert_eq!(bench.record.next_incarnation, 1, "the number is in the record before the manifest goes");
-    assert_eq!(bench.pass(&word), NONE, "its sandbox is still there");
-    assert!(bench.plan(&word).wake_at.is_some(), "nothing else would look again");
+    assert_eq!(bench.pass(&desired), NONE, "its sandbox is still there");
+    assert!(bench.plan(&desired).wake_at.is_some(), "nothing else would look again");
     bench.world.running.clear();
-    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-b-1"]);
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-b-1"]);
 }
 
 #[test]
 fn a_sandbox_that_was_never_seen_is_waited_for_one_housekeeping_period() {
     let mut bench = Bench::running("a");
     bench.world.running.clear();
-    let word = wanted(&daemon_set("b"));
-    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
-    assert_eq!(bench.pass(&word), NONE);
+    let desired = wanted(&daemon_set("b"));
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
+    assert_eq!(bench.pass(&desired), NONE);
     bench.now += SETTLE;
-    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-b-1"]);
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-b-1"]);
 }
 
 #[test]
 fn without_evidence_nothing_new_starts() {
     let mut bench = Bench::running("a");
-    let word = wanted(&daemon_set("b"));
-    bench.pass(&word);
-    bench.world.blind = true;
+    let desired = wanted(&daemon_set("b"));
+    bench.pass(&desired);
+    bench.world.no_runtime_view = true;
     bench.now += 3_600_000;
-    let plan = bench.plan(&word);
+    let plan = bench.plan(&desired);
     assert_eq!(plan.actions, []);
     assert!(plan.summary.reason.contains("the runtime does not answer"), "{}", plan.summary.reason);
 }
@@ -377,14 +377,14 @@ fn surge_starts_the_new_instance_beside_the_old_one_until_it_is_available() {
     new.min_ready_seconds = 5;
     let mut bench = Bench::running("a");
     bench.world.ready.insert("uid-a-0".to_owned(), NOW);
-    let word = wanted(&new);
-    assert_eq!(bench.pass(&word), ["start uid-b-1"]);
-    assert_eq!(bench.pass(&word), NONE);
+    let desired = wanted(&new);
+    assert_eq!(bench.pass(&desired), ["start uid-b-1"]);
+    assert_eq!(bench.pass(&desired), NONE);
     bench.world.ready.insert("uid-b-1".to_owned(), NOW);
-    assert_eq!(bench.pass(&word), NONE, "ready, not yet available");
-    assert_eq!(bench.plan(&word).wake_at, Some(NOW + 1_000));
+    assert_eq!(bench.pass(&desired), NONE, "ready, not yet available");
+    assert_eq!(bench.plan(&desired).wake_at, Some(NOW + 1_000));
     bench.now += 5_000;
-    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
 }
 
 #[test]
@@ -425,12 +425,12 @@ fn a_template_that_changes_during_a_surge_never_costs_the_instance_that_serves()
 fn a_clock_that_was_set_back_holds_nothing_up() {
     let mut bench = Bench::running("a");
     bench.world.running.clear();
-    let word = wanted(&daemon_set("b"));
-    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    let desired = wanted(&daemon_set("b"));
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.now -= 86_400_000;
-    assert_eq!(bench.pass(&word), NONE);
+    assert_eq!(bench.pass(&desired), NONE);
     bench.now += SETTLE;
-    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-b-1"]);
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-b-1"]);
 }
 
 #[test]
@@ -438,21 +438,21 @@ fn a_young_instance_that_is_not_ready_yet_is_starting_and_an_older_one_fails() {
     let mut bench = Bench::running("a");
     bench.record.instances[0].started = true;
     bench.world.not_ready.insert("uid-a-0".to_owned());
-    let word = wanted(&daemon_set("a"));
-    assert_eq!(bench.plan(&word).summary.state, State::Starting);
+    let desired = wanted(&daemon_set("a"));
+    assert_eq!(bench.plan(&desired).summary.state, State::Starting);
     while bench.now < NOW + 60_000 {
-        assert_eq!(bench.plan(&word).summary.state, State::Starting);
-        bench.now = bench.plan(&word).wake_at.unwrap();
+        assert_eq!(bench.plan(&desired).summary.state, State::Starting);
+        bench.now = bench.plan(&desired).wake_at.unwrap();
     }
-    assert_eq!(bench.plan(&word).summary.state, State::Failing);
+    assert_eq!(bench.plan(&desired).summary.state, State::Failing);
 }
 
 #[test]
 fn an_orphan_ends_when_its_manifest_is_removed() {
     let mut bench = Bench::running("a");
-    assert_eq!(bench.pass(&Word::Orphaned { reason: "orphan".into() }), NONE);
+    assert_eq!(bench.pass(&Desired::Orphaned { reason: "orphan".into() }), NONE);
     bench.world.manifests.clear();
-    let gone = Word::Gone { reason: "gone".into(), by_list: false, ignore_file: None };
+    let gone = Desired::Gone { reason: "gone".into(), by_list: false, ignore_file: None };
     assert_eq!(bench.pass(&gone), ["end uid-a-0"]);
     bench.world.running.clear();
     bench.now += SETTLE;
@@ -493,11 +493,11 @@ const RESTART_ON_FOR_TEST: &str = crate::core::model::RESTART_ON;
 fn a_removed_manifest_comes_back_under_a_new_uid() {
     let mut bench = Bench::running("a");
     bench.world.manifests.clear();
-    let word = wanted(&daemon_set("a"));
-    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    let desired = wanted(&daemon_set("a"));
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.world.running.clear();
     bench.now += SETTLE;
-    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-a-1"]);
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-a-1"]);
 }
 
 #[test]
@@ -510,10 +510,10 @@ fn a_changed_manifest_is_repaired_in_place() {
 #[test]
 fn a_crash_between_record_and_removal_is_continued() {
     let mut bench = Bench::running("a");
-    let word = wanted(&daemon_set("b"));
-    let plan = bench.plan(&word);
+    let desired = wanted(&daemon_set("b"));
+    let plan = bench.plan(&desired);
     bench.record = plan.record; // the record was saved, the manifest is still there
-    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
 }
 
 #[test]
@@ -524,14 +524,14 @@ fn a_new_revision_that_is_refused_or_waits_leaves_the_old_instance() {
         reason: "a static pod cannot use it".to_owned(),
         hint: None,
     });
-    let word = wanted(&daemon_set("b"));
-    assert_eq!(bench.pass(&word), NONE);
-    assert_eq!(bench.plan(&word).summary.state, State::Refused);
+    let desired = wanted(&daemon_set("b"));
+    assert_eq!(bench.pass(&desired), NONE);
+    assert_eq!(bench.plan(&desired).summary.state, State::Refused);
     bench.world.refused = None;
     bench.world.waiting_for =
         vec![Missing { kind: "ConfigMap".into(), namespace: "a".into(), name: "b".into(), key: "c".into() }];
-    assert_eq!(bench.pass(&word), NONE);
-    let reason = bench.plan(&word).summary.reason;
+    assert_eq!(bench.pass(&desired), NONE);
+    let reason = bench.plan(&desired).summary.reason;
     assert!(reason.contains("key c of ConfigMap a/b"), "{reason}");
 }
 
@@ -606,11 +606,11 @@ fn an_unapproved_change_of_an_api_daemon_waits_for_its_turn() {
 #[test]
 fn a_gone_daemon_ends_is_finished_and_keeps_its_number() {
     let mut bench = Bench::running("a");
-    let word = Word::Gone { reason: "deleted".into(), by_list: false, ignore_file: None };
-    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    let desired = Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None };
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.world.running.clear();
     bench.now += SETTLE;
-    assert_eq!(bench.pass(&word), ["finish uid-a-0"]);
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0"]);
     assert_eq!(bench.record.next_incarnation, 1);
     assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["start uid-a-1"], "a used UID is never used again");
 }
@@ -619,9 +619,9 @@ fn a_gone_daemon_ends_is_finished_and_keeps_its_number() {
 fn a_lists_silence_is_held_when_too_much_would_go() {
     let mut bench = Bench::running("a");
     bench.held = true;
-    assert_eq!(bench.pass(&Word::Gone { reason: "not listed".into(), by_list: true, ignore_file: None }), NONE);
+    assert_eq!(bench.pass(&Desired::Gone { reason: "not listed".into(), by_list: true, ignore_file: None }), NONE);
     assert_eq!(
-        bench.pass(&Word::Gone { reason: "seen deleted".into(), by_list: false, ignore_file: None }),
+        bench.pass(&Desired::Gone { reason: "seen deleted".into(), by_list: false, ignore_file: None }),
         ["end uid-a-0"]
     );
 }
@@ -629,15 +629,15 @@ fn a_lists_silence_is_held_when_too_much_would_go() {
 #[test]
 fn doubt_and_orphaning_keep_what_runs() {
     let mut bench = Bench::running("a");
-    assert_eq!(bench.pass(&Word::Unsure { reason: "the API does not answer".into() }), NONE);
-    assert_eq!(bench.pass(&Word::Confirm { reason: "not listed".into() }), ["confirm"]);
-    assert_eq!(bench.pass(&Word::Orphaned { reason: "orphan".into() }), NONE);
+    assert_eq!(bench.pass(&Desired::Unsure { reason: "the API does not answer".into() }), NONE);
+    assert_eq!(bench.pass(&Desired::Confirm { reason: "not listed".into() }), ["confirm"]);
+    assert_eq!(bench.pass(&Desired::Orphaned { reason: "orphan".into() }), NONE);
     assert_eq!(
-        bench.pass(&Word::Gone { reason: "gone".into(), by_list: false, ignore_file: None }),
+        bench.pass(&Desired::Gone { reason: "gone".into(), by_list: false, ignore_file: None }),
         NONE,
         "an orphaned instance stays when its DaemonSet is gone"
     );
-    assert_eq!(bench.plan(&Word::Unsure { reason: String::new() }).summary.state, State::Orphaned);
+    assert_eq!(bench.plan(&Desired::Unsure { reason: String::new() }).summary.state, State::Orphaned);
     assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE, "a DaemonSet of the same template adopts it");
     assert!(!bench.record.instances[0].orphaned);
 }
@@ -645,6 +645,6 @@ fn doubt_and_orphaning_keep_what_runs() {
 #[test]
 fn the_same_inputs_give_the_same_plan() {
     let bench = Bench::running("a");
-    let word = wanted(&daemon_set("b"));
-    assert_eq!(bench.plan(&word), bench.plan(&word));
+    let desired = wanted(&daemon_set("b"));
+    assert_eq!(bench.plan(&desired), bench.plan(&desired));
 }

@@ -30,7 +30,7 @@ pub enum RestartCause {
     /// Somebody asked for it on this node.
     ByHand,
     /// The kubelet did not take it.
-    NotTaken {
+    NotAccepted {
         /// The kubelet's words, if there are any.
         reason: String,
     },
@@ -39,7 +39,7 @@ pub enum RestartCause {
 impl RestartCause {
     /// Whether it is tried again ever more slowly.
     pub fn backs_off(&self) -> bool {
-        matches!(self, RestartCause::Failed { .. } | RestartCause::Succeeded | RestartCause::NotTaken { .. })
+        matches!(self, RestartCause::Failed { .. } | RestartCause::Succeeded | RestartCause::NotAccepted { .. })
     }
 
     /// In words, as part of a sentence about the pod.
@@ -50,7 +50,7 @@ impl RestartCause {
             RestartCause::Failed { message } => format!("its pod failed: {message}"),
             RestartCause::Succeeded => "its pod ended by itself".to_owned(),
             RestartCause::ByHand => "somebody asked for its restart".to_owned(),
-            RestartCause::NotTaken { reason } => format!("the kubelet did not take it: {reason}"),
+            RestartCause::NotAccepted { reason } => format!("the kubelet did not take it: {reason}"),
         }
     }
 }
@@ -80,7 +80,7 @@ pub struct Backoff {
     pub surroundings: String,
     /// Whether the kubelet did not take it: then it starts anew as soon as an instance is taken.
     #[serde(default)]
-    pub not_taken: bool,
+    pub not_accepted: bool,
 }
 
 impl Backoff {
@@ -107,7 +107,7 @@ impl DaemonRecord {
                 tries: tries.saturating_add(1),
                 last: now,
                 surroundings: surroundings.to_owned(),
-                not_taken: matches!(cause, RestartCause::NotTaken { .. }),
+                not_accepted: matches!(cause, RestartCause::NotAccepted { .. }),
             };
             let due = now.saturating_add(backoff.delay());
             self.backoff = Some(backoff);

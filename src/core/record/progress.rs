@@ -22,7 +22,7 @@ pub struct Good {
     pub data_version: String,
     /// Whether that data is kept (it is only where a roll-back is asked for).
     #[serde(default)]
-    pub kept: bool,
+    pub has_rollback_data: bool,
     /// Data that an instance runs with since a short while, and that may become the good data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<DataCandidate>,

@@ -61,14 +61,14 @@ fn record(api_uid: Option<&str>, runs: bool) -> DaemonRecord {
 }
 
 struct Case<'a> {
-    folder: FolderWord<'a>,
-    api: ApiWord<'a>,
+    folder: FolderState<'a>,
+    api: ApiState<'a>,
     remembered: Option<&'a Arc<DaemonSet>>,
     confirmation: Confirmation,
 }
 
 impl<'a> Case<'a> {
-    fn new(folder: FolderWord<'a>, api: ApiWord<'a>) -> Self {
+    fn new(folder: FolderState<'a>, api: ApiState<'a>) -> Self {
         Self { folder, api, remembered: None, confirmation: Confirmation::Unasked }
     }
 
@@ -77,20 +77,20 @@ impl<'a> Case<'a> {
         self
     }
 
-    fn word(self, record: &DaemonRecord) -> String {
+    fn desired(self, record: &DaemonRecord) -> String {
         let known =
             Known { folder: self.folder, api: self.api, remembered: self.remembered, confirmation: self.confirmation };
-        match settle(&known, record, &Policy::default(), &namespaces()) {
-            Word::Wanted { daemon_set, mode, note } => {
+        match resolve(&known, record, &Policy::default(), &namespaces()) {
+            Desired::Wanted { daemon_set, mode, note } => {
                 let note = note.map(|_| " with a note").unwrap_or_default();
                 let from = if daemon_set.source == Source::Api { "API" } else { "file" };
                 format!("wanted from {from}, {mode:?}{note}")
             }
-            Word::Left { .. } => "left".into(),
-            Word::Gone { by_list, ignore_file, .. } => format!("gone by_list={by_list} ignore={ignore_file:?}"),
-            Word::Orphaned { .. } => "orphaned".into(),
-            Word::Confirm { .. } => "confirm".into(),
-            Word::Unsure { .. } => "unsure".into(),
+            Desired::Left { .. } => "left".into(),
+            Desired::Gone { by_list, ignore_file, .. } => format!("gone by_list={by_list} ignore={ignore_file:?}"),
+            Desired::Orphaned { .. } => "orphaned".into(),
+            Desired::Confirm { .. } => "confirm".into(),
+            Desired::Unsure { .. } => "unsure".into(),
         }
     }
 }
@@ -98,65 +98,65 @@ impl<'a> Case<'a> {
 #[test]
 fn a_folder_daemon_runs_as_static_without_api_and_before_the_api_has_answered() {
     let file = file();
-    let present = FolderWord::Present { daemon_set: &file, fingerprint: "f1" };
-    for api in [ApiWord::None, ApiWord::Unknown, ApiWord::Absent { by_event: false }] {
-        assert_eq!(Case::new(present, api).word(&record(None, false)), "wanted from file, Static");
+    let present = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
+    for api in [ApiState::None, ApiState::Unknown, ApiState::Absent { by_event: false }] {
+        assert_eq!(Case::new(present, api).desired(&record(None, false)), "wanted from file, Static");
     }
 }
 
 #[test]
 fn a_file_that_went_is_evidence_only_where_its_folder_says_so() {
     let runs = record(None, true);
-    assert!(Case::new(FolderWord::Absent, ApiWord::None).word(&runs).starts_with("gone"));
-    let unsure = FolderWord::Unsure { reason: "the folder is missing" };
-    assert_eq!(Case::new(unsure, ApiWord::None).word(&runs), "unsure");
+    assert!(Case::new(FolderState::Absent, ApiState::None).desired(&runs).starts_with("gone"));
+    let unsure = FolderState::Unsure { reason: "the folder is missing" };
+    assert_eq!(Case::new(unsure, ApiState::None).desired(&runs), "unsure");
     let from_api = record(Some("ds-uid"), true);
-    assert_eq!(Case::new(FolderWord::Absent, ApiWord::Unknown).word(&from_api), "unsure");
-    assert_eq!(Case::new(FolderWord::Absent, ApiWord::None).word(&from_api), "unsure");
+    assert_eq!(Case::new(FolderState::Absent, ApiState::Unknown).desired(&from_api), "unsure");
+    assert_eq!(Case::new(FolderState::Absent, ApiState::None).desired(&from_api), "unsure");
 }
 
 #[test]
 fn the_apis_version_replaces_the_folders_and_inherits_its_mode() {
     let (file, api) = (file(), daemon_set(Source::Api, None));
-    let folder = FolderWord::Present { daemon_set: &file, fingerprint: "f1" };
-    assert_eq!(Case::new(folder, ApiWord::Present(&api)).word(&record(None, true)), "wanted from API, Static");
+    let folder = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
+    assert_eq!(Case::new(folder, ApiState::Present(&api)).desired(&record(None, true)), "wanted from API, Static");
 }
 
 #[test]
 fn an_absence_needs_a_get_that_says_so() {
     let runs = record(Some("ds-uid"), true);
-    let absent = || Case::new(FolderWord::Absent, ApiWord::Absent { by_event: false });
-    assert_eq!(absent().word(&runs), "confirm");
-    assert_eq!(absent().confirmed(Confirmation::Failed("timeout".into())).word(&runs), "unsure");
-    assert_eq!(absent().confirmed(Confirmation::StillThere).word(&runs), "unsure");
-    assert_eq!(absent().confirmed(Confirmation::Gone).word(&runs), "gone by_list=true ignore=None");
-    let deleted = Case::new(FolderWord::Absent, ApiWord::Absent { by_event: true });
-    assert_eq!(deleted.confirmed(Confirmation::Gone).word(&runs), "gone by_list=false ignore=None");
+    let absent = || Case::new(FolderState::Absent, ApiState::Absent { by_event: false });
+    assert_eq!(absent().desired(&runs), "confirm");
+    assert_eq!(absent().confirmed(Confirmation::Failed("timeout".into())).desired(&runs), "unsure");
+    assert_eq!(absent().confirmed(Confirmation::StillThere).desired(&runs), "unsure");
+    assert_eq!(absent().confirmed(Confirmation::Gone).desired(&runs), "gone by_list=true ignore=None");
+    let deleted = Case::new(FolderState::Absent, ApiState::Absent { by_event: true });
+    assert_eq!(deleted.confirmed(Confirmation::Gone).desired(&runs), "gone by_list=false ignore=None");
 }
 
 #[test]
 fn a_daemon_deleted_in_the_api_does_not_come_back_from_its_file_until_that_changes() {
     let file = file();
-    let folder = FolderWord::Present { daemon_set: &file, fingerprint: "f1" };
+    let folder = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
     let mut gone = record(Some("ds-uid"), true);
-    let case = Case::new(folder, ApiWord::Absent { by_event: true }).confirmed(Confirmation::Gone);
-    assert_eq!(case.word(&gone), "gone by_list=false ignore=Some(\"f1\")");
+    let case = Case::new(folder, ApiState::Absent { by_event: true }).confirmed(Confirmation::Gone);
+    assert_eq!(case.desired(&gone), "gone by_list=false ignore=Some(\"f1\")");
     gone.ignored_file = Some("f1".into());
     gone.instances.clear();
-    for api in [ApiWord::Absent { by_event: false }, ApiWord::Unknown, ApiWord::None] {
-        assert!(Case::new(folder, api).word(&gone).starts_with("gone"), "the file counts again too early");
+    for api in [ApiState::Absent { by_event: false }, ApiState::Unknown, ApiState::None] {
+        assert!(Case::new(folder, api).desired(&gone).starts_with("gone"), "the file counts again too early");
     }
-    let changed = FolderWord::Present { daemon_set: &file, fingerprint: "f2" };
-    let again = Case::new(changed, ApiWord::Absent { by_event: false });
-    assert_eq!(again.word(&gone), "wanted from file, Static");
+    let changed = FolderState::Present { daemon_set: &file, fingerprint: "f2" };
+    let again = Case::new(changed, ApiState::Absent { by_event: false });
+    assert_eq!(again.desired(&gone), "wanted from file, Static");
 }
 
 #[test]
 fn a_cold_boot_without_api_runs_the_last_version_that_the_api_had() {
     let (file, api) = (file(), daemon_set(Source::Api, Some("static")));
-    let mut case = Case::new(FolderWord::Present { daemon_set: &file, fingerprint: "f1" }, ApiWord::Unknown);
+    let mut case = Case::new(FolderState::Present { daemon_set: &file, fingerprint: "f1" }, ApiState::Unknown);
     case.remembered = Some(&api);
-    assert_eq!(case.word(&record(Some("ds-uid"), true)), "wanted from API, Static");
+    assert_eq!(case.desired(&record(Some("ds-uid"), true)), "wanted from API, Static");
 }
 
 #[test]
@@ -165,35 +165,35 @@ fn a_checkpoint_that_is_behind_what_runs_takes_nothing_back() {
         let daemon_set = DaemonSet::clone(&daemon_set(Source::Api, Some("static")));
         Arc::new(DaemonSet { generation: Some(generation), uid: Some(uid.to_owned()), ..daemon_set })
     };
-    let word = |remembered: &Arc<DaemonSet>, runs: Arc<DaemonSet>| {
+    let desired = |remembered: &Arc<DaemonSet>, runs: Arc<DaemonSet>| {
         let mut record = record(Some("ds-uid"), true);
         record.instances[0].daemon_set = Some(runs);
         let known = Known {
-            folder: FolderWord::Absent,
-            api: ApiWord::Unknown,
+            folder: FolderState::Absent,
+            api: ApiState::Unknown,
             remembered: Some(remembered),
             confirmation: Confirmation::Unasked,
         };
-        match settle(&known, &record, &Policy::default(), &namespaces()) {
-            Word::Wanted { daemon_set, .. } => (daemon_set.generation.unwrap(), daemon_set.uid.clone().unwrap()),
+        match resolve(&known, &record, &Policy::default(), &namespaces()) {
+            Desired::Wanted { daemon_set, .. } => (daemon_set.generation.unwrap(), daemon_set.uid.clone().unwrap()),
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(word(&of(2, "ds-uid"), of(3, "ds-uid")).0, 3, "what runs is newer");
-    assert_eq!(word(&of(2, "ds-uid"), of(1, "ds-uid")).0, 2, "it waits for its turn");
-    assert_eq!(word(&of(7, "before"), of(1, "ds-uid")).1, "ds-uid", "it was made anew");
-    assert_eq!(word(&of(1, "ds-uid"), of(7, "before")).1, "ds-uid");
+    assert_eq!(desired(&of(2, "ds-uid"), of(3, "ds-uid")).0, 3, "what runs is newer");
+    assert_eq!(desired(&of(2, "ds-uid"), of(1, "ds-uid")).0, 2, "it waits for its turn");
+    assert_eq!(desired(&of(7, "before"), of(1, "ds-uid")).1, "ds-uid", "it was made anew");
+    assert_eq!(desired(&of(1, "ds-uid"), of(7, "before")).1, "ds-uid");
 }
 
 #[test]
 fn a_label_taken_away_counts_when_a_get_shows_it() {
     let api = daemon_set(Source::Api, None);
-    let case = || Case::new(FolderWord::Absent, ApiWord::Present(&api));
-    assert_eq!(case().word(&record(Some("ds-uid"), false)), "left");
+    let case = || Case::new(FolderState::Absent, ApiState::Present(&api));
+    assert_eq!(case().desired(&record(Some("ds-uid"), false)), "left");
     let runs = record(Some("ds-uid"), true);
-    assert_eq!(case().word(&runs), "confirm");
-    assert!(case().confirmed(Confirmation::NotCovered).word(&runs).starts_with("gone"));
-    assert_eq!(case().confirmed(Confirmation::Failed("403".into())).word(&runs), "unsure");
+    assert_eq!(case().desired(&runs), "confirm");
+    assert!(case().confirmed(Confirmation::NotCovered).desired(&runs).starts_with("gone"));
+    assert_eq!(case().confirmed(Confirmation::Failed("403".into())).desired(&runs), "unsure");
 }
 
 #[test]
@@ -209,42 +209,42 @@ fn deletion_in_progress_follows_its_finalizers() {
         [("foregroundDeletion", "gone by_list=false ignore=None"), ("orphan", "orphaned"), ("other/thing", "unsure")]
     {
         let api = deleting(finalizer);
-        assert_eq!(Case::new(FolderWord::Absent, ApiWord::Present(&api)).word(&runs), expected, "{finalizer}");
+        assert_eq!(Case::new(FolderState::Absent, ApiState::Present(&api)).desired(&runs), expected, "{finalizer}");
     }
 }
 
 #[test]
 fn an_orphaning_deletion_that_was_over_at_once_keeps_what_runs_all_the_same() {
-    let known = Case::new(FolderWord::Absent, ApiWord::Orphaned);
-    assert_eq!(known.word(&record(Some("u"), true)), "orphaned");
+    let known = Case::new(FolderState::Absent, ApiState::Orphaned);
+    assert_eq!(known.desired(&record(Some("u"), true)), "orphaned");
 }
 
 #[test]
 fn an_invalid_version_keeps_what_runs() {
     let file = file();
-    let invalid = || ApiWord::Invalid { reason: "spec.selector: empty" };
-    assert_eq!(Case::new(FolderWord::Absent, invalid()).word(&record(Some("ds-uid"), true)), "unsure");
-    let folder = FolderWord::Present { daemon_set: &file, fingerprint: "f1" };
-    assert_eq!(Case::new(folder, invalid()).word(&record(None, true)), "wanted from file, Static with a note");
+    let invalid = || ApiState::Invalid { reason: "spec.selector: empty" };
+    assert_eq!(Case::new(FolderState::Absent, invalid()).desired(&record(Some("ds-uid"), true)), "unsure");
+    let folder = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
+    assert_eq!(Case::new(folder, invalid()).desired(&record(None, true)), "wanted from file, Static with a note");
 }
 
 #[test]
 fn where_nothing_runs_and_no_file_defines_it_nobody_is_asked() {
     let gone = Known {
-        folder: FolderWord::Absent,
-        api: ApiWord::Absent { by_event: true },
+        folder: FolderState::Absent,
+        api: ApiState::Absent { by_event: true },
         remembered: None,
         confirmation: Confirmation::Unasked,
     };
     let policy = Policy::default();
-    let settled = settle(&gone, &record(Some("ds-uid"), false), &policy, &namespaces());
-    assert!(matches!(settled, Word::Gone { by_list: false, .. }), "{settled:?}");
-    let settled = settle(&gone, &record(Some("ds-uid"), true), &policy, &namespaces());
-    assert!(matches!(settled, Word::Confirm { .. }), "{settled:?}");
+    let resolved = resolve(&gone, &record(Some("ds-uid"), false), &policy, &namespaces());
+    assert!(matches!(resolved, Desired::Gone { by_list: false, .. }), "{resolved:?}");
+    let resolved = resolve(&gone, &record(Some("ds-uid"), true), &policy, &namespaces());
+    assert!(matches!(resolved, Desired::Confirm { .. }), "{resolved:?}");
     let file = file();
-    let defined = FolderWord::Present { daemon_set: &file, fingerprint: "f" };
-    let settled = settle(&Known { folder: defined, ..gone }, &record(Some("ds-uid"), false), &policy, &namespaces());
-    assert!(matches!(settled, Word::Confirm { .. }), "{settled:?}");
+    let defined = FolderState::Present { daemon_set: &file, fingerprint: "f" };
+    let resolved = resolve(&Known { folder: defined, ..gone }, &record(Some("ds-uid"), false), &policy, &namespaces());
+    assert!(matches!(resolved, Desired::Confirm { .. }), "{resolved:?}");
 }
 
 #[test]
@@ -255,19 +255,19 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
         Arc::new(DaemonSet { template: json!({ "spec": spec }), ..d.clone() })
     };
     let changed = with_host(&daemon_set(Source::Api, None));
-    let defined = FolderWord::Present { daemon_set: &folder, fingerprint: "f" };
+    let defined = FolderState::Present { daemon_set: &folder, fingerprint: "f" };
     let known = |api| Known { folder: defined, api, remembered: None, confirmation: Confirmation::Unasked };
-    let present = known(ApiWord::Present(&changed));
+    let present = known(ApiState::Present(&changed));
     let mut running = record(Some("ds-uid"), true);
-    let word = |record: &DaemonRecord, objects: &ObjectMap| {
-        let Word::Wanted { daemon_set, note, .. } = settle(&present, record, &Policy::default(), objects) else {
+    let desired = |record: &DaemonRecord, objects: &ObjectMap| {
+        let Desired::Wanted { daemon_set, note, .. } = resolve(&present, record, &Policy::default(), objects) else {
             panic!("it is wanted")
         };
         (daemon_set.source == Source::Api, note.unwrap_or_default())
     };
-    assert_eq!(word(&running, &namespaces()), (true, String::new()));
+    assert_eq!(desired(&running, &namespaces()), (true, String::new()));
     assert_eq!(
-        word(&running, &enforcing("baseline")),
+        desired(&running, &enforcing("baseline")),
         (
             false,
             "the API's version is not used, the folder's stays in force: namespace kube-system: violates PodSecurity \
@@ -278,19 +278,19 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
     );
     let unseen = ObjectMap::default();
     assert_eq!(
-        word(&running, &unseen).1,
+        desired(&running, &unseen).1,
         "the API's version is not used, the folder's stays in force: Namespace kube-system has not been seen yet"
     );
     // What came to run while it was allowed is not replaced by the folder's.
     running.instances[0].daemon_set = Some(Arc::clone(&changed));
-    assert_eq!(word(&running, &enforcing("baseline")), (true, String::new()));
-    assert_eq!(word(&running, &unseen), (true, String::new()));
+    assert_eq!(desired(&running, &enforcing("baseline")), (true, String::new()));
+    assert_eq!(desired(&running, &unseen), (true, String::new()));
     // Nor is the revision of the API that runs: the folder's would be a step back that nobody approved.
     let spec = json!({"containers": [{"name": "net", "image": "net:1"}]});
     let earlier = DaemonSet { template: json!({ "spec": spec }), ..DaemonSet::clone(&daemon_set(Source::Api, None)) };
     running.instances[0].daemon_set = Some(Arc::new(earlier.clone()));
-    let Word::Wanted { daemon_set: kept, note, .. } =
-        settle(&present, &running, &Policy::default(), &enforcing("baseline"))
+    let Desired::Wanted { daemon_set: kept, note, .. } =
+        resolve(&present, &running, &Policy::default(), &enforcing("baseline"))
     else {
         panic!("it is wanted")
     };
@@ -298,8 +298,8 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
     assert!(note.is_some_and(|note| note.starts_with("the API's new version is not used, what runs stays: ")));
     // Nor is a template that is the folder's own a change.
     let same = with_host(&folder);
-    let defined = FolderWord::Present { daemon_set: &same, fingerprint: "f" };
+    let defined = FolderState::Present { daemon_set: &same, fingerprint: "f" };
     let known = Known { folder: defined, ..present };
-    let word = settle(&known, &record(None, false), &Policy::default(), &enforcing("restricted"));
-    assert!(matches!(word, Word::Wanted { daemon_set, note: None, .. } if daemon_set.source == Source::Api));
+    let desired = resolve(&known, &record(None, false), &Policy::default(), &enforcing("restricted"));
+    assert!(matches!(desired, Desired::Wanted { daemon_set, note: None, .. } if daemon_set.source == Source::Api));
 }

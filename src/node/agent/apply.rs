@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::core::model::ObjectKey;
-use crate::core::outcome::Outcome;
-use crate::core::outcome::Rendered;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
+use crate::core::rendering::RenderResult;
+use crate::core::rendering::Rendered;
 use crate::node::checkpoint;
 use crate::node::checkpoint::Store;
 use crate::node::fsx::Unsynced;
@@ -106,23 +106,23 @@ impl Disk {
             match action {
                 Action::End { uid, pod, .. } => self.end(plan, uid, pod)?,
                 Action::Finish { uid, .. } => drop(self.written.remove(uid)),
-                Action::Start { outcome, .. } => {
-                    let Some(rendered) = rendered(outcome) else { continue };
+                Action::Start { rendering, .. } => {
+                    let Some(rendered) = rendered(rendering) else { continue };
                     if let Some(manifests) = self.manifests.as_mut().filter(|m| !m.has_prepared(&rendered.file)) {
                         // Its place is taken when the data is there; the disk can take it with the data.
                         manifests.prepare(&rendered.file, rendered.text.as_bytes(), None);
                     }
-                    self.write_volumes(outcome, rendered)?;
+                    self.write_volumes(rendering, rendered)?;
                     self.start(plan, rendered)?;
                     self.named.push(plan.key.clone());
                 }
-                Action::Refresh { outcome, volumes, manifest } => {
-                    let Some(rendered) = rendered(outcome) else { continue };
+                Action::Refresh { rendering, volumes, manifest } => {
+                    let Some(rendered) = rendered(rendering) else { continue };
                     if *volumes {
-                        self.write_volumes(outcome, rendered)?;
+                        self.write_volumes(rendering, rendered)?;
                     }
                     if *manifest {
-                        self.rewrite_manifest(&outcome.identity.uid, rendered)?;
+                        self.rewrite_manifest(&rendering.identity.uid, rendered)?;
                         self.named.push(plan.key.clone());
                     }
                 }
@@ -179,8 +179,8 @@ impl Disk {
         Ok(())
     }
 
-    fn write_volumes(&mut self, outcome: &Outcome, rendered: &Rendered) -> Result<(), Failure> {
-        let uid = &outcome.identity.uid;
+    fn write_volumes(&mut self, rendering: &RenderResult, rendered: &Rendered) -> Result<(), Failure> {
+        let uid = &rendering.identity.uid;
         self.volumes.write(uid, &rendered.pod.volumes).map_err(|e| failure(&e, e.hint()))?;
         self.written.insert(uid.clone(), rendered.data_digest.clone());
         Ok(())
@@ -324,18 +324,18 @@ impl Disk {
 }
 
 /// The instance that `plan` puts on this disk as the first thing that it does.
-fn new_here<'a>(plan: &'a DaemonPlan, lost: &BTreeSet<String>) -> Option<&'a Outcome> {
+fn new_here<'a>(plan: &'a DaemonPlan, lost: &BTreeSet<String>) -> Option<&'a RenderResult> {
     match plan.actions.first()? {
-        Action::Start { outcome, .. } => Some(outcome),
-        Action::Refresh { outcome, volumes: true, manifest: true } if lost.contains(&outcome.identity.uid) => {
-            Some(outcome)
+        Action::Start { rendering, .. } => Some(rendering),
+        Action::Refresh { rendering, volumes: true, manifest: true } if lost.contains(&rendering.identity.uid) => {
+            Some(rendering)
         }
         _ => None,
     }
 }
 
-fn rendered(outcome: &Outcome) -> Option<&Rendered> {
-    outcome.result.as_ref().ok()
+fn rendered(rendering: &RenderResult) -> Option<&Rendered> {
+    rendering.result.as_ref().ok()
 }
 
 /// A record's name in the state folder; a namespace has no underscore.

@@ -15,8 +15,8 @@ use super::Agent;
 use super::Answer;
 use super::Removals;
 use super::definitions;
-use super::memory::INPUTS;
 use super::now;
+use super::remembered_inputs::INPUTS;
 
 /// Until the cluster has said which one it is, it is asked no more often than this.
 const ASK_AGAIN: Millis = 5_000;
@@ -91,7 +91,8 @@ impl Agent {
         let (Some(api), Some(about)) = (self.api.clone(), self.definitions.ask(key, at)) else { return };
         tracing::info!(daemonset = %key, "asking the API server itself whether {key} is gone");
         let record = record.cloned().unwrap_or_else(|| self.disk.new_record(key));
-        let (policy, known, answers) = (self.policy.clone(), self.memory.cluster_uid.clone(), self.answers.clone());
+        let (policy, known, answers) =
+            (self.policy.clone(), self.remembered_inputs.cluster_uid.clone(), self.answers.clone());
         tokio::spawn(async move {
             let (cluster_uid, confirmation) = match api.cluster_uid().await {
                 Err(failure) => (None, Confirmation::Failed(failure.to_string())),

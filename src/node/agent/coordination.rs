@@ -171,8 +171,8 @@ impl Coordination {
         }
         let patient = self.patient.filter(|_| !news::matters(&self.wanted, &self.live));
         let next = patient.map_or(self.next, |patient| patient.max(self.next));
-        let taken = self.accepted.as_ref() == Some(&self.wanted);
-        Some(if taken { next.max(self.insist_at) } else { next })
+        let accepted = self.accepted.as_ref() == Some(&self.wanted);
+        Some(if accepted { next.max(self.insist_at) } else { next })
     }
 
     /// The write that is due at `at`, which is under way from now on. A claim binds it to the version that was
@@ -234,8 +234,8 @@ impl Agent {
         let Some(api) = api else { return };
         self.coordination.follow(api);
         match api.scopes.get(&Scope::NodeDaemons) {
-            Some(state) if state.lists > 0 => self.memory.coordinated = true,
-            Some(state) if state.missing => self.memory.coordinated = false,
+            Some(state) if state.lists > 0 => self.remembered_inputs.coordinated = true,
+            Some(state) if state.missing => self.remembered_inputs.coordinated = false,
             _ => {}
         }
     }

@@ -12,9 +12,9 @@ use crate::core::policy::Covered;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
-use crate::core::sources::ApiWord;
+use crate::core::sources::ApiState;
 use crate::core::sources::Confirmation;
-use crate::core::sources::FolderWord;
+use crate::core::sources::FolderState;
 use crate::core::sources::Known;
 use crate::node::api::Converted;
 use crate::node::api::Live;
@@ -77,14 +77,14 @@ impl ApiDefinitions {
         self.converted.get(key).and_then(|(_, c)| c.as_ref().err()).map(String::as_str)
     }
 
-    fn word(&self, key: &ObjectKey, api: &Snapshot) -> ApiWord<'_> {
+    fn api_state(&self, key: &ObjectKey, api: &Snapshot) -> ApiState<'_> {
         match (self.converted.get(key), api.presence(key)) {
-            (Some((_, Ok(daemon_set))), _) => ApiWord::Present(daemon_set),
-            (Some((_, Err(reason))), _) => ApiWord::Invalid { reason },
-            (None, Presence::Deleted { orphan: true, .. }) => ApiWord::Orphaned,
-            (None, Presence::Deleted { .. }) => ApiWord::Absent { by_event: true },
-            (None, Presence::ListedAbsent { .. }) => ApiWord::Absent { by_event: false },
-            (None, Presence::Unknown | Presence::Present(_)) => ApiWord::Unknown,
+            (Some((_, Ok(daemon_set))), _) => ApiState::Present(daemon_set),
+            (Some((_, Err(reason))), _) => ApiState::Invalid { reason },
+            (None, Presence::Deleted { orphan: true, .. }) => ApiState::Orphaned,
+            (None, Presence::Deleted { .. }) => ApiState::Absent { by_event: true },
+            (None, Presence::ListedAbsent { .. }) => ApiState::Absent { by_event: false },
+            (None, Presence::Unknown | Presence::Present(_)) => ApiState::Unknown,
         }
     }
 
@@ -93,23 +93,23 @@ impl ApiDefinitions {
         &'a self,
         key: &ObjectKey,
         api: Option<&Snapshot>,
-        folder: FolderWord<'a>,
+        folder: FolderState<'a>,
         remembered: Option<&'a Arc<DaemonSet>>,
         now: Millis,
     ) -> Known<'a> {
-        let word = api.map_or(ApiWord::None, |api| self.word(key, api));
+        let api_state = api.map_or(ApiState::None, |api| self.api_state(key, api));
         let confirmation = match self.confirmations.get(key) {
-            Some(asked) if asked.about == subject(&self.converted, key) => asked.word(now),
+            Some(asked) if asked.about == subject(&self.converted, key) => asked.api_state(now),
             _ => Confirmation::Unasked,
         };
-        Known { folder, api: word, remembered, confirmation }
+        Known { folder, api: api_state, remembered, confirmation }
     }
 
     /// Whether a GET is to be sent; then it counts as sent.
     pub(super) fn ask(&mut self, key: &ObjectKey, now: Millis) -> Option<u64> {
         let about = subject(&self.converted, key);
         let fresh = self.confirmations.get(key).is_some_and(|asked| {
-            asked.about == about && (asked.answer.is_none() || asked.word(now) != Confirmation::Unasked)
+            asked.about == about && (asked.answer.is_none() || asked.api_state(now) != Confirmation::Unasked)
         });
         if fresh {
             return None;
@@ -140,7 +140,7 @@ impl ApiDefinitions {
 }
 
 impl Asked {
-    fn word(&self, now: Millis) -> Confirmation {
+    fn api_state(&self, now: Millis) -> Confirmation {
         match &self.answer {
             Some(Confirmation::Failed(_) | Confirmation::StillThere) if now - self.at >= ASK_AGAIN => {
                 Confirmation::Unasked

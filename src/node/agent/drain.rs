@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::core::model::ObjectKey;
 use crate::core::record::Phase;
-use crate::core::sources::Word;
+use crate::core::sources::Desired;
 use crate::core::status::Problem;
 
 use super::Agent;
@@ -45,8 +45,8 @@ pub struct Draining {
 }
 
 /// What is said of every daemon while the node is drained.
-pub(super) fn word() -> Word {
-    Word::Gone { reason: "this node is torn down".to_owned(), by_list: false, ignore_file: None }
+pub(super) fn desired() -> Desired {
+    Desired::Gone { reason: "this node is torn down".to_owned(), by_list: false, ignore_file: None }
 }
 
 /// What a drain would find. Changes nothing, and may be asked while an agent runs.

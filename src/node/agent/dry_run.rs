@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::core::dry_run::Inquiry;
+use crate::core::dry_run::AdmissionDryRun;
 use crate::core::dry_run::Question;
 use crate::core::dry_run::Reply;
-use crate::core::dry_run::Standing;
+use crate::core::dry_run::RequestState;
 use crate::core::dry_run::Verdict;
 use crate::core::dry_run::judge;
 use crate::core::model::ObjectKey;
@@ -22,24 +22,33 @@ use super::now;
 
 /// Questions, by daemon.
 #[derive(Default)]
-pub(super) struct Inquiries {
-    known: BTreeMap<ObjectKey, Inquiry>,
+pub(super) struct AdmissionDryRuns {
+    known: BTreeMap<ObjectKey, AdmissionDryRun>,
     replies: Inbox<(Question, Reply)>,
 }
 
-impl Inquiries {
+impl AdmissionDryRuns {
     /// Where a question stands.
-    pub(super) fn standing(&self, question: &Question, now: Millis, node: &str, link: Option<&str>) -> Standing {
-        let known = self.known.get(&question.daemon_set.key).filter(|inquiry| inquiry.about() == question.about);
+    pub(super) fn request_state(
+        &self,
+        question: &Question,
+        now: Millis,
+        node: &str,
+        link: Option<&str>,
+    ) -> RequestState {
+        let known = self
+            .known
+            .get(&question.daemon_set.key)
+            .filter(|admission_dry_run| admission_dry_run.about() == question.about);
         match known {
-            Some(inquiry) => inquiry.standing(now, node, link),
-            None => Inquiry::new(&question.about, now).standing(now, node, link),
+            Some(admission_dry_run) => admission_dry_run.request_state(now, node, link),
+            None => AdmissionDryRun::new(&question.about, now).request_state(now, node, link),
         }
     }
 
     /// Whether an answer is outstanding.
     pub(super) fn is_open(&self, key: &ObjectKey) -> bool {
-        self.known.get(key).is_some_and(Inquiry::is_open)
+        self.known.get(key).is_some_and(AdmissionDryRun::is_open)
     }
 
     /// The next time is the first. Gives whether anything had been asked.
@@ -49,15 +58,15 @@ impl Inquiries {
 
     /// Takes `question` for put, if it is due.
     fn put(&mut self, question: &Question, now: Millis, node: &str, link: Option<&str>) -> bool {
-        if !self.standing(question, now, node, link).due {
+        if !self.request_state(question, now, node, link).due {
             return false;
         }
-        let inquiry = self.known.entry(question.daemon_set.key.clone());
-        let inquiry = inquiry.or_insert_with(|| Inquiry::new(&question.about, now));
-        if inquiry.about() != question.about {
-            *inquiry = Inquiry::new(&question.about, now);
+        let admission_dry_run = self.known.entry(question.daemon_set.key.clone());
+        let admission_dry_run = admission_dry_run.or_insert_with(|| AdmissionDryRun::new(&question.about, now));
+        if admission_dry_run.about() != question.about {
+            *admission_dry_run = AdmissionDryRun::new(&question.about, now);
         }
-        inquiry.put(now);
+        admission_dry_run.put(now);
         true
     }
 }
@@ -77,7 +86,7 @@ impl Agent {
 
     /// Takes the replies that have come; those to questions that nobody has any more are dropped.
     pub(super) fn take_verdicts(&mut self) {
-        for (question, reply) in self.inquiries.replies.take() {
+        for (question, reply) in self.admission_dry_runs.replies.take() {
             let (key, verdict) = (&question.daemon_set.key, judge(&question.daemon_set, &reply));
             match &verdict {
                 Verdict::Admitted(_) => tracing::debug!(daemonset = %key, "the API server takes the pod of {key}"),
@@ -86,8 +95,10 @@ impl Agent {
                     tracing::warn!(daemonset = %key, hint = why.hint, "the API server could not be asked about the pod of {key}: {}", why.why);
                 }
             }
-            if let Some(inquiry) = self.inquiries.known.get_mut(key).filter(|i| i.about() == question.about) {
-                inquiry.answered(verdict, now());
+            if let Some(admission_dry_run) =
+                self.admission_dry_runs.known.get_mut(key).filter(|i| i.about() == question.about)
+            {
+                admission_dry_run.answered(verdict, now());
             }
         }
     }
@@ -96,15 +107,15 @@ impl Agent {
     pub(super) fn put_questions(&mut self) {
         let unlinked = self.unlinked();
         let asked = |key: &ObjectKey| self.plan.daemons.iter().any(|d| d.key == *key && d.question.is_some());
-        self.inquiries.known.retain(|key, inquiry| inquiry.is_open() || asked(key));
+        self.admission_dry_runs.known.retain(|key, admission_dry_run| admission_dry_run.is_open() || asked(key));
         let Some(api) = self.api.clone().filter(|_| !self.offline) else { return };
         let at = now();
         for question in self.plan.daemons.iter().filter_map(|daemon| daemon.question.as_ref()) {
-            if !self.inquiries.put(question, at, &self.config.node_name, unlinked.as_deref()) {
+            if !self.admission_dry_runs.put(question, at, &self.config.node_name, unlinked.as_deref()) {
                 continue;
             }
             let (api, question) = (api.clone(), question.clone());
-            let (replies, wake) = (self.inquiries.replies.clone(), Arc::clone(&self.wake));
+            let (replies, wake) = (self.admission_dry_runs.replies.clone(), Arc::clone(&self.wake));
             tokio::spawn(async move {
                 let namespace = &question.daemon_set.key.namespace;
                 let reply = api.dry_run_pod(namespace, question.pod.clone()).await;

@@ -41,7 +41,7 @@ pub(super) enum Runtime {
     #[default]
     None,
     /// It did not answer; why.
-    Silent(String),
+    Unreachable(String),
     /// Its pods.
     Pods(Vec<RuntimePod>),
 }
@@ -62,7 +62,7 @@ pub(super) struct RuntimePod {
     /// Its sandboxes and containers, if the runtime was asked.
     pub(super) fact: PodFact,
     /// What the kubelet says of it (`{"status": …}`), if it was asked.
-    pub(super) told: Option<Value>,
+    pub(super) reported: Option<Value>,
 }
 
 impl Runtime {
@@ -70,7 +70,7 @@ impl Runtime {
     pub(super) fn pod(&self, uid: &str) -> Option<&RuntimePod> {
         match self {
             Runtime::Pods(pods) => pods.iter().find(|p| p.uid == uid),
-            Runtime::None | Runtime::Silent(_) => None,
+            Runtime::None | Runtime::Unreachable(_) => None,
         }
     }
 }
@@ -104,7 +104,7 @@ pub(super) fn runtime_pods(
                 sandboxes: standing.into_iter().collect(),
                 crashing,
                 fact: fact(&sandbox.uid, sandboxes, containers),
-                told: None,
+                reported: None,
             }),
         }
     }
@@ -149,7 +149,7 @@ pub(super) fn mirror<'a>(api: &'a Snapshot, namespace: &str, instance: &Instance
 
 /// Whether anything of an instance that ends still runs.
 ///
-/// Without a runtime the mirror pod is the last witness: gone for longer than the kubelet's
+/// Without a runtime the mirror pod is the last evidence: gone for longer than the kubelet's
 /// housekeeping period, and for the pod's whole grace period, as nobody can tell who deleted it.
 pub(super) fn sandbox(
     instance: &Instance,
@@ -168,7 +168,7 @@ pub(super) fn sandbox(
             }
             false => Evidence::Gone,
         },
-        Runtime::Silent(why) => Evidence::Unknown(why.clone()),
+        Runtime::Unreachable(why) => Evidence::Unknown(why.clone()),
         Runtime::None => {
             let Some(api) = api.filter(|api| api.lists(&Scope::Pods) > 0) else {
                 let why = "no runtime endpoint is configured, and no API server shows its mirror pod";
@@ -224,14 +224,14 @@ pub(super) fn readiness(
     let pod = runtime.pod(&instance.uid);
     if let Some(api) = api.filter(|api| api_answers && api.lists(&Scope::Pods) > 0) {
         if let Some(mirror) = mirror(api, namespace, instance, node) {
-            return told_readiness(mirror, node_ready(api));
+            return reported_readiness(mirror, node_ready(api));
         }
         if now - instance.created < MIRROR_LATE || pod.is_none() {
             return Readiness::NotReady("the kubelet has not created its mirror pod".to_owned());
         }
     }
-    if let Some(told) = pod.and_then(|p| p.told.as_ref()) {
-        return told_readiness(told, true);
+    if let Some(reported) = pod.and_then(|p| p.reported.as_ref()) {
+        return reported_readiness(reported, true);
     }
     let steady = |p: &RuntimePod| match &instance.daemon_set {
         Some(daemon_set) if !p.fact.sandboxes.is_empty() => health::steady_since(daemon_set.pod_template(), &p.fact),
@@ -244,7 +244,7 @@ pub(super) fn readiness(
             (None, None) => Readiness::NotReady("no container of it runs".to_owned()),
         },
         (None, Runtime::Pods(_)) => Readiness::NotReady("no container of it runs".to_owned()),
-        (None, Runtime::Silent(why)) => Readiness::Unknown(why.clone()),
+        (None, Runtime::Unreachable(why)) => Readiness::Unknown(why.clone()),
         (None, Runtime::None) => {
             let why =
                 "its manifest is there; whether it runs is unknown: no runtime to ask, and no API server that answers";
@@ -265,7 +265,7 @@ pub(super) fn node_condition(api: &Snapshot) -> Option<&Value> {
 }
 
 /// What the kubelet says of a pod.
-fn told_readiness(pod: &Value, node_ready: bool) -> Readiness {
+fn reported_readiness(pod: &Value, node_ready: bool) -> Readiness {
     let parse = |text: &str| text.parse::<Timestamp>().ok().map(Timestamp::as_millisecond);
     match health::readiness(pod, parse) {
         Some((true, _)) if !node_ready => Readiness::NotReady("the node is not ready".to_owned()),

@@ -1,6 +1,6 @@
 //! Why an instance is not available, and who may say so.
 //!
-//! Owns the order of witnesses: the mirror pod while the kubelet keeps it up to date, the kubelet's own
+//! Owns the order of evidence: the mirror pod while the kubelet keeps it up to date, the kubelet's own
 //! API, its word at admission, the runtime. That nobody sees anything is no failure of a revision.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::core::record::Millis;
 use crate::node::api::Snapshot;
 
 use super::Agent;
-use super::autopsy::Autopsies;
+use super::crash_diagnosis::CrashDiagnoses;
 use super::evidence;
 use super::evidence::MIRROR_LATE;
 use super::evidence::Runtime;
@@ -25,17 +25,17 @@ use super::now;
 
 /// How long the API server has to answer before what it shows of pods counts as what the kubelet says
 /// now: the kubelet sends what has changed meanwhile within 10 s of its own reconnection.
-const SETTLED: Millis = 20_000;
+const CURRENT_AFTER: Millis = 20_000;
 
 /// Since when the API server's view of this node's pods is followed.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct ApiFreshness {
     since: Option<Millis>,
     /// Whether it has ever been lost: an agent that starts finds a kubelet that has long been heard.
     lost: bool,
 }
 
-impl Heard {
+impl ApiFreshness {
     /// Notes whether the API answers.
     pub(super) fn follow(&mut self, answers: bool, at: Millis) {
         self.lost |= self.since.is_some() && !answers;
@@ -44,16 +44,16 @@ impl Heard {
 
     /// Whether what the API shows is what the kubelet says now.
     pub(super) fn is_current(&self, at: Millis) -> bool {
-        self.since.is_some_and(|since| !self.lost || at - since >= SETTLED)
+        self.since.is_some_and(|since| !self.lost || at - since >= CURRENT_AFTER)
     }
 }
 
 /// What failures are told from.
-pub(super) struct Senses<'a> {
+pub(super) struct FailureEvidence<'a> {
     /// The API's view, while it is current.
     pub(super) api: Option<&'a Snapshot>,
     pub(super) runtime: &'a Runtime,
-    pub(super) autopsies: &'a Autopsies,
+    pub(super) crash_diagnoses: &'a CrashDiagnoses,
     pub(super) node: &'a str,
     pub(super) booted: Millis,
 }
@@ -63,28 +63,28 @@ pub(super) fn failure(
     instance: &Instance,
     namespace: &str,
     rejected: Option<String>,
-    senses: &Senses<'_>,
+    failure_evidence: &FailureEvidence<'_>,
 ) -> Option<Failure> {
-    if senses.autopsies.is_pending(&instance.uid) {
+    if failure_evidence.crash_diagnoses.is_pending(&instance.uid) {
         // It is told with its last words, soon.
         return None;
     }
-    let autopsy = senses.autopsies.of(&instance.uid);
-    if let Some(message) = senses.api.and_then(silent_kubelet) {
+    let crash_diagnosis = failure_evidence.crash_diagnoses.of(&instance.uid);
+    if let Some(message) = failure_evidence.api.and_then(unresponsive_kubelet) {
         return Some(Failure { cause: Cause::KubeletNotResponding, message });
     }
-    let pod = senses.runtime.pod(&instance.uid);
-    let mirror = senses.api.and_then(|api| evidence::mirror(api, namespace, instance, senses.node));
-    if let Some(told) = mirror.or_else(|| pod?.told.as_ref()) {
-        return health::by_status(told, autopsy);
+    let pod = failure_evidence.runtime.pod(&instance.uid);
+    let mirror = failure_evidence.api.and_then(|api| evidence::mirror(api, namespace, instance, failure_evidence.node));
+    if let Some(reported) = mirror.or_else(|| pod?.reported.as_ref()) {
+        return health::by_status(reported, crash_diagnosis);
     }
     if let Some(message) = rejected {
         return Some(Failure { cause: Cause::Admission, message });
     }
-    let since = instance.created.max(senses.booted);
+    let since = instance.created.max(failure_evidence.booted);
     let seen = pod.zip(instance.daemon_set.as_ref());
     if let Some((pod, daemon_set)) = seen {
-        return health::by_runtime(daemon_set.pod_template(), &pod.fact, since, autopsy);
+        return health::by_runtime(daemon_set.pod_template(), &pod.fact, since, crash_diagnosis);
     }
     let message = "neither a sandbox nor a mirror pod of it has been seen".to_owned();
     Some(Failure { cause: Cause::KubeletNotResponding, message })
@@ -92,7 +92,7 @@ pub(super) fn failure(
 
 /// What is said of a kubelet that does not renew its Node any more. (One that says that its Node is not
 /// ready is there to say how its pods do.)
-fn silent_kubelet(api: &Snapshot) -> Option<String> {
+fn unresponsive_kubelet(api: &Snapshot) -> Option<String> {
     let ready = evidence::node_condition(api)?;
     let unknown = ready.get("status").is_some_and(|status| status == "Unknown");
     let words = || ready.get("message").and_then(Value::as_str).unwrap_or("its Node is not renewed");
@@ -120,20 +120,20 @@ impl Agent {
             for instance in record.live().filter(|i| i.available.is_none()) {
                 let mirror =
                     api.and_then(|api| evidence::mirror(api, &record.key.namespace, instance, &self.config.node_name));
-                let told = mirror.and_then(health::crashing).map(|(name, restarts)| (name.to_owned(), restarts));
+                let reported = mirror.and_then(health::crashing).map(|(name, restarts)| (name.to_owned(), restarts));
                 let seen = || {
                     let pod = self.runtime.pod(&instance.uid)?;
                     let crashed =
                         health::crashed(instance.daemon_set.as_ref()?.pod_template(), &pod.fact, instance.created)?;
                     Some((crashed.name.clone(), u64::from(crashed.restarts)))
                 };
-                if let Some(container) = told.or_else(seen) {
+                if let Some(container) = reported.or_else(seen) {
                     crashing.insert(instance.uid.clone(), container);
                 }
             }
         }
-        self.autopsies.take(&crashing);
-        self.autopsies.look(&cri, crashing, now(), &self.wake);
+        self.crash_diagnoses.take(&crashing);
+        self.crash_diagnoses.look(&cri, crashing, now(), &self.wake);
     }
 }
 

@@ -19,7 +19,7 @@ use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
-use crate::core::sources::FolderWord;
+use crate::core::sources::FolderState;
 use crate::core::status::Problem;
 use crate::node::api::Entry;
 use crate::node::folders;
@@ -47,7 +47,7 @@ pub(super) struct Folders {
 }
 
 /// A problem of a file, as `status` tells it.
-fn told(problem: &input::Problem) -> Problem {
+fn as_problem(problem: &input::Problem) -> Problem {
     Problem { object: problem.place(), reason: problem.what(), hint: problem.hint.clone() }
 }
 
@@ -70,8 +70,8 @@ impl Folders {
         let mut watch = Watch::new(&self.paths);
         let (changed, trouble) = (Arc::clone(&self.changed), Arc::clone(&self.trouble));
         let tell = move |watch: &Watch| {
-            let mut told = trouble.lock().unwrap_or_else(PoisonError::into_inner);
-            *told = watch.trouble().map(str::to_owned);
+            let mut as_problem = trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            *as_problem = watch.trouble().map(str::to_owned);
         };
         tell(&watch);
         tokio::spawn(async move {
@@ -100,7 +100,7 @@ impl Folders {
         }
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
         problems.extend(trouble.map(|why| Problem { object: "folders".to_owned(), reason: why, hint: None }));
-        problems.extend(self.view.all_problems().map(told));
+        problems.extend(self.view.all_problems().map(as_problem));
     }
 
     fn follow_objects(&mut self) {
@@ -136,9 +136,9 @@ impl Folders {
 
     /// What is wrong with `key` in the files; where no file names it, what may hide it.
     pub(super) fn problems_of(&self, key: &ObjectKey) -> Vec<Problem> {
-        let of_it: Vec<Problem> = self.view.problems_of(key).map(told).collect();
+        let of_it: Vec<Problem> = self.view.problems_of(key).map(as_problem).collect();
         match of_it.is_empty() && self.get(key).is_none() {
-            true => self.view.nameless_problems().map(told).collect(),
+            true => self.view.nameless_problems().map(as_problem).collect(),
             false => of_it,
         }
     }
@@ -187,18 +187,18 @@ impl Folders {
     }
 
     /// What the folders say of a daemon.
-    pub(super) fn word<'a>(
+    pub(super) fn state<'a>(
         &'a self,
         key: &ObjectKey,
         origins: &BTreeMap<ObjectKey, Origin>,
         record: &DaemonRecord,
-    ) -> FolderWord<'a> {
+    ) -> FolderState<'a> {
         let origin = origins.get(key);
-        let word = self.view.word(key, origin);
+        let word = self.view.state(key, origin);
         let unknown = origin.is_none() && record.api_uid.is_none() && !record.instances.is_empty();
         match word {
-            FolderWord::Absent if unknown => {
-                FolderWord::Unsure { reason: "no file defines it, and nobody remembers where it came from" }
+            FolderState::Absent if unknown => {
+                FolderState::Unsure { reason: "no file defines it, and nobody remembers where it came from" }
             }
             word => word,
         }

@@ -10,9 +10,9 @@ use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::Loaded;
 use crate::node::checkpoint::Store;
 
-use super::memory;
-use super::memory::Memory;
-use super::memory::SavedInputs;
+use super::remembered_inputs;
+use super::remembered_inputs::RememberedInputs;
+use super::remembered_inputs::SavedInputs;
 
 /// Loads the inputs `name` of `store` into memory and saves them again; gives whether they were
 /// whole, and whether what was saved is what was loaded.
@@ -22,23 +22,23 @@ use super::memory::SavedInputs;
 pub fn inputs(store: &Store, name: &str) -> Result<Option<bool>, CheckpointError> {
     let Loaded::Present(saved) = store.load::<SavedInputs>(name)? else { return Ok(None) };
     let (tokens, records) = (Tokens::default(), BTreeMap::new());
-    let memory = Memory::restore(saved, &tokens, &records);
-    let fingerprint = memory.fingerprint(&tokens);
-    let again = memory.to_save(&tokens);
+    let remembered_inputs = RememberedInputs::restore(saved, &tokens, &records);
+    let fingerprint = remembered_inputs.fingerprint(&tokens);
+    let again = remembered_inputs.to_save(&tokens);
     store.save(name, &again)?;
     let Loaded::Present(read) = store.load::<SavedInputs>(name)? else { return Ok(Some(false)) };
     let tokens = Tokens::default();
-    let memory = Memory::restore(read, &tokens, &records);
+    let remembered_inputs = RememberedInputs::restore(read, &tokens, &records);
     let _ = fingerprint;
-    Ok(Some(memory.to_save(&tokens) == again))
+    Ok(Some(remembered_inputs.to_save(&tokens) == again))
 }
 
 /// What decisions see of a Node of the API.
 pub fn node_view(value: &serde_json::Value) -> NodeView {
-    memory::node_view(value)
+    remembered_inputs::node_view(value)
 }
 
 /// Major and minor number of a kubelet's version.
 pub fn kubelet_version(version: &str) -> Option<(u32, u32)> {
-    memory::major_minor(version)
+    remembered_inputs::major_minor(version)
 }

@@ -23,7 +23,7 @@ impl Agent {
     /// Follows how far the API server's history has come.
     pub(super) fn follow_history(&mut self) {
         if let Some(api) = &self.api {
-            self.memory.reached = self.history.follow(&api.store().snapshot());
+            self.remembered_inputs.reached = self.history.follow(&api.store().snapshot());
         }
     }
 }

@@ -13,11 +13,11 @@ use crate::core::images::of_spec;
 use crate::core::images::refusal::Refusal;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectRef;
-use crate::core::outcome::Outcome;
-use crate::core::outcome::Rendered;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Images;
 use crate::core::record::Millis;
+use crate::core::rendering::RenderResult;
+use crate::core::rendering::Rendered;
 use crate::core::status::PullStatus;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
@@ -49,9 +49,9 @@ pub(super) struct ImageFacts<'a> {
 }
 
 impl ImageFacts<'_> {
-    /// Whether the images for `outcome` are there, as far as that matters.
-    pub(super) fn word(&self, outcome: &Outcome, replaces: bool, objects: &Objects<'_>) -> Images {
-        let Ok(rendered) = &outcome.result else { return Images::Present };
+    /// Whether the images for `rendering` are there, as far as that matters.
+    pub(super) fn state(&self, rendering: &RenderResult, replaces: bool, objects: &Objects<'_>) -> Images {
+        let Ok(rendered) = &rendering.result else { return Images::Present };
         if self.offline || !needed(rendered, replaces) {
             return Images::Present;
         }
@@ -68,7 +68,7 @@ impl ImageFacts<'_> {
             return Images::Pulling(format!("waits for {secret}, a pull secret"));
         }
         let looking = (Progress::Looking(None), self.now);
-        let (progress, since) = self.puller.progress(&outcome.identity.uid).unwrap_or(looking);
+        let (progress, since) = self.puller.progress(&rendering.identity.uid).unwrap_or(looking);
         let waited = self.now - since;
         match progress {
             Progress::Done(None) => Images::Present,
@@ -132,8 +132,13 @@ fn clock(at: Millis) -> String {
 impl Agent {
     /// Hands the plan's wishes to the puller.
     pub(super) fn pull_images(&mut self, api: Option<&Snapshot>) {
-        let objects =
-            Objects { api, folders: self.folders.objects(), remembered: &self.memory.objects, kept: None, live: false };
+        let objects = Objects {
+            api,
+            folders: self.folders.objects(),
+            remembered: &self.remembered_inputs.objects,
+            rollback_data: None,
+            live: false,
+        };
         let wishes = self.plan.daemons.iter().filter_map(|daemon| wish(daemon, &objects, &self.config.node_name));
         let wishes: Vec<Wish> = wishes.collect();
         self.puller.want(wishes, now());
@@ -159,7 +164,7 @@ impl Agent {
             let templates = record.instances.iter().filter_map(|i| i.daemon_set.as_ref());
             let good = record.good.as_ref().and_then(|good| good.daemon_set.as_ref());
             templates.chain(good).for_each(|daemon_set| needed.extend(names(daemon_set)));
-            let wanted = daemon.pull.as_ref().and_then(|outcome| outcome.result.as_ref().ok());
+            let wanted = daemon.pull.as_ref().and_then(|rendering| rendering.result.as_ref().ok());
             needed.extend(wanted.into_iter().flat_map(|r| r.pod.images.iter().map(|image| image.image.clone())));
             // An image that no container uses is the first to go.
             if let Some(image) = good.into_iter().flat_map(names).find(|image| self.pins.is_unpinned(image)) {
@@ -198,9 +203,9 @@ fn names(daemon_set: &Arc<DaemonSet>) -> impl Iterator<Item = String> {
 }
 
 fn wish(daemon: &DaemonPlan, objects: &Objects<'_>, node: &str) -> Option<Wish> {
-    let outcome = daemon.pull.as_ref()?;
-    let rendered = outcome.result.as_ref().ok()?;
-    let replaces = daemon.record.live().any(|instance| instance.uid != outcome.identity.uid);
+    let rendering = daemon.pull.as_ref()?;
+    let rendered = rendering.result.as_ref().ok()?;
+    let replaces = daemon.record.live().any(|instance| instance.uid != rendering.identity.uid);
     if !needed(rendered, replaces) {
         return None;
     }
@@ -212,9 +217,9 @@ fn wish(daemon: &DaemonPlan, objects: &Objects<'_>, node: &str) -> Option<Wish> 
         secrets.extend(entry.map(|entry| (secret.key.name.clone(), Arc::clone(&entry.value))));
     }
     let pod = PullFor {
-        name: format!("{}-{}", outcome.identity.pod_name, node.to_lowercase()),
+        name: format!("{}-{}", rendering.identity.pod_name, node.to_lowercase()),
         namespace: daemon.key.namespace.clone(),
-        uid: outcome.identity.uid.clone(),
+        uid: rendering.identity.uid.clone(),
     };
     Some(Wish { pod, images: rendered.pod.images.clone(), secrets, secrets_version: version.finish() })
 }

@@ -20,9 +20,9 @@ use super::Agent;
 use super::AgentError;
 use super::SAVE_AFTER;
 use super::apply;
-use super::memory::INPUTS;
 use super::now;
 use super::pass::report_problem;
+use super::remembered_inputs::INPUTS;
 use super::setup;
 
 /// How long events that wait for others are sent when the agent ends.
@@ -46,7 +46,7 @@ impl Agent {
         let runs: BTreeSet<&ObjectKey> =
             daemons.iter().filter(|d| d.record.live().next().is_some()).map(|d| &d.key).collect();
         let unlisted = snapshot.lists(&Scope::DaemonSets) == 0;
-        self.memory.follow(snapshot, &ours, &references, |key| unlisted || runs.contains(key));
+        self.remembered_inputs.follow(snapshot, &ours, &references, |key| unlisted || runs.contains(key));
         let remembered: BTreeSet<&ObjectKey> =
             daemons.iter().filter(|d| !d.record.is_empty(self.disk.floor)).map(|d| &d.key).collect();
         self.definitions.forget_answers(|key| remembered.contains(key));
@@ -65,11 +65,11 @@ impl Agent {
             })
         };
         let started = self.plan.daemons.iter().filter(|daemon| starts(daemon)).map(|daemon| &daemon.key);
-        let are_new = self.folders.note_origins(&mut self.memory.origins, started);
+        let are_new = self.folders.note_origins(&mut self.remembered_inputs.origins, started);
         if !are_new && !self.plan.daemons.iter().any(changes_what_runs) {
             return;
         }
-        let fingerprint = self.memory.fingerprint(&self.tokens);
+        let fingerprint = self.remembered_inputs.fingerprint(&self.tokens);
         if fingerprint != self.saved && self.saved_but_for_boot.take() == Some(fingerprint) {
             self.put_boot();
         } else {
@@ -82,10 +82,10 @@ impl Agent {
     /// [`Agent::save_inputs`] follows when the manifests are in place.
     fn put_boot(&mut self) {
         let Some(store) = &self.disk.inputs_store else { return };
-        let mut inputs = self.memory.to_save(&self.tokens);
+        let mut inputs = self.remembered_inputs.to_save(&self.tokens);
         if self.sealing.is_on() {
             // They are as they were sealed.
-            drop(inputs.take_secrets(&self.memory.kept));
+            drop(inputs.take_secrets(&self.remembered_inputs.rollback_data));
         }
         if let Err(error) = store.put(INPUTS, &inputs) {
             self.problems.push(report_problem("checkpoint", apply::failure(&error, error.hint())));
@@ -126,7 +126,7 @@ impl Agent {
     pub(super) fn checkpoint(&mut self) {
         // Of one that could not be started, too: the next try is no news.
         let starting = self.plan.daemons.iter().filter(|daemon| starts(daemon)).map(|daemon| &daemon.key);
-        self.folders.follow_origins(&mut self.memory.origins, self.disk.records.values(), starting);
+        self.folders.follow_origins(&mut self.remembered_inputs.origins, self.disk.records.values(), starting);
         let at = now();
         if self.sealing.due(at) {
             // What is sealed comes back before it is sealed anew.
@@ -135,7 +135,7 @@ impl Agent {
                 false => self.saved = 0,
             }
         }
-        if self.save_at.is_none() && self.memory.fingerprint(&self.tokens) != self.saved {
+        if self.save_at.is_none() && self.remembered_inputs.fingerprint(&self.tokens) != self.saved {
             self.save_at = Some(at + SAVE_AFTER);
         }
         if self.save_at.is_some_and(|due| at >= due) {
@@ -146,14 +146,14 @@ impl Agent {
     /// Saves the inputs now, if they differ from what is on disk.
     pub(super) fn save_inputs(&mut self) {
         self.save_at = None;
-        let fingerprint = self.memory.fingerprint(&self.tokens);
+        let fingerprint = self.remembered_inputs.fingerprint(&self.tokens);
         let Some(store) = &self.disk.inputs_store else { return };
         if fingerprint == self.saved {
             return;
         }
-        let mut inputs = self.memory.to_save(&self.tokens);
+        let mut inputs = self.remembered_inputs.to_save(&self.tokens);
         if self.sealing.is_on() {
-            self.sealing.save(store, &inputs.take_secrets(&self.memory.kept));
+            self.sealing.save(store, &inputs.take_secrets(&self.remembered_inputs.rollback_data));
         } else {
             // What waits to be opened is not in it, and is not to be forgotten.
             inputs.sealed = self.sealing.is_closed();

@@ -20,7 +20,7 @@ impl Agent {
         let Some(listen) = self.config.metrics_listen.clone() else { return };
         match Recorder::serve(listen, self.started) {
             Ok(recorder) => self.metrics = Some(recorder),
-            Err(error) => self.lasting.push(Problem {
+            Err(error) => self.startup_problems.push(Problem {
                 object: "metrics".to_owned(),
                 reason: format!("cannot be served: no thread can be started: {error}"),
                 hint: None,

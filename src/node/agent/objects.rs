@@ -15,8 +15,8 @@ use crate::node::api::Entry;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
-use super::kept;
-use super::memo::VersionedObjects;
+use super::render_cache::VersionedObjects;
+use super::rollback_data;
 
 /// Objects with the versions they were seen at.
 pub(super) type Versioned = BTreeMap<ObjectRef, Entry>;
@@ -31,7 +31,7 @@ pub(super) struct Objects<'a> {
     /// What the API last said of objects in use, from the checkpoint and from earlier passes.
     pub(super) remembered: &'a Versioned,
     /// What was kept for a roll-back, for an instance that runs with it.
-    pub(super) kept: Option<&'a Versioned>,
+    pub(super) rollback_data: Option<&'a Versioned>,
     /// For an instance that runs: a deleted object is told as deleted, with its last value.
     pub(super) live: bool,
 }
@@ -45,7 +45,7 @@ enum Origin {
     Deleted = 4,
     Absent = 5,
     Unknown = 6,
-    Kept = 7,
+    Rollback = 7,
 }
 
 impl<'a> Objects<'a> {
@@ -55,13 +55,13 @@ impl<'a> Objects<'a> {
     }
 
     fn find(&self, reference: &ObjectRef) -> (Origin, Option<&'a Entry>) {
-        let kept = self.kept.and_then(|kept| kept.get(reference));
-        if self.kept.is_some() && kept::is_pinned(reference) {
+        let rollback_data = self.rollback_data.and_then(|rollback_data| rollback_data.get(reference));
+        if self.rollback_data.is_some() && rollback_data::is_pinned(reference) {
             // What was not there then (it was optional) is not there now.
-            return kept.map_or((Origin::Absent, None), |entry| (Origin::Kept, Some(entry)));
+            return rollback_data.map_or((Origin::Absent, None), |entry| (Origin::Rollback, Some(entry)));
         }
-        match (self.today(reference), kept) {
-            ((Origin::Absent | Origin::Unknown, None), Some(entry)) => (Origin::Kept, Some(entry)),
+        match (self.today(reference), rollback_data) {
+            ((Origin::Absent | Origin::Unknown, None), Some(entry)) => (Origin::Rollback, Some(entry)),
             (found, _) => found,
         }
     }
@@ -105,7 +105,7 @@ impl VersionedObjects for Objects<'_> {
     /// The store's version: it grows with every change of what the API says, and the API's word comes first.
     fn epoch(&self) -> u64 {
         // Data that was kept with a revision comes before it.
-        if self.kept.is_some() { 0 } else { self.api.map_or(0, |api| api.version) }
+        if self.rollback_data.is_some() { 0 } else { self.api.map_or(0, |api| api.version) }
     }
 
     fn follows_epoch(&self, version: u64) -> bool {

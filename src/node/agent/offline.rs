@@ -44,7 +44,7 @@ pub(super) fn offline(config: Config) -> Result<Agent, AgentError> {
     agent.recall()?;
     match opened {
         Ok(manifests) => agent.disk.manifests = manifests,
-        Err(error) => agent.lasting.push(Problem {
+        Err(error) => agent.startup_problems.push(Problem {
             object: "manifest folder".to_owned(),
             reason: apply::failure(&error, None).message,
             hint: error.hint(),

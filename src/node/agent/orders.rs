@@ -81,7 +81,7 @@ impl Agent {
             for instance in live {
                 let Some(noted) = instance.noted.clone() else { continue };
                 let uid = noted.mirror_uid.clone();
-                let own = self.farewells.is_own(&uid);
+                let own = self.mirror_pod_deletions.is_own(&uid);
                 let mut verdict = answers.get(&uid).map(|survey| {
                     let ended = self.has_ended(api, &record.key.namespace, &instance);
                     orders::judge(&noted, own, &Survey { ended, ..survey.clone() }, at)
@@ -93,7 +93,7 @@ impl Agent {
                 match verdict {
                     Some(Verdict::Order(cause)) => {
                         tracing::info!(daemonset, pod, "mirror pod of {pod} {what}: a new instance takes its place");
-                        let surroundings = self.taking.surroundings();
+                        let surroundings = self.acceptance.surroundings();
                         record.order_restart(&instance.uid, cause, at, surroundings);
                         forget(record, &instance.uid);
                         continue;
@@ -135,7 +135,7 @@ impl Agent {
         let from_api = instance.daemon_set.as_ref().is_none_or(|d| d.source == Source::Api) && api_uid.is_some();
         let (key, node, about) = (key.clone(), self.config.node_name.clone(), about.to_owned());
         let (inbox, wake) = (self.orders.inbox.clone(), Arc::clone(&self.wake));
-        let known = self.memory.cluster_uid.clone();
+        let known = self.remembered_inputs.cluster_uid.clone();
         tokio::spawn(async move {
             let cluster = api.cluster_uid().await;
             let other = match cluster {

@@ -11,7 +11,7 @@ use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::policy::Covered;
 use crate::core::record::DaemonRecord;
-use crate::core::sources::ApiWord;
+use crate::core::sources::ApiState;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
@@ -21,20 +21,25 @@ use super::evidence;
 /// The word on a DaemonSet that is not there: its pods were to be kept if the mirror pod of one that runs here has
 /// nobody's name on it. The kubelet gives each its Node, we its DaemonSet; the garbage collector alone takes the
 /// owner away and puts none in its place. An agent that was down sees no other sign of it.
-pub(super) fn unless_orphaned<'a>(word: ApiWord<'a>, record: &DaemonRecord, api: &Snapshot, node: &str) -> ApiWord<'a> {
+pub(super) fn unless_orphaned<'a>(
+    state: ApiState<'a>,
+    record: &DaemonRecord,
+    api: &Snapshot,
+    node: &str,
+) -> ApiState<'a> {
     if record.live().next().is_none() {
-        return word;
+        return state;
     }
     if api.scopes.get(&Scope::Pods).is_some_and(|state| state.lists == 0 && state.error.is_none()) {
         // The pods tell, and they will be here in a moment.
-        return ApiWord::Unknown;
+        return ApiState::Unknown;
     }
     let nobodys = |pod: &Value| {
         let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         owners.is_none_or(Vec::is_empty)
     };
     let mut mirrors = record.live().filter_map(|i| evidence::mirror(api, &record.key.namespace, i, node));
-    if mirrors.any(nobodys) { ApiWord::Orphaned } else { word }
+    if mirrors.any(nobodys) { ApiState::Orphaned } else { state }
 }
 
 impl Agent {
@@ -88,13 +93,13 @@ mod tests {
             api.pods.insert(evidence::mirror_key("a", "p", "n"), Entry { version: 1, value: Arc::new(pod) });
             api
         };
-        let absent = || ApiWord::Absent { by_event: false };
-        let word = |api: &Snapshot| unless_orphaned(absent(), &record, api, "n");
-        assert_eq!(word(&api(Value::Null)), ApiWord::Orphaned);
-        assert_eq!(word(&api(json!([{"kind": "Node"}]))), absent());
+        let absent = || ApiState::Absent { by_event: false };
+        let state = |api: &Snapshot| unless_orphaned(absent(), &record, api, "n");
+        assert_eq!(state(&api(Value::Null)), ApiState::Orphaned);
+        assert_eq!(state(&api(json!([{"kind": "Node"}]))), absent());
         let mut unlisted = api(Value::Null);
         unlisted.scopes.insert(Scope::Pods, ScopeState::default());
-        assert_eq!(word(&unlisted), ApiWord::Unknown);
+        assert_eq!(state(&unlisted), ApiState::Unknown);
         assert_eq!(
             unless_orphaned(absent(), &DaemonRecord::new(ObjectKey::new("a", "c"), 0), &unlisted, "n"),
             absent()

@@ -117,7 +117,7 @@ impl Owners {
 
 impl Agent {
     /// Brings the owners of mirror pods to what they are to be.
-    pub(super) fn settle_owners(&mut self, snapshot: &Snapshot) {
+    pub(super) fn reconcile_owners(&mut self, snapshot: &Snapshot) {
         let at = now();
         for (uid, outcome) in self.owners.inbox.take() {
             let Some(tried) = self.owners.tried.get_mut(&uid) else { continue };

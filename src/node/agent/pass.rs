@@ -27,9 +27,9 @@ use super::Removals;
 use super::apply;
 use super::evidence;
 use super::evidence::Runtime;
-use super::memory;
 use super::now;
 use super::planning::unwritable;
+use super::remembered_inputs;
 
 /// A clock that has gone this much further than time has was set.
 const CLOCK_JUMP: Millis = 60_000;
@@ -45,13 +45,13 @@ impl Agent {
     }
 
     async fn do_pass(&mut self) {
-        self.problems.clone_from(&self.lasting);
+        self.problems.clone_from(&self.startup_problems);
         self.failures.clear();
         self.follow_clock();
         self.keep_state_folder();
         let snapshot = self.snapshot();
         self.follow_link();
-        self.heard.follow(self.api_answers(snapshot.as_deref()), now());
+        self.api_freshness.follow(self.api_answers(snapshot.as_deref()), now());
         self.fetch_runtime(snapshot.as_deref()).await;
         self.follow_node(snapshot.as_deref());
         self.folders.refresh(&mut self.problems);
@@ -61,27 +61,27 @@ impl Agent {
         }
         self.follow_approvals(snapshot.as_deref());
         let Some(scan) = self.scan() else { return self.report(snapshot.as_deref()) };
-        self.wiped.follow(&self.disk.records, &scan, &self.config.kubelet_root);
-        self.disk.lost = self.wiped.uids().map(str::to_owned).collect();
+        self.manifests_lost_at_boot.follow(&self.disk.records, &scan, &self.config.kubelet_root);
+        self.disk.lost = self.manifests_lost_at_boot.uids().map(str::to_owned).collect();
         let mut records = self.adopted(&scan);
         self.adopt_orphans(&mut records, snapshot.as_deref());
         let started = self.observe(&mut records, snapshot.as_deref());
-        let are_young = records.values().flat_map(DaemonRecord::live).any(|instance| !instance.started);
-        self.looks.begin(now(), started, are_young);
+        let any_not_started = records.values().flat_map(DaemonRecord::live).any(|instance| !instance.started);
+        self.volume_check_schedule.begin(now(), started, any_not_started);
         self.look_into_crashes(&records, snapshot.as_deref());
         self.note_mirrors(&mut records, snapshot.as_deref());
-        self.follow_taking(&records, snapshot.as_deref());
+        self.follow_acceptance(&records, snapshot.as_deref());
         self.judge_mirrors(&mut records, snapshot.as_deref());
         self.take_verdicts();
         let mut plan = self.plan(&records, &scan, snapshot.as_deref());
         let unwritable = unwritable(&plan);
         if !unwritable.is_empty() {
-            self.memo.make_whole(&unwritable);
+            self.render_cache.make_whole(&unwritable);
             plan = self.plan(&records, &scan, snapshot.as_deref());
         }
         self.plan = plan;
         self.history.planned(&self.plan, snapshot.as_deref(), self.has_second_list(snapshot.as_deref()));
-        if self.wiped.give_up(&self.plan) {
+        if self.manifests_lost_at_boot.give_up(&self.plan) {
             self.wake.notify_one();
         }
         self.want(snapshot.as_deref());
@@ -92,21 +92,21 @@ impl Agent {
         self.checkpoint_before();
         self.apply(&records);
         self.tell_stock();
-        self.memo.settle();
+        self.render_cache.shrink();
         self.meet_cluster(snapshot.as_deref());
-        self.problems.extend(self.cluster.problem(self.memory.cluster_uid.as_ref(), &self.config.state_dir));
+        self.problems.extend(self.cluster.problem(self.remembered_inputs.cluster_uid.as_ref(), &self.config.state_dir));
         self.problems.extend(self.history.problem().filter(|_| !self.cluster.is_another()));
         if let Some(snapshot) = &snapshot {
             self.correct_labels(snapshot);
-            self.settle_owners(snapshot);
+            self.reconcile_owners(snapshot);
             self.problems.extend(self.owners.problem());
-            self.say_farewell(snapshot);
+            self.delete_mirror_pods(snapshot);
             self.preempted.follow(snapshot, &self.disk.records, now());
         }
         let answers = self.api_answers(snapshot.as_deref());
-        self.stop_leftovers(snapshot.as_deref().filter(|_| answers));
+        self.stop_stuck_sandboxes(snapshot.as_deref().filter(|_| answers));
         self.restart_crashed();
-        self.nudge();
+        self.resync_kubelet();
         let failed = self.disk.clear_ended(now());
         self.problems.extend(failed.into_iter().map(|f| report_problem("volume data", f)));
         if let Err(failed) = self.disk.forget_gone() {
@@ -136,7 +136,7 @@ impl Agent {
 
     /// Looks and plans, and changes nothing: for an answer without an agent.
     pub(super) fn look(&mut self) {
-        self.problems.clone_from(&self.lasting);
+        self.problems.clone_from(&self.startup_problems);
         let snapshot = self.snapshot();
         self.follow_node(snapshot.as_deref());
         self.folders.refresh(&mut self.problems);
@@ -148,49 +148,50 @@ impl Agent {
             }
             None => Scan::default(),
         };
-        self.wiped.follow(&self.disk.records, &scan, &self.config.kubelet_root);
+        self.manifests_lost_at_boot.follow(&self.disk.records, &scan, &self.config.kubelet_root);
         let records = self.adopted(&scan);
         self.plan = self.plan(&records, &scan, snapshot.as_deref());
     }
 
     /// Asks the runtime where its word is needed: something ends, or nobody else tells readiness.
     async fn fetch_runtime(&mut self, api: Option<&Snapshot>) {
-        let Some(witness) = &self.witness else {
+        let Some(pod_status_source) = &self.pod_status_source else {
             self.runtime = Runtime::None;
             return;
         };
         if self.pass_number == 0 {
             // The first pass is from disk alone: at boot the runtime may hang, and the kubelet waits.
-            self.runtime = Runtime::Silent("the runtime has not been asked yet".to_owned());
+            self.runtime = Runtime::Unreachable("the runtime has not been asked yet".to_owned());
             return;
         }
         let ending = self.disk.records.values().any(|r| r.ending().next().is_some());
-        let blind = !self.heard.is_current(now()) && self.disk.records.values().any(|r| r.live().next().is_some())
-            || !self.heard.is_current(now()) && self.hand_over_is_open()
+        let no_api_view = !self.api_freshness.is_current(now())
+            && self.disk.records.values().any(|r| r.live().next().is_some())
+            || !self.api_freshness.is_current(now()) && self.hand_over_is_open()
             || self.lacks_mirror_pods(api);
         let fresh = now() - self.runtime_at < RUNTIME_PERIOD && self.pass_number > 1;
-        let wanted = self.nudges.asks(now());
-        if !ending && !wanted && (!blind || fresh) {
+        let wanted = self.kubelet_resync.asks(now());
+        if !ending && !wanted && (!no_api_view || fresh) {
             return;
         }
         // A runtime that hangs must not hold up what has nothing to do with it.
         let (asked_at, mut asked, patience) = match self.runtime_asked.take() {
             Some((asked_at, asked)) => (asked_at, asked, RUNTIME_OVERDUE),
-            None => (now(), witness.ask(), RUNTIME_PATIENCE),
+            None => (now(), pod_status_source.ask(), RUNTIME_PATIENCE),
         };
         self.runtime_at = now();
         let ended = self.disk.records.values().flat_map(DaemonRecord::ending).filter_map(|i| i.phase.since()).max();
         self.runtime = match tokio::time::timeout(patience, &mut asked).await {
             // What was asked for before an instance ended may be older than its sandbox.
             Ok(Ok(Ok(_))) if ended.is_some_and(|ended| ended > asked_at) => {
-                Runtime::Silent("the container runtime is asked again".to_owned())
+                Runtime::Unreachable("the container runtime is asked again".to_owned())
             }
             Ok(Ok(Ok(pods))) => Runtime::Pods(pods),
-            Ok(Ok(Err(why))) => Runtime::Silent(why),
-            Ok(Err(error)) => Runtime::Silent(format!("the container runtime could not be asked: {error}")),
+            Ok(Ok(Err(why))) => Runtime::Unreachable(why),
+            Ok(Err(error)) => Runtime::Unreachable(format!("the container runtime could not be asked: {error}")),
             Err(_) => {
                 self.runtime_asked = Some((asked_at, asked));
-                Runtime::Silent("the container runtime has not answered yet: is it running well?".to_owned())
+                Runtime::Unreachable("the container runtime has not answered yet: is it running well?".to_owned())
             }
         };
     }
@@ -231,16 +232,16 @@ impl Agent {
 
     fn follow_node(&mut self, api: Option<&Snapshot>) {
         if let Some(entry) = api.and_then(|api| api.node.as_ref()) {
-            let node = memory::node_view(&entry.value);
-            if self.memory.node.as_ref() != Some(&node) {
-                self.memory.node = Some(node);
+            let node = remembered_inputs::node_view(&entry.value);
+            if self.remembered_inputs.node.as_ref() != Some(&node) {
+                self.remembered_inputs.node = Some(node);
             }
         }
         // A checkpoint of a node with another name says nothing about this one.
-        let known = self.memory.node.clone().filter(|node| node.name == self.config.node_name);
+        let known = self.remembered_inputs.node.clone().filter(|node| node.name == self.config.node_name);
         self.node = known.unwrap_or_else(|| self.config.node_view());
         let endpoint = self.config.api_endpoint.clone().or_else(|| self.api.as_ref().and_then(|a| a.endpoint()));
-        let version = self.node.kubelet_version.as_deref().and_then(memory::major_minor);
+        let version = self.node.kubelet_version.as_deref().and_then(remembered_inputs::major_minor);
         self.options.set(|options| {
             options.kubelet_version = version;
             if endpoint.is_some() {
@@ -319,10 +320,10 @@ impl Agent {
         let at = now();
         let mut plan = std::mem::replace(&mut self.plan, Plan { daemons: Vec::new(), removals_held: false });
         self.disk.lay_ground(&plan.daemons);
-        let (disk, pulse) = (&mut self.disk, &mut self.pulse);
+        let (disk, watchdog) = (&mut self.disk, &mut self.watchdog);
         let mut apply = |daemon| {
             // Many daemons on a slow disk take their time, and that is no loop that hangs.
-            pulse.beat();
+            watchdog.ping();
             disk.apply(daemon)
         };
         // Who acts goes first: no manifest waits for what is only noted of other daemons.
@@ -338,8 +339,8 @@ impl Agent {
         for (daemon, result) in plan.daemons.iter_mut().zip(results) {
             self.tell(daemon, result.as_ref().err());
             for action in &mut daemon.actions {
-                if let Action::Start { outcome, .. } | Action::Refresh { outcome, .. } = action {
-                    *outcome = Arc::new(outcome.settled());
+                if let Action::Start { rendering, .. } | Action::Refresh { rendering, .. } = action {
+                    *rendering = Arc::new(rendering.shrunk());
                 }
             }
             if let Err(failure) = result {

@@ -15,8 +15,8 @@ use crate::core::plan::DaemonPlan;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
 use crate::core::sources;
-use crate::core::sources::ApiWord;
-use crate::core::sources::Word;
+use crate::core::sources::ApiState;
+use crate::core::sources::Desired;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 use crate::node::manifests::Scan;
@@ -25,16 +25,16 @@ use super::Agent;
 use super::coordination;
 use super::drain;
 use super::facts;
-use super::facts::PassFacts;
-use super::failing::Senses;
+use super::facts::ObservedState;
+use super::failing::FailureEvidence;
 use super::images::ImageFacts;
-use super::memo::Inputs;
+use super::manifests_lost_at_boot::ManifestsLostAtBoot;
 use super::now;
 use super::objects::Objects;
 use super::orphans;
 use super::pass::is_copy;
+use super::render_cache::Inputs;
 use super::stock;
-use super::wiped::Wiped;
 
 impl Agent {
     /// Plans from what is known. Changes nothing but caches.
@@ -44,7 +44,7 @@ impl Agent {
         scan: &Scan,
         api: Option<&Snapshot>,
     ) -> Plan {
-        self.memo.begin();
+        self.render_cache.begin();
         let at = now();
         let objects = self.objects(api);
         let words = self.words(records, api, &objects, at);
@@ -53,46 +53,46 @@ impl Agent {
             unknown.map(|(key, ..)| (*key, self.disk.new_record(key))).collect();
         let subjects: Vec<Subject<'_>> = words
             .into_iter()
-            .filter_map(|(key, word, silent)| {
+            .filter_map(|(key, desired, unlisted)| {
                 let record = records.get(key).or_else(|| empty.get(key))?;
-                Some(Subject { word, record, silent })
+                Some(Subject { desired, record, unlisted })
             })
             .collect();
         let tokens = self.tokens.snapshot();
-        let manifests = digests(records, scan, &self.wiped);
+        let manifests = digests(records, scan, &self.manifests_lost_at_boot);
         let (options, options_version) = self.options.get();
         let instances = facts::by_uid(records);
         let unlinked = self.unlinked();
-        let strangers = stock::strangers(api);
-        let facts = PassFacts {
-            memo: &self.memo,
+        let unrelated_pods = stock::unrelated_pods(api);
+        let facts = ObservedState {
+            render_cache: &self.render_cache,
             policy: &self.policy,
             objects,
             inputs: Inputs { objects: &objects, tokens: &tokens, options, options_version },
-            kept: &self.memory.kept,
+            rollback_data: &self.remembered_inputs.rollback_data,
             is_closed: self.sealing.is_closed(),
             manifests: &manifests,
             volumes: &self.disk.volumes,
             written: &self.disk.written,
-            looks: &self.looks,
+            volume_check_schedule: &self.volume_check_schedule,
             offline: self.offline,
             records,
             instances: &instances,
             runtime: &self.runtime,
             api,
             api_answers: self.api_answers(api),
-            strangers: &strangers,
-            senses: Senses {
-                api: self.heard.is_current(at).then_some(api).flatten(),
+            unrelated_pods: &unrelated_pods,
+            failure_evidence: FailureEvidence {
+                api: self.api_freshness.is_current(at).then_some(api).flatten(),
                 runtime: &self.runtime,
-                autopsies: &self.autopsies,
+                crash_diagnoses: &self.crash_diagnoses,
                 node: &self.config.node_name,
                 booted: at - uptime(),
             },
             subjects: &subjects,
-            nudges: &self.nudges,
-            taking: &self.taking,
-            farewells: &self.farewells,
+            kubelet_resync: &self.kubelet_resync,
+            acceptance: &self.acceptance,
+            mirror_pod_deletions: &self.mirror_pod_deletions,
             images: ImageFacts {
                 puller: &self.puller,
                 require_prepull: self.config.require_prepull,
@@ -102,10 +102,10 @@ impl Agent {
                 now: at,
             },
             asks_admission: self.config.dry_run_admission,
-            inquiries: &self.inquiries,
+            admission_dry_runs: &self.admission_dry_runs,
             unlinked: unlinked.as_deref(),
             coordination: &self.coordination,
-            coordinated: self.memory.coordinated,
+            coordinated: self.remembered_inputs.coordinated,
             node: &self.config.node_name,
             now: at,
         };
@@ -120,17 +120,23 @@ impl Agent {
         };
         let plan = pass::plan(&subjects, &context, &facts);
         let node = &self.config.node_name;
-        let told = self.coordination_listed(api);
-        let told = told.then(|| coordination::status(&plan, &facts, node, self.coordination.live()));
-        if let Some(told) = told {
-            self.tell_cluster(told);
+        let status = self.coordination_listed(api);
+        let status = status.then(|| coordination::status(&plan, &facts, node, self.coordination.live()));
+        if let Some(status) = status {
+            self.tell_cluster(status);
         }
         plan
     }
 
     /// What is known of the objects that daemons refer to.
     pub(super) fn objects<'a>(&'a self, api: Option<&'a Snapshot>) -> Objects<'a> {
-        Objects { api, folders: self.folders.objects(), remembered: &self.memory.objects, kept: None, live: false }
+        Objects {
+            api,
+            folders: self.folders.objects(),
+            remembered: &self.remembered_inputs.objects,
+            rollback_data: None,
+            live: false,
+        }
     }
 
     /// Whether anybody reads what is said of this node.
@@ -146,28 +152,28 @@ impl Agent {
         api: Option<&Snapshot>,
         objects: &Objects<'_>,
         at: Millis,
-    ) -> Vec<(&'a ObjectKey, Word, bool)> {
+    ) -> Vec<(&'a ObjectKey, Desired, bool)> {
         if self.draining {
-            return records.keys().map(|key| (key, drain::word(), false)).collect();
+            return records.keys().map(|key| (key, drain::desired(), false)).collect();
         }
         let mut keys: BTreeSet<&ObjectKey> = records.keys().collect();
         keys.extend(self.folders.keys());
-        keys.extend(self.memory.daemon_sets.keys());
+        keys.extend(self.remembered_inputs.daemon_sets.keys());
         if api.is_some() {
             keys.extend(self.definitions.ours(&self.policy));
         }
         let empty = DaemonRecord::new(ObjectKey::new("", ""), 0);
-        let word = |key: &'a ObjectKey| {
+        let desired = |key: &'a ObjectKey| {
             let record = records.get(key).unwrap_or(&empty);
-            let folder = self.folders.word(key, &self.memory.origins, record);
-            let mut known = self.definitions.known(key, api, folder, self.memory.daemon_sets.get(key), at);
-            if let (ApiWord::Absent { .. }, Some(api)) = (&known.api, api) {
+            let folder = self.folders.state(key, &self.remembered_inputs.origins, record);
+            let mut known = self.definitions.known(key, api, folder, self.remembered_inputs.daemon_sets.get(key), at);
+            if let (ApiState::Absent { .. }, Some(api)) = (&known.api, api) {
                 known.api = orphans::unless_orphaned(known.api, record, api, &self.config.node_name);
             }
-            let word = sources::settle(&known, record, &self.policy, objects);
-            (key, word, known.is_silence(record))
+            let desired = sources::resolve(&known, record, &self.policy, objects);
+            (key, desired, known.is_unlisted(record))
         };
-        keys.into_iter().map(word).collect()
+        keys.into_iter().map(desired).collect()
     }
 }
 
@@ -180,7 +186,7 @@ pub(super) fn uptime() -> Millis {
 /// Daemons whose plan writes what was given up after it was last written: a file was changed or lost.
 pub(super) fn unwritable(plan: &Plan) -> BTreeSet<ObjectKey> {
     let needs = |action: &Action| match action {
-        Action::Start { outcome, .. } | Action::Refresh { outcome, .. } => !outcome.is_whole(),
+        Action::Start { rendering, .. } | Action::Refresh { rendering, .. } => !rendering.is_whole(),
         _ => false,
     };
     // What was adopted is rendered from the definition of another daemon.
@@ -196,9 +202,10 @@ pub(super) fn unwritable(plan: &Plan) -> BTreeSet<ObjectKey> {
 fn digests<'a>(
     records: &'a BTreeMap<ObjectKey, DaemonRecord>,
     scan: &'a Scan,
-    wiped: &'a Wiped,
+    manifests_lost_at_boot: &'a ManifestsLostAtBoot,
 ) -> BTreeMap<&'a str, &'a str> {
-    let mut digests: BTreeMap<&str, &str> = wiped.uids().map(|uid| (uid, "lost with the disk")).collect();
+    let mut digests: BTreeMap<&str, &str> =
+        manifests_lost_at_boot.uids().map(|uid| (uid, "lost with the disk")).collect();
     if !scan.unreadable.is_empty() {
         for record in records.values() {
             let file = |pod: &str| crate::core::manifest::file_name(&record.key.namespace, pod);

@@ -30,7 +30,7 @@ pub enum Ended {
 }
 
 /// Keeps SIGHUP waiting until the program that takes over listens: by default it would end it.
-pub fn hush() {
+pub fn block_sighup() {
     let _ = hangup().thread_block();
 }
 
@@ -48,7 +48,7 @@ impl Agent {
     /// and the API's objects by fresh lists. True if the agent is to end and start over.
     pub(super) fn reload(&mut self, file: Option<&Path>) -> bool {
         self.notifier.reloading();
-        self.lasting.retain(|problem| problem.object != CONFIGURATION);
+        self.startup_problems.retain(|problem| problem.object != CONFIGURATION);
         match self.read_again(file) {
             Ok(config) if !says_the_same(&config, &self.config) => {
                 tracing::info!("the configuration has changed: starting over with it");
@@ -59,7 +59,7 @@ impl Agent {
                 for Problem { reason, hint, .. } in &problems {
                     tracing::error!(hint = hint.as_deref(), "{reason}; the configuration before it stays in force");
                 }
-                self.lasting.extend(problems);
+                self.startup_problems.extend(problems);
             }
         }
         self.folders.reread();
@@ -72,7 +72,7 @@ impl Agent {
 
     /// Whether the configuration on disk could not be used at the last reload.
     pub(super) fn keeps_configuration(&self) -> bool {
-        self.lasting.iter().any(|problem| problem.object == CONFIGURATION)
+        self.startup_problems.iter().any(|problem| problem.object == CONFIGURATION)
     }
 
     fn read_again(&self, file: Option<&Path>) -> Result<Config, Vec<Problem>> {

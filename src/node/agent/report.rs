@@ -4,7 +4,7 @@
 
 mod changes;
 mod status;
-mod words;
+mod status_line;
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ use super::apply::Failure;
 
 /// What has been said, so that it is said once.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct Reported {
     daemons: BTreeMap<ObjectKey, (State, String)>,
     failures: BTreeMap<ObjectKey, String>,
     /// What nobody understands in a DaemonSet of the API, and which one that was.
@@ -63,7 +63,7 @@ impl Agent {
     pub(super) fn tell(&mut self, plan: &DaemonPlan, failure: Option<&Failure>) {
         let daemonset = plan.key.to_string();
         if let Some(failure) = failure {
-            let said = self.told.failures.insert(plan.key.clone(), failure.message.clone());
+            let said = self.reported.failures.insert(plan.key.clone(), failure.message.clone());
             if said.as_ref() == Some(&failure.message) {
                 return;
             }
@@ -72,17 +72,18 @@ impl Agent {
             self.event(plan, EventKind::Warning, "Failed", "Apply", &failure.message);
             return;
         }
-        self.told.failures.remove(&plan.key);
+        self.reported.failures.remove(&plan.key);
         for action in &plan.actions {
             match action {
-                Action::Start { outcome, reason } => {
-                    let (pod, revision, uid) = (&outcome.identity.pod_name, &outcome.revision, &outcome.identity.uid);
+                Action::Start { rendering, reason } => {
+                    let (pod, revision, uid) =
+                        (&rendering.identity.pod_name, &rendering.revision, &rendering.identity.uid);
                     tracing::info!(daemonset, pod, revision, uid, "rendered {pod}: {reason}");
                     let note = format!("Rendered static pod {pod} on node {}: {reason}", self.config.node_name);
                     self.event(plan, EventKind::Normal, "Rendered", "Render", &note);
                 }
-                Action::Refresh { outcome, volumes, manifest } => {
-                    let pod = &outcome.identity.pod_name;
+                Action::Refresh { rendering, volumes, manifest } => {
+                    let pod = &rendering.identity.pod_name;
                     tracing::info!(daemonset, pod, volumes, manifest, "brought {pod} up to date in place");
                 }
                 Action::End { pod, reason, .. } => {
@@ -97,7 +98,7 @@ impl Agent {
         self.tell_failed(plan);
         self.tell_misread(plan);
         let said = (plan.summary.state, plan.summary.reason.clone());
-        let before = self.told.daemons.insert(plan.key.clone(), said.clone());
+        let before = self.reported.daemons.insert(plan.key.clone(), said.clone());
         if before.as_ref() == Some(&said) {
             return;
         }
@@ -115,12 +116,12 @@ impl Agent {
     /// Says once that a revision failed, and once that another runs in its stead.
     fn tell_failed(&mut self, plan: &DaemonPlan) {
         let Some(failed) = &plan.summary.failed else {
-            self.told.failed.remove(&plan.key);
+            self.reported.failed.remove(&plan.key);
             return;
         };
         let back = plan.summary.wanted_revision.as_ref() == Some(&failed.revision);
         let now = (failed.clone(), back);
-        let before = self.told.failed.insert(plan.key.clone(), now.clone());
+        let before = self.reported.failed.insert(plan.key.clone(), now.clone());
         // What the checkpoint remembers was said by an earlier agent.
         if before.as_ref() == Some(&now) || self.pass_number == 0 {
             return;
@@ -147,17 +148,17 @@ impl Agent {
         let Some(daemon_set) = self.definitions.get(&plan.key).filter(|_| from_api) else { return };
         let misread = annotations::misread(daemon_set);
         if misread.is_empty() {
-            self.told.misread.remove(&plan.key);
+            self.reported.misread.remove(&plan.key);
             return;
         }
         let now = (daemon_set.uid.clone(), misread);
-        if self.told.misread.get(&plan.key) == Some(&now) {
+        if self.reported.misread.get(&plan.key) == Some(&now) {
             return;
         }
         let note = now.1.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; ");
         tracing::warn!(daemonset = plan.key.to_string(), "{note}");
         self.event(plan, EventKind::Warning, "NotUnderstood", "Read", &note);
-        self.told.misread.insert(plan.key.clone(), now);
+        self.reported.misread.insert(plan.key.clone(), now);
     }
 
     pub(super) fn event(&self, plan: &DaemonPlan, kind: EventKind, reason: &str, action: &str, note: &str) {
@@ -176,17 +177,17 @@ impl Agent {
 
     /// Logs problems that are new, or gone.
     pub(super) fn report(&mut self, _snapshot: Option<&Snapshot>) {
-        for problem in self.problems.iter().filter(|p| !self.told.problems.contains(p)) {
+        for problem in self.problems.iter().filter(|p| !self.reported.problems.contains(p)) {
             let hint = problem.hint.as_deref();
             tracing::warn!(object = problem.object, hint, "{}: {}", problem.object, problem.reason);
         }
-        for problem in self.told.problems.iter().filter(|p| !self.problems.contains(p)) {
+        for problem in self.reported.problems.iter().filter(|p| !self.problems.contains(p)) {
             tracing::info!(object = problem.object, "{}: no longer: {}", problem.object, problem.reason);
         }
-        self.told.problems.clone_from(&self.problems);
+        self.reported.problems.clone_from(&self.problems);
         let planned: std::collections::BTreeSet<&ObjectKey> = self.plan.daemons.iter().map(|d| &d.key).collect();
-        self.told.daemons.retain(|key, _| planned.contains(key));
-        self.told.misread.retain(|key, _| planned.contains(key));
+        self.reported.daemons.retain(|key, _| planned.contains(key));
+        self.reported.misread.retain(|key, _| planned.contains(key));
     }
 
     /// The answer to a request of the socket.
@@ -204,8 +205,8 @@ impl Agent {
     pub(super) fn status_line(&self) -> String {
         let live = || self.plan.daemons.iter().filter(|d| d.record.live().next().is_some());
         let api = self.api.as_ref().map(|api| api.health().state);
-        words::line(
-            &words::Words {
+        status_line::line(
+            &status_line::StatusLine {
                 daemons: live().count(),
                 ready: live().filter(|d| d.summary.ready == Some(true)).count(),
                 waiting: self.plan.daemons.iter().filter(|d| d.summary.state == State::Waiting).count(),
@@ -244,7 +245,7 @@ impl Agent {
 
     fn explain(&self, key: &ObjectKey) -> Value {
         let folder = self.folders.get(key);
-        let from_api = self.definitions.get(key).or_else(|| self.memory.daemon_sets.get(key));
+        let from_api = self.definitions.get(key).or_else(|| self.remembered_inputs.daemon_sets.get(key));
         let planned = self.plan.daemons.iter().find(|d| d.key == *key);
         let (mut terms, mut status) = (Vec::new(), planned.and_then(|d| self.daemon_status(d)));
         if let Some(daemon_set) = from_api.or(folder) {

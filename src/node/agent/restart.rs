@@ -47,8 +47,8 @@ impl Agent {
             record.order_restart(uid, RestartCause::ByHand, now(), "");
         }
         let snapshot = self.snapshot();
-        let blind = self.witness.is_none();
-        if blind && !self.api_is_configured() {
+        let no_runtime_view = self.pod_status_source.is_none();
+        if no_runtime_view && !self.api_is_configured() {
             return refuse(
                 "nobody here could tell when its old pod has ended, before which no new one starts: neither \
                  runtime-endpoint nor kubeconfig is set",
@@ -76,13 +76,13 @@ impl Agent {
         };
         let old: Vec<String> = plan.actions.iter().filter_map(ends).collect();
         tracing::info!(daemonset = %key, "somebody asked for a restart of {key}");
-        let unsure = (blind && !self.api_answers(snapshot.as_deref())).then(|| {
+        let unsure = (no_runtime_view && !self.api_answers(snapshot.as_deref())).then(|| {
             "runtime-endpoint is not set, and the API server, which would show it, does not answer".to_owned()
         });
         to_json(&RestartReport {
             schema_version: SCHEMA_VERSION,
             node: self.config.node_name.clone(),
-            new: plan.pull.as_ref().filter(|_| !old.is_empty()).map(|outcome| outcome.identity.pod_name.clone()),
+            new: plan.pull.as_ref().filter(|_| !old.is_empty()).map(|rendering| rendering.identity.pod_name.clone()),
             reason: plan.summary.reason,
             unsure,
             old,

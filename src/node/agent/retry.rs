@@ -27,7 +27,7 @@ impl Agent {
         if let Err(failure) = self.disk.save(&record) {
             return json!({"error": format!("{key}: {}; nothing is changed", failure.message)});
         }
-        let asked = self.inquiries.forget(key);
+        let asked = self.admission_dry_runs.forget(key);
         tracing::info!(daemonset = %key, "somebody asked to retry {key}");
         let snapshot = self.snapshot();
         let scan = self.disk.manifests.as_mut().map(ManifestDir::scan);

@@ -23,8 +23,8 @@ use crate::node::seal::Sealed;
 
 use super::Agent;
 use super::apply;
-use super::memory::SavedSecrets;
 use super::now;
+use super::remembered_inputs::SavedSecrets;
 
 /// The record's name in the state folder.
 const SECRETS: &str = "secrets";
@@ -164,7 +164,7 @@ impl Agent {
     pub(super) fn reopen_secrets(&mut self) {
         let Some(store) = &self.disk.inputs_store else { return };
         if let Ok(Found::Secrets(secrets)) = self.sealing.load(store) {
-            self.memory.take(secrets, &self.tokens, &self.disk.records);
+            self.remembered_inputs.take(secrets, &self.tokens, &self.disk.records);
             self.wake.notify_one();
         }
     }

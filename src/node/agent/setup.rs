@@ -35,28 +35,28 @@ use crate::node::manifests::ManifestDir;
 use crate::node::manifests::ManifestError;
 use crate::node::notify;
 use crate::node::notify::Notifier;
-use crate::node::notify::Pulse;
+use crate::node::notify::Watchdog;
 use crate::node::socket::SocketError;
 
 use super::Agent;
 use super::apply;
 use super::apply::Disk;
-use super::autopsy::Autopsies;
+use super::crash_diagnosis::CrashDiagnoses;
 use super::definitions::ApiDefinitions;
 use super::evidence::Runtime;
-use super::failing::Heard;
+use super::failing::ApiFreshness;
 use super::folder::Folders;
-use super::looks::Looks;
-use super::memo::Memo;
-use super::memo::Options;
-use super::memory::INPUTS;
-use super::memory::Memory;
-use super::memory::SavedInputs;
+use super::manifests_lost_at_boot::ManifestsLostAtBoot;
 use super::now;
+use super::pod_status_source::PodStatusSource;
+use super::remembered_inputs::INPUTS;
+use super::remembered_inputs::RememberedInputs;
+use super::remembered_inputs::SavedInputs;
+use super::render_cache::Options;
+use super::render_cache::RenderCache;
 use super::report;
 use super::sealing::Found;
-use super::wiped::Wiped;
-use super::witness::Witness;
+use super::volume_check_schedule::VolumeCheckSchedule;
 
 /// The folder of daemon records in the state folder.
 pub(super) const DAEMONS: &str = "daemons";
@@ -133,9 +133,9 @@ impl Agent {
             (Some(endpoint), Some(kubeconfig)) => Some(Arc::new(Kubelet::new(endpoint, kubeconfig)?)),
             _ => None,
         };
-        let witness = match (&cri, kubelet.clone()) {
-            (Some(cri), kubelet) => Some(Witness::Runtime(Arc::clone(cri), kubelet)),
-            (None, Some(kubelet)) => Some(Witness::Kubelet(kubelet)),
+        let pod_status_source = match (&cri, kubelet.clone()) {
+            (Some(cri), kubelet) => Some(PodStatusSource::Runtime(Arc::clone(cri), kubelet)),
+            (None, Some(kubelet)) => Some(PodStatusSource::Kubelet(kubelet)),
             (None, None) => None,
         };
         let policy = Policy::new(config.default_mode, &config.selector, config.policy_namespaces.clone())
@@ -163,38 +163,38 @@ impl Agent {
             policy,
             started: now(),
             boot: boot_id(),
-            wiped: Wiped::default(),
+            manifests_lost_at_boot: ManifestsLostAtBoot::default(),
             disk,
-            memo: Memo::default(),
+            render_cache: RenderCache::default(),
             options: Options::new(options),
             api: None,
             tokens: Tokens::default(),
             definitions: ApiDefinitions::default(),
             folders: Folders::new(config.folders.clone()),
             pins: Pins::new(cri.clone(), Arc::clone(&wake)),
-            inquiries: Default::default(),
+            admission_dry_runs: Default::default(),
             puller: Puller::new(cri.clone(), sources, Arc::clone(&wake)),
             cri,
             kubelet,
-            witness,
+            pod_status_source,
             runtime: Runtime::None,
             runtime_at: 0,
             runtime_asked: None,
-            heard: Heard::default(),
-            autopsies: Autopsies::default(),
+            api_freshness: ApiFreshness::default(),
+            crash_diagnoses: CrashDiagnoses::default(),
             last_pass: now(),
             last_pass_steady: std::time::Instant::now(),
             pass_number: 0,
-            memory: Memory::default(),
+            remembered_inputs: RememberedInputs::default(),
             saved: 0,
             saved_but_for_boot: None,
             save_at: None,
-            looks: Looks::new(),
+            volume_check_schedule: VolumeCheckSchedule::new(),
             node: config.node_view(),
             plan: Plan { daemons: Vec::new(), removals_held: false },
             failures: BTreeMap::new(),
             problems: Vec::new(),
-            lasting: Vec::new(),
+            startup_problems: Vec::new(),
             removals: None,
             passes: Passes::default(),
             cluster: super::confirm::Cluster::default(),
@@ -202,20 +202,20 @@ impl Agent {
             sealing: super::sealing::Sealing::new(config.seal_with.clone()),
             coordination: super::Coordination::default(),
             identity: Identity::default(),
-            told: report::Told::default(),
+            reported: report::Reported::default(),
             patched: super::mirror::Patched::default(),
-            nudges: super::nudge::Nudges::default(),
+            kubelet_resync: super::kubelet_resync::KubeletResync::default(),
             orders: super::orders::Orders::default(),
             owners: super::owners::Owners::default(),
-            stock_told: super::stock::Told::default(),
-            taking: super::taking::Taking::default(),
-            farewells: super::farewell::Farewells::default(),
-            leftovers: super::leftovers::Leftovers::default(),
+            reported_stock_pods: super::stock::ReportedStockPods::default(),
+            acceptance: super::acceptance::Acceptance::default(),
+            mirror_pod_deletions: super::mirror_pod_deletions::MirrorPodDeletions::default(),
+            stuck_sandboxes: super::stuck_sandboxes::StuckSandboxes::default(),
             preempted: super::preempted::Preempted::default(),
             offline: false,
             metrics: None,
             draining: false,
-            pulse: Pulse::new(Arc::clone(&notifier), notify::watchdog_interval()),
+            watchdog: Watchdog::new(Arc::clone(&notifier), notify::watchdog_interval()),
             notifier,
             wake,
             answers,
@@ -247,9 +247,11 @@ impl Agent {
             match store.load::<SavedInputs>(INPUTS)? {
                 Loaded::Present(saved) => {
                     let (sealed, is_plain) = (saved.sealed, saved.has_secrets());
-                    self.memory = Memory::restore(saved, &self.tokens, &self.disk.records);
+                    self.remembered_inputs = RememberedInputs::restore(saved, &self.tokens, &self.disk.records);
                     match if sealed { self.sealing.load(store)? } else { Found::Nothing } {
-                        Found::Secrets(secrets) => self.memory.take(secrets, &self.tokens, &self.disk.records),
+                        Found::Secrets(secrets) => {
+                            self.remembered_inputs.take(secrets, &self.tokens, &self.disk.records)
+                        }
                         Found::Damaged(why) => damaged.push(why),
                         Found::Nothing => {}
                     }
@@ -260,16 +262,16 @@ impl Agent {
                 Loaded::Absent => {}
             }
         }
-        self.saved = if rewrite { 0 } else { self.memory.fingerprint(&self.tokens) };
-        self.wiped = Wiped::new(self.memory.boot.as_deref(), &self.boot);
-        self.memory.boot = Some(self.boot.clone());
-        self.saved_but_for_boot = (!rewrite).then(|| self.memory.fingerprint(&self.tokens));
+        self.saved = if rewrite { 0 } else { self.remembered_inputs.fingerprint(&self.tokens) };
+        self.manifests_lost_at_boot = ManifestsLostAtBoot::new(self.remembered_inputs.boot.as_deref(), &self.boot);
+        self.remembered_inputs.boot = Some(self.boot.clone());
+        self.saved_but_for_boot = (!rewrite).then(|| self.remembered_inputs.fingerprint(&self.tokens));
         let problem = |why: &dyn std::error::Error| Problem {
             object: "checkpoint".to_owned(),
             reason: apply::failure(why, None).message,
             hint: None,
         };
-        self.lasting.extend(damaged.iter().map(|why| problem(why)));
+        self.startup_problems.extend(damaged.iter().map(|why| problem(why)));
         Ok(())
     }
 
@@ -316,11 +318,11 @@ impl Agent {
             kubeconfig,
             node_name: self.config.node_name.clone(),
             selector: (!self.config.selector.is_empty()).then(|| self.config.selector.clone()),
-            known: self.memory.objects.keys().cloned().collect(),
+            known: self.remembered_inputs.objects.keys().cloned().collect(),
             namespaces_bind: !self.config.default_node_selector.is_empty(),
         };
         let api = Api::start(options);
-        api.store().had_reached(self.memory.reached);
+        api.store().had_reached(self.remembered_inputs.reached);
         // The tokens of the checkpoint go to the manager that renews them.
         api.tokens().import(self.tokens.export());
         self.tokens = api.tokens().clone();

@@ -11,7 +11,7 @@ use super::AgentError;
 
 /// What a signal tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum SignalCommand {
     /// To stop (SIGTERM, SIGINT).
     Stop,
     /// To read the configuration again (SIGHUP).
@@ -38,12 +38,12 @@ impl Signals {
     }
 
     /// The next one; a stop goes before a reload.
-    pub(super) async fn next(&mut self) -> Told {
+    pub(super) async fn next(&mut self) -> SignalCommand {
         tokio::select! {
             biased;
-            _ = self.terminate.recv() => Told::Stop,
-            _ = self.interrupt.recv() => Told::Stop,
-            _ = self.hangup.recv() => Told::Reload,
+            _ = self.terminate.recv() => SignalCommand::Stop,
+            _ = self.interrupt.recv() => SignalCommand::Stop,
+            _ = self.hangup.recv() => SignalCommand::Reload,
         }
     }
 

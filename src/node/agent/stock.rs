@@ -27,27 +27,27 @@ use super::evidence;
 use super::evidence::Runtime;
 
 /// A pod that no kubelet made, and so may be a stock controller's.
-pub(super) type Stranger<'a> = (&'a ObjectKey, &'a Entry);
+pub(super) type UnrelatedPod<'a> = (&'a ObjectKey, &'a Entry);
 
 /// The node's pods that no kubelet made: few where all daemons are ours, and looked at once for each daemon.
-pub(super) fn strangers(api: Option<&Snapshot>) -> Vec<Stranger<'_>> {
+pub(super) fn unrelated_pods(api: Option<&Snapshot>) -> Vec<UnrelatedPod<'_>> {
     let pods = api.into_iter().flat_map(|api| &api.pods);
     pods.filter(|(_, entry)| !owners::is_mirror_pod(&entry.value)).collect()
 }
 
 /// Who can tell of stock pods.
-pub(super) struct Sight<'a> {
+pub(super) struct StockPodLookup<'a> {
     pub(super) api: Option<&'a Snapshot>,
     pub(super) api_answers: bool,
-    /// The pods in the API that no kubelet made ([`strangers`]).
-    pub(super) strangers: &'a [Stranger<'a>],
+    /// The pods in the API that no kubelet made ([`unrelated_pods`]).
+    pub(super) unrelated_pods: &'a [UnrelatedPod<'a>],
     pub(super) runtime: &'a Runtime,
     pub(super) node: &'a str,
     /// When the node booted: what the API says of earlier times is the past.
     pub(super) booted: Millis,
 }
 
-impl Sight<'_> {
+impl StockPodLookup<'_> {
     /// What is known of the stock controller's pod for `daemon_set` on this node.
     pub(super) fn stock(&self, daemon_set: &DaemonSet, known: Option<&HandOver>) -> Stock {
         let Some(api) = self.api.filter(|_| self.api_answers) else {
@@ -59,7 +59,7 @@ impl Sight<'_> {
                 false => Stock::Lost(self.runs(known)),
             };
         };
-        let bound = self.strangers.iter().filter(|(k, _)| k.namespace == daemon_set.key.namespace);
+        let bound = self.unrelated_pods.iter().filter(|(k, _)| k.namespace == daemon_set.key.namespace);
         let bound = bound.map(|(_, entry)| *entry).find(|entry| is_stock(&entry.value, daemon_set));
         let pending = api.pending.iter().filter(|((of, _), _)| *of == daemon_set.key).map(|(_, entry)| entry);
         let here = |entry: &&Entry| {
@@ -90,7 +90,7 @@ impl Sight<'_> {
         let Some(known) = known else { return Evidence::Gone };
         match self.runtime {
             Runtime::None => Evidence::Unknown("no runtime endpoint is configured".to_owned()),
-            Runtime::Silent(why) => Evidence::Unknown(why.clone()),
+            Runtime::Unreachable(why) => Evidence::Unknown(why.clone()),
             Runtime::Pods(_) => match self.runtime.pod(&known.uid) {
                 Some(pod) if pod.running_since.is_some() || !pod.fact.containers.is_empty() => Evidence::Running,
                 Some(_) | None => Evidence::Gone,
@@ -105,24 +105,24 @@ fn is_stock(pod: &Value, daemon_set: &DaemonSet) -> bool {
 
 /// Daemons of which was said that a stock controller acts on them.
 #[derive(Default)]
-pub(super) struct Told(BTreeSet<ObjectKey>);
+pub(super) struct ReportedStockPods(BTreeSet<ObjectKey>);
 
 impl Agent {
     /// Says once, where everybody looks, that a stock controller acts on a daemon that is ours.
     pub(super) fn tell_stock(&mut self) {
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         for plan in &self.plan.daemons {
             let Some(pod) = &plan.summary.stock_pod else { continue };
-            if !self.stock_told.0.contains(&plan.key) {
+            if !self.reported_stock_pods.0.contains(&plan.key) {
                 let node = &self.config.node_name;
                 let note =
                     format!("Pod {pod} of a DaemonSet controller runs on node {node} beside ours ({})", owners::FIX);
                 tracing::warn!(daemonset = %plan.key, pod, "{note}");
                 self.event(plan, EventKind::Warning, "StockController", "Run", &note);
             }
-            told.insert(plan.key.clone());
+            reported.insert(plan.key.clone());
         }
-        self.stock_told.0 = told;
+        self.reported_stock_pods.0 = reported;
     }
 
     /// Looks for stock pods that cannot be bound, for the daemons that bridge.

@@ -14,7 +14,7 @@ use crate::node::api::store::Snapshot;
 /// The state of the whole connection.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "state")]
-pub enum ApiState {
+pub enum LinkHealth {
     /// No kubeconfig is configured.
     NotConfigured,
     /// Not connected and not failed yet, or not everything listed yet.
@@ -52,7 +52,7 @@ pub struct ScopeHealth {
 pub struct ApiHealth {
     /// In one word.
     #[serde(flatten)]
-    pub state: ApiState,
+    pub state: LinkHealth,
     /// `host:port` of the server, once the kubeconfig was read.
     pub server: Option<String>,
     /// The kubeconfig as it is now cannot be used; its last good content is in force.
@@ -67,7 +67,7 @@ impl ApiHealth {
     /// For an agent without a kubeconfig.
     pub fn not_configured() -> Self {
         Self {
-            state: ApiState::NotConfigured,
+            state: LinkHealth::NotConfigured,
             server: None,
             kubeconfig_error: None,
             counters: Counters::default(),
@@ -87,12 +87,12 @@ pub(super) fn summary(link: &Link, connector: &Connector, snapshot: &Snapshot) -
     let scopes: Vec<ScopeHealth> = scopes.collect();
     let failing = scopes.iter().find_map(|scope| {
         let (error, since) = (scope.error.as_ref()?, scope.since?);
-        Some(ApiState::Failing { error: format!("{}: {error}", scope.scope), since })
+        Some(LinkHealth::Failing { error: format!("{}: {error}", scope.scope), since })
     });
     let state = match link {
-        Link::Down { failure, since } => ApiState::Failing { error: failure.message.clone(), since: *since },
-        Link::Connecting => ApiState::Connecting,
-        Link::Up => failing.unwrap_or(if snapshot.is_complete() { ApiState::Ok } else { ApiState::Connecting }),
+        Link::Down { failure, since } => LinkHealth::Failing { error: failure.message.clone(), since: *since },
+        Link::Connecting => LinkHealth::Connecting,
+        Link::Up => failing.unwrap_or(if snapshot.is_complete() { LinkHealth::Ok } else { LinkHealth::Connecting }),
     };
     ApiHealth {
         state,

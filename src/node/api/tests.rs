@@ -72,7 +72,7 @@ fn error_of(api: &Api, scope: &Scope) -> Option<String> {
 
 fn failing(api: &Api) -> Option<String> {
     match api.health().state {
-        ApiState::Failing { error, .. } => Some(error),
+        LinkHealth::Failing { error, .. } => Some(error),
         _ => None,
     }
 }
@@ -102,7 +102,7 @@ async fn an_object_is_listed_watched_and_gone() {
     until(&api, "changed", |api| value_is(api, "2")).await;
     events.send(json!({"type": "DELETED", "object": config_map("a", "2")})).unwrap();
     until(&api, "deleted", |api| api.store().snapshot().lookup(&reference("a")) == Lookup::Absent).await;
-    until(&api, "healthy", |api| api.health().state == ApiState::Ok).await;
+    until(&api, "healthy", |api| api.health().state == LinkHealth::Ok).await;
     assert_eq!(api.connector().counters().connections_opened, 1);
     assert_eq!(fake.count("Secret"), 0);
 }
@@ -125,7 +125,7 @@ async fn a_403_on_one_resource_leaves_the_others_alone_and_ends() {
     assert_eq!(api.store().snapshot().lookup(&reference("a")), Lookup::Unknown);
     assert!(failing(&api).unwrap().contains("ConfigMap default/a"));
     fake.answer(|_, path| empty(path));
-    until(&api, "recovered", |api| api.health().state == ApiState::Ok).await;
+    until(&api, "recovered", |api| api.health().state == LinkHealth::Ok).await;
     assert_eq!(api.store().snapshot().lookup(&reference("a")), Lookup::Absent);
 }
 
@@ -252,13 +252,14 @@ async fn a_server_that_comes_back_is_found_and_watches_go_on_without_a_list() {
     .await;
     let api = Api::start(options(&fake));
     api.set_wanted(&[reference("a")].into());
-    until(&api, "up", |api| api.health().state == ApiState::Ok).await;
+    until(&api, "up", |api| api.health().state == LinkHealth::Ok).await;
     fake.stop();
     until(&api, "down", |api| failing(api).is_some_and(|error| error.contains("connection refused"))).await;
     assert!(matches!(api.store().snapshot().lookup(&reference("a")), Lookup::Present(_)));
     assert!(matches!(api.get_daemon_set(&ObjectKey::new("d", "x")).await, Live::Error(_)));
     fake.restart().await;
-    until(&api, "up again", |api| api.health().state == ApiState::Ok && api.connector().counters().streams == 5).await;
+    until(&api, "up again", |api| api.health().state == LinkHealth::Ok && api.connector().counters().streams == 5)
+        .await;
     assert_eq!(api.store().snapshot().lists(&Scope::Object(reference("a"))), 1);
     assert_eq!(api.connector().counters().connections_opened, 2);
 }
@@ -345,7 +346,7 @@ async fn a_fresh_list_goes_over_a_new_connection() {
     })
     .await;
     let api = Api::start(options(&fake));
-    until(&api, "listed", |api| api.health().state == ApiState::Ok).await;
+    until(&api, "listed", |api| api.health().state == LinkHealth::Ok).await;
     fake.answer(|_, path| empty(path));
     let before = api.relist_fresh();
     assert_eq!(before, 1);
@@ -364,7 +365,7 @@ async fn a_kubeconfig_may_come_late_and_turn_bad() {
     let api = Api::start(options(&fake));
     until(&api, "said", |api| failing(api).is_some_and(|error| error.contains("cannot be read"))).await;
     std::fs::write(fake.kubeconfig(), good).unwrap();
-    until(&api, "up", |api| api.health().state == ApiState::Ok).await;
+    until(&api, "up", |api| api.health().state == LinkHealth::Ok).await;
     std::fs::write(fake.kubeconfig(), "nonsense").unwrap();
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(6)).await;
@@ -372,7 +373,7 @@ async fn a_kubeconfig_may_come_late_and_turn_bad() {
     let _ = api.cluster_uid().await;
     let health = api.health();
     assert!(health.kubeconfig_error.is_some(), "{health:?}");
-    assert_eq!(health.state, ApiState::Ok, "the last good one is in force");
+    assert_eq!(health.state, LinkHealth::Ok, "the last good one is in force");
 }
 
 #[tokio::test]
@@ -461,7 +462,7 @@ fn list_at(version: u32) -> Reply {
 async fn a_history_that_went_back_is_found_when_watches_are_resumed() {
     let mut fake = Fake::start(100, |_, path| empty(path)).await;
     let api = Api::start(options(&fake));
-    until(&api, "healthy", |api| api.health().state == ApiState::Ok).await;
+    until(&api, "healthy", |api| api.health().state == LinkHealth::Ok).await;
     until(&api, "known", |api| api.store().snapshot().course.is_known).await;
     assert_eq!(api.store().snapshot().course, Course { reached: 10, at_list: 0, is_known: true, back: None });
     // Cut off and resumed where it was: one question a kind, and nothing is listed.

@@ -40,16 +40,16 @@ const SETTLE: Duration = Duration::from_secs(6);
 /// How the agent's identity stands; clones share it.
 #[derive(Clone, Default)]
 pub struct Identity {
-    standing: Arc<Mutex<Option<(Certificate, Renewal)>>>,
+    state: Arc<Mutex<Option<(Certificate, Renewal)>>>,
 }
 
 impl Identity {
     fn set(&self, certificate: Certificate, renewal: Renewal) {
-        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = Some((certificate, renewal));
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Some((certificate, renewal));
     }
 
     fn get(&self) -> Option<(Certificate, Renewal)> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What `status` says; `None`: the agent uses another kubeconfig than one of `daemonlet enroll`.

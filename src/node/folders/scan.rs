@@ -12,9 +12,9 @@ use std::time::SystemTime;
 
 use super::FileView;
 use super::FolderIdentity;
-use super::FolderState;
 use super::FolderView;
 use super::SETTLE;
+use super::ScannedFolder;
 use super::file;
 use super::identity;
 
@@ -95,7 +95,7 @@ fn list(folder: &Path, now: SystemTime, view: &mut FolderView, names: &mut BTree
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => view.problems.push(file::unreadable(folder, &error)),
     }
-    view.folders.push(FolderState { path: folder.to_owned(), readable, identity, settled });
+    view.folders.push(ScannedFolder { path: folder.to_owned(), readable, identity, settled });
 }
 
 fn add(folder: &Path, entry: &fs::DirEntry, view: &mut FolderView, names: &mut BTreeMap<OsString, Candidate>) {
@@ -151,7 +151,7 @@ fn is_believed(file: &FileView, view: &FolderView) -> bool {
         .is_some_and(|now| now.identity.is_some() && now.identity == file.mounted && now.readable && now.settled)
 }
 
-fn on<'v>(view: &'v FolderView, folder: &Path) -> Option<&'v FolderState> {
+fn on<'v>(view: &'v FolderView, folder: &Path) -> Option<&'v ScannedFolder> {
     view.folders.iter().find(|state| state.path == folder)
 }
 

@@ -12,7 +12,7 @@ use super::Origin;
 use super::Watch;
 use super::read;
 use crate::core::model::ObjectKey;
-use crate::core::sources::FolderWord;
+use crate::core::sources::FolderState;
 
 /// Three folders, of which the first two exist.
 struct Folders {
@@ -175,10 +175,10 @@ fn absence_is_evidence_only_in_the_folder_that_it_was_in() {
     folders.write(1, "x.yaml", &daemon_set("a", "one"));
     folders.later();
     let origin = folders.origin("a");
-    let word = |view: &FolderView, origin: &Origin| match view.word(&key("a"), Some(origin)) {
-        FolderWord::Present { .. } => "present".to_owned(),
-        FolderWord::Absent => "absent".to_owned(),
-        FolderWord::Unsure { reason } => reason.to_owned(),
+    let word = |view: &FolderView, origin: &Origin| match view.state(&key("a"), Some(origin)) {
+        FolderState::Present { .. } => "present".to_owned(),
+        FolderState::Absent => "absent".to_owned(),
+        FolderState::Unsure { reason } => reason.to_owned(),
     };
     assert_eq!(word(&folders.view, &origin), "present");
     // The folder is gone: what it said stays, also for an agent that starts anew.
@@ -199,7 +199,7 @@ fn absence_is_evidence_only_in_the_folder_that_it_was_in() {
     assert_eq!(word(folders.later(), &elsewhere), "its folder is not on the file system that it was on");
     assert_eq!(word(folders.at_once(), &origin), "its folder is being changed");
     assert_eq!(word(folders.later(), &origin), "absent");
-    assert_eq!(folders.view.word(&key("a"), None), FolderWord::Absent);
+    assert_eq!(folders.view.state(&key("a"), None), FolderState::Absent);
     // Masked from another folder.
     folders.write(0, "x.yaml", "");
     assert_eq!(word(folders.later(), &elsewhere), "absent");

@@ -4,8 +4,8 @@ use crate::core::plan::bootstrap::MISSING;
 
 use super::*;
 
-fn word() -> Word {
-    Word::Wanted { daemon_set: Arc::new(daemon_set("a")), mode: Mode::Bootstrap, note: None }
+fn desired() -> Desired {
+    Desired::Wanted { daemon_set: Arc::new(daemon_set("a")), mode: Mode::Bootstrap, note: None }
 }
 
 fn pod(ready: bool) -> StockPod {
@@ -16,22 +16,22 @@ fn pod(ready: bool) -> StockPod {
 fn handed_over() -> Bench {
     let mut bench = Bench::running("a");
     bench.world.stock = Some(Stock::Here(pod(false)));
-    assert_eq!(bench.pass(&word()), ["end uid-a-0"]);
+    assert_eq!(bench.pass(&desired()), ["end uid-a-0"]);
     bench.world.running.clear();
     bench.now += SETTLE;
-    assert_eq!(bench.pass(&word()), ["finish uid-a-0"]);
+    assert_eq!(bench.pass(&desired()), ["finish uid-a-0"]);
     bench
 }
 
 #[test]
 fn the_stock_pod_ends_the_instance_for_this_boot() {
     let mut bench = Bench::running("a");
-    assert_eq!(bench.pass(&word()), NONE);
+    assert_eq!(bench.pass(&desired()), NONE);
     bench = handed_over();
     bench.world.stock = Some(Stock::Absent);
-    assert_eq!(bench.pass(&word()), NONE, "a rollout of the stock controller is no call for us");
+    assert_eq!(bench.pass(&desired()), NONE, "a rollout of the stock controller is no call for us");
     bench.boot = "boot-2".to_owned();
-    assert_eq!(bench.pass(&word()), ["start uid-a-1"], "after a boot it is");
+    assert_eq!(bench.pass(&desired()), ["start uid-a-1"], "after a boot it is");
 }
 
 #[test]
@@ -39,47 +39,47 @@ fn the_images_come_first() {
     let mut bench = Bench::running("a");
     bench.world.stock = Some(Stock::Here(pod(false)));
     bench.world.images = Some(Images::Pulling("image 1 of 1".to_owned()));
-    assert_eq!(bench.pass(&word()), NONE);
-    assert!(bench.plan(&word()).pull.is_some());
+    assert_eq!(bench.pass(&desired()), NONE);
+    assert!(bench.plan(&desired()).pull.is_some());
     bench.world.images = Some(Images::Failed("no such image".to_owned()));
-    assert_eq!(bench.pass(&word()), NONE, "what serves goes on serving");
+    assert_eq!(bench.pass(&desired()), NONE, "what serves goes on serving");
     bench.world.stock = Some(Stock::Here(pod(true)));
-    assert_eq!(bench.pass(&word()), ["end uid-a-0"], "it has them, or it would not run");
+    assert_eq!(bench.pass(&desired()), ["end uid-a-0"], "it has them, or it would not run");
 }
 
 #[test]
 fn the_instance_returns_where_the_stock_pod_cannot_come() {
     let mut bench = handed_over();
     bench.world.stock = Some(Stock::Lost(Evidence::Gone));
-    assert_eq!(bench.pass(&word()), NONE);
+    assert_eq!(bench.pass(&desired()), NONE);
     bench.now += MISSING - 1;
-    assert_eq!(bench.pass(&word()), NONE);
+    assert_eq!(bench.pass(&desired()), NONE);
     bench.world.stock = Some(Stock::Lost(Evidence::Running));
-    assert_eq!(bench.pass(&word()), NONE);
+    assert_eq!(bench.pass(&desired()), NONE);
     bench.now += 1;
     bench.world.stock = Some(Stock::Lost(Evidence::Gone));
-    assert_eq!(bench.pass(&word()), NONE, "it ran meanwhile: the time begins anew");
+    assert_eq!(bench.pass(&desired()), NONE, "it ran meanwhile: the time begins anew");
     bench.now += MISSING;
-    assert_eq!(bench.pass(&word()), ["start uid-a-1"]);
+    assert_eq!(bench.pass(&desired()), ["start uid-a-1"]);
     bench.now += MISSING;
-    assert_eq!(bench.pass(&word()), NONE, "and stays");
+    assert_eq!(bench.pass(&desired()), NONE, "and stays");
     bench.world.stock = Some(Stock::Here(pod(true)));
-    assert_eq!(bench.pass(&word()), ["end uid-a-1"], "until the pod can");
+    assert_eq!(bench.pass(&desired()), ["end uid-a-1"], "until the pod can");
 }
 
 #[test]
 fn nothing_returns_after_the_stock_pod_was_ready_once() {
     let mut bench = handed_over();
     bench.world.stock = Some(Stock::Here(pod(true)));
-    assert_eq!(bench.pass(&word()), NONE);
+    assert_eq!(bench.pass(&desired()), NONE);
     bench.world.stock = Some(Stock::Here(pod(false)));
-    assert_eq!(bench.pass(&word()), NONE);
+    assert_eq!(bench.pass(&desired()), NONE);
     bench.world.stock = Some(Stock::Lost(Evidence::Gone));
-    assert_eq!(bench.pass(&word()), NONE);
+    assert_eq!(bench.pass(&desired()), NONE);
     bench.now += 10 * MISSING;
-    assert_eq!(bench.pass(&word()), NONE);
+    assert_eq!(bench.pass(&desired()), NONE);
     bench.boot = "boot-2".to_owned();
-    assert_eq!(bench.pass(&word()), ["start uid-a-1"], "a cold boot without an API server");
+    assert_eq!(bench.pass(&desired()), ["start uid-a-1"], "a cold boot without an API server");
 }
 
 #[test]
@@ -87,10 +87,10 @@ fn a_runtime_that_is_silent_proves_nothing() {
     let mut bench = handed_over();
     for _ in 0..3 {
         bench.world.stock = Some(Stock::Lost(Evidence::Gone));
-        assert_eq!(bench.pass(&word()), NONE);
+        assert_eq!(bench.pass(&desired()), NONE);
         bench.now += MISSING / 2;
         bench.world.stock = Some(Stock::Lost(Evidence::Unknown("it hangs".to_owned())));
-        assert_eq!(bench.pass(&word()), NONE);
+        assert_eq!(bench.pass(&desired()), NONE);
         bench.now += MISSING / 2;
     }
 }
@@ -99,14 +99,14 @@ fn a_runtime_that_is_silent_proves_nothing() {
 fn nothing_is_started_before_the_pods_are_known() {
     let mut bench = Bench::new();
     bench.world.stock = Some(Stock::Unlisted);
-    assert_eq!(bench.pass(&word()), NONE);
+    assert_eq!(bench.pass(&desired()), NONE);
     bench.world.stock = Some(Stock::Here(pod(true)));
-    assert_eq!(bench.pass(&word()), NONE);
+    assert_eq!(bench.pass(&desired()), NONE);
     bench.world.stock = Some(Stock::Absent);
-    assert_eq!(bench.pass(&word()), NONE);
+    assert_eq!(bench.pass(&desired()), NONE);
     let mut bench = Bench::running("a");
     bench.world.stock = Some(Stock::Unlisted);
-    assert_eq!(bench.pass(&word()), NONE, "what runs goes on");
+    assert_eq!(bench.pass(&desired()), NONE, "what runs goes on");
 }
 
 #[test]

@@ -1,5 +1,5 @@
+use crate::core::dry_run::DryRunAnswer as ApiSays;
 use crate::core::dry_run::Unanswered;
-use crate::core::dry_run::Word as ApiSays;
 use crate::core::record::Said;
 
 use super::*;
@@ -36,15 +36,15 @@ fn notes(plan: &DaemonPlan) -> String {
 #[test]
 fn a_new_instance_waits_for_the_answer_is_made_of_it_and_keeps_it() {
     let mut bench = asking(ApiSays::Open);
-    let word = wanted(&of_api("a"));
-    let plan = bench.plan(&word);
+    let desired = wanted(&of_api("a"));
+    let plan = bench.plan(&desired);
     assert!(plan.actions.is_empty() && plan.question.is_some());
     assert_eq!(
         (plan.summary.state, plan.summary.reason.as_str()),
         (State::Waiting, "asks the API server whether it takes the pod")
     );
     bench.world.says = Some(mirrored("m/a"));
-    assert_eq!(bench.pass(&word), ["start uid-a-0"], "identity is the template's");
+    assert_eq!(bench.pass(&desired), ["start uid-a-0"], "identity is the template's");
     assert_eq!(made_of(&bench), "m/a");
     // A webhook that answers otherwise today, a definition that changes outside the template, and no API server at all.
     for says in [mirrored("m2/a"), ApiSays::Refused("no".into()), silent()] {
@@ -54,7 +54,7 @@ fn a_new_instance_waits_for_the_answer_is_made_of_it_and_keeps_it() {
         assert_eq!(bench.pass(&wanted(&labelled)), NONE);
         let own = bench.record.instances[0].daemon_set.as_ref().expect("it");
         assert!(made_of(&bench) == "m/a" && own.labels == labelled.labels, "it follows the definition, too");
-        assert!(bench.plan(&word).question.is_none(), "what runs is not asked about");
+        assert!(bench.plan(&desired).question.is_none(), "what runs is not asked about");
     }
     let text = serde_json::to_string(&bench.record).expect("JSON");
     assert_eq!(serde_json::from_str::<DaemonRecord>(&text).expect("a record"), bench.record, "also after a boot");
@@ -64,15 +64,15 @@ fn a_new_instance_waits_for_the_answer_is_made_of_it_and_keeps_it() {
 fn it_is_asked_once_for_an_instance_and_anew_for_the_next() {
     let mut bench = asking(mirrored("m/a"));
     bench.world.images = Some(Images::Pulling("pulls".into()));
-    let word = wanted(&of_api("a"));
-    assert_eq!(bench.pass(&word), NONE);
+    let desired = wanted(&of_api("a"));
+    assert_eq!(bench.pass(&desired), NONE);
     let answer = bench.record.answer.clone().expect("remembered");
     bench.world.says = Some(mirrored("m2/a"));
-    let plan = bench.plan(&word);
+    let plan = bench.plan(&desired);
     assert!(plan.question.is_none() && plan.pull.is_some(), "while its images are pulled");
     assert_eq!(plan.record.answer, Some(answer));
     bench.world.images = None;
-    assert_eq!(bench.pass(&word), ["start uid-a-0"]);
+    assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
     assert_eq!(made_of(&bench), "m/a");
     bench.world.images = Some(Images::Pulling("pulls".into()));
     assert!(bench.pass(&wanted(&of_api("b"))).is_empty() && bench.plan(&wanted(&of_api("b"))).question.is_none());
@@ -95,18 +95,18 @@ fn it_is_asked_once_for_an_instance_and_anew_for_the_next() {
 #[test]
 fn a_refusal_starts_nothing_ends_nothing_and_outlasts_the_connection_and_the_agent() {
     let mut bench = asking(ApiSays::Refused("exceeded quota: q".into()));
-    let word = wanted(&of_api("a"));
+    let desired = wanted(&of_api("a"));
     for says in [None, Some(silent()), Some(ApiSays::Open)] {
         bench.world.says = says.or(bench.world.says);
-        let plan = bench.plan(&word);
+        let plan = bench.plan(&desired);
         assert_eq!((plan.summary.state, plan.actions.len()), (State::Refused, 0));
         assert_eq!(plan.summary.reason, "pod: the API server refuses it: exceeded quota: q");
         assert!(notes(&plan).contains("leave room for one pod"), "{}", notes(&plan));
-        assert_eq!(bench.pass(&word), NONE);
+        assert_eq!(bench.pass(&desired), NONE);
         assert!(!bench.record.is_empty(0), "or it would not be on disk");
     }
     bench.world.says = Some(mirrored("m/a"));
-    assert_eq!(bench.pass(&word), ["start uid-a-0"]);
+    assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
     bench.world.says = Some(ApiSays::Refused("not b".into()));
     let plan = bench.plan(&wanted(&of_api("b")));
     assert_eq!((plan.summary.state, plan.actions.len()), (State::Refused, 0));
@@ -118,49 +118,49 @@ fn a_refusal_starts_nothing_ends_nothing_and_outlasts_the_connection_and_the_age
         plan.summary.reason
     );
     assert_eq!(bench.pass(&wanted(&of_api("b"))), NONE);
-    bench.pass(&Word::Gone { reason: "deleted".into(), by_list: false, ignore_file: None });
+    bench.pass(&Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None });
     bench.world.running.clear();
     bench.now += SETTLE;
-    bench.pass(&Word::Gone { reason: "deleted".into(), by_list: false, ignore_file: None });
+    bench.pass(&Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None });
     assert_eq!(bench.record.answer, None, "another DaemonSet of that name is another");
 }
 
 #[test]
 fn a_first_instance_does_not_wait_for_an_api_server_that_is_away() {
     let mut bench = asking(silent());
-    let word = wanted(&of_api("a"));
-    let plan = bench.plan(&word);
+    let desired = wanted(&of_api("a"));
+    let plan = bench.plan(&desired);
     assert!(
         notes(&plan).contains("could not be asked about it: away; it starts as its template says (hint: wait)"),
         "{}",
         notes(&plan)
     );
-    assert_eq!(bench.pass(&word), ["start uid-a-0"]);
+    assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
     assert_eq!(made_of(&bench), "a");
     bench.world.says = Some(mirrored("m/a"));
-    let plan = bench.plan(&word);
+    let plan = bench.plan(&desired);
     assert!(
         plan.actions.is_empty() && notes(&plan).contains("`daemonlet restart kube-system/net`"),
         "{}",
         notes(&plan)
     );
     bench.world.says = None;
-    assert_eq!(notes(&bench.plan(&word)), "");
+    assert_eq!(notes(&bench.plan(&desired)), "");
 }
 
 #[test]
 fn what_it_last_said_of_a_revision_counts_while_it_is_away() {
     let mut bench = asking(mirrored("m/a"));
-    let word = wanted(&of_api("a"));
-    bench.pass(&word);
+    let desired = wanted(&of_api("a"));
+    bench.pass(&desired);
     bench.world.says = Some(silent());
     bench.world.manifests.clear();
-    assert_eq!(bench.pass(&word), ["end uid-a-0"], "somebody removed it");
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"], "somebody removed it");
     bench.world.running.clear();
     bench.now += SETTLE;
-    let plan = bench.plan(&word);
+    let plan = bench.plan(&desired);
     assert!(notes(&plan).contains("what it last said of this revision counts"), "{}", notes(&plan));
-    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-a-1"]);
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-a-1"]);
     assert_eq!(made_of(&bench), "m/a");
 }
 
@@ -220,11 +220,11 @@ fn changed_data_of_what_admission_added_restarts_nothing_by_itself() {
         annotations: BTreeMap::from([("daemonlet.dev/restart-on".into(), "config".into())]),
         ..of_api("a")
     };
-    let word = wanted(&by_config);
-    assert_eq!(bench.pass(&word), ["start uid-a-0"]);
-    assert_eq!(bench.pass(&word), NONE, "the template alone has other data");
+    let desired = wanted(&by_config);
+    assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
+    assert_eq!(bench.pass(&desired), NONE, "the template alone has other data");
     bench.world.data_of_admitted = "changed".into();
-    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ fn of_api(image: &str) -> DaemonSet {
 }
 
 /// `a` runs, `b` is wanted.
-fn bench(permission: Permission) -> (Bench, Word) {
+fn bench(permission: Permission) -> (Bench, Desired) {
     let mut bench = Bench::new();
     bench.pass(&wanted(&of_api("a")));
     bench.world.permission = Some(permission);
@@ -20,46 +20,46 @@ fn withheld() -> Permission {
 
 #[test]
 fn a_change_waits_for_its_approval_claims_it_and_then_replaces() {
-    let (mut bench, word) = bench(withheld());
-    assert_eq!(bench.pass(&word), NONE);
-    let plan = bench.plan(&word);
+    let (mut bench, desired) = bench(withheld());
+    assert_eq!(bench.pass(&desired), NONE);
+    let plan = bench.plan(&desired);
     assert!(plan.summary.reason.contains("revision b waits: the coordinator has not"), "{}", plan.summary.reason);
     assert!(plan.pull.is_some() && plan.replacing.is_none(), "its images are pulled meanwhile");
     bench.world.permission = Some(Permission::Approved);
-    assert_eq!(bench.pass(&word), NONE, "no claim, no replacement");
-    assert_eq!(bench.plan(&word).replacing.as_deref(), Some("b"));
+    assert_eq!(bench.pass(&desired), NONE, "no claim, no replacement");
+    assert_eq!(bench.plan(&desired).replacing.as_deref(), Some("b"));
     bench.world.permission = Some(Permission::Claimed);
-    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
-    assert_eq!(bench.plan(&word).replacing.as_deref(), Some("b"), "the claim stands until the new one is here");
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
+    assert_eq!(bench.plan(&desired).replacing.as_deref(), Some("b"), "the claim stands until the new one is here");
     bench.world.running.clear();
     bench.now += SETTLE;
-    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-b-1"]);
-    assert_eq!(bench.plan(&word).replacing, None);
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-b-1"]);
+    assert_eq!(bench.plan(&desired).replacing, None);
 }
 
 #[test]
 fn what_cannot_start_is_not_claimed() {
-    let (mut bench, word) = bench(Permission::Approved);
+    let (mut bench, desired) = bench(Permission::Approved);
     bench.world.images = Some(Images::Failed("no such image".into()));
-    assert_eq!(bench.pass(&word), NONE);
-    assert_eq!(bench.plan(&word).replacing, None);
+    assert_eq!(bench.pass(&desired), NONE);
+    assert_eq!(bench.plan(&desired).replacing, None);
 }
 
 #[test]
 fn a_claim_of_what_cannot_start_any_more_is_given_back() {
-    let (mut bench, word) = bench(Permission::Claimed);
+    let (mut bench, desired) = bench(Permission::Claimed);
     bench.world.waiting_for =
         vec![Missing { kind: "ConfigMap".into(), namespace: "a".into(), name: "b".into(), key: String::new() }];
-    assert_eq!(bench.pass(&word), NONE);
-    let plan = bench.plan(&word);
+    assert_eq!(bench.pass(&desired), NONE);
+    let plan = bench.plan(&desired);
     assert_eq!(plan.replacing, None);
     assert!(plan.summary.reason.contains("the old instance stays: waits for ConfigMap"), "{}", plan.summary.reason);
     bench.world.waiting_for.clear();
-    assert_eq!(bench.plan(&word).replacing.as_deref(), Some("b"));
-    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    assert_eq!(bench.plan(&desired).replacing.as_deref(), Some("b"));
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.world.waiting_for =
         vec![Missing { kind: "ConfigMap".into(), namespace: "a".into(), name: "b".into(), key: String::new() }];
-    assert_eq!(bench.plan(&word).replacing.as_deref(), Some("b"), "not once the old one has ended");
+    assert_eq!(bench.plan(&desired).replacing.as_deref(), Some("b"), "not once the old one has ended");
 }
 
 #[test]
@@ -69,26 +69,26 @@ fn changed_data_needs_no_approval_but_its_turn() {
         daemon_set.annotations.insert(RESTART_ON_FOR_TEST.to_owned(), "config".to_owned());
         wanted(&daemon_set)
     };
-    let word = restarting("a");
+    let desired = restarting("a");
     let mut bench = Bench::new();
     bench.world.data_version = "1".to_owned();
-    bench.pass(&word);
+    bench.pass(&desired);
     bench.world.permission = Some(withheld());
     bench.jitter = 30_000;
     bench.world.data_version = "2".to_owned();
-    bench.pass(&word);
+    bench.pass(&desired);
     assert_eq!(bench.record.live().count(), 1);
-    let plan = bench.plan(&word);
+    let plan = bench.plan(&desired);
     assert!(plan.summary.reason.contains("its turn on this node comes"), "{}", plan.summary.reason);
     bench.now = NOW + crate::core::plan::run::jitter("n1", "a", 30_000);
-    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
-    assert_eq!(bench.plan(&word).replacing, None, "there is no claim");
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
+    assert_eq!(bench.plan(&desired).replacing, None, "there is no claim");
     bench.world.running.clear();
     bench.now += SETTLE;
     let mut other = Bench { record: bench.record.clone(), now: bench.now, ..Bench::new() };
     other.world.permission = Some(withheld());
-    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-a-1"]);
-    assert_eq!(bench.pass(&word), NONE, "once");
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-a-1"]);
+    assert_eq!(bench.pass(&desired), NONE, "once");
     assert_eq!(bench.record.pending_update, None, "the next change has a turn of its own");
     assert_eq!(
         other.pass(&restarting("b")),
@@ -109,48 +109,48 @@ fn a_first_instance_never_waits_and_folders_need_no_approval() {
 
 #[test]
 fn what_is_restarted_in_between_returns_at_the_revision_that_is_permitted() {
-    let (mut bench, word) = bench(withheld());
+    let (mut bench, desired) = bench(withheld());
     bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, "");
-    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.world.running.clear();
     bench.now += SETTLE;
-    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-a-1"]);
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-a-1"]);
     bench.world.manifests.clear();
-    assert_eq!(bench.pass(&word), ["end uid-a-1"]);
+    assert_eq!(bench.pass(&desired), ["end uid-a-1"]);
     bench.world.running.clear();
     bench.now += SETTLE;
-    assert_eq!(bench.pass(&word), ["finish uid-a-1", "start uid-a-2"], "also when somebody removed its manifest");
+    assert_eq!(bench.pass(&desired), ["finish uid-a-1", "start uid-a-2"], "also when somebody removed its manifest");
 
     let on_delete = |image| DaemonSet { update_strategy: UpdateStrategy::OnDelete, ..of_api(image) };
     bench.record.order_restart("uid-a-2", RestartCause::Deleted, bench.now, "");
-    let word = wanted(&on_delete("b"));
-    assert_eq!(bench.pass(&word), ["end uid-a-2"]);
+    let desired = wanted(&on_delete("b"));
+    assert_eq!(bench.pass(&desired), ["end uid-a-2"]);
     bench.world.running.clear();
     bench.now += SETTLE;
-    assert_eq!(bench.pass(&word), ["finish uid-a-2", "start uid-b-3"], "deleting is how OnDelete is updated");
+    assert_eq!(bench.pass(&desired), ["finish uid-a-2", "start uid-b-3"], "deleting is how OnDelete is updated");
 }
 
 #[test]
 fn a_rollout_that_is_taken_back_returns_to_what_ran_here_by_a_claim_as_any_other() {
-    let (mut bench, word) = bench(Permission::Claimed);
-    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    let (mut bench, desired) = bench(Permission::Claimed);
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.world.running.clear();
     bench.now += SETTLE;
-    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-b-1"]);
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-b-1"]);
     bench.world.approved = Some("never ran here".into());
-    assert_eq!(bench.pass(&word), NONE);
+    assert_eq!(bench.pass(&desired), NONE);
     bench.world.approved = Some("a".into());
     bench.world.permission = Some(Permission::Approved);
-    assert_eq!(bench.pass(&word), NONE, "no claim, no replacement");
-    assert_eq!(bench.plan(&word).replacing.as_deref(), Some("a"));
+    assert_eq!(bench.pass(&desired), NONE, "no claim, no replacement");
+    assert_eq!(bench.plan(&desired).replacing.as_deref(), Some("a"));
     bench.world.permission = Some(Permission::Claimed);
-    assert_eq!(bench.pass(&word), ["end uid-b-1"]);
+    assert_eq!(bench.pass(&desired), ["end uid-b-1"]);
     bench.world.running.clear();
     bench.now += SETTLE;
-    assert_eq!(bench.pass(&word), ["finish uid-b-1", "start uid-a-2"]);
+    assert_eq!(bench.pass(&desired), ["finish uid-b-1", "start uid-a-2"]);
     // The approval is withdrawn: what is there stays, though another revision is wanted.
     bench.world.approved = None;
     bench.world.permission = Some(withheld());
-    assert_eq!(bench.pass(&word), NONE);
-    assert_eq!(bench.plan(&word).summary.wanted_revision.as_deref(), Some("b"));
+    assert_eq!(bench.pass(&desired), NONE);
+    assert_eq!(bench.plan(&desired).summary.wanted_revision.as_deref(), Some("b"));
 }

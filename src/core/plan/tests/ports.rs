@@ -31,9 +31,9 @@ impl Bench {
 #[test]
 fn a_surge_onto_the_same_host_port_is_told_and_leaves_the_old_instance() {
     let mut bench = Bench::runs(&surging("a", 9100));
-    let word = wanted(&surging("b", 9100));
-    assert_eq!(bench.pass(&word), NONE);
-    let summary = bench.plan(&word).summary;
+    let desired = wanted(&surging("b", 9100));
+    assert_eq!(bench.pass(&desired), NONE);
+    let summary = bench.plan(&desired).summary;
     assert_eq!((summary.state, summary.pod.as_str(), summary.ready), (State::Waiting, "net-0", Some(true)));
     assert!(summary.reason.contains("both want host port TCP 9100"), "{}", summary.reason);
     assert!(summary.notes.iter().any(|n| n.contains("with maxSurge 0")), "{:?}", summary.notes);
@@ -48,53 +48,53 @@ fn nothing_is_claimed_for_a_port_that_another_has_and_a_claim_is_given_back() {
         daemon_set
     };
     let mut bench = Bench::runs(&of_api(on_port("a", 9100)));
-    let word = wanted(&of_api(on_port("b", 9200)));
+    let desired = wanted(&of_api(on_port("b", 9200)));
     bench.held(9200, true);
     for permission in [Permission::Approved, Permission::Claimed] {
         bench.world.permission = Some(permission);
-        assert_eq!(bench.pass(&word), NONE);
-        let plan = bench.plan(&word);
+        assert_eq!(bench.pass(&desired), NONE);
+        let plan = bench.plan(&desired);
         assert_eq!((plan.replacing, plan.summary.state), (None, State::Waiting));
         assert!(plan.summary.reason.contains("host port TCP 9200 belongs to"), "{}", plan.summary.reason);
     }
     bench.held(9200, false);
-    assert_eq!(bench.pass(&word), ["end uid-a-0"]);
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.world.running.clear();
     bench.now += SETTLE;
-    assert_eq!(bench.pass(&word), ["finish uid-a-0"], "it still has it");
-    assert_eq!(bench.plan(&word).replacing.as_deref(), Some("b"), "the old one has ended for this claim");
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0"], "it still has it");
+    assert_eq!(bench.plan(&desired).replacing.as_deref(), Some("b"), "the old one has ended for this claim");
 
     let mut bench = Bench::runs(&of_api(surging("a", 9100)));
-    let word = wanted(&of_api(surging("b", 9100)));
+    let desired = wanted(&of_api(surging("b", 9100)));
     bench.world.permission = Some(Permission::Approved);
-    assert_eq!(bench.pass(&word), NONE);
-    let plan = bench.plan(&word);
+    assert_eq!(bench.pass(&desired), NONE);
+    let plan = bench.plan(&desired);
     assert_eq!(plan.replacing, None);
     assert!(plan.summary.reason.contains("both want host port TCP 9100"), "{}", plan.summary.reason);
     bench.world.permission = Some(Permission::Claimed);
-    assert_eq!(bench.plan(&word).replacing, None);
+    assert_eq!(bench.plan(&desired).replacing, None);
 }
 
 #[test]
 fn a_port_of_another_daemon_is_waited_for() {
     let mut bench = Bench::new();
     bench.held(9100, true);
-    let word = wanted(&on_port("a", 9100));
-    assert_eq!(bench.pass(&word), NONE);
-    let summary = bench.plan(&word).summary;
+    let desired = wanted(&on_port("a", 9100));
+    assert_eq!(bench.pass(&desired), NONE);
+    let summary = bench.plan(&desired).summary;
     assert_eq!(summary.state, State::Waiting);
     assert!(summary.reason.contains("host port TCP 9100 belongs to kube-system/other"), "{}", summary.reason);
     bench.world.held_ports.clear();
-    assert_eq!(bench.pass(&word), ["start uid-a-0"]);
+    assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
 
     bench.held(9200, true);
-    let word = wanted(&on_port("b", 9200));
-    assert_eq!(bench.pass(&word), NONE, "the old instance stays");
+    let desired = wanted(&on_port("b", 9200));
+    assert_eq!(bench.pass(&desired), NONE, "the old instance stays");
     bench.held(9200, false);
-    assert_eq!(bench.pass(&word), ["end uid-a-0"], "two that swap their ports do not wait for each other");
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"], "two that swap their ports do not wait for each other");
     bench.world.running.clear();
     bench.now += SETTLE;
-    assert_eq!(bench.pass(&word), ["finish uid-a-0"], "it still has it");
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0"], "it still has it");
     bench.world.held_ports.clear();
-    assert_eq!(bench.pass(&word), ["start uid-b-1"]);
+    assert_eq!(bench.pass(&desired), ["start uid-b-1"]);
 }

@@ -9,11 +9,11 @@ impl Bench {
     }
 
     /// The instance ends, and a new one starts.
-    fn replaced(&mut self, word: &Word) -> Vec<String> {
-        let mut actions = self.pass(word);
+    fn replaced(&mut self, desired: &Desired) -> Vec<String> {
+        let mut actions = self.pass(desired);
         self.world.running.clear();
         self.now += SETTLE;
-        actions.extend(self.pass(word));
+        actions.extend(self.pass(desired));
         actions
     }
 }
@@ -31,20 +31,20 @@ fn a_deleted_pod_gives_a_new_instance_at_the_wanted_revision_also_on_delete() {
 #[test]
 fn a_failed_pod_waits_out_its_back_off() {
     let mut bench = Bench::running("a");
-    let word = wanted(&daemon_set("a"));
+    let desired = wanted(&daemon_set("a"));
     let mut number = 0;
     for seconds in [1, 2, 4] {
         let ordered = bench.now;
         bench.order(&format!("uid-a-{number}"), RestartCause::Failed { message: "Evicted".into() });
-        assert_eq!(bench.pass(&word), NONE);
-        let plan = bench.plan(&word);
+        assert_eq!(bench.pass(&desired), NONE);
+        let plan = bench.plan(&desired);
         assert_eq!(plan.wake_at, Some(ordered + seconds * 1_000));
         assert_eq!(plan.summary.state, State::Failing);
         assert!(plan.summary.reason.contains("its pod failed: Evicted; a new instance is tried in"));
         bench.now = ordered + seconds * 1_000;
         let next = number + 1;
         let expected = [format!("end uid-a-{number}"), format!("finish uid-a-{number}"), format!("start uid-a-{next}")];
-        assert_eq!(bench.replaced(&word), expected);
+        assert_eq!(bench.replaced(&desired), expected);
         number = next;
     }
 }
@@ -52,20 +52,20 @@ fn a_failed_pod_waits_out_its_back_off() {
 #[test]
 fn what_the_kubelet_rejects_is_tried_again_and_at_once_when_its_reason_may_have_gone() {
     let mut bench = Bench::running("a");
-    let word = wanted(&daemon_set("a"));
+    let desired = wanted(&daemon_set("a"));
     bench.world.surroundings = "another pod has the port".into();
-    bench.world.not_taken.insert("uid-a-0".into(), "NodePorts".into());
-    assert_eq!(bench.pass(&word), NONE);
-    let plan = bench.plan(&word);
+    bench.world.not_accepted.insert("uid-a-0".into(), "NodePorts".into());
+    assert_eq!(bench.pass(&desired), NONE);
+    let plan = bench.plan(&desired);
     assert!(plan.summary.reason.contains("the kubelet did not take it: NodePorts"), "{}", plan.summary.reason);
     bench.now += 1_000;
-    assert_eq!(bench.replaced(&word), ["end uid-a-0", "finish uid-a-0", "start uid-a-1"]);
-    bench.world.not_taken.insert("uid-a-1".into(), "NodePorts".into());
-    assert_eq!(bench.pass(&word), NONE);
+    assert_eq!(bench.replaced(&desired), ["end uid-a-0", "finish uid-a-0", "start uid-a-1"]);
+    bench.world.not_accepted.insert("uid-a-1".into(), "NodePorts".into());
+    assert_eq!(bench.pass(&desired), NONE);
     assert_eq!(bench.record.backoff.as_ref().unwrap().tries, 2);
     bench.world.surroundings = "the port is free".into();
-    assert_eq!(bench.replaced(&word), ["end uid-a-1", "finish uid-a-1", "start uid-a-2"], "2 s are not waited for");
-    bench.pass(&word);
+    assert_eq!(bench.replaced(&desired), ["end uid-a-1", "finish uid-a-1", "start uid-a-2"], "2 s are not waited for");
+    bench.pass(&desired);
     assert_eq!(bench.record.backoff, None, "it was taken");
 }
 
@@ -82,18 +82,18 @@ fn an_ordered_instance_just_goes_when_a_newer_one_is_here_or_none_may_start() {
     let mut bench = Bench::running("a");
     bench.node.taints = vec![Taint { key: "k".into(), value: String::new(), effect: "NoSchedule".into() }];
     bench.order("uid-a-0", RestartCause::ByHand);
-    let word = wanted(&daemon_set("a"));
-    assert_eq!(bench.replaced(&word), ["end uid-a-0", "finish uid-a-0"]);
+    let desired = wanted(&daemon_set("a"));
+    assert_eq!(bench.replaced(&desired), ["end uid-a-0", "finish uid-a-0"]);
 }
 
 #[test]
 fn a_successor_waits_until_the_api_has_been_told_that_the_old_pod_ends() {
     let mut bench = Bench::running("a");
-    let word = wanted(&daemon_set("a"));
+    let desired = wanted(&daemon_set("a"));
     bench.order("uid-a-0", RestartCause::Deleted);
-    bench.world.farewell = true;
-    assert_eq!(bench.replaced(&word), ["end uid-a-0"]);
-    assert!(bench.plan(&word).wake_at.is_some(), "it looks again");
-    bench.world.farewell = false;
-    assert_eq!(bench.pass(&word), ["finish uid-a-0", "start uid-a-1"]);
+    bench.world.mirror_pod_deletions = true;
+    assert_eq!(bench.replaced(&desired), ["end uid-a-0"]);
+    assert!(bench.plan(&desired).wake_at.is_some(), "it looks again");
+    bench.world.mirror_pod_deletions = false;
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-a-1"]);
 }

@@ -18,10 +18,10 @@ use crate::node::agent::evidence::mirror_key;
 
 /// What is said of every daemon of a plan; `live`: what the cluster reads of this node now.
 pub(in super::super) fn status(plan: &Plan, facts: &dyn Facts, node: &str, live: &Status) -> Status {
-    let told = |d: &&DaemonPlan| {
+    let reported = |d: &&DaemonPlan| {
         d.summary.mode.is_some() && (!d.record.instances.is_empty() || d.summary.state.is_bad() || waits(d))
     };
-    let daemons: Vec<&DaemonPlan> = plan.daemons.iter().filter(told).collect();
+    let daemons: Vec<&DaemonPlan> = plan.daemons.iter().filter(reported).collect();
     let ready = daemons.iter().filter(|d| d.summary.ready == Some(true)).count();
     let trouble = daemons.iter().find(|d| d.summary.state.is_bad()).or_else(|| daemons.iter().find(|d| waits(d)));
     Status {
@@ -42,11 +42,11 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> 
     let before = live.daemon(&daemon.key.namespace, &daemon.key.name, &uid);
     let instance = |i: &Instance| {
         let pod = mirror_key("", &i.pod_name, node).name;
-        let told = before.and_then(|d| d.instances.iter().find(|t| t.pod == pod));
+        let reported = before.and_then(|d| d.instances.iter().find(|t| t.pod == pod));
         InstanceReport {
             revision: i.revision.clone(),
             created: time(i.created),
-            ready_since: ready_since(&facts.readiness(i), told),
+            ready_since: ready_since(&facts.readiness(i), reported),
             ending: i.phase != Phase::Live,
             pod,
         }
@@ -71,13 +71,13 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> 
     }
 }
 
-/// Since when an instance is ready. What is not known now stays as it was `told`: an agent that starts has heard of
+/// Since when an instance is ready. What is not known now stays as it was `reported`: an agent that starts has heard of
 /// no pod yet, and a coordinator takes a node that is not ready for one that costs nothing to replace.
-fn ready_since(readiness: &Readiness, told: Option<&InstanceReport>) -> Option<String> {
+fn ready_since(readiness: &Readiness, reported: Option<&InstanceReport>) -> Option<String> {
     match readiness {
         Readiness::Ready { since } => Some(time(*since)),
         Readiness::NotReady(_) => None,
-        Readiness::Steady { .. } | Readiness::Unknown(_) => told.and_then(|t| t.ready_since.clone()),
+        Readiness::Steady { .. } | Readiness::Unknown(_) => reported.and_then(|t| t.ready_since.clone()),
     }
 }
 
@@ -92,20 +92,20 @@ mod tests {
 
     #[test]
     fn what_is_not_known_stays_as_it_was_told() {
-        let told = InstanceReport { ready_since: Some("2026-01-01T00:00:00Z".to_owned()), ..Default::default() };
+        let reported = InstanceReport { ready_since: Some("2026-01-01T00:00:00Z".to_owned()), ..Default::default() };
         let unready = InstanceReport::default();
         let unknown = Readiness::Unknown("no pod has been listed".to_owned());
-        assert_eq!(ready_since(&unknown, Some(&told)), told.ready_since);
-        assert_eq!(ready_since(&Readiness::Steady { since: 0 }, Some(&told)), told.ready_since);
+        assert_eq!(ready_since(&unknown, Some(&reported)), reported.ready_since);
+        assert_eq!(ready_since(&Readiness::Steady { since: 0 }, Some(&reported)), reported.ready_since);
         assert_eq!(ready_since(&unknown, Some(&unready)), None);
         assert_eq!(ready_since(&unknown, None), None);
     }
 
     #[test]
     fn what_is_known_is_said() {
-        let told = InstanceReport { ready_since: Some("2026-01-01T00:00:00Z".to_owned()), ..Default::default() };
-        assert_eq!(ready_since(&Readiness::NotReady("a probe fails".to_owned()), Some(&told)), None);
+        let reported = InstanceReport { ready_since: Some("2026-01-01T00:00:00Z".to_owned()), ..Default::default() };
+        assert_eq!(ready_since(&Readiness::NotReady("a probe fails".to_owned()), Some(&reported)), None);
         let ready = Readiness::Ready { since: 1_000 };
-        assert_eq!(ready_since(&ready, Some(&told)).as_deref(), Some("1970-01-01T00:00:01Z"));
+        assert_eq!(ready_since(&ready, Some(&reported)).as_deref(), Some("1970-01-01T00:00:01Z"));
     }
 }

@@ -49,7 +49,7 @@ fn crashing() -> Runtime {
         sandboxes: Vec::new(),
         crashing: true,
         fact,
-        told: None,
+        reported: None,
     };
     Runtime::Pods(vec![pod])
 }
@@ -66,13 +66,14 @@ fn api(pod: Option<Value>, node: &str) -> Snapshot {
     api
 }
 
-fn told(api: Option<&Snapshot>, runtime: &Runtime, rejected: Option<&str>) -> Option<(Cause, String)> {
-    let senses = Senses { api, runtime, autopsies: &Autopsies::default(), node: "n", booted: 0 };
-    failure(&instance(), "a", rejected.map(str::to_owned), &senses).map(|f| (f.cause, f.message))
+fn reported(api: Option<&Snapshot>, runtime: &Runtime, rejected: Option<&str>) -> Option<(Cause, String)> {
+    let failure_evidence =
+        FailureEvidence { api, runtime, crash_diagnoses: &CrashDiagnoses::default(), node: "n", booted: 0 };
+    failure(&instance(), "a", rejected.map(str::to_owned), &failure_evidence).map(|f| (f.cause, f.message))
 }
 
 fn cause(api: Option<&Snapshot>, runtime: &Runtime, rejected: Option<&str>) -> Option<Cause> {
-    told(api, runtime, rejected).map(|(cause, _)| cause)
+    reported(api, runtime, rejected).map(|(cause, _)| cause)
 }
 
 #[test]
@@ -80,7 +81,7 @@ fn the_kubelet_comes_before_the_runtime_and_a_silent_one_before_all() {
     let image =
         json!({"status": {"containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "ErrImagePull"}}}]}});
     assert_eq!(cause(Some(&api(Some(image.clone()), "True")), &crashing(), None), Some(Cause::Image));
-    let silent = told(Some(&api(Some(image.clone()), "Unknown")), &crashing(), None).unwrap();
+    let silent = reported(Some(&api(Some(image.clone()), "Unknown")), &crashing(), None).unwrap();
     assert_eq!(silent, (Cause::KubeletNotResponding, "Kubelet stopped posting node status.".to_owned()));
     assert_eq!(cause(Some(&api(Some(image), "False")), &crashing(), None), Some(Cause::Image), "it is there to say so");
     assert_eq!(cause(None, &crashing(), None), Some(Cause::CrashLoop));
@@ -90,29 +91,35 @@ fn the_kubelet_comes_before_the_runtime_and_a_silent_one_before_all() {
 #[test]
 fn a_rejected_pod_is_named_and_what_nobody_sees_is_not_the_revisions_fault() {
     let nothing = Runtime::Pods(Vec::new());
-    assert_eq!(told(None, &nothing, Some("NodePorts")), Some((Cause::Admission, "NodePorts".to_owned())));
+    assert_eq!(reported(None, &nothing, Some("NodePorts")), Some((Cause::Admission, "NodePorts".to_owned())));
     assert_eq!(cause(None, &nothing, None), Some(Cause::KubeletNotResponding));
-    assert_eq!(cause(None, &Runtime::Silent(String::new()), None), Some(Cause::KubeletNotResponding));
+    assert_eq!(cause(None, &Runtime::Unreachable(String::new()), None), Some(Cause::KubeletNotResponding));
 }
 
 #[test]
 fn what_the_runtime_has_of_another_boot_proves_nothing() {
     let runtime = crashing();
-    let senses = Senses { api: None, runtime: &runtime, autopsies: &Autopsies::default(), node: "n", booted: 4_000 };
-    assert_eq!(failure(&instance(), "a", None, &senses), None);
+    let failure_evidence = FailureEvidence {
+        api: None,
+        runtime: &runtime,
+        crash_diagnoses: &CrashDiagnoses::default(),
+        node: "n",
+        booted: 4_000,
+    };
+    assert_eq!(failure(&instance(), "a", None, &failure_evidence), None);
 }
 
 #[test]
 fn after_an_outage_the_kubelet_is_given_time_to_say_how_its_pods_are_now() {
-    let mut heard = Heard::default();
-    heard.follow(false, 0);
-    assert!(!heard.is_current(0));
-    heard.follow(true, 1_000);
-    assert!(heard.is_current(1_000), "the agent started, the kubelet did not");
-    heard.follow(false, 2_000);
-    heard.follow(true, 3_000);
-    assert!(!heard.is_current(3_000 + SETTLED - 1));
-    assert!(heard.is_current(3_000 + SETTLED));
-    heard.follow(true, 500);
-    assert!(heard.is_current(500 + SETTLED), "a clock that was set back");
+    let mut api_freshness = ApiFreshness::default();
+    api_freshness.follow(false, 0);
+    assert!(!api_freshness.is_current(0));
+    api_freshness.follow(true, 1_000);
+    assert!(api_freshness.is_current(1_000), "the agent started, the kubelet did not");
+    api_freshness.follow(false, 2_000);
+    api_freshness.follow(true, 3_000);
+    assert!(!api_freshness.is_current(3_000 + CURRENT_AFTER - 1));
+    assert!(api_freshness.is_current(3_000 + CURRENT_AFTER));
+    api_freshness.follow(true, 500);
+    assert!(api_freshness.is_current(500 + CURRENT_AFTER), "a clock that was set back");
 }

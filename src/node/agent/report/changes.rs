@@ -47,20 +47,20 @@ pub(super) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = Change> + '_ {
             Action::Finish { pod, .. } => {
                 (format!("forget instance {pod}"), "it has ended and nothing of it runs any more".to_owned())
             }
-            Action::Start { outcome, reason } => {
-                let file = manifest::file_name(&daemon.key.namespace, &outcome.identity.pod_name);
+            Action::Start { rendering, reason } => {
+                let file = manifest::file_name(&daemon.key.namespace, &rendering.identity.pod_name);
                 (format!("write manifest {file}"), reason.clone())
             }
-            Action::Refresh { outcome, volumes, manifest } => {
+            Action::Refresh { rendering, volumes, manifest } => {
                 let what = match (volumes, manifest) {
                     (true, true) => "data and manifest differ from what they are to be",
                     (true, false) => "its data differs from what it is to be",
                     _ => "its manifest differs from what it is to be",
                 };
-                (format!("update {} in place", outcome.identity.pod_name), what.to_owned())
+                (format!("update {} in place", rendering.identity.pod_name), what.to_owned())
             }
-            Action::Keep { outcome } => (
-                format!("keep the data of {} for a roll-back", outcome.identity.pod_name),
+            Action::Keep { rendering } => (
+                format!("keep the data of {} for a roll-back", rendering.identity.pod_name),
                 "its revision is good".to_owned(),
             ),
             Action::Confirm { reason } => ("ask the API server".to_owned(), reason.clone()),

@@ -16,8 +16,8 @@ use crate::core::status::Problem;
 use crate::core::status::SCHEMA_VERSION;
 use crate::core::status::State;
 use crate::core::status::StatusReport;
-use crate::node::api::ApiState;
 use crate::node::api::Counters;
+use crate::node::api::LinkHealth;
 
 use super::Agent;
 use super::Failure;
@@ -119,7 +119,7 @@ impl Agent {
         let of_file = matches!(source, Some(Source::File { .. }));
         let daemon_set = match of_file {
             true => self.folders.get(key),
-            false => self.definitions.get(key).or_else(|| self.memory.daemon_sets.get(key)),
+            false => self.definitions.get(key).or_else(|| self.remembered_inputs.daemon_sets.get(key)),
         };
         let mut doubts = daemon_set.map(|daemon_set| annotations::misread(daemon_set)).unwrap_or_default();
         if of_file {
@@ -132,10 +132,10 @@ impl Agent {
     fn api_words(&self) -> (String, Option<String>) {
         let Some(api) = &self.api else { return ("none".to_owned(), None) };
         match api.health().state {
-            ApiState::NotConfigured => ("none".to_owned(), None),
-            ApiState::Connecting => ("connecting".to_owned(), None),
-            ApiState::Ok => ("connected".to_owned(), None),
-            ApiState::Failing { error, since } => (error, Some(since.to_string())),
+            LinkHealth::NotConfigured => ("none".to_owned(), None),
+            LinkHealth::Connecting => ("connecting".to_owned(), None),
+            LinkHealth::Ok => ("connected".to_owned(), None),
+            LinkHealth::Failing { error, since } => (error, Some(since.to_string())),
         }
     }
 

@@ -39,10 +39,16 @@ fn with(pod: Value, pending: bool) -> Snapshot {
 }
 
 fn look(api: &Snapshot) -> Stock {
-    let (strangers, runtime) = (strangers(Some(api)), &Runtime::None);
-    let sight =
-        Sight { api: Some(api), api_answers: true, strangers: &strangers, runtime, node: "n1", booted: 1_000_000 };
-    sight.stock(&daemon_set(), None)
+    let (unrelated_pods, runtime) = (unrelated_pods(Some(api)), &Runtime::None);
+    let lookup = StockPodLookup {
+        api: Some(api),
+        api_answers: true,
+        unrelated_pods: &unrelated_pods,
+        runtime,
+        node: "n1",
+        booted: 1_000_000,
+    };
+    lookup.stock(&daemon_set(), None)
 }
 
 #[test]
@@ -82,10 +88,11 @@ fn without_an_api_server_the_runtime_tells() {
     let known =
         HandOver { boot: String::new(), pod: "net-1".to_owned(), uid: "s".to_owned(), done: false, missing: None };
     let word = |runtime: &Runtime| {
-        let sight = Sight { api: None, api_answers: false, strangers: &[], runtime, node: "n1", booted: 0 };
-        sight.stock(&daemon_set(), Some(&known))
+        let lookup =
+            StockPodLookup { api: None, api_answers: false, unrelated_pods: &[], runtime, node: "n1", booted: 0 };
+        lookup.stock(&daemon_set(), Some(&known))
     };
-    assert!(matches!(word(&Runtime::Silent("hangs".to_owned())), Stock::Lost(Evidence::Unknown(_))));
+    assert!(matches!(word(&Runtime::Unreachable("hangs".to_owned())), Stock::Lost(Evidence::Unknown(_))));
     assert_eq!(word(&Runtime::Pods(Vec::new())), Stock::Lost(Evidence::Gone));
     let with = |containers: Vec<ContainerFact>| {
         Runtime::Pods(vec![RuntimePod {
@@ -95,7 +102,7 @@ fn without_an_api_server_the_runtime_tells() {
             sandboxes: Vec::new(),
             crashing: false,
             fact: PodFact { sandboxes: Vec::new(), containers },
-            told: None,
+            reported: None,
         }])
     };
     assert_eq!(word(&with(Vec::new())), Stock::Lost(Evidence::Gone), "a sandbox without a container does not serve");
@@ -109,8 +116,9 @@ fn an_api_server_that_has_not_listed_the_pods_yet_says_nothing() {
     api.scopes.insert(Scope::DaemonSets, ScopeState { lists: 1, ..ScopeState::default() });
     api.scopes.insert(Scope::Pods, ScopeState::default());
     let runtime = &Runtime::None;
-    let sight = Sight { api: Some(&api), api_answers: false, strangers: &[], runtime, node: "n1", booted: 0 };
-    assert_eq!(sight.stock(&daemon_set(), None), Stock::Unlisted);
+    let lookup =
+        StockPodLookup { api: Some(&api), api_answers: false, unrelated_pods: &[], runtime, node: "n1", booted: 0 };
+    assert_eq!(lookup.stock(&daemon_set(), None), Stock::Unlisted);
 }
 
 #[test]

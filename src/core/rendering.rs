@@ -1,7 +1,7 @@
 //! One rendering, complete: identity, manifest text and data, or why there is none.
 //!
 //! Owns the step from a DaemonSet and an incarnation number to the bytes that go to disk. Must not
-//! do I/O; the shell memoises it.
+//! do I/O; the shell caches it.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::core::volume::VolumeData;
 
 /// What rendering one incarnation of a DaemonSet gave.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct RenderResult {
     /// UID and pod name.
     pub identity: Identity,
     /// The hash of the revision.
@@ -49,7 +49,7 @@ pub struct Rendered {
     pub pod: RenderedPod,
 }
 
-impl Outcome {
+impl RenderResult {
     /// Whether it can be written: text, pod and data are there.
     pub fn is_whole(&self) -> bool {
         self.result.as_ref().map_or(true, |rendered| !rendered.text.is_empty())
@@ -57,11 +57,11 @@ impl Outcome {
 
     /// Itself, but waiting for more.
     pub fn waiting_for(&self, more: Vec<Missing>) -> Self {
-        let mut outcome = self.clone();
-        if let Ok(rendered) = &mut outcome.result {
+        let mut rendering = self.clone();
+        if let Ok(rendered) = &mut rendering.result {
             rendered.pod.waiting_for.extend(more.into_iter().filter(|m| !self.waits_for(m)));
         }
-        outcome
+        rendering
     }
 
     fn waits_for(&self, missing: &Missing) -> bool {
@@ -69,18 +69,18 @@ impl Outcome {
     }
 
     /// Itself with all that is compared, and without what is needed only to write it.
-    pub fn settled(&self) -> Self {
-        let settled = |rendered: &Rendered| Rendered {
+    pub fn shrunk(&self) -> Self {
+        let shrunk = |rendered: &Rendered| Rendered {
             file: rendered.file.clone(),
             text: String::new(),
             digest: rendered.digest.clone(),
             data_digest: rendered.data_digest.clone(),
-            pod: rendered.pod.settled(),
+            pod: rendered.pod.shrunk(),
         };
         Self {
             identity: self.identity.clone(),
             revision: self.revision.clone(),
-            result: self.result.as_ref().map(settled).map_err(Refused::clone),
+            result: self.result.as_ref().map(shrunk).map_err(Refused::clone),
         }
     }
 }
@@ -104,14 +104,14 @@ impl Revision {
 }
 
 /// Renders `incarnation` of `daemon_set`.
-pub fn outcome(
+pub fn render(
     daemon_set: &Arc<DaemonSet>,
     revision: &Revision,
     incarnation: u64,
     objects: &dyn ObjectSource,
     tokens: &dyn TokenSource,
     options: &RenderOptions,
-) -> Outcome {
+) -> RenderResult {
     let identity = identity::identity(&daemon_set.key, &revision.canonical, &options.node_name, incarnation);
     let input = RenderInput {
         daemon_set,
@@ -132,7 +132,7 @@ pub fn outcome(
             pod,
         }
     });
-    Outcome { identity, revision: revision.hash.clone(), result }
+    RenderResult { identity, revision: revision.hash.clone(), result }
 }
 
 /// A digest of everything about volumes that is written to disk.

@@ -24,10 +24,10 @@ use crate::node::api::Snapshot;
 use crate::node::api::Tokens;
 use crate::node::folders::Origin;
 
-use super::kept::Kept;
-use super::kept::KeptData;
 use super::objects;
 use super::objects::Versioned;
+use super::rollback_data::RollbackData;
+use super::rollback_data::RollbackDataOf;
 
 /// The record's name in the state folder.
 pub(super) const INPUTS: &str = "inputs";
@@ -62,7 +62,7 @@ pub(super) struct SavedInputs {
     coordinated: bool,
     /// Data of good revisions, by daemon.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    kept: Vec<(ObjectKey, Vec<(ObjectRef, Value)>)>,
+    rollback_data: Vec<(ObjectKey, Vec<(ObjectRef, Value)>)>,
 }
 
 /// What of it is secret.
@@ -73,12 +73,12 @@ pub(super) struct SavedSecrets {
     tokens: Vec<IssuedToken>,
     /// Data of good revisions with Secrets in it.
     #[serde(default)]
-    kept: Vec<SealedKept>,
+    rollback_data: Vec<SealedRollbackData>,
 }
 
 /// What is kept of a daemon's good revision, Secrets and all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct SealedKept {
+struct SealedRollbackData {
     daemon: ObjectKey,
     /// The revision that was good with it.
     revision: String,
@@ -90,40 +90,41 @@ fn is_secret((reference, _): &(ObjectRef, Value)) -> bool {
 }
 
 /// The revision whose data is kept of a daemon.
-fn kept_revision(records: &BTreeMap<ObjectKey, DaemonRecord>, daemon: &ObjectKey) -> Option<String> {
-    let good = records.get(daemon)?.good.as_ref().filter(|good| good.kept)?;
+fn rollback_revision(records: &BTreeMap<ObjectKey, DaemonRecord>, daemon: &ObjectKey) -> Option<String> {
+    let good = records.get(daemon)?.good.as_ref().filter(|good| good.has_rollback_data)?;
     Some(good.revision.clone())
 }
 
 impl SavedInputs {
-    /// Takes out what is secret. `kept`: what they were made from.
-    pub(super) fn take_secrets(&mut self, kept: &Kept) -> SavedSecrets {
+    /// Takes out what is secret. `rollback_data`: what they were made from.
+    pub(super) fn take_secrets(&mut self, rollback_data: &RollbackDataOf) -> SavedSecrets {
         self.sealed = true;
         let objects = std::mem::take(&mut self.objects);
         let (secret, open) = objects.into_iter().partition(is_secret);
         self.objects = open;
         // Whole: what was good together stays together.
-        let all = std::mem::take(&mut self.kept).into_iter();
-        let (secret_kept, open): (Vec<_>, Vec<_>) = all.partition(|(_, objects)| objects.iter().any(is_secret));
-        self.kept = open;
+        let all = std::mem::take(&mut self.rollback_data).into_iter();
+        let (secret_rollback_data, open): (Vec<_>, Vec<_>) =
+            all.partition(|(_, objects)| objects.iter().any(is_secret));
+        self.rollback_data = open;
         let sealed = |(daemon, objects)| {
-            let revision = kept.get(&daemon)?.revision.clone();
-            Some(SealedKept { daemon, revision, objects })
+            let revision = rollback_data.get(&daemon)?.revision.clone();
+            Some(SealedRollbackData { daemon, revision, objects })
         };
-        let kept = secret_kept.into_iter().filter_map(sealed).collect();
-        SavedSecrets { objects: secret, tokens: std::mem::take(&mut self.tokens), kept }
+        let rollback_data = secret_rollback_data.into_iter().filter_map(sealed).collect();
+        SavedSecrets { objects: secret, tokens: std::mem::take(&mut self.tokens), rollback_data }
     }
 
     /// Whether secrets are in it.
     pub(super) fn has_secrets(&self) -> bool {
-        let mut kept = self.kept.iter().flat_map(|(_, kept)| kept);
-        !self.tokens.is_empty() || self.objects.iter().any(is_secret) || kept.any(is_secret)
+        let mut rollback_data = self.rollback_data.iter().flat_map(|(_, rollback_data)| rollback_data);
+        !self.tokens.is_empty() || self.objects.iter().any(is_secret) || rollback_data.any(is_secret)
     }
 }
 
 /// What is remembered while the agent runs.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(super) struct RememberedInputs {
     /// UID of the namespace kube-system.
     pub(super) cluster_uid: Option<String>,
     /// The boot in which the agent runs; from a checkpoint, in which it last ran.
@@ -139,18 +140,18 @@ pub(super) struct Memory {
     /// Where daemons from files came from: whether their absence is evidence.
     pub(super) origins: BTreeMap<ObjectKey, Origin>,
     /// Data of good revisions, by daemon.
-    pub(super) kept: Kept,
+    pub(super) rollback_data: RollbackDataOf,
     /// Whether the cluster has approvals: its API DaemonSets change only by them, also while the API is away.
     pub(super) coordinated: bool,
 }
 
-impl Memory {
+impl RememberedInputs {
     /// From a checkpoint; its tokens go to `tokens`.
     pub(super) fn restore(saved: SavedInputs, tokens: &Tokens, records: &BTreeMap<ObjectKey, DaemonRecord>) -> Self {
         tokens.import(saved.tokens);
-        let kept = saved.kept.into_iter().map(|(daemon, objects)| {
-            let revision = kept_revision(records, &daemon).unwrap_or_default();
-            (daemon, KeptData { revision, objects: objects::restore(objects) })
+        let rollback_data = saved.rollback_data.into_iter().map(|(daemon, objects)| {
+            let revision = rollback_revision(records, &daemon).unwrap_or_default();
+            (daemon, RollbackData { revision, objects: objects::restore(objects) })
         });
         Self {
             cluster_uid: saved.cluster_uid,
@@ -161,7 +162,7 @@ impl Memory {
             objects: objects::restore(saved.objects),
             origins: saved.origins.into_iter().collect(),
             coordinated: saved.coordinated,
-            kept: kept.collect(),
+            rollback_data: rollback_data.collect(),
         }
     }
 
@@ -174,9 +175,11 @@ impl Memory {
             entry.version += first;
             self.objects.entry(reference).or_insert(entry);
         }
-        for SealedKept { daemon, revision, objects } in secrets.kept {
-            if kept_revision(records, &daemon).as_ref() == Some(&revision) {
-                self.kept.entry(daemon).or_insert_with(|| KeptData { revision, objects: objects::restore(objects) });
+        for SealedRollbackData { daemon, revision, objects } in secrets.rollback_data {
+            if rollback_revision(records, &daemon).as_ref() == Some(&revision) {
+                self.rollback_data
+                    .entry(daemon)
+                    .or_insert_with(|| RollbackData { revision, objects: objects::restore(objects) });
             }
         }
     }
@@ -193,12 +196,16 @@ impl Memory {
             daemon_sets: self.daemon_sets.values().cloned().collect(),
             objects: objects::values(&self.objects),
             coordinated: self.coordinated,
-            kept: self.kept.iter().map(|(key, kept)| (key.clone(), objects::values(&kept.objects))).collect(),
+            rollback_data: self
+                .rollback_data
+                .iter()
+                .map(|(key, rollback_data)| (key.clone(), objects::values(&rollback_data.objects)))
+                .collect(),
             origins: self.origins.iter().map(|(k, o)| (k.clone(), o.clone())).collect(),
         }
     }
 
-    /// A number that changes whenever [`Memory::to_save`] would. Cheap: it reads no data.
+    /// A number that changes whenever [`RememberedInputs::to_save`] would. Cheap: it reads no data.
     pub(super) fn fingerprint(&self, tokens: &Tokens) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.cluster_uid, &self.boot, &self.node, &self.origins, self.coordinated).hash(&mut hasher);
@@ -208,10 +215,10 @@ impl Memory {
         for (reference, entry) in &self.objects {
             (reference, entry.version).hash(&mut hasher);
         }
-        for (key, kept) in &self.kept {
+        for (key, rollback_data) in &self.rollback_data {
             key.hash(&mut hasher);
-            kept.revision.hash(&mut hasher);
-            kept.objects.iter().for_each(|(reference, entry)| (reference, entry.version).hash(&mut hasher));
+            rollback_data.revision.hash(&mut hasher);
+            rollback_data.objects.iter().for_each(|(reference, entry)| (reference, entry.version).hash(&mut hasher));
         }
         tokens.fingerprint(&mut hasher);
         hasher.finish()
@@ -223,9 +230,9 @@ impl Memory {
         api: &Snapshot,
         wanted: &BTreeMap<ObjectKey, Arc<DaemonSet>>,
         used: &BTreeSet<ObjectRef>,
-        kept: impl Fn(&ObjectKey) -> bool,
+        is_kept: impl Fn(&ObjectKey) -> bool,
     ) {
-        self.daemon_sets.retain(|key, _| wanted.contains_key(key) || kept(key));
+        self.daemon_sets.retain(|key, _| wanted.contains_key(key) || is_kept(key));
         for (key, daemon_set) in wanted {
             if self.daemon_sets.get(key).is_none_or(|old| !Arc::ptr_eq(old, daemon_set)) {
                 self.daemon_sets.insert(key.clone(), Arc::clone(daemon_set));
@@ -265,59 +272,67 @@ mod tests {
     use crate::core::record::Good;
 
     /// A memory with a Secret in use, and a Secret and a ConfigMap that were kept.
-    fn memory() -> Memory {
+    fn remembered_inputs() -> RememberedInputs {
         let reference = |kind, name: &str| ObjectRef::new(kind, "ns", name);
         let used = vec![(reference(Kind::Secret, "a"), json!({"data": {"k": "used"}}))];
-        let kept = vec![
+        let rollback_data = vec![
             (reference(Kind::ConfigMap, "c"), json!({"data": {"k": "open"}})),
             (reference(Kind::Secret, "a"), json!({"data": {"k": "kept"}})),
         ];
         let daemon = ObjectKey::new("ns", "d");
-        Memory {
+        RememberedInputs {
             objects: objects::restore(used),
-            kept: Kept::from([(daemon, KeptData { revision: "good".to_owned(), objects: objects::restore(kept) })]),
-            ..Memory::default()
+            rollback_data: RollbackDataOf::from([(
+                daemon,
+                RollbackData { revision: "good".to_owned(), objects: objects::restore(rollback_data) },
+            )]),
+            ..RememberedInputs::default()
         }
     }
 
-    fn values(memory: &Memory) -> Vec<(ObjectRef, Value)> {
-        memory.kept.values().flat_map(|kept| objects::values(&kept.objects)).collect()
+    fn values(remembered_inputs: &RememberedInputs) -> Vec<(ObjectRef, Value)> {
+        remembered_inputs
+            .rollback_data
+            .values()
+            .flat_map(|rollback_data| objects::values(&rollback_data.objects))
+            .collect()
     }
 
     /// Records of which `revision` was good with the data that is kept.
     fn records(revision: &str) -> BTreeMap<ObjectKey, DaemonRecord> {
         let (daemon, revision) = (ObjectKey::new("ns", "d"), revision.to_owned());
-        let good = Good { revision, data_version: String::new(), kept: true, candidate: None, daemon_set: None };
+        let good =
+            Good { revision, data_version: String::new(), has_rollback_data: true, candidate: None, daemon_set: None };
         let record = DaemonRecord { good: Some(good), ..DaemonRecord::new(daemon.clone(), 0) };
         BTreeMap::from([(daemon, record)])
     }
 
     #[test]
     fn what_is_sealed_is_nowhere_else_and_comes_back_whole() {
-        let (memory, tokens, records) = (memory(), Tokens::default(), records("good"));
-        let mut saved = memory.to_save(&tokens);
+        let (remembered_inputs, tokens, records) = (remembered_inputs(), Tokens::default(), records("good"));
+        let mut saved = remembered_inputs.to_save(&tokens);
         assert!(saved.has_secrets());
-        let secrets = saved.take_secrets(&memory.kept);
+        let secrets = saved.take_secrets(&remembered_inputs.rollback_data);
         assert!(!saved.has_secrets());
         let text = serde_json::to_string(&saved).unwrap();
         assert!(!text.contains("used") && !text.contains("{\"k\":\"kept\"}"), "{text}");
-        let mut again = Memory::restore(saved, &tokens, &records);
-        assert!(again.kept.is_empty());
+        let mut again = RememberedInputs::restore(saved, &tokens, &records);
+        assert!(again.rollback_data.is_empty());
         let closed = again.fingerprint(&tokens);
         again.take(secrets, &tokens, &records);
-        assert_eq!(values(&again), values(&memory));
-        assert_eq!(objects::values(&again.objects), objects::values(&memory.objects));
+        assert_eq!(values(&again), values(&remembered_inputs));
+        assert_eq!(objects::values(&again.objects), objects::values(&remembered_inputs.objects));
         assert_ne!(again.fingerprint(&tokens), closed);
     }
 
     #[test]
     fn data_of_another_revision_is_not_taken_for_that_of_the_good_one() {
-        let (memory, tokens) = (memory(), Tokens::default());
-        let mut saved = memory.to_save(&tokens);
-        let secrets = saved.take_secrets(&memory.kept);
-        let mut again = Memory::restore(saved, &tokens, &records("another"));
+        let (remembered_inputs, tokens) = (remembered_inputs(), Tokens::default());
+        let mut saved = remembered_inputs.to_save(&tokens);
+        let secrets = saved.take_secrets(&remembered_inputs.rollback_data);
+        let mut again = RememberedInputs::restore(saved, &tokens, &records("another"));
         again.take(secrets, &tokens, &records("another"));
-        assert!(again.kept.is_empty());
+        assert!(again.rollback_data.is_empty());
     }
 
     #[test]

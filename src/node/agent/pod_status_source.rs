@@ -28,32 +28,32 @@ const WORD: Duration = Duration::from_millis(300);
 /// An answer that is on its way; an error is in words.
 pub(super) type Answer = JoinHandle<Result<Vec<RuntimePod>, String>>;
 
-/// The witnesses that are configured: at least one.
+/// The sources that are configured: at least one.
 #[derive(Clone)]
-pub(super) enum Witness {
+pub(super) enum PodStatusSource {
     /// The container runtime, and the kubelet's API for what only the kubelet knows.
     Runtime(Arc<Cri>, Option<Arc<Kubelet>>),
     /// The kubelet's API alone.
     Kubelet(Arc<Kubelet>),
 }
 
-impl Witness {
+impl PodStatusSource {
     /// Asks; never waits here.
     pub(super) fn ask(&self) -> Answer {
         match self.clone() {
-            Witness::Runtime(cri, kubelet) => tokio::spawn(async move {
-                let (seen, told) = tokio::join!(seen(&cri), told(kubelet.as_deref()));
+            PodStatusSource::Runtime(cri, kubelet) => tokio::spawn(async move {
+                let (seen, reported) = tokio::join!(seen(&cri), reported(kubelet.as_deref()));
                 let mut pods = seen.map_err(|error| apply::failure(&error, None).message)?;
                 for pod in &mut pods {
-                    pod.told = told.get(&pod.uid).cloned();
+                    pod.reported = reported.get(&pod.uid).cloned();
                 }
                 Ok(pods)
             }),
-            Witness::Kubelet(kubelet) => tokio::spawn(async move {
+            PodStatusSource::Kubelet(kubelet) => tokio::spawn(async move {
                 let asked = async { Ok::<_, KubeletError>((kubelet.running_uids().await?, kubelet.pods().await?)) };
-                let (running, told) = asked.await.map_err(|error| apply::failure(&error, error.hint()).message)?;
-                let mut told: BTreeMap<String, Value> = told.into_iter().map(|p| (p.uid, p.told)).collect();
-                Ok(running.into_iter().map(|uid| runs(told.remove(&uid), uid)).collect())
+                let (running, reported) = asked.await.map_err(|error| apply::failure(&error, error.hint()).message)?;
+                let mut reported: BTreeMap<String, Value> = reported.into_iter().map(|p| (p.uid, p.reported)).collect();
+                Ok(running.into_iter().map(|uid| runs(reported.remove(&uid), uid)).collect())
             }),
         }
     }
@@ -65,16 +65,16 @@ async fn seen(cri: &Cri) -> Result<Vec<RuntimePod>, CriError> {
 }
 
 /// What the kubelet says of its pods, if it says it soon: the runtime's word is enough.
-async fn told(kubelet: Option<&Kubelet>) -> BTreeMap<String, Value> {
+async fn reported(kubelet: Option<&Kubelet>) -> BTreeMap<String, Value> {
     let Some(kubelet) = kubelet else { return BTreeMap::new() };
     match tokio::time::timeout(WORD, kubelet.pods()).await {
-        Ok(Ok(pods)) => pods.into_iter().map(|p| (p.uid, p.told)).collect(),
+        Ok(Ok(pods)) => pods.into_iter().map(|p| (p.uid, p.reported)).collect(),
         Ok(Err(_)) | Err(_) => BTreeMap::new(),
     }
 }
 
 /// A pod of which the kubelet says that something runs.
-fn runs(told: Option<Value>, uid: String) -> RuntimePod {
+fn runs(reported: Option<Value>, uid: String) -> RuntimePod {
     RuntimePod {
         uid,
         alive: true,
@@ -82,6 +82,6 @@ fn runs(told: Option<Value>, uid: String) -> RuntimePod {
         sandboxes: Vec::new(),
         crashing: false,
         fact: PodFact::default(),
-        told,
+        reported,
     }
 }

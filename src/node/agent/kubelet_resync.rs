@@ -17,10 +17,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::core::manifest;
-use crate::core::outcome;
 use crate::core::plan::State;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
+use crate::core::rendering;
 use crate::core::yaml;
 use crate::node::api::Link;
 
@@ -38,13 +38,13 @@ const FOR: Millis = 1_000;
 /// How long the return of the API server counts as just now.
 const BACK: Millis = 15_000;
 /// The annotation.
-const ANNOTATION: &str = "daemonlet.dev/nudged";
+const ANNOTATION: &str = "daemonlet.dev/resync";
 
-/// What is to be nudged, and what has been.
+/// Which instances are to be resynced, and which have been.
 #[derive(Default)]
-pub(super) struct Nudges {
+pub(super) struct KubeletResync {
     due: BTreeSet<Millis>,
-    nudged: BTreeMap<String, Nudged>,
+    resynced: BTreeMap<String, Resynced>,
     ready: BTreeSet<String>,
     /// Instances that were restarted since the API server came back.
     restarted: BTreeSet<String>,
@@ -52,14 +52,14 @@ pub(super) struct Nudges {
     api_back: Option<Millis>,
 }
 
-struct Nudged {
+struct Resynced {
     until: Millis,
     /// Digest of the file with the annotation, and of the one without.
     written: String,
     meant: String,
 }
 
-impl Nudges {
+impl KubeletResync {
     /// When the API server came back, if that was just now.
     pub(super) fn api_back(&self, at: Millis) -> Option<Millis> {
         self.api_back.filter(|back| at - back < BACK)
@@ -72,13 +72,13 @@ impl Nudges {
 
     /// When to look again.
     pub(super) fn next(&self) -> Option<Millis> {
-        let restore = self.nudged.values().map(|n| n.until).min();
+        let restore = self.resynced.values().map(|n| n.until).min();
         self.due.first().copied().into_iter().chain(restore).min()
     }
 
-    /// The digest that a nudged manifest is meant to have, while it is nudged.
+    /// The digest that a manifest is meant to have while it carries the resync annotation.
     pub(super) fn meant(&self, uid: &str, on_disk: &str, at: Millis) -> Option<&str> {
-        self.nudged.get(uid).filter(|n| n.written == on_disk && at < n.until).map(|n| n.meant.as_str())
+        self.resynced.get(uid).filter(|n| n.written == on_disk && at < n.until).map(|n| n.meant.as_str())
     }
 
     fn schedule(&mut self, at: Millis) {
@@ -91,40 +91,40 @@ impl Agent {
     pub(super) fn follow_link(&mut self) {
         let Some(api) = &self.api else { return };
         match &*api.connector().link().borrow() {
-            Link::Down { .. } if self.nudges.link_was_down => {}
+            Link::Down { .. } if self.kubelet_resync.link_was_down => {}
             Link::Down { failure, .. } => {
-                self.nudges.link_was_down = true;
+                self.kubelet_resync.link_was_down = true;
                 tracing::warn!("the API server is unreachable: {failure}; what runs here goes on running");
             }
-            Link::Up if std::mem::take(&mut self.nudges.link_was_down) => {
+            Link::Up if std::mem::take(&mut self.kubelet_resync.link_was_down) => {
                 let at = now();
                 tracing::info!("the API server answers again");
-                self.nudges.api_back = Some(at);
-                self.nudges.restarted.clear();
-                self.nudges.schedule(at);
+                self.kubelet_resync.api_back = Some(at);
+                self.kubelet_resync.restarted.clear();
+                self.kubelet_resync.schedule(at);
             }
             _ => {}
         }
     }
 
-    /// Nudges instances without a sandbox whose time has come.
-    pub(super) fn nudge(&mut self) {
+    /// Resyncs instances without a sandbox whose time has come.
+    pub(super) fn resync_kubelet(&mut self) {
         let at = now();
         let ready = self.seen_running();
-        let news = !ready.is_subset(&self.nudges.ready);
-        self.nudges.ready = ready;
+        let news = !ready.is_subset(&self.kubelet_resync.ready);
+        self.kubelet_resync.ready = ready;
         let waiting =
             self.plan.daemons.iter().any(|d| d.summary.state != State::Running && d.record.live().next().is_some());
         if news && waiting {
-            self.nudges.schedule(at);
+            self.kubelet_resync.schedule(at);
         }
-        self.nudges.nudged.retain(|_, nudged| at < nudged.until);
-        if self.nudges.due.first().is_none_or(|due| *due > at) {
+        self.kubelet_resync.resynced.retain(|_, resynced| at < resynced.until);
+        if self.kubelet_resync.due.first().is_none_or(|due| *due > at) {
             return;
         }
-        self.nudges.due = self.nudges.due.split_off(&(at + 1));
-        if self.nudges.api_back(at).is_some() && waiting {
-            self.nudges.due.insert(at + EVERY);
+        self.kubelet_resync.due = self.kubelet_resync.due.split_off(&(at + 1));
+        if self.kubelet_resync.api_back(at).is_some() && waiting {
+            self.kubelet_resync.due.insert(at + EVERY);
         }
         let Runtime::Pods(pods) = &self.runtime else { return };
         let alive: BTreeSet<&str> = pods.iter().filter(|p| p.alive).map(|p| p.uid.as_str()).collect();
@@ -134,14 +134,14 @@ impl Agent {
             .values()
             .flat_map(|r| r.live().map(move |i| (r, i)))
             .filter(|(_, i)| !alive.contains(i.uid.as_str()) && at - i.created > FOR)
-            .filter(|(_, i)| !self.nudges.nudged.contains_key(&i.uid))
+            .filter(|(_, i)| !self.kubelet_resync.resynced.contains_key(&i.uid))
             .map(|(r, i)| (r.key.to_string(), r.key.namespace.clone(), i.pod_name.clone(), i.uid.clone()))
             .collect();
         for (daemonset, namespace, pod, uid) in stuck {
-            match self.write_nudged(&namespace, &pod, at) {
-                Ok(nudged) => {
+            match self.write_resynced(&namespace, &pod, at) {
+                Ok(resynced) => {
                     tracing::debug!(daemonset, pod, "the kubelet is told to try {pod} again");
-                    self.nudges.nudged.insert(uid, nudged);
+                    self.kubelet_resync.resynced.insert(uid, resynced);
                 }
                 Err(failure) => {
                     tracing::debug!(daemonset, pod, "{pod} is not tried again at once: {}", failure.message)
@@ -154,7 +154,7 @@ impl Agent {
     fn seen_running(&self) -> BTreeSet<String> {
         let ready = self.plan.daemons.iter().filter(|d| d.summary.state == State::Running);
         let mut seen: BTreeSet<String> = ready.map(|d| d.summary.uid.clone()).collect();
-        if let (Some(_), Runtime::Pods(pods)) = (self.nudges.api_back(now()), &self.runtime) {
+        if let (Some(_), Runtime::Pods(pods)) = (self.kubelet_resync.api_back(now()), &self.runtime) {
             seen.extend(pods.iter().filter(|p| p.running_since.is_some()).map(|p| p.uid.clone()));
         }
         seen
@@ -162,14 +162,14 @@ impl Agent {
 
     /// Ends crash back-offs of an outage with the outage: once an instance.
     pub(super) fn restart_crashed(&mut self) {
-        let Some(back) = self.nudges.api_back(now()) else { return };
+        let Some(back) = self.kubelet_resync.api_back(now()) else { return };
         let (Some(cri), Runtime::Pods(pods)) = (&self.cri, &self.runtime) else { return };
         for instance in self.disk.records.values().flat_map(DaemonRecord::live).filter(|i| i.created < back) {
             let Some(crashed) = pods.iter().find(|p| p.uid == instance.uid && p.crashing && p.running_since.is_none())
             else {
                 continue;
             };
-            if !self.nudges.restarted.insert(instance.uid.clone()) {
+            if !self.kubelet_resync.restarted.insert(instance.uid.clone()) {
                 continue;
             }
             let (cri, sandboxes, pod) = (Arc::clone(cri), crashed.sandboxes.clone(), instance.pod_name.clone());
@@ -190,7 +190,7 @@ impl Agent {
         }
     }
 
-    fn write_nudged(&mut self, namespace: &str, pod: &str, at: Millis) -> Result<Nudged, Failure> {
+    fn write_resynced(&mut self, namespace: &str, pod: &str, at: Millis) -> Result<Resynced, Failure> {
         let failed = |message: String| Failure { message, hint: None };
         let file = manifest::file_name(namespace, pod);
         let Some(manifests) = &mut self.disk.manifests else { return Err(failed("no manifest folder".to_owned())) };
@@ -205,13 +205,13 @@ impl Agent {
             .take_while(|l| l.starts_with('#'))
             .map(|l| l.trim_start_matches(['#', ' ']).to_owned())
             .collect();
-        let nudged = yaml::write_manifest(&header, &value);
-        let written = manifests.rewrite(&file, nudged.as_bytes(), &value).and_then(|()| manifests.settle());
+        let resynced = yaml::write_manifest(&header, &value);
+        let written = manifests.rewrite(&file, resynced.as_bytes(), &value).and_then(|()| manifests.settle());
         written.map_err(|e| super::apply::failure(&e, e.hint()))?;
-        Ok(Nudged {
+        Ok(Resynced {
             until: at + FOR,
-            written: outcome::digest(nudged.as_bytes()),
-            meant: outcome::digest(text.as_bytes()),
+            written: rendering::digest(resynced.as_bytes()),
+            meant: rendering::digest(text.as_bytes()),
         })
     }
 }

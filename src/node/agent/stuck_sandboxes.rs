@@ -30,11 +30,11 @@ const DOUBT: Millis = 10_000;
 
 /// What has been done about sandboxes.
 #[derive(Default)]
-pub(super) struct Leftovers {
+pub(super) struct StuckSandboxes {
     /// Sandboxes that were told to stop.
     stopped: BTreeSet<String>,
     /// When the API server was last known to answer.
-    api_heard: Millis,
+    api_answered_at: Millis,
     api_answered: bool,
 }
 
@@ -44,43 +44,48 @@ fn verdict(
     runs: bool,
     waited: Millis,
     forgotten: bool,
-    deaf: bool,
-    blind: bool,
+    kubelet_unsynced: bool,
+    api_unreachable: bool,
 ) -> Option<&'static str> {
     let grace = evidence::grace_seconds(instance) * 1_000;
     match () {
         () if waited < LEFTOVER => None,
         () if !runs => Some("none of its containers runs"),
         () if forgotten => Some("the kubelet does not end it"),
-        () if deaf => Some("the kubelet ends nothing before it has heard from the API server"),
-        () if blind && waited >= grace + DOUBT => Some("its grace period is over and the kubelet does not end it"),
+        () if kubelet_unsynced => Some("the kubelet ends nothing before it has heard from the API server"),
+        () if api_unreachable && waited >= grace + DOUBT => {
+            Some("its grace period is over and the kubelet does not end it")
+        }
         () => None,
     }
 }
 
 impl Agent {
     /// Stops and removes the sandboxes of instances that are to end, where the kubelet does not.
-    pub(super) fn stop_leftovers(&mut self, snapshot: Option<&Snapshot>) {
+    pub(super) fn stop_stuck_sandboxes(&mut self, snapshot: Option<&Snapshot>) {
         let at = now();
         let answers = snapshot.is_some();
-        if answers || self.leftovers.api_answered {
+        if answers || self.stuck_sandboxes.api_answered {
             // Up to the moment at which it was found to be away, a kubelet may have heard from it.
-            self.leftovers.api_heard = at;
+            self.stuck_sandboxes.api_answered_at = at;
         }
-        self.leftovers.api_answered = answers;
+        self.stuck_sandboxes.api_answered = answers;
         let (Some(cri), Runtime::Pods(pods)) = (&self.cri, &self.runtime) else { return };
         let mut standing = BTreeSet::new();
-        let mut deaf = None;
-        let heard = self.leftovers.api_heard.max(self.started);
+        let mut kubelet_unsynced = None;
+        let api_freshness = self.stuck_sandboxes.api_answered_at.max(self.started);
         for instance in self.disk.records.values().flat_map(DaemonRecord::ending) {
             let waited = at - instance.phase.since().unwrap_or(at);
             for pod in pods.iter().filter(|p| p.uid == instance.uid && !p.sandboxes.is_empty()) {
                 let forgotten = evidence::is_forgotten(instance, snapshot, waited);
-                let deaf = !answers && *deaf.get_or_insert_with(|| kubelet_started(at).is_some_and(|k| k > heard));
+                let kubelet_unsynced = !answers
+                    && *kubelet_unsynced.get_or_insert_with(|| kubelet_started(at).is_some_and(|k| k > api_freshness));
                 let runs = pod.running_since.is_some();
-                let Some(why) = verdict(instance, runs, waited, forgotten, deaf, !answers) else { continue };
+                let Some(why) = verdict(instance, runs, waited, forgotten, kubelet_unsynced, !answers) else {
+                    continue;
+                };
                 let grace = Duration::from_secs(u64::try_from(evidence::grace_seconds(instance).max(1)).unwrap_or(1));
-                let news = pod.sandboxes.iter().any(|id| !self.leftovers.stopped.contains(id));
+                let news = pod.sandboxes.iter().any(|id| !self.stuck_sandboxes.stopped.contains(id));
                 standing.extend(pod.sandboxes.iter().cloned());
                 if news {
                     tracing::info!(
@@ -94,13 +99,13 @@ impl Agent {
         }
         let ended: BTreeSet<&String> = self.disk.records.values().flat_map(|r| r.ended.keys()).collect();
         for pod in pods.iter().filter(|p| ended.contains(&p.uid) && !p.sandboxes.is_empty()) {
-            if pod.sandboxes.iter().any(|id| !self.leftovers.stopped.contains(id)) {
+            if pod.sandboxes.iter().any(|id| !self.stuck_sandboxes.stopped.contains(id)) {
                 tracing::warn!(uid = pod.uid, "stopping a sandbox of an instance that has ended (UID {})", pod.uid);
                 stop(cri, &pod.uid, &pod.uid, pod.sandboxes.clone(), Duration::from_secs(1));
             }
             standing.extend(pod.sandboxes.iter().cloned());
         }
-        self.leftovers.stopped = standing;
+        self.stuck_sandboxes.stopped = standing;
     }
 }
 
@@ -156,8 +161,9 @@ mod tests {
     fn a_sandbox_is_left_to_the_kubelet_while_it_may_be_ending_it() {
         let instance = Instance::new("u", "p", 0, "", 0);
         let grace = 30_000;
-        let word =
-            |runs, waited, forgotten, deaf, blind| verdict(&instance, runs, waited, forgotten, deaf, blind).is_some();
+        let word = |runs, waited, forgotten, kubelet_unsynced, api_unreachable| {
+            verdict(&instance, runs, waited, forgotten, kubelet_unsynced, api_unreachable).is_some()
+        };
         assert!(!word(false, LEFTOVER - 1, false, false, false), "it has only begun");
         assert!(word(false, LEFTOVER, false, false, false), "an empty sandbox");
         assert!(!word(true, grace + DOUBT, false, false, false), "the kubelet hears the API server");

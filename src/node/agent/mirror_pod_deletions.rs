@@ -32,7 +32,7 @@ const REMEMBERED: Millis = 10 * 60_000;
 
 /// What was deleted by us, by the mirror pod's UID.
 #[derive(Default)]
-pub(super) struct Farewells {
+pub(super) struct MirrorPodDeletions {
     sent: BTreeMap<String, Sent>,
     inbox: Inbox<(String, Result<(), String>)>,
 }
@@ -42,7 +42,7 @@ struct Sent {
     answer: Option<Result<(), String>>,
 }
 
-impl Farewells {
+impl MirrorPodDeletions {
     /// Whether the agent itself deleted the mirror pod of that UID.
     pub(super) fn is_own(&self, mirror_uid: &str) -> bool {
         self.sent.contains_key(mirror_uid)
@@ -70,15 +70,15 @@ fn to_tell(mirror: &Value) -> Option<&str> {
 
 impl Agent {
     /// Deletes the mirror pods of instances whose manifests are gone.
-    pub(super) fn say_farewell(&mut self, snapshot: &Snapshot) {
+    pub(super) fn delete_mirror_pods(&mut self, snapshot: &Snapshot) {
         let at = now();
-        for (uid, answer) in self.farewells.inbox.take() {
+        for (uid, answer) in self.mirror_pod_deletions.inbox.take() {
             if let Err(why) = &answer {
                 tracing::warn!("a mirror pod is not told that its pod ends, and still gets traffic: {why}");
             }
-            self.farewells.sent.entry(uid).or_insert(Sent { at, answer: None }).answer = Some(answer);
+            self.mirror_pod_deletions.sent.entry(uid).or_insert(Sent { at, answer: None }).answer = Some(answer);
         }
-        self.farewells.sent.retain(|_, sent| at - sent.at < REMEMBERED);
+        self.mirror_pod_deletions.sent.retain(|_, sent| at - sent.at < REMEMBERED);
         let Some(api) = self.api.clone().filter(|_| self.api_answers(Some(snapshot))) else { return };
         let records = self.disk.records.values().filter(|r| !self.failures.contains_key(&r.key));
         let ending: Vec<(&DaemonRecord, &Instance)> = records.flat_map(|r| r.ending().map(move |i| (r, i))).collect();
@@ -86,14 +86,15 @@ impl Agent {
             let seen = instance.phase.since().is_some_and(|since| at - since >= SEEN);
             let namespace = &record.key.namespace;
             let mirror = evidence::mirror(snapshot, namespace, instance, &self.config.node_name);
-            let Some(uid) = mirror.and_then(to_tell).filter(|uid| seen && self.farewells.is_due(uid, at)) else {
+            let Some(uid) = mirror.and_then(to_tell).filter(|uid| seen && self.mirror_pod_deletions.is_due(uid, at))
+            else {
                 continue;
             };
             let key = evidence::mirror_key(namespace, &instance.pod_name, &self.config.node_name);
             let grace = u32::try_from(evidence::grace_seconds(instance).max(1)).unwrap_or(u32::MAX);
             let (api, uid, wake) = (api.clone(), uid.to_owned(), Arc::clone(&self.wake));
-            let inbox = self.farewells.inbox.clone();
-            self.farewells.sent.insert(uid.clone(), Sent { at, answer: None });
+            let inbox = self.mirror_pod_deletions.inbox.clone();
+            self.mirror_pod_deletions.sent.insert(uid.clone(), Sent { at, answer: None });
             tokio::spawn(async move {
                 let answer = api.delete_pod(&key, &uid, grace).await;
                 inbox.put((uid, answer.map_err(|failure| failure.to_string())), &wake);
@@ -119,16 +120,16 @@ mod tests {
 
     #[test]
     fn a_successor_waits_for_the_answer_and_no_longer() {
-        let mut farewells = Farewells::default();
-        let pending = |f: &Farewells, mirror: Option<&Value>, at| f.is_pending(&ending(), mirror, at);
-        assert!(pending(&farewells, Some(&mirror("m")), 1_100), "it has not been sent");
-        farewells.sent.insert("m".to_owned(), Sent { at: 1_150, answer: None });
-        assert!(pending(&farewells, Some(&mirror("m")), 1_200), "it has not been answered");
-        assert!(!pending(&farewells, Some(&mirror("m")), 1_000 + PATIENCE));
-        farewells.sent.insert("m".to_owned(), Sent { at: 1_150, answer: Some(Ok(())) });
-        assert!(!pending(&farewells, Some(&mirror("m")), 1_200));
-        assert!(pending(&farewells, Some(&mirror("m2")), 1_200), "the kubelet re-created it");
-        assert!(!pending(&farewells, None, 1_200));
+        let mut mirror_pod_deletions = MirrorPodDeletions::default();
+        let pending = |f: &MirrorPodDeletions, mirror: Option<&Value>, at| f.is_pending(&ending(), mirror, at);
+        assert!(pending(&mirror_pod_deletions, Some(&mirror("m")), 1_100), "it has not been sent");
+        mirror_pod_deletions.sent.insert("m".to_owned(), Sent { at: 1_150, answer: None });
+        assert!(pending(&mirror_pod_deletions, Some(&mirror("m")), 1_200), "it has not been answered");
+        assert!(!pending(&mirror_pod_deletions, Some(&mirror("m")), 1_000 + PATIENCE));
+        mirror_pod_deletions.sent.insert("m".to_owned(), Sent { at: 1_150, answer: Some(Ok(())) });
+        assert!(!pending(&mirror_pod_deletions, Some(&mirror("m")), 1_200));
+        assert!(pending(&mirror_pod_deletions, Some(&mirror("m2")), 1_200), "the kubelet re-created it");
+        assert!(!pending(&mirror_pod_deletions, None, 1_200));
     }
 
     #[test]
@@ -142,13 +143,13 @@ mod tests {
 
     #[test]
     fn a_deletion_that_failed_is_sent_again() {
-        let mut farewells = Farewells::default();
-        assert!(farewells.is_due("m", 0));
-        farewells.sent.insert("m".to_owned(), Sent { at: 0, answer: None });
-        assert!(!farewells.is_due("m", AGAIN));
-        farewells.sent.insert("m".to_owned(), Sent { at: 0, answer: Some(Err(String::new())) });
-        assert!(!farewells.is_due("m", AGAIN - 1) && farewells.is_due("m", AGAIN));
-        farewells.sent.insert("m".to_owned(), Sent { at: 0, answer: Some(Ok(())) });
-        assert!(!farewells.is_due("m", AGAIN), "it is on its way");
+        let mut mirror_pod_deletions = MirrorPodDeletions::default();
+        assert!(mirror_pod_deletions.is_due("m", 0));
+        mirror_pod_deletions.sent.insert("m".to_owned(), Sent { at: 0, answer: None });
+        assert!(!mirror_pod_deletions.is_due("m", AGAIN));
+        mirror_pod_deletions.sent.insert("m".to_owned(), Sent { at: 0, answer: Some(Err(String::new())) });
+        assert!(!mirror_pod_deletions.is_due("m", AGAIN - 1) && mirror_pod_deletions.is_due("m", AGAIN));
+        mirror_pod_deletions.sent.insert("m".to_owned(), Sent { at: 0, answer: Some(Ok(())) });
+        assert!(!mirror_pod_deletions.is_due("m", AGAIN), "it is on its way");
     }
 }

@@ -1,9 +1,9 @@
-//! Whether the kubelet has taken an instance: what its witnesses say, in the order of their weight.
+//! Whether the kubelet has accepted an instance: what speaks for and against it, in the order of weight.
 //!
 //! Owns the bounds. Its invariant: a kubelet that is away, that waits for the pod network, or that
 //! nobody can see is never taken for one that rejected a pod.
 
-use crate::core::plan::Taken;
+use crate::core::plan::Accepted;
 use crate::core::record::Millis;
 
 /// An instance that has shown nothing for so long is asked about.
@@ -12,7 +12,7 @@ pub const LATE: Millis = 10_000;
 pub const BOUND: Millis = 30_000;
 /// The same while no API server answers, and no mirror pod can show: longer than the kubelet waits for
 /// volumes (2 min 3 s), which it does before it makes a sandbox.
-pub const BLIND_BOUND: Millis = 150_000;
+pub const BOUND_WITHOUT_API: Millis = 150_000;
 
 /// How long the API is not asked again about an instance that the kubelet has had for `waited` milliseconds: where
 /// all kubelets of a cluster are late together and stay so, the API server has enough to do.
@@ -22,7 +22,7 @@ pub fn ask_again(waited: Millis) -> Millis {
 
 /// What the kubelet itself says of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Words {
+pub enum KubeletReport {
     /// It was rejected: the reason.
     Rejected(String),
     /// It was rejected because the node shuts down.
@@ -33,17 +33,17 @@ pub enum Words {
     MakesRoom,
 }
 
-/// The witnesses of one instance.
+/// What is known of one instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Witnesses {
+pub struct AcceptanceEvidence {
     /// Whether its mirror pod, or a sandbox of it, has been seen in this boot of the node.
     pub seen: bool,
     /// Whether somebody was asked since it is late.
     pub asked: bool,
     /// Why nobody can say whether it has a sandbox, if that is so.
-    pub blind: Option<String>,
+    pub no_runtime_view: Option<String>,
     /// The kubelet's words.
-    pub words: Option<Words>,
+    pub report: Option<KubeletReport>,
     /// For how long the kubelet has been seen at work since it could have begun; `None`: it is not.
     pub at_work: Option<Millis>,
     /// Whether it needs the pod network and that is not up.
@@ -53,34 +53,34 @@ pub struct Witnesses {
 }
 
 /// The sum of them, `waited` milliseconds after the kubelet could have begun.
-pub fn judge(waited: Millis, witnesses: &Witnesses) -> Taken {
-    if witnesses.seen {
-        return Taken::Yes;
+pub fn judge(waited: Millis, evidence: &AcceptanceEvidence) -> Accepted {
+    if evidence.seen {
+        return Accepted::Yes;
     }
-    if waited < LATE || !witnesses.asked {
-        return Taken::NotYet;
+    if waited < LATE || !evidence.asked {
+        return Accepted::NotYet;
     }
-    match &witnesses.words {
-        Some(Words::Rejected(reason)) => return Taken::No(reason.clone()),
-        Some(Words::AtWork) => return Taken::Yes,
-        Some(Words::ShuttingDown) => return Taken::Unknown("the node shuts down".to_owned()),
-        Some(Words::MakesRoom) => return Taken::NotYet,
+    match &evidence.report {
+        Some(KubeletReport::Rejected(reason)) => return Accepted::No(reason.clone()),
+        Some(KubeletReport::AtWork) => return Accepted::Yes,
+        Some(KubeletReport::ShuttingDown) => return Accepted::Unknown("the node shuts down".to_owned()),
+        Some(KubeletReport::MakesRoom) => return Accepted::NotYet,
         None => {}
     }
-    if let Some(why) = &witnesses.blind {
-        return Taken::Unknown(why.clone());
+    if let Some(why) = &evidence.no_runtime_view {
+        return Accepted::Unknown(why.clone());
     }
-    let Some(worked) = witnesses.at_work else {
-        return Taken::Unknown("the kubelet is not seen at work".to_owned());
+    let Some(worked) = evidence.at_work else {
+        return Accepted::Unknown("the kubelet is not seen at work".to_owned());
     };
-    if witnesses.no_network {
-        return Taken::Unknown("the pod network is not ready".to_owned());
+    if evidence.no_network {
+        return Accepted::Unknown("the pod network is not ready".to_owned());
     }
-    let bound = if witnesses.api_answers { BOUND } else { BLIND_BOUND };
+    let bound = if evidence.api_answers { BOUND } else { BOUND_WITHOUT_API };
     if worked < bound {
-        return Taken::NotYet;
+        return Accepted::NotYet;
     }
-    Taken::No(format!(
+    Accepted::No(format!(
         "no sandbox within {} s although the kubelet is at work; rejected at admission? (host port, resources, affinity)",
         bound / 1_000
     ))
@@ -109,20 +109,20 @@ const AT_WORK: [&str; 17] = [
 ];
 
 /// What an event about a pod says.
-pub fn event(is_warning: bool, reason: &str, message: &str) -> Words {
+pub fn event(is_warning: bool, reason: &str, message: &str) -> KubeletReport {
     match reason {
-        "NodeShutdown" => Words::ShuttingDown,
-        _ if !is_warning || AT_WORK.contains(&reason) => Words::AtWork,
-        _ => Words::Rejected(sentence(reason, message)),
+        "NodeShutdown" => KubeletReport::ShuttingDown,
+        _ if !is_warning || AT_WORK.contains(&reason) => KubeletReport::AtWork,
+        _ => KubeletReport::Rejected(sentence(reason, message)),
     }
 }
 
 /// What the kubelet's own list says of a pod.
-pub fn report(phase: &str, reason: &str, message: &str) -> Words {
+pub fn report(phase: &str, reason: &str, message: &str) -> KubeletReport {
     match phase {
-        "Failed" if crate::core::orders::is_shutdown(reason, message) => Words::ShuttingDown,
-        "Failed" => Words::Rejected(sentence(reason, message)),
-        _ => Words::AtWork,
+        "Failed" if crate::core::orders::is_shutdown(reason, message) => KubeletReport::ShuttingDown,
+        "Failed" => KubeletReport::Rejected(sentence(reason, message)),
+        _ => KubeletReport::AtWork,
     }
 }
 
@@ -135,12 +135,12 @@ fn sentence(reason: &str, message: &str) -> String {
 mod tests {
     use super::*;
 
-    fn silent() -> Witnesses {
-        Witnesses {
+    fn nothing_known() -> AcceptanceEvidence {
+        AcceptanceEvidence {
             seen: false,
             asked: true,
-            blind: None,
-            words: None,
+            no_runtime_view: None,
+            report: None,
             at_work: Some(Millis::MAX),
             no_network: false,
             api_answers: true,
@@ -158,47 +158,51 @@ mod tests {
 
     #[test]
     fn an_instance_of_which_nothing_shows_is_given_up_in_time() {
-        assert_eq!(judge(LATE - 1, &silent()), Taken::NotYet);
-        let worked =
-            |worked, api_answers| judge(Millis::MAX, &Witnesses { at_work: Some(worked), api_answers, ..silent() });
-        assert_eq!(worked(BOUND - 1, true), Taken::NotYet, "the kubelet has only just come back");
-        assert!(matches!(worked(BOUND, true), Taken::No(why) if why.contains("within 30 s")));
-        assert_eq!(worked(BLIND_BOUND - 1, false), Taken::NotYet, "the kubelet may wait for volumes");
-        assert!(matches!(worked(BLIND_BOUND, false), Taken::No(_)));
-        assert_eq!(judge(BOUND, &Witnesses { asked: false, ..silent() }), Taken::NotYet);
-        assert_eq!(judge(BOUND, &Witnesses { seen: true, ..silent() }), Taken::Yes);
+        assert_eq!(judge(LATE - 1, &nothing_known()), Accepted::NotYet);
+        let worked = |worked, api_answers| {
+            judge(Millis::MAX, &AcceptanceEvidence { at_work: Some(worked), api_answers, ..nothing_known() })
+        };
+        assert_eq!(worked(BOUND - 1, true), Accepted::NotYet, "the kubelet has only just come back");
+        assert!(matches!(worked(BOUND, true), Accepted::No(why) if why.contains("within 30 s")));
+        assert_eq!(worked(BOUND_WITHOUT_API - 1, false), Accepted::NotYet, "the kubelet may wait for volumes");
+        assert!(matches!(worked(BOUND_WITHOUT_API, false), Accepted::No(_)));
+        assert_eq!(judge(BOUND, &AcceptanceEvidence { asked: false, ..nothing_known() }), Accepted::NotYet);
+        assert_eq!(judge(BOUND, &AcceptanceEvidence { seen: true, ..nothing_known() }), Accepted::Yes);
     }
 
     #[test]
     fn the_kubelets_words_count_at_once() {
-        let said = |words| judge(LATE, &Witnesses { words: Some(words), ..silent() });
-        assert_eq!(said(Words::Rejected("NodePorts".to_owned())), Taken::No("NodePorts".to_owned()));
-        assert_eq!(said(Words::AtWork), Taken::Yes);
-        assert!(matches!(said(Words::ShuttingDown), Taken::Unknown(_)));
-        assert_eq!(judge(BLIND_BOUND, &Witnesses { words: Some(Words::MakesRoom), ..silent() }), Taken::NotYet);
+        let said = |report| judge(LATE, &AcceptanceEvidence { report: Some(report), ..nothing_known() });
+        assert_eq!(said(KubeletReport::Rejected("NodePorts".to_owned())), Accepted::No("NodePorts".to_owned()));
+        assert_eq!(said(KubeletReport::AtWork), Accepted::Yes);
+        assert!(matches!(said(KubeletReport::ShuttingDown), Accepted::Unknown(_)));
+        assert_eq!(
+            judge(BOUND_WITHOUT_API, &AcceptanceEvidence { report: Some(KubeletReport::MakesRoom), ..nothing_known() }),
+            Accepted::NotYet
+        );
     }
 
     #[test]
     fn a_kubelet_that_is_away_or_waits_for_the_network_never_causes_churn() {
         let why = || Some("away".to_owned());
-        for witnesses in [
-            Witnesses { blind: why(), ..silent() },
-            Witnesses { at_work: None, ..silent() },
-            Witnesses { no_network: true, ..silent() },
+        for evidence in [
+            AcceptanceEvidence { no_runtime_view: why(), ..nothing_known() },
+            AcceptanceEvidence { at_work: None, ..nothing_known() },
+            AcceptanceEvidence { no_network: true, ..nothing_known() },
         ] {
-            assert!(matches!(judge(Millis::MAX, &witnesses), Taken::Unknown(_)), "{witnesses:?}");
+            assert!(matches!(judge(Millis::MAX, &evidence), Accepted::Unknown(_)), "{evidence:?}");
         }
     }
 
     #[test]
     fn a_rejection_is_told_from_trouble_with_a_pod_that_was_taken() {
-        assert_eq!(event(true, "NetworkNotReady", "network is not ready"), Words::AtWork);
-        assert_eq!(event(true, "FailedMount", "no such folder"), Words::AtWork);
-        assert_eq!(event(false, "Pulled", ""), Words::AtWork);
-        assert_eq!(event(true, "NodeShutdown", ""), Words::ShuttingDown);
-        let rejected = Words::Rejected("NodePorts: no free port".to_owned());
+        assert_eq!(event(true, "NetworkNotReady", "network is not ready"), KubeletReport::AtWork);
+        assert_eq!(event(true, "FailedMount", "no such folder"), KubeletReport::AtWork);
+        assert_eq!(event(false, "Pulled", ""), KubeletReport::AtWork);
+        assert_eq!(event(true, "NodeShutdown", ""), KubeletReport::ShuttingDown);
+        let rejected = KubeletReport::Rejected("NodePorts: no free port".to_owned());
         assert_eq!(event(true, "NodePorts", "no free port"), rejected);
         assert_eq!(report("Failed", "NodePorts", "Pod was rejected: no free port"), rejected);
-        assert_eq!(report("Pending", "", ""), Words::AtWork);
+        assert_eq!(report("Pending", "", ""), KubeletReport::AtWork);
     }
 }

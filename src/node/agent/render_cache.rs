@@ -17,11 +17,11 @@ use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
 use crate::core::model::TokenSource;
-use crate::core::outcome;
-use crate::core::outcome::Outcome;
-use crate::core::outcome::Revision;
 use crate::core::plan::Data;
 use crate::core::render::RenderOptions;
+use crate::core::rendering;
+use crate::core::rendering::RenderResult;
+use crate::core::rendering::Revision;
 use crate::node::api::TokenSnapshot;
 
 /// Objects with versions: a version changes whenever what `lookup` says does.
@@ -92,7 +92,7 @@ struct Entry {
     /// Held so that the address it is found by stays its own.
     daemon_set: Arc<DaemonSet>,
     made: Made,
-    outcome: Arc<Outcome>,
+    rendering: Arc<RenderResult>,
     used: u64,
 }
 
@@ -111,9 +111,9 @@ pub(super) type View = (bool, Data);
 
 /// The cache. Entries that a pass did not use are dropped at its end.
 #[derive(Default)]
-pub(super) struct Memo {
+pub(super) struct RenderCache {
     revisions: RefCell<HashMap<usize, Known>>,
-    outcomes: RefCell<HashMap<(usize, u64, View), Entry>>,
+    renderings: RefCell<HashMap<(usize, u64, View), Entry>>,
     pass: u64,
 }
 
@@ -127,11 +127,11 @@ pub(super) struct Inputs<'a> {
     pub(super) options_version: u64,
 }
 
-impl Memo {
+impl RenderCache {
     /// Starts a pass; what the last one did not use is dropped.
     pub(super) fn begin(&mut self) {
         let last = self.pass;
-        self.outcomes.get_mut().retain(|_, entry| entry.used == last);
+        self.renderings.get_mut().retain(|_, entry| entry.used == last);
         self.revisions.get_mut().retain(|_, known| known.used == last);
         self.pass += 1;
     }
@@ -143,57 +143,57 @@ impl Memo {
     }
 
     /// Gives up what is only needed to write, for every outcome. A plan that writes one all the same
-    /// is made again after [`Memo::make_whole`].
-    pub(super) fn settle(&mut self) {
+    /// is made again after [`RenderCache::make_whole`].
+    pub(super) fn shrink(&mut self) {
         self.revisions.get_mut().values_mut().for_each(|known| known.whole = None);
-        for entry in self.outcomes.get_mut().values_mut().filter(|entry| entry.outcome.is_whole()) {
-            if entry.outcome.result.is_ok() {
-                entry.outcome = Arc::new(entry.outcome.settled());
+        for entry in self.renderings.get_mut().values_mut().filter(|entry| entry.rendering.is_whole()) {
+            if entry.rendering.result.is_ok() {
+                entry.rendering = Arc::new(entry.rendering.shrunk());
             }
         }
     }
 
     /// The outcomes of `daemons` are rendered anew when they are next asked for.
     pub(super) fn make_whole(&mut self, daemons: &BTreeSet<ObjectKey>) {
-        self.outcomes.get_mut().retain(|_, entry| !daemons.contains(&entry.daemon_set.key));
+        self.renderings.get_mut().retain(|_, entry| !daemons.contains(&entry.daemon_set.key));
     }
 
     /// What rendering `incarnation` of `daemon_set` gives; `view` tells views of objects apart.
-    pub(super) fn outcome(
+    pub(super) fn rendering(
         &self,
         daemon_set: &Arc<DaemonSet>,
         incarnation: u64,
         view: View,
         inputs: Inputs<'_>,
-    ) -> Arc<Outcome> {
+    ) -> Arc<RenderResult> {
         let key = (address(daemon_set), incarnation, view);
-        if let Some(entry) = self.outcomes.borrow_mut().get_mut(&key)
+        if let Some(entry) = self.renderings.borrow_mut().get_mut(&key)
             && entry.made.holds(inputs)
         {
             entry.used = self.pass;
-            return Arc::clone(&entry.outcome);
+            return Arc::clone(&entry.rendering);
         }
         let mut revisions = self.revisions.borrow_mut();
         let revision =
             known(&mut revisions, daemon_set, self.pass).whole.get_or_insert_with(|| Revision::of(daemon_set));
-        let outcome =
-            outcome::outcome(daemon_set, revision, incarnation, inputs.objects, inputs.tokens, inputs.options);
-        let outcome = Arc::new(outcome);
+        let rendering =
+            rendering::render(daemon_set, revision, incarnation, inputs.objects, inputs.tokens, inputs.options);
+        let rendering = Arc::new(rendering);
         let entry = Entry {
             daemon_set: Arc::clone(daemon_set),
-            made: Made::from(&outcome, inputs),
-            outcome: Arc::clone(&outcome),
+            made: Made::from(&rendering, inputs),
+            rendering: Arc::clone(&rendering),
             used: self.pass,
         };
         debug_assert_eq!(address(&entry.daemon_set), key.0);
-        self.outcomes.borrow_mut().insert(key, entry);
-        outcome
+        self.renderings.borrow_mut().insert(key, entry);
+        rendering
     }
 }
 
 impl Made {
-    fn from(outcome: &Outcome, inputs: Inputs<'_>) -> Self {
-        let (objects, tokens) = match &outcome.result {
+    fn from(rendering: &RenderResult, inputs: Inputs<'_>) -> Self {
+        let (objects, tokens) = match &rendering.result {
             Ok(rendered) => (rendered.pod.references.iter(), rendered.pod.tokens.iter()),
             Err(refused) => (refused.references.iter(), refused.tokens.iter()),
         };

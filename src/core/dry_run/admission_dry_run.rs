@@ -24,9 +24,9 @@ const UNANSWERED: (Millis, Millis) = (1_000, 60_000);
 
 /// Where a question stands.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
+pub struct RequestState {
     /// What is known.
-    pub word: Word,
+    pub answer: DryRunAnswer,
     /// Whether it is to be put now.
     pub due: bool,
     /// When to look again though nothing happens.
@@ -35,7 +35,7 @@ pub struct Standing {
 
 /// What is known of a question.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Word {
+pub enum DryRunAnswer {
     /// The answer may still come in time.
     Open,
     /// The pod would be created; what a new instance is made from.
@@ -48,7 +48,7 @@ pub enum Word {
 
 /// A question and its answers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Inquiry {
+pub struct AdmissionDryRun {
     about: String,
     /// When it was first put.
     since: Millis,
@@ -59,7 +59,7 @@ pub struct Inquiry {
     last: Option<(Millis, Verdict)>,
 }
 
-impl Inquiry {
+impl AdmissionDryRun {
     /// A question that has not been put.
     pub fn new(about: &str, now: Millis) -> Self {
         Self { about: about.to_owned(), since: now, open: None, tries: 0, last: None }
@@ -88,23 +88,29 @@ impl Inquiry {
     }
 
     /// Where it stands now, on `node`; `link`: why there is no connection, if so.
-    pub fn standing(&self, now: Millis, node: &str, link: Option<&str>) -> Standing {
+    pub fn request_state(&self, now: Millis, node: &str, link: Option<&str>) -> RequestState {
         let due_at = self.due_at(node);
         let due = self.open.is_none() && due_at.is_none_or(|at| at <= now || at - now > 2 * FRESH);
         let in_time = now - self.since < PATIENCE && now >= self.since;
-        let word = match (&self.last, link) {
-            (Some((at, Verdict::Admitted(template))), _) if now - at < FRESH => Word::Admitted(Arc::clone(template)),
-            (Some((_, Verdict::Refused(words))), _) => Word::Refused(words.clone()),
-            (_, Some(why)) => Word::Unanswered(Unanswered::passing(why)),
-            (Some((_, Verdict::Unanswered(why))), _) if !(why.passing && in_time) => Word::Unanswered(why.clone()),
-            (Some((_, Verdict::Unanswered(_))) | None, _) if in_time => Word::Open,
-            (None, _) => Word::Unanswered(Unanswered::passing(format!("no answer within {} s", PATIENCE / 1_000))),
+        let answer = match (&self.last, link) {
+            (Some((at, Verdict::Admitted(template))), _) if now - at < FRESH => {
+                DryRunAnswer::Admitted(Arc::clone(template))
+            }
+            (Some((_, Verdict::Refused(words))), _) => DryRunAnswer::Refused(words.clone()),
+            (_, Some(why)) => DryRunAnswer::Unanswered(Unanswered::passing(why)),
+            (Some((_, Verdict::Unanswered(why))), _) if !(why.passing && in_time) => {
+                DryRunAnswer::Unanswered(why.clone())
+            }
+            (Some((_, Verdict::Unanswered(_))) | None, _) if in_time => DryRunAnswer::Open,
+            (None, _) => {
+                DryRunAnswer::Unanswered(Unanswered::passing(format!("no answer within {} s", PATIENCE / 1_000)))
+            }
             // It was admitted a while ago, and is asked anew.
-            _ => Word::Open,
+            _ => DryRunAnswer::Open,
         };
-        let patience = (word == Word::Open).then_some(self.since + PATIENCE);
+        let patience = (answer == DryRunAnswer::Open).then_some(self.since + PATIENCE);
         let again = due_at.filter(|_| self.open.is_none()).into_iter().chain(patience).filter(|at| *at > now).min();
-        Standing { word, due: due && link.is_none(), again: if link.is_some() { None } else { again } }
+        RequestState { answer, due: due && link.is_none(), again: if link.is_some() { None } else { again } }
     }
 
     /// When it is put again; `None`: at once.

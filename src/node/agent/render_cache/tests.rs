@@ -52,19 +52,19 @@ fn what_was_written_is_given_up_and_rendered_anew_when_it_is_to_be_written_again
         pulls: Default::default(),
     };
     let inputs = Inputs { objects: &Nothing, tokens: &Nothing, options: &options, options_version: 1 };
-    let mut memo = Memo::default();
-    memo.begin();
-    let whole = memo.outcome(&daemon_set, 0, (false, Data::Current), inputs);
+    let mut render_cache = RenderCache::default();
+    render_cache.begin();
+    let whole = render_cache.rendering(&daemon_set, 0, (false, Data::Current), inputs);
     assert!(whole.is_whole());
-    memo.settle();
-    memo.begin();
-    let settled = memo.outcome(&daemon_set, 0, (false, Data::Current), inputs);
-    assert!(!settled.is_whole());
-    assert_eq!(*settled, whole.settled());
-    let digests = |outcome: &Outcome| outcome.result.as_ref().unwrap().digest.clone();
-    assert_eq!(digests(&settled), digests(&whole));
-    memo.make_whole(&BTreeSet::from([daemon_set.key.clone()]));
-    assert_eq!(memo.outcome(&daemon_set, 0, (false, Data::Current), inputs), whole);
+    render_cache.shrink();
+    render_cache.begin();
+    let shrunk = render_cache.rendering(&daemon_set, 0, (false, Data::Current), inputs);
+    assert!(!shrunk.is_whole());
+    assert_eq!(*shrunk, whole.shrunk());
+    let digests = |rendering: &RenderResult| rendering.result.as_ref().unwrap().digest.clone();
+    assert_eq!(digests(&shrunk), digests(&whole));
+    render_cache.make_whole(&BTreeSet::from([daemon_set.key.clone()]));
+    assert_eq!(render_cache.rendering(&daemon_set, 0, (false, Data::Current), inputs), whole);
 }
 
 /// One object at a version, in an epoch; counts how often it is asked for.

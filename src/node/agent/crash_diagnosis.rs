@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc;
 
 use crate::core::health;
-use crate::core::health::Autopsy;
+use crate::core::health::CrashDiagnosis;
 use crate::core::record::Millis;
 use crate::node::cri::ContainerState;
 use crate::node::cri::Cri;
@@ -26,48 +26,48 @@ const TAIL: u64 = 16 << 10;
 /// An instance that goes on crashing is looked at no more often than this.
 const AGAIN: Millis = 10_000;
 
-/// The autopsies of instances, by pod UID.
-pub(super) struct Autopsies {
-    looks: BTreeMap<String, Look>,
-    found: mpsc::UnboundedReceiver<(String, Autopsy)>,
-    find: mpsc::UnboundedSender<(String, Autopsy)>,
+/// Crash diagnoses, by pod UID.
+pub(super) struct CrashDiagnoses {
+    examined: BTreeMap<String, Examination>,
+    found: mpsc::UnboundedReceiver<(String, CrashDiagnosis)>,
+    find: mpsc::UnboundedSender<(String, CrashDiagnosis)>,
 }
 
-struct Look {
+struct Examination {
     /// Container and how often it had been started.
     at: (String, u64),
     asked: Millis,
     under_way: bool,
-    autopsy: Option<Autopsy>,
+    crash_diagnosis: Option<CrashDiagnosis>,
 }
 
-impl Default for Autopsies {
+impl Default for CrashDiagnoses {
     fn default() -> Self {
         let (find, found) = mpsc::unbounded_channel();
-        Self { looks: BTreeMap::new(), found, find }
+        Self { examined: BTreeMap::new(), found, find }
     }
 }
 
-impl Autopsies {
+impl CrashDiagnoses {
     /// What was found out of an instance.
-    pub(super) fn of(&self, uid: &str) -> Option<&Autopsy> {
-        self.looks.get(uid)?.autopsy.as_ref()
+    pub(super) fn of(&self, uid: &str) -> Option<&CrashDiagnosis> {
+        self.examined.get(uid)?.crash_diagnosis.as_ref()
     }
 
-    /// Whether the first autopsy of an instance is under way: its words are worth to wait for.
+    /// Whether the first crash diagnosis of an instance is under way: its words are worth to wait for.
     pub(super) fn is_pending(&self, uid: &str) -> bool {
-        self.looks.get(uid).is_some_and(|look| look.under_way && look.autopsy.is_none())
+        self.examined.get(uid).is_some_and(|look| look.under_way && look.crash_diagnosis.is_none())
     }
 
     /// Takes what was found, and forgets instances that are not `crashing` any more.
     pub(super) fn take(&mut self, crashing: &BTreeMap<String, (String, u64)>) {
-        while let Ok((uid, autopsy)) = self.found.try_recv() {
-            if let Some(look) = self.looks.get_mut(&uid) {
+        while let Ok((uid, crash_diagnosis)) = self.found.try_recv() {
+            if let Some(look) = self.examined.get_mut(&uid) {
                 look.under_way = false;
-                look.autopsy = Some(autopsy);
+                look.crash_diagnosis = Some(crash_diagnosis);
             }
         }
-        self.looks.retain(|uid, _| crashing.contains_key(uid));
+        self.examined.retain(|uid, _| crashing.contains_key(uid));
     }
 
     /// Looks at the containers that have ended since the last look; `wake` when there is something to say.
@@ -79,17 +79,18 @@ impl Autopsies {
         wake: &Arc<Notify>,
     ) {
         for (uid, container) in crashing {
-            let known = self.looks.get(&uid);
+            let known = self.examined.get(&uid);
             if known.is_some_and(|look| look.at == container || look.under_way || at - look.asked < AGAIN) {
                 continue;
             }
-            let autopsy = known.and_then(|look| look.autopsy.clone());
+            let crash_diagnosis = known.and_then(|look| look.crash_diagnosis.clone());
             let (cri, find, wake, name) = (Arc::clone(cri), self.find.clone(), Arc::clone(wake), container.0.clone());
-            self.looks.insert(uid.clone(), Look { at: container, asked: at, under_way: true, autopsy });
+            self.examined
+                .insert(uid.clone(), Examination { at: container, asked: at, under_way: true, crash_diagnosis });
             tokio::spawn(async move {
                 // What the runtime does not tell is left out: the kubelet's words have to do.
-                let autopsy = examine(&cri, &uid, &name).await.ok().flatten().unwrap_or_default();
-                if find.send((uid, autopsy)).is_ok() {
+                let crash_diagnosis = examine(&cri, &uid, &name).await.ok().flatten().unwrap_or_default();
+                if find.send((uid, crash_diagnosis)).is_ok() {
                     wake.notify_one();
                 }
             });
@@ -97,7 +98,7 @@ impl Autopsies {
     }
 }
 
-async fn examine(cri: &Cri, uid: &str, name: &str) -> Result<Option<Autopsy>, CriError> {
+async fn examine(cri: &Cri, uid: &str, name: &str) -> Result<Option<CrashDiagnosis>, CriError> {
     let containers = cri.containers(Some(uid)).await?;
     let ended = containers.iter().filter(|c| c.name == name && c.state == ContainerState::Exited);
     let Some(last) = ended.max_by_key(|c| c.created_at_ns) else { return Ok(None) };
@@ -105,7 +106,7 @@ async fn examine(cri: &Cri, uid: &str, name: &str) -> Result<Option<Autopsy>, Cr
     let path = status.log_path.clone();
     let log = tokio::task::spawn_blocking(move || tail(Path::new(&path)));
     let log = log.await.ok().and_then(Result::ok).flatten().unwrap_or_default();
-    Ok(Some(Autopsy {
+    Ok(Some(CrashDiagnosis {
         container: name.to_owned(),
         exit_code: Some(status.exit_code),
         reason: status.reason,

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
-use crate::core::outcome::Outcome;
 use crate::core::plan::Action;
+use crate::core::rendering::RenderResult;
 use crate::node::api::Snapshot;
 
 use super::Agent;
@@ -20,11 +20,11 @@ use super::objects::Versioned;
 const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// Kept objects by daemon.
-pub(super) type Kept = BTreeMap<ObjectKey, KeptData>;
+pub(super) type RollbackDataOf = BTreeMap<ObjectKey, RollbackData>;
 
 /// What is kept of one daemon.
 #[derive(Clone)]
-pub(super) struct KeptData {
+pub(super) struct RollbackData {
     /// The revision that was good with it.
     pub(super) revision: String,
     /// The objects as they were then.
@@ -39,34 +39,34 @@ pub(super) fn is_pinned(reference: &ObjectRef) -> bool {
 impl Agent {
     /// Keeps the data that the plan asks to keep, on disk before anything changes.
     pub(super) fn keep_data(&mut self, api: Option<&Snapshot>) {
-        let kept: Vec<(ObjectKey, KeptData)> = {
-            let remembered = &self.memory.objects;
-            let objects = Objects { api, folders: self.folders.objects(), remembered, kept: None, live: true };
+        let rollback_data: Vec<(ObjectKey, RollbackData)> = {
+            let remembered = &self.remembered_inputs.objects;
+            let objects = Objects { api, folders: self.folders.objects(), remembered, rollback_data: None, live: true };
             let asked = |action: &Action| match action {
-                Action::Keep { outcome } => Some(copy(outcome, &objects)),
+                Action::Keep { rendering } => Some(copy(rendering, &objects)),
                 _ => None,
             };
             let of = |d: &crate::core::plan::DaemonPlan| Some((d.key.clone(), d.actions.iter().find_map(asked)?));
             self.plan.daemons.iter().filter_map(of).collect()
         };
-        if !kept.is_empty() {
-            self.memory.kept.extend(kept);
+        if !rollback_data.is_empty() {
+            self.remembered_inputs.rollback_data.extend(rollback_data);
             self.save_inputs();
         }
         let holds: BTreeSet<&ObjectKey> = self
             .plan
             .daemons
             .iter()
-            .filter(|d| d.record.good.as_ref().is_some_and(|g| g.kept))
+            .filter(|d| d.record.good.as_ref().is_some_and(|g| g.has_rollback_data))
             .map(|d| &d.key)
             .collect();
-        self.memory.kept.retain(|key, _| holds.contains(key));
+        self.remembered_inputs.rollback_data.retain(|key, _| holds.contains(key));
     }
 }
 
-/// What `outcome` was rendered from.
-fn copy(outcome: &Outcome, objects: &Objects<'_>) -> KeptData {
+/// What `rendering` was rendered from.
+fn copy(rendering: &RenderResult, objects: &Objects<'_>) -> RollbackData {
     let of = |reference: &ObjectRef| Some((reference.clone(), objects.entry(reference)?.clone()));
-    let references = outcome.result.iter().flat_map(|rendered| &rendered.pod.references);
-    KeptData { revision: outcome.revision.clone(), objects: references.filter_map(of).collect() }
+    let references = rendering.result.iter().flat_map(|rendered| &rendered.pod.references);
+    RollbackData { revision: rendering.revision.clone(), objects: references.filter_map(of).collect() }
 }

@@ -23,15 +23,15 @@ const COARSE: Duration = Duration::from_secs(1);
 
 /// Which manifests went with the disk.
 #[derive(Debug, Default)]
-pub(super) struct Wiped {
+pub(super) struct ManifestsLostAtBoot {
     /// Since when the machine is up, until the first look; `None`: what is missing was removed.
     booted: Option<SystemTime>,
     uids: BTreeSet<String>,
 }
 
-impl Wiped {
+impl ManifestsLostAtBoot {
     /// For an agent that last ran in the boot `last` and now runs in `boot`. Without two names that differ
-    /// nothing counts as wiped.
+    /// no manifest counts as lost.
     pub(super) fn new(last: Option<&str>, boot: &str) -> Self {
         let another = last.is_some_and(|last| !last.is_empty() && !boot.is_empty() && last != boot);
         Self { booted: another.then(booted).flatten(), uids: BTreeSet::new() }
@@ -129,8 +129,8 @@ mod tests {
         BTreeMap::from([(key, record)])
     }
 
-    fn uids(wiped: &Wiped) -> Vec<&str> {
-        wiped.uids().collect()
+    fn uids(manifests_lost_at_boot: &ManifestsLostAtBoot) -> Vec<&str> {
+        manifests_lost_at_boot.uids().collect()
     }
 
     #[test]
@@ -139,19 +139,19 @@ mod tests {
         for (last, boot, expected) in
             [(Some("x"), "y", vec!["live"]), (Some("y"), "y", vec![]), (None, "y", vec![]), (Some("x"), "", vec![])]
         {
-            let mut wiped = Wiped::new(last, boot);
-            wiped.follow(&records(), &Scan::default(), root.path());
-            assert_eq!(uids(&wiped), expected, "{last:?} {boot:?}");
+            let mut manifests_lost_at_boot = ManifestsLostAtBoot::new(last, boot);
+            manifests_lost_at_boot.follow(&records(), &Scan::default(), root.path());
+            assert_eq!(uids(&manifests_lost_at_boot), expected, "{last:?} {boot:?}");
         }
     }
 
     #[test]
     fn what_is_missing_later_was_removed() {
         let root = tempfile::tempdir().unwrap();
-        let mut wiped = Wiped::new(Some("x"), "y");
-        wiped.follow(&BTreeMap::new(), &Scan::default(), root.path());
-        wiped.follow(&records(), &Scan::default(), root.path());
-        assert!(uids(&wiped).is_empty());
+        let mut manifests_lost_at_boot = ManifestsLostAtBoot::new(Some("x"), "y");
+        manifests_lost_at_boot.follow(&BTreeMap::new(), &Scan::default(), root.path());
+        manifests_lost_at_boot.follow(&records(), &Scan::default(), root.path());
+        assert!(uids(&manifests_lost_at_boot).is_empty());
     }
 
     #[test]
