@@ -1,75 +1,118 @@
-//! What the README shows is what one sees: its commands are run and their output is compared.
+//! What README and docs show is what one sees: their commands are run and their output is compared; what they
+//! have to name (keys, commands, annotations, dependencies) is all there; and every link leads somewhere.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
-fn readme() -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap()
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The commands of the README's console blocks, each with the output shown below it.
-fn shown() -> Vec<(String, String)> {
-    let mut shown: Vec<(String, String)> = Vec::new();
-    let mut inside = false;
-    for line in readme().lines() {
-        match (inside, line) {
-            (false, "```console") => inside = true,
-            (true, "```") => inside = false,
-            (true, line) => match line.strip_prefix("$ ") {
-                Some(command) => shown.push((command.to_owned(), String::new())),
-                None => {
-                    let output = &mut shown.last_mut().unwrap().1;
-                    output.push_str(line);
-                    output.push('\n');
-                }
-            },
-            (false, _) => {}
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// README and every page of docs, by their paths.
+fn pages() -> Vec<(String, String)> {
+    let docs = crate::names(&root().join("docs")).into_iter().filter(|name| name.ends_with(".md"));
+    let paths = std::iter::once("README.md".to_owned()).chain(docs.map(|name| format!("docs/{name}")));
+    let pages: Vec<_> = paths.map(|path| (path.clone(), read(&path))).collect();
+    assert!(pages.len() > 10, "the pages are not found");
+    pages
+}
+
+/// The lines of `page` that are in blocks of code in the language `language`.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<Vec<&'a str>> {
+    let mut found = Vec::new();
+    let mut inside: Option<(&str, Vec<&str>)> = None;
+    for line in page.lines() {
+        match (line.strip_prefix("```"), &mut inside) {
+            (Some(language), None) => inside = Some((language, Vec::new())),
+            (Some(_), Some(_)) => found.extend(inside.take()),
+            (None, Some((_, lines))) => lines.push(line),
+            (None, None) => {}
+        }
+    }
+    assert!(inside.is_none(), "a block of code has no end");
+    found.into_iter().filter(|(of, _)| *of == language).map(|(_, lines)| lines).collect()
+}
+
+/// The commands of the console blocks of `page`, each with the lines shown below it.
+fn shown(page: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut shown: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in blocks(page, "console").concat() {
+        match line.strip_prefix("$ ") {
+            Some(command) => shown.push((command, Vec::new())),
+            None => shown.last_mut().unwrap().1.push(line),
         }
     }
     shown
 }
 
-#[test]
-fn commands_print_what_the_readme_shows() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for name in ["examples", "tests"] {
-        std::os::unix::fs::symlink(root.join(name), folder.path().join(name)).unwrap();
+/// Whether `printed` is what `expected` shows; a line `…` there stands for any lines.
+fn fits(printed: &[&str], expected: &[&str]) -> bool {
+    let parts: Vec<&[&str]> = expected.split(|line| *line == "…").collect();
+    let Some((first, others)) = parts.split_first() else { return printed.is_empty() };
+    let Some((last, between)) = others.split_last() else { return printed == *first };
+    let Some(mut rest) = printed.strip_prefix(*first) else { return false };
+    for part in between {
+        let Some(at) = (0..=rest.len()).find(|at| rest[*at..].starts_with(part)) else { return false };
+        rest = &rest[at + part.len()..];
     }
-    let shown = shown();
-    assert!(shown.len() >= 3, "the README's console blocks are not found");
-    assert!(shown.iter().any(|(command, _)| command.contains("tests/golden/cli/refused.yaml")));
-    for (command, expected) in shown {
-        let words: Vec<&str> = command.split(' ').collect();
-        assert_eq!(words[0], "daemonlet", "{command}");
-        let output = Command::new(env!("CARGO_BIN_EXE_daemonlet"))
-            .args(&words[1..])
-            .current_dir(folder.path())
-            .output()
-            .unwrap();
-        let printed = [output.stdout, output.stderr].concat();
-        let printed = String::from_utf8(printed).unwrap();
-        // Without -o the manifests come on standard output; the README shows the outcomes.
-        let printed: String =
-            printed.lines().filter(|l| expected.lines().any(|e| e == *l)).map(|l| format!("{l}\n")).collect();
-        assert_eq!(printed, expected, "{command}");
+    rest.ends_with(last)
+}
+
+#[test]
+fn an_ellipsis_stands_for_any_lines_and_nothing_else_is_left_out() {
+    let fit = |printed: &str, expected: &str| {
+        fits(&printed.split(' ').collect::<Vec<_>>(), &expected.split(' ').collect::<Vec<_>>())
+    };
+    for expected in ["a b c", "a … c", "… c", "a …", "… b …", "a … b …", "a … … b c"] {
+        assert!(fit("a b c", expected), "{expected}");
+    }
+    for expected in ["a b", "b c", "… b", "b …", "a … b", "c … a", "… d …", "a b … b c"] {
+        assert!(!fit("a b c", expected), "{expected}");
     }
 }
 
 #[test]
-fn the_first_commands_are_targets_and_the_table_has_every_command() {
-    let readme = readme();
-    let makefile = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Makefile")).unwrap();
-    for target in ["demo", "test", "check"] {
+fn commands_print_what_the_pages_show() {
+    let mut commands = 0;
+    for (path, page) in pages() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["examples", "tests"] {
+            std::os::unix::fs::symlink(root().join(name), folder.path().join(name)).unwrap();
+        }
+        for (command, expected) in shown(&page) {
+            let words: Vec<&str> = command.split(' ').collect();
+            let program = match words[0] {
+                "daemonlet" => env!("CARGO_BIN_EXE_daemonlet"),
+                "cat" => "cat",
+                other => panic!("{path}: {other} is no command that this test runs"),
+            };
+            let output = Command::new(program).args(&words[1..]).current_dir(folder.path()).output().unwrap();
+            let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            let lines: Vec<&str> = printed.lines().collect();
+            assert!(fits(&lines, &expected), "{path}: {command} prints\n{printed}");
+            commands += 1;
+        }
+    }
+    assert!(commands >= 5, "the console blocks are not found");
+}
+
+#[test]
+fn the_readme_begins_with_the_two_commands_and_is_short() {
+    let (readme, makefile) = (read("README.md"), read("Makefile"));
+    for target in ["demo", "test", "check", "showcase", "packages"] {
         assert!(makefile.contains(&format!("\n{target}:")), "make {target}");
-        assert!(readme.contains(&format!("make {target}")), "the README does not tell of make {target}");
+        assert!(readme.contains(&format!("make {target}")), "the README does not name make {target}");
     }
     let first: Vec<&str> = readme.lines().filter(|l| !l.is_empty()).skip(1).take(2).map(str::trim).collect();
     assert!(first[0].starts_with("make demo") && first[1].starts_with("make test"), "{first:?}");
-    for command in ["run", "render", "plan", "status", "explain", "retry", "doctor"] {
-        assert!(readme.contains(&format!("| `daemonlet {command}")), "{command}");
-    }
+    assert!(readme.lines().count() <= 130, "the README is to be read in two minutes: move something to docs");
 }
 
 /// `text` between backticks that begins with the program's name, one command each.
@@ -79,13 +122,21 @@ fn commands(text: &str) -> Vec<String> {
     spans.map(str::to_owned).collect()
 }
 
+/// The commands in the blocks of shell commands of `page`.
+fn scripted(page: &str) -> Vec<String> {
+    let lines = blocks(page, "sh").concat();
+    let lines = lines.iter().map(|line| line.split(" #").next().unwrap().trim());
+    lines.filter(|line| line.starts_with("daemonlet ")).map(str::to_owned).collect()
+}
+
 #[test]
 fn every_command_that_is_named_is_one_with_its_options() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut named: Vec<(String, String)> =
-        commands(&readme()).into_iter().map(|c| ("README.md".to_owned(), c)).collect();
+    let mut named: Vec<(String, String)> = Vec::new();
+    for (path, page) in pages() {
+        named.extend(scripted(&page).into_iter().chain(commands(&page)).map(|command| (path.clone(), command)));
+    }
     // Hints and messages, which break their strings anywhere.
-    for file in crate::sources(&root.join("src")) {
+    for file in crate::sources(&root().join("src")) {
         let text = fs::read_to_string(&file).unwrap();
         let text: Vec<&str> = text.split("\\\n").map(str::trim_start).collect();
         named.extend(text.concat().lines().flat_map(commands).map(|c| (file.display().to_string(), c)));
@@ -110,14 +161,151 @@ fn every_command_that_is_named_is_one_with_its_options() {
 }
 
 #[test]
-fn every_dependency_is_explained() {
-    let readme = readme();
-    let cargo = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
-    let cargo: toml::Table = cargo.parse().unwrap();
-    let table: String = readme.lines().filter(|l| l.starts_with("| ")).collect();
-    for section in ["dependencies", "dev-dependencies"] {
-        for name in cargo[section].as_table().unwrap().keys() {
-            assert!(table.contains(name.as_str()), "the README does not say why {name} is there");
+fn the_page_of_commands_has_every_command() {
+    let page = read("docs/cli.md");
+    let command = daemonlet::cli::command();
+    let mut names = Vec::new();
+    for one in command.get_subcommands() {
+        let below: Vec<_> = one.get_subcommands().map(|sub| format!("{} {}", one.get_name(), sub.get_name())).collect();
+        if below.is_empty() { names.push(one.get_name().to_owned()) } else { names.extend(below) }
+    }
+    assert!(names.len() > 12, "{names:?}");
+    for name in names.iter().filter(|name| !name.starts_with("help")) {
+        let has =
+            |line: &str| line.strip_prefix(&format!("| `daemonlet {name}")).is_some_and(|l| l.starts_with(['`', ' ']));
+        assert!(page.lines().any(has), "docs/cli.md does not have daemonlet {name}");
+    }
+}
+
+/// The keys of the shipped configuration, each with its section and its value there.
+fn keys() -> Vec<(String, String, String)> {
+    let (mut section, mut keys) = (String::new(), Vec::new());
+    for line in read("packaging/daemonlet.toml").lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']').to_owned();
+        } else if let Some((name, value)) = line.strip_prefix('#').and_then(|key| key.split_once(" = "))
+            && !name.contains(' ')
+        {
+            keys.push((section.clone(), name.to_owned(), value.to_owned()));
         }
     }
+    keys
+}
+
+/// Keys whose default depends on the host: the shipped file has an example.
+const BY_HOST: [&str; 4] = ["node-name", "kubeconfig", "manifest-dir", "runtime-endpoint"];
+
+#[test]
+fn the_page_of_the_configuration_has_every_key_with_its_default_and_no_other() {
+    let page = read("docs/configuration.md");
+    let mut rows: BTreeSet<(String, String, String)> = BTreeSet::new();
+    let mut section = String::new();
+    for line in page.lines() {
+        if let Some(title) = line.strip_prefix("### ") {
+            section = title.strip_prefix('[').map(|name| name.trim_end_matches(']').to_owned()).unwrap_or_default();
+        } else if let Some((name, rest)) = line.strip_prefix("| `").and_then(|row| row.split_once("` | ")) {
+            let value = rest.split(" | ").next().unwrap();
+            rows.insert((section.clone(), name.to_owned(), value.trim_matches('`').to_owned()));
+        }
+    }
+    let keys = keys();
+    assert!(keys.len() > 40, "{keys:?}");
+    for (section, name, value) in &keys {
+        let row = rows.iter().find(|row| row.0 == *section && row.1 == *name);
+        let row = row.unwrap_or_else(|| panic!("docs/configuration.md does not have {name} in [{section}]"));
+        if !(section.is_empty() && BY_HOST.contains(&name.as_str())) {
+            assert_eq!(row.2, *value, "the default of {name} in [{section}] in docs/configuration.md");
+        }
+    }
+    for (section, name, _) in &rows {
+        assert!(keys.iter().any(|key| key.0 == *section && key.1 == *name), "there is no key {name} in [{section}]");
+    }
+}
+
+#[test]
+fn every_annotation_is_described() {
+    let page = read("docs/daemonsets.md");
+    let model = read("src/core/model.rs");
+    let names: Vec<&str> = model.split('"').filter(|text| text.starts_with("daemonlet.dev/")).collect();
+    assert!(names.len() > 8, "{names:?}");
+    for name in names {
+        assert!(page.contains(&format!("`{name}")), "docs/daemonsets.md does not have {name}");
+    }
+}
+
+#[test]
+fn every_dependency_is_explained() {
+    let page = read("docs/architecture.md");
+    let cargo: toml::Table = read("Cargo.toml").parse().unwrap();
+    let table: String = page.lines().filter(|line| line.starts_with("| ")).collect();
+    for section in ["dependencies", "dev-dependencies"] {
+        for name in cargo[section].as_table().unwrap().keys() {
+            assert!(table.contains(name.as_str()), "docs/architecture.md does not say why {name} is there");
+        }
+    }
+}
+
+/// The anchor that a heading has.
+fn anchor(heading: &str) -> String {
+    let kept = heading.to_lowercase().replace(' ', "-");
+    kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
+}
+
+/// The targets of the links of `page`.
+fn links(page: &str) -> Vec<&str> {
+    page.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()).collect()
+}
+
+#[test]
+fn every_link_leads_somewhere_and_every_page_is_in_the_summary() {
+    let mut listed = BTreeSet::new();
+    for (path, page) in pages() {
+        let folder = root().join(&path).parent().unwrap().to_owned();
+        for link in links(&page) {
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target: PathBuf = if file.is_empty() { root().join(&path) } else { folder.join(file) };
+            let text = fs::read_to_string(&target).unwrap_or_else(|error| panic!("{path}: {link}: {error}"));
+            let headings =
+                text.lines().filter(|line| line.starts_with('#')).map(|l| anchor(l.trim_start_matches(['#', ' '])));
+            assert!(
+                heading.is_empty() || headings.into_iter().any(|has| has == heading),
+                "{path}: {link}: no such heading"
+            );
+            if path == "docs/SUMMARY.md" {
+                listed.insert(format!("docs/{file}"));
+            }
+        }
+    }
+    for (path, _) in pages() {
+        let is_one = path.starts_with("docs/") && path != "docs/SUMMARY.md";
+        assert!(!is_one || listed.contains(&path), "docs/SUMMARY.md does not have {path}");
+    }
+}
+
+#[test]
+fn messages_and_units_point_to_pages_that_the_packages_install() {
+    let cargo: toml::Table = read("Cargo.toml").parse().unwrap();
+    let metadata = cargo["package"]["metadata"].as_table().unwrap();
+    for (package, folder) in
+        [("deb", "usr/share/doc/daemonlet/docs/"), ("generate-rpm", "/usr/share/doc/daemonlet/docs/")]
+    {
+        let assets = metadata[package]["assets"].to_string();
+        assert!(assets.contains("docs/*.md") && assets.contains(folder), "{package} does not install the docs");
+    }
+    let mut texts: Vec<(String, String)> = ["daemonlet.service", "daemonlet-boot-guard.service"]
+        .map(|unit| (unit.to_owned(), read(&format!("systemd/{unit}"))))
+        .to_vec();
+    for file in crate::sources(&root().join("src")) {
+        texts.push((file.display().to_string(), fs::read_to_string(file).unwrap()));
+    }
+    let mut found = 0;
+    for (file, text) in texts {
+        assert!(!text.contains("see README"), "{file}: name the page");
+        for rest in text.split("/usr/share/doc/daemonlet/").skip(1) {
+            let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || "/-_.".contains(*c)).collect();
+            assert!(root().join(name.trim_end_matches('.')).exists(), "{file}: there is no {name}");
+            found += 1;
+        }
+    }
+    assert!(found >= 3, "nothing points to the docs");
 }
