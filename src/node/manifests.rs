@@ -27,6 +27,7 @@ use crate::node::fsx::FsError;
 use crate::node::fsx::Owner;
 use crate::node::fsx::Stamp;
 use crate::node::fsx::Unsynced;
+use crate::node::fsx::changes::Changes;
 
 use folder::Folder;
 use proof::reads_as;
@@ -200,10 +201,9 @@ impl ManifestDir {
 
     /// Calls `wake` whenever something in the folder changes that this value did not do itself. A
     /// folder that is removed and made again goes on being watched after the next [`ManifestDir::scan`].
-    /// Needs a running tokio runtime.
-    pub fn watch(&mut self, wake: impl Fn() + Send + Sync + 'static) -> Result<(), ManifestError> {
+    pub fn watch(&mut self, changes: Changes, wake: impl Fn() + Send + Sync + 'static) -> Result<(), ManifestError> {
         let error = |source| ManifestError::Watch { path: self.path.clone(), source };
-        self.watch = Some(Watch::start(&self.path, self.expected.clone(), wake).map_err(error)?);
+        self.watch = Some(Watch::start(changes, &self.path, self.expected.clone(), wake).map_err(error)?);
         Ok(())
     }
 

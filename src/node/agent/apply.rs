@@ -16,6 +16,7 @@ use crate::core::rendering::Rendered;
 use crate::node::checkpoint;
 use crate::node::checkpoint::Store;
 use crate::node::fsx::Unsynced;
+use crate::node::fsx::changes::Changes;
 use crate::node::manifests::ManifestDir;
 use crate::node::manifests::ManifestError;
 use crate::node::volumes::Cleared;
@@ -36,6 +37,8 @@ pub(super) struct Failure {
 
 /// The node's disk as the agent writes it.
 pub(super) struct Disk {
+    /// The watcher of all folders.
+    pub(super) changes: Changes,
     /// `None` while the folder cannot be used.
     pub(super) manifests: Option<ManifestDir>,
     pub(super) volumes: Volumes,
@@ -66,6 +69,7 @@ impl Disk {
     /// The disk below `kubelet_root` before anything of it has been read.
     pub(super) fn new(kubelet_root: &Path, inputs_store: Option<Store>, records_store: Option<Store>) -> Self {
         Self {
+            changes: Changes::default(),
             manifests: None,
             volumes: Volumes::new(Target::kubelet(kubelet_root)),
             records_store,

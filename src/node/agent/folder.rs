@@ -26,6 +26,7 @@ use crate::node::folders;
 use crate::node::folders::FolderView;
 use crate::node::folders::Origin;
 use crate::node::folders::Watch;
+use crate::node::fsx::changes::Changes;
 
 use super::now;
 use super::objects::Versioned;
@@ -66,8 +67,8 @@ impl Folders {
     }
 
     /// Wakes the loop whenever a folder may have changed.
-    pub(super) fn watch(&mut self, wake: Arc<Notify>) {
-        let mut watch = Watch::new(&self.paths);
+    pub(super) fn watch(&mut self, changes: Changes, wake: Arc<Notify>) {
+        let mut watch = Watch::new(changes, &self.paths);
         let (changed, trouble) = (Arc::clone(&self.changed), Arc::clone(&self.trouble));
         let tell = move |watch: &Watch| {
             let mut as_problem = trouble.lock().unwrap_or_else(PoisonError::into_inner);

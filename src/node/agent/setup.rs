@@ -285,9 +285,9 @@ impl Agent {
 
     /// Watches the manifest folder where it is not watched yet; failing that, the next pass tries again.
     pub(super) fn watch_manifests(&mut self) {
-        let wake = Arc::clone(&self.wake);
+        let (changes, wake) = (self.disk.changes.clone(), Arc::clone(&self.wake));
         let Some(manifests) = self.disk.manifests.as_mut().filter(|manifests| !manifests.is_watched()) else { return };
-        if let Err(error) = manifests.watch(move || wake.notify_one()) {
+        if let Err(error) = manifests.watch(changes, move || wake.notify_one()) {
             self.manifest_problem(&error);
         }
     }
@@ -308,7 +308,7 @@ impl Agent {
 
     /// Starts to watch the folders.
     pub(super) fn watch(&mut self) {
-        self.folders.watch(Arc::clone(&self.wake));
+        self.folders.watch(self.disk.changes.clone(), Arc::clone(&self.wake));
     }
 
     /// Starts connecting to the API server, if there is one.

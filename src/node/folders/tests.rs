@@ -13,6 +13,7 @@ use super::Watch;
 use super::read;
 use crate::core::model::ObjectKey;
 use crate::core::sources::FolderState;
+use crate::node::fsx::changes::Changes;
 
 /// Three folders, of which the first two exist.
 struct Folders {
@@ -247,7 +248,7 @@ async fn drain(watch: &mut Watch) {
 async fn a_watch_sees_files_and_folders_come_and_go() {
     let folders = Folders::new();
     let etc: &Path = &folders.paths[2];
-    let mut watch = Watch::new(&[folders.paths[0].clone(), etc.join("deep/daemonsets.d")]);
+    let mut watch = Watch::new(Changes::default(), &[folders.paths[0].clone(), etc.join("deep/daemonsets.d")]);
     assert_eq!(watch.trouble(), None);
     drain(&mut watch).await;
     folders.write(0, "x.yaml", "a");

@@ -1,106 +1,286 @@
 //! Being told by the kernel that something in a folder changed.
 //!
 //! Owns which changes count: listing and reading are none, or every look would cause the next, and the kernel is not
-//! even asked to tell of them. Must not know what the folders mean.
+//! even asked to report them. Must not know what the folders mean.
 
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 
-use futures::FutureExt;
-use futures::StreamExt;
-use inotify::EventMask;
-use inotify::EventOwned;
-use inotify::EventStream;
-use inotify::Inotify;
-use inotify::WatchDescriptor;
-use inotify::WatchMask;
-use inotify::Watches;
+use nix::errno::Errno;
+use notify::Config;
+use notify::ErrorKind;
+use notify::Event;
+use notify::EventKind;
+use notify::EventKindMask;
+use notify::INotifyWatcher;
+use notify::RecursiveMode;
+use notify::Watcher;
+use notify::event::ModifyKind;
+use notify::event::RenameMode;
 
-/// What is told of a folder and of the files in it.
-const CHANGES: WatchMask = WatchMask::CREATE
-    .union(WatchMask::DELETE)
-    .union(WatchMask::MOVE)
-    .union(WatchMask::MODIFY)
-    .union(WatchMask::CLOSE_WRITE)
-    .union(WatchMask::ATTRIB)
-    .union(WatchMask::DELETE_SELF)
-    .union(WatchMask::MOVE_SELF)
-    .union(WatchMask::ONLYDIR);
+/// What is reported of a folder and of the files in it.
+const CHANGES: EventKindMask = EventKindMask::CORE.union(EventKindMask::ACCESS_CLOSE);
 
-/// Room for what the kernel tells at once; what does not fit is told next.
-const BUFFER: usize = 4_096;
+/// A folder as the kernel knows it: device and inode, whatever its path. One that was made anew is another one.
+pub type Place = (u64, u64);
 
-/// An inotify instance. What it watches ends with it, and with the last clone of its [`Folders`].
+/// The folder that is at `path` now; `None` if there is none.
+pub fn place(path: &Path) -> Option<Place> {
+    let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_dir)?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// A change in a watched folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// Something has this name now: it was made, or moved in.
+    Appeared(&'a OsStr),
+    /// Nothing has this name now: it was removed, or moved away.
+    Gone(&'a OsStr),
+    /// The content or the attributes of the file of this name changed.
+    Altered(&'a OsStr),
+    /// The folder itself changed; or it is not known what did, and the watch has ended.
+    Folder,
+}
+
+/// One watcher for all folders; clones share it. It starts with the first folder.
+#[derive(Clone, Debug, Default)]
+pub struct Changes(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    watcher: Mutex<Option<INotifyWatcher>>,
+    listeners: Arc<Listeners>,
+}
+
+/// Who listens. The watcher's own thread takes this lock, and whoever asks the watcher for something waits for that
+/// thread: so this lock is never held while the watcher is asked.
+#[derive(Default)]
+struct Listeners(Mutex<Vec<Listener>>);
+
+struct Listener {
+    id: u64,
+    place: Place,
+    /// Under which path the watcher knows the folder.
+    path: PathBuf,
+    tell: Box<dyn Fn(Change) + Send + Sync>,
+}
+
+/// A watched folder; the watch ends when this is dropped.
 #[derive(Debug)]
-pub struct Changes(EventStream<Vec<u8>>);
-
-/// What an instance watches; clones share it.
-#[derive(Clone, Debug)]
-pub struct Folders(Watches);
+pub struct Watched {
+    id: u64,
+    path: PathBuf,
+    shared: Arc<Shared>,
+}
 
 impl Changes {
-    /// An instance that watches nothing yet. Needs a running tokio runtime.
+    /// Calls `tell`, on a thread of the watcher, for each change in the folder that is at `folder` now: it, not its
+    /// path. `tell` must not watch or end a watch itself.
     ///
     /// # Errors
     ///
-    /// Where the kernel grants no more instances (`EMFILE`).
-    pub fn new() -> io::Result<Self> {
-        Inotify::init()?.into_event_stream(vec![0; BUFFER]).map(Self)
-    }
-
-    /// What is watched.
-    pub fn folders(&self) -> Folders {
-        Folders(self.0.watches())
-    }
-
-    /// Waits for changes; gives all that the kernel tells by then. Safe to cancel: none is lost.
-    ///
-    /// # Errors
-    ///
-    /// None that is known to happen; the instance is of no use after one, and another is to be made.
-    pub async fn next(&mut self) -> io::Result<Vec<EventOwned>> {
-        let ended = || io::Error::from(io::ErrorKind::UnexpectedEof);
-        let mut events = vec![self.0.next().await.ok_or_else(ended)??];
-        while let Some(event) = self.0.next().now_or_never() {
-            events.push(event.ok_or_else(ended)??);
+    /// Where there is no such folder, or the kernel grants no more watchers (`EMFILE`) or watches (`ENOSPC`).
+    pub fn watch(&self, folder: &Path, tell: impl Fn(Change) + Send + Sync + 'static) -> io::Result<Watched> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let place = place(folder).ok_or(Errno::ENOENT)?;
+        let mut watcher = lock(&self.0.watcher);
+        let watcher = match &mut *watcher {
+            Some(watcher) => watcher,
+            none => none.insert(start(Arc::clone(&self.0.listeners))?),
+        };
+        let known = self.0.listeners.path_of(place);
+        let is_known = known.is_some();
+        let path = known.unwrap_or_else(|| folder.to_owned());
+        if !is_known {
+            // To the watcher one path is one folder: it would go on watching the one that was there before.
+            self.0.listeners.end(|listener| listener.path == path);
+            let _ = watcher.unwatch(&path);
         }
-        Ok(events)
+        // It listens before the watch begins, so that no change is missed.
+        lock(&self.0.listeners.0).push(Listener { id, place, path: path.clone(), tell: Box::new(tell) });
+        if !is_known && let Err(error) = watcher.watch(&path, RecursiveMode::NonRecursive) {
+            lock(&self.0.listeners.0).retain(|listener| listener.id != id);
+            return Err(cause(error));
+        }
+        Ok(Watched { id, path, shared: Arc::clone(&self.0) })
+    }
+
+    /// What the watcher does where the kernel has dropped reports.
+    #[cfg(test)]
+    pub(crate) fn lose(&self) {
+        self.0.listeners.report(Ok(Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan)));
     }
 }
 
-impl Folders {
-    /// Watches a folder from now on, until it is removed: it, not its path. One that is watched already keeps its
-    /// descriptor.
-    ///
-    /// # Errors
-    ///
-    /// Where there is no such folder, or the kernel grants no more watches (`ENOSPC`).
-    pub fn watch(&mut self, folder: &Path) -> io::Result<WatchDescriptor> {
-        self.0.add(folder, CHANGES)
-    }
-
-    /// Ends a watch, if it has not ended by itself.
-    pub fn unwatch(&mut self, watch: WatchDescriptor) {
-        let _ = self.0.remove(watch);
+/// A watcher whose thread runs.
+fn start(listeners: Arc<Listeners>) -> io::Result<INotifyWatcher> {
+    let config = Config::default().with_event_kinds(CHANGES);
+    let watcher = INotifyWatcher::new(move |event| listeners.report(event), config).map_err(cause)?;
+    // That no thread could be started shows only when it is asked something. Dropping the watcher would panic then.
+    match watcher.watched_paths() {
+        Ok(_) => Ok(watcher),
+        Err(error) => {
+            std::mem::forget(watcher);
+            Err(cause(error))
+        }
     }
 }
 
-/// Whether a watch ended with this event: its folder is gone, or nobody asks any more.
-pub fn is_end(event: &EventOwned) -> bool {
-    event.mask.contains(EventMask::IGNORED)
+fn cause(error: notify::Error) -> io::Error {
+    match error.kind {
+        ErrorKind::Io(error) => error,
+        ErrorKind::MaxFilesWatch => Errno::ENOSPC.into(),
+        ErrorKind::PathNotFound => Errno::ENOENT.into(),
+        _ => io::Error::other(error),
+    }
 }
 
-/// Whether changes went untold before this event, the end of a watch among them: the kernel keeps so many and no more.
-pub fn is_loss(event: &EventOwned) -> bool {
-    event.mask.contains(EventMask::Q_OVERFLOW)
+impl Listeners {
+    /// Tells all whom `event` concerns; a listener whose folder has gone or moved is forgotten.
+    fn report(&self, event: notify::Result<Event>) {
+        let Some(event) = event.ok().filter(|event| !event.need_rescan()) else {
+            // Anything may have changed unseen, and watches may have ended.
+            return self.end(|_| true);
+        };
+        // A move within one folder is reported as one name gone and another appeared; a third event has both paths.
+        let [path] = &event.paths[..] else { return };
+        let is_gone =
+            matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(RenameMode::From)));
+        let has_appeared =
+            matches!(event.kind, EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(RenameMode::To)));
+        lock(&self.0).retain(|listener| {
+            if *path == listener.path {
+                (listener.tell)(Change::Folder);
+                return !is_gone;
+            }
+            if let Some(name) = path.file_name().filter(|_| path.parent() == Some(&listener.path)) {
+                (listener.tell)(match (has_appeared, is_gone) {
+                    (true, _) => Change::Appeared(name),
+                    (_, true) => Change::Gone(name),
+                    _ => Change::Altered(name),
+                });
+            }
+            true
+        });
+    }
+
+    /// Ends the watches that `ends` names, and tells their listeners.
+    fn end(&self, ends: impl Fn(&Listener) -> bool) {
+        // Told when they are forgotten already: who is told watches again.
+        let ended: Vec<Listener> = lock(&self.0).extract_if(.., |listener| ends(listener)).collect();
+        ended.iter().for_each(|listener| (listener.tell)(Change::Folder));
+    }
+
+    fn path_of(&self, place: Place) -> Option<PathBuf> {
+        lock(&self.0).iter().find(|listener| listener.place == place).map(|listener| listener.path.clone())
+    }
 }
 
-/// Whether a name appeared.
-pub fn has_appeared(event: &EventOwned) -> bool {
-    event.mask.intersects(EventMask::CREATE | EventMask::MOVED_TO)
+impl Watched {
+    /// Whether changes are still told.
+    pub fn is_alive(&self) -> bool {
+        lock(&self.shared.listeners.0).iter().any(|listener| listener.id == self.id)
+    }
 }
 
-/// Whether a name went.
-pub fn has_gone(event: &EventOwned) -> bool {
-    event.mask.intersects(EventMask::DELETE | EventMask::MOVED_FROM)
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let mut watcher = lock(&self.shared.watcher);
+        let is_shared = {
+            let mut listeners = lock(&self.shared.listeners.0);
+            listeners.retain(|listener| listener.id != self.id);
+            listeners.iter().any(|listener| listener.path == self.path)
+        };
+        if let Some(watcher) = watcher.as_mut().filter(|_| !is_shared) {
+            // It may have ended by itself.
+            let _ = watcher.unwatch(&self.path);
+        }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paths: Vec<PathBuf> = lock(&self.listeners.0).iter().map(|listener| listener.path.clone()).collect();
+        f.debug_tuple("Shared").field(&paths).finish()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::sync::mpsc::Receiver;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn watch(changes: &Changes, folder: &Path) -> (Watched, Receiver<String>) {
+        let (told, tell) = mpsc::channel();
+        (changes.watch(folder, move |change| drop(told.send(format!("{change:?}")))).unwrap(), tell)
+    }
+
+    fn is_told(told: &Receiver<String>, what: &str) -> bool {
+        let next = || told.recv_timeout(Duration::from_secs(3)).ok();
+        std::iter::from_fn(next).any(|told| told == what)
+    }
+
+    #[test]
+    fn one_folder_under_two_paths_is_told_to_both_until_each_ends() {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, link) = (root.path().join("a"), root.path().join("b"));
+        fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        let changes = Changes::default();
+        let (one, told_one) = watch(&changes, &folder);
+        let (two, told_two) = watch(&changes, &link);
+        fs::write(folder.join("x"), "").unwrap();
+        assert!(is_told(&told_one, "Appeared(\"x\")") && is_told(&told_two, "Appeared(\"x\")"));
+        drop(one);
+        fs::remove_file(folder.join("x")).unwrap();
+        assert!(is_told(&told_two, "Gone(\"x\")"));
+        assert!(told_one.iter().all(|told| !told.starts_with("Gone")));
+        fs::rename(&folder, root.path().join("c")).unwrap();
+        assert!(is_told(&told_two, "Folder"));
+        assert!(!two.is_alive());
+    }
+
+    #[test]
+    fn another_folder_at_the_same_path_is_watched_though_the_first_is_held_open() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("a");
+        fs::create_dir(&folder).unwrap();
+        let changes = Changes::default();
+        let (first, _told) = watch(&changes, &folder);
+        let held = fs::File::open(&folder).unwrap();
+        fs::remove_dir(&folder).unwrap();
+        fs::create_dir(&folder).unwrap();
+        let (second, told) = watch(&changes, &folder);
+        assert!(!first.is_alive());
+        drop((first, held));
+        fs::write(folder.join("x"), "").unwrap();
+        assert!(is_told(&told, "Appeared(\"x\")"));
+        assert!(second.is_alive());
+    }
+
+    #[test]
+    fn what_cannot_be_watched_says_why() {
+        let error = Changes::default().watch(Path::new("/nowhere/at/all"), |_| {}).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
 }

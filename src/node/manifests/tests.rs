@@ -15,6 +15,7 @@ use super::ManifestDir;
 use super::ManifestError;
 use crate::core::model::ObjectKey;
 use crate::core::yaml;
+use crate::node::fsx::changes::Changes;
 
 const NAME: &str = "kube-system-net-abcde.yaml";
 
@@ -252,7 +253,7 @@ async fn the_watch_tells_of_others_and_not_of_ourselves() {
     let (_root, mut dir) = fresh();
     let wakes = Arc::new(Notify::new());
     let waker = Arc::clone(&wakes);
-    dir.watch(move || waker.notify_one()).unwrap();
+    dir.watch(Changes::default(), move || waker.notify_one()).unwrap();
     let (long, short) = (Duration::from_secs(10), Duration::from_millis(100));
     let foreign = async |what: &str, act: &dyn Fn()| {
         act();

@@ -3,20 +3,17 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-use inotify::EventOwned;
-use inotify::WatchDescriptor;
-use tokio::task::AbortHandle;
-
 use crate::node::fsx::Stamp;
-use crate::node::fsx::changes;
+use crate::node::fsx::changes::Change;
 use crate::node::fsx::changes::Changes;
-use crate::node::fsx::changes::Folders;
+use crate::node::fsx::changes::Watched;
 
 /// What we did last to each name, so that its event can be told from another's.
 #[derive(Clone, Debug, Default)]
@@ -43,16 +40,13 @@ impl Expected {
     }
 
     /// Whether a name came or went, and is now what we made of it. Told late, it may have done so several times.
-    fn is_ours(&self, event: &EventOwned, path: &Path, name: &OsStr) -> bool {
-        if !changes::has_appeared(event) && !changes::has_gone(event) {
-            return false;
-        }
+    fn is_ours(&self, change: Change, path: &Path, name: &OsStr) -> bool {
         let Some(expected) = self.with(|names| names.get(name).copied()) else { return false };
         match (expected, nix::sys::stat::lstat(path)) {
             (Some(stamp), Ok(now)) => stamp.is_same_content(&Stamp::from(&now)),
             (None, Err(_)) => {
                 // Where it is told late that the name appeared, it is yet to be told that it went.
-                if changes::has_gone(event) {
+                if matches!(change, Change::Gone(_)) {
                     self.with(|names| names.remove(name));
                 }
                 true
@@ -63,61 +57,66 @@ impl Expected {
 }
 
 /// A watch on the folder; ends when dropped.
-#[derive(Debug)]
 pub(super) struct Watch {
-    folders: Folders,
-    watched: WatchDescriptor,
-    task: AbortHandle,
+    changes: Changes,
+    expected: Expected,
+    wake: Arc<dyn Fn() + Send + Sync>,
+    watched: Watched,
 }
 
 impl Watch {
-    /// Calls `wake` for each change in `folder` that `expected` does not know. Needs a running tokio runtime.
+    /// Calls `wake` for each change in `folder` that `expected` does not know.
     pub(super) fn start(
+        changes: Changes,
         folder: &Path,
         expected: Expected,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let mut changes = Changes::new()?;
-        let mut folders = changes.folders();
-        let watched = folders.watch(folder)?;
-        let folder = folder.to_owned();
-        let task = tokio::spawn(async move {
-            while let Ok(events) = changes.next().await {
-                if events.iter().any(|event| is_foreign(event, &folder, &expected)) {
-                    wake();
-                }
-            }
-            // Who owns the watch finds that it has ended.
-            wake();
-        });
-        Ok(Self { folders, watched, task: task.abort_handle() })
+        let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(wake);
+        let watched = watch(&changes, folder, &expected, &wake)?;
+        Ok(Self { changes, expected, wake, watched })
     }
 
     /// Whether it still tells of changes.
     pub(super) fn is_alive(&self) -> bool {
-        !self.task.is_finished()
+        self.watched.is_alive()
     }
 
     /// Watches the folder that now is at `folder`.
     pub(super) fn rearm(&mut self, folder: &Path) -> io::Result<()> {
-        // The watch on a removed folder has ended by itself; one on a folder that was moved away has not.
-        self.folders.unwatch(self.watched.clone());
-        self.watched = self.folders.watch(folder)?;
+        self.watched = watch(&self.changes, folder, &self.expected, &self.wake)?;
         Ok(())
     }
 }
 
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.task.abort();
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.watched.fmt(f)
     }
 }
 
-fn is_foreign(event: &EventOwned, folder: &Path, expected: &Expected) -> bool {
-    match &event.name {
-        Some(name) if name.as_encoded_bytes().starts_with(b".") => false,
-        Some(name) => !expected.is_ours(event, &folder.join(name), name),
-        // The folder itself; or events were lost (a full queue).
-        None => !changes::is_end(event),
+fn watch(
+    changes: &Changes,
+    folder: &Path,
+    expected: &Expected,
+    wake: &Arc<dyn Fn() + Send + Sync>,
+) -> io::Result<Watched> {
+    let (path, expected, wake) = (folder.to_owned(), expected.clone(), Arc::clone(wake));
+    changes.watch(folder, move |change| {
+        if is_foreign(change, &path, &expected) {
+            wake();
+        }
+    })
+}
+
+fn is_foreign(change: Change, folder: &Path, expected: &Expected) -> bool {
+    match change {
+        Change::Appeared(name) | Change::Gone(name) | Change::Altered(name) if is_hidden(name) => false,
+        Change::Appeared(name) | Change::Gone(name) => !expected.is_ours(change, &folder.join(name), name),
+        Change::Altered(_) | Change::Folder => true,
     }
+}
+
+fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
 }
