@@ -1,6 +1,6 @@
 # daemonlet: the commands of daily work. `make test` is the whole truth, `make check` its quick part.
 
-.PHONY: build demo loc check test fuzz bench swarm showcase packages static cluster-tools cluster-test
+.PHONY: build demo loc check test test-long fuzz bench swarm showcase packages static cluster-tools cluster-test
 
 build:
 	cargo build --release
@@ -15,10 +15,14 @@ demo:
 check:
 	python3 tests/cluster/everything.py --fast
 
-# Everything, real clusters too. Installs what it needs (as root or through sudo); the first run
-# builds Kubernetes, which is kept in $$DAEMONLET_CACHE (default ~/.cache/daemonlet).
+# Everything, real clusters too: half an hour on two cores. Installs what it needs (as root or through sudo); the
+# first run builds Kubernetes, which is kept in $$DAEMONLET_CACHE (default ~/.cache/daemonlet).
 test:
 	python3 tests/cluster/everything.py
+
+# The same with more dice, more steps and half an hour of soak (DAEMONLET_LONG), and with fuzzing: some hours.
+test-long:
+	python3 tests/cluster/everything.py --long
 
 # What the cluster tests need: Debian packages, Kubernetes, our own Go programs.
 cluster-tools:

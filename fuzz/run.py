@@ -13,6 +13,7 @@ default of `--seconds`.
 """
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -23,12 +24,20 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TARGETS = ("files", "api", "checkpoint", "config", "yaml")
-BUILT = HERE.parent / "target" / "fuzz"
 # As cargo-fuzz has it.
 RUSTFLAGS = ("-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-trace-compares "
              "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table --cfg fuzzing")
 # An input this long takes a fraction of a second; memory is mostly the fuzzer's own corpus.
 LIMITS = ("-max_len=131072", "-len_control=20", "-timeout=10", "-rss_limit_mb=768", "-malloc_limit_mb=256")
+
+
+def folder():
+    """Where what is built and found goes: in cargo's target folder."""
+    metadata = ["cargo", "metadata", "--format-version=1", "--no-deps", "--offline", "--manifest-path", HERE.parent / "Cargo.toml"]
+    return Path(json.loads(subprocess.run(metadata, stdout=subprocess.PIPE, check=True).stdout)["target_directory"]) / "fuzz"
+
+
+BUILT = folder()
 
 
 def build():

@@ -5,6 +5,7 @@ Needs Rust's standard library for musl (rustup fetches it) and a C compiler for 
 assembler and C of ring (Debian: musl-tools).
 """
 
+import json
 import platform
 import shutil
 import subprocess
@@ -24,7 +25,8 @@ def main():
     if TARGET not in installed.stdout.split():
         subprocess.run(["rustup", "target", "add", TARGET], check=True)
     subprocess.run(["cargo", "build", "--release", "--locked", "--target", TARGET, "--bin", "daemonlet"], cwd=REPO, check=True)
-    program = REPO / "target" / TARGET / "release" / "daemonlet"
+    metadata = subprocess.run(["cargo", "metadata", "--format-version=1", "--no-deps", "--offline"], cwd=REPO, stdout=subprocess.PIPE, check=True).stdout
+    program = Path(json.loads(metadata)["target_directory"]) / TARGET / "release" / "daemonlet"
     head = subprocess.run(["readelf", "--program-headers", program], stdout=subprocess.PIPE, text=True, check=True).stdout
     if "INTERP" in head:
         print(f"{program} needs a loader: it is not static", file=sys.stderr)

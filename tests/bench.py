@@ -34,11 +34,16 @@ def human(nanoseconds):
     return f"{nanoseconds:.3g} ns"
 
 
+def target_dir():
+    """Where cargo builds; asked of cargo, since environment and configuration can move it."""
+    told = subprocess.run(["cargo", "metadata", "--format-version=1", "--no-deps", "--offline"], cwd=REPO, check=True, capture_output=True).stdout
+    return Path(json.loads(told)["target_directory"])
+
+
 def functions():
     """What criterion measured: (name, median, goal, verdict) of each function."""
     subprocess.run(["cargo", "bench", "--quiet", "--bench", "core", "--", "--noplot"], cwd=REPO, check=True, stdout=subprocess.DEVNULL)
-    target = json.loads(subprocess.run(["cargo", "metadata", "--format-version=1", "--no-deps"], cwd=REPO, check=True, capture_output=True).stdout)
-    for folder in sorted((Path(target["target_directory"]) / "criterion").glob("*/new")):
+    for folder in sorted((target_dir() / "criterion").glob("*/new")):
         name = json.loads((folder / "benchmark.json").read_text(encoding="utf-8"))["full_id"]
         median = json.loads((folder / "estimates.json").read_text(encoding="utf-8"))["median"]["point_estimate"]
         goal = GOALS.get(name)
@@ -52,7 +57,7 @@ def verdict(met):
 
 def size():
     """The size of the binary that is shipped."""
-    binary = REPO / "target/release/daemonlet"
+    binary = target_dir() / "release/daemonlet"
     with tempfile.TemporaryDirectory() as folder:
         stripped = Path(folder) / "daemonlet"
         subprocess.run(["strip", "-o", stripped, binary], check=True)

@@ -49,7 +49,7 @@ def main():
     if sys.argv[1:2] == ["--inside"]:
         importlib.import_module(f"benches.{sys.argv[2]}").main()
         return 0
-    os.environ.setdefault("DAEMONLET_BIN", str(tools.REPO / "target/release/daemonlet"))
+    os.environ.setdefault("DAEMONLET_BIN", str(tools.target_dir() / "release/daemonlet"))
     os.environ.setdefault("DAEMONLET_LOG", "info")
     ended = [_tell(story) for story in sys.argv[1:] or STORIES]
     return int(any(ended))

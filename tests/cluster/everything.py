@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """`make test`: every check and test of the project, and one closing line that counts them.
 
-    everything.py           tools, format, clippy, cargo's tests, fuzz targets for a short time, cluster tests
+    everything.py           tools, format, clippy, cargo's tests, cluster tests
+    everything.py --long    the same with DAEMONLET_LONG=1 and ten minutes of fuzzing (`make test-long`)
     everything.py --fast    format, clippy and cargo's tests (`make check`)
 
-A failed step does not stop the next one: whoever reads the output sees all that is wrong.
+The tools are made while the lints run. A failed step does not stop the next one: whoever reads the
+output sees all that is wrong.
 """
 
 import os
@@ -53,27 +55,33 @@ class Tally:
 
 def main():
     """The command; the exit status is 0 when nothing failed."""
-    fast = "--fast" in sys.argv[1:]
+    fast, long = "--fast" in sys.argv[1:], "--long" in sys.argv[1:]
     tally = Tally()
     env = dict(os.environ)
+    run = [sys.executable, "-u", HERE / "run.py"]
+    making = None
     if fast:
         # The oracles are asked where they are already built.
         if tools.bin_dir().exists():
             env["DAEMONLET_TOOLS"] = str(tools.bin_dir())
     else:
-        built = subprocess.run([sys.executable, HERE / "run.py", "--build"], stdout=subprocess.PIPE, text=True, check=False)
-        if built.returncode:
-            print("the tools could not be built", file=sys.stderr)
-            return 1
-        env["DAEMONLET_TOOLS"] = built.stdout.strip().splitlines()[-1]
+        began = time.monotonic()
+        making = subprocess.Popen([*run, "--build"], stdout=subprocess.DEVNULL)
     tally.step("format", ["cargo", "fmt", "--all", "--check"])
     tally.step("format of the fuzz targets", ["cargo", "fmt", "--manifest-path", REPO / "fuzz" / "Cargo.toml", "--check"])
     tally.step("clippy", ["cargo", "clippy", "--quiet", "--all-targets", "--", "-D", "warnings"])
+    made = not making or making.wait() == 0
+    if making:
+        print(f"=== tools: {'ok' if made else 'FAILED'}, {time.monotonic() - began:.0f} s, lints included", flush=True)
+        tally.failed += not made
+        if made:
+            env["DAEMONLET_TOOLS"] = str(tools.bin_dir())
     tally.step("cargo test", ["cargo", "test", "--quiet", "--no-fail-fast"], _CARGO, env)
-    if not fast:
-        tally.step("fuzz targets", [sys.executable, "-u", REPO / "fuzz" / "run.py"], _CLUSTER)
-        if tally.step("build", ["cargo", "build", "--quiet"]):
-            tally.step("cluster tests", [sys.executable, "-u", HERE / "run.py"], _CLUSTER, env)
+    if long:
+        env["DAEMONLET_LONG"] = "1"
+        tally.step("fuzz targets", [sys.executable, "-u", REPO / "fuzz" / "run.py", "--seconds", "600"], _CLUSTER)
+    if making and made and tally.step("build", ["cargo", "build", "--quiet"]):
+        tally.step("cluster tests", run, _CLUSTER, env)
     print(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped")
     return 1 if tally.failed else 0
 

@@ -61,7 +61,7 @@ def main():
     if sys.argv[1:2] == ["--inside"]:
         importlib.import_module("acts").play(sys.argv[2])
         return 0
-    os.environ.setdefault("DAEMONLET_BIN", str(tools.REPO / "target/release/daemonlet"))
+    os.environ.setdefault("DAEMONLET_BIN", str(tools.target_dir() / "release/daemonlet"))
     os.environ.setdefault("DAEMONLET_LOG", "info")
     times, failed = {}, 0
     for act in sys.argv[1:] or ACTS:

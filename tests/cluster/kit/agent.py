@@ -21,7 +21,7 @@ PACKAGED = tools.REPO / "packaging/k8s"
 
 def binary():
     """The daemonlet under test."""
-    path = Path(os.environ.get("DAEMONLET_BIN") or tools.REPO / "target" / "debug" / "daemonlet")
+    path = Path(os.environ.get("DAEMONLET_BIN") or tools.target_dir() / "debug" / "daemonlet")
     if not path.exists():
         raise FileNotFoundError(f"{path} is not built: run `cargo build`")
     return path

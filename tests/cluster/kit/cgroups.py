@@ -36,6 +36,13 @@ def _hierarchies():
     return found
 
 
+def controllers():
+    """The controllers that a run can have."""
+    if _unified():
+        return set((ROOT / "cgroup.controllers").read_text(encoding="ascii").split())
+    return {word for names, _, _ in _hierarchies() for word in names.split(",")}
+
+
 def create(name):
     """Makes the subtree; gives the `cgroup.procs` files that a process writes itself into to enter it."""
     if _unified():

@@ -41,13 +41,17 @@ class Sandbox:
     """From outside: makes a run and starts a program in it."""
 
     def __init__(self, name=None):
-        sweep()
         self.name = name or f"dl-{secrets.token_hex(3)}"
         self.scratch = RUNS / self.name
-        self.scratch.mkdir(parents=True)
-        self._lock = open(self.scratch / "lock", "w", encoding="utf-8")  # noqa: SIM115 (held while the run lives)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.child = None
+        RUNS.mkdir(parents=True, exist_ok=True)
+        # Between its folder and its lock a run looks like what an earlier one left.
+        with open(RUNS / "lock", "w", encoding="utf-8") as all_runs:
+            fcntl.flock(all_runs, fcntl.LOCK_EX)
+            sweep()
+            self.scratch.mkdir()
+            self._lock = open(self.scratch / "lock", "w", encoding="utf-8")  # noqa: SIM115 (held while the run lives)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def start(self, argv, survive=False, **popen):
         """Starts `argv` (a Python program and its arguments) as the run's only task.
@@ -83,8 +87,8 @@ class Sandbox:
         if self.child and self.child.poll() is None:
             self.child.kill()
             self.child.wait()
-        self._lock.close()
         _remove(self.name)
+        self._lock.close()
 
 
 def sweep():

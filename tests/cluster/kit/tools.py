@@ -2,18 +2,23 @@
 
 Owns the cache folder: Kubernetes and etcd built from the module in `k8s/`, our own Go programs, the
 Debian root of whole machines. Each is made once and kept between runs, under a name that is a hash
-of everything it was made from. Must run before the sandbox is entered: only this module needs the
-outside world (the Go module proxy, the Debian mirror).
+of everything it was made from. `build` is the only one that needs the outside world (the Go module
+proxy, the Debian mirror, the crate registry); it runs before any sandbox is entered. Everything else
+only looks up, and says what to run where something is not there.
 """
 
 import fcntl
+import functools
 import hashlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +28,7 @@ MODULE = CLUSTER / "k8s"
 
 KUBERNETES = "1.36.2"
 CONTAINERD = "2.2.1"
+_SHIM = "containerd-shim-runc-v2"
 _VERSION = "k8s.io/component-base/version"
 # One set of flags for all: other flags would compile the same packages again.
 _FLAGS = ["-trimpath", "-buildvcs=false", "-ldflags",
@@ -89,12 +95,23 @@ def bin_dir():
     return cache() / _digest(*pinned, repr((_FLAGS, sorted(UPSTREAM.items()))).encode()) / "bin"
 
 
+@functools.cache
+def target_dir():
+    """Where cargo builds; asked of cargo, since environment and configuration can move it."""
+    told = subprocess.run(["cargo", "metadata", "--format-version=1", "--no-deps", "--offline"], cwd=REPO, stdout=subprocess.PIPE, check=True).stdout
+    return Path(json.loads(told)["target_directory"])
+
+
+def _there(path):
+    """A path that `build` has made."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not there: run `make cluster-tools`")
+    return path
+
+
 def program(name):
     """The path of a built program."""
-    path = bin_dir() / name
-    if not path.exists():
-        raise FileNotFoundError(f"{path} is not built: run `make cluster-tools`")
-    return str(path)
+    return str(_there(bin_dir() / name))
 
 
 @contextmanager
@@ -106,14 +123,18 @@ def _locked(name):
         yield
 
 
+def _as_root():
+    """What stands before a command that needs root."""
+    return [] if os.geteuid() == 0 else ["sudo"]
+
+
 def install_packages():
     """Installs the Debian packages that are missing; nothing when none is."""
     missing = [name for name, path in PACKAGES.items() if not Path(path).exists()]
     if not missing:
         return
     say(f"installing {' '.join(missing)}")
-    root = [] if os.geteuid() == 0 else ["sudo"]
-    apt = root + ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
+    apt = [*_as_root(), "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]
     subprocess.run(apt + ["update"], check=True)
     subprocess.run(apt + ["install", "-y", "--no-install-recommends", *missing], check=True, stdout=subprocess.DEVNULL)
 
@@ -124,26 +145,46 @@ def own_programs():
 
 
 def build():
-    """Builds what is not yet built: Kubernetes once per version, our own programs when they changed."""
+    """Makes all that is not yet there, what waits (links, unpacks, downloads) beside what computes."""
     out = bin_dir()
-    with _locked("build"):
+    with _locked("build"), ThreadPoolExecutor() as pool:
         out.mkdir(parents=True, exist_ok=True)
-        for name, package in UPSTREAM.items():
-            if not (out / name).exists():
-                _go_build(name, package, out)
-        for name, folder in own_programs().items():
-            sources = sorted(folder.rglob("*.go"))
-            stamp = out / f".{name}.{_digest(*(file.read_bytes() for file in sources))}"
-            if not stamp.exists():
-                for old in out.glob(f".{name}.*"):
-                    old.unlink()
-                _go_build(name, f"./{folder.name}", out)
-                stamp.touch()
-        _build_pause(out)
-        _build_containerd()
-        _fetch_promtool(out)
-        subprocess.run([sys.executable, REPO / "packaging/packages.py", "--tools"], check=True)
+        jobs = [pool.submit(job) for job in (
+            lambda: _build_go(out), _make_root, lambda: _fetch_promtool(out), lambda: _build_pause(out), _install_packagers)]
+        for job in jobs:
+            job.result()
     return out
+
+
+def missing():
+    """What `build` would make, as a list of paths that are not there."""
+    names = [*UPSTREAM, *own_programs(), "pause", "promtool"]
+    return [path for path in [*(bin_dir() / name for name in names), newer_containerd() / _SHIM, _root()] if not path.exists()]
+
+
+def _build_go(out):
+    """Kubernetes once per version, our own programs when they changed, containerd."""
+    wanted = {name: package for name, package in UPSTREAM.items() if not (out / name).exists()}
+    stamps = []
+    for name, folder in own_programs().items():
+        stamp = out / f".{name}.{_digest(*(file.read_bytes() for file in sorted(folder.rglob('*.go'))))}"
+        if not stamp.exists():
+            for old in out.glob(f".{name}.*"):
+                old.unlink()
+            wanted[name] = f"./{folder.name}"
+            stamps.append(stamp)
+    if wanted:
+        _go_build(wanted, out)
+    for stamp in stamps:
+        stamp.touch()
+    _build_containerd()
+
+
+def _install_packagers():
+    """What makes the .deb and the .rpm, and every crate that anything here is built from."""
+    for manifest in (REPO / "Cargo.toml", REPO / "fuzz" / "Cargo.toml"):
+        subprocess.run(["cargo", "fetch", "--quiet", "--locked", "--manifest-path", manifest], check=True)
+    subprocess.run([sys.executable, REPO / "packaging/packages.py", "--tools"], check=True)
 
 
 def _fetch_promtool(out):
@@ -152,7 +193,10 @@ def _fetch_promtool(out):
         return
     with tempfile.TemporaryDirectory() as folder:
         # apt's own user downloads; it may not write where root works.
-        subprocess.run(["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", "prometheus"], cwd=folder, check=True)
+        download = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", "prometheus"]
+        if subprocess.run(download, cwd=folder, stderr=subprocess.DEVNULL, check=False).returncode:
+            subprocess.run([*_as_root(), "apt-get", "-qq", "update"], check=True)
+            subprocess.run(download, cwd=folder, check=True)
         package = next(Path(folder).glob("prometheus_*.deb"))
         subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
         shutil.copy2(Path(folder) / "usr/bin/promtool", out / "promtool")
@@ -166,23 +210,30 @@ def newer_containerd():
 def _build_containerd():
     """containerd and its shim, from their own module."""
     out = newer_containerd()
-    if (out / "containerd-shim-runc-v2").exists():
+    if (out / _SHIM).exists():
         return
     began = time.monotonic()
     module = "github.com/containerd/containerd/v2/cmd"
-    for name in ("containerd", "containerd-shim-runc-v2"):
+    for name in ("containerd", _SHIM):
         subprocess.run(["go", "install", "-trimpath", "-ldflags", "-s -w", "-tags", "no_btrfs,no_devmapper,no_zfs,no_aufs",
                         f"{module}/{name}@v{CONTAINERD}"], check=True, env=os.environ | {"GOBIN": str(out)})
     say(f"built containerd {CONTAINERD} in {time.monotonic() - began:.0f} s")
 
 
-def _go_build(name, package, out):
+def _go_build(packages, out):
+    """Builds {name: package}: one call, so that one program is linked while the next is compiled."""
     began = time.monotonic()
-    fresh = out / f".{name}.new"
-    subprocess.run(["go", "build", *_FLAGS, "-o", fresh, package], cwd=MODULE, check=True,
-                   env=os.environ | {"CGO_ENABLED": "0"})
-    fresh.rename(out / name)
-    say(f"built {name} in {time.monotonic() - began:.0f} s")
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as fresh:
+        subprocess.run(["go", "build", *_FLAGS, "-o", f"{fresh}/", *packages.values()], cwd=MODULE, check=True, env=os.environ | {"CGO_ENABLED": "0"})
+        for name, package in packages.items():
+            (Path(fresh) / _output(package)).rename(out / name)
+    say(f"built {', '.join(packages)} in {time.monotonic() - began:.0f} s")
+
+
+def _output(package):
+    """What `go build` calls a package's program: its last part that is no version."""
+    parts = package.split("/")
+    return parts[-2] if re.fullmatch(r"v\d+", parts[-1]) else parts[-1]
 
 
 def _build_pause(out):
@@ -198,20 +249,28 @@ int main(void) { signal(SIGTERM, end); signal(SIGINT, end); for (;;) pause(); }
     subprocess.run(["gcc", "-static", "-O2", "-x", "c", "-o", out / "pause", "-"], input=source, check=True)
 
 
+def _root():
+    """Where the machines' root is, or will be."""
+    return cache() / f"root-{_digest(repr(MACHINE_PACKAGES).encode())}"
+
+
 def machine_root():
-    """The Debian root that whole machines share (read-only to them), made once."""
-    root = cache() / f"root-{_digest(repr(MACHINE_PACKAGES).encode())}"
-    with _locked("root"):
-        if root.exists():
-            return root
-        began = time.monotonic()
-        fresh = root.with_suffix(".new")
-        shutil.rmtree(fresh, ignore_errors=True)
-        with open(cache() / "debootstrap.log", "wb") as log:
-            done = subprocess.run(["debootstrap", "--variant=minbase", f"--include={','.join(MACHINE_PACKAGES)}",
-                                   "bookworm", fresh], stdout=log, stderr=log, check=False)
-        if done.returncode:
-            raise RuntimeError(f"debootstrap failed: see {log.name}")
-        fresh.rename(root)
-        say(f"made the machines' root in {time.monotonic() - began:.0f} s")
-    return root
+    """The Debian root that whole machines share (read-only to them)."""
+    return _there(_root())
+
+
+def _make_root():
+    """Makes the machines' root, from Debian's packages."""
+    if _root().exists():
+        return
+    began = time.monotonic()
+    fresh = _root().with_suffix(".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    log = cache() / "debootstrap.log"
+    with open(log, "wb") as out:
+        done = subprocess.run([*_as_root(), "debootstrap", "--variant=minbase", f"--include={','.join(MACHINE_PACKAGES)}",
+                               "bookworm", fresh], stdout=out, stderr=out, check=False)
+    if done.returncode:
+        raise RuntimeError(f"debootstrap failed: see {log}")
+    fresh.rename(_root())
+    say(f"made the machines' root in {time.monotonic() - began:.0f} s")
