@@ -16,7 +16,6 @@ use clap_mangen::roff::italic;
 use clap_mangen::roff::roman;
 use daemonlet::config::keys::KEYS;
 use daemonlet::config::keys::Key;
-use daemonlet::config::keys::Kind;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -146,9 +145,10 @@ fn configuration() -> String {
     )]);
     let mut section = None;
     for key in KEYS {
-        if section != Some(key.section) {
-            section = Some(key.section);
-            let title = if key.section.is_empty() { "KEYS".to_owned() } else { format!("SECTION [{}]", key.section) };
+        if section != Some(key.section()) {
+            section = Some(key.section());
+            let title =
+                if key.section().is_empty() { "KEYS".to_owned() } else { format!("SECTION [{}]", key.section()) };
             page.control("SH", [title.as_str()]);
         }
         entry(&mut page, key);
@@ -158,31 +158,15 @@ fn configuration() -> String {
 }
 
 fn entry(page: &mut Roff, key: &Key) {
-    page.control("TP", []).text([bold(key.name), roman(" = "), italic(kind(key.kind))]);
-    page.text([roman(key.doc)]);
+    page.control("TP", []).text([bold(key.name()), roman(" = "), italic((key.takes)())]);
+    page.text([roman(key.doc().collect::<Vec<_>>().join("\n"))]);
     page.control("IP", []).text([roman("Default or example: "), bold(key.example)]);
-}
-
-/// What a key takes, for people.
-fn kind(kind: Kind) -> String {
-    match kind {
-        Kind::Word(words) => words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" | "),
-        Kind::Bool => "true | false".to_owned(),
-        Kind::Path => "\"/path\"".to_owned(),
-        Kind::PathOrEmpty => "\"/path\" | \"\"".to_owned(),
-        Kind::Paths => "[\"/path\", ...]".to_owned(),
-        Kind::Duration => "\"duration\"".to_owned(),
-        Kind::Labels => "{ label = \"value\", ... }".to_owned(),
-        Kind::Taints => "[\"key=value:Effect\", ...]".to_owned(),
-        Kind::Removals => "\"half\" | \"off\" | number".to_owned(),
-        _ => "\"...\"".to_owned(),
-    }
 }
 
 /// daemonlet-daemonsets.d(5).
 fn daemon_sets() -> Result<String> {
     let key =
-        KEYS.iter().find(|key| key.section.is_empty() && key.name == "folders").ok_or("there is no key folders")?;
+        KEYS.iter().find(|key| key.section().is_empty() && key.name() == "folders").ok_or("there is no key folders")?;
     let folders: Vec<&str> = key.example.split('"').filter(|part| part.starts_with('/')).collect();
     let mut page = heading("daemonlet-daemonsets.d", "folders with DaemonSets for this node");
     page.control("SH", ["SYNOPSIS"]);

@@ -12,138 +12,39 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use crate::core::model::Mode;
+use crate::config::keys::KEYS;
+use crate::config::keys::Key;
 use crate::core::model::NodeView;
-use crate::core::model::Taint;
-use crate::core::pass::MaxRemovals;
 use crate::core::policy::Rules;
-use crate::core::policy::pod_security::Level;
-use crate::core::render::Endpoint;
 
 mod check;
 mod host;
 pub mod keys;
+mod kinds;
 mod listen;
-mod print;
 mod read;
 mod resolve;
-mod value;
 
 pub(crate) use check::endpoint;
 pub(crate) use check::node_name;
 pub use host::Host;
 pub use host::RealHost;
-pub use keys::Id;
+pub use keys::Config;
 pub use listen::Listen;
-pub use print::example;
 pub(crate) use read::reason as io_reason;
 
 /// The file that is read when no `--config` is given.
 pub const MAIN_FILE: &str = "/etc/daemonlet/daemonlet.toml";
 
-/// The resolved configuration: every key has a value.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// Name of this node (`node-name`).
-    pub node_name: String,
-    /// Whether `node-name` was written (false: it is the host name). UIDs contain it, so `run --once` insists.
-    pub node_name_explicit: bool,
-    /// Kubeconfig for the API server; `None`: there is no API.
-    pub kubeconfig: Option<PathBuf>,
-    /// The kubelet's `staticPodPath`.
-    pub manifest_dir: PathBuf,
-    /// The kubelet's own configuration file, read for defaults.
-    pub kubelet_config: PathBuf,
-    /// The kubelet's root folder.
-    pub kubelet_root: PathBuf,
-    /// Where checkpoints live.
-    pub state_dir: PathBuf,
-    /// Socket of the container runtime (a path, without `unix://`); `None`: not asked.
-    pub runtime_endpoint: Option<PathBuf>,
-    /// URL of the kubelet's own API; `None`: not asked.
-    pub kubelet_endpoint: Option<String>,
-    /// Where `agent.sock` lives.
-    pub run_dir: PathBuf,
-    /// Folders with DaemonSets, the weakest first.
-    pub folders: Vec<PathBuf>,
-    /// Label selector for DaemonSets of the API; empty: all.
-    pub selector: String,
-    /// Mode of an API DaemonSet without the mode label; `None`: it is left alone.
-    pub default_mode: Option<Mode>,
-    /// The API endpoint that pods are told; `None`: the kubeconfig's server.
-    pub api_endpoint: Option<Endpoint>,
-    /// Longest delay before a changed template of the API replaces an instance.
-    pub update_jitter: Duration,
-    /// How many instances one pass may remove because a list did not have them.
-    pub max_removals: MaxRemovals,
-    /// How long such removals wait for a second list.
-    pub removals_delay: Duration,
-    /// How long `run --once` waits for the API.
-    pub once_timeout: Duration,
-    /// Whether the boot guard acts.
-    pub boot_guard: bool,
-    /// How long the boot guard acts at most.
-    pub boot_guard_max: Duration,
-    /// The kubelet's kubeconfig: the first that exists.
-    pub boot_kubeconfig: Vec<PathBuf>,
-    /// Labels of the node before it is registered.
-    pub node_labels: BTreeMap<String, String>,
-    /// Taints of the node before it is registered.
-    pub node_taints: Vec<Taint>,
-    /// Version of the kubelet before the node is registered, such as `v1.36.2`; `None`: not known.
-    pub kubelet_version: Option<String>,
-    /// Namespaces whose API DaemonSets may run here; `*` is all.
-    pub policy_namespaces: Vec<String>,
-    /// What pods of the API may do to the node (`[policy]`).
-    pub policy_rules: Rules,
-    /// PodSecurity level of a namespace without the label.
-    pub pod_security_default: Level,
-    /// The cluster's default node selector; empty: none.
-    pub default_node_selector: String,
-    /// Whether the API server is asked about the pod of each new instance (`policy.admission`).
-    pub dry_run_admission: bool,
-    /// Whether Secret values that no file can carry may stand in a manifest.
-    pub inline_secret_env: bool,
-    /// Whether `Always` stays as it is written (`images.pull-policy`).
-    pub pull_as_written: bool,
-    /// Whether nothing is replaced before its images were pulled by the agent.
-    pub require_prepull: bool,
-    /// Whether an instance is replaced although an image of the new one cannot be pulled.
-    pub replace_unpulled: bool,
-    /// The kubelet's credential-provider configuration, a file or a folder.
-    pub credential_provider_config: Option<PathBuf>,
-    /// Where the kubelet's credential providers lie.
-    pub credential_provider_bin_dir: Option<PathBuf>,
-    /// With which of the machine's keys secrets are sealed on disk; `None`: they are not.
-    pub seal_with: Option<String>,
-    /// The key that is configured, whether anything is sealed or not.
-    pub seal_key: String,
-    /// The coordinator's own kubeconfig; `None`: this process does not stand for the Lease.
-    pub coordinator_kubeconfig: Option<PathBuf>,
-    /// Namespace of the coordinator's Lease.
-    pub lease_namespace: String,
-    /// Name of the coordinator's Lease.
-    pub lease_name: String,
-    /// Upstream's rollout rule to the letter.
-    pub exact_rollouts: bool,
-    /// Where metrics are served; `None`: nowhere.
-    pub metrics_listen: Option<Listen>,
-    /// Whether the coordinator approves the requests of nodes for their identities.
-    pub approve_nodes: bool,
-    /// What is logged.
-    pub log_level: String,
-    /// Where logs go.
-    pub log_target: LogTarget,
-    /// Where each value came from.
-    pub origins: BTreeMap<Id, Origin>,
-}
+/// The environment variable that takes precedence over `log.level`.
+const LOG_VARIABLE: &str = "DAEMONLET_LOG";
 
 /// `log.target`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogTarget {
     /// The journal where stderr is connected to it, else stderr.
+    #[default]
     Auto,
     /// The journal.
     Journal,
@@ -161,6 +62,8 @@ pub enum Origin {
         /// The line, from 1.
         line: usize,
     },
+    /// A variable of the environment has it.
+    Environment(&'static str),
     /// Nothing was written; the text says what the default rests on.
     Default(String),
 }
@@ -169,6 +72,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Origin::Environment(variable) => write!(f, "the variable {variable}"),
             Origin::Default(why) => f.write_str(why),
         }
     }
@@ -191,12 +95,18 @@ pub struct ConfigError {
     pub problems: Vec<Problem>,
 }
 
-/// Reads `file` and its drop-ins, or the system's files, and fills in defaults from this host.
+/// Reads `file` and its drop-ins, or the system's files, fills in defaults from this host, and lets the
+/// environment take precedence.
 ///
 /// # Errors
 /// Every problem of every file at once.
 pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
-    load_from(file, Path::new("/"), &RealHost)
+    let mut config = load_from(file, Path::new("/"), &RealHost)?;
+    if let Some(filter) = std::env::var(LOG_VARIABLE).ok().filter(|filter| !filter.is_empty()) {
+        config.log_level = filter;
+        config.origins.insert("log.level", Origin::Environment(LOG_VARIABLE));
+    }
+    Ok(config)
 }
 
 /// [`load`] with the system's files below `root`, and a host of the caller's.
@@ -208,13 +118,72 @@ pub fn load_from(file: Option<&Path>, root: &Path, host: &dyn Host) -> Result<Co
         Some(file) => read::own_files(file)?,
         None => read::system_files(root)?,
     };
-    resolve::resolve(&read::merge(&files)?, host)
+    let mut config = read::merge(&files)?;
+    let problems = resolve::resolve(&mut config, host);
+    if problems.is_empty() { Ok(config) } else { Err(ConfigError { problems }) }
+}
+
+/// The example file: every key with its meaning, commented out.
+pub fn example() -> String {
+    let lines = |key: &Key| {
+        let doc: String = key.doc().map(|line| format!("# {line}\n")).collect();
+        format!("\n{doc}#{} = {}\n", key.name(), key.example)
+    };
+    EXAMPLE_HEAD.to_owned() + &sections(lines)
+}
+
+const EXAMPLE_HEAD: &str = "# The configuration of daemonlet. Every key is commented out and shows its default,
+# or an example where the default depends on the host.
+#
+# Files are read in this order, and a later one's keys replace an earlier one's:
+# this file, then /usr/lib/daemonlet/daemonlet.d/*.toml, /run/daemonlet/daemonlet.d/*.toml
+# and /etc/daemonlet/daemonlet.d/*.toml by name. Of files with the same name only the last
+# counts, and an empty one masks the others. `daemonlet run --print-config` shows the result.
+";
+
+/// The `lines` of each key below their sections.
+fn sections(lines: impl Fn(&Key) -> String) -> String {
+    let mut text = String::new();
+    let mut section = "";
+    for key in KEYS {
+        if key.section() != section {
+            section = key.section();
+            text.push_str(&format!("\n[{section}]\n"));
+        }
+        text.push_str(&lines(key));
+    }
+    text
 }
 
 impl Config {
     /// The configuration as TOML, each key with a comment that says where its value came from.
     pub fn print(&self) -> String {
-        print::config(self)
+        sections(|key| {
+            let origin = self.origins.get(key.path).map(ToString::to_string).unwrap_or_default();
+            format!("# {origin}\n{} = {}\n", key.name(), (key.get)(self))
+        })
+    }
+
+    /// Whether the key `path` is written in a file.
+    pub fn is_written(&self, path: &str) -> bool {
+        matches!(self.origins.get(path), Some(Origin::File { .. }))
+    }
+
+    /// With which of the machine's keys secrets are sealed on disk; `None`: they are not.
+    pub fn seal_with(&self) -> Option<&'static str> {
+        self.seal.then_some(self.seal_key)
+    }
+
+    /// What `[policy]` says about pods.
+    pub fn policy_rules(&self) -> Rules {
+        Rules {
+            trusted_namespaces: self.trusted_namespaces.clone(),
+            privileged: self.policy_privileged,
+            host_namespaces: self.policy_host_namespaces.clone(),
+            host_paths: self.policy_host_paths.clone(),
+            capabilities: self.policy_capabilities.clone(),
+            images: self.policy_images.clone(),
+        }
     }
 
     /// The socket that `status`, `plan` and `explain` ask.

@@ -8,6 +8,7 @@ pub mod annotations;
 pub mod canonical;
 pub mod cluster;
 pub mod convert;
+pub mod dns;
 pub mod doctor;
 pub mod dry_run;
 pub mod duration;

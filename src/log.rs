@@ -25,9 +25,6 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::LogTarget;
 
-/// The environment variable that takes precedence over the configured level.
-pub const VARIABLE: &str = "DAEMONLET_LOG";
-
 /// Logging could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
@@ -53,14 +50,13 @@ pub enum LogError {
     },
 }
 
-/// Starts logging for the process: `level` is a level or a filter, [`VARIABLE`] overrides it.
+/// Starts logging for the process: `filter` is a level or a filter.
 ///
 /// # Errors
 /// A filter that does not parse, and a journal that was demanded and is not there; with
 /// [`LogTarget::Auto`] standard error takes its place.
-pub fn init(level: &str, target: LogTarget) -> Result<(), LogError> {
-    let filter = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty()).unwrap_or_else(|| level.to_owned());
-    let targets: Targets = filter.parse().map_err(|_| LogError::Filter { filter })?;
+pub fn init(filter: &str, target: LogTarget) -> Result<(), LogError> {
+    let targets: Targets = filter.parse().map_err(|_| LogError::Filter { filter: filter.to_owned() })?;
     // It logs bodies that it cannot read, and such a body may be that of a Secret.
     // kube's watcher dumps the same failures that the agent tells in words.
     let targets = targets.with_target("kube_client", LevelFilter::OFF).with_target("kube_runtime", LevelFilter::OFF);

@@ -76,7 +76,7 @@ pub(super) struct Arguments {
 }
 
 fn node_name(text: &str) -> Result<String, String> {
-    config::node_name(text).map(|()| text.to_owned())
+    config::node_name(text)
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
@@ -118,8 +118,7 @@ fn options(arguments: &Arguments, node: Option<&NodeView>) -> Result<RenderOptio
         (None, None) => {
             let name = RealHost.host_name().map(|name| name.to_lowercase()).unwrap_or_default();
             config::node_name(&name)
-                .map_err(|why| Failure::new(Exit::Usage, format!("host name: {why}")).hint("give --node-name"))?;
-            name
+                .map_err(|why| Failure::new(Exit::Usage, format!("host name: {why}")).hint("give --node-name"))?
         }
     };
     let version = node.and_then(|node| node.kubelet_version.as_deref()).and_then(node::version);

@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     if arguments.check_config {
         return Ok(Exit::Success);
     }
-    if arguments.once && !config.node_name_explicit {
+    if arguments.once && !config.is_written("node-name") {
         let message = "node-name: `run --once` needs it written: every pod's UID contains the node's name";
         return Err(Failure::new(Exit::Usage, message).hint("set node-name in the configuration"));
     }

@@ -1,81 +1,137 @@
-//! What single values must look like. The rules are Kubernetes' own (`apimachinery/pkg/util/validation`).
+//! What single strings mean, and what they must look like. The rules are Kubernetes' own
+//! (`apimachinery/pkg/util/validation`).
 
+use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::core::dns;
+use crate::core::duration;
+use crate::core::labels;
 use crate::core::model::Taint;
+use crate::core::node;
+use crate::core::policy::HostNamespace;
 use crate::core::render::Endpoint;
 
-/// A node name: an RFC 1123 subdomain.
-pub(crate) fn node_name(text: &str) -> Result<(), String> {
-    let fine = !text.is_empty() && text.len() <= 253 && text.split('.').all(is_dns_label);
-    if fine {
-        Ok(())
-    } else {
-        Err(format!(
-            "\"{text}\" is no node name: lower-case letters, digits, \"-\" and \".\" only, 253 characters at most"
-        ))
-    }
+/// `text` if it is `fine`, else what is wrong with it.
+fn checked(text: &str, fine: bool, wrong: &str) -> Result<String, String> {
+    if fine { Ok(text.to_owned()) } else { Err(format!("\"{text}\" {wrong}")) }
 }
 
-/// A namespace: an RFC 1123 label.
-pub(super) fn namespace(text: &str) -> Result<(), String> {
-    if is_dns_label(text) && text.len() <= 63 { Ok(()) } else { Err(format!("\"{text}\" is no namespace")) }
+/// `meant`, or that `what` was expected.
+fn wanted<T>(meant: Option<T>, what: &str, text: &str) -> Result<T, String> {
+    meant.ok_or_else(|| format!("expected {what}, not \"{text}\""))
+}
+
+/// A node name: an RFC 1123 subdomain.
+pub(crate) fn node_name(text: &str) -> Result<String, String> {
+    let wrong = "is no node name: lower-case letters, digits, \"-\" and \".\" only, 253 characters at most";
+    checked(text, dns::subdomain(text).is_none(), wrong)
+}
+
+/// A namespace or `*`.
+pub(super) fn namespace(text: &str) -> Result<String, String> {
+    checked(text, text == "*" || dns::label(text).is_none(), "is no namespace")
 }
 
 /// A capability such as `NET_ADMIN`, or `*`.
-pub(super) fn capability(text: &str) -> Result<(), String> {
+pub(super) fn capability(text: &str) -> Result<String, String> {
     let named = !text.is_empty() && text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
-    if text == "*" || (named && text != "ALL") { Ok(()) } else { Err(format!("\"{text}\" is no capability")) }
+    checked(text, text == "*" || (named && text != "ALL"), "is no capability")
 }
 
 /// A pattern that something can match.
-pub(super) fn pattern(text: &str) -> Result<(), String> {
-    if text.is_empty() { Err("an empty pattern matches nothing".to_owned()) } else { Ok(()) }
+pub(super) fn pattern(text: &str) -> Result<String, String> {
+    checked(text, !text.is_empty(), "matches nothing")
 }
 
-fn is_dns_label(text: &str) -> bool {
-    let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    text.starts_with(alphanumeric) && text.ends_with(alphanumeric) && text.chars().all(|c| alphanumeric(c) || c == '-')
+pub(super) fn label_key(text: &str) -> Result<String, String> {
+    checked(text, labels::is_label_key(text), "is no label key")
 }
 
-/// A label key: an optional DNS subdomain and `/`, then a qualified name.
-pub(super) fn label_key(text: &str) -> Result<(), String> {
-    let (prefix, name) = match text.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, text),
-    };
-    if prefix.is_none_or(|prefix| node_name(prefix).is_ok()) && is_qualified(name) {
-        Ok(())
-    } else {
-        Err(format!("\"{text}\" is no label key"))
+pub(super) fn label_value(text: &str) -> Result<String, String> {
+    checked(text, labels::is_label_value(text), "is no label value")
+}
+
+/// A label selector as `kubectl -l` takes it.
+pub(super) fn selector(text: &str) -> Result<String, String> {
+    let parsed = labels::parse(text).map_err(|why| format!("\"{text}\" is no label selector: {why}"));
+    parsed.map(|_| text.to_owned())
+}
+
+pub(super) fn path(text: &str) -> Result<PathBuf, String> {
+    let path = Path::new(text).is_absolute().then(|| PathBuf::from(text));
+    path.ok_or_else(|| format!("must be an absolute path, not \"{text}\""))
+}
+
+pub(super) fn host_path(text: &str) -> Result<String, String> {
+    path(text).map(|_| text.to_owned())
+}
+
+/// An absolute path, or `in-cluster`, with or without `:` and an absolute path.
+pub(super) fn credentials(text: &str) -> Result<PathBuf, String> {
+    if text != "in-cluster" {
+        path(text.strip_prefix("in-cluster:").unwrap_or(text))?;
+    }
+    Ok(PathBuf::from(text))
+}
+
+pub(super) const SOCKET: &str = "a socket such as \"unix:///run/containerd/containerd.sock\"";
+
+pub(super) fn socket(text: &str) -> Result<PathBuf, String> {
+    path(wanted(text.strip_prefix("unix://"), &format!("{SOCKET} or \"\""), text)?)
+}
+
+pub(super) const URL: &str = "a URL such as \"https://127.0.0.1:10250\"";
+
+pub(super) fn url(text: &str) -> Result<String, String> {
+    let is_url = text.strip_prefix("https://").is_some_and(|rest| !rest.is_empty());
+    wanted(is_url.then(|| text.to_owned()), &format!("{URL} or \"\""), text)
+}
+
+pub(super) const VERSION: &str = "a version such as \"v1.36.2\"";
+
+pub(super) fn version(text: &str) -> Result<String, String> {
+    wanted(node::version(text).map(|_| text.to_owned()), &format!("{VERSION} or \"\""), text)
+}
+
+pub(super) const DURATION: &str = "a duration such as \"30s\" or \"5m\"";
+
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let millis = duration::parse(text).and_then(|millis| u64::try_from(millis).ok());
+    wanted(millis.map(Duration::from_millis), DURATION, text)
+}
+
+pub(super) fn duration_text(duration: &Duration) -> String {
+    match duration.subsec_millis() {
+        0 => format!("{}s", duration.as_secs()),
+        _ => format!("{}ms", duration.as_millis()),
     }
 }
 
-/// A label value: empty or a qualified name.
-pub(super) fn label_value(text: &str) -> Result<(), String> {
-    if text.is_empty() || is_qualified(text) { Ok(()) } else { Err(format!("\"{text}\" is no label value")) }
-}
+pub(super) const HOST_NAMESPACES: &str = "a list of \"network\", \"pid\" or \"ipc\"";
 
-fn is_qualified(text: &str) -> bool {
-    let edge = |c: char| c.is_ascii_alphanumeric();
-    (1..=63).contains(&text.len())
-        && text.starts_with(edge)
-        && text.ends_with(edge)
-        && text.chars().all(|c| edge(c) || matches!(c, '-' | '_' | '.'))
+pub(super) fn host_namespace(text: &str) -> Result<HostNamespace, String> {
+    wanted(HostNamespace::from_name(text), HOST_NAMESPACES, text)
 }
 
 /// `key=value:Effect` or `key:Effect`, as `kubectl taint` and the kubelet take it.
 pub(super) fn taint(text: &str) -> Result<Taint, String> {
-    let bad = || format!("expected a taint such as \"key=value:NoSchedule\", not \"{text}\"");
-    let (rest, effect) = text.rsplit_once(':').ok_or_else(bad)?;
+    let (rest, effect) = wanted(text.rsplit_once(':'), "a taint such as \"key=value:NoSchedule\"", text)?;
     if !matches!(effect, "NoSchedule" | "PreferNoSchedule" | "NoExecute") {
         return Err(format!(
             "taint \"{text}\": the effect must be NoSchedule, PreferNoSchedule or NoExecute, not \"{effect}\""
         ));
     }
     let (key, value) = rest.split_once('=').unwrap_or((rest, ""));
-    label_key(key).and_then(|()| label_value(value)).map_err(|why| format!("taint \"{text}\": {why}"))?;
-    Ok(Taint { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned() })
+    let named = label_key(key).and_then(|key| Ok((key, label_value(value)?)));
+    let (key, value) = named.map_err(|why| format!("taint \"{text}\": {why}"))?;
+    Ok(Taint { key, value, effect: effect.to_owned() })
+}
+
+pub(super) fn taint_text(taint: &Taint) -> String {
+    let equals = if taint.value.is_empty() { "" } else { "=" };
+    format!("{}{equals}{}:{}", taint.key, taint.value, taint.effect)
 }
 
 /// `host:port`; an IPv6 address stands in brackets.
@@ -91,74 +147,17 @@ pub(crate) fn endpoint(text: &str) -> Result<Endpoint, String> {
     Ok(Endpoint { host: host.to_owned(), port })
 }
 
-/// A Go duration without sign and fractions: `1m30s`, `250ms`, `0`.
-pub(super) fn duration(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let number: u64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let unit_end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        let seconds = match &rest[..unit_end] {
-            "ms" => {
-                total = total.checked_add(Duration::from_millis(number))?;
-                0
-            }
-            "s" => 1,
-            "m" => 60,
-            "h" => 3600,
-            _ => return None,
-        };
-        total = total.checked_add(Duration::from_secs(number.checked_mul(seconds)?))?;
-        rest = &rest[unit_end..];
-    }
-    (!text.is_empty()).then_some(total)
+pub(super) fn endpoint_text(endpoint: &Endpoint) -> String {
+    let Endpoint { host, port } = endpoint;
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// A log filter: levels, or `target=level`, separated by commas.
-pub(super) fn filter(text: &str) -> Result<(), String> {
-    for part in text.split(',') {
-        let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
-        if !matches!(level, "error" | "warn" | "info" | "debug" | "trace" | "off") {
-            return Err(format!("expected error, warn, info, debug or trace, not \"{level}\""));
-        }
+pub(super) fn filter(text: &str) -> Result<String, String> {
+    let level = |part: &'_ str| part.rsplit_once('=').map_or(part.to_owned(), |(_, level)| level.to_owned());
+    let is_level = |level: &String| matches!(level.as_str(), "error" | "warn" | "info" | "debug" | "trace" | "off");
+    match text.split(',').map(level).find(|level| !is_level(level)) {
+        Some(level) => Err(format!("expected error, warn, info, debug or trace, not \"{level}\"")),
+        None => Ok(text.to_owned()),
     }
-    Ok(())
-}
-
-/// A label selector as `kubectl -l` takes it: `a=b,c!=d,e in (f,g),h,!i`.
-pub(super) fn selector(text: &str) -> Result<(), String> {
-    let mut depth = 0usize;
-    let parts = text.split(|c| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    });
-    for part in parts {
-        requirement(part.trim()).map_err(|why| format!("\"{text}\" is no label selector: {why}"))?;
-    }
-    Ok(())
-}
-
-fn requirement(part: &str) -> Result<(), String> {
-    let set = |operator: &str| {
-        let (key, rest) = part.split_once(operator)?;
-        Some((key.trim(), rest.trim().strip_prefix('(')?.strip_suffix(')')?))
-    };
-    if let Some((key, values)) = set(" notin ").or_else(|| set(" in ")) {
-        label_key(key)?;
-        return values.split(',').try_for_each(|value| label_value(value.trim()));
-    }
-    if let Some((key, value)) = ["!=", "==", "="].iter().find_map(|operator| part.split_once(operator)) {
-        label_key(key.trim())?;
-        return label_value(value.trim());
-    }
-    label_key(part.strip_prefix('!').unwrap_or(part).trim())
 }

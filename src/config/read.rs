@@ -9,27 +9,12 @@ use std::path::PathBuf;
 use toml::de::DeTable;
 use toml::de::DeValue;
 
+use crate::config::Config;
 use crate::config::ConfigError;
 use crate::config::MAIN_FILE;
+use crate::config::Origin;
 use crate::config::Problem;
-use crate::config::keys::Id;
 use crate::config::keys::KEYS;
-use crate::config::value;
-use crate::config::value::Setting;
-
-/// A value and where it is written.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Written {
-    /// The value.
-    pub(super) setting: Setting,
-    /// The file.
-    pub(super) path: PathBuf,
-    /// The line, from 1.
-    pub(super) line: usize,
-}
-
-/// What is written, by key.
-pub(super) type Settings = BTreeMap<Id, Written>;
 
 /// A file's path and text.
 pub(super) type SourceFile = (PathBuf, String);
@@ -106,55 +91,57 @@ pub(crate) fn reason(error: &io::Error) -> String {
     chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// What `files` say together: a later file's key replaces an earlier file's.
-pub(super) fn merge(files: &[SourceFile]) -> Result<Settings, ConfigError> {
-    let mut settings = Settings::new();
+/// What `files` say together, on top of the defaults: a later file's key replaces an earlier file's.
+pub(super) fn merge(files: &[SourceFile]) -> Result<Config, ConfigError> {
+    let mut config = Config::default();
     let mut problems = Vec::new();
+    for key in KEYS {
+        let text = format!("default = {}", key.example);
+        let read = DeTable::parse(&text).map_err(|error| error.to_string());
+        let set = read.and_then(|table| (key.set)(&mut config, table.get_ref()["default"].get_ref()));
+        config.origins.insert(key.path, Origin::Default("default".to_owned()));
+        problems.extend(set.err().map(|why| Problem { message: format!("{}: {why}", key.path), hint: None }));
+    }
     for (path, text) in files {
-        settings.extend(fragment(path, text, &mut problems));
+        let mut reader = Reader { path, text, config: &mut config, problems: Vec::new() };
+        reader.file();
+        reader.problems.sort_by_key(|(line, _)| *line);
+        problems.extend(reader.problems.into_iter().map(|(_, problem)| problem));
     }
-    if problems.is_empty() { Ok(settings) } else { Err(ConfigError { problems }) }
+    if problems.is_empty() { Ok(config) } else { Err(ConfigError { problems }) }
 }
 
-/// What one file says; what is wrong with it goes to `problems`, in the order of lines.
-fn fragment(path: &Path, text: &str, problems: &mut Vec<Problem>) -> Settings {
-    let mut found = Found { path, text, settings: Settings::new(), problems: Vec::new() };
-    match DeTable::parse(text) {
-        Err(error) => {
-            let at = error.span().map_or(0, |span| span.start);
-            let why = error.message().lines().collect::<Vec<_>>().join(", ");
-            found.problem(at, why, None);
-        }
-        Ok(table) => {
-            for (key, value) in table.get_ref() {
-                let name = key.get_ref().as_ref();
-                match value.get_ref() {
-                    DeValue::Table(section) if KEYS.iter().any(|key| key.section == name) => {
-                        for (key, value) in section {
-                            found.key(name, key.get_ref(), key.span().start, value.get_ref());
-                        }
-                    }
-                    _ if KEYS.iter().any(|key| key.section == name) => {
-                        found.problem(key.span().start, format!("{name}: expected a table, [{name}]"), None);
-                    }
-                    value => found.key("", name, key.span().start, value),
-                }
-            }
-        }
-    }
-    found.problems.sort_by_key(|(line, _)| *line);
-    problems.extend(found.problems.into_iter().map(|(_, problem)| problem));
-    found.settings
-}
-
-struct Found<'a> {
+/// Takes over what one file says; what is wrong with it is collected.
+struct Reader<'a> {
     path: &'a Path,
     text: &'a str,
-    settings: Settings,
+    config: &'a mut Config,
     problems: Vec<(usize, Problem)>,
 }
 
-impl Found<'_> {
+impl Reader<'_> {
+    fn file(&mut self) {
+        let table = match DeTable::parse(self.text) {
+            Ok(table) => table.into_inner(),
+            Err(error) => {
+                let at = error.span().map_or(0, |span| span.start);
+                return self.problem(at, error.message().lines().collect::<Vec<_>>().join(", "), None);
+            }
+        };
+        for (key, value) in &table {
+            let (name, at) = (key.get_ref().as_ref(), key.span().start);
+            match value.get_ref() {
+                DeValue::Table(section) if is_section(name) => {
+                    for (key, value) in section {
+                        self.key(name, key.get_ref(), key.span().start, value.get_ref());
+                    }
+                }
+                _ if is_section(name) => self.problem(at, format!("{name}: expected a table, [{name}]"), None),
+                value => self.key("", name, at, value),
+            }
+        }
+    }
+
     fn line(&self, offset: usize) -> usize {
         1 + self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
     }
@@ -166,38 +153,40 @@ impl Found<'_> {
     }
 
     fn key(&mut self, section: &str, name: &str, offset: usize, value: &DeValue<'_>) {
-        let Some(key) = KEYS.iter().find(|key| key.section == section && key.name == name) else {
-            let path = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
-            self.problem(offset, format!("unknown key \"{path}\""), Some(suggestion(section, &path, value)));
-            return;
+        let path = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
+        let Some(key) = KEYS.iter().find(|key| key.section() == section && key.name() == name) else {
+            let hint = suggestion(section, &path, value);
+            return self.problem(offset, format!("unknown key \"{path}\""), Some(hint));
         };
-        match value::read(key.kind, value) {
-            Ok(setting) => {
-                let written = Written { setting, path: self.path.to_owned(), line: self.line(offset) };
-                self.settings.insert(key.id, written);
+        match (key.set)(self.config, value) {
+            Err(why) => self.problem(offset, format!("{path}: {why}"), None),
+            Ok(()) => {
+                let origin = Origin::File { path: self.path.to_owned(), line: self.line(offset) };
+                self.config.origins.insert(key.path, origin);
             }
-            Err(why) => self.problem(offset, format!("{}: {why}", key.path()), None),
         }
     }
 }
 
+fn is_section(name: &str) -> bool {
+    !name.is_empty() && KEYS.iter().any(|key| key.section() == name)
+}
+
 /// The key that was probably meant: the same name in another section, or the nearest spelling.
 fn suggestion(section: &str, path: &str, value: &DeValue<'_>) -> String {
-    let name = path.rsplit('.').next().unwrap_or(path);
-    let sections = KEYS.iter().map(|key| key.section).filter(|section| !section.is_empty());
-    let candidates: Vec<String> = match value {
-        DeValue::Table(_) if section.is_empty() => sections.map(str::to_owned).collect(),
-        _ => KEYS.iter().map(|key| key.path()).collect(),
-    };
-    if let Some(key) = KEYS.iter().find(|key| key.name == name.replace('_', "-")) {
-        return match (key.section, key.section == section) {
-            (_, true) => format!("did you mean \"{}\"?", key.path()),
-            ("", false) => format!("\"{}\" belongs to the top of the file, before any [section]", key.name),
-            (other, false) => format!("\"{}\" belongs to the section [{other}]", key.name),
+    let name = path.rsplit('.').next().unwrap_or(path).replace('_', "-");
+    if let Some(key) = KEYS.iter().find(|key| key.name() == name) {
+        return match (key.section(), key.section() == section) {
+            (_, true) => format!("did you mean \"{}\"?", key.path),
+            ("", false) => format!("\"{name}\" belongs to the top of the file, before any [section]"),
+            (other, false) => format!("\"{name}\" belongs to the section [{other}]"),
         };
     }
+    let candidates = KEYS.iter().map(|key| match value {
+        DeValue::Table(_) if section.is_empty() => key.section(),
+        _ => key.path,
+    });
     let nearest = candidates
-        .iter()
         .map(|candidate| (strsim::damerau_levenshtein(path, candidate), candidate))
         .min_by_key(|(distance, _)| *distance);
     match nearest {

@@ -1,267 +1,81 @@
-//! Settings into a [`Config`]: defaults filled in, from the host where they depend on it.
+//! Defaults that depend on the host.
 
 use std::path::Path;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use crate::config::Config;
-use crate::config::ConfigError;
 use crate::config::Host;
-use crate::config::Id;
-use crate::config::LogTarget;
 use crate::config::Origin;
 use crate::config::Problem;
 use crate::config::check;
 use crate::config::read;
-use crate::config::read::Settings;
-use crate::config::value::Setting;
-use crate::core::model::Mode;
-use crate::core::pass::MaxRemovals;
-use crate::core::policy::HostNamespace;
-use crate::core::policy::Rules;
-use crate::core::policy::pod_security::Level;
 use crate::core::yaml;
 
 const OWN_KUBECONFIG: &str = "/etc/daemonlet/kubeconfig";
-const MANIFESTS: &str = "/etc/kubernetes/manifests";
 /// The sockets that kubeadm looks for (`cmd/kubeadm/app/constants`).
 const SOCKETS: [&str; 3] = ["/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/cri-dockerd.sock"];
-/// Where kubeadm's kubelet has its own, then where those of images without kubeadm have it.
-const KUBELET_KUBECONFIGS: [&str; 3] =
-    ["/etc/kubernetes/kubelet.conf", "/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/kubeconfig"];
 
-/// Fills in what `settings` leave open.
-pub(super) fn resolve(settings: &Settings, host: &dyn Host) -> Result<Config, ConfigError> {
-    let mut get = Getter { settings, origins: Default::default() };
+/// Puts what the host says in place of the defaults of `config` that rest on it.
+pub(super) fn resolve(config: &mut Config, host: &dyn Host) -> Vec<Problem> {
     let mut problems = Vec::new();
-
-    let node_name_explicit = settings.contains_key(&Id::NodeName);
-    let node_name = match get.text(Id::NodeName) {
-        Some(name) => name,
-        None => get.note(Id::NodeName, "default: the host name", host_name(host, &mut problems)),
-    };
-    let kubeconfig = match get.text(Id::Kubeconfig) {
-        Some(path) => path,
-        None if host.exists(Path::new(OWN_KUBECONFIG)) => {
-            get.note(Id::Kubeconfig, "default: the file exists", OWN_KUBECONFIG.to_owned())
+    if !config.is_written("node-name") {
+        config.node_name = host_name(host).unwrap_or_else(|message| {
+            problems.push(Problem { message, hint: Some("set node-name".to_owned()) });
+            String::new()
+        });
+        config.rests_on("node-name", "the host name");
+    }
+    if !config.is_written("kubeconfig") {
+        let exists = host.exists(Path::new(OWN_KUBECONFIG));
+        config.kubeconfig = exists.then(|| PathBuf::from(OWN_KUBECONFIG));
+        match exists {
+            true => config.rests_on("kubeconfig", "the file exists"),
+            false => config.rests_on("kubeconfig", &format!("{OWN_KUBECONFIG} does not exist")),
         }
-        None => get.note(Id::Kubeconfig, &format!("default: {OWN_KUBECONFIG} does not exist"), String::new()),
-    };
-    let kubelet_config = get.path_or(Id::KubeletConfig, "/var/lib/kubelet/config.yaml");
-    let needs_kubelet = [Id::ManifestDir, Id::RuntimeEndpoint].iter().any(|id| !settings.contains_key(id));
-    let kubelet = if needs_kubelet { kubelet(&kubelet_config, host, &mut problems) } else { Kubelet::default() };
-    let from_kubelet = |field: &str| format!("default: {field} of {}", kubelet_config.display());
-
-    let manifest_dir = match (get.text(Id::ManifestDir), kubelet.static_pod_path) {
-        (Some(path), _) => PathBuf::from(path),
-        (None, Some(path)) => get.note(Id::ManifestDir, &from_kubelet("staticPodPath"), path),
-        (None, None) => get.note(Id::ManifestDir, "default", PathBuf::from(MANIFESTS)),
-    };
-    let runtime_endpoint = match (get.text(Id::RuntimeEndpoint), kubelet.runtime_endpoint) {
-        (Some(url), _) => socket_path(&url),
-        (None, Some(url)) => {
-            get.note(Id::RuntimeEndpoint, &from_kubelet("containerRuntimeEndpoint"), socket_path(&url))
-        }
-        (None, None) => {
-            let (why, socket) = match SOCKETS.iter().find(|socket| host.exists(Path::new(socket))) {
-                Some(socket) => ("default: the socket exists", *socket),
-                None => ("default: the kubelet's own", SOCKETS[0]),
-            };
-            get.note(Id::RuntimeEndpoint, why, Some(PathBuf::from(socket)))
-        }
-    };
-
-    let seal = get.text_or(Id::CheckpointSeal, "none");
-    let seal_key = get.text_or(Id::CheckpointKey, "auto");
-    let config = Config {
-        seal_with: (seal == "systemd-creds").then(|| seal_key.clone()),
-        seal_key,
-        node_name,
-        node_name_explicit,
-        kubeconfig: non_empty(kubeconfig).map(PathBuf::from),
-        manifest_dir,
-        kubelet_config: kubelet_config.clone(),
-        kubelet_root: get.path_or(Id::KubeletRoot, "/var/lib/kubelet"),
-        state_dir: get.path_or(Id::StateDir, "/var/lib/daemonlet"),
-        runtime_endpoint,
-        kubelet_endpoint: non_empty(get.text_or(Id::KubeletEndpoint, "")),
-        run_dir: get.path_or(Id::RunDir, "/run/daemonlet"),
-        folders: get
-            .texts_or(
-                Id::Folders,
-                &["/usr/lib/daemonlet/daemonsets.d", "/run/daemonlet/daemonsets.d", "/etc/daemonlet/daemonsets.d"],
-            )
-            .into_iter()
-            .map(PathBuf::from)
-            .collect(),
-        selector: get.text_or(Id::Selector, ""),
-        default_mode: match get.text_or(Id::DefaultMode, "labelled").as_str() {
-            "static" => Some(Mode::Static),
-            "bootstrap" => Some(Mode::Bootstrap),
-            _ => None,
-        },
-        api_endpoint: check::endpoint(&get.text_or(Id::ApiEndpoint, "")).ok(),
-        update_jitter: get.duration_or(Id::UpdateJitter, 30),
-        max_removals: get.max_removals(),
-        removals_delay: get.duration_or(Id::RemovalsDelay, 30),
-        once_timeout: get.duration_or(Id::OnceTimeout, 10),
-        boot_guard: !matches!(get.take(Id::BootGuard), Some(Setting::Bool(false))),
-        boot_guard_max: get.duration_or(Id::BootGuardMax, 300),
-        boot_kubeconfig: get
-            .texts_or(Id::BootKubeconfig, &KUBELET_KUBECONFIGS)
-            .into_iter()
-            .map(PathBuf::from)
-            .collect(),
-        node_labels: match get.take(Id::NodeLabels) {
-            Some(Setting::Map(labels)) => labels,
-            _ => Default::default(),
-        },
-        node_taints: match get.take(Id::NodeTaints) {
-            Some(Setting::Taints(taints)) => taints,
-            _ => Vec::new(),
-        },
-        kubelet_version: non_empty(get.text_or(Id::KubeletVersion, "")),
-        policy_namespaces: get.texts_or(Id::PolicyNamespaces, &["kube-system"]),
-        policy_rules: get.rules(),
-        pod_security_default: Level::from_name(&get.text_or(Id::PodSecurityDefault, "")).unwrap_or_default(),
-        default_node_selector: get.text_or(Id::DefaultNodeSelector, ""),
-        dry_run_admission: get.text_or(Id::PolicyAdmission, "") == "dry-run",
-        inline_secret_env: matches!(get.take(Id::InlineSecretEnv), Some(Setting::Bool(true))),
-        pull_as_written: get.text_or(Id::PullPolicy, "") == "as-written",
-        require_prepull: matches!(get.take(Id::RequirePrepull), Some(Setting::Bool(true))),
-        replace_unpulled: get.text_or(Id::OnPullFailure, "") == "go-on",
-        credential_provider_config: non_empty(get.text_or(Id::CredentialProviderConfig, "")).map(PathBuf::from),
-        credential_provider_bin_dir: non_empty(get.text_or(Id::CredentialProviderBinDir, "")).map(PathBuf::from),
-        coordinator_kubeconfig: non_empty(get.text_or(Id::CoordinatorKubeconfig, "")).map(PathBuf::from),
-        lease_namespace: get.text_or(Id::LeaseNamespace, "kube-system"),
-        lease_name: get.text_or(Id::LeaseName, "daemonlet-coordinator"),
-        exact_rollouts: matches!(get.take(Id::ExactRollouts), Some(Setting::Bool(true))),
-        metrics_listen: get.text_or(Id::MetricsListen, "").parse().ok(),
-        approve_nodes: matches!(get.take(Id::ApproveNodes), Some(Setting::Bool(true))),
-        log_level: get.text_or(Id::LogLevel, "info"),
-        log_target: match get.text_or(Id::LogTarget, "auto").as_str() {
-            "journal" => LogTarget::Journal,
-            "stderr" => LogTarget::Stderr,
-            _ => LogTarget::Auto,
-        },
-        origins: get.origins,
-    };
-    if problems.is_empty() { Ok(config) } else { Err(ConfigError { problems }) }
-}
-
-/// Takes settings, and notes where each value came from.
-struct Getter<'a> {
-    settings: &'a Settings,
-    origins: std::collections::BTreeMap<Id, Origin>,
-}
-
-impl Getter<'_> {
-    fn take(&mut self, id: Id) -> Option<Setting> {
-        let written = self.settings.get(&id);
-        let origin = match written {
-            Some(written) => Origin::File { path: written.path.clone(), line: written.line },
-            None => Origin::Default("default".to_owned()),
+    }
+    let open = ["manifest-dir", "runtime-endpoint"].map(|key| !config.is_written(key));
+    if open == [false, false] {
+        return problems;
+    }
+    let kubelet = kubelet(&config.kubelet_config, host, &mut problems);
+    let field = |name: &str| format!("{name} of {}", config.kubelet_config.display());
+    let (folder_field, socket_field) = (field("staticPodPath"), field("containerRuntimeEndpoint"));
+    if let (true, Some(folder)) = (open[0], kubelet.static_pod_path) {
+        config.manifest_dir = folder;
+        config.rests_on("manifest-dir", &folder_field);
+    }
+    if open[1] {
+        let existing = || SOCKETS.iter().find(|socket| host.exists(Path::new(socket)));
+        let (why, socket) = match (kubelet.runtime_endpoint, existing()) {
+            (Some(url), _) => (socket_field.as_str(), socket_path(&url)),
+            (None, Some(socket)) => ("the socket exists", Some(PathBuf::from(socket))),
+            (None, None) => ("the kubelet's own", Some(PathBuf::from(SOCKETS[0]))),
         };
-        self.origins.insert(id, origin);
-        written.map(|written| written.setting.clone())
+        config.runtime_endpoint = socket;
+        config.rests_on("runtime-endpoint", why);
     }
-
-    fn note<T>(&mut self, id: Id, why: &str, value: T) -> T {
-        self.origins.insert(id, Origin::Default(why.to_owned()));
-        value
-    }
-
-    fn text(&mut self, id: Id) -> Option<String> {
-        match self.take(id) {
-            Some(Setting::Text(text)) => Some(text),
-            _ => None,
-        }
-    }
-
-    fn text_or(&mut self, id: Id, default: &str) -> String {
-        self.text(id).unwrap_or_else(|| default.to_owned())
-    }
-
-    fn path_or(&mut self, id: Id, default: &str) -> PathBuf {
-        PathBuf::from(self.text_or(id, default))
-    }
-
-    fn texts_or(&mut self, id: Id, default: &[&str]) -> Vec<String> {
-        match self.take(id) {
-            Some(Setting::Texts(texts)) => texts,
-            _ => default.iter().map(|text| (*text).to_owned()).collect(),
-        }
-    }
-
-    fn flag_or(&mut self, id: Id, default: bool) -> bool {
-        match self.take(id) {
-            Some(Setting::Bool(flag)) => flag,
-            _ => default,
-        }
-    }
-
-    fn list_or(&mut self, id: Id, default: Vec<String>) -> Vec<String> {
-        match self.take(id) {
-            Some(Setting::Texts(texts)) => texts,
-            _ => default,
-        }
-    }
-
-    /// What `[policy]` says about pods.
-    fn rules(&mut self) -> Rules {
-        let default = Rules::default();
-        Rules {
-            trusted_namespaces: self.list_or(Id::TrustedNamespaces, default.trusted_namespaces),
-            privileged: self.flag_or(Id::PolicyPrivileged, default.privileged),
-            host_namespaces: match self.take(Id::PolicyHostNamespaces) {
-                Some(Setting::Texts(words)) => words.iter().filter_map(|w| HostNamespace::from_name(w)).collect(),
-                _ => default.host_namespaces,
-            },
-            host_paths: self.list_or(Id::PolicyHostPaths, default.host_paths),
-            capabilities: self.list_or(Id::PolicyCapabilities, default.capabilities),
-            images: self.list_or(Id::PolicyImages, default.images),
-        }
-    }
-
-    fn duration_or(&mut self, id: Id, seconds: u64) -> Duration {
-        match self.take(id) {
-            Some(Setting::Duration(duration)) => duration,
-            _ => Duration::from_secs(seconds),
-        }
-    }
-
-    fn max_removals(&mut self) -> MaxRemovals {
-        match self.take(Id::MaxRemovals) {
-            Some(Setting::Number(number)) => MaxRemovals::Count(number),
-            Some(Setting::Text(word)) if word == "off" => MaxRemovals::Off,
-            _ => MaxRemovals::HalfAndTwo,
-        }
-    }
+    problems
 }
 
-fn non_empty(text: String) -> Option<String> {
-    (!text.is_empty()).then_some(text)
+impl Config {
+    fn rests_on(&mut self, key: &'static str, what: &str) {
+        self.origins.insert(key, Origin::Default(format!("default: {what}")));
+    }
 }
 
 /// The path of a socket; the kubelet still takes one without a scheme.
 fn socket_path(url: &str) -> Option<PathBuf> {
-    non_empty(url.strip_prefix("unix://").unwrap_or(url).to_owned()).map(PathBuf::from)
+    let path = url.strip_prefix("unix://").unwrap_or(url);
+    (!path.is_empty()).then(|| PathBuf::from(path))
 }
 
-fn host_name(host: &dyn Host, problems: &mut Vec<Problem>) -> String {
-    let name = match host.host_name() {
-        Ok(name) => name.trim().to_lowercase(),
-        Err(error) => {
-            let message = format!("node-name: the host name cannot be read: {}", read::reason(&error));
-            problems.push(Problem { message, hint: Some("set node-name".to_owned()) });
-            return String::new();
+fn host_name(host: &dyn Host) -> Result<String, String> {
+    match host.host_name() {
+        Ok(name) => {
+            check::node_name(&name.trim().to_lowercase()).map_err(|why| format!("node-name: the host name {why}"))
         }
-    };
-    if let Err(why) = check::node_name(&name) {
-        let message = format!("node-name: the host name {why}");
-        problems.push(Problem { message, hint: Some("set node-name".to_owned()) });
+        Err(error) => Err(format!("node-name: the host name cannot be read: {}", read::reason(&error))),
     }
-    name
 }
 
 /// What the kubelet's own configuration file says.

@@ -106,7 +106,7 @@ const BAD: &[(&str, &str, &str)] = &[
     ("api-endpoint = \"fd00::1:6443\"", "FILE:1: api-endpoint: expected host:port, not \"fd00::1:6443\"", ""),
     ("api-endpoint = \"https://x:1\"", "FILE:1: api-endpoint: expected host:port, not \"https://x:1\"", ""),
     ("api-endpoint = \"x:0\"", "FILE:1: api-endpoint: expected host:port, not \"x:0\"", ""),
-    ("selector = \"a in b\"", "FILE:1: selector: \"a in b\" is no label selector: \"a in b\" is no label key", ""),
+    ("selector = \"a in b\"", "FILE:1: selector: \"a in b\" is no label selector: found \"b\", expected '('", ""),
     (
         "default-mode = \"all\"",
         "FILE:1: default-mode: expected \"labelled\", \"static\" or \"bootstrap\", not \"all\"",
@@ -204,7 +204,7 @@ fn drop_ins_follow_systemds_order() {
     assert_eq!(config.log_level, "info", "the file of the same name is replaced, not merged");
     assert_eq!(config.manifest_dir, Path::new("/last"));
     let origin = Origin::File { path: root.join("usr/lib/daemonlet/daemonlet.d/90-z.toml"), line: 1 };
-    assert_eq!(config.origins[&Id::ManifestDir], origin);
+    assert_eq!(config.origins["manifest-dir"], origin);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_named_file_has_its_own_drop_ins_and_no_others() {
 #[test]
 fn defaults_come_from_the_host() {
     let config = defaults();
-    assert_eq!((config.node_name.as_str(), config.node_name_explicit), ("node-1", false));
+    assert_eq!((config.node_name.as_str(), config.is_written("node-name")), ("node-1", false));
     assert_eq!(config.kubeconfig, None);
     assert_eq!(config.manifest_dir, Path::new("/etc/kubernetes/manifests"));
     assert_eq!(config.runtime_endpoint.as_deref(), Some(Path::new("/run/containerd/containerd.sock")));
@@ -248,7 +248,12 @@ fn a_host_name_that_is_no_node_name_is_a_problem() {
     let problems = load_text("", &host).unwrap_err();
     assert!(problems[0].0.starts_with("node-name: the host name \"my_host\" is no node name"), "{problems:?}");
     assert_eq!(problems[0].1.as_deref(), Some("set node-name"));
-    assert!(load_text("node-name = \"my-host\"", &host).unwrap().node_name_explicit);
+    assert!(load_text("node-name = \"my-host\"", &host).unwrap().is_written("node-name"));
+}
+
+#[test]
+fn the_default_policy_is_that_of_the_rules() {
+    assert_eq!(defaults().policy_rules(), Rules::default());
 }
 
 const KUBELET: &str = "/var/lib/kubelet/config.yaml";
@@ -261,7 +266,7 @@ fn the_kubelets_file_gives_manifest_dir_and_runtime_endpoint() {
     assert_eq!(config.manifest_dir, Path::new("/srv/manifests"));
     assert_eq!(config.runtime_endpoint.as_deref(), Some(Path::new("/run/my.sock")));
     let origin = "default: staticPodPath of /var/lib/kubelet/config.yaml";
-    assert_eq!(config.origins[&Id::ManifestDir].to_string(), origin);
+    assert_eq!(config.origins["manifest-dir"].to_string(), origin);
 
     let text = "kind: KubeletConfiguration\nstaticPodPath: manifests\n";
     let config = load_text("", &FakeHost::with(KUBELET, text)).unwrap();
@@ -292,62 +297,62 @@ fn a_kubelet_file_that_is_none_is_named_unless_it_is_not_needed() {
 
 #[test]
 fn each_key_of_the_example_reaches_the_configuration() {
-    let examples: BTreeMap<Id, &str> = [
-        (Id::ApiEndpoint, r#""[fd00::1]:6443""#),
-        (Id::Selector, r#""a=b,c!=d,e in (f,g),!h,i""#),
-        (Id::DefaultMode, r#""bootstrap""#),
-        (Id::KubeletEndpoint, r#""https://127.0.0.1:10250""#),
-        (Id::MaxRemovals, "7"),
-        (Id::NodeLabels, r#"{ zone = "a" }"#),
-        (Id::KubeletVersion, r#""v1.36.2""#),
-        (Id::NodeTaints, r#"["a=b:NoSchedule", "c:NoExecute"]"#),
-        (Id::PolicyNamespaces, r#"["*"]"#),
-        (Id::TrustedNamespaces, r#"["a", "b"]"#),
-        (Id::PolicyPrivileged, "true"),
-        (Id::PolicyHostNamespaces, r#"["network", "ipc"]"#),
-        (Id::PolicyHostPaths, r#"["/var/log"]"#),
-        (Id::PolicyCapabilities, r#"["*", "NET_ADMIN"]"#),
-        (Id::PolicyImages, r#"["registry.k8s.io/*"]"#),
-        (Id::PodSecurityDefault, r#""baseline""#),
-        (Id::DefaultNodeSelector, r#""a=b""#),
-        (Id::InlineSecretEnv, "true"),
-        (Id::PolicyAdmission, r#""dry-run""#),
-        (Id::PullPolicy, r#""as-written""#),
-        (Id::RequirePrepull, "true"),
-        (Id::OnPullFailure, r#""go-on""#),
-        (Id::CheckpointSeal, r#""systemd-creds""#),
-        (Id::CheckpointKey, r#""tpm2""#),
-        (Id::LogLevel, r#""info,daemonlet::node=debug""#),
-        (Id::MetricsListen, r#""[::1]:9465""#),
-        (Id::LogTarget, r#""stderr""#),
-        (Id::UpdateJitter, r#""1500ms""#),
-        (Id::RemovalsDelay, r#""60s""#),
-        (Id::OnceTimeout, r#""1s""#),
-        (Id::LeaseNamespace, r#""ns""#),
-        (Id::LeaseName, r#""lease""#),
-        (Id::ExactRollouts, "true"),
-        (Id::ApproveNodes, "true"),
-        (Id::BootGuardMax, r#""20s""#),
-        (Id::BootGuard, "false"),
-        (Id::BootKubeconfig, r#"["/a", "/b"]"#),
-        (Id::RuntimeEndpoint, r#""unix:///run/x.sock""#),
-        (Id::Folders, r#"["/a"]"#),
+    let examples: BTreeMap<&str, &str> = [
+        ("api-endpoint", r#""[fd00::1]:6443""#),
+        ("selector", r#""a=b,c!=d,e in (f,g),!h,i""#),
+        ("default-mode", r#""bootstrap""#),
+        ("kubelet-endpoint", r#""https://127.0.0.1:10250""#),
+        ("max-removals", "7"),
+        ("node.labels", r#"{ zone = "a" }"#),
+        ("node.kubelet-version", r#""v1.36.2""#),
+        ("node.taints", r#"["a=b:NoSchedule", "c:NoExecute"]"#),
+        ("policy.namespaces", r#"["*"]"#),
+        ("policy.trusted-namespaces", r#"["a", "b"]"#),
+        ("policy.privileged", "true"),
+        ("policy.host-namespaces", r#"["network", "ipc"]"#),
+        ("policy.host-paths", r#"["/var/log"]"#),
+        ("policy.capabilities", r#"["*", "NET_ADMIN"]"#),
+        ("policy.images", r#"["registry.k8s.io/*"]"#),
+        ("policy.pod-security-default", r#""baseline""#),
+        ("policy.default-node-selector", r#""a=b""#),
+        ("policy.inline-secret-env", "true"),
+        ("policy.admission", r#""dry-run""#),
+        ("images.pull-policy", r#""as-written""#),
+        ("images.require-prepull", "true"),
+        ("images.on-pull-failure", r#""go-on""#),
+        ("checkpoint.seal", r#""systemd-creds""#),
+        ("checkpoint.key", r#""tpm2""#),
+        ("log.level", r#""info,daemonlet::node=debug""#),
+        ("metrics.listen", r#""[::1]:9465""#),
+        ("log.target", r#""stderr""#),
+        ("update-jitter", r#""1500ms""#),
+        ("removals-delay", r#""60s""#),
+        ("once-timeout", r#""1s""#),
+        ("coordinator.lease-namespace", r#""ns""#),
+        ("coordinator.lease-name", r#""lease""#),
+        ("coordinator.exact-rollouts", "true"),
+        ("coordinator.approve-nodes", "true"),
+        ("boot-guard-max", r#""20s""#),
+        ("boot.guard", "false"),
+        ("boot.kubeconfig", r#"["/a", "/b"]"#),
+        ("runtime-endpoint", r#""unix:///run/x.sock""#),
+        ("folders", r#"["/a"]"#),
     ]
     .into();
     for key in keys::KEYS {
-        let value = examples.get(&key.id).copied().unwrap_or(r#""/some/where""#);
-        let value = if key.id == Id::NodeName { r#""some.node""# } else { value };
-        let section = if key.section.is_empty() { String::new() } else { format!("[{}]\n", key.section) };
-        let line = format!("{} = {value}\n", key.name);
+        let value = examples.get(key.path).copied().unwrap_or(r#""/some/where""#);
+        let value = if key.path == "node-name" { r#""some.node""# } else { value };
+        let section = if key.section().is_empty() { String::new() } else { format!("[{}]\n", key.section()) };
+        let line = format!("{} = {value}\n", key.name());
         let config = load_text(&format!("{section}{line}"), &FakeHost::default()).unwrap();
         assert_ne!(config, Config { origins: config.origins.clone(), ..defaults() }, "{line} changes something");
-        let Origin::File { .. } = config.origins[&key.id] else { panic!("{line} has no origin") };
+        let Origin::File { .. } = config.origins[key.path] else { panic!("{line} has no origin") };
         assert_eq!(config.origins.len(), keys::KEYS.len());
         let printed: toml::Value = toml::from_str(&config.print()).unwrap();
         let wanted: toml::Value = toml::from_str(&format!("{section}{line}")).unwrap();
-        let at = |value: &toml::Value| match key.section {
-            "" => value[key.name].clone(),
-            section => value[section][key.name].clone(),
+        let at = |value: &toml::Value| match key.section() {
+            "" => value[key.name()].clone(),
+            section => value[section][key.name()].clone(),
         };
         assert_eq!(at(&printed), at(&wanted), "{line}");
     }
@@ -357,7 +362,7 @@ fn each_key_of_the_example_reaches_the_configuration() {
 fn the_printed_configuration_reads_back_as_itself() {
     let config = defaults();
     let again = load_text(&config.print(), &FakeHost::default()).unwrap();
-    let same = Config { origins: config.origins.clone(), node_name_explicit: false, ..again };
+    let same = Config { origins: config.origins.clone(), ..again };
     assert_eq!(same, config);
 }
 
@@ -391,16 +396,4 @@ fn before_registration_the_node_has_what_the_kubelet_would_set() {
     assert_eq!(node.labels.len(), 6);
     assert_eq!(node.kubelet_version.as_deref(), Some("v1.36.2"));
     assert_eq!(node.taints[0].effect, "NoSchedule");
-}
-
-#[test]
-fn durations_are_gos() {
-    for (text, milliseconds) in
-        [("0", Some(0)), ("1m30s", Some(90_000)), ("250ms", Some(250)), ("2h", Some(7_200_000)), ("0s", Some(0))]
-    {
-        assert_eq!(check::duration(text).map(|d| d.as_millis() as u64), milliseconds, "{text}");
-    }
-    for text in ["", "s", "5", "5x", "-5s", "99999999999999999999s", "1.5s", "18446744073709551615h"] {
-        assert_eq!(check::duration(text), None, "{text}");
-    }
 }

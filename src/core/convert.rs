@@ -3,7 +3,7 @@
 //! Owns what each kind must look like for the API server to take it, DaemonSets excepted (`validate`).
 //! Must not judge which objects are needed.
 
-pub(crate) mod checks;
+mod checks;
 mod daemon_set;
 mod data;
 
@@ -14,9 +14,6 @@ use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
-
-pub(crate) use checks::dns_label;
-pub(crate) use checks::dns_subdomain;
 
 /// The most lists within lists that are expanded.
 const MAX_LISTS: usize = 8;

@@ -10,6 +10,8 @@ use std::fmt;
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::core::dns;
+
 pub use parse::parse;
 
 /// What a requirement asks of a label.
@@ -147,7 +149,7 @@ impl fmt::Display for Selector {
 /// Whether `key` is a qualified name: `[DNS subdomain/]name`, the name at most 63 characters.
 pub fn is_label_key(key: &str) -> bool {
     match key.split_once('/') {
-        Some((prefix, name)) => is_subdomain(prefix) && is_name(name),
+        Some((prefix, name)) => dns::subdomain(prefix).is_none() && is_name(name),
         None => is_name(key),
     }
 }
@@ -162,16 +164,6 @@ fn is_name(name: &str) -> bool {
     let ends = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = name.as_bytes();
     bytes.len() <= 63 && ends(bytes.first()) && ends(bytes.last()) && bytes.iter().all(|b| inner(*b))
-}
-
-fn is_subdomain(name: &str) -> bool {
-    let word = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    name.len() <= 253
-        && name.split('.').map(str::as_bytes).all(|part| {
-            part.first().is_some_and(word)
-                && part.last().is_some_and(word)
-                && part.iter().all(|b| word(b) || *b == b'-')
-        })
 }
 
 #[cfg(test)]

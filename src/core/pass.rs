@@ -13,9 +13,10 @@ use crate::core::record::Millis;
 use crate::core::sources::Desired;
 
 /// How many absences that rest on a list's silence may act in one pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MaxRemovals {
     /// More than half of what runs, and more than two, are held.
+    #[default]
     HalfAndTwo,
     /// More than this many are held.
     Count(usize),

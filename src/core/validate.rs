@@ -13,8 +13,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::core::convert::dns_label;
-use crate::core::convert::dns_subdomain;
+use crate::core::dns;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
@@ -47,10 +46,10 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
         text(metadata, "namespace").filter(|namespace| !namespace.is_empty()).unwrap_or("default"),
         text(metadata, "name").unwrap_or_default(),
     );
-    if let Some(reason) = dns_subdomain(&key.name) {
+    if let Some(reason) = dns::subdomain(&key.name) {
         errors.push(wrong("metadata.name", reason));
     }
-    if let Some(reason) = dns_label(&key.namespace) {
+    if let Some(reason) = dns::label(&key.namespace) {
         errors.push(wrong("metadata.namespace", reason));
     }
     if !spec.is_object() {

@@ -25,7 +25,7 @@ pub async fn examine(config: &Config, agent: &Agent, status: Option<&StatusRepor
     findings.push(doctor::runtime(&runtime));
     findings.extend(doctor::manifests::examine(&manifests::facts(&config.manifest_dir)));
     findings.extend(doctor::disk::examine(&disk::folders(config)));
-    findings.push(doctor::secrets(config.seal_with.as_deref(), &config.state_dir.display().to_string()));
+    findings.push(doctor::secrets(config.seal_with(), &config.state_dir.display().to_string()));
     findings.extend(doctor::api::examine(&api.facts, &config.node_name));
     findings
 }

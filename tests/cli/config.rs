@@ -25,6 +25,15 @@ fn the_printed_configuration_says_where_each_value_came_from() {
     assert_eq!(values(&again.out), values(&run.out), "what was printed means the same");
 }
 
+#[test]
+fn the_environment_takes_precedence_over_the_files_log_level() {
+    let scratch = Scratch::new(&[("c.toml", "node-name = \"n1\"\nlog.level = \"warn\"\n")]);
+    let mut command = crate::program();
+    command.args(["run", "--print-config", "--config", &scratch.text("c.toml")]).env("DAEMONLET_LOG", "debug");
+    let printed = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    assert!(printed.contains("# the variable DAEMONLET_LOG\nlevel = \"debug\"\n"), "{printed}");
+}
+
 fn values(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with('#')).collect()
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::core::dns;
 use crate::core::model::FieldError;
 use crate::core::model::Kind;
 
@@ -29,8 +30,8 @@ pub(super) fn metadata(object: &Value, kind: Option<Kind>) -> Result<(), FieldEr
         // Names of DaemonSets are judged with their other fields.
         None if name.is_empty() => Some("required"),
         None => None,
-        Some(Kind::Namespace | Kind::Service) => dns_label(name),
-        Some(_) => dns_subdomain(name),
+        Some(Kind::Namespace | Kind::Service) => dns::label(name),
+        Some(_) => dns::subdomain(name),
     };
     if let Some(reason) = bad_name {
         return Err(wrong("metadata.name", reason));
@@ -40,7 +41,7 @@ pub(super) fn metadata(object: &Value, kind: Option<Kind>) -> Result<(), FieldEr
             None | Some(Value::Null) => {}
             Some(Value::String(namespace)) if namespace.is_empty() => {}
             Some(Value::String(namespace)) => {
-                if let Some(reason) = dns_label(namespace) {
+                if let Some(reason) = dns::label(namespace) {
                     return Err(wrong("metadata.namespace", reason));
                 }
             }
@@ -104,37 +105,4 @@ fn boolean(object: &Value, field: &str) -> Result<(), FieldError> {
         None | Some(Value::Null | Value::Bool(_)) => Ok(()),
         Some(_) => Err(wrong(field, "must be true or false")),
     }
-}
-
-/// Why `name` is no DNS subdomain (RFC 1123), upstream's `IsDNS1123Subdomain`.
-pub(crate) fn dns_subdomain(name: &str) -> Option<&'static str> {
-    if name.is_empty() {
-        return Some("required");
-    }
-    if name.len() > 253 {
-        return Some("must be no more than 253 bytes");
-    }
-    let good = name.split('.').all(is_label);
-    (!good).then_some(
-        "must be lower case letters, digits, '-' and '.', each part beginning and ending with a letter or digit",
-    )
-}
-
-/// Why `name` is no DNS label (RFC 1123), upstream's `IsDNS1123Label`.
-pub(crate) fn dns_label(name: &str) -> Option<&'static str> {
-    if name.is_empty() {
-        return Some("required");
-    }
-    if name.len() > 63 {
-        return Some("must be no more than 63 bytes");
-    }
-    (!is_label(name))
-        .then_some("must be lower case letters, digits and '-', beginning and ending with a letter or digit")
-}
-
-fn is_label(label: &str) -> bool {
-    !label.is_empty()
-        && !label.starts_with('-')
-        && !label.ends_with('-')
-        && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }

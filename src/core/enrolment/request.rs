@@ -24,7 +24,7 @@ use x509_cert::request::Version;
 use x509_cert::spki::AlgorithmIdentifierOwned;
 use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
-use crate::core::convert::checks;
+use crate::core::dns;
 use crate::core::enrolment;
 use crate::core::enrolment::GROUP;
 
@@ -93,7 +93,7 @@ pub fn node_of(pem: &[u8]) -> Result<String, RequestError> {
     let subject = request.info.subject.to_der().map_err(|_| RequestError::NotARequest)?;
     let node = common_name(&request.info.subject)
         .and_then(|name| name.strip_prefix(enrolment::USER_PREFIX).map(str::to_owned))
-        .filter(|node| checks::dns_subdomain(node).is_none())
+        .filter(|node| dns::subdomain(node).is_none())
         .ok_or_else(other)?;
     let ours = |tag| self::subject(&node, tag).and_then(|name| name.to_der().ok());
     if ![Tag::Utf8String, Tag::PrintableString].into_iter().any(|tag| ours(tag).as_ref() == Some(&subject)) {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::wrong;
-use crate::core::convert::dns_label;
+use crate::core::dns;
 use crate::core::model::FieldError;
 
 /// Checks the template; the types of its fields are judged elsewhere (`types`).
@@ -57,7 +57,7 @@ fn volumes(spec: &Value, errors: &mut Vec<FieldError>) {
 
 fn named<'a>(item: &'a Value, place: &str, names: &mut Vec<&'a str>, errors: &mut Vec<FieldError>) {
     let name = item.get("name").and_then(Value::as_str).unwrap_or_default();
-    if let Some(reason) = dns_label(name) {
+    if let Some(reason) = dns::label(name) {
         errors.push(wrong(format!("{place}.name"), reason));
     } else if names.contains(&name) {
         errors.push(wrong(format!("{place}.name"), format!("{name} is there twice")));

@@ -140,7 +140,7 @@ impl Agent {
         };
         let policy = Policy::new(config.default_mode, &config.selector, config.policy_namespaces.clone())
             .map_err(|error| AgentError::Selector(error.to_string()))?
-            .with_rules(config.policy_rules.clone())
+            .with_rules(config.policy_rules())
             .with_defaults(config.pod_security_default, config.default_node_selector.clone());
         let (answers, answered) = mpsc::unbounded_channel();
         let wake = Arc::new(Notify::new());
@@ -199,7 +199,7 @@ impl Agent {
             passes: Passes::default(),
             cluster: super::confirm::Cluster::default(),
             history: super::history::History::default(),
-            sealing: super::sealing::Sealing::new(config.seal_with.clone()),
+            sealing: super::sealing::Sealing::new(config.seal_with().map(str::to_owned)),
             coordination: super::Coordination::default(),
             identity: Identity::default(),
             reported: report::Reported::default(),
