@@ -77,7 +77,7 @@ fn use_record(mut record: DaemonRecord, store: &Store) {
         (FolderState::Absent, daemon_set.as_ref().map_or(ApiState::Orphaned, ApiState::Present)),
     ] {
         let known = Known { folder, api, remembered: daemon_set.as_ref(), confirmation: Confirmation::Gone };
-        let _ = sources::settle(&known, &record, &Policy::default(), &ObjectMap::default());
+        let _ = sources::resolve(&known, &record, &Policy::default(), &ObjectMap::default());
     }
     let found =
         Found { uid: "u", pod_name: "p", incarnation: used.first().map_or(0, |(_, number)| *number), revision: "r" };

@@ -94,12 +94,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         report::exit(&entries, arguments.strict).max(if errors.is_empty() { Exit::Success } else { Exit::Unreadable });
 
     if arguments.json {
-        output::data(&report::json(&entries, &inputs.doubts, arguments.output.is_some())?)?;
+        output::data(&report::json(&entries, &inputs.unknown_fields, arguments.output.is_some())?)?;
     } else if arguments.output.is_some() {
-        output::data(&report::lines(&entries, &inputs.doubts, output::Colour::new(&std::io::stdout())))?;
+        output::data(&report::lines(&entries, &inputs.unknown_fields, output::Colour::new(&std::io::stdout())))?;
     } else {
         output::data(&report::stream(&entries))?;
-        output::remarks(&report::lines(&entries, &inputs.doubts, output::Colour::new(&std::io::stderr())));
+        output::remarks(&report::lines(&entries, &inputs.unknown_fields, output::Colour::new(&std::io::stderr())));
     }
     if entries.is_empty() && errors.is_empty() {
         output::remarks("no DaemonSet in what was read\n");

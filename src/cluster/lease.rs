@@ -114,7 +114,7 @@ impl Lease {
             "renewTime": now,
             "leaseTransitions": transitions,
         });
-        if settled(leases.replace(&self.name, &PostParams::default(), &lease).await)? {
+        if is_written(leases.replace(&self.name, &PostParams::default(), &lease).await)? {
             tracing::info!(lease = self.name, "{} gives the Lease back", self.identity);
         }
         Ok(())
@@ -158,7 +158,7 @@ impl Lease {
         let Some(mut lease) = leases.get_opt(&self.name).await? else {
             let mut lease = DynamicObject::new(&self.name, &resource());
             lease.data = json!({"spec": self.spec(0, None)});
-            return settled(leases.create(&PostParams::default(), &lease).await);
+            return is_written(leases.create(&PostParams::default(), &lease).await);
         };
         let spec = lease.data.get("spec").cloned().unwrap_or_default();
         let holder = spec.get("holderIdentity").and_then(Value::as_str).unwrap_or_default();
@@ -177,7 +177,7 @@ impl Lease {
             lease.data["spec"] = self.spec(transitions + 1, None);
         }
         // The resource version that was read goes with it: of two who try, one is refused.
-        settled(leases.replace(&self.name, &PostParams::default(), &lease).await)
+        is_written(leases.replace(&self.name, &PostParams::default(), &lease).await)
     }
 
     fn spec(&self, transitions: i64, since: Option<Value>) -> Value {
@@ -197,7 +197,7 @@ fn resource() -> ApiResource {
 }
 
 /// Whether a write went through; another was first: it did not.
-fn settled(written: Result<DynamicObject, kube::Error>) -> Result<bool, kube::Error> {
+fn is_written(written: Result<DynamicObject, kube::Error>) -> Result<bool, kube::Error> {
     match written {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),

@@ -52,7 +52,7 @@ pub fn int_or_percent(text: &str) -> Option<IntOrPercent> {
 }
 
 /// Everything of ours on `daemon_set` that nobody understands.
-pub fn misread(daemon_set: &DaemonSet) -> Vec<FieldError> {
+pub fn unknown_fields(daemon_set: &DaemonSet) -> Vec<FieldError> {
     let annotations = daemon_set.annotations.iter().filter(|(name, _)| name.starts_with(OURS));
     let mut found: Vec<FieldError> = annotations.filter_map(|(name, value)| annotation(name, value)).collect();
     found.extend(daemon_set.labels.iter().filter(|(name, _)| name.starts_with(OURS)).filter_map(|(n, v)| label(n, v)));

@@ -31,7 +31,7 @@ pub enum ProblemKind {
     /// An object is not what the API server would take.
     Invalid,
     /// The object is good, and something in it says nothing to anybody.
-    Doubtful,
+    UnknownField,
 }
 
 /// An object by the words of its own document.
@@ -113,7 +113,7 @@ pub struct ParsedFile {
     /// Everything that is wrong.
     pub problems: Vec<Problem>,
     /// What nobody understands in objects that are good: fields that there are not.
-    pub doubts: Vec<Problem>,
+    pub unknown_fields: Vec<Problem>,
 }
 
 impl ParsedFile {
@@ -168,8 +168,9 @@ fn read_document(path: &Path, line: usize, value: Value, file: &mut ParsedFile) 
                 match read.and_then(|daemon_set| policy::checked_mode(daemon_set).map_err(|error| vec![error])) {
                     Ok(daemon_set) => {
                         let name = convert::name_of(&value);
-                        let doubt = |error| Problem { kind: ProblemKind::Doubtful, ..invalid(name.clone(), error) };
-                        file.doubts.extend(validate::unknown_fields(&value).into_iter().map(doubt));
+                        let unknown_field =
+                            |error| Problem { kind: ProblemKind::UnknownField, ..invalid(name.clone(), error) };
+                        file.unknown_fields.extend(validate::unknown_fields(&value).into_iter().map(unknown_field));
                         file.daemon_sets.push(daemon_set);
                     }
                     Err(errors) => {

@@ -54,7 +54,7 @@ pub use run::jitter;
 
 /// How long after its manifest's removal an instance whose sandbox was never seen is waited for:
 /// the kubelet may have been about to start it (its housekeeping period).
-pub const SETTLE: Millis = 2_000;
+pub const GONE_AFTER: Millis = 2_000;
 
 /// What is the same for every daemon of a pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -276,18 +276,18 @@ impl<'a> Planner<'a> {
                 });
                 continue;
             }
-            let settled = instance.started || now - since >= SETTLE;
+            let long_enough = instance.started || now - since >= GONE_AFTER;
             match self.facts.sandbox(&instance) {
-                Evidence::Gone if settled && self.facts.mirror_pod_deletion_pending(&instance) => {
+                Evidence::Gone if long_enough && self.facts.mirror_pod_deletion_pending(&instance) => {
                     self.wake(now + poll_interval(now - since));
                     self.summary.reason = format!("{} has ended, and the API is told", instance.pod_name);
                 }
-                Evidence::Gone if settled => {
+                Evidence::Gone if long_enough => {
                     self.actions.push(Action::Finish { uid: instance.uid.clone(), pod: instance.pod_name.clone() });
                     self.record.instances.retain(|i| i.uid != instance.uid);
                     self.record.ended.insert(instance.uid.clone(), now);
                 }
-                Evidence::Gone => self.wake(since + SETTLE),
+                Evidence::Gone => self.wake(since + GONE_AFTER),
                 Evidence::Running => {
                     self.mark_started(&instance.uid);
                     self.wake(now + poll_interval(now - since));

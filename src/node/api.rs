@@ -63,11 +63,11 @@ pub use kubeconfig::endpoint;
 pub(crate) use kubeconfig::parse as parse_kubeconfig;
 pub(crate) use kubeconfig::read as read_kubeconfig;
 pub use reports::PodEvent;
-pub use store::Back;
 pub use store::Converted;
-pub use store::Course;
 pub use store::Definition;
 pub use store::Entry;
+pub use store::EtcdRollback;
+pub use store::EtcdRollbackDetection;
 pub use store::Presence;
 pub use store::Scope;
 pub use store::ScopeState;
@@ -80,7 +80,7 @@ pub use tokens::TokenSnapshot;
 pub use tokens::Tokens;
 
 use watches::Context;
-use watches::History;
+use watches::EtcdRollbackProbe;
 use watches::Watches;
 
 /// TLS that takes every certificate: for asking whether anybody answers, and nothing else.
@@ -148,7 +148,7 @@ impl Api {
         let tokens = Tokens::default();
         let events = Events::new(&options.node_name);
         let node = options.node_name;
-        let (history, look) = History::new(connector.clone());
+        let (etcd_rollback, look) = EtcdRollbackProbe::new(connector.clone());
         let tasks = [
             tokio::spawn(look).abort_handle(),
             tokio::spawn(connector.clone().keep()).abort_handle(),
@@ -160,7 +160,7 @@ impl Api {
             client: client.clone(),
             store: store.clone(),
             link: connector.link(),
-            history,
+            etcd_rollback,
             known: options.known,
             namespaces_bind: options.namespaces_bind,
         };

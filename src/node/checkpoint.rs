@@ -4,8 +4,8 @@
 //! then JSON. Must not know what the records mean. A file that cannot be trusted is set aside with
 //! its bytes kept and reported; it is never fatal and never used in part.
 //!
-//! A record can be put first and settled later: what is put outlives the agent, and is in force when the folder is
-//! opened next; a loss of power may take it, and never the one before.
+//! A record can be written first ([`Store::write_unsynced`]) and synced later ([`Store::sync`]). A written record survives
+//! a crash of the agent: the next [`Store::open`] puts it in force. A power loss may lose it, but never its predecessor.
 
 #[cfg(test)]
 mod tests;
@@ -34,9 +34,9 @@ const FORM: &str = "daemonlet-checkpoint/1";
 const MAX_NAME: usize = 200;
 /// More than any record needs; a longer file is damaged.
 const MAX_BYTES: u64 = 256 << 20;
-/// So many damaged versions of one record are kept; the newest takes the last place.
+/// The most damaged versions of one record that are kept; a newer one replaces the last of them.
 const MAX_SET_ASIDE: u32 = 10;
-/// What was put and is not settled; and what is to take its place and may be cut off.
+/// Written but not yet renamed to its own name; and its successor while that is being written.
 const STAGED: &str = ".tmp";
 const BEGUN: &str = ".new";
 
@@ -151,8 +151,8 @@ pub struct Store {
 
 impl Store {
     /// Opens the folder `path`, made (0700) if it is not there. One that others may write to, or that
-    /// belongs to another user, is refused; what a crash left half written is swept, what was put whole is
-    /// in force.
+    /// belongs to another user, is refused. Files that a crash cut off are removed; complete ones that were not yet
+    /// renamed are put in force.
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let fail = |source| CheckpointError::Folder { path: path.to_owned(), source };
         let (dir, _) = Dir::open_or_create(path, 0o700).map_err(fail)?;
@@ -169,14 +169,14 @@ impl Store {
         }
         for name in dir.names().map_err(fail)? {
             if name.to_str().and_then(|name| name.strip_suffix(BEGUN)).is_some_and(|file| file.ends_with(".json")) {
-                // What cannot be removed is in the way of a write, which tells it.
+                // A failure shows again, and is reported, when the record is next written.
                 let _ = dir.unlink(&name);
                 continue;
             }
             let Some(file) = name.to_str().and_then(|name| name.strip_suffix(STAGED)) else { continue };
             match is_whole(&dir, &name).map_err(fail)? {
                 true => {
-                    // Nobody may have waited for it, and what it takes the place of is on stable storage.
+                    // It may not be on stable storage; its predecessor is.
                     dir.sync_entry(&name).map_err(fail)?;
                     dir.rename(&name, &dir, file).map_err(fail)?;
                     dir.sync().map_err(fail)?;
@@ -233,15 +233,16 @@ impl Store {
     /// loss of power; when not, the one before is untouched. A long name is shortened with a hash:
     /// the record itself must say whose it is.
     pub fn save<T: Serialize>(&self, name: &str, record: &T) -> Result<(), CheckpointError> {
-        let put = self.put(name, record)?;
-        self.settle(&put).inspect_err(|_| {
-            // Who is told that it failed must not find it in force.
-            let _ = self.dir.unlink(put.staged());
+        let unsynced = self.write_unsynced(name, record)?;
+        self.sync(&unsynced).inspect_err(|_| {
+            // A record whose save failed must not come into force later.
+            let _ = self.dir.unlink(unsynced.staged());
         })
     }
 
-    /// Puts `record` as `name`: it outlives the agent, and a loss of power once it is settled.
-    pub fn put<T: Serialize>(&self, name: &str, record: &T) -> Result<Put, CheckpointError> {
+    /// Writes `record` as `name` without fsync: it survives a crash of the agent at once, a power loss only after
+    /// [`Store::sync`].
+    pub fn write_unsynced<T: Serialize>(&self, name: &str, record: &T) -> Result<UnsyncedRecord, CheckpointError> {
         let file = file_name(name);
         let path = self.path.join(&file);
         let json =
@@ -251,12 +252,12 @@ impl Store {
         bytes.push(b'\n');
         let staged = format!("{file}{STAGED}");
         match self.stage(&staged, &format!("{file}{BEGUN}"), &bytes) {
-            Ok(written) => Ok(Put { file, written }),
+            Ok(written) => Ok(UnsyncedRecord { file, written }),
             Err(source) => Err(CheckpointError::Save { path, source }),
         }
     }
 
-    /// Writes the file `staged`. One that was put there before counts until this one, under the name `begun`, is whole.
+    /// Writes the file `staged`. If there is one already, the new one is completed under the name `begun` first.
     fn stage(&self, staged: &str, begun: &str, bytes: &[u8]) -> Result<File, FsError> {
         let create = |name: &str| {
             let created = self.dir.create_file(name, bytes, 0o600, Owner::default());
@@ -278,26 +279,25 @@ impl Store {
         }
     }
 
-    /// Waits until what was put is on stable storage, in the place of the one before. What has been put under the
-    /// same name since counts instead.
-    pub fn settle(&self, put: &Put) -> Result<(), CheckpointError> {
-        self.place(put)?;
-        self.sync(put)
+    /// Fsyncs the record, gives it its own name, and fsyncs the folder. If the same name has been written again since,
+    /// that newer record is used.
+    pub fn sync(&self, unsynced: &UnsyncedRecord) -> Result<(), CheckpointError> {
+        self.rename(unsynced)?;
+        self.sync_dir(unsynced)
     }
 
-    /// Waits for the bytes of what was put, and puts it in the place of the one before: the first half of
-    /// [`Store::settle`], for many that are waited for at once.
-    pub fn place(&self, put: &Put) -> Result<(), CheckpointError> {
-        let place = || {
-            self.dir.sync_file(put.staged(), &put.written)?;
-            self.dir.rename(put.staged(), &self.dir, &put.file)
+    /// Fsyncs the record and gives it its own name: the first half of [`Store::sync`], for many records at once.
+    pub fn rename(&self, unsynced: &UnsyncedRecord) -> Result<(), CheckpointError> {
+        let rename = || {
+            self.dir.sync_file(unsynced.staged(), &unsynced.written)?;
+            self.dir.rename(unsynced.staged(), &self.dir, &unsynced.file)
         };
-        place().map_err(|source| CheckpointError::Save { path: self.path.join(&put.file), source })
+        rename().map_err(|source| CheckpointError::Save { path: self.path.join(&unsynced.file), source })
     }
 
-    /// Waits until all that was placed stays in its place: the second half of [`Store::settle`], told of `put`.
-    pub fn sync(&self, put: &Put) -> Result<(), CheckpointError> {
-        self.dir.sync().map_err(|source| CheckpointError::Save { path: self.path.join(&put.file), source })
+    /// Fsyncs the folder, and with it every rename so far: the second half of [`Store::sync`]. An error names `unsynced`.
+    pub fn sync_dir(&self, unsynced: &UnsyncedRecord) -> Result<(), CheckpointError> {
+        self.dir.sync().map_err(|source| CheckpointError::Save { path: self.path.join(&unsynced.file), source })
     }
 
     /// The record `name`. One that cannot be trusted is set aside as `<name>.json.bad-<n>`.
@@ -359,14 +359,14 @@ impl Store {
     }
 }
 
-/// A record that was put and is to be settled.
+/// A record that is written and not yet synced.
 #[derive(Debug)]
-pub struct Put {
+pub struct UnsyncedRecord {
     file: String,
     written: File,
 }
 
-impl Put {
+impl UnsyncedRecord {
     fn staged(&self) -> String {
         format!("{}{STAGED}", self.file)
     }

@@ -3,7 +3,7 @@
 //! Owns reading and watching. Folders are merged as systemd merges drop-ins: by file name, a later folder's file in
 //! place of an earlier one's, an empty file (or a link to `/dev/null`) in place of none. Files end in `.yaml`, `.yml`
 //! or `.json`; hidden files are passed over, others are noted. A file that turns bad keeps what it last defined, and
-//! what a file or folder loses counts only once it has been left alone for [`SETTLE`], so that a file that is being
+//! what a file or folder loses counts only once it has been left alone for [`QUIET_PERIOD`], so that a file that is being
 //! written is never taken for one that lost its objects.
 //!
 //! Must not decide what follows: it says which objects there are, from which file, and what is wrong.
@@ -38,7 +38,7 @@ pub use scan::read;
 pub use watch::Watch;
 
 /// How long a file or folder must be unchanged before what it lost counts as lost.
-pub const SETTLE: Duration = Duration::from_secs(1);
+pub const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
 /// Everything that the folders say.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +71,7 @@ pub struct ScannedFolder {
     /// On which file system it is, if it is there.
     pub identity: Option<FolderIdentity>,
     /// Whether it was left alone long enough for its absences to count.
-    pub settled: bool,
+    pub quiet: bool,
 }
 
 /// One file that counts.
@@ -94,11 +94,11 @@ pub struct FileView {
     /// What is wrong in it.
     pub problems: Vec<Problem>,
     /// What nobody understands in it.
-    pub doubts: Vec<Problem>,
+    pub unknown_fields: Vec<Problem>,
     /// Whether every object is known that it should define.
     pub complete: bool,
     stamp: file::Stamp,
-    settled: bool,
+    quiet: bool,
     /// On which file system its folder was when it was last there.
     mounted: Option<FolderIdentity>,
 }
@@ -166,9 +166,10 @@ impl FolderView {
     }
 
     /// What nobody understands in the definition of `key` that is in force.
-    pub fn doubts_of(&self, key: &ObjectKey) -> impl Iterator<Item = &Problem> {
-        let doubts = self.file_of(key).into_iter().flat_map(|file| &file.doubts);
-        doubts.filter(move |doubt| doubt.object.as_ref().is_some_and(|object| object.key == *key))
+    pub fn unknown_fields_of(&self, key: &ObjectKey) -> impl Iterator<Item = &Problem> {
+        let unknown_fields = self.file_of(key).into_iter().flat_map(|file| &file.unknown_fields);
+        unknown_fields
+            .filter(move |unknown_field| unknown_field.object.as_ref().is_some_and(|object| object.key == *key))
     }
 
     /// What the folders say of `key`, which came from `origin` when it was last seen (`None`: from no folder).
@@ -199,7 +200,7 @@ impl FolderView {
             Some(state) if state.identity.as_ref() != Some(&origin.folder) => {
                 unsure("its folder is not on the file system that it was on")
             }
-            Some(state) if !state.settled => unsure("its folder is being changed"),
+            Some(state) if !state.quiet => unsure("its folder is being changed"),
             Some(_) => FolderState::Absent,
         }
     }
@@ -207,7 +208,7 @@ impl FolderView {
     /// Whether `file`, which does not define `key`, is to be believed.
     fn defines_well(&self, file: &FileView, key: &ObjectKey) -> bool {
         let refused = |problem: &Problem| problem.object.as_ref().is_some_and(|object| object.key == *key);
-        file.complete && file.settled && !file.problems.iter().any(refused)
+        file.complete && file.quiet && !file.problems.iter().any(refused)
     }
 
     fn folder(&self, path: &Path) -> Option<&ScannedFolder> {

@@ -32,8 +32,8 @@ use crate::node::fsx::changes::Changes;
 use folder::Folder;
 use proof::reads_as;
 pub use scan::Manifest;
-use scan::Memory;
 pub use scan::Scan;
+use scan::ScanCache;
 use watch::Expected;
 use watch::Watch;
 
@@ -157,7 +157,7 @@ struct Prepared {
 pub struct ManifestDir {
     path: PathBuf,
     folder: Folder,
-    memory: Memory,
+    scan_cache: ScanCache,
     expected: Expected,
     watch: Option<Watch>,
     /// Files that are staged and not waited for.
@@ -186,7 +186,7 @@ impl ManifestDir {
         Self {
             path,
             folder,
-            memory: Memory::default(),
+            scan_cache: ScanCache::default(),
             expected: Expected::default(),
             watch: None,
             prepared: BTreeMap::new(),
@@ -215,8 +215,8 @@ impl ManifestDir {
     /// What is in the folder now. Files that did not change since the last look are not read again.
     pub fn scan(&mut self) -> Result<Scan, ManifestError> {
         self.reopen_if_replaced()?;
-        let Self { path, folder, memory, .. } = self;
-        memory.scan(folder.dir()).map_err(|source| ManifestError::Folder { path: path.clone(), source })
+        let Self { path, folder, scan_cache, .. } = self;
+        scan_cache.scan(folder.dir()).map_err(|source| ManifestError::Folder { path: path.clone(), source })
     }
 
     /// Stages `bytes` as the manifest `name` and has the disk begin with them: a [`ManifestDir::write`]
@@ -278,10 +278,10 @@ impl ManifestDir {
     /// decoded to exactly `intended`.
     ///
     /// The kubelet sees one event. Content of an own file of that name is replaced in the same
-    /// rename. The manifest outlives a loss of power after [`ManifestDir::settle`].
+    /// rename. The manifest outlives a loss of power after [`ManifestDir::sync`].
     pub fn write(&mut self, name: &str, bytes: &[u8], intended: &Value) -> Result<(), ManifestError> {
         self.write_checked(name, bytes, |read| reads_as(read, intended))
-            .map(|()| self.memory.wrote(name, bytes, intended))
+            .map(|()| self.scan_cache.wrote(name, bytes, intended))
     }
 
     /// As [`ManifestDir::write`], for a manifest that is there: one that somebody has removed meanwhile is
@@ -291,7 +291,7 @@ impl ManifestDir {
     /// [`ManifestError::Gone`], and as [`ManifestDir::write`].
     pub fn rewrite(&mut self, name: &str, bytes: &[u8], intended: &Value) -> Result<(), ManifestError> {
         let put = self.put(name, bytes, |read| reads_as(read, intended), true);
-        put.map(|()| self.memory.wrote(name, bytes, intended))
+        put.map(|()| self.scan_cache.wrote(name, bytes, intended))
     }
 
     /// As [`ManifestDir::write`], with `check` to prove the bytes that were read back.
@@ -356,7 +356,7 @@ impl ManifestDir {
     }
 
     /// Waits until the names that were given are on stable storage, and gives up what was prepared and not written.
-    pub fn settle(&mut self) -> Result<(), ManifestError> {
+    pub fn sync(&mut self) -> Result<(), ManifestError> {
         if let Some(stage) = self.folder.stage() {
             for name in std::mem::take(&mut self.prepared).keys() {
                 // What cannot be swept now is swept when the folder is opened next.
@@ -389,7 +389,7 @@ impl ManifestDir {
 
     fn refuse_foreign(&mut self, name: &str) -> Result<(), ManifestError> {
         let path = self.path.join(name);
-        match self.memory.look(self.folder.dir(), name.as_ref()) {
+        match self.scan_cache.look(self.folder.dir(), name.as_ref()) {
             Ok(None) => Ok(()),
             Ok(Some(Ok(_))) => Ok(()),
             Ok(Some(Err(why))) => Err(ManifestError::Foreign { path, why }),
@@ -408,7 +408,7 @@ impl ManifestDir {
         let Some(folder) = reopened else { return Ok(()) };
         self.folder = folder;
         self.prepared.clear();
-        self.memory = Memory::default();
+        self.scan_cache = ScanCache::default();
         if self.watch.as_mut().is_some_and(|watch| watch.rearm(&self.path).is_err()) {
             // Who owns this value sees it and tries again.
             self.watch = None;

@@ -35,7 +35,7 @@ pub(in crate::cli) struct Inputs {
     /// The other objects.
     pub(in crate::cli) objects: BTreeMap<ObjectRef, Value>,
     /// What nobody understands in the DaemonSets.
-    pub(super) doubts: Doubts,
+    pub(super) unknown_fields: UnknownFields,
     /// DaemonSets that validation refuses.
     pub(in crate::cli) refused: Vec<Entry>,
     /// Documents that do not parse, or hold no valid object.
@@ -45,7 +45,7 @@ pub(in crate::cli) struct Inputs {
 }
 
 /// What nobody understands in DaemonSets, by their names.
-pub(super) type Doubts = BTreeMap<ObjectKey, Vec<FieldError>>;
+pub(super) type UnknownFields = BTreeMap<ObjectKey, Vec<FieldError>>;
 
 /// Reads `paths` in order.
 pub(in crate::cli) fn read(paths: &[PathBuf]) -> Inputs {
@@ -123,15 +123,16 @@ fn has_known_extension(path: &Path) -> bool {
 fn add(inputs: &mut Inputs, path: &Path, text: &str) {
     let parsed = input::parse_file(path, text);
     for daemon_set in parsed.daemon_sets {
-        let of_it = |doubt: &&Problem| doubt.object.as_ref().is_some_and(|object| object.key == daemon_set.key);
-        let unknown = parsed.doubts.iter().filter(of_it).map(|doubt| FieldError {
-            field: format!("{}: {}", doubt.place(), doubt.field.as_deref().unwrap_or_default()),
-            reason: doubt.reason.clone(),
-            hint: doubt.hint.clone(),
+        let of_it =
+            |unknown_field: &&Problem| unknown_field.object.as_ref().is_some_and(|object| object.key == daemon_set.key);
+        let unknown = parsed.unknown_fields.iter().filter(of_it).map(|unknown_field| FieldError {
+            field: format!("{}: {}", unknown_field.place(), unknown_field.field.as_deref().unwrap_or_default()),
+            reason: unknown_field.reason.clone(),
+            hint: unknown_field.hint.clone(),
         });
         let in_file = |error: FieldError| FieldError { field: format!("{}: {}", path.display(), error.field), ..error };
-        let found = unknown.chain(annotations::misread(&daemon_set).into_iter().map(in_file)).collect();
-        inputs.doubts.insert(daemon_set.key.clone(), found);
+        let found = unknown.chain(annotations::unknown_fields(&daemon_set).into_iter().map(in_file)).collect();
+        inputs.unknown_fields.insert(daemon_set.key.clone(), found);
         inputs.daemon_sets.insert(daemon_set.key.clone(), Arc::new(daemon_set));
     }
     inputs.objects.extend(parsed.objects);

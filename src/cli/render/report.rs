@@ -6,7 +6,7 @@ use crate::cli::Exit;
 use crate::cli::Failure;
 use crate::cli::output;
 use crate::cli::output::Colour;
-use crate::cli::render::inputs::Doubts;
+use crate::cli::render::inputs::UnknownFields;
 use crate::core::identity::Identity;
 use crate::core::input::Problem;
 use crate::core::model::FieldError;
@@ -102,7 +102,7 @@ pub(super) fn stream(entries: &[Entry]) -> String {
 }
 
 /// One line a DaemonSet or document, below it hints, notes and what nobody understands in it.
-pub(in crate::cli) fn lines(entries: &[Entry], doubts: &Doubts, colour: Colour) -> String {
+pub(in crate::cli) fn lines(entries: &[Entry], unknown_fields: &UnknownFields, colour: Colour) -> String {
     let mut text = String::new();
     let mut line = |line: String| {
         text.push_str(&line);
@@ -135,9 +135,9 @@ pub(in crate::cli) fn lines(entries: &[Entry], doubts: &Doubts, colour: Colour) 
                 }
             }
         }
-        for doubt in entry.key().and_then(|key| doubts.get(key)).into_iter().flatten() {
-            line(format!("  {} {doubt}", colour.yellow("warning:")));
-            if let Some(hint) = &doubt.hint {
+        for unknown_field in entry.key().and_then(|key| unknown_fields.get(key)).into_iter().flatten() {
+            line(format!("  {} {unknown_field}", colour.yellow("warning:")));
+            if let Some(hint) = &unknown_field.hint {
                 line(format!("  {} {hint}", colour.cyan("hint:")));
             }
         }
@@ -185,12 +185,12 @@ enum Json<'a> {
 }
 
 /// The JSON array; `written`: manifests are named by their path, else given by their content.
-pub(super) fn json(entries: &[Entry], doubts: &Doubts, written: bool) -> Result<String, Failure> {
+pub(super) fn json(entries: &[Entry], unknown_fields: &UnknownFields, written: bool) -> Result<String, Failure> {
     let mut elements: Vec<Json<'_>> = entries.iter().map(|entry| element(entry, written)).collect();
     for (entry, element) in entries.iter().zip(&mut elements) {
-        let doubts = entry.key().and_then(|key| doubts.get(key));
-        if let (Json::DaemonSet { warnings, .. }, Some(doubts)) = (element, doubts) {
-            *warnings = doubts.iter().map(FieldError::with_hint).collect();
+        let unknown_fields = entry.key().and_then(|key| unknown_fields.get(key));
+        if let (Json::DaemonSet { warnings, .. }, Some(unknown_fields)) = (element, unknown_fields) {
+            *warnings = unknown_fields.iter().map(FieldError::with_hint).collect();
         }
     }
     output::json(&elements)

@@ -17,7 +17,10 @@ fn said(labels: Value, annotations: Value, of_template: Value) -> Vec<String> {
         },
     });
     let daemon_set = validate::daemon_set(&value, Source::Api).expect("it is valid");
-    misread(&daemon_set).iter().map(|error| format!("{error} ({})", error.hint.as_deref().unwrap_or("-"))).collect()
+    unknown_fields(&daemon_set)
+        .iter()
+        .map(|error| format!("{error} ({})", error.hint.as_deref().unwrap_or("-")))
+        .collect()
 }
 
 #[test]

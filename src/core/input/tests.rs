@@ -110,12 +110,12 @@ fn a_field_that_there_is_not_is_a_doubt_and_no_problem() {
     ));
     assert_eq!((file.daemon_sets.len(), file.problems.len()), (2, 0));
     assert!(!file.is_incomplete());
-    let doubts: Vec<String> = file.doubts.iter().map(ToString::to_string).collect();
+    let unknown_fields: Vec<String> = file.unknown_fields.iter().map(ToString::to_string).collect();
     assert_eq!(
-        doubts,
+        unknown_fields,
         ["/x/a.yaml:11: DaemonSet kube-system/a: spec.template.spec.hostNetwrok: \
           unknown field: Kubernetes 1.36 does not have it"]
     );
-    assert_eq!(file.doubts[0].kind, ProblemKind::Doubtful);
+    assert_eq!(file.unknown_fields[0].kind, ProblemKind::UnknownField);
     assert_eq!(file.daemon_sets[1].template["spec"]["hostNetwrok"], true, "it is passed on");
 }

@@ -95,7 +95,7 @@ impl Planner<'_> {
         match (current.split_last(), outdated.split_first()) {
             (Some((new, older)), Some((old, others))) => {
                 self.end_all(older.iter().chain(others), "a newer instance is here");
-                self.settle_two(&target.daemon_set, new, old, surge);
+                self.reconcile_two(&target.daemon_set, new, old, surge);
             }
             (Some((new, older)), None) => {
                 self.end_all(older.iter(), "a newer instance of the same revision is here");
@@ -221,7 +221,7 @@ impl Planner<'_> {
     }
 
     /// Old and new are both here: surge in progress, or a strategy that changed meanwhile.
-    fn settle_two(&mut self, daemon_set: &Arc<DaemonSet>, new: &Instance, old: &Instance, surge: bool) {
+    fn reconcile_two(&mut self, daemon_set: &Arc<DaemonSet>, new: &Instance, old: &Instance, surge: bool) {
         self.refresh(new);
         self.show(new);
         if let Some(order) = old.restart.as_ref().filter(|_| self.is_ordered(old)) {

@@ -353,7 +353,7 @@ fn a_sandbox_that_was_never_seen_is_waited_for_one_housekeeping_period() {
     let desired = wanted(&daemon_set("b"));
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     assert_eq!(bench.pass(&desired), NONE);
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-b-1"]);
 }
 
@@ -416,7 +416,7 @@ fn a_template_that_changes_during_a_surge_never_costs_the_instance_that_serves()
     bench.world.not_ready.insert("uid-b-1".to_owned());
     assert_eq!(bench.pass(&surging("c")), ["end uid-b-1", "start uid-c-2"]);
     bench.world.running.remove("uid-b-1");
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     bench.world.ready.insert("uid-c-2".to_owned(), bench.now);
     assert_eq!(bench.pass(&surging("c")), ["finish uid-b-1", "end uid-a-0"]);
 }
@@ -429,7 +429,7 @@ fn a_clock_that_was_set_back_holds_nothing_up() {
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.now -= 86_400_000;
     assert_eq!(bench.pass(&desired), NONE);
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-b-1"]);
 }
 
@@ -455,7 +455,7 @@ fn an_orphan_ends_when_its_manifest_is_removed() {
     let gone = Desired::Gone { reason: "gone".into(), by_list: false, ignore_file: None };
     assert_eq!(bench.pass(&gone), ["end uid-a-0"]);
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&gone), ["finish uid-a-0"]);
 }
 
@@ -483,7 +483,7 @@ fn data_changes_refresh_in_place_and_restart_only_when_asked_for() {
     bench.world.data_version = "3".to_owned();
     assert_eq!(bench.pass(&wanted(&asks)), ["end uid-a-0"]);
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&wanted(&asks)), ["finish uid-a-0", "start uid-a-1"]);
 }
 
@@ -496,7 +496,7 @@ fn a_removed_manifest_comes_back_under_a_new_uid() {
     let desired = wanted(&daemon_set("a"));
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-a-1"]);
 }
 
@@ -609,7 +609,7 @@ fn a_gone_daemon_ends_is_finished_and_keeps_its_number() {
     let desired = Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None };
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-a-0"]);
     assert_eq!(bench.record.next_incarnation, 1);
     assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["start uid-a-1"], "a used UID is never used again");

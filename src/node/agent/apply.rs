@@ -55,10 +55,10 @@ pub(super) struct Disk {
     pub(super) lost: BTreeSet<String>,
     /// Records that are newer than what is on disk.
     pub(super) unsaved: BTreeSet<ObjectKey>,
-    /// Records that were put and are to be settled.
-    pub(super) put: Vec<(ObjectKey, checkpoint::Put)>,
-    /// Daemons whose manifests were written and are to be settled.
-    pub(super) named: Vec<ObjectKey>,
+    /// Records that are written and not yet synced.
+    pub(super) unsynced: Vec<(ObjectKey, checkpoint::UnsyncedRecord)>,
+    /// Daemons whose manifests are written; the manifest folder is not yet synced.
+    pub(super) pending_dir_sync: Vec<ObjectKey>,
     /// Digest of the data that was last written, by pod UID.
     pub(super) written: BTreeMap<String, String>,
     /// Folders of ended pods that could not be cleared, and when to try again.
@@ -79,8 +79,8 @@ impl Disk {
             floor_saved: true,
             lost: BTreeSet::new(),
             unsaved: BTreeSet::new(),
-            put: Vec::new(),
-            named: Vec::new(),
+            unsynced: Vec::new(),
+            pending_dir_sync: Vec::new(),
             written: BTreeMap::new(),
             clear_again: BTreeMap::new(),
         }
@@ -90,7 +90,7 @@ impl Disk {
     /// waits for the disk once for all of them: [`Disk::apply`] finds it done. A boot has many of them.
     ///
     /// No more than a hint: nothing takes its name, and what fails is done again by [`Disk::apply`], which tells it.
-    pub(super) fn lay_ground(&mut self, plans: &[DaemonPlan]) {
+    pub(super) fn prewrite(&mut self, plans: &[DaemonPlan]) {
         let news = || plans.iter().filter_map(|plan| new_here(plan, &self.lost)).map(|new| (&new.identity.uid, new));
         let news: Vec<_> = news().filter_map(|(uid, new)| Some((uid.as_str(), rendered(new)?))).collect();
         let Some(manifests) = self.manifests.as_mut().filter(|_| news.len() > 1) else { return };
@@ -118,7 +118,7 @@ impl Disk {
                     }
                     self.write_volumes(rendering, rendered)?;
                     self.start(plan, rendered)?;
-                    self.named.push(plan.key.clone());
+                    self.pending_dir_sync.push(plan.key.clone());
                 }
                 Action::Refresh { rendering, volumes, manifest } => {
                     let Some(rendered) = rendered(rendering) else { continue };
@@ -127,13 +127,13 @@ impl Disk {
                     }
                     if *manifest {
                         self.rewrite_manifest(&rendering.identity.uid, rendered)?;
-                        self.named.push(plan.key.clone());
+                        self.pending_dir_sync.push(plan.key.clone());
                     }
                 }
                 Action::Confirm { .. } | Action::Keep { .. } => {}
             }
         }
-        self.note(&plan.record).inspect_err(|_| {
+        self.persist(&plan.record).inspect_err(|_| {
             // What has been done is remembered all the same: a number that was used is used up.
             self.records.insert(plan.record.key.clone(), plan.record.clone());
             self.unsaved.insert(plan.record.key.clone());
@@ -144,7 +144,7 @@ impl Disk {
     /// use it again if somebody removed the manifest meanwhile. A record that cannot be saved holds no
     /// daemon up; the end of the plan says it.
     ///
-    /// It is put, which outlives the agent, and waited for when the manifest is in place ([`Disk::settle`]). A
+    /// It is put, which outlives the agent, and waited for when the manifest is in place ([`Disk::sync`]). A
     /// pod UID whose manifest was removed is never used again, whatever a loss of power takes in between:
     /// * the manifest is there: its number is read from it (`adopt`), and so is used up;
     /// * the record is there: it is used up;
@@ -154,7 +154,7 @@ impl Disk {
     fn start(&mut self, plan: &DaemonPlan, rendered: &Rendered) -> Result<(), Failure> {
         let key = &plan.record.key;
         let before = self.records.get(key).cloned().unwrap_or_else(|| self.new_record(key));
-        let saved = self.put(&plan.record);
+        let saved = self.write_unsynced(&plan.record);
         self.write_manifest(rendered).inspect_err(|_| {
             if saved.is_ok() {
                 // The instance is not there, and its number is still free.
@@ -165,7 +165,7 @@ impl Disk {
 
     /// The record first: its incarnation number must be on disk before the manifest goes.
     fn end(&mut self, plan: &DaemonPlan, uid: &str, pod: &str) -> Result<(), Failure> {
-        if self.put.iter().any(|(key, _)| *key == plan.record.key) {
+        if self.unsynced.iter().any(|(key, _)| *key == plan.record.key) {
             self.unsaved.insert(plan.record.key.clone());
         }
         self.save(&plan.record)?;
@@ -216,11 +216,11 @@ impl Disk {
         }
     }
 
-    /// Puts a record that differs from the one on disk: nothing that is done before [`Disk::settle`] needs it, and no
+    /// Puts a record that differs from the one on disk: nothing that is done before [`Disk::sync`] needs it, and no
     /// other daemon's manifest waits for it.
-    fn note(&mut self, record: &DaemonRecord) -> Result<(), Failure> {
+    fn persist(&mut self, record: &DaemonRecord) -> Result<(), Failure> {
         if self.is_news(record) {
-            return self.put(record);
+            return self.write_unsynced(record);
         }
         // Equal definitions become one: it is in memory once, and compared by its address.
         if let Some(known) = self.records.get_mut(&record.key) {
@@ -238,42 +238,42 @@ impl Disk {
         }
         let Some(store) = &self.records_store else { return Err(unusable("state")) };
         store.save(&name(&record.key), record).map_err(|e| failure(&e, e.hint()))?;
-        self.put.retain(|(key, _)| *key != record.key);
+        self.unsynced.retain(|(key, _)| *key != record.key);
         self.records.insert(record.key.clone(), record.clone());
         self.unsaved.remove(&record.key);
         Ok(())
     }
 
-    /// As [`Disk::save`], for a loss of power only after [`Disk::settle`].
-    fn put(&mut self, record: &DaemonRecord) -> Result<(), Failure> {
+    /// As [`Disk::save`], for a loss of power only after [`Disk::sync`].
+    fn write_unsynced(&mut self, record: &DaemonRecord) -> Result<(), Failure> {
         let Some(store) = &self.records_store else { return Err(unusable("state")) };
-        let put = store.put(&name(&record.key), record).map_err(|e| failure(&e, e.hint()))?;
+        let unsynced = store.write_unsynced(&name(&record.key), record).map_err(|e| failure(&e, e.hint()))?;
         self.records.insert(record.key.clone(), record.clone());
         self.unsaved.remove(&record.key);
-        self.put.retain(|(key, _)| *key != record.key);
-        self.put.push((record.key.clone(), put));
+        self.unsynced.retain(|(key, _)| *key != record.key);
+        self.unsynced.push((record.key.clone(), unsynced));
         Ok(())
     }
 
     /// Waits until the manifests' names and the records that were put are on stable storage. What fails is put and not
     /// saved.
-    pub(super) fn settle(&mut self) -> Vec<(ObjectKey, Failure)> {
+    pub(super) fn sync(&mut self) -> Vec<(ObjectKey, Failure)> {
         let mut failures = Vec::new();
-        let named = std::mem::take(&mut self.named);
-        if let Some(Err(e)) = self.manifests.as_mut().map(ManifestDir::settle) {
-            failures.extend(named.into_iter().map(|key| (key, failure(&e, e.hint()))));
+        let pending_dir_sync = std::mem::take(&mut self.pending_dir_sync);
+        if let Some(Err(e)) = self.manifests.as_mut().map(ManifestDir::sync) {
+            failures.extend(pending_dir_sync.into_iter().map(|key| (key, failure(&e, e.hint()))));
         }
         let Some(store) = &self.records_store else { return failures };
-        let placed = |(key, put)| {
-            let placed = store.place(&put);
-            (key, put, placed)
+        let renamed = |(key, unsynced)| {
+            let renamed = store.rename(&unsynced);
+            (key, unsynced, renamed)
         };
-        let placed: Vec<_> = std::mem::take(&mut self.put).into_iter().map(placed).collect();
+        let renamed: Vec<_> = std::mem::take(&mut self.unsynced).into_iter().map(renamed).collect();
         // Who was the last to be placed is waited for, and all the others with it.
-        let last = placed.iter().rev().find(|(_, _, placed)| placed.is_ok());
-        let synced = last.map_or(Ok(()), |(_, put, _)| store.sync(put));
-        for (key, _, placed) in placed {
-            if let Err(e) = placed.as_ref().and(synced.as_ref()) {
+        let last = renamed.iter().rev().find(|(_, _, renamed)| renamed.is_ok());
+        let synced = last.map_or(Ok(()), |(_, unsynced, _)| store.sync_dir(unsynced));
+        for (key, _, renamed) in renamed {
+            if let Err(e) = renamed.as_ref().and(synced.as_ref()) {
                 self.unsaved.insert(key.clone());
                 failures.push((key, failure(e, e.hint())));
             }

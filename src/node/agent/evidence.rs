@@ -179,7 +179,7 @@ pub(super) fn sandbox(
             }
             let Phase::Ending { since, .. } = &instance.phase else { return Evidence::Running };
             let waited = now - since;
-            let grace = grace_seconds(instance) * 1_000 + crate::core::plan::SETTLE;
+            let grace = grace_seconds(instance) * 1_000 + crate::core::plan::GONE_AFTER;
             match waited >= grace {
                 true => Evidence::Gone,
                 false => Evidence::Unknown(format!(

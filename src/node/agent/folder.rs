@@ -146,7 +146,7 @@ impl Folders {
 
     /// What nobody understands in the definition of `key` that is in force.
     pub(super) fn doubts_of(&self, key: &ObjectKey) -> impl Iterator<Item = FieldError> {
-        self.view.doubts_of(key).map(|doubt| FieldError {
+        self.view.unknown_fields_of(key).map(|doubt| FieldError {
             field: format!("{}: {}", doubt.place(), doubt.field.as_deref().unwrap_or_default()),
             reason: doubt.reason.clone(),
             hint: doubt.hint.clone(),

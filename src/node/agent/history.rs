@@ -6,7 +6,7 @@
 use crate::core::pass::MaxRemovals;
 use crate::core::pass::Plan;
 use crate::core::status::Problem;
-use crate::node::api::Back;
+use crate::node::api::EtcdRollback;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
@@ -16,7 +16,7 @@ use super::Agent;
 #[derive(Debug, Default)]
 pub(super) struct History {
     seen: u64,
-    back: Option<Back>,
+    back: Option<EtcdRollback>,
 }
 
 impl Agent {
@@ -31,18 +31,22 @@ impl Agent {
 impl History {
     /// Follows the API's view; gives the resource version to remember.
     fn follow(&mut self, api: &Snapshot) -> u64 {
-        if let Some(back) = api.course.back.filter(|back| back.number != self.seen) {
+        if let Some(back) = api.etcd_rollback_detection.rollback.filter(|back| back.number != self.seen) {
             self.seen = back.number;
             self.back = Some(back);
         }
         // An agent that starts anew in the middle of it must doubt again.
-        self.back.map_or(api.course.reached, |back| back.from)
+        self.back.map_or(api.etcd_rollback_detection.reached, |back| back.from)
     }
 
     /// How many absences may act in this pass: none while their list may be of a restored backup, unless
     /// nothing is to be held at all.
     pub(super) fn bound(&self, api: Option<&Snapshot>, configured: MaxRemovals) -> MaxRemovals {
-        let open = |api: &Snapshot| api.lists(&Scope::DaemonSets) > 0 && !api.course.is_known && api.course.reached > 0;
+        let open = |api: &Snapshot| {
+            api.lists(&Scope::DaemonSets) > 0
+                && !api.etcd_rollback_detection.is_known
+                && api.etcd_rollback_detection.reached > 0
+        };
         match configured {
             MaxRemovals::Off => MaxRemovals::Off,
             _ if self.back.is_some() || api.is_some_and(open) => MaxRemovals::Count(0),
@@ -52,14 +56,14 @@ impl History {
 
     /// A pass was planned: the doubt is over when nothing is missing any more.
     pub(super) fn planned(&mut self, plan: &Plan, api: Option<&Snapshot>, second_list: bool) {
-        if api.is_some_and(|api| api.course.is_known) && !plan.removals_held && !second_list {
+        if api.is_some_and(|api| api.etcd_rollback_detection.is_known) && !plan.removals_held && !second_list {
             self.back = None;
         }
     }
 
     /// What is to be said of it.
     pub(super) fn problem(&self) -> Option<Problem> {
-        let Back { from, to, .. } = self.back?;
+        let EtcdRollback { from, to, .. } = self.back?;
         Some(Problem {
             object: "API".to_owned(),
             reason: format!(

@@ -87,7 +87,7 @@ impl Agent {
             // They are as they were sealed.
             drop(inputs.take_secrets(&self.remembered_inputs.rollback_data));
         }
-        if let Err(error) = store.put(INPUTS, &inputs) {
+        if let Err(error) = store.write_unsynced(INPUTS, &inputs) {
             self.problems.push(report_problem("checkpoint", apply::failure(&error, error.hint())));
         }
     }

@@ -206,7 +206,7 @@ impl Agent {
             .map(|l| l.trim_start_matches(['#', ' ']).to_owned())
             .collect();
         let resynced = yaml::write_manifest(&header, &value);
-        let written = manifests.rewrite(&file, resynced.as_bytes(), &value).and_then(|()| manifests.settle());
+        let written = manifests.rewrite(&file, resynced.as_bytes(), &value).and_then(|()| manifests.sync());
         written.map_err(|e| super::apply::failure(&e, e.hint()))?;
         Ok(Resynced {
             until: at + FOR,

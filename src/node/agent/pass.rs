@@ -319,7 +319,7 @@ impl Agent {
     fn apply(&mut self, before: &BTreeMap<ObjectKey, DaemonRecord>) {
         let at = now();
         let mut plan = std::mem::replace(&mut self.plan, Plan { daemons: Vec::new(), removals_held: false });
-        self.disk.lay_ground(&plan.daemons);
+        self.disk.prewrite(&plan.daemons);
         let (disk, watchdog) = (&mut self.disk, &mut self.watchdog);
         let mut apply = |daemon| {
             // Many daemons on a slow disk take their time, and that is no loop that hangs.
@@ -332,7 +332,7 @@ impl Agent {
         let mut results = vec![Ok(()); plan.daemons.len()];
         acting.into_iter().chain(noting).for_each(|(number, daemon)| results[number] = apply(daemon));
         // Every manifest is in place before anything is waited for that none of them waits for.
-        for (key, failure) in self.disk.settle() {
+        for (key, failure) in self.disk.sync() {
             let of_it = plan.daemons.iter().zip(&mut results).filter(|(daemon, _)| daemon.key == key);
             of_it.for_each(|(_, result)| *result = Err(failure.clone()));
         }

@@ -146,7 +146,7 @@ impl Agent {
     fn tell_misread(&mut self, plan: &DaemonPlan) {
         let from_api = plan.summary.source == Some(Source::Api) && self.api.is_some();
         let Some(daemon_set) = self.definitions.get(&plan.key).filter(|_| from_api) else { return };
-        let misread = annotations::misread(daemon_set);
+        let misread = annotations::unknown_fields(daemon_set);
         if misread.is_empty() {
             self.reported.misread.remove(&plan.key);
             return;
@@ -264,7 +264,7 @@ impl Agent {
             let answer = planned.and_then(|d| d.record.answer.as_ref()).filter(|_| self.config.dry_run_admission);
             terms.extend(answer.map(|answer| explain::answer(answer, &status::time(answer.at))));
             if let (None, Covered::No(reason)) = (&status, &covered) {
-                let notes = annotations::misread(daemon_set).iter().map(FieldError::with_hint).collect();
+                let notes = annotations::unknown_fields(daemon_set).iter().map(FieldError::with_hint).collect();
                 status = Some(DaemonStatus { notes, ..bare(key, Some(daemon_set.source.clone()), reason) });
             }
         }

@@ -23,7 +23,7 @@ use crate::node::api::connector::pool::Inner;
 use crate::node::api::connector::pool::State;
 use crate::node::api::error::Failure;
 use crate::node::api::kubeconfig::Credentials;
-use crate::node::api::watches::Seat;
+use crate::node::api::watches::WatchProgress;
 
 pub(super) mod pool;
 
@@ -35,7 +35,7 @@ const CONCURRENT_LISTS: usize = 4;
 tokio::task_local! {
     /// Told what this task's watch is asked for, and when the server has accepted it. kube's watcher does not
     /// tell, and carries nothing of ours down to here; but the request is polled in the task that makes it.
-    pub(super) static WATCH: Arc<Seat>;
+    pub(super) static WATCH: Arc<WatchProgress>;
 }
 
 /// The state of the link to the API server.

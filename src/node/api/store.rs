@@ -26,9 +26,9 @@ pub use definition::convert;
 use definition::is_orphaning;
 pub use sightings::Sighting;
 use sightings::Sightings;
-pub use snapshot::Back;
-pub use snapshot::Course;
 pub use snapshot::Entry;
+pub use snapshot::EtcdRollback;
+pub use snapshot::EtcdRollbackDetection;
 pub use snapshot::Presence;
 pub use snapshot::Scope;
 pub use snapshot::ScopeState;
@@ -160,7 +160,7 @@ impl Store {
         let (key, reached) = (key_of(value), resource_version(value).unwrap_or(0));
         let fingerprint = definition::fingerprint(value);
         self.with(|snapshot| {
-            snapshot.course.reached = snapshot.course.reached.max(reached);
+            snapshot.etcd_rollback_detection.reached = snapshot.etcd_rollback_detection.reached.max(reached);
             snapshot.deleted.remove(&key);
             let before = snapshot.daemon_sets.get(&key);
             if before.is_some_and(|before| before.fingerprint == fingerprint) {
@@ -208,20 +208,23 @@ impl Store {
 
     /// The resource version that an earlier run had reached, from the checkpoint. Told before anything else.
     pub fn had_reached(&self, version: u64) {
-        self.with(|snapshot| snapshot.course.reached = snapshot.course.reached.max(version));
+        self.with(|snapshot| {
+            snapshot.etcd_rollback_detection.reached = snapshot.etcd_rollback_detection.reached.max(version)
+        });
     }
 
     /// The watch of DaemonSets goes on from a resource version; the first after a list is that list's.
-    pub(super) fn goes_on_at(&self, version: u64) {
+    pub(super) fn history_continues_at(&self, version: u64) {
         self.with(|snapshot| {
-            let course = &mut snapshot.course;
-            let first = !std::mem::replace(&mut course.is_known, true);
-            if first && version > 0 && version < course.at_list {
-                let number = course.back.map_or(0, |back| back.number) + 1;
-                course.back = Some(Back { number, from: course.at_list, to: version });
-                course.reached = version;
+            let etcd_rollback_detection = &mut snapshot.etcd_rollback_detection;
+            let first = !std::mem::replace(&mut etcd_rollback_detection.is_known, true);
+            if first && version > 0 && version < etcd_rollback_detection.at_list {
+                let number = etcd_rollback_detection.rollback.map_or(0, |rollback| rollback.number) + 1;
+                etcd_rollback_detection.rollback =
+                    Some(EtcdRollback { number, from: etcd_rollback_detection.at_list, to: version });
+                etcd_rollback_detection.reached = version;
             }
-            course.reached = course.reached.max(version);
+            etcd_rollback_detection.reached = etcd_rollback_detection.reached.max(version);
             snapshot.version += u64::from(first);
         });
         self.wake();
@@ -235,8 +238,8 @@ impl Store {
             let mut gone = false;
             match scope {
                 Scope::DaemonSets => {
-                    snapshot.course.is_known = false;
-                    snapshot.course.at_list = snapshot.course.reached;
+                    snapshot.etcd_rollback_detection.is_known = false;
+                    snapshot.etcd_rollback_detection.at_list = snapshot.etcd_rollback_detection.reached;
                     snapshot.daemon_sets.retain(|key, _| seen.contains(key));
                 }
                 Scope::Pods => snapshot.pods.retain(|key, _| seen.contains(key)),

@@ -463,8 +463,11 @@ async fn a_history_that_went_back_is_found_when_watches_are_resumed() {
     let mut fake = Fake::start(100, |_, path| empty(path)).await;
     let api = Api::start(options(&fake));
     until(&api, "healthy", |api| api.health().state == LinkHealth::Ok).await;
-    until(&api, "known", |api| api.store().snapshot().course.is_known).await;
-    assert_eq!(api.store().snapshot().course, Course { reached: 10, at_list: 0, is_known: true, back: None });
+    until(&api, "known", |api| api.store().snapshot().etcd_rollback_detection.is_known).await;
+    assert_eq!(
+        api.store().snapshot().etcd_rollback_detection,
+        EtcdRollbackDetection { reached: 10, at_list: 0, is_known: true, rollback: None }
+    );
     // Cut off and resumed where it was: one question a kind, and nothing is listed.
     fake.stop();
     until(&api, "cut off", |api| *api.connector().link().borrow() != Link::Up).await;
@@ -482,7 +485,10 @@ async fn a_history_that_went_back_is_found_when_watches_are_resumed() {
         [Scope::DaemonSets, Scope::Node, Scope::Pods].iter().all(|scope| api.store().lists(scope) == 2)
     })
     .await;
-    until(&api, "known", |api| api.store().snapshot().course.is_known).await;
-    assert_eq!(api.store().snapshot().course.back, Some(Back { number: 1, from: 10, to: 7 }));
+    until(&api, "known", |api| api.store().snapshot().etcd_rollback_detection.is_known).await;
+    assert_eq!(
+        api.store().snapshot().etcd_rollback_detection.rollback,
+        Some(EtcdRollback { number: 1, from: 10, to: 7 })
+    );
     assert_eq!(api.connector().counters().connections_opened, 4, "the lists are of a connection of their own");
 }

@@ -36,14 +36,14 @@ use crate::node::api::store::Scope;
 use crate::node::api::store::Store;
 use crate::node::api::store::key_of;
 
-mod history;
+mod etcd_rollback;
 mod named;
 mod pending;
 mod retry;
 
-pub(super) use history::History;
-pub(super) use history::Seat;
-use named::Trust;
+pub(super) use etcd_rollback::EtcdRollbackProbe;
+pub(super) use etcd_rollback::WatchProgress;
+use named::CacheReadPolicy;
 use retry::Retry;
 
 /// Objects a page: a page is in memory twice while it is read.
@@ -71,7 +71,7 @@ pub(super) struct Context {
     pub(super) client: kube::Client,
     pub(super) store: Store,
     pub(super) link: watch::Receiver<Link>,
-    pub(super) history: History,
+    pub(super) etcd_rollback: EtcdRollbackProbe,
     /// What is remembered of an earlier time ([`ApiOptions::known`]).
     ///
     /// [`ApiOptions::known`]: super::ApiOptions::known
@@ -85,7 +85,7 @@ pub(super) struct Context {
 impl Context {
     /// Of what nothing is known yet: which answer of the API server's cache, a moment old at most, is good enough. For
     /// consistent ones a thousand agents that wait for the same object wait for etcd, too.
-    fn trusts(&self, scope: &Scope) -> Option<Trust> {
+    fn cache_read_policy(&self, scope: &Scope) -> Option<CacheReadPolicy> {
         match scope {
             Scope::Object(object) if self.known.contains(object) => None,
             // As the API server's own admission knows it.
@@ -229,14 +229,14 @@ impl Task {
     fn spawn(self, context: &Arc<Context>) -> AbortHandle {
         context.store.open(&self.scope);
         let context = Arc::clone(context);
-        let seat = Arc::new(Seat::default());
-        tokio::spawn(WATCH.scope(seat.clone(), Box::new(self).run(context, seat))).abort_handle()
+        let watch_progress = Arc::new(WatchProgress::default());
+        tokio::spawn(WATCH.scope(watch_progress.clone(), Box::new(self).run(context, watch_progress))).abort_handle()
     }
 
-    async fn run(self: Box<Self>, context: Arc<Context>, seat: Arc<Seat>) {
+    async fn run(self: Box<Self>, context: Arc<Context>, watch_progress: Arc<WatchProgress>) {
         let mut retry = Retry::new(context.link.clone(), matches!(self.scope, Scope::DaemonSets | Scope::NodeDaemons));
-        let mut gone_back = context.history.gone_back();
-        let mut trust = context.trusts(&self.scope);
+        let mut gone_back = context.etcd_rollback.gone_back();
+        let mut cache_read_policy = context.cache_read_policy(&self.scope);
         loop {
             gone_back.mark_unchanged();
             let ended = tokio::select! {
@@ -244,9 +244,9 @@ impl Task {
                 // Its sender lives as long as the context does.
                 Ok(()) = gone_back.changed() => Ended::Relist,
                 () = self.is_old() => Ended::Relist,
-                ended = self.watch(&context, &mut retry, &seat, trust) => ended,
+                ended = self.watch(&context, &mut retry, &watch_progress, cache_read_policy) => ended,
             };
-            trust = None;
+            cache_read_policy = None;
             if let Ended::Immutable = ended {
                 let rest = IMMUTABLE_CHECK.mul_f64(0.5 + backoff::random());
                 let _ = Box::pin(tokio::time::timeout(rest, gone_back.changed())).await;
@@ -265,17 +265,17 @@ impl Task {
     }
 
     /// A watch was accepted: one that was cut off before its time may have missed that history went back.
-    fn opened(&self, context: &Context, seat: &Arc<Seat>, was_cut_off: bool) {
+    fn opened(&self, context: &Context, watch_progress: &Arc<WatchProgress>, was_cut_off: bool) {
         if self.scope == Scope::DaemonSets {
-            context.store.goes_on_at(seat.asked());
+            context.store.history_continues_at(watch_progress.asked());
         }
-        if was_cut_off && seat.asked() > 0 {
+        if was_cut_off && watch_progress.asked() > 0 {
             let one = ListParams {
                 field_selector: self.config.field_selector.clone(),
                 label_selector: self.config.label_selector.clone(),
                 ..ListParams::default()
             };
-            context.history.resumed(&self.resource.plural, seat, self.api(context), one);
+            context.etcd_rollback.resumed(&self.resource.plural, watch_progress, self.api(context), one);
         }
     }
 
@@ -287,20 +287,30 @@ impl Task {
     }
 
     /// What the API server lists and tells, for ever.
-    fn stream(&self, context: &Context, trust: Option<Trust>) -> BoxStream<'static, named::Word> {
+    fn stream(
+        &self,
+        context: &Context,
+        cache_read_policy: Option<CacheReadPolicy>,
+    ) -> BoxStream<'static, named::WatchItem> {
         match (&self.scope, &self.config.field_selector, self.config.timeout) {
             (Scope::Object(_), Some(fields), Some(seconds)) => {
-                named::follow(self.api(context), fields.clone(), seconds, trust)
+                named::follow(self.api(context), fields.clone(), seconds, cache_read_policy)
             }
             _ => watcher(self.api(context), self.config.clone()).boxed(),
         }
     }
 
-    async fn watch(&self, context: &Context, retry: &mut Retry, seat: &Arc<Seat>, trust: Option<Trust>) -> Ended {
+    async fn watch(
+        &self,
+        context: &Context,
+        retry: &mut Retry,
+        watch_progress: &Arc<WatchProgress>,
+        cache_read_policy: Option<CacheReadPolicy>,
+    ) -> Ended {
         let store = &context.store;
         // That a watch was accepted which ended before this one began says nothing of this one.
-        let _ = seat.opened.notified().now_or_never();
-        let mut stream = self.stream(context, trust);
+        let _ = watch_progress.opened.notified().now_or_never();
+        let mut stream = self.stream(context, cache_read_policy);
         let mut seen = BTreeSet::new();
         let mut immutable = false;
         let mut resumes = 0;
@@ -311,13 +321,13 @@ impl Task {
             let event = tokio::select! {
                 biased;
                 event = stream.next() => event,
-                () = seat.opened.notified() => {
-                    let line = context.history.lines_opened();
+                () = watch_progress.opened.notified() => {
+                    let line = context.etcd_rollback.lines_opened();
                     let before = open.replace((Instant::now(), line));
                     let in_order = |(since, before): (Instant, u64)| {
                         !failed && line == before && since.elapsed() >= IN_ORDER
                     };
-                    self.opened(context, seat, before.is_some_and(|before| !in_order(before)));
+                    self.opened(context, watch_progress, before.is_some_and(|before| !in_order(before)));
                     failed = false;
                     store.recovered(&self.scope);
                     retry.established();
@@ -364,7 +374,7 @@ impl Task {
                     let failure = Failure::from_watcher(&error);
                     failed = true;
                     if failure.kind == FailureKind::Expired {
-                        seat.expired();
+                        watch_progress.expired();
                     }
                     let resumed = matches!(error, watcher::Error::WatchStartFailed(_))
                         && !failure.is_link()

@@ -150,8 +150,8 @@ fn a_crash_before_the_rename_leaves_the_old_record() {
 fn what_was_put_outlives_the_agent_and_never_costs_the_record_before() {
     let (_root, store) = fresh();
     store.save("a", &record(1)).unwrap();
-    store.put("a", &record(2)).unwrap();
-    store.put("b", &record(3)).unwrap();
+    store.write_unsynced("a", &record(2)).unwrap();
+    store.write_unsynced("b", &record(3)).unwrap();
     assert_eq!(store.load("a").unwrap(), Loaded::Present(record(1)), "it is not settled");
     let again = Store::open(store.path()).unwrap();
     assert_eq!(again.load("a").unwrap(), Loaded::Present(record(2)));
@@ -159,7 +159,7 @@ fn what_was_put_outlives_the_agent_and_never_costs_the_record_before() {
     assert_eq!(names(store.path()), ["a.json", "b.json"]);
 
     // What a loss of power leaves of one: any part of its bytes.
-    again.put("a", &record(4)).unwrap();
+    again.write_unsynced("a", &record(4)).unwrap();
     let staged = store.path().join("a.json.tmp");
     let whole = fs::read(&staged).unwrap();
     for length in [0, 1, whole.len() / 2, whole.len() - 1] {
@@ -168,8 +168,8 @@ fn what_was_put_outlives_the_agent_and_never_costs_the_record_before() {
         assert_eq!(again.load("a").unwrap(), Loaded::Present(record(2)), "{length} bytes");
     }
 
-    let put = again.put("a", &record(5)).unwrap();
-    again.settle(&put).unwrap();
+    let write_unsynced = again.write_unsynced("a", &record(5)).unwrap();
+    again.sync(&write_unsynced).unwrap();
     assert_eq!(again.load("a").unwrap(), Loaded::Present(record(5)));
     assert_eq!(names(store.path()), ["a.json", "b.json"]);
 }
@@ -177,16 +177,16 @@ fn what_was_put_outlives_the_agent_and_never_costs_the_record_before() {
 #[test]
 fn what_was_put_counts_until_the_next_is_whole() {
     let (_root, store) = fresh();
-    store.put("a", &record(1)).unwrap();
+    store.write_unsynced("a", &record(1)).unwrap();
     // Nothing can be begun here.
     let begun = store.path().join("a.json.new");
     fs::create_dir(&begun).unwrap();
-    store.put("a", &record(2)).unwrap_err();
+    store.write_unsynced("a", &record(2)).unwrap_err();
     fs::remove_dir(&begun).unwrap();
     assert_eq!(Store::open(store.path()).unwrap().load("a").unwrap(), Loaded::Present(record(1)));
 
-    store.put("a", &record(3)).unwrap();
-    store.put("a", &record(4)).unwrap();
+    store.write_unsynced("a", &record(3)).unwrap();
+    store.write_unsynced("a", &record(4)).unwrap();
     // What an agent that died had begun.
     fs::write(&begun, "half").unwrap();
     assert_eq!(Store::open(store.path()).unwrap().load("a").unwrap(), Loaded::Present(record(4)));

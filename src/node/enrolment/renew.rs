@@ -35,7 +35,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 /// After somebody said no.
 const AFTER_DENIAL: Duration = Duration::from_secs(3600);
 /// The kubeconfig's files are looked at for changes no more often than this.
-const SETTLE: Duration = Duration::from_secs(6);
+const RELOAD_PAUSE: Duration = Duration::from_secs(6);
 
 /// How the agent's identity stands; clones share it.
 #[derive(Clone, Default)]
@@ -90,7 +90,7 @@ impl Identity {
             }
             let rest = self.step(&client, &files, certificate, &node).await;
             if rest.is_zero() {
-                tokio::time::sleep(SETTLE).await;
+                tokio::time::sleep(RELOAD_PAUSE).await;
                 connector.retire();
             }
             tokio::time::sleep(rest).await;

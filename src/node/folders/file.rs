@@ -46,12 +46,12 @@ pub(super) fn read(
     path: &Path,
     folder: &Path,
     metadata: &fs::Metadata,
-    settled: bool,
+    quiet: bool,
     previous: Option<&Arc<FileView>>,
 ) -> Arc<FileView> {
     let stamp = Stamp::of(metadata);
     // A stamp that was taken while the file changed may hide a later change within the clock's tick.
-    let unchanged = |previous: &&Arc<FileView>| previous.path == path && previous.stamp == stamp && previous.settled;
+    let unchanged = |previous: &&Arc<FileView>| previous.path == path && previous.stamp == stamp && previous.quiet;
     if let Some(previous) = previous.filter(unchanged) {
         return Arc::clone(previous);
     }
@@ -64,10 +64,10 @@ pub(super) fn read(
         objects: Vec::new(),
         ignored: Vec::new(),
         problems: Vec::new(),
-        doubts: Vec::new(),
+        unknown_fields: Vec::new(),
         complete: false,
         stamp,
-        settled,
+        quiet,
         mounted: None,
     };
     match text(path, metadata) {
@@ -79,11 +79,11 @@ pub(super) fn read(
             view.fingerprint = previous.map(|previous| previous.fingerprint.clone()).unwrap_or_default();
             view.problems.push(unreadable(path, &error));
             // Not a matter of the file's content: the next reading may succeed.
-            view.settled = error.kind() == io::ErrorKind::InvalidData;
+            view.quiet = error.kind() == io::ErrorKind::InvalidData;
         }
     }
     if let Some(previous) = previous {
-        keep(&mut view, previous, settled);
+        keep(&mut view, previous, quiet);
     }
     Arc::new(view)
 }
@@ -123,13 +123,13 @@ fn take(view: &mut FileView, parsed: ParsedFile) {
     view.objects = parsed.objects.into_iter().map(|(reference, value)| (reference, Arc::new(value))).collect();
     view.ignored = parsed.ignored;
     view.problems = parsed.problems;
-    view.doubts = parsed.doubts;
+    view.unknown_fields = parsed.unknown_fields;
 }
 
 /// Keeps the objects of the previous version that this one has not but may not take away: those that it defines wrongly,
 /// and all while a document cannot be read or the file has not settled.
-fn keep(view: &mut FileView, previous: &FileView, settled: bool) {
-    let keep_all = !view.complete || !settled;
+fn keep(view: &mut FileView, previous: &FileView, quiet: bool) {
+    let keep_all = !view.complete || !quiet;
     let refused: Vec<(String, ObjectKey)> = view
         .problems
         .iter()

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use super::FileView;
 use super::FolderIdentity;
 use super::FolderView;
-use super::SETTLE;
+use super::QUIET_PERIOD;
 use super::ScannedFolder;
 use super::file;
 use super::identity;
@@ -45,25 +45,25 @@ pub fn read(folders: &[PathBuf], previous: &FolderView, now: SystemTime) -> Fold
         match candidate.metadata {
             Err(error) => {
                 view.problems.push(file::unreadable(&candidate.path, &error));
-                view.recheck = Some(SETTLE);
+                view.recheck = Some(QUIET_PERIOD);
                 view.files.extend(before.map(incomplete));
             }
             Ok(metadata) if is_mask(&metadata) => {
                 // An empty file may be one that is just being written.
-                let settled = metadata.modified().map_or(true, |modified| is_settled(modified, now));
-                match before.filter(|_| !settled) {
+                let quiet = metadata.modified().map_or(true, |modified| is_quiet(modified, now));
+                match before.filter(|_| !quiet) {
                     Some(before) => {
-                        view.recheck = Some(SETTLE);
+                        view.recheck = Some(QUIET_PERIOD);
                         view.files.push(Arc::clone(before));
                     }
                     None => view.masked.push(name),
                 }
             }
             Ok(metadata) => {
-                let settled = metadata.modified().map_or(true, |modified| is_settled(modified, now));
-                let file = file::read(&candidate.path, &candidate.folder, &metadata, settled, before);
-                if !file.settled {
-                    view.recheck = Some(SETTLE);
+                let quiet = metadata.modified().map_or(true, |modified| is_quiet(modified, now));
+                let file = file::read(&candidate.path, &candidate.folder, &metadata, quiet, before);
+                if !file.quiet {
+                    view.recheck = Some(QUIET_PERIOD);
                 }
                 let mounted = on(&view, &candidate.folder).and_then(|folder| folder.identity.clone());
                 view.files.push(on_file_system(file, mounted));
@@ -80,9 +80,9 @@ pub fn read(folders: &[PathBuf], previous: &FolderView, now: SystemTime) -> Fold
 fn list(folder: &Path, now: SystemTime, view: &mut FolderView, names: &mut BTreeMap<OsString, Candidate>) {
     let identity = identity::of(folder);
     let modified = fs::metadata(folder).and_then(|metadata| metadata.modified());
-    let settled = modified.map_or(true, |modified| is_settled(modified, now));
-    if !settled {
-        view.recheck = Some(SETTLE);
+    let quiet = modified.map_or(true, |modified| is_quiet(modified, now));
+    if !quiet {
+        view.recheck = Some(QUIET_PERIOD);
     }
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let readable = entries.is_ok();
@@ -95,7 +95,7 @@ fn list(folder: &Path, now: SystemTime, view: &mut FolderView, names: &mut BTree
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => view.problems.push(file::unreadable(folder, &error)),
     }
-    view.folders.push(ScannedFolder { path: folder.to_owned(), readable, identity, settled });
+    view.folders.push(ScannedFolder { path: folder.to_owned(), readable, identity, quiet });
 }
 
 fn add(folder: &Path, entry: &fs::DirEntry, view: &mut FolderView, names: &mut BTreeMap<OsString, Candidate>) {
@@ -124,10 +124,10 @@ fn is_mask(metadata: &fs::Metadata) -> bool {
 }
 
 /// Whether something that was modified at `modified` has been left alone; a clock that was behind then proves nothing.
-fn is_settled(modified: SystemTime, now: SystemTime) -> bool {
+fn is_quiet(modified: SystemTime, now: SystemTime) -> bool {
     match now.duration_since(modified) {
-        Ok(age) => age >= SETTLE,
-        Err(ahead) => ahead.duration() >= SETTLE,
+        Ok(age) => age >= QUIET_PERIOD,
+        Err(ahead) => ahead.duration() >= QUIET_PERIOD,
     }
 }
 
@@ -148,7 +148,7 @@ fn carry_vanished(view: &mut FolderView, previous: &FolderView) {
 /// file was on, and was left alone.
 fn is_believed(file: &FileView, view: &FolderView) -> bool {
     on(view, &file.folder)
-        .is_some_and(|now| now.identity.is_some() && now.identity == file.mounted && now.readable && now.settled)
+        .is_some_and(|now| now.identity.is_some() && now.identity == file.mounted && now.readable && now.quiet)
 }
 
 fn on<'v>(view: &'v FolderView, folder: &Path) -> Option<&'v ScannedFolder> {
@@ -171,5 +171,5 @@ fn incomplete(file: &Arc<FileView>) -> Arc<FileView> {
     if !file.complete {
         return Arc::clone(file);
     }
-    Arc::new(FileView { complete: false, settled: false, ..FileView::clone(file) })
+    Arc::new(FileView { complete: false, quiet: false, ..FileView::clone(file) })
 }

@@ -60,7 +60,7 @@ pub struct Scan {
 
 /// What is known of the files in the folder since the last look.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct ScanCache {
     files: BTreeMap<OsString, Known>,
     /// What was written since the last look at it: bytes that are the same need not be parsed to be known.
     written: BTreeMap<OsString, Arc<Manifest>>,
@@ -81,7 +81,7 @@ pub(super) type Verdict = Result<Arc<Manifest>, String>;
 /// than this before it was read may change again without a new stamp.
 const TICK: Duration = Duration::from_millis(20);
 
-impl Memory {
+impl ScanCache {
     /// Looks at every file of the folder.
     pub(super) fn scan(&mut self, dir: &Dir) -> Result<Scan, FsError> {
         let mut scan = Scan::default();

@@ -385,7 +385,7 @@ fn a_prepared_manifest_is_put_in_place_and_none_is_left_staged() {
     dir.prepare(NAME, &bytes(&pod), None);
     put(&mut dir, &pod);
     assert_eq!(names(&root.path().join("manifests/.daemonlet")), ["kube-system-other-abcde.yaml"]);
-    dir.settle().unwrap();
+    dir.sync().unwrap();
     assert_eq!(fs::read(root.path().join("manifests").join(NAME)).unwrap(), bytes(&pod));
     assert_eq!(names(&root.path().join("manifests/.daemonlet")), [""; 0]);
 

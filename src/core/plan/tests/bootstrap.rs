@@ -18,7 +18,7 @@ fn handed_over() -> Bench {
     bench.world.stock = Some(Stock::Here(pod(false)));
     assert_eq!(bench.pass(&desired()), ["end uid-a-0"]);
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired()), ["finish uid-a-0"]);
     bench
 }

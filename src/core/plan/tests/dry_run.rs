@@ -120,7 +120,7 @@ fn a_refusal_starts_nothing_ends_nothing_and_outlasts_the_connection_and_the_age
     assert_eq!(bench.pass(&wanted(&of_api("b"))), NONE);
     bench.pass(&Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None });
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     bench.pass(&Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None });
     assert_eq!(bench.record.answer, None, "another DaemonSet of that name is another");
 }
@@ -157,7 +157,7 @@ fn what_it_last_said_of_a_revision_counts_while_it_is_away() {
     bench.world.manifests.clear();
     assert_eq!(bench.pass(&desired), ["end uid-a-0"], "somebody removed it");
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     let plan = bench.plan(&desired);
     assert!(notes(&plan).contains("what it last said of this revision counts"), "{}", notes(&plan));
     assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-a-1"]);
@@ -199,7 +199,7 @@ fn a_roll_back_asks_nobody() {
     bench.world.says = Some(mirrored("m/b"));
     assert_eq!(bench.pass(&wanted(&auto("b"))), ["end uid-a-0"]);
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     bench.pass(&wanted(&auto("b")));
     bench.world.says = Some(silent());
     bench.world.not_ready.insert("uid-b-1".into());
@@ -207,7 +207,7 @@ fn a_roll_back_asks_nobody() {
     bench.now += 60_000;
     assert_eq!(bench.pass(&wanted(&auto("b"))), ["end uid-b-1"]);
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&wanted(&auto("b"))), ["finish uid-b-1", "start uid-a-2"]);
     assert_eq!(made_of(&bench), "m/a");
 }

@@ -32,7 +32,7 @@ fn a_change_waits_for_its_approval_claims_it_and_then_replaces() {
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     assert_eq!(bench.plan(&desired).replacing.as_deref(), Some("b"), "the claim stands until the new one is here");
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-b-1"]);
     assert_eq!(bench.plan(&desired).replacing, None);
 }
@@ -84,7 +84,7 @@ fn changed_data_needs_no_approval_but_its_turn() {
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     assert_eq!(bench.plan(&desired).replacing, None, "there is no claim");
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     let mut other = Bench { record: bench.record.clone(), now: bench.now, ..Bench::new() };
     other.world.permission = Some(withheld());
     assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-a-1"]);
@@ -113,12 +113,12 @@ fn what_is_restarted_in_between_returns_at_the_revision_that_is_permitted() {
     bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, "");
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-a-1"]);
     bench.world.manifests.clear();
     assert_eq!(bench.pass(&desired), ["end uid-a-1"]);
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-a-1", "start uid-a-2"], "also when somebody removed its manifest");
 
     let on_delete = |image| DaemonSet { update_strategy: UpdateStrategy::OnDelete, ..of_api(image) };
@@ -126,7 +126,7 @@ fn what_is_restarted_in_between_returns_at_the_revision_that_is_permitted() {
     let desired = wanted(&on_delete("b"));
     assert_eq!(bench.pass(&desired), ["end uid-a-2"]);
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-a-2", "start uid-b-3"], "deleting is how OnDelete is updated");
 }
 
@@ -135,7 +135,7 @@ fn a_rollout_that_is_taken_back_returns_to_what_ran_here_by_a_claim_as_any_other
     let (mut bench, desired) = bench(Permission::Claimed);
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-b-1"]);
     bench.world.approved = Some("never ran here".into());
     assert_eq!(bench.pass(&desired), NONE);
@@ -146,7 +146,7 @@ fn a_rollout_that_is_taken_back_returns_to_what_ran_here_by_a_claim_as_any_other
     bench.world.permission = Some(Permission::Claimed);
     assert_eq!(bench.pass(&desired), ["end uid-b-1"]);
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-b-1", "start uid-a-2"]);
     // The approval is withdrawn: what is there stays, though another revision is wanted.
     bench.world.approved = None;

@@ -60,7 +60,7 @@ fn nothing_is_claimed_for_a_port_that_another_has_and_a_claim_is_given_back() {
     bench.held(9200, false);
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-a-0"], "it still has it");
     assert_eq!(bench.plan(&desired).replacing.as_deref(), Some("b"), "the old one has ended for this claim");
 
@@ -93,7 +93,7 @@ fn a_port_of_another_daemon_is_waited_for() {
     bench.held(9200, false);
     assert_eq!(bench.pass(&desired), ["end uid-a-0"], "two that swap their ports do not wait for each other");
     bench.world.running.clear();
-    bench.now += SETTLE;
+    bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-a-0"], "it still has it");
     bench.world.held_ports.clear();
     assert_eq!(bench.pass(&desired), ["start uid-b-1"]);

@@ -35,12 +35,12 @@ impl Bench {
     }
 
     /// Passes until nothing is left to do; sandboxes end at once.
-    fn settle(&mut self, desired: &Desired) -> Vec<String> {
+    fn converge(&mut self, desired: &Desired) -> Vec<String> {
         let mut all = Vec::new();
         loop {
             let ending: Vec<String> = self.record.ending().map(|i| i.uid.clone()).collect();
             self.world.running.retain(|uid| !ending.contains(uid));
-            self.now += SETTLE;
+            self.now += GONE_AFTER;
             match self.pass(desired) {
                 actions if actions.is_empty() => return all,
                 actions => all.extend(actions),
@@ -58,18 +58,18 @@ impl Bench {
 fn a_revision_that_is_not_available_in_time_gives_way_to_the_last_good_one() {
     let mut bench = Bench::good(&rolling_back("a"));
     let desired = wanted(&rolling_back("b"));
-    assert_eq!(bench.settle(&desired), ["end uid-a-0", "finish uid-a-0", "start uid-b-1"]);
+    assert_eq!(bench.converge(&desired), ["end uid-a-0", "finish uid-a-0", "start uid-b-1"]);
     bench.fails("uid-b-1", crash());
     assert_eq!(bench.pass(&desired), NONE, "it still has time");
     assert!(bench.plan(&desired).wake_at.unwrap() <= bench.record.instances[0].created + DEADLINE);
     bench.now += DEADLINE;
-    assert_eq!(bench.settle(&desired), ["end uid-b-1", "finish uid-b-1", "start uid-a-2"]);
+    assert_eq!(bench.converge(&desired), ["end uid-b-1", "finish uid-b-1", "start uid-a-2"]);
     let plan = bench.plan(&desired);
     assert!(plan.summary.reason.contains("crash loop: exit code 1"), "{}", plan.summary.reason);
     assert_eq!(plan.summary.wanted_revision.as_deref(), Some("b"));
     bench.now += 100 * DEADLINE;
-    assert_eq!(bench.settle(&desired), NONE, "it is not tried again");
-    assert_eq!(bench.settle(&wanted(&rolling_back("c"))).last().unwrap(), "start uid-c-3", "another template is");
+    assert_eq!(bench.converge(&desired), NONE, "it is not tried again");
+    assert_eq!(bench.converge(&wanted(&rolling_back("c"))).last().unwrap(), "start uid-c-3", "another template is");
     assert_eq!(bench.record.failed, None);
 }
 
@@ -78,16 +78,16 @@ fn a_roll_back_brings_the_data_of_then_and_changes_data_no_more_until_the_templa
     let mut bench = Bench::good(&rolling_back("a"));
     bench.world.data_version = "new".into();
     let desired = wanted(&rolling_back("b"));
-    bench.settle(&desired);
+    bench.converge(&desired);
     bench.fails("uid-b-1", crash());
     bench.now += DEADLINE;
-    bench.settle(&desired);
+    bench.converge(&desired);
     assert_eq!(bench.world.manifests["uid-a-2"], "a@", "the old data");
     bench.world.ready.insert("uid-a-2".into(), bench.now);
     bench.world.data_version = "newer".into();
-    assert_eq!(bench.settle(&desired), NONE);
+    assert_eq!(bench.converge(&desired), NONE);
     let back = wanted(&rolling_back("a"));
-    assert_eq!(bench.settle(&back), ["refresh uid-a-2 volumes=false manifest=true"], "today's data, no restart");
+    assert_eq!(bench.converge(&back), ["refresh uid-a-2 volumes=false manifest=true"], "today's data, no restart");
 }
 
 #[test]
@@ -111,10 +111,10 @@ fn without_the_annotation_the_failure_is_told_and_the_revision_stays() {
     };
     let mut bench = Bench::good(&strip("a"));
     let desired = wanted(&strip("b"));
-    bench.settle(&desired);
+    bench.converge(&desired);
     bench.fails("uid-b-1", crash());
     bench.now += DEADLINE;
-    assert_eq!(bench.settle(&desired), NONE);
+    assert_eq!(bench.converge(&desired), NONE);
     let summary = bench.plan(&desired).summary;
     assert!(summary.reason.contains("did not become available in time (crash loop"), "{}", summary.reason);
     assert_eq!(summary.failed.unwrap().failure, crash());
@@ -131,12 +131,12 @@ fn what_nobody_sees_never_fails() {
     for failure in [None, Some(Failure { cause: Cause::KubeletNotResponding, message: String::new() })] {
         let mut bench = Bench::good(&rolling_back("a"));
         let desired = wanted(&rolling_back("b"));
-        bench.settle(&desired);
+        bench.converge(&desired);
         if let Some(failure) = failure {
             bench.world.failures.insert("uid-b-1".into(), failure);
         }
         bench.now += 10 * DEADLINE;
-        assert_eq!(bench.settle(&desired), NONE);
+        assert_eq!(bench.converge(&desired), NONE);
         assert_eq!(bench.record.failed, None);
         assert!(bench.plan(&desired).wake_at.is_some(), "it is looked at again");
     }
@@ -146,13 +146,13 @@ fn what_nobody_sees_never_fails() {
 fn the_time_that_the_node_was_off_does_not_count() {
     let mut bench = Bench::good(&rolling_back("a"));
     let desired = wanted(&rolling_back("b"));
-    bench.settle(&desired);
+    bench.converge(&desired);
     bench.fails("uid-b-1", crash());
     bench.now += 10 * DEADLINE;
     bench.booted = bench.now - 1_000;
-    assert_eq!(bench.settle(&desired), NONE);
+    assert_eq!(bench.converge(&desired), NONE);
     bench.now = bench.booted + DEADLINE;
-    assert_eq!(bench.settle(&desired)[0], "end uid-b-1");
+    assert_eq!(bench.converge(&desired)[0], "end uid-b-1");
 }
 
 #[test]
@@ -165,10 +165,10 @@ fn in_a_surge_the_old_instance_stays_and_the_failed_one_goes() {
     };
     let mut bench = Bench::good(&surge("a"));
     let desired = wanted(&surge("b"));
-    assert_eq!(bench.settle(&desired), ["start uid-b-1"]);
+    assert_eq!(bench.converge(&desired), ["start uid-b-1"]);
     bench.fails("uid-b-1", crash());
     bench.now += DEADLINE;
-    assert_eq!(bench.settle(&desired), ["end uid-b-1", "finish uid-b-1"]);
+    assert_eq!(bench.converge(&desired), ["end uid-b-1", "finish uid-b-1"]);
     assert_eq!(bench.plan(&desired).summary.pod, "net-0");
 }
 
@@ -184,14 +184,14 @@ fn changed_data_that_restarts_is_rolled_back_under_the_same_template() {
     bench.now += STEADY;
     bench.pass(&desired);
     bench.world.data_version = "bad".into();
-    assert_eq!(bench.settle(&desired).last().unwrap(), "start uid-a-1");
+    assert_eq!(bench.converge(&desired).last().unwrap(), "start uid-a-1");
     bench.fails("uid-a-1", crash());
     bench.now += DEADLINE;
-    assert_eq!(bench.settle(&desired), ["end uid-a-1", "finish uid-a-1", "start uid-a-2"]);
+    assert_eq!(bench.converge(&desired), ["end uid-a-1", "finish uid-a-1", "start uid-a-2"]);
     assert_eq!(bench.world.manifests["uid-a-2"], "a@fine");
-    assert_eq!(bench.settle(&desired), NONE);
+    assert_eq!(bench.converge(&desired), NONE);
     bench.world.data_version = "better".into();
-    assert_eq!(bench.settle(&desired).last().unwrap(), "start uid-a-3", "other data is another try");
+    assert_eq!(bench.converge(&desired).last().unwrap(), "start uid-a-3", "other data is another try");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn images_that_cannot_be_pulled_leave_the_old_instance_and_hold_no_first_one_up(
     let desired = wanted(&daemon_set("b"));
     for images in [Images::Pulling("pulls image 1 of 2".into()), Images::Failed("no such image".into())] {
         bench.world.images = Some(images);
-        assert_eq!(bench.settle(&desired), NONE);
+        assert_eq!(bench.converge(&desired), NONE);
         let plan = bench.plan(&desired);
         assert!(plan.summary.reason.contains("revision b cannot start, the old instance stays"));
         assert!(plan.pull.is_some(), "they are asked for");
@@ -219,7 +219,7 @@ fn images_that_cannot_be_pulled_leave_the_old_instance_and_hold_no_first_one_up(
 fn the_time_counts_over_all_instances_of_a_revision() {
     let mut bench = Bench::good(&rolling_back("a"));
     let desired = wanted(&rolling_back("b"));
-    bench.settle(&desired);
+    bench.converge(&desired);
     let began = bench.record.instances[0].created;
     bench.pass(&desired);
     let mut number = 1;
@@ -229,11 +229,11 @@ fn the_time_counts_over_all_instances_of_a_revision() {
         let (now, surroundings) = (bench.now, bench.world.surroundings.clone());
         bench.record.order_restart(&uid, RestartCause::Deleted, now, &surroundings);
         bench.now += 10_000;
-        bench.settle(&desired);
+        bench.converge(&desired);
         number += 1;
     }
     assert!(number > 2);
-    bench.settle(&desired);
+    bench.converge(&desired);
     assert_eq!(bench.record.failed.as_ref().unwrap().failure.cause, Cause::Admission);
     assert_eq!(bench.record.instances[0].revision, "a");
 }
@@ -247,18 +247,18 @@ fn retry_forgets_the_failure_and_waits_for_nobodys_turn() {
     };
     let mut bench = Bench::good(&on_delete("a"));
     let desired = wanted(&on_delete("b"));
-    assert_eq!(bench.settle(&desired), NONE);
+    assert_eq!(bench.converge(&desired), NONE);
     bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, "");
-    assert_eq!(bench.settle(&desired).last().unwrap(), "start uid-b-1");
+    assert_eq!(bench.converge(&desired).last().unwrap(), "start uid-b-1");
     bench.fails("uid-b-1", crash());
     bench.now += DEADLINE;
-    assert_eq!(bench.settle(&desired), ["end uid-b-1", "finish uid-b-1", "start uid-a-2"]);
+    assert_eq!(bench.converge(&desired), ["end uid-b-1", "finish uid-b-1", "start uid-a-2"]);
     assert_eq!(bench.record.retry(bench.now).failed.as_deref(), Some("b"));
-    assert_eq!(bench.settle(&desired), ["end uid-a-2", "finish uid-a-2", "start uid-b-3"]);
+    assert_eq!(bench.converge(&desired), ["end uid-a-2", "finish uid-a-2", "start uid-b-3"]);
     bench.fails("uid-b-3", crash());
-    assert_eq!(bench.settle(&desired), NONE, "it has its time again");
+    assert_eq!(bench.converge(&desired), NONE, "it has its time again");
     bench.now += DEADLINE;
-    assert_eq!(bench.settle(&desired).last().unwrap(), "start uid-a-4");
+    assert_eq!(bench.converge(&desired).last().unwrap(), "start uid-a-4");
     assert_eq!(bench.record.by_hand, None);
 }
 
@@ -299,29 +299,29 @@ fn where_nobody_tells_readiness_running_steadily_lets_a_surge_go_on_and_becomes_
     assert_eq!(bench.pass(&desired), NONE);
     bench.now = began + 30_000;
     assert_eq!(bench.pass(&desired), ["end uid-a-0"], "the surge goes on");
-    bench.settle(&desired);
+    bench.converge(&desired);
     assert_eq!(bench.record.good.as_ref().unwrap().revision, "a", "somebody may still say something against it");
     bench.now = began + DEADLINE;
-    assert_eq!(bench.settle(&desired), ["keep uid-b-1"]);
+    assert_eq!(bench.converge(&desired), ["keep uid-b-1"]);
     assert_eq!(bench.record.good.as_ref().unwrap().revision, "b");
     bench.world.steady.clear();
     bench.fails("uid-b-1", crash());
     bench.now += 10 * DEADLINE;
-    assert_eq!(bench.settle(&desired), NONE, "it was taken for available");
+    assert_eq!(bench.converge(&desired), NONE, "it was taken for available");
 }
 
 #[test]
 fn what_runs_steadily_and_turns_out_not_to_be_ready_is_rolled_back() {
     let mut bench = Bench::good(&rolling_back("a"));
     let desired = wanted(&rolling_back("b"));
-    bench.settle(&desired);
+    bench.converge(&desired);
     bench.world.steady.insert("uid-b-1".into(), bench.now);
     bench.now += DEADLINE - 10_000;
-    bench.settle(&desired);
+    bench.converge(&desired);
     bench.world.steady.clear();
     bench.fails("uid-b-1", Failure { cause: Cause::Probe, message: "HTTP probe failed".into() });
     bench.now += 10_000;
-    assert_eq!(bench.settle(&desired).last().unwrap(), "start uid-a-2");
+    assert_eq!(bench.converge(&desired).last().unwrap(), "start uid-a-2");
 }
 
 #[test]
@@ -335,11 +335,11 @@ fn data_that_changes_while_another_revision_is_wanted_does_not_become_good() {
     let mut bench = Bench::good(&surge("a"));
     let desired = wanted(&surge("b"));
     bench.world.data_version = "new".into();
-    assert_eq!(bench.settle(&desired), ["refresh uid-a-0 volumes=false manifest=true", "start uid-b-1"]);
+    assert_eq!(bench.converge(&desired), ["refresh uid-a-0 volumes=false manifest=true", "start uid-b-1"]);
     bench.fails("uid-b-1", crash());
     bench.now += DEADLINE;
     assert_eq!(
-        bench.settle(&desired),
+        bench.converge(&desired),
         ["refresh uid-a-0 volumes=false manifest=true", "end uid-b-1", "finish uid-b-1"]
     );
     assert_eq!(bench.world.manifests["uid-a-0"], "a@", "it runs with the data of then again");
@@ -352,13 +352,13 @@ fn a_good_template_that_does_not_start_with_other_data_gets_the_data_of_then() {
     let mut bench = Bench::good(&rolling_back("a"));
     bench.world.data_version = "bad".into();
     bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, "");
-    assert_eq!(bench.settle(&desired).last().unwrap(), "start uid-a-1");
+    assert_eq!(bench.converge(&desired).last().unwrap(), "start uid-a-1");
     bench.fails("uid-a-1", crash());
     bench.now += DEADLINE;
-    assert_eq!(bench.settle(&desired), ["end uid-a-1", "finish uid-a-1", "start uid-a-2"]);
+    assert_eq!(bench.converge(&desired), ["end uid-a-1", "finish uid-a-1", "start uid-a-2"]);
     assert_eq!(bench.world.manifests["uid-a-2"], "a@");
     bench.world.data_version = "better".into();
-    assert_eq!(bench.settle(&desired), ["refresh uid-a-2 volumes=false manifest=true"], "other data is another try");
+    assert_eq!(bench.converge(&desired), ["refresh uid-a-2 volumes=false manifest=true"], "other data is another try");
     assert_eq!(bench.record.failed, None);
 }
 
@@ -374,25 +374,25 @@ fn data_that_cannot_be_told_is_no_other_data() {
     bench.now += STEADY;
     bench.pass(&desired);
     bench.world.data_version = "bad".into();
-    bench.settle(&desired);
+    bench.converge(&desired);
     bench.fails("uid-a-1", crash());
     bench.now += DEADLINE;
-    assert_eq!(bench.settle(&desired).last().unwrap(), "start uid-a-2");
+    assert_eq!(bench.converge(&desired).last().unwrap(), "start uid-a-2");
     bench.world.waiting_for =
         vec![Missing { kind: "ConfigMap".into(), namespace: "a".into(), name: "b".into(), key: String::new() }];
-    bench.settle(&desired);
+    bench.converge(&desired);
     assert!(bench.record.failed.is_some());
 }
 
 #[test]
 fn a_daemon_that_is_gone_leaves_no_judgement_behind() {
     let mut bench = Bench::good(&rolling_back("a"));
-    bench.settle(&wanted(&rolling_back("b")));
+    bench.converge(&wanted(&rolling_back("b")));
     bench.fails("uid-b-1", crash());
     bench.now += DEADLINE;
-    bench.settle(&wanted(&rolling_back("b")));
+    bench.converge(&wanted(&rolling_back("b")));
     assert!(bench.record.failed.is_some());
-    bench.settle(&Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None });
+    bench.converge(&Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None });
     assert_eq!((&bench.record.failed, &bench.record.good), (&None, &None));
 }
 
@@ -400,7 +400,7 @@ fn a_daemon_that_is_gone_leaves_no_judgement_behind() {
 fn a_crash_loop_that_is_ready_for_moments_is_none_the_better() {
     let mut bench = Bench::good(&rolling_back("a"));
     let desired = wanted(&rolling_back("b"));
-    bench.settle(&desired);
+    bench.converge(&desired);
     let began = bench.now;
     while bench.now < began + DEADLINE {
         bench.world.ready.insert("uid-b-1".into(), bench.now);
@@ -411,5 +411,5 @@ fn a_crash_loop_that_is_ready_for_moments_is_none_the_better() {
         bench.now += 4_000;
         bench.pass(&desired);
     }
-    assert_eq!(bench.settle(&desired).last().unwrap(), "start uid-a-2");
+    assert_eq!(bench.converge(&desired).last().unwrap(), "start uid-a-2");
 }

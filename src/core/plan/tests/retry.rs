@@ -12,7 +12,7 @@ impl Bench {
     fn replaced(&mut self, desired: &Desired) -> Vec<String> {
         let mut actions = self.pass(desired);
         self.world.running.clear();
-        self.now += SETTLE;
+        self.now += GONE_AFTER;
         actions.extend(self.pass(desired));
         actions
     }

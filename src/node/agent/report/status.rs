@@ -121,7 +121,7 @@ impl Agent {
             true => self.folders.get(key),
             false => self.definitions.get(key).or_else(|| self.remembered_inputs.daemon_sets.get(key)),
         };
-        let mut doubts = daemon_set.map(|daemon_set| annotations::misread(daemon_set)).unwrap_or_default();
+        let mut doubts = daemon_set.map(|daemon_set| annotations::unknown_fields(daemon_set)).unwrap_or_default();
         if of_file {
             doubts.extend(self.folders.doubts_of(key));
         }

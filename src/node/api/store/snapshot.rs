@@ -107,14 +107,13 @@ pub struct Snapshot {
     /// The scopes that are watched.
     pub scopes: BTreeMap<Scope, ScopeState>,
     /// How far the API server's history has come, by the DaemonSets' watch.
-    pub course: Course,
+    pub etcd_rollback_detection: EtcdRollbackDetection,
     pub(super) deleted: BTreeMap<ObjectKey, Tombstone>,
 }
 
-/// How far the API server's history has come. Resource versions grow for as long as a cluster lives, unless
-/// its etcd is restored from a backup.
+/// How far the API server's resource versions have grown. They fall only when etcd is restored from a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Course {
+pub struct EtcdRollbackDetection {
     /// The highest resource version that is known of; 0: none.
     pub reached: u64,
     /// The one that was known of when the last complete list ended: what its watch tells first may come
@@ -123,12 +122,12 @@ pub struct Course {
     /// Whether the last complete list's own is known: it tells whether history went back before it.
     pub is_known: bool,
     /// The last time that history went back.
-    pub back: Option<Back>,
+    pub rollback: Option<EtcdRollback>,
 }
 
-/// History went back.
+/// Resource versions fell: etcd was restored from a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Back {
+pub struct EtcdRollback {
     /// How often it has by now.
     pub number: u64,
     /// The resource version that had been reached.

@@ -120,24 +120,31 @@ fn history_goes_back_only_below_what_was_reached() {
     store.had_reached(100);
     let listed = |at: u64| {
         store.complete(&Scope::DaemonSets, &seen(&[]));
-        assert!(!store.snapshot().course.is_known, "a list's own resource version shows with its watch");
-        store.goes_on_at(at);
-        store.snapshot().course
+        assert!(
+            !store.snapshot().etcd_rollback_detection.is_known,
+            "a list's own resource version shows with its watch"
+        );
+        store.history_continues_at(at);
+        store.snapshot().etcd_rollback_detection
     };
-    assert_eq!(listed(100), Course { reached: 100, at_list: 100, is_known: true, back: None });
+    assert_eq!(listed(100), EtcdRollbackDetection { reached: 100, at_list: 100, is_known: true, rollback: None });
     store.apply(&Scope::DaemonSets, daemon_set("a", "150", "i"));
     store.apply(&Scope::Pods, daemon_set("p", "900", "i"));
-    assert_eq!(store.snapshot().course.reached, 150, "each resource may have an etcd of its own");
-    store.goes_on_at(160);
-    assert_eq!(store.snapshot().course.back, None);
-    assert_eq!(listed(159).back, Some(Back { number: 1, from: 160, to: 159 }));
-    assert_eq!(listed(159).back.unwrap().number, 1, "it is told once");
-    assert_eq!(listed(0).back.unwrap().number, 1, "a resource version that is no number says nothing");
-    assert_eq!(listed(10).back, Some(Back { number: 2, from: 159, to: 10 }));
+    assert_eq!(store.snapshot().etcd_rollback_detection.reached, 150, "each resource may have an etcd of its own");
+    store.history_continues_at(160);
+    assert_eq!(store.snapshot().etcd_rollback_detection.rollback, None);
+    assert_eq!(listed(159).rollback, Some(EtcdRollback { number: 1, from: 160, to: 159 }));
+    assert_eq!(listed(159).rollback.unwrap().number, 1, "it is told once");
+    assert_eq!(listed(0).rollback.unwrap().number, 1, "a resource version that is no number says nothing");
+    assert_eq!(listed(10).rollback, Some(EtcdRollback { number: 2, from: 159, to: 10 }));
 
     store.complete(&Scope::DaemonSets, &seen(&[]));
     store.apply(&Scope::DaemonSets, daemon_set("b", "201", "i"));
-    store.goes_on_at(200);
-    assert_eq!(store.snapshot().course.back.unwrap().number, 2, "an event came before the word that the watch goes on");
-    assert_eq!(store.snapshot().course.reached, 201);
+    store.history_continues_at(200);
+    assert_eq!(
+        store.snapshot().etcd_rollback_detection.rollback.unwrap().number,
+        2,
+        "an event came before the word that the watch goes on"
+    );
+    assert_eq!(store.snapshot().etcd_rollback_detection.reached, 201);
 }

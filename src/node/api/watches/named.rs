@@ -30,10 +30,10 @@ use crate::node::api::object::RawObject;
 const MARGIN: Duration = Duration::from_secs(5);
 
 /// What an object's stream gives.
-pub(super) type Word = Result<Event<RawObject>, Error>;
+pub(super) type WatchItem = Result<Event<RawObject>, Error>;
 
 /// Whether an object that may be a moment old is good enough.
-pub(super) type Trust = fn(&Value) -> bool;
+pub(super) type CacheReadPolicy = fn(&Value) -> bool;
 
 /// Lists and watches what `fields` selects, for ever; each watch ends after `seconds`. `cached`: the first list may
 /// come from the API server's cache, which can be a moment behind, if what it has of the object is trusted; a
@@ -44,8 +44,8 @@ pub(super) fn follow(
     api: Api<RawObject>,
     fields: String,
     seconds: u32,
-    cached: Option<Trust>,
-) -> BoxStream<'static, Word> {
+    cached: Option<CacheReadPolicy>,
+) -> BoxStream<'static, WatchItem> {
     let named = Named { api, fields, seconds, cached, state: State::Start };
     futures::stream::unfold(named, |mut named| async { Some((named.next().await, named)) }).boxed()
 }
@@ -55,7 +55,7 @@ struct Named {
     fields: String,
     seconds: u32,
     /// What of the cache will do for the next list.
-    cached: Option<Trust>,
+    cached: Option<CacheReadPolicy>,
     state: State,
 }
 
@@ -75,7 +75,7 @@ enum State {
 
 impl Named {
     /// The next word; there is always one.
-    async fn next(&mut self) -> Word {
+    async fn next(&mut self) -> WatchItem {
         loop {
             let (word, state) = match std::mem::replace(&mut self.state, State::Start) {
                 State::Start => (Some(Ok(Event::Init)), State::List),
@@ -112,11 +112,11 @@ impl Named {
 
     async fn list(&mut self) -> Result<(Vec<RawObject>, String), Error> {
         let params = ListParams::default().fields(&self.fields);
-        if let Some(trust) = self.cached.take() {
+        if let Some(cache_read_policy) = self.cached.take() {
             let cached = params.clone().at("0").matching(VersionMatch::NotOlderThan);
             let list = self.api.list(&cached).await.map_err(Error::InitialListFailed)?;
             // That the cache does not have it is no evidence of anything.
-            if !list.items.is_empty() && list.items.iter().all(|object| trust(&object.value)) {
+            if !list.items.is_empty() && list.items.iter().all(|object| cache_read_policy(&object.value)) {
                 return listed(list);
             }
         }
@@ -140,7 +140,7 @@ fn listed(list: ObjectList<RawObject>) -> Result<(Vec<RawObject>, String), Error
 }
 
 /// What an event of the watch says, and how it goes on.
-fn told(event: WatchEvent<RawObject>, version: String, lines: Lines) -> (Option<Word>, State) {
+fn told(event: WatchEvent<RawObject>, version: String, lines: Lines) -> (Option<WatchItem>, State) {
     let (word, reached): (fn(RawObject) -> Event<RawObject>, RawObject) = match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) => (Event::Apply, object),
         WatchEvent::Deleted(object) => (Event::Delete, object),

@@ -21,7 +21,10 @@ use super::*;
 type Answer = (u16, Vec<String>, bool);
 
 /// The stream of a ConfigMap from a server with these answers, and what it is asked.
-fn stream(answers: Vec<Answer>, cached: Option<Trust>) -> (impl Stream<Item = Word> + Unpin, Arc<Mutex<Vec<String>>>) {
+fn stream(
+    answers: Vec<Answer>,
+    cached: Option<CacheReadPolicy>,
+) -> (impl Stream<Item = WatchItem> + Unpin, Arc<Mutex<Vec<String>>>) {
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let (seen, mut answers) = (Arc::clone(&asked), VecDeque::from(answers));
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -59,7 +62,7 @@ fn status(code: u16) -> Value {
 }
 
 /// The next words, in short.
-async fn words<const N: usize>(stream: &mut (impl Stream<Item = Word> + Unpin)) -> [String; N] {
+async fn words<const N: usize>(stream: &mut (impl Stream<Item = WatchItem> + Unpin)) -> [String; N] {
     let mut words = [const { String::new() }; N];
     for word in &mut words {
         *word = match stream.next().await.unwrap() {

@@ -28,14 +28,14 @@ const GATHER: Duration = Duration::from_secs(2);
 
 /// What a watch's task and its requests tell each other.
 #[derive(Debug, Default)]
-pub(in crate::node::api) struct Seat {
+pub(in crate::node::api) struct WatchProgress {
     /// The server has accepted the watch.
     pub(in crate::node::api) opened: Notify,
     /// The resource version that the watch was last asked to go on from; 0 before the first.
     asked: AtomicU64,
 }
 
-impl Seat {
+impl WatchProgress {
     /// A watch is asked for, with this query.
     pub(in crate::node::api) fn ask(&self, query: &str) {
         let version = query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion="));
@@ -56,7 +56,7 @@ impl Seat {
 /// A watch that was resumed after it was cut off.
 struct Resumed {
     resource: String,
-    seat: Arc<Seat>,
+    watch_progress: Arc<WatchProgress>,
     at: u64,
     /// Lists no more than one of what the watch covers.
     now: (Api<RawObject>, ListParams),
@@ -64,13 +64,13 @@ struct Resumed {
 
 /// Where watches tell that they were resumed, and hear that they have to list anew; clones share it.
 #[derive(Clone)]
-pub(in crate::node::api) struct History {
+pub(in crate::node::api) struct EtcdRollbackProbe {
     connector: Connector,
     resumed: mpsc::UnboundedSender<Resumed>,
     gone_back: Arc<watch::Sender<u64>>,
 }
 
-impl History {
+impl EtcdRollbackProbe {
     /// A history, and what has to run for it to be looked at. It ends with the last clone.
     pub(in crate::node::api) fn new(connector: Connector) -> (Self, impl Future<Output = ()>) {
         let (resumed, receiver) = mpsc::unbounded_channel();
@@ -87,11 +87,17 @@ impl History {
     }
 
     /// A watch of `resource` was resumed at a resource version.
-    pub(super) fn resumed(&self, resource: &str, seat: &Arc<Seat>, api: Api<RawObject>, mut one: ListParams) {
+    pub(super) fn resumed(
+        &self,
+        resource: &str,
+        watch_progress: &Arc<WatchProgress>,
+        api: Api<RawObject>,
+        mut one: ListParams,
+    ) {
         one.limit = Some(1);
-        let (seat, at) = (Arc::clone(seat), seat.asked());
+        let (watch_progress, at) = (Arc::clone(watch_progress), watch_progress.asked());
         // It fails only when everything ends.
-        let _ = self.resumed.send(Resumed { resource: resource.to_owned(), seat, at, now: (api, one) });
+        let _ = self.resumed.send(Resumed { resource: resource.to_owned(), watch_progress, at, now: (api, one) });
     }
 
     /// Changes whenever everything has to be listed anew.
@@ -105,7 +111,7 @@ async fn keep(mut resumed: mpsc::UnboundedReceiver<Resumed>, gone_back: Arc<watc
         tokio::time::sleep(GATHER.mul_f64(1.0 + random())).await;
         let rest = std::iter::from_fn(|| resumed.try_recv().ok());
         let mut latest: BTreeMap<String, Resumed> = BTreeMap::new();
-        for next in std::iter::once(first).chain(rest).filter(|next| next.seat.asked() == next.at) {
+        for next in std::iter::once(first).chain(rest).filter(|next| next.watch_progress.asked() == next.at) {
             let known = latest.get(&next.resource);
             if known.is_none_or(|known| known.at < next.at) {
                 latest.insert(next.resource.clone(), next);
