@@ -52,7 +52,10 @@ const DAEMON_SETS: [(&str, &[&str]); 5] = [
            files have to belong to root.",
         ],
     ),
-    ("SEE ALSO", &["daemonlet(8), daemonlet.toml(5), daemonlet-render(8)"]),
+    (
+        "SEE ALSO",
+        &["daemonlet(8), daemonlet.toml(5), daemonlet-render(8), /usr/share/doc/daemonlet/docs/daemonsets.md"],
+    ),
 ];
 
 fn main() -> Result<()> {
@@ -108,7 +111,9 @@ fn pages(command: &clap::Command, folder: &Path) -> Result<()> {
         }
     }
     more.control("SH", ["SEE ALSO"]);
-    more.text([roman("daemonlet(8), daemonlet.toml(5), daemonlet-daemonsets.d(5), kubelet(8)")]);
+    more.text([roman(
+        "daemonlet(8), daemonlet.toml(5), daemonlet-daemonsets.d(5), kubelet(8), /usr/share/doc/daemonlet/docs",
+    )]);
     more.to_writer(&mut page)?;
     fs::write(folder.join(format!("{name}.8")), page)?;
     Ok(())
@@ -153,7 +158,9 @@ fn configuration() -> String {
         }
         entry(&mut page, key);
     }
-    page.control("SH", ["SEE ALSO"]).text([roman("daemonlet(8), daemonlet-run(8), daemonlet-daemonsets.d(5)")]);
+    page.control("SH", ["SEE ALSO"]).text([roman(
+        "daemonlet(8), daemonlet-run(8), daemonlet-daemonsets.d(5), /usr/share/doc/daemonlet/docs/configuration.md",
+    )]);
     page.render()
 }
 

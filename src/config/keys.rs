@@ -186,7 +186,7 @@ keys! {
     /// Whether the API server is asked about the pod of each new instance of a DaemonSet that the
     /// API has. "dry-run": the pod that the DaemonSet controller would create is sent with dryRun=All;
     /// what webhooks and defaults make of it is what runs, and what is refused does not start. Without
-    /// an answer a first instance starts all the same. It needs packaging/k8s/rbac-dry-run.yaml.
+    /// an answer a first instance starts all the same. It needs rbac-dry-run.yaml of /usr/share/daemonlet/k8s.
     dry_run_admission: bool = ("policy.admission", Words(&[("off", false), ("dry-run", true)]), r#""off""#);
     /// Whether a Secret's value that no file can carry may stand in the manifest, where it
     /// shows in the mirror pod. If not, a DaemonSet that needs one is refused.
@@ -237,7 +237,7 @@ keys! {
     exact_rollouts: bool = ("coordinator.exact-rollouts", Truth, "false");
     /// Whether the coordinator approves the certificate requests of `daemonlet enroll`, for nodes
     /// that exist: the kubelet's, the agent's own, and those with a bootstrap token of the group
-    /// system:bootstrappers:daemonlet. It needs packaging/k8s/approver-rbac.yaml.
+    /// system:bootstrappers:daemonlet. It needs approver-rbac.yaml of /usr/share/daemonlet/k8s.
     approve_nodes: bool = ("coordinator.approve-nodes", Truth, "false");
     /// Where /metrics (Prometheus text) and /healthz are served: a loopback address such as
     /// "127.0.0.1:9465", which every process of this node can read, or a socket such as

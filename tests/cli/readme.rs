@@ -78,29 +78,43 @@ fn an_ellipsis_stands_for_any_lines_and_nothing_else_is_left_out() {
     }
 }
 
-#[test]
-fn commands_print_what_the_pages_show() {
-    let mut commands = 0;
-    for (path, page) in pages() {
-        let folder = tempfile::tempdir().unwrap();
-        for name in ["examples", "tests"] {
-            std::os::unix::fs::symlink(root().join(name), folder.path().join(name)).unwrap();
-        }
-        for (command, expected) in shown(&page) {
-            let words: Vec<&str> = command.split(' ').collect();
-            let program = match words[0] {
-                "daemonlet" => env!("CARGO_BIN_EXE_daemonlet"),
-                "cat" => "cat",
-                other => panic!("{path}: {other} is no command that this test runs"),
-            };
-            let output = Command::new(program).args(&words[1..]).current_dir(folder.path()).output().unwrap();
-            let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-            let lines: Vec<&str> = printed.lines().collect();
-            assert!(fits(&lines, &expected), "{path}: {command} prints\n{printed}");
-            commands += 1;
+/// Where the pages keep what they try; the test has a folder of its own in its place.
+const TRY: &str = "/tmp/try";
+
+/// Runs the commands of `page` in their order in a folder of its own; gives how many there were.
+fn run_page(path: &str, page: &str) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["examples", "tests"] {
+        std::os::unix::fs::symlink(root().join(name), folder.path().join(name)).unwrap();
+    }
+    let tried = folder.path().join("try").display().to_string();
+    fs::create_dir(&tried).unwrap();
+    for file in blocks(page, "toml") {
+        // A file of such a name in its first line is written before the first command.
+        if let Some(name) = file[0].strip_prefix("# ").and_then(|first| first.strip_prefix(TRY)) {
+            fs::write(format!("{tried}{name}"), file.join("\n").replace(TRY, &tried)).unwrap();
         }
     }
-    assert!(commands >= 5, "the console blocks are not found");
+    let commands = shown(page);
+    for (command, expected) in &commands {
+        let words: Vec<String> = command.split(' ').map(|word| word.replace(TRY, &tried)).collect();
+        let mut program = match words[0].as_str() {
+            "daemonlet" => crate::program(),
+            known @ ("cat" | "cp" | "ls" | "mkdir") => Command::new(known),
+            other => panic!("{path}: {other} is no command that this test runs"),
+        };
+        let output = program.args(&words[1..]).current_dir(folder.path()).output().unwrap();
+        let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap().replace(&tried, TRY);
+        let lines: Vec<&str> = printed.lines().collect();
+        assert!(fits(&lines, expected), "{path}: {command} prints\n{printed}");
+    }
+    commands.len()
+}
+
+#[test]
+fn commands_print_what_the_pages_show() {
+    let commands: usize = pages().iter().map(|(path, page)| run_page(path, page)).sum();
+    assert!(commands >= 10, "the console blocks are not found");
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(super) async fn read(kubeconfig: Kubeconfig) -> Result<Cluster, Failure> {
         if failure.kind == FailureKind::NotFound {
             let message = "the cluster does not have the resource NodeDaemons, in which agents say what they run";
             return Failure::new(Exit::Refused, message)
-                .hint("apply packaging/k8s/nodedaemons.yaml, or ask `daemonlet status` on the node");
+                .hint("apply /usr/share/daemonlet/k8s/nodedaemons.yaml, or ask `daemonlet status` on the node");
         }
         failed(failure)
     })?;

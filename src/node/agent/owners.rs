@@ -91,7 +91,7 @@ impl Owners {
         Some(Problem {
             object: "mirror pods".to_owned(),
             reason: format!("they cannot be given to their DaemonSets, and `kubectl describe` counts none: {why}"),
-            hint: Some("apply packaging/k8s/rbac.yaml: the agent patches the pods of its node".to_owned()),
+            hint: Some("apply /usr/share/daemonlet/k8s/rbac.yaml: the agent patches the pods of its node".to_owned()),
         })
     }
 

@@ -149,7 +149,8 @@ impl Sealing {
     /// What is to be said of it.
     pub(super) fn problem(&self) -> Option<Problem> {
         let (reason, _) = self.trouble.as_ref()?;
-        let hint = "`systemd-creds setup` makes the host's key; a TPM needs a drop-in for the unit (see /usr/share/doc/daemonlet/docs/security.md)";
+        let hint = "create the host's key with `systemd-creds setup`; for a TPM give the unit the drop-in of \
+             /usr/share/doc/daemonlet/docs/security.md";
         Some(Problem { object: "checkpoint".to_owned(), reason: reason.clone(), hint: Some(hint.to_owned()) })
     }
 

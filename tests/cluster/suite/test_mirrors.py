@@ -115,5 +115,5 @@ class Owned(Story):
         self.addCleanup(self.admin.patch, "clusterroles", file, {"rules": role["rules"]})
         self.admin.apply(body("poor", STATIC))
         until(lambda: "cannot be given to their DaemonSets" in self.world.agent.cli("status").stdout, SOON, "status says what is missing")
-        self.assertIn("packaging/k8s/rbac.yaml", self.world.agent.cli("status").stdout)
+        self.assertIn("/usr/share/daemonlet/k8s/rbac.yaml", self.world.agent.cli("status").stdout)
         self.kubectl("delete", "ds/poor")
