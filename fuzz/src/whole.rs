@@ -11,15 +11,15 @@ use daemonlet::core::model::ObjectMap;
 use daemonlet::core::model::ObjectSource;
 use daemonlet::core::model::TokenRequest;
 use daemonlet::core::model::TokenSource;
-use daemonlet::core::rendering;
-use daemonlet::core::rendering::RenderResult;
-use daemonlet::core::rendering::Revision;
 use daemonlet::core::placement;
 use daemonlet::core::policy::Policy;
 use daemonlet::core::policy::namespace_of;
 use daemonlet::core::render::Endpoint;
 use daemonlet::core::render::Pulls;
 use daemonlet::core::render::RenderOptions;
+use daemonlet::core::rendering;
+use daemonlet::core::rendering::RenderResult;
+use daemonlet::core::rendering::Revision;
 use daemonlet::core::validate;
 use daemonlet::core::yaml;
 

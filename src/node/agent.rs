@@ -16,7 +16,7 @@ mod facts;
 mod failing;
 mod folder;
 mod forget;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, debug_assertions))]
 pub mod fuzzing;
 mod history;
 mod images;

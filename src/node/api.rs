@@ -11,7 +11,7 @@ mod connector;
 mod dial;
 mod error;
 mod events;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, debug_assertions))]
 pub mod fuzzing;
 mod health;
 pub(in crate::node) mod kubeconfig;

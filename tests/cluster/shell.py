@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A test cluster to play with by hand.
 
-    shell.py up [--machines N] [--daemonset-controller] [--scheduler] [--flannel]
+    shell.py up [--machines N] [--daemonset-controller] [--scheduler] [--kube-proxy]
                                starts a cluster: one kubelet beside it, or N whole machines
     shell.py k ARGS…           kubectl as its admin
     shell.py on NAME CMD…      a command on a machine (n1, n2, …)
@@ -10,7 +10,9 @@
     shell.py down              ends it; nothing is left
 
 Each machine (and the node) runs the checkout's daemonlet (`cargo build`), with default-mode = "static" for every
-namespace. No registry can be reached: the images are dl.test/pause:1, dl.test/box:1 and, with --flannel, flannel's.
+namespace. No registry can be reached: the images are dl.test/pause:1, dl.test/box:1, with --kube-proxy the real
+kube-proxy's, and those of the file that brings the pod network: the repository's own CNI, or the published one that
+MANIFEST names (see kit/networks.py). Apply it by `shell.py k apply -f FILE`.
 """
 
 import argparse
@@ -27,6 +29,8 @@ sys.path.insert(0, str(HERE))
 
 from kit import agent  # noqa: E402
 from kit import daemons  # noqa: E402
+from kit import networks  # noqa: E402
+from kit import preflight  # noqa: E402
 from kit import sandbox  # noqa: E402
 from kit import tools  # noqa: E402
 from kit.control_plane import ControlPlane  # noqa: E402
@@ -51,7 +55,7 @@ def keep(options):
             cluster.start_scheduler()
         agent.grant(cluster)
         (HOME / "kubeconfig").symlink_to(cluster.admin.kubeconfig)
-        extra = [*daemons.flannel_images(), daemons.kube_proxy_image()] if options.flannel else []
+        extra = [*networks.chosen().images, *([daemons.kube_proxy_image()] if options.kube_proxy else [])]
         parts = {"api": cluster}
         if options.machines:
             common = common_layer(extra)
@@ -106,10 +110,13 @@ def up(arguments):
     if HOME.exists():
         print("a cluster is up: shell.py down", file=sys.stderr)
         return 1
+    os.environ.setdefault("DAEMONLET_BIN", str(tools.target_dir() / "debug" / "daemonlet"))
     try:
-        agent.binary()
-    except FileNotFoundError as error:
-        print(error, file=sys.stderr)
+        lacks, network = preflight.check(), networks.chosen()
+    except (networks.Unusable, FileNotFoundError) as error:
+        lacks = [error]
+    if lacks:
+        print(*lacks, sep="\n", file=sys.stderr)
         return 1
     run = sandbox.Sandbox(NAME)
     log = open(HOME / "log", "wb")  # noqa: SIM115 (the keeper's)
@@ -125,7 +132,7 @@ def up(arguments):
             (HOME / "init").write_text(children[0], encoding="ascii")
             (HOME / "unshare").write_text(str(child.pid), encoding="ascii")
         time.sleep(0.1)
-    print(f"up; logs in {HOME}/logs")
+    print(f"up; logs in {HOME}/logs; for a pod network: shell.py k apply -f {network.file}")
     return 0
 
 
@@ -138,7 +145,7 @@ def main():
     if command in ("up", "keep"):
         parser = argparse.ArgumentParser()
         parser.add_argument("--machines", type=int, default=0)
-        for flag in ("--daemonset-controller", "--scheduler", "--flannel"):
+        for flag in ("--daemonset-controller", "--scheduler", "--kube-proxy"):
             parser.add_argument(flag, action="store_true")
         options = parser.parse_args(rest)
         return keep(options) if command == "keep" else up(rest)

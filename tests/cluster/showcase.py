@@ -4,9 +4,11 @@
     showcase.py [ACT…]     daemonlet, example, stock; all of them without one
 
 Each act has a cluster of its own. `daemonlet`: a control plane without scheduler and DaemonSet controller, and
-machines that got the .deb and one file, flannel's as it is published (with stand-ins under its images).
-`example`: the repository's own CNI DaemonSet, which needs no API server. `stock`: the same machines without
-daemonlet, with scheduler and DaemonSet controller. The last table has their times side by side.
+machines that got the .deb and one file that brings the pod network. `example`: the repository's own CNI DaemonSet,
+with no API server at all. `stock`: the machines of the first act without daemonlet, with scheduler and DaemonSet
+controller. The last table has their times side by side.
+
+The file is the repository's own CNI, or the published one that MANIFEST names (its images: see kit/networks.py).
 """
 
 import importlib
@@ -18,6 +20,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+from kit import networks  # noqa: E402
+from kit import preflight  # noqa: E402
 from kit import sandbox  # noqa: E402
 from kit import tools  # noqa: E402
 
@@ -63,6 +67,14 @@ def main():
         return 0
     os.environ.setdefault("DAEMONLET_BIN", str(tools.target_dir() / "release/daemonlet"))
     os.environ.setdefault("DAEMONLET_LOG", "info")
+    try:
+        networks.chosen()
+        lacks = preflight.check()
+    except (networks.Unusable, FileNotFoundError) as error:
+        lacks = [str(error)]
+    if lacks:
+        print("\n".join(lacks), file=sys.stderr)
+        return 1
     times, failed = {}, 0
     for act in sys.argv[1:] or ACTS:
         status, times[act] = _play(act)

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod corpus;
+#[cfg(debug_assertions)]
+mod fuzz;
 mod oracle;
 mod pod_security;
 mod strings;

@@ -1,6 +1,7 @@
 //! A door for the fuzz targets: the checkpoint of inputs, as the agent loads and saves it.
 //!
-//! Exists under `cfg(fuzzing)` only, which cargo-fuzz sets. Must not do what the agent does not do.
+//! Exists for the fuzzer (`cfg(fuzzing)`) and in debug builds, whose tests replay the seeds. Must not do what
+//! the agent does not do.
 
 use std::collections::BTreeMap;
 

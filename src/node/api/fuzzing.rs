@@ -1,6 +1,7 @@
 //! A door for the fuzz targets: objects as they come over the wire, and what the store keeps of them.
 //!
-//! Exists under `cfg(fuzzing)` only, which cargo-fuzz sets. Must not do what the store does not do.
+//! Exists for the fuzzer (`cfg(fuzzing)`) and in debug builds, whose tests replay the seeds. Must not do what
+//! the store does not do.
 
 use serde_json::Value;
 

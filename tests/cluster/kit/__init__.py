@@ -3,6 +3,7 @@
 The map, from the ground up (each module says at its head what it owns):
 
   tools          the programs: Debian packages, Kubernetes from its Go modules, our own Go programs
+  preflight      what the machine must have before a story starts
   sandbox        namespaces and cgroups of a run's own, so that nothing of it can stay behind
   wait           waiting with a bound, on events where there are any
   process        programs that a test starts, freezes and stops
@@ -16,6 +17,7 @@ The map, from the ground up (each module says at its head what it owns):
   kubelet        a kubelet with containerd, beside the test
   hollow         hollow nodes: the kubelet's code, a fake runtime
   machine        whole machines: systemd, containerd, kubelet, daemonlet as units
+  networks       the file that gives a cluster its pod network
   agent          daemonlet itself, beside the test
   packages       its .deb and .rpm
 

@@ -35,9 +35,9 @@ def images_of(manifest):
     return found
 
 
-def flannel_images():
+def flannel_images(path=FLANNEL):
     """Images under the names of flannel's published file, with the stand-ins in them."""
-    names = images_of(FLANNEL.read_text(encoding="utf-8"))
+    names = images_of(path.read_text(encoding="utf-8"))
     plugin = [name for name in names if "cni-plugin" in name]
     daemon = [name for name in names if "cni-plugin" not in name]
     return [
