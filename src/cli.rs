@@ -67,14 +67,14 @@ impl From<Exit> for std::process::ExitCode {
 
 /// A command that could not do its work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct CommandFailure {
     /// The exit code.
     pub exit: Exit,
     /// Each: what went wrong (file, object, field: reason), and what to do.
     pub errors: Vec<(String, Option<String>)>,
 }
 
-impl Failure {
+impl CommandFailure {
     /// A failure of one message.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, errors: vec![(message.into(), None)] }
@@ -90,14 +90,14 @@ impl Failure {
     }
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for CommandFailure {
     fn from(error: ConfigError) -> Self {
         let errors = error.problems.into_iter().map(|problem| (problem.message, problem.hint)).collect();
         Self { exit: Exit::Unreadable, errors }
     }
 }
 
-impl From<AgentError> for Failure {
+impl From<AgentError> for CommandFailure {
     /// One line: the error and its causes.
     fn from(error: AgentError) -> Self {
         let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
@@ -144,16 +144,16 @@ struct ConfigArgument {
 }
 
 impl ConfigArgument {
-    fn load(&self) -> Result<Config, Failure> {
+    fn load(&self) -> Result<Config, CommandFailure> {
         Ok(config::load(self.config.as_deref())?)
     }
 }
 
 /// Starts logging as the configuration says.
-fn start_log(config: &Config) -> Result<(), Failure> {
+fn start_log(config: &Config) -> Result<(), CommandFailure> {
     log::init(&config.log_level, config.log_target).map_err(|error| {
         let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-        Failure::new(Exit::Unreadable, format!("{error}{source}"))
+        CommandFailure::new(Exit::Unreadable, format!("{error}{source}"))
     })
 }
 

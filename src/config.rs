@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use crate::config::keys::KEYS;
 use crate::config::keys::Key;
 use crate::core::model::NodeView;
-use crate::core::policy::Rules;
+use crate::core::policy::PodRules;
 
 mod check;
 mod host;
@@ -175,8 +175,8 @@ impl Config {
     }
 
     /// What `[policy]` says about pods.
-    pub fn policy_rules(&self) -> Rules {
-        Rules {
+    pub fn policy_rules(&self) -> PodRules {
+        PodRules {
             trusted_namespaces: self.trusted_namespaces.clone(),
             privileged: self.policy_privileged,
             host_namespaces: self.policy_host_namespaces.clone(),

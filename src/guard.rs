@@ -33,12 +33,12 @@ use tokio::time::sleep_until;
 
 use crate::config::Config;
 use crate::core::render::Endpoint;
-use crate::guard::boot::Evidence;
+use crate::guard::boot::BootEvidence;
 use crate::guard::decide::End;
 use crate::guard::decide::Face;
 use crate::guard::decide::Guard;
-use crate::guard::decide::Heard;
 use crate::guard::decide::Probe;
+use crate::guard::decide::ProbeResult;
 use crate::guard::table::Table;
 use crate::node::api;
 use crate::node::notify::Notifier;
@@ -92,7 +92,7 @@ pub fn clean() -> Result<(), GuardError> {
 /// # Errors
 /// The kernel has no nftables or does not let this process.
 pub async fn run(config: &Config, notifier: &Notifier) -> Result<(), GuardError> {
-    let (evidence, marked) = Evidence::gather(&config.run_dir, Path::new("/proc"));
+    let (evidence, marked) = BootEvidence::gather(&config.run_dir, Path::new("/proc"));
     let off = (!config.boot_guard).then_some("boot.guard is false");
     if let Some(objection) = off.or_else(|| evidence.objection()) {
         tracing::info!("boot guard: does nothing: {objection}");
@@ -120,7 +120,7 @@ pub async fn run(config: &Config, notifier: &Notifier) -> Result<(), GuardError>
 /// What happens to the guard.
 enum Event {
     Addresses(Endpoint, BTreeSet<SocketAddr>),
-    Heard(Probe, Heard),
+    ProbeResult(Probe, ProbeResult),
 }
 
 /// The guard's hands: probes, names and the table.
@@ -219,11 +219,11 @@ impl<'a> Shell<'a> {
                 });
                 self.refuse()?;
             }
-            Event::Heard(probe, heard) => {
-                if let Some(face) = self.guard.hear(self.started.elapsed(), probe, heard) {
+            Event::ProbeResult(probe, result) => {
+                if let Some(face) = self.guard.observe(self.started.elapsed(), probe, result) {
                     let address = probe.address;
                     match face {
-                        Face::Silent => tracing::warn!("boot guard: {address} has fallen silent"),
+                        Face::Unreachable => tracing::warn!("boot guard: {address} has fallen silent"),
                         Face::Refusing => tracing::info!("boot guard: {address} refuses by itself"),
                         Face::Answering => tracing::info!("boot guard: {address} answers"),
                     }
@@ -262,10 +262,10 @@ impl<'a> Shell<'a> {
         let Some(name) = self.name.clone() else { return };
         let (events, tls) = (self.events.clone(), Arc::clone(&self.tls));
         // The guard listens for as long as probes run.
-        let heard = move |heard| drop(events.send(Event::Heard(probe, heard)));
+        let report = move |result| drop(events.send(Event::ProbeResult(probe, result)));
         let task = tokio::spawn(async move {
             let socket = probe::socket(probe.address);
-            probe::probe(socket, probe.address, name, tls, heard).await;
+            probe::probe(socket, probe.address, name, tls, report).await;
         })
         .abort_handle();
         let under_way = self.under_way.entry(probe.address).or_default();

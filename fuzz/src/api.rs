@@ -1,7 +1,7 @@
 //! JSON from the API server, an object a line: a Node, a pod, DaemonSets and what they refer to.
 
 use daemonlet::core::convert;
-use daemonlet::core::convert::Object;
+use daemonlet::core::convert::DocumentObject;
 use daemonlet::core::model::NodeView;
 use daemonlet::core::model::ObjectMap;
 use daemonlet::core::model::Source;
@@ -39,7 +39,7 @@ pub fn check(data: &[u8]) {
             }
             _ => {
                 for object in convert::objects(value) {
-                    if let Ok(Object::Other(reference, value)) = object {
+                    if let Ok(DocumentObject::Other(reference, value)) = object {
                         objects.objects.insert(reference, value);
                     }
                 }

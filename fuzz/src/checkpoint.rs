@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use daemonlet::core::adopt;
-use daemonlet::core::adopt::Found;
+use daemonlet::core::adopt::AdoptableManifest;
 use daemonlet::core::model::NodeView;
 use daemonlet::core::model::ObjectMap;
 use daemonlet::core::policy::Policy;
@@ -17,7 +17,7 @@ use daemonlet::core::sources;
 use daemonlet::core::sources::ApiState;
 use daemonlet::core::sources::Confirmation;
 use daemonlet::core::sources::FolderState;
-use daemonlet::core::sources::Known;
+use daemonlet::core::sources::KnownDefinition;
 use daemonlet::node::agent::fuzzing;
 use daemonlet::node::checkpoint::Loaded;
 use daemonlet::node::checkpoint::Store;
@@ -77,11 +77,15 @@ fn use_record(mut record: DaemonRecord, store: &Store) {
         (FolderState::Absent, ApiState::None),
         (FolderState::Absent, daemon_set.as_ref().map_or(ApiState::Orphaned, ApiState::Present)),
     ] {
-        let known = Known { folder, api, remembered: daemon_set.as_ref(), confirmation: Confirmation::Gone };
+        let known = KnownDefinition { folder, api, remembered: daemon_set.as_ref(), confirmation: Confirmation::Gone };
         let _ = sources::resolve(&known, &record, &Policy::default(), &ObjectMap::default());
     }
-    let found =
-        Found { uid: "u", pod_name: "p", incarnation: used.first().map_or(0, |(_, number)| *number), revision: "r" };
+    let found = AdoptableManifest {
+        uid: "u",
+        pod_name: "p",
+        incarnation: used.first().map_or(0, |(_, number)| *number),
+        revision: "r",
+    };
     adopt::adopt(&mut record, &found, 7);
     for (uid, _) in &used {
         record.end(uid, 9, "because");

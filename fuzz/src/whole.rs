@@ -53,7 +53,8 @@ pub fn follow(daemon_set: DaemonSet, objects: &mut ObjectMap, node: &NodeView) {
     assert!(!placement.should_run || placement.should_continue_running, "{placement:?}");
     for folder in [None, Some(&daemon_set)] {
         let covered = policy.covers(&daemon_set, folder);
-        let rules = explain::Rules { covered: &covered, admission: &admission, namespace_selector: selector.as_ref() };
+        let rules =
+            explain::ExplainRules { covered: &covered, admission: &admission, namespace_selector: selector.as_ref() };
         assert!(!explain::explain(&daemon_set, node, &rules).is_empty());
     }
     for (complete, kubelet_version, has_api, inline) in

@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::cli::CommandFailure;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::offline;
 use crate::config;
 use crate::config::Config;
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A reply, or the agent's word why there is none.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Reply<T> {
+enum AgentReply<T> {
     /// It could not answer.
     Error {
         /// Why.
@@ -35,7 +35,7 @@ enum Reply<T> {
 }
 
 /// The answer to `request`: the agent's, or without one what checkpoint and folders say.
-pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &Request) -> Result<T, Failure> {
+pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &Request) -> Result<T, CommandFailure> {
     let path = config.socket();
     let line = match converse(&path, request) {
         Ok(line) => line,
@@ -52,7 +52,7 @@ pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &Request) -> Re
 }
 
 /// The running agent's answer to `request`; none if no agent runs.
-pub(super) fn try_agent<T: DeserializeOwned>(config: &Config, request: &Request) -> Result<Option<T>, Failure> {
+pub(super) fn try_agent<T: DeserializeOwned>(config: &Config, request: &Request) -> Result<Option<T>, CommandFailure> {
     let path = config.socket();
     match converse(&path, request) {
         Ok(line) => understood(&path, &line).map(Some),
@@ -62,7 +62,7 @@ pub(super) fn try_agent<T: DeserializeOwned>(config: &Config, request: &Request)
 }
 
 /// The running agent's answer to `request`, which changes something: nobody else can give it.
-pub(super) fn order<T: DeserializeOwned>(config: &Config, request: &Request) -> Result<T, Failure> {
+pub(super) fn order<T: DeserializeOwned>(config: &Config, request: &Request) -> Result<T, CommandFailure> {
     let path = config.socket();
     let line = converse(&path, request).map_err(|error| match is_absence(&error) {
         true => failure(&path, "no agent is running here").hint("start it: systemctl start daemonlet"),
@@ -71,17 +71,17 @@ pub(super) fn order<T: DeserializeOwned>(config: &Config, request: &Request) -> 
     understood(&path, &line)
 }
 
-fn understood<T: DeserializeOwned>(path: &std::path::Path, line: &str) -> Result<T, Failure> {
+fn understood<T: DeserializeOwned>(path: &std::path::Path, line: &str) -> Result<T, CommandFailure> {
     match serde_json::from_str(line) {
-        Ok(Reply::Answer(answer)) => Ok(answer),
-        Ok(Reply::Error { error }) => Err(Failure::new(Exit::Refused, error)),
+        Ok(AgentReply::Answer(answer)) => Ok(answer),
+        Ok(AgentReply::Error { error }) => Err(CommandFailure::new(Exit::Refused, error)),
         Err(error) => Err(failure(path, &format!("the agent's answer is not understood: {error}"))
             .hint("the agent may be of another version than this program; restart it")),
     }
 }
 
-fn failure(path: &std::path::Path, why: &str) -> Failure {
-    Failure::new(Exit::Refused, format!("{}: {why}", path.display()))
+fn failure(path: &std::path::Path, why: &str) -> CommandFailure {
+    CommandFailure::new(Exit::Refused, format!("{}: {why}", path.display()))
 }
 
 /// Nobody listens: no socket, or one that an agent left behind.

@@ -2,9 +2,9 @@
 
 use clap::Args;
 
+use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::start_log;
 use crate::guard;
 use crate::guard::GuardError;
@@ -26,7 +26,7 @@ pub(super) struct Arguments {
     clean: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     if arguments.clean {
         guard::clean()?;
         return Ok(Exit::Success);
@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+        .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
     let result = runtime.block_on(guard::run(&config, &Notifier::from_environment()));
     // A name server that does not answer must not hold up the end.
     runtime.shutdown_background();
@@ -44,7 +44,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-impl From<GuardError> for Failure {
+impl From<GuardError> for CommandFailure {
     /// One line: the error and its causes.
     fn from(error: GuardError) -> Self {
         let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());

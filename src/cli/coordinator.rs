@@ -4,9 +4,9 @@ use clap::Args;
 use tokio::signal::unix::SignalKind;
 use tokio::signal::unix::signal;
 
+use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::start_log;
 use crate::cluster;
 use crate::config::Config;
@@ -20,19 +20,19 @@ pub(super) struct Arguments {
     config: ConfigArgument,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
     let Some(options) = options(&config)? else {
-        return Err(Failure::new(Exit::Usage, "coordinator.kubeconfig: `coordinator` needs it written")
+        return Err(CommandFailure::new(Exit::Usage, "coordinator.kubeconfig: `coordinator` needs it written")
             .hint("it is the coordinator's own identity, not an agent's"));
     };
     start_log(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+        .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
     runtime.block_on(async {
-        let signals = |error| Failure::new(Exit::Refused, format!("cannot receive signals: {error}"));
+        let signals = |error| CommandFailure::new(Exit::Refused, format!("cannot receive signals: {error}"));
         let mut terminate = signal(SignalKind::terminate()).map_err(signals)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(signals)?;
         let stop = async move {
@@ -58,10 +58,10 @@ fn process() -> String {
 ///
 /// # Errors
 /// The label selector is none.
-pub(super) fn options(config: &Config) -> Result<Option<cluster::Options>, Failure> {
+pub(super) fn options(config: &Config) -> Result<Option<cluster::Options>, CommandFailure> {
     let Some(kubeconfig) = config.coordinator_kubeconfig.clone() else { return Ok(None) };
     let policy = Policy::new(config.default_mode, &config.selector, config.policy_namespaces.clone())
-        .map_err(|error| Failure::new(Exit::Unreadable, format!("selector: {error}")))?
+        .map_err(|error| CommandFailure::new(Exit::Unreadable, format!("selector: {error}")))?
         .with_defaults(config.pod_security_default, config.default_node_selector.clone());
     Ok(Some(cluster::Options {
         kubeconfig,

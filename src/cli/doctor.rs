@@ -2,17 +2,17 @@
 
 use clap::Args;
 
+use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::ask;
 use crate::cli::output;
 use crate::cli::output::Colour;
 use crate::cli::table;
-use crate::core::doctor::Agent;
+use crate::core::doctor::AgentFinding;
+use crate::core::doctor::DoctorReport;
 use crate::core::doctor::Finding;
-use crate::core::doctor::Level;
-use crate::core::doctor::Report;
+use crate::core::doctor::Severity;
 use crate::core::status::StatusReport;
 use crate::node::doctor;
 use crate::node::socket::Request;
@@ -30,23 +30,23 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let report = match arguments.config.load() {
         Ok(config) => {
             let (agent, status) = agent(&config);
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
-                .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+                .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
             let findings = runtime.block_on(doctor::examine(&config, &agent, status.as_ref()));
-            Report::new(&config.node_name, findings)
+            DoctorReport::new(&config.node_name, findings)
         }
         Err(failure) => {
             let hint = "see `daemonlet run --print-config`";
             let bad = |(message, known): (String, Option<String>)| {
                 Finding::bad("configuration", message, known.unwrap_or_else(|| hint.to_owned()))
             };
-            Report::new("", failure.errors.into_iter().map(bad).collect())
+            DoctorReport::new("", failure.errors.into_iter().map(bad).collect())
         }
     };
     let text = match arguments.json {
@@ -58,27 +58,27 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 }
 
 /// How the agent answers, and what it says.
-fn agent(config: &crate::config::Config) -> (Agent, Option<StatusReport>) {
+fn agent(config: &crate::config::Config) -> (AgentFinding, Option<StatusReport>) {
     match ask::try_agent::<StatusReport>(config, &Request::Status) {
         Ok(Some(status)) => {
             let bad = status.daemons.iter().filter(|daemon| daemon.state.is_bad()).count();
-            (Agent::Runs { problems: status.problems.len() + bad }, Some(status))
+            (AgentFinding::Runs { problems: status.problems.len() + bad }, Some(status))
         }
-        Ok(None) => (Agent::Absent, None),
+        Ok(None) => (AgentFinding::Absent, None),
         Err(failure) => {
             let why = failure.errors.into_iter().next().map(|(message, _)| message).unwrap_or_default();
-            (Agent::Silent(why), None)
+            (AgentFinding::Unreachable(why), None)
         }
     }
 }
 
-fn human(report: &Report, colour: Colour) -> String {
+fn human(report: &DoctorReport, colour: Colour) -> String {
     let row = |finding: &Finding| {
         let word = finding.level.as_str();
         let painted = match finding.level {
-            Level::Ok => colour.green(word),
-            Level::Warn => colour.yellow(word),
-            Level::Bad => colour.red(word),
+            Severity::Ok => colour.green(word),
+            Severity::Warn => colour.yellow(word),
+            Severity::Bad => colour.red(word),
         };
         vec![table::Cell::painted(word, painted), finding.check.as_str().into(), finding.text.as_str().into()]
     };
@@ -107,7 +107,7 @@ mod tests {
             Finding::warn("agent", "not running", "start it"),
         ];
         assert_eq!(
-            human(&Report::new("n1", findings), Colour::none()),
+            human(&DoctorReport::new("n1", findings), Colour::none()),
             "ok    kubelet  runs\n\
              bad   clock    90 s behind the API server's\n      hint: set it\n\
              warn  agent    not running\n      hint: start it\n\

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::output;
 use crate::core::duration;
 use crate::node::api::words;
@@ -43,9 +43,9 @@ fn timeout(text: &str) -> Result<Duration, String> {
     millis.map(Duration::from_millis).ok_or_else(|| format!("expected a duration such as 5m, not \"{text}\""))
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
-    let options = enrolment::Options {
+    let options = enrolment::EnrollOptions {
         node: config.node_name.clone(),
         sources: arguments.from.clone().map_or_else(|| config.boot_kubeconfig.clone(), |from| vec![from]),
         kubeconfig: config.kubeconfig.clone().unwrap_or_else(|| PathBuf::from(KUBECONFIG)),
@@ -56,7 +56,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+        .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
     let waits = |request: &str| {
         output::remarks(&format!(
             "certificatesigningrequest {request} waits for its approval: kubectl certificate approve {request}\n"
@@ -73,8 +73,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-fn failure(error: EnrolmentError) -> Failure {
-    let failure = Failure::new(Exit::Refused, words(&error));
+fn failure(error: EnrolmentError) -> CommandFailure {
+    let failure = CommandFailure::new(Exit::Refused, words(&error));
     match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,

@@ -2,9 +2,9 @@
 
 use clap::Args;
 
+use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::ask;
 use crate::cli::output;
 use crate::cli::output::Colour;
@@ -36,7 +36,7 @@ pub(super) fn key(text: &str) -> Result<ObjectKey, String> {
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
     let ObjectKey { namespace, name } = arguments.daemon_set.clone();
     let report: ExplainReport = ask::ask(&config, &Request::Explain { namespace, name })?;

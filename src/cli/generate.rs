@@ -6,8 +6,8 @@ mod unit_dropin;
 use clap::Args;
 use clap::Subcommand;
 
+use crate::cli::CommandFailure;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::output;
 use crate::core::cluster::node_daemons;
 
@@ -27,7 +27,7 @@ enum What {
     Rbac(rbac::Arguments),
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     match &arguments.what {
         What::Crd => output::data(node_daemons::CRD)?,
         What::UnitDropin(arguments) => output::data(&unit_dropin::text(arguments)?)?,

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::cli::Failure;
+use crate::cli::CommandFailure;
 use crate::config::Config;
 use crate::node::agent;
 use crate::node::socket::Request;
 
 /// The answer to `request`, as the agent would give it, from what is on disk. Changes nothing.
-pub(super) fn answer(config: &Config, request: &Request) -> Result<Value, Failure> {
+pub(super) fn answer(config: &Config, request: &Request) -> Result<Value, CommandFailure> {
     Ok(agent::answer_offline(config.clone(), request)?)
 }

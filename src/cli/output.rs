@@ -6,33 +6,33 @@ use std::io::Write;
 
 use serde::Serialize;
 
+use crate::cli::CommandFailure;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::config;
 
 /// Writes data to standard output. That nobody reads it any more is no error.
-pub(super) fn data(text: &str) -> Result<(), Failure> {
+pub(super) fn data(text: &str) -> Result<(), CommandFailure> {
     stream(text).map(|_| ())
 }
 
 /// As [`data`]; gives whether anybody reads on.
-pub(super) fn stream(text: &str) -> Result<bool, Failure> {
+pub(super) fn stream(text: &str) -> Result<bool, CommandFailure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => {
             let why = config::io_reason(&error);
-            Err(Failure::new(Exit::Unreadable, format!("standard output: cannot be written: {why}")))
+            Err(CommandFailure::new(Exit::Unreadable, format!("standard output: cannot be written: {why}")))
         }
     }
 }
 
 /// `value` as JSON that a person can read too.
-pub(super) fn json(value: &impl Serialize) -> Result<String, Failure> {
+pub(super) fn json(value: &impl Serialize) -> Result<String, CommandFailure> {
     serde_json::to_string_pretty(value)
         .map(|text| text + "\n")
-        .map_err(|error| Failure::new(Exit::Refused, format!("JSON: {error}")))
+        .map_err(|error| CommandFailure::new(Exit::Refused, format!("JSON: {error}")))
 }
 
 /// Writes errors, each with its hint, to standard error.

@@ -2,9 +2,9 @@
 
 use clap::Args;
 
+use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::ask;
 use crate::cli::output;
 use crate::core::replies::PlanReport;
@@ -22,7 +22,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
     let report: PlanReport = ask::ask(&config, &Request::Plan)?;
     output::data(&if arguments.json { output::json(&report)? } else { human(&report) })?;
@@ -67,8 +67,8 @@ fn human(report: &PlanReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::core::replies::Change;
-    use crate::core::replies::Held;
+    use crate::core::replies::HeldDaemon;
+    use crate::core::replies::PlannedChange;
     use crate::core::status::Problem;
     use crate::core::status::State;
 
@@ -86,7 +86,7 @@ mod tests {
         };
         let held = |state| {
             let [namespace, name, reason] = ["a", "b", ""].map(str::to_owned);
-            vec![Held { namespace, name, state, reason, hint: None }]
+            vec![HeldDaemon { namespace, name, state, reason, hint: None }]
         };
         assert_eq!(exit(&report), Exit::Success);
         for (state, expected) in [
@@ -104,13 +104,13 @@ mod tests {
         assert_eq!(exit(&report), Exit::Refused);
         assert_eq!(human(&report), "nothing to do\nproblem: f.yaml:1:4: unclosed bracket\n  hint: close it\n");
         let [namespace, name, action] = ["a", "d", "write manifest x"].map(str::to_owned);
-        report.changes.push(Change { namespace, name, action, reason: String::new() });
+        report.changes.push(PlannedChange { namespace, name, action, reason: String::new() });
         assert_eq!(exit(&report), Exit::Pending);
     }
 
     #[test]
     fn what_is_held_is_said_whether_there_is_something_to_do_or_not() {
-        let held = |name: &str, state, reason: &str| Held {
+        let held = |name: &str, state, reason: &str| HeldDaemon {
             namespace: "a".to_owned(),
             name: name.to_owned(),
             state,
@@ -129,7 +129,7 @@ mod tests {
             "a/b: nothing, it is refused: spec: no\n  hint: do it\na/c: nothing, it is waiting: waits for Secret a/s\n";
         assert_eq!(human(&report), format!("nothing to do\n{lines}"));
         let [namespace, name, action] = ["a", "d", "write manifest x"].map(str::to_owned);
-        report.changes.push(Change { namespace, name, action, reason: String::new() });
+        report.changes.push(PlannedChange { namespace, name, action, reason: String::new() });
         assert_eq!(human(&report), format!("a/d: write manifest x\n{lines}"));
         report.changes[0].name = "b".to_owned();
         let beside = lines.replacen("nothing, it", "and it", 1);

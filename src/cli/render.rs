@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use crate::cli::CommandFailure;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::output;
 use crate::config;
 use crate::config::Host;
@@ -34,7 +34,7 @@ pub(in crate::cli) mod report;
 mod write;
 
 use inputs::Inputs;
-use report::Entry;
+use report::RenderEntry;
 
 /// The newest kubelet that is known: what is rendered for when no Node says which it has.
 const NEWEST_KUBELET: (u32, u32) = (1, 36);
@@ -79,7 +79,7 @@ fn node_name(text: &str) -> Result<String, String> {
     config::node_name(text)
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let node = arguments.node.as_deref().map(inputs::node).transpose()?;
     let options = options(arguments, node.as_ref())?;
     let node = node.map(|node| NodeView { name: options.node_name.clone(), ..node });
@@ -111,14 +111,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-fn options(arguments: &Arguments, node: Option<&NodeView>) -> Result<RenderOptions, Failure> {
+fn options(arguments: &Arguments, node: Option<&NodeView>) -> Result<RenderOptions, CommandFailure> {
     let node_name = match (&arguments.node_name, node) {
         (Some(name), _) => name.clone(),
         (None, Some(node)) => node.name.clone(),
         (None, None) => {
             let name = RealHost.host_name().map(|name| name.to_lowercase()).unwrap_or_default();
             config::node_name(&name)
-                .map_err(|why| Failure::new(Exit::Usage, format!("host name: {why}")).hint("give --node-name"))?
+                .map_err(|why| CommandFailure::new(Exit::Usage, format!("host name: {why}")).hint("give --node-name"))?
         }
     };
     let version = node.and_then(|node| node.kubelet_version.as_deref()).and_then(node::version);
@@ -133,11 +133,11 @@ fn options(arguments: &Arguments, node: Option<&NodeView>) -> Result<RenderOptio
 }
 
 /// What becomes of each DaemonSet, by namespace and name, then what is invalid, by file and line.
-fn entries(inputs: &Inputs, node: Option<&NodeView>, options: &RenderOptions) -> Vec<Entry> {
+fn entries(inputs: &Inputs, node: Option<&NodeView>, options: &RenderOptions) -> Vec<RenderEntry> {
     // What is not among the inputs may still exist in the cluster.
     let objects = ObjectMap { objects: inputs.objects.clone(), complete: false };
     let tokens: BTreeMap<TokenRequest, String> = BTreeMap::new();
-    let mut entries: Vec<Entry> = inputs.refused.clone();
+    let mut entries: Vec<RenderEntry> = inputs.refused.clone();
     let refused: BTreeSet<_> = entries.iter().filter_map(|entry| entry.key().cloned()).collect();
     for daemon_set in inputs.daemon_sets.values().filter(|daemon_set| !refused.contains(&daemon_set.key)) {
         entries.push(entry(daemon_set, node, &objects, &tokens, options));
@@ -153,16 +153,16 @@ fn entry(
     objects: &ObjectMap,
     tokens: &BTreeMap<TokenRequest, String>,
     options: &RenderOptions,
-) -> Entry {
+) -> RenderEntry {
     let key = daemon_set.key.clone();
     let namespace = NamespaceSelector::of(&key.namespace, objects.lookup(&namespace_of(daemon_set)), "");
     let placement = node.map(|node| placement::should_run(node, daemon_set, namespace.as_ref()));
     if let Some(placement) = placement.filter(|placement| !placement.should_run) {
-        return Entry::NotSelected { key, reason: placement.reason };
+        return RenderEntry::NotSelected { key, reason: placement.reason };
     }
     let rendering = rendering::render(daemon_set, &Revision::of(daemon_set), 0, objects, tokens, options);
     match rendering.result {
-        Ok(rendered) => Entry::Rendered { key, identity: rendering.identity, rendered: Box::new(rendered) },
-        Err(refused) => Entry::Refused { key, source: daemon_set.source.clone(), errors: refused.errors },
+        Ok(rendered) => RenderEntry::Rendered { key, identity: rendering.identity, rendered: Box::new(rendered) },
+        Err(refused) => RenderEntry::Refused { key, source: daemon_set.source.clone(), errors: refused.errors },
     }
 }

@@ -2,9 +2,9 @@
 
 use clap::Args;
 
+use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::ask;
 use crate::cli::explain;
 use crate::cli::output;
@@ -29,7 +29,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
     let ObjectKey { namespace, name } = arguments.daemon_set.clone();
     let report: RestartReport = ask::order(&config, &Request::Restart { namespace, name })?;

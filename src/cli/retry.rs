@@ -2,9 +2,9 @@
 
 use clap::Args;
 
+use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::ask;
 use crate::cli::explain;
 use crate::cli::output;
@@ -28,7 +28,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
     let ObjectKey { namespace, name } = arguments.daemon_set.clone();
     let report: RetryReport = ask::order(&config, &Request::Retry { namespace, name })?;
@@ -57,7 +57,7 @@ fn human(report: &RetryReport, key: &ObjectKey) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::replies::Change;
+    use crate::core::replies::PlannedChange;
 
     #[test]
     fn it_says_what_happens_next() {
@@ -66,7 +66,7 @@ mod tests {
             node: "n1".into(),
             forgotten: Some("5d5".into()),
             backoff: false,
-            changes: vec![Change {
+            changes: vec![PlannedChange {
                 namespace: "a".into(),
                 name: "b".into(),
                 action: "remove manifest a-b-x.yaml".into(),

@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 use clap::Args;
 use tokio::sync::oneshot;
 
+use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::coordinator;
 use crate::cli::output;
 use crate::cli::output::Colour;
@@ -43,7 +43,7 @@ pub(super) struct Arguments {
     check_config: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
     if arguments.print_config {
         output::data(&config.print())?;
@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     }
     if arguments.once && !config.is_written("node-name") {
         let message = "node-name: `run --once` needs it written: every pod's UID contains the node's name";
-        return Err(Failure::new(Exit::Usage, message).hint("set node-name in the configuration"));
+        return Err(CommandFailure::new(Exit::Usage, message).hint("set node-name in the configuration"));
     }
     start_log(&config)?;
     match start(config, arguments)? {
@@ -65,9 +65,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 
 /// Stands for the Lease where the configuration has an identity for that, in a thread of its own: a pass
 /// over thousands of nodes holds no daemon up.
-fn coordinate(config: &Config) -> Result<Option<Coordinating>, Failure> {
+fn coordinate(config: &Config) -> Result<Option<Coordinating>, CommandFailure> {
     let Some(options) = coordinator::options(config)? else { return Ok(None) };
-    let failed = |error| Failure::new(Exit::Refused, format!("cannot start the coordinator: {error}"));
+    let failed = |error| CommandFailure::new(Exit::Refused, format!("cannot start the coordinator: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let thread = std::thread::Builder::new().name("coordinator".to_owned());
     let (stop, stopped) = oneshot::channel::<()>();
@@ -104,17 +104,17 @@ enum Next {
 }
 
 /// Starts the agent and waits for its end.
-fn start(config: Config, arguments: &Arguments) -> Result<Next, Failure> {
+fn start(config: Config, arguments: &Arguments) -> Result<Next, CommandFailure> {
     fsx::widen_descriptors();
     let notifier = Arc::new(Notifier::from_environment());
     let ready = ReadyGuard::start(Arc::clone(&notifier), READY_WITHIN)
-        .map_err(|error| Failure::new(Exit::Refused, format!("cannot start a thread: {error}")))?;
+        .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start a thread: {error}")))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+        .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
     let coordinating = if arguments.once { None } else { coordinate(&config)? };
-    let next: Result<Next, Failure> = runtime.block_on(async {
+    let next: Result<Next, CommandFailure> = runtime.block_on(async {
         let agent = Agent::new(config, notifier)?;
         if arguments.once {
             let report = agent.run_once().await?;
@@ -138,7 +138,7 @@ fn start(config: Config, arguments: &Arguments) -> Result<Next, Failure> {
 
 /// Becomes this program anew, in the same process: a changed configuration takes effect in all its parts
 /// just as at a start, and systemd sees one service that reloads. Comes back only when that fails.
-fn again() -> Result<Exit, Failure> {
+fn again() -> Result<Exit, CommandFailure> {
     let mut words = std::env::args_os();
     let mut program = std::process::Command::new("/proc/self/exe");
     if let Some(name) = words.next() {
@@ -146,5 +146,5 @@ fn again() -> Result<Exit, Failure> {
     }
     block_sighup();
     let error = program.args(words).exec();
-    Err(Failure::new(Exit::Refused, format!("cannot start again with the new configuration: {error}")))
+    Err(CommandFailure::new(Exit::Refused, format!("cannot start again with the new configuration: {error}")))
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use clap::Args;
 use jiff::Timestamp;
 
+use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::ask;
 use crate::cli::output;
 use crate::cli::output::Colour;
@@ -42,7 +42,7 @@ pub(super) struct Arguments {
     watch: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
     if arguments.watch {
         return watch(&config, arguments.json);
@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 }
 
 /// Prints each report that differs from the one before, until nobody reads or the agent ends.
-fn watch(config: &Config, json: bool) -> Result<Exit, Failure> {
+fn watch(config: &Config, json: bool) -> Result<Exit, CommandFailure> {
     let mut last: Option<StatusReport> = None;
     let in_place = !json && std::io::stdout().is_terminal();
     loop {
@@ -87,7 +87,7 @@ fn says_the_same(one: &StatusReport, other: &StatusReport) -> bool {
     one == *other
 }
 
-fn text(report: &StatusReport, json: bool) -> Result<String, Failure> {
+fn text(report: &StatusReport, json: bool) -> Result<String, CommandFailure> {
     if json { output::json(report) } else { Ok(human(report, Colour::new(&std::io::stdout()))) }
 }
 

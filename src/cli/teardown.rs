@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::output;
 use crate::cli::start_log;
 use crate::config::Config;
@@ -44,7 +44,7 @@ fn patience(text: &str) -> Result<Duration, String> {
     millis.map(Duration::from_millis).ok_or_else(|| format!("expected a duration such as 5m, not \"{text}\""))
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
     if arguments.dry_run {
         let drain = agent::drain_offline(config.clone())?;
@@ -55,18 +55,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+        .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
     let drain = runtime.block_on(async {
         let agent = Agent::new(config.clone(), Arc::new(Notifier::from_environment())).map_err(refusal)?;
-        Ok::<Drain, Failure>(agent.drain(arguments.timeout).await)
+        Ok::<Drain, CommandFailure>(agent.drain(arguments.timeout).await)
     })?;
     output::data(&done(&config, &drain))?;
     Ok(if drain.left.is_empty() { Exit::Success } else { Exit::Refused })
 }
 
-fn refusal(error: AgentError) -> Failure {
+fn refusal(error: AgentError) -> CommandFailure {
     let is_running = matches!(error, AgentError::Locked { .. });
-    let failure = Failure::from(error);
+    let failure = CommandFailure::from(error);
     match is_running {
         true => {
             failure.hint("stop the agent first, it would start everything again: systemctl disable --now daemonlet")

@@ -26,8 +26,8 @@ use serde_json::json;
 
 use crate::core::cluster::view::Kind;
 use crate::core::enrolment;
-use crate::core::enrolment::Asked;
-use crate::core::enrolment::Verdict;
+use crate::core::enrolment::ApprovalVerdict;
+use crate::core::enrolment::CertificateRequest;
 
 use super::watch;
 
@@ -71,12 +71,12 @@ pub(super) async fn keep(client: kube::Client) {
                     done.push(name.clone());
                 }
                 Ok(None) => done.push(name.clone()),
-                Err(Held::Left(why)) => {
+                Err(NotApproved::Left(why)) => {
                     let user = request.data.pointer("/spec/username").and_then(Value::as_str).unwrap_or_default();
                     say(&mut said, name, &format!("certificatesigningrequest {name} of {user} is left alone: {why}"));
                     done.push(name.clone());
                 }
-                Err(Held::Waits(why)) => {
+                Err(NotApproved::Waits(why)) => {
                     say(&mut said, name, &format!("certificatesigningrequest {name} waits: {why}"))
                 }
             }
@@ -88,7 +88,7 @@ pub(super) async fn keep(client: kube::Client) {
 }
 
 /// Why a request is not approved.
-enum Held {
+enum NotApproved {
     /// It never will be by us.
     Left(String),
     /// It may be later.
@@ -112,7 +112,7 @@ async fn decide(
     requests: &Api<DynamicObject>,
     nodes: &Api<DynamicObject>,
     request: &DynamicObject,
-) -> Result<Option<String>, Held> {
+) -> Result<Option<String>, NotApproved> {
     let text = |field: &str| request.data.pointer(field).and_then(Value::as_str).unwrap_or_default();
     let texts = |field: &str| -> Vec<String> {
         let list = request.data.pointer(field).and_then(Value::as_array);
@@ -120,7 +120,7 @@ async fn decide(
     };
     let (usages, groups) = (texts("/spec/usages"), texts("/spec/groups"));
     let pem = STANDARD.decode(text("/spec/request")).unwrap_or_default();
-    let asked = Asked {
+    let asked = CertificateRequest {
         signer: text("/spec/signerName"),
         usages: &usages,
         user: text("/spec/username"),
@@ -128,14 +128,14 @@ async fn decide(
         request: &pem,
     };
     let node = match enrolment::judge(&asked) {
-        Verdict::NotOurs => return Ok(None),
-        Verdict::LeaveAlone(why) => return Err(Held::Left(why)),
-        Verdict::IfNodeExists(node) => node,
+        ApprovalVerdict::NotOurs => return Ok(None),
+        ApprovalVerdict::LeaveAlone(why) => return Err(NotApproved::Left(why)),
+        ApprovalVerdict::IfNodeExists(node) => node,
     };
-    let waits = |error: kube::Error| Held::Waits(error.to_string());
+    let waits = |error: kube::Error| NotApproved::Waits(error.to_string());
     match nodes.get_opt(&node).await.map_err(waits)? {
         Some(found) if found.metadata.deletion_timestamp.is_none() => {}
-        _ => return Err(Held::Waits(format!("there is no Node {node}"))),
+        _ => return Err(NotApproved::Waits(format!("there is no Node {node}"))),
     }
     let mut approved = request.clone();
     approved.data["status"]["conditions"] = json!([{

@@ -253,7 +253,7 @@ fn a_host_name_that_is_no_node_name_is_a_problem() {
 
 #[test]
 fn the_default_policy_is_that_of_the_rules() {
-    assert_eq!(defaults().policy_rules(), Rules::default());
+    assert_eq!(defaults().policy_rules(), PodRules::default());
 }
 
 const KUBELET: &str = "/var/lib/kubelet/config.yaml";

@@ -16,7 +16,7 @@ use crate::core::validate;
 
 /// A manifest of ours in the folder, by its own word.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found<'a> {
+pub struct AdoptableManifest<'a> {
     /// The pod's UID.
     pub uid: &'a str,
     /// The pod's name.
@@ -31,7 +31,7 @@ pub struct Found<'a> {
 /// the wanted one when the revision is the same, else it is replaced in order. One that has the pod's
 /// name of a known instance and another UID is no instance of ours but a changed copy, and ends: the
 /// kubelet would take it for that pod. Gives whether the record changed.
-pub fn adopt(record: &mut DaemonRecord, found: &Found<'_>, now: Millis) -> bool {
+pub fn adopt(record: &mut DaemonRecord, found: &AdoptableManifest<'_>, now: Millis) -> bool {
     if record.instance(found.uid).is_some() {
         return false;
     }
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn an_unknown_manifest_becomes_an_instance_and_its_number_is_used_up() {
         let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
-        let found = Found { uid: "u", pod_name: "b-xxxxx", incarnation: 3, revision: "r" };
+        let found = AdoptableManifest { uid: "u", pod_name: "b-xxxxx", incarnation: 3, revision: "r" };
         assert!(adopt(&mut record, &found, 7));
         assert_eq!(record.next_incarnation, 4);
         assert!(!adopt(&mut record, &found, 8), "the second look finds it known");
@@ -155,7 +155,11 @@ mod tests {
     #[test]
     fn a_number_past_all_numbers_does_not_begin_again_at_none() {
         let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
-        adopt(&mut record, &Found { uid: "u", pod_name: "b-xxxxx", incarnation: u64::MAX, revision: "r" }, 7);
+        adopt(
+            &mut record,
+            &AdoptableManifest { uid: "u", pod_name: "b-xxxxx", incarnation: u64::MAX, revision: "r" },
+            7,
+        );
         record.end("u", 8, "why");
         assert_eq!(record.next_incarnation, u64::MAX);
     }
@@ -163,9 +167,9 @@ mod tests {
     #[test]
     fn a_manifest_whose_uid_was_changed_is_no_second_instance() {
         let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
-        let ours = Found { uid: "u", pod_name: "b-xxxxx", incarnation: 3, revision: "r" };
+        let ours = AdoptableManifest { uid: "u", pod_name: "b-xxxxx", incarnation: 3, revision: "r" };
         adopt(&mut record, &ours, 7);
-        assert!(adopt(&mut record, &Found { uid: "v", ..ours }, 8));
+        assert!(adopt(&mut record, &AdoptableManifest { uid: "v", ..ours }, 8));
         assert_eq!(record.live().map(|i| i.uid.as_str()).collect::<Vec<_>>(), ["u"]);
         assert_eq!(record.ending().map(|i| i.uid.as_str()).collect::<Vec<_>>(), ["v"]);
     }

@@ -25,9 +25,9 @@ use crate::core::nearest;
 const OURS: &str = "daemonlet.dev/";
 
 /// An annotation: its name, whether a value is one of its values, what it takes, and what is used instead.
-type Known = (&'static str, fn(&str) -> bool, &'static str, &'static str);
+type KnownAnnotation = (&'static str, fn(&str) -> bool, &'static str, &'static str);
 
-const KNOWN: [Known; 8] = [
+const KNOWN: [KnownAnnotation; 8] = [
     (PROGRESS_DEADLINE, |text| progress_deadline(text).is_some(), "a Go duration above 0, such as 10m", "10m is used"),
     (ROLLBACK, |text| matches!(text, "auto" | "off"), "auto or off", "off is used"),
     (RESTART_ON, |text| text == "config", "config", "changed data restarts nothing"),

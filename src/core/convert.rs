@@ -20,7 +20,7 @@ const MAX_LISTS: usize = 8;
 
 /// An object of a document.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Object {
+pub enum DocumentObject {
     /// A DaemonSet, converted to apps/v1, not yet validated.
     DaemonSet(Value),
     /// One of the kinds that DaemonSets refer to.
@@ -36,7 +36,7 @@ pub enum Object {
 
 /// Why something in a document is no object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedObject {
     /// The object, where the document says which.
     pub object: Option<ObjectName>,
     /// What is wrong with it.
@@ -44,7 +44,7 @@ pub struct Refused {
 }
 
 /// The objects of one document, or why one of them is none.
-pub fn objects(document: Value) -> Vec<Result<Object, Refused>> {
+pub fn objects(document: Value) -> Vec<Result<DocumentObject, RefusedObject>> {
     let mut found = Vec::new();
     expand(document, None, "", MAX_LISTS, &mut found);
     found
@@ -86,9 +86,9 @@ fn expand(
     item_of: Option<&(String, String)>,
     place: &str,
     lists: usize,
-    found: &mut Vec<Result<Object, Refused>>,
+    found: &mut Vec<Result<DocumentObject, RefusedObject>>,
 ) {
-    let refuse = |field: &str, reason: &str| Refused {
+    let refuse = |field: &str, reason: &str| RefusedObject {
         object: None,
         error: FieldError { field: join(place, field), reason: reason.to_owned(), hint: None },
     };
@@ -147,7 +147,7 @@ fn join(place: &str, field: &str) -> String {
     }
 }
 
-fn object(api_version: String, kind: String, mut value: Value) -> Result<Object, Box<Refused>> {
+fn object(api_version: String, kind: String, mut value: Value) -> Result<DocumentObject, Box<RefusedObject>> {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let known = match (group, version, kind.as_str()) {
@@ -161,20 +161,20 @@ fn object(api_version: String, kind: String, mut value: Value) -> Result<Object,
         ("node.k8s.io", "v1" | "v1beta1", "RuntimeClass") => Some(Kind::RuntimeClass),
         _ => {
             let key = name_of(&value).map_or_else(|| ObjectKey::new("", ""), |name| name.key);
-            return Ok(Object::Ignored { kind: format!("{api_version} {kind}"), key });
+            return Ok(DocumentObject::Ignored { kind: format!("{api_version} {kind}"), key });
         }
     };
     // A DaemonSet with wrong labels still has a name to be refused by.
     let object = name_of(&value).filter(|_| known.is_none());
-    let refuse = |error: FieldError| Box::new(Refused { object: object.clone(), error });
+    let refuse = |error: FieldError| Box::new(RefusedObject { object: object.clone(), error });
     checks::metadata(&value, known).map_err(refuse)?;
     let Some(name) = name_of(&value) else {
         return Err(refuse(checks::wrong("metadata.name", "required")));
     };
-    let refuse = |error: FieldError| Box::new(Refused { object: Some(name.clone()), error });
+    let refuse = |error: FieldError| Box::new(RefusedObject { object: Some(name.clone()), error });
     let Some(kind) = known else {
         daemon_set::convert(&mut value, &api_version).map_err(refuse)?;
-        return Ok(Object::DaemonSet(value));
+        return Ok(DocumentObject::DaemonSet(value));
     };
     match kind {
         Kind::ConfigMap => data::config_map(&value).map_err(refuse)?,
@@ -184,7 +184,7 @@ fn object(api_version: String, kind: String, mut value: Value) -> Result<Object,
         Kind::RuntimeClass | Kind::Namespace | Kind::Service => {}
     }
     let reference = ObjectRef::new(kind, name.key.namespace.clone(), name.key.name.clone());
-    Ok(Object::Other(reference, value))
+    Ok(DocumentObject::Other(reference, value))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ pub mod manifests;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// The version of the JSON schema of [`Report`].
+/// The version of the JSON schema of [`DoctorReport`].
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The highest exit code of `doctor`: shells and systemd use those above for other things.
@@ -19,7 +19,7 @@ pub const MOST: usize = 100;
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Level {
+pub enum Severity {
     /// As it should be.
     Ok,
     /// Works, with something to know.
@@ -28,7 +28,7 @@ pub enum Level {
     Bad,
 }
 
-impl Level {
+impl Severity {
     /// As it is printed.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ pub struct Finding {
     /// The check: a word or two that stay the same.
     pub check: String,
     /// How it ended.
-    pub level: Level,
+    pub level: Severity,
     /// What was found, in one line.
     pub text: String,
     /// What to do about it, if there is something to do.
@@ -57,24 +57,24 @@ pub struct Finding {
 impl Finding {
     /// All is well.
     pub fn ok(check: &str, text: impl Into<String>) -> Self {
-        Self { check: check.to_owned(), level: Level::Ok, text: text.into(), hint: None }
+        Self { check: check.to_owned(), level: Severity::Ok, text: text.into(), hint: None }
     }
 
     /// Something to know.
     pub fn warn(check: &str, text: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { check: check.to_owned(), level: Level::Warn, text: text.into(), hint: Some(hint.into()) }
+        Self { check: check.to_owned(), level: Severity::Warn, text: text.into(), hint: Some(hint.into()) }
     }
 
     /// Something is wrong.
     pub fn bad(check: &str, text: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { check: check.to_owned(), level: Level::Bad, text: text.into(), hint: Some(hint.into()) }
+        Self { check: check.to_owned(), level: Severity::Bad, text: text.into(), hint: Some(hint.into()) }
     }
 }
 
 /// Everything that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct DoctorReport {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,
     /// The node's name; empty if the configuration cannot be read.
@@ -87,15 +87,15 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-impl Report {
+impl DoctorReport {
     /// Counts the findings.
     pub fn new(node: &str, findings: Vec<Finding>) -> Self {
         let count = |level| findings.iter().filter(|finding| finding.level == level).count();
         Self {
             schema_version: SCHEMA_VERSION,
             node: node.to_owned(),
-            bad: count(Level::Bad),
-            warnings: count(Level::Warn),
+            bad: count(Severity::Bad),
+            warnings: count(Severity::Warn),
             findings,
         }
     }
@@ -108,7 +108,7 @@ impl Report {
 
 /// The agent, as its socket shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Agent {
+pub enum AgentFinding {
     /// It answers; how many problems it tells.
     Runs {
         /// Problems beside single daemons, and daemons in a bad state.
@@ -117,46 +117,48 @@ pub enum Agent {
     /// Nobody listens on its socket.
     Absent,
     /// It does not answer, or not understandably.
-    Silent(String),
+    Unreachable(String),
 }
 
 /// Judges the agent.
-pub fn agent(agent: &Agent) -> Finding {
+pub fn agent(agent: &AgentFinding) -> Finding {
     const CHECK: &str = "agent";
     match agent {
-        Agent::Runs { problems: 0 } => Finding::ok(CHECK, "runs, and has nothing to complain of"),
-        Agent::Runs { problems } => Finding::warn(
+        AgentFinding::Runs { problems: 0 } => Finding::ok(CHECK, "runs, and has nothing to complain of"),
+        AgentFinding::Runs { problems } => Finding::warn(
             CHECK,
             format!("runs, and tells {problems} problem{}", if *problems == 1 { "" } else { "s" }),
             "see `daemonlet status`",
         ),
-        Agent::Absent => Finding::warn(CHECK, "not running", "start it: systemctl enable --now daemonlet"),
-        Agent::Silent(why) => Finding::bad(CHECK, why.clone(), "see `journalctl -u daemonlet`, and restart it"),
+        AgentFinding::Absent => Finding::warn(CHECK, "not running", "start it: systemctl enable --now daemonlet"),
+        AgentFinding::Unreachable(why) => {
+            Finding::bad(CHECK, why.clone(), "see `journalctl -u daemonlet`, and restart it")
+        }
     }
 }
 
 /// The container runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Runtime {
+pub enum RuntimeFinding {
     /// `runtime-endpoint = ""`.
     NotConfigured,
     /// It says its name and version.
     Answers(String),
     /// It does not, and what to do.
-    Silent(String, Option<String>),
+    Unreachable(String, Option<String>),
 }
 
 /// Judges the container runtime's socket.
-pub fn runtime(runtime: &Runtime) -> Finding {
+pub fn runtime(runtime: &RuntimeFinding) -> Finding {
     const CHECK: &str = "container runtime";
     match runtime {
-        Runtime::Answers(who) => Finding::ok(CHECK, format!("{who} answers")),
-        Runtime::NotConfigured => Finding::warn(
+        RuntimeFinding::Answers(who) => Finding::ok(CHECK, format!("{who} answers")),
+        RuntimeFinding::NotConfigured => Finding::warn(
             CHECK,
             "none is configured: the end of a pod is waited for by its grace period, and nothing is pulled beforehand",
             "set runtime-endpoint to the runtime's socket",
         ),
-        Runtime::Silent(why, hint) => {
+        RuntimeFinding::Unreachable(why, hint) => {
             let hint = hint.as_deref().unwrap_or("start it, or correct runtime-endpoint");
             Finding::bad(CHECK, why.clone(), hint)
         }

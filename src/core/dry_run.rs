@@ -24,10 +24,10 @@ pub use admission_dry_run::AdmissionDryRun;
 pub use admission_dry_run::DryRunAnswer;
 pub use admission_dry_run::FRESH;
 pub use admission_dry_run::RequestState;
+pub use reply::DryRunReply;
+pub use reply::DryRunVerdict;
 pub use reply::GRANT;
-pub use reply::Reply;
 pub use reply::Unanswered;
-pub use reply::Verdict;
 pub use reply::judge;
 
 /// The annotation of a DaemonSet from which upstream takes the generation label.

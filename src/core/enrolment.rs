@@ -44,7 +44,7 @@ pub fn request_name(public_key: &[u8]) -> String {
 
 /// A certificate request as the API has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked<'a> {
+pub struct CertificateRequest<'a> {
     /// `spec.signerName`.
     pub signer: &'a str,
     /// `spec.usages`.
@@ -59,7 +59,7 @@ pub struct Asked<'a> {
 
 /// What is to become of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ApprovalVerdict {
     /// It is about somebody else: not a word about it.
     NotOurs,
     /// It is about an agent, and not for us to approve: left alone, and reported with this reason.
@@ -69,9 +69,9 @@ pub enum Verdict {
 }
 
 /// Judges a request.
-pub fn judge(asked: &Asked<'_>) -> Verdict {
+pub fn judge(asked: &CertificateRequest<'_>) -> ApprovalVerdict {
     if asked.signer != SIGNER {
-        return Verdict::NotOurs;
+        return ApprovalVerdict::NotOurs;
     }
     let in_group = |group: &str| asked.groups.iter().any(|g| g == group);
     let agent = asked.user.strip_prefix(USER_PREFIX).filter(|_| in_group(GROUP));
@@ -80,20 +80,20 @@ pub fn judge(asked: &Asked<'_>) -> Verdict {
     let node = match request::node_of(asked.request) {
         Ok(node) => node,
         Err(error) if agent.is_some() || bootstrap || error.names_an_agent() => {
-            return Verdict::LeaveAlone(error.to_string());
+            return ApprovalVerdict::LeaveAlone(error.to_string());
         }
-        Err(_) => return Verdict::NotOurs,
+        Err(_) => return ApprovalVerdict::NotOurs,
     };
     if let Some(usage) = asked.usages.iter().find(|usage| !may_use(usage)) {
-        return Verdict::LeaveAlone(format!("it asks for the usage {usage}"));
+        return ApprovalVerdict::LeaveAlone(format!("it asks for the usage {usage}"));
     }
     if !asked.usages.iter().any(|usage| usage == "client auth") {
-        return Verdict::LeaveAlone("it does not ask for the usage client auth".to_owned());
+        return ApprovalVerdict::LeaveAlone("it does not ask for the usage client auth".to_owned());
     }
     match agent.or(kubelet) {
-        Some(own) if own == node => Verdict::IfNodeExists(node),
-        None if bootstrap => Verdict::IfNodeExists(node),
-        _ => Verdict::LeaveAlone(format!(
+        Some(own) if own == node => ApprovalVerdict::IfNodeExists(node),
+        None if bootstrap => ApprovalVerdict::IfNodeExists(node),
+        _ => ApprovalVerdict::LeaveAlone(format!(
             "{} may not ask for {}: the kubelet of that node, its agent and a bootstrap token of the group \
              {BOOTSTRAP_GROUP} may",
             asked.user,

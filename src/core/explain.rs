@@ -17,12 +17,12 @@ use crate::core::placement::NamespaceSelector;
 use crate::core::placement::TaintCheck;
 use crate::core::policy::Admission;
 use crate::core::policy::Covered;
-use crate::core::record::Answer;
+use crate::core::record::AdmissionAnswer;
 use crate::core::record::Said;
 use crate::core::replies::Term;
 
 /// What policy and the namespace say of a DaemonSet.
-pub struct Rules<'a> {
+pub struct ExplainRules<'a> {
     /// Whether it is ours ([`crate::core::policy::Policy::covers`]; for a folder's DaemonSet its mode).
     pub covered: &'a Covered,
     /// Whether its pod may start.
@@ -34,7 +34,7 @@ pub struct Rules<'a> {
 /// Everything that decides whether `daemon_set` runs on `node`, in the order of the decision: source,
 /// mode and policy, each rule that speaks against its pod, node name, each nodeSelector entry, each
 /// expression of each affinity term, each taint, the namespace's node selector, and the two answers.
-pub fn explain(daemon_set: &DaemonSet, node: &NodeView, rules: &Rules<'_>) -> Vec<Term> {
+pub fn explain(daemon_set: &DaemonSet, node: &NodeView, rules: &ExplainRules<'_>) -> Vec<Term> {
     let judgement = placement::judge(node, daemon_set, rules.namespace_selector);
     let mut terms = vec![term("source", None, daemon_set.source.to_string()), policy(daemon_set, rules.covered)];
     if matches!(rules.covered, Covered::Yes(_)) {
@@ -92,7 +92,7 @@ fn admission(admission: &Admission, terms: &mut Vec<Term>) {
 }
 
 /// What the API server last said of the pod (`policy.admission`), `time` in words.
-pub fn answer(answer: &Answer, time: &str) -> Term {
+pub fn answer(answer: &AdmissionAnswer, time: &str) -> Term {
     let (holds, text) = match &answer.said {
         Said::Admitted(_) => (true, "it takes the pod".to_owned()),
         Said::Refused(words) => (false, words.clone()),

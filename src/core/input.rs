@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::core::convert;
-use crate::core::convert::Object;
+use crate::core::convert::DocumentObject;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
@@ -51,7 +51,7 @@ impl fmt::Display for ObjectName {
 
 /// What is wrong in a file, and where. Printed as `file:line:column: object: field: reason`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct InputProblem {
     /// The file.
     pub file: PathBuf,
     /// Line in the file, from 1: of the error itself (syntax), else where the document begins. 0: the file as a whole.
@@ -70,13 +70,13 @@ pub struct Problem {
     pub kind: ProblemKind,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for InputProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place(), self.what())
     }
 }
 
-impl Problem {
+impl InputProblem {
     /// The file, with line and column where they are known.
     pub fn place(&self) -> String {
         let number = |number: usize| if number > 0 { format!(":{number}") } else { String::new() };
@@ -111,9 +111,9 @@ pub struct ParsedFile {
     /// The objects of other kinds.
     pub ignored: Vec<Ignored>,
     /// Everything that is wrong.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<InputProblem>,
     /// What nobody understands in objects that are good: fields that there are not.
-    pub unknown_fields: Vec<Problem>,
+    pub unknown_fields: Vec<InputProblem>,
 }
 
 impl ParsedFile {
@@ -129,7 +129,7 @@ pub fn parse_file(path: &Path, text: &str) -> ParsedFile {
     for document in yaml::read_documents(text) {
         match document.value {
             Ok(value) => read_document(path, document.line, value, &mut file),
-            Err(error) => file.problems.push(Problem {
+            Err(error) => file.problems.push(InputProblem {
                 file: path.to_owned(),
                 line: error.line,
                 column: error.column,
@@ -151,7 +151,7 @@ fn is_template(text: &str, line: usize) -> bool {
 }
 
 fn read_document(path: &Path, line: usize, value: Value, file: &mut ParsedFile) {
-    let invalid = |object: Option<ObjectName>, error: FieldError| Problem {
+    let invalid = |object: Option<ObjectName>, error: FieldError| InputProblem {
         file: path.to_owned(),
         line,
         column: 0,
@@ -163,13 +163,13 @@ fn read_document(path: &Path, line: usize, value: Value, file: &mut ParsedFile) 
     };
     for object in convert::objects(value) {
         match object {
-            Ok(Object::DaemonSet(value)) => {
+            Ok(DocumentObject::DaemonSet(value)) => {
                 let read = validate::daemon_set(&value, Source::File { path: path.to_owned() });
                 match read.and_then(|daemon_set| policy::checked_mode(daemon_set).map_err(|error| vec![error])) {
                     Ok(daemon_set) => {
                         let name = convert::name_of(&value);
                         let unknown_field =
-                            |error| Problem { kind: ProblemKind::UnknownField, ..invalid(name.clone(), error) };
+                            |error| InputProblem { kind: ProblemKind::UnknownField, ..invalid(name.clone(), error) };
                         file.unknown_fields.extend(validate::unknown_fields(&value).into_iter().map(unknown_field));
                         file.daemon_sets.push(daemon_set);
                     }
@@ -179,8 +179,8 @@ fn read_document(path: &Path, line: usize, value: Value, file: &mut ParsedFile) 
                     }
                 }
             }
-            Ok(Object::Other(reference, value)) => file.objects.push((reference, value)),
-            Ok(Object::Ignored { kind, key }) => file.ignored.push(Ignored { kind, key, line }),
+            Ok(DocumentObject::Other(reference, value)) => file.objects.push((reference, value)),
+            Ok(DocumentObject::Ignored { kind, key }) => file.ignored.push(Ignored { kind, key, line }),
             Err(refused) => file.problems.push(invalid(refused.object, refused.error)),
         }
     }

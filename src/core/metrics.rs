@@ -9,7 +9,7 @@ mod text;
 
 pub use exposition::Approvals;
 pub use exposition::Counts;
-pub use exposition::Facts;
+pub use exposition::MetricFacts;
 pub use exposition::ProcessFact;
 pub use exposition::TokenFact;
 pub use exposition::WatchFact;

@@ -17,7 +17,7 @@ pub const ASK_AGAIN: Millis = 5_000;
 
 /// What a direct question said of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Live {
+pub enum ObjectState {
     /// It exists.
     There {
         /// Its UID.
@@ -35,22 +35,22 @@ pub enum Live {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survey {
     /// The DaemonSet and the UID that is remembered of it; `None` for a daemon that only a folder defines.
-    pub daemon_set: Option<(Live, Option<String>)>,
+    pub daemon_set: Option<(ObjectState, Option<String>)>,
     /// The own Node.
-    pub node: Live,
+    pub node: ObjectState,
     /// Whether the Node says that it is shutting down.
     pub shutting_down: bool,
     /// Whether the Node is Ready.
     pub node_ready: bool,
     /// The pod's namespace.
-    pub namespace: Live,
+    pub namespace: ObjectState,
     /// Whether the mirror pod's phase is (still) terminal.
     pub ended: bool,
 }
 
 /// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RestartVerdict {
     /// A new incarnation is to take its place.
     Order(RestartCause),
     /// Nothing; why.
@@ -60,8 +60,8 @@ pub enum Verdict {
 }
 
 /// Judges what was noted. `own`: the agent itself deleted that mirror pod.
-pub fn judge(noted: &Noted, own: bool, survey: &Survey, now: Millis) -> Verdict {
-    let dismiss = |why: &str| Verdict::Dismiss(why.to_owned());
+pub fn judge(noted: &Noted, own: bool, survey: &Survey, now: Millis) -> RestartVerdict {
+    let dismiss = |why: &str| RestartVerdict::Dismiss(why.to_owned());
     if own {
         return dismiss("daemonlet deleted it");
     }
@@ -75,31 +75,35 @@ pub fn judge(noted: &Noted, own: bool, survey: &Survey, now: Millis) -> Verdict 
     ];
     for (kind, live, known) in objects {
         match live {
-            Live::Unknown(why) => return Verdict::Later(format!("the {kind} could not be asked for: {why}")),
-            Live::Gone => return Verdict::Dismiss(format!("the {kind} is gone")),
-            Live::There { going: true, .. } => return Verdict::Dismiss(format!("the {kind} is being deleted")),
-            Live::There { uid, .. } if known.is_some_and(|known| known != uid) => {
-                return Verdict::Dismiss(format!("the {kind} is another one than the pod belonged to"));
+            ObjectState::Unknown(why) => {
+                return RestartVerdict::Later(format!("the {kind} could not be asked for: {why}"));
             }
-            Live::There { .. } => {}
+            ObjectState::Gone => return RestartVerdict::Dismiss(format!("the {kind} is gone")),
+            ObjectState::There { going: true, .. } => {
+                return RestartVerdict::Dismiss(format!("the {kind} is being deleted"));
+            }
+            ObjectState::There { uid, .. } if known.is_some_and(|known| known != uid) => {
+                return RestartVerdict::Dismiss(format!("the {kind} is another one than the pod belonged to"));
+            }
+            ObjectState::There { .. } => {}
         }
     }
     match &noted.seen {
         Seen::Deleting | Seen::Gone { .. } if survey.shutting_down => dismiss("the node shuts down"),
-        Seen::Deleting | Seen::Gone { .. } => Verdict::Order(RestartCause::Deleted),
-        Seen::Succeeded => Verdict::Order(RestartCause::Succeeded),
+        Seen::Deleting | Seen::Gone { .. } => RestartVerdict::Order(RestartCause::Deleted),
+        Seen::Succeeded => RestartVerdict::Order(RestartCause::Succeeded),
         Seen::Failed { reason, message } if is_shutdown(reason, message) => after_shutdown(noted, survey, now),
         Seen::Failed { .. } if survey.shutting_down => dismiss("the node shuts down"),
         Seen::Failed { reason, message } => {
             let words: Vec<&str> = [reason.as_str(), message.as_str()].into_iter().filter(|w| !w.is_empty()).collect();
-            Verdict::Order(RestartCause::Failed { message: words.join(": ") })
+            RestartVerdict::Order(RestartCause::Failed { message: words.join(": ") })
         }
     }
 }
 
 /// A folder's daemon has no DaemonSet to lose.
-fn daemon_set(survey: &Survey) -> (&Live, Option<&String>) {
-    const NONE: &Live = &Live::There { uid: String::new(), going: false };
+fn daemon_set(survey: &Survey) -> (&ObjectState, Option<&String>) {
+    const NONE: &ObjectState = &ObjectState::There { uid: String::new(), going: false };
     survey.daemon_set.as_ref().map_or((NONE, None), |(live, known)| (live, known.as_ref()))
 }
 
@@ -110,14 +114,14 @@ pub fn is_shutdown(reason: &str, message: &str) -> bool {
 }
 
 /// A node that comes back runs the pod again. One whose shutdown was called off leaves it as it is.
-fn after_shutdown(noted: &Noted, survey: &Survey, now: Millis) -> Verdict {
+fn after_shutdown(noted: &Noted, survey: &Survey, now: Millis) -> RestartVerdict {
     if !survey.ended {
-        return Verdict::Dismiss("the node shut down, and the pod runs again".to_owned());
+        return RestartVerdict::Dismiss("the node shut down, and the pod runs again".to_owned());
     }
     if survey.shutting_down || !survey.node_ready || now - noted.at < COMES_BACK {
-        return Verdict::Later("the node shuts down".to_owned());
+        return RestartVerdict::Later("the node shuts down".to_owned());
     }
-    Verdict::Order(RestartCause::Failed { message: "a shutdown of the node that was called off".to_owned() })
+    RestartVerdict::Order(RestartCause::Failed { message: "a shutdown of the node that was called off".to_owned() })
 }
 
 #[cfg(test)]
@@ -128,12 +132,12 @@ mod tests {
         Noted { mirror_uid: "m".to_owned(), node_uid: Some("n1".to_owned()), seen, at: 0 }
     }
 
-    fn there(uid: &str) -> Live {
-        Live::There { uid: uid.to_owned(), going: false }
+    fn there(uid: &str) -> ObjectState {
+        ObjectState::There { uid: uid.to_owned(), going: false }
     }
 
-    fn going(uid: &str) -> Live {
-        Live::There { uid: uid.to_owned(), going: true }
+    fn going(uid: &str) -> ObjectState {
+        ObjectState::There { uid: uid.to_owned(), going: true }
     }
 
     fn survey() -> Survey {
@@ -147,7 +151,7 @@ mod tests {
         }
     }
 
-    fn word(seen: Seen, survey: &Survey) -> Verdict {
+    fn word(seen: Seen, survey: &Survey) -> RestartVerdict {
         judge(&noted(seen), false, survey, 0)
     }
 
@@ -158,47 +162,53 @@ mod tests {
     #[test]
     fn a_deletion_or_a_terminal_phase_orders_a_restart() {
         let gone = Seen::Gone { set_back: false };
-        assert_eq!(word(Seen::Deleting, &survey()), Verdict::Order(RestartCause::Deleted));
-        assert_eq!(word(gone, &survey()), Verdict::Order(RestartCause::Deleted));
-        assert_eq!(word(Seen::Succeeded, &survey()), Verdict::Order(RestartCause::Succeeded));
+        assert_eq!(word(Seen::Deleting, &survey()), RestartVerdict::Order(RestartCause::Deleted));
+        assert_eq!(word(gone, &survey()), RestartVerdict::Order(RestartCause::Deleted));
+        assert_eq!(word(Seen::Succeeded, &survey()), RestartVerdict::Order(RestartCause::Succeeded));
         let message = "NodePorts: no port".to_owned();
-        assert_eq!(word(failed("NodePorts", "no port"), &survey()), Verdict::Order(RestartCause::Failed { message }));
+        assert_eq!(
+            word(failed("NodePorts", "no port"), &survey()),
+            RestartVerdict::Order(RestartCause::Failed { message })
+        );
         let folder = Survey { daemon_set: None, ..survey() };
-        assert_eq!(word(Seen::Deleting, &folder), Verdict::Order(RestartCause::Deleted), "a folder's daemon");
+        assert_eq!(word(Seen::Deleting, &folder), RestartVerdict::Order(RestartCause::Deleted), "a folder's daemon");
     }
 
     #[test]
     fn what_goes_with_something_else_orders_nothing() {
-        let own = |live: Live| Some((live, Some("d1".to_owned())));
+        let own = |live: ObjectState| Some((live, Some("d1".to_owned())));
         let exceptions = [
-            Survey { node: Live::Gone, ..survey() },
+            Survey { node: ObjectState::Gone, ..survey() },
             Survey { node: going("n1"), ..survey() },
             Survey { node: there("n2"), ..survey() },
-            Survey { namespace: Live::Gone, ..survey() },
+            Survey { namespace: ObjectState::Gone, ..survey() },
             Survey { namespace: going("s1"), ..survey() },
-            Survey { daemon_set: own(Live::Gone), ..survey() },
+            Survey { daemon_set: own(ObjectState::Gone), ..survey() },
             Survey { daemon_set: own(going("d1")), ..survey() },
             Survey { daemon_set: own(there("d2")), ..survey() },
             Survey { shutting_down: true, ..survey() },
         ];
         for exception in exceptions {
             for seen in [Seen::Deleting, Seen::Gone { set_back: false }, failed("Evicted", "")] {
-                assert!(matches!(word(seen, &exception), Verdict::Dismiss(_)), "{exception:?}");
+                assert!(matches!(word(seen, &exception), RestartVerdict::Dismiss(_)), "{exception:?}");
             }
         }
-        assert!(matches!(judge(&noted(Seen::Deleting), true, &survey(), 0), Verdict::Dismiss(_)), "our own");
-        assert!(matches!(word(Seen::Gone { set_back: true }, &survey()), Verdict::Dismiss(_)), "a restored backup");
+        assert!(matches!(judge(&noted(Seen::Deleting), true, &survey(), 0), RestartVerdict::Dismiss(_)), "our own");
+        assert!(
+            matches!(word(Seen::Gone { set_back: true }, &survey()), RestartVerdict::Dismiss(_)),
+            "a restored backup"
+        );
     }
 
     #[test]
     fn nothing_is_ordered_while_nobody_answers() {
-        let unknown = || Live::Unknown("refused".to_owned());
+        let unknown = || ObjectState::Unknown("refused".to_owned());
         for survey in [
             Survey { node: unknown(), ..survey() },
             Survey { namespace: unknown(), ..survey() },
             Survey { daemon_set: Some((unknown(), None)), ..survey() },
         ] {
-            assert!(matches!(word(Seen::Deleting, &survey), Verdict::Later(_)), "{survey:?}");
+            assert!(matches!(word(Seen::Deleting, &survey), RestartVerdict::Later(_)), "{survey:?}");
         }
     }
 
@@ -206,10 +216,10 @@ mod tests {
     fn a_pod_that_a_shutdown_ended_comes_back_by_itself_unless_the_shutdown_was_called_off() {
         let ended = || failed("Terminated", "Pod was terminated in response to imminent node shutdown.");
         let word = |survey: Survey, now| judge(&noted(ended()), false, &survey, now);
-        assert!(matches!(word(Survey { shutting_down: true, ..survey() }, COMES_BACK), Verdict::Later(_)));
-        assert!(matches!(word(survey(), COMES_BACK - 1), Verdict::Later(_)));
-        assert!(matches!(word(Survey { node_ready: false, ..survey() }, COMES_BACK), Verdict::Later(_)));
-        assert!(matches!(word(Survey { ended: false, ..survey() }, 1), Verdict::Dismiss(_)));
-        assert!(matches!(word(survey(), COMES_BACK), Verdict::Order(RestartCause::Failed { .. })));
+        assert!(matches!(word(Survey { shutting_down: true, ..survey() }, COMES_BACK), RestartVerdict::Later(_)));
+        assert!(matches!(word(survey(), COMES_BACK - 1), RestartVerdict::Later(_)));
+        assert!(matches!(word(Survey { node_ready: false, ..survey() }, COMES_BACK), RestartVerdict::Later(_)));
+        assert!(matches!(word(Survey { ended: false, ..survey() }, 1), RestartVerdict::Dismiss(_)));
+        assert!(matches!(word(survey(), COMES_BACK), RestartVerdict::Order(RestartCause::Failed { .. })));
     }
 }

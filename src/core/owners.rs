@@ -19,7 +19,7 @@ use crate::core::record::Phase;
 
 /// Whose a mirror pod is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum MirrorPodOwner {
     /// The DaemonSet's with this UID.
     DaemonSet(String),
     /// The Node's. One that is already is left as it is.
@@ -66,15 +66,15 @@ pub fn is_mirror_pod(pod: &Value) -> bool {
 
 /// Whose the mirror pod of `instance` is to be. `mode`: how the daemon is wanted here, if it is; `daemon_set`:
 /// the definition in force; `stock_acts`: a pod of the stock controller is here.
-pub fn owner(instance: &Instance, mode: Option<Mode>, daemon_set: &DaemonSet, stock_acts: bool) -> Owner {
+pub fn owner(instance: &Instance, mode: Option<Mode>, daemon_set: &DaemonSet, stock_acts: bool) -> MirrorPodOwner {
     let stays = instance.phase == Phase::Live && !instance.orphaned && instance.restart.is_none();
     match (mode, &daemon_set.source, &daemon_set.uid) {
-        _ if !stays || daemon_set.deleting => Owner::AsItIs,
-        (None, ..) => Owner::AsItIs,
+        _ if !stays || daemon_set.deleting => MirrorPodOwner::AsItIs,
+        (None, ..) => MirrorPodOwner::AsItIs,
         (Some(Mode::Static), Source::Api, Some(uid)) if !stock_acts && !is_gated(daemon_set) => {
-            Owner::DaemonSet(uid.clone())
+            MirrorPodOwner::DaemonSet(uid.clone())
         }
-        _ => Owner::Node,
+        _ => MirrorPodOwner::Node,
     }
 }
 
@@ -115,28 +115,32 @@ mod tests {
 
     #[test]
     fn an_instance_that_stays_belongs_to_its_daemon_set() {
-        assert_eq!(owner(&instance(), STATIC, &daemon_set(), false), Owner::DaemonSet("d1".to_owned()));
+        assert_eq!(owner(&instance(), STATIC, &daemon_set(), false), MirrorPodOwner::DaemonSet("d1".to_owned()));
     }
 
     #[test]
     fn nothing_belongs_to_a_daemon_set_that_somebody_else_acts_on() {
-        assert_eq!(owner(&instance(), STATIC, &daemon_set(), true), Owner::Node);
-        assert_eq!(owner(&instance(), Some(Mode::Bootstrap), &daemon_set(), false), Owner::Node);
+        assert_eq!(owner(&instance(), STATIC, &daemon_set(), true), MirrorPodOwner::Node);
+        assert_eq!(owner(&instance(), Some(Mode::Bootstrap), &daemon_set(), false), MirrorPodOwner::Node);
         let template = json!({"spec": {"nodeSelector": {"daemonlet.dev/static": "true"}}});
-        assert_eq!(owner(&instance(), STATIC, &DaemonSet { template, ..daemon_set() }, false), Owner::Node);
+        assert_eq!(owner(&instance(), STATIC, &DaemonSet { template, ..daemon_set() }, false), MirrorPodOwner::Node);
         let source = Source::File { path: "/etc/x.yaml".into() };
-        assert_eq!(owner(&instance(), STATIC, &DaemonSet { source, ..daemon_set() }, false), Owner::Node);
-        assert_eq!(owner(&instance(), STATIC, &DaemonSet { uid: None, ..daemon_set() }, false), Owner::Node);
+        assert_eq!(owner(&instance(), STATIC, &DaemonSet { source, ..daemon_set() }, false), MirrorPodOwner::Node);
+        assert_eq!(owner(&instance(), STATIC, &DaemonSet { uid: None, ..daemon_set() }, false), MirrorPodOwner::Node);
     }
 
     #[test]
     fn what_goes_or_is_orphaned_is_left_as_it_is() {
         let ending = Phase::Ending { since: 0, reason: String::new() };
         for instance in [Instance { phase: ending, ..instance() }, Instance { orphaned: true, ..instance() }] {
-            assert_eq!(owner(&instance, STATIC, &daemon_set(), false), Owner::AsItIs);
+            assert_eq!(owner(&instance, STATIC, &daemon_set(), false), MirrorPodOwner::AsItIs);
         }
-        assert_eq!(owner(&instance(), None, &daemon_set(), false), Owner::AsItIs, "nobody says that it is wanted");
+        assert_eq!(
+            owner(&instance(), None, &daemon_set(), false),
+            MirrorPodOwner::AsItIs,
+            "nobody says that it is wanted"
+        );
         let deleting = DaemonSet { deleting: true, ..daemon_set() };
-        assert_eq!(owner(&instance(), STATIC, &deleting, false), Owner::AsItIs);
+        assert_eq!(owner(&instance(), STATIC, &deleting, false), MirrorPodOwner::AsItIs);
     }
 }

@@ -5,9 +5,9 @@
 
 use crate::core::model::NodeView;
 use crate::core::plan;
-use crate::core::plan::Context;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Facts;
+use crate::core::plan::PlanContext;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Millis;
 use crate::core::sources::Desired;
@@ -67,7 +67,7 @@ pub struct Subject<'a> {
 /// Plans one pass over all daemons.
 pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Facts) -> Plan {
     let removals_held = !context.second_list && too_many(subjects, context.max_removals);
-    let context = Context {
+    let context = PlanContext {
         now: context.now,
         node: context.node,
         update_jitter: context.update_jitter,

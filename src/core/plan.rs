@@ -58,7 +58,7 @@ pub const GONE_AFTER: Millis = 2_000;
 
 /// What is the same for every daemon of a pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Context<'a> {
+pub struct PlanContext<'a> {
     /// Now.
     pub now: Millis,
     /// The node.
@@ -179,7 +179,12 @@ pub struct DaemonPlan {
 }
 
 /// Plans one daemon.
-pub fn plan_daemon(desired: &Desired, record: &DaemonRecord, context: &Context<'_>, facts: &dyn Facts) -> DaemonPlan {
+pub fn plan_daemon(
+    desired: &Desired,
+    record: &DaemonRecord,
+    context: &PlanContext<'_>,
+    facts: &dyn Facts,
+) -> DaemonPlan {
     let mut plan = Planner::new(record, context, facts);
     plan.finish_ended();
     match desired {
@@ -198,7 +203,7 @@ pub fn plan_daemon(desired: &Desired, record: &DaemonRecord, context: &Context<'
 
 /// Collects one daemon's plan.
 struct Planner<'a> {
-    context: &'a Context<'a>,
+    context: &'a PlanContext<'a>,
     facts: &'a dyn Facts,
     record: DaemonRecord,
     actions: Vec<Action>,
@@ -212,7 +217,7 @@ struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    fn new(record: &DaemonRecord, context: &'a Context<'a>, facts: &'a dyn Facts) -> Self {
+    fn new(record: &DaemonRecord, context: &'a PlanContext<'a>, facts: &'a dyn Facts) -> Self {
         let summary = Summary {
             state: State::NotSelected,
             reason: String::new(),

@@ -23,7 +23,7 @@ use crate::core::placement::NamespaceSelector;
 pub use admission::Admission;
 pub use admission::namespace_of;
 pub use rules::HostNamespace;
-pub use rules::Rules;
+pub use rules::PodRules;
 
 /// Whether a DaemonSet of the API is ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Policy {
     /// Namespaces whose DaemonSets may run here; `*` is all.
     namespaces: Vec<String>,
     /// What their pods may do to the node.
-    rules: Rules,
+    rules: PodRules,
     /// The PodSecurity level of a namespace without the label.
     pod_security_default: pod_security::Level,
     /// The node selector of a namespace that has none; empty: none.
@@ -59,7 +59,7 @@ impl Default for Policy {
             default_mode: None,
             selector: Selector::default(),
             namespaces: vec!["kube-system".to_owned()],
-            rules: Rules::default(),
+            rules: PodRules::default(),
             pod_security_default: pod_security::Level::default(),
             default_node_selector: String::new(),
         }
@@ -76,7 +76,7 @@ impl Policy {
     }
 
     /// Itself with these rules for pods.
-    pub fn with_rules(self, rules: Rules) -> Self {
+    pub fn with_rules(self, rules: PodRules) -> Self {
         Self { rules, ..self }
     }
 

@@ -23,7 +23,7 @@ mod noted;
 mod order;
 mod progress;
 
-pub use answer::Answer;
+pub use answer::AdmissionAnswer;
 pub use answer::Said;
 pub use forget::Forgotten;
 pub use forget::MAX_BARE;
@@ -32,10 +32,10 @@ pub use hand_over::HandOver;
 pub use noted::Mirror;
 pub use noted::Noted;
 pub use noted::Seen;
-pub use order::Backoff;
 pub use order::MAX_BACKOFF;
 pub use order::RestartCause;
 pub use order::RestartOrder;
+pub use order::RetryBackoff;
 pub use progress::Cause;
 pub use progress::DataCandidate;
 pub use progress::FailedRevision;
@@ -96,10 +96,10 @@ pub struct DaemonRecord {
     pub previous: Option<LastRun>,
     /// What the API server last said of the pod of a new instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<Answer>,
+    pub answer: Option<AdmissionAnswer>,
     /// How often in a row an instance had to be tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub backoff: Option<Backoff>,
+    pub backoff: Option<RetryBackoff>,
 }
 
 /// A template change that has been seen and not yet been rolled out here.

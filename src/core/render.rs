@@ -34,7 +34,7 @@ use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
 use crate::core::model::TokenSource;
-use crate::core::render::context::Context;
+use crate::core::render::context::RenderContext;
 use crate::core::render::downward::PodView;
 use crate::core::render::json::Object;
 use crate::core::volume::VolumeData;
@@ -190,7 +190,7 @@ pub struct Refused {
 /// Every field that a static pod cannot carry. What is merely not there yet is no error: it is named
 /// in [`RenderedPod::waiting_for`], and the pod is rendered with what there is.
 pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
-    let ctx = &mut Context::new(input);
+    let ctx = &mut RenderContext::new(input);
     let template = json::at(input.daemon_set.pod_template(), &["spec"]).unwrap_or(&Value::Null);
     let account = service_account::name(template);
     let mut spec = template.as_object().cloned().unwrap_or_default();
@@ -234,7 +234,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
 }
 
 /// The kubelet appends the node's name: past 253 bytes no name of a pod is left.
-fn refuse_long_name(ctx: &mut Context<'_>) {
+fn refuse_long_name(ctx: &mut RenderContext<'_>) {
     let length = ctx.input.identity.pod_name.len() + 1 + ctx.input.options.node_name.len();
     if length > 253 {
         let reason = format!("the pod's name with the node's would have {length} bytes, more than 253");

@@ -20,10 +20,10 @@ pub struct PlanReport {
     /// Whether the agent answered. False: planned from checkpoint and folders.
     pub agent_running: bool,
     /// The changes, in the order in which they would be made; empty: nothing to do.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PlannedChange>,
     /// The daemons that do not run as they should, and that no change of this pass helps.
     #[serde(default)]
-    pub held: Vec<Held>,
+    pub held: Vec<HeldDaemon>,
     /// What is wrong beside single daemons, as in `status`: files, folders, the API, the runtime.
     #[serde(default)]
     pub problems: Vec<Problem>,
@@ -32,7 +32,7 @@ pub struct PlanReport {
 /// A daemon for which there is nothing to do though it does not run as it should.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Held {
+pub struct HeldDaemon {
     /// The DaemonSet's namespace.
     pub namespace: String,
     /// The DaemonSet's name.
@@ -49,7 +49,7 @@ pub struct Held {
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Change {
+pub struct PlannedChange {
     /// The DaemonSet's namespace.
     pub namespace: String,
     /// The DaemonSet's name.
@@ -104,7 +104,7 @@ pub struct RetryReport {
     /// Whether a back-off was ended.
     pub backoff: bool,
     /// What happens next, in order; empty: nothing changes.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PlannedChange>,
 }
 
 /// What `daemonlet restart` did.

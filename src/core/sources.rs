@@ -77,7 +77,7 @@ pub enum ApiState<'a> {
 
 /// Everything that is known of one daemon's definition.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known<'a> {
+pub struct KnownDefinition<'a> {
     /// The folders' word.
     pub folder: FolderState<'a>,
     /// The API's word.
@@ -88,7 +88,7 @@ pub struct Known<'a> {
     pub confirmation: Confirmation,
 }
 
-impl Known<'_> {
+impl KnownDefinition<'_> {
     /// Whether only the silence of a complete list speaks against the daemon that `record` remembers:
     /// what `max-removals` counts, whatever a GET has said of it so far.
     pub fn is_unlisted(&self, record: &DaemonRecord) -> bool {
@@ -142,7 +142,12 @@ pub enum Desired {
 /// What the sources together say of the daemon that `record` remembers.
 ///
 /// `objects` is where Namespaces are looked up.
-pub fn resolve(known: &Known<'_>, record: &DaemonRecord, policy: &Policy, objects: &dyn ObjectSource) -> Desired {
+pub fn resolve(
+    known: &KnownDefinition<'_>,
+    record: &DaemonRecord,
+    policy: &Policy,
+    objects: &dyn ObjectSource,
+) -> Desired {
     match &known.api {
         ApiState::Present(daemon_set) => resolve_present(known, daemon_set, record, (policy, objects)),
         ApiState::Invalid { reason } => resolve_invalid(known, reason, record),
@@ -158,11 +163,16 @@ pub fn resolve(known: &Known<'_>, record: &DaemonRecord, policy: &Policy, object
 }
 
 /// Policy, and where it looks up Namespaces.
-type Rules<'a> = (&'a Policy, &'a dyn ObjectSource);
+type PolicyAndObjects<'a> = (&'a Policy, &'a dyn ObjectSource);
 
 /// [`Policy::covers`]; and a template of the API that is not the folder's is ours only if it may start. One that
 /// already runs here stays, whatever has changed since.
-fn covers(rules: Rules<'_>, daemon_set: &DaemonSet, folder: Option<&Arc<DaemonSet>>, record: &DaemonRecord) -> Covered {
+fn covers(
+    rules: PolicyAndObjects<'_>,
+    daemon_set: &DaemonSet,
+    folder: Option<&Arc<DaemonSet>>,
+    record: &DaemonRecord,
+) -> Covered {
     let (policy, objects) = rules;
     let covered = policy.covers(daemon_set, folder);
     let (Covered::Yes(_), Some(folder)) = (&covered, folder) else { return covered };
@@ -178,7 +188,12 @@ fn covers(rules: Rules<'_>, daemon_set: &DaemonSet, folder: Option<&Arc<DaemonSe
     Covered::No(why)
 }
 
-fn resolve_present(known: &Known<'_>, daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, rules: Rules<'_>) -> Desired {
+fn resolve_present(
+    known: &KnownDefinition<'_>,
+    daemon_set: &Arc<DaemonSet>,
+    record: &DaemonRecord,
+    rules: PolicyAndObjects<'_>,
+) -> Desired {
     if daemon_set.deleting {
         return resolve_deleting(known, daemon_set);
     }
@@ -215,7 +230,7 @@ fn of_the_api<'a>(record: &'a DaemonRecord, folder: &Arc<DaemonSet>) -> Option<&
     (newest.source == Source::Api && !same_template(newest, folder)).then_some(newest)
 }
 
-fn resolve_deleting(known: &Known<'_>, daemon_set: &DaemonSet) -> Desired {
+fn resolve_deleting(known: &KnownDefinition<'_>, daemon_set: &DaemonSet) -> Desired {
     if daemon_set.finalizers.iter().any(|f| f == "orphan") {
         return orphaned();
     }
@@ -233,7 +248,7 @@ fn orphaned() -> Desired {
     Desired::Orphaned { reason: "the DaemonSet is deleted and its pods are kept (orphan)".to_owned() }
 }
 
-fn resolve_invalid(known: &Known<'_>, reason: &str, record: &DaemonRecord) -> Desired {
+fn resolve_invalid(known: &KnownDefinition<'_>, reason: &str, record: &DaemonRecord) -> Desired {
     match (known.remembered, folder_of(known, record)) {
         (None, Some(folder)) if record.api_uid.is_none() => {
             let note = format!("the API's version is invalid, the folder's stays in force: {reason}");
@@ -243,7 +258,7 @@ fn resolve_invalid(known: &Known<'_>, reason: &str, record: &DaemonRecord) -> De
     }
 }
 
-fn resolve_absent(known: &Known<'_>, by_event: bool, record: &DaemonRecord) -> Desired {
+fn resolve_absent(known: &KnownDefinition<'_>, by_event: bool, record: &DaemonRecord) -> Desired {
     if record.api_uid.is_none() {
         // The API never had it: the folder alone decides.
         return resolve_folder(known, record, "the API does not have it");
@@ -289,10 +304,10 @@ fn last_known<'a>(remembered: Option<&'a Arc<DaemonSet>>, record: &'a DaemonReco
 }
 
 fn resolve_remembered(
-    known: &Known<'_>,
+    known: &KnownDefinition<'_>,
     daemon_set: &Arc<DaemonSet>,
     record: &DaemonRecord,
-    rules: Rules<'_>,
+    rules: PolicyAndObjects<'_>,
 ) -> Desired {
     let policy = rules.0;
     let folder = match known.folder {
@@ -306,7 +321,7 @@ fn resolve_remembered(
     }
 }
 
-fn resolve_folder(known: &Known<'_>, record: &DaemonRecord, api: &str) -> Desired {
+fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord, api: &str) -> Desired {
     match known.folder {
         FolderState::Present { daemon_set, fingerprint } => {
             if record.ignored_file.as_deref() == Some(fingerprint) {
@@ -330,7 +345,7 @@ fn wanted(daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<String>) -> Desi
     Desired::Wanted { daemon_set: Arc::clone(daemon_set), mode, note }
 }
 
-fn folder_of<'a>(known: &Known<'a>, record: &DaemonRecord) -> Option<&'a Arc<DaemonSet>> {
+fn folder_of<'a>(known: &KnownDefinition<'a>, record: &DaemonRecord) -> Option<&'a Arc<DaemonSet>> {
     match known.folder {
         FolderState::Present { daemon_set, fingerprint } if record.ignored_file.as_deref() != Some(fingerprint) => {
             Some(daemon_set)
@@ -346,7 +361,7 @@ fn folder_mode(policy: &Policy, folder: &Arc<DaemonSet>) -> Mode {
     }
 }
 
-fn fingerprint_of(known: &Known<'_>) -> Option<String> {
+fn fingerprint_of(known: &KnownDefinition<'_>) -> Option<String> {
     match known.folder {
         FolderState::Present { fingerprint, .. } => Some(fingerprint.to_owned()),
         _ => None,

@@ -16,7 +16,7 @@ const MARKER: &str = "boot-guard";
 
 /// What tells whether this is the boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Evidence {
+pub(super) struct BootEvidence {
     /// A guard has started before in this boot.
     pub(super) started_before: bool,
     /// A kubelet runs.
@@ -25,7 +25,7 @@ pub(super) struct Evidence {
     pub(super) age: Option<u64>,
 }
 
-impl Evidence {
+impl BootEvidence {
     /// Why the guard must not act, if so.
     pub(super) fn objection(&self) -> Option<&'static str> {
         if self.started_before {
@@ -73,15 +73,15 @@ fn kubelet_runs(proc: &Path) -> bool {
 mod tests {
     use super::*;
 
-    const BOOT: Evidence = Evidence { started_before: false, kubelet_runs: false, age: Some(3) };
+    const BOOT: BootEvidence = BootEvidence { started_before: false, kubelet_runs: false, age: Some(3) };
 
     #[test]
     fn it_acts_in_the_boot_alone() {
         assert_eq!(BOOT.objection(), None);
-        assert_eq!(Evidence { age: None, ..BOOT }.objection(), None);
-        assert!(Evidence { started_before: true, ..BOOT }.objection().is_some());
-        assert!(Evidence { kubelet_runs: true, ..BOOT }.objection().is_some());
-        assert!(Evidence { age: Some(7_200), ..BOOT }.objection().is_some());
+        assert_eq!(BootEvidence { age: None, ..BOOT }.objection(), None);
+        assert!(BootEvidence { started_before: true, ..BOOT }.objection().is_some());
+        assert!(BootEvidence { kubelet_runs: true, ..BOOT }.objection().is_some());
+        assert!(BootEvidence { age: Some(7_200), ..BOOT }.objection().is_some());
     }
 
     /// A `/proc` with these processes: number, name, start in ticks.
@@ -101,10 +101,10 @@ mod tests {
     fn the_first_start_leaves_a_mark() {
         let run = tempfile::tempdir().unwrap();
         let proc = proc(&[("1", "systemd", 1_000), ("self", "a) b", 1_000 + 100 * 7), ("30", "kubelet-helper", 0)]);
-        let (first, marked) = Evidence::gather(&run.path().join("daemonlet"), proc.path());
+        let (first, marked) = BootEvidence::gather(&run.path().join("daemonlet"), proc.path());
         marked.unwrap();
-        assert_eq!(first, Evidence { started_before: false, kubelet_runs: false, age: Some(7) });
-        let (second, _) = Evidence::gather(&run.path().join("daemonlet"), proc.path());
+        assert_eq!(first, BootEvidence { started_before: false, kubelet_runs: false, age: Some(7) });
+        let (second, _) = BootEvidence::gather(&run.path().join("daemonlet"), proc.path());
         assert!(second.started_before);
     }
 
@@ -112,6 +112,6 @@ mod tests {
     fn a_kubelet_is_seen() {
         let run = tempfile::tempdir().unwrap();
         let proc = proc(&[("77", "kubelet", 5)]);
-        assert!(Evidence::gather(run.path(), proc.path()).0.kubelet_runs);
+        assert!(BootEvidence::gather(run.path(), proc.path()).0.kubelet_runs);
     }
 }

@@ -27,20 +27,20 @@ const SLOW: Duration = Duration::from_secs(1);
 
 /// What one probe heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ProbeResult {
     /// A TLS handshake was completed, however late.
     Answer,
     /// The other side ended the attempt by itself: whoever connects is told at once.
     Refusal,
     /// Nothing within [`ANSWER_WITHIN`], or only this node's own word that there is no way.
-    Silence,
+    NoAnswer,
 }
 
 /// What is known of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Face {
     /// It has not been heard, or it has fallen silent.
-    Silent,
+    Unreachable,
     /// It refuses by itself.
     Refusing,
     /// It has answered: the guard is done with it.
@@ -74,11 +74,11 @@ struct Address {
     due: Duration,
     /// When it last refused.
     refused: Option<Duration>,
-    /// The youngest probe that decided its face; older ones have no say any more.
-    heard: u64,
+    /// The number of the latest probe that decided `face`; results of earlier ones are ignored.
+    decided_by: u64,
 }
 
-/// The guard's mind.
+/// What the guard knows of each address.
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
     max: Duration,
@@ -97,27 +97,27 @@ impl Guard {
     pub(super) fn learn(&mut self, now: Duration, named: &BTreeSet<SocketAddr>) {
         self.addresses.retain(|address, _| named.contains(address));
         for address in named {
-            let new = Address { face: Face::Silent, since: now, due: now, refused: None, heard: 0 };
+            let new = Address { face: Face::Unreachable, since: now, due: now, refused: None, decided_by: 0 };
             self.addresses.entry(*address).or_insert(new);
         }
     }
 
     /// Takes in what a probe heard; gives the address's face when that changed it.
-    pub(super) fn hear(&mut self, now: Duration, probe: Probe, heard: Heard) -> Option<Face> {
+    pub(super) fn observe(&mut self, now: Duration, probe: Probe, result: ProbeResult) -> Option<Face> {
         let address = self.addresses.get_mut(&probe.address)?;
-        let face = match heard {
-            Heard::Answer => Face::Answering,
-            _ if address.face == Face::Answering || probe.number < address.heard => return None,
-            Heard::Refusal => {
+        let face = match result {
+            ProbeResult::Answer => Face::Answering,
+            _ if address.face == Face::Answering || probe.number < address.decided_by => return None,
+            ProbeResult::Refusal => {
                 address.refused = Some(now);
                 Face::Refusing
             }
-            Heard::Silence if address.refused.is_some_and(|refused| now.saturating_sub(refused) < BREATH) => {
+            ProbeResult::NoAnswer if address.refused.is_some_and(|refused| now.saturating_sub(refused) < BREATH) => {
                 return None;
             }
-            Heard::Silence => Face::Silent,
+            ProbeResult::NoAnswer => Face::Unreachable,
         };
-        address.heard = probe.number;
+        address.decided_by = probe.number;
         let changed = address.face != face;
         address.face = face;
         changed.then_some(face)
@@ -139,7 +139,11 @@ impl Guard {
 
     /// The addresses in whose stead this node refuses.
     pub(super) fn refused(&self) -> BTreeSet<SocketAddr> {
-        self.addresses.iter().filter(|(_, known)| known.face == Face::Silent).map(|(address, _)| *address).collect()
+        self.addresses
+            .iter()
+            .filter(|(_, known)| known.face == Face::Unreachable)
+            .map(|(address, _)| *address)
+            .collect()
     }
 
     /// Whether any address is known.

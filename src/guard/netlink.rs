@@ -161,27 +161,27 @@ impl Netlink {
     }
 }
 
-struct Reply<'a> {
+struct NetlinkReply<'a> {
     kind: u16,
     number: u32,
     body: &'a [u8],
 }
 
-impl Reply<'_> {
+impl NetlinkReply<'_> {
     fn error(&self) -> i32 {
         self.body.first_chunk().map_or(-(Errno::EPROTO as i32), |bytes| i32::from_ne_bytes(*bytes))
     }
 }
 
 /// The messages of one datagram; what is cut off is left out.
-fn replies(mut bytes: &[u8]) -> Vec<Reply<'_>> {
+fn replies(mut bytes: &[u8]) -> Vec<NetlinkReply<'_>> {
     let mut replies = Vec::new();
     while let Some(header) = bytes.first_chunk::<HEADER>() {
         let [l0, l1, l2, l3, k0, k1, _, _, n0, n1, n2, n3, ..] = *header;
         let length = u32::from_ne_bytes([l0, l1, l2, l3]) as usize;
         let Some(body) = bytes.get(HEADER..length) else { break };
         let (kind, number) = (u16::from_ne_bytes([k0, k1]), u32::from_ne_bytes([n0, n1, n2, n3]));
-        replies.push(Reply { kind, number, body });
+        replies.push(NetlinkReply { kind, number, body });
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     replies

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::guard::decide::ANSWER_WITHIN;
-use crate::guard::decide::Heard;
+use crate::guard::decide::ProbeResult;
 use crate::guard::table::MARK;
 
 /// How long a probe waits for a late answer: the kubelet's own TLS handshake takes no longer.
@@ -34,20 +34,20 @@ pub(super) fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Probes `address` from `socket`; calls `heard` with what it heard, twice where an answer comes late.
+/// Probes `address` from `socket`; calls `report` with the result, twice if the answer comes late.
 pub(super) async fn probe(
     socket: io::Result<TcpSocket>,
     address: SocketAddr,
     name: ServerName<'static>,
     tls: Arc<ClientConfig>,
-    heard: impl Fn(Heard),
+    report: impl Fn(ProbeResult),
 ) {
     let attempt = handshake(socket, address, name, tls);
     tokio::pin!(attempt);
     let result = match timeout(ANSWER_WITHIN, &mut attempt).await {
         Ok(result) => result,
         Err(_) => {
-            heard(Heard::Silence);
+            report(ProbeResult::NoAnswer);
             match timeout(GIVE_UP - ANSWER_WITHIN, attempt).await {
                 // Whoever is refused after a second has waited, as with silence.
                 Ok(Ok(())) => Ok(()),
@@ -55,7 +55,7 @@ pub(super) async fn probe(
             }
         }
     };
-    heard(judge(&result));
+    report(judge(&result));
 }
 
 async fn handshake(
@@ -68,19 +68,19 @@ async fn handshake(
     TlsConnector::from(tls).connect(name, stream).await.map(drop)
 }
 
-fn judge(result: &io::Result<()>) -> Heard {
-    let Err(error) = result else { return Heard::Answer };
+fn judge(result: &io::Result<()>) -> ProbeResult {
+    let Err(error) = result else { return ProbeResult::Answer };
     match error.kind() {
         // The port is closed, or a load balancer without back ends hangs up.
         ErrorKind::ConnectionRefused
         | ErrorKind::ConnectionReset
         | ErrorKind::BrokenPipe
-        | ErrorKind::UnexpectedEof => Heard::Refusal,
+        | ErrorKind::UnexpectedEof => ProbeResult::Refusal,
         // It spoke, though not as we hoped: an alert, or something that is not TLS.
-        ErrorKind::InvalidData => Heard::Refusal,
+        ErrorKind::InvalidData => ProbeResult::Refusal,
         // No route yet, no neighbour, a firewall of our own. The kubelet may find a way a moment
         // later, and silence at its end.
-        _ => Heard::Silence,
+        _ => ProbeResult::NoAnswer,
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
     use crate::node::api;
 
     /// What a probe hears of a server that does `serve` with a connection.
-    async fn hears<F: Future<Output = ()> + Send + 'static>(serve: fn(TcpStream) -> F) -> Vec<Heard> {
+    async fn hears<F: Future<Output = ()> + Send + 'static>(serve: fn(TcpStream) -> F) -> Vec<ProbeResult> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = tokio::spawn(async move {
@@ -109,11 +109,11 @@ mod tests {
         told
     }
 
-    async fn look(address: SocketAddr) -> Vec<Heard> {
+    async fn look(address: SocketAddr) -> Vec<ProbeResult> {
         let told = Mutex::new(Vec::new());
         let tls = Arc::new(api::tls_that_trusts_anybody().unwrap());
         let name = ServerName::try_from("api.example").unwrap();
-        probe(TcpSocket::new_v4(), address, name, tls, |heard| told.lock().unwrap().push(heard)).await;
+        probe(TcpSocket::new_v4(), address, name, tls, |result| told.lock().unwrap().push(result)).await;
         told.into_inner().unwrap()
     }
 
@@ -122,12 +122,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        assert_eq!(look(address).await, [Heard::Refusal]);
+        assert_eq!(look(address).await, [ProbeResult::Refusal]);
     }
 
     #[tokio::test]
     async fn a_load_balancer_that_hangs_up_refuses() {
-        assert_eq!(hears(|stream| async move { drop(stream) }).await, [Heard::Refusal]);
+        assert_eq!(hears(|stream| async move { drop(stream) }).await, [ProbeResult::Refusal]);
     }
 
     #[tokio::test]
@@ -138,7 +138,7 @@ mod tests {
             let _ = stream.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n").await;
             tokio::time::sleep(GIVE_UP).await;
         });
-        assert_eq!(told.await, [Heard::Refusal]);
+        assert_eq!(told.await, [ProbeResult::Refusal]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -147,7 +147,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(600)).await;
             drop(stream);
         });
-        assert_eq!(told.await, [Heard::Silence]);
+        assert_eq!(told.await, [ProbeResult::NoAnswer]);
     }
 
     #[tokio::test]
@@ -157,7 +157,7 @@ mod tests {
         let name = ServerName::try_from("api.example").unwrap();
         let denied = Err(ErrorKind::PermissionDenied.into());
         let address = "127.0.0.1:1".parse().unwrap();
-        probe(denied, address, name, tls, |heard| told.lock().unwrap().push(heard)).await;
-        assert_eq!(*told.lock().unwrap(), [Heard::Silence]);
+        probe(denied, address, name, tls, |result| told.lock().unwrap().push(result)).await;
+        assert_eq!(*told.lock().unwrap(), [ProbeResult::NoAnswer]);
     }
 }

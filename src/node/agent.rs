@@ -70,10 +70,10 @@ use crate::core::status::Passes;
 use crate::core::status::Problem;
 use crate::core::status::StatusReport;
 use crate::node::api::Api;
-use crate::node::api::Failure;
+use crate::node::api::ApiFailure;
 use crate::node::api::Tokens;
 use crate::node::cri::Cri;
-use crate::node::enrolment::Identity;
+use crate::node::enrolment::AgentIdentity;
 use crate::node::images::Pins;
 use crate::node::images::Puller;
 use crate::node::kubelet::Kubelet;
@@ -83,7 +83,7 @@ use crate::node::notify::Notifier;
 use crate::node::notify::ReadyGuard;
 use crate::node::notify::Watchdog;
 use crate::node::socket;
-use crate::node::socket::Asked;
+use crate::node::socket::SocketRequest;
 
 use acceptance::Acceptance;
 use apply::Disk;
@@ -184,7 +184,7 @@ pub struct Agent {
     history: history::History,
     sealing: sealing::Sealing,
     coordination: Coordination,
-    identity: Identity,
+    identity: AgentIdentity,
     reported: report::Reported,
     patched: mirror::Patched,
     kubelet_resync: KubeletResync,
@@ -230,7 +230,7 @@ struct Answer {
 
 impl Answer {
     /// A write of the node's NodeDaemons ended.
-    fn published(written: Result<(), Failure>) -> Self {
+    fn published(written: Result<(), ApiFailure>) -> Self {
         Self { cluster_uid: None, daemon: None, published: Some(written.err().map(|failure| failure.to_string())) }
     }
 }
@@ -238,7 +238,7 @@ impl Answer {
 /// Why the loop woke.
 enum Wake {
     Changed,
-    Asked(Asked),
+    Asked(SocketRequest),
     Answer(Answer),
     Timer,
     WatchdogPing,
@@ -290,7 +290,7 @@ impl Agent {
             match wake {
                 Wake::Signal(SignalCommand::Stop) => break Ended::Stopped,
                 Wake::WatchdogPing => continue,
-                Wake::Asked(Asked { request, reply }) => {
+                Wake::Asked(SocketRequest { request, reply }) => {
                     // Nobody waits for a reply that nobody reads.
                     let _ = reply.send(self.answer(&request));
                     continue;

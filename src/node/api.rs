@@ -37,17 +37,17 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
-use crate::core::dry_run::Reply;
+use crate::core::dry_run::DryRunReply;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::render::Endpoint;
 
 pub(in crate::node) use backoff::random;
-pub use confirm::Live;
+pub use confirm::GetResult;
+pub use connector::ConnectionCounters;
 pub use connector::Connector;
-pub use connector::Counters;
 pub use connector::Link;
-pub use error::Failure;
+pub use error::ApiFailure;
 pub use error::FailureKind;
 pub use error::words;
 pub use events::AgentEvent;
@@ -79,8 +79,8 @@ pub use tokens::IssuedToken;
 pub use tokens::TokenSnapshot;
 pub use tokens::Tokens;
 
-use watches::Context;
 use watches::EtcdRollbackProbe;
+use watches::WatchContext;
 use watches::Watches;
 
 /// TLS that takes every certificate: for asking whether anybody answers, and nothing else.
@@ -96,7 +96,7 @@ pub(crate) fn tls_that_trusts_anybody() -> Result<rustls::ClientConfig, tls::Tls
 /// # Errors
 /// Why the kubeconfig cannot be used.
 pub fn client_of(kubeconfig: kube::config::Kubeconfig) -> Result<kube::Client, KubeconfigError> {
-    Ok(Connector::of(kubeconfig::Credentials::of(kubeconfig)?).client())
+    Ok(Connector::of(kubeconfig::ApiCredentials::of(kubeconfig)?).client())
 }
 
 /// What is watched, and as whom.
@@ -119,10 +119,10 @@ pub struct ApiOptions {
 /// The API server as the agent sees it; clones share everything. The tasks end with the last clone.
 #[derive(Clone)]
 pub struct Api {
-    shared: Arc<Shared>,
+    shared: Arc<SharedApi>,
 }
 
-struct Shared {
+struct SharedApi {
     connector: Connector,
     client: kube::Client,
     store: Store,
@@ -132,7 +132,7 @@ struct Shared {
     tasks: [AbortHandle; 4],
 }
 
-impl Drop for Shared {
+impl Drop for SharedApi {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
     }
@@ -156,7 +156,7 @@ impl Api {
                 .abort_handle(),
             tokio::spawn(events.clone().keep(client.clone(), connector.link())).abort_handle(),
         ];
-        let context = Context {
+        let context = WatchContext {
             client: client.clone(),
             store: store.clone(),
             link: connector.link(),
@@ -165,7 +165,7 @@ impl Api {
             namespaces_bind: options.namespaces_bind,
         };
         let watches = Mutex::new(Watches::start(context, &node, options.selector));
-        Self { shared: Arc::new(Shared { connector, client, store, watches, tokens, events, tasks }) }
+        Self { shared: Arc::new(SharedApi { connector, client, store, watches, tokens, events, tasks }) }
     }
 
     /// What is known: [`Store::snapshot`] for a pass, [`Store::changed`] to be woken.
@@ -231,27 +231,27 @@ impl Api {
     }
 
     /// Asks the API server for one DaemonSet, now.
-    pub async fn get_daemon_set(&self, key: &ObjectKey) -> Live {
+    pub async fn get_daemon_set(&self, key: &ObjectKey) -> GetResult {
         confirm::get_daemon_set(&self.shared.client, key).await
     }
 
     /// Asks the API server for one pod, now.
-    pub async fn get_pod(&self, key: &ObjectKey) -> Live {
+    pub async fn get_pod(&self, key: &ObjectKey) -> GetResult {
         confirm::get_pod(&self.shared.client, key).await
     }
 
     /// Has the API server judge the creation of `pod` as a dry run: it creates nothing.
-    pub async fn dry_run_pod(&self, namespace: &str, pod: serde_json::Value) -> Reply {
+    pub async fn dry_run_pod(&self, namespace: &str, pod: serde_json::Value) -> DryRunReply {
         confirm::dry_run_pod(&self.shared.client, namespace, pod).await
     }
 
     /// Asks the API server for one Node, now.
-    pub async fn get_node(&self, name: &str) -> Live {
+    pub async fn get_node(&self, name: &str) -> GetResult {
         confirm::get_unnamespaced(&self.shared.client, ("Node", "nodes"), name).await
     }
 
     /// Asks the API server for one Namespace, now.
-    pub async fn get_namespace(&self, name: &str) -> Live {
+    pub async fn get_namespace(&self, name: &str) -> GetResult {
         confirm::get_unnamespaced(&self.shared.client, ("Namespace", "namespaces"), name).await
     }
 
@@ -259,7 +259,7 @@ impl Api {
     ///
     /// # Errors
     /// What the API server, or the way to it, said.
-    pub async fn events_about(&self, namespace: &str, uid: &str) -> Result<Vec<PodEvent>, Failure> {
+    pub async fn events_about(&self, namespace: &str, uid: &str) -> Result<Vec<PodEvent>, ApiFailure> {
         reports::about(&self.shared.client, namespace, uid).await
     }
 
@@ -267,7 +267,7 @@ impl Api {
     ///
     /// # Errors
     /// What the API server, or the way to it, said.
-    pub async fn preemptions(&self) -> Result<Vec<PodEvent>, Failure> {
+    pub async fn preemptions(&self) -> Result<Vec<PodEvent>, ApiFailure> {
         reports::preemptions(&self.shared.client).await
     }
 
@@ -275,7 +275,7 @@ impl Api {
     ///
     /// # Errors
     /// What the API server, or the way to it, said.
-    pub async fn delete_pod(&self, key: &ObjectKey, uid: &str, grace: u32) -> Result<(), Failure> {
+    pub async fn delete_pod(&self, key: &ObjectKey, uid: &str, grace: u32) -> Result<(), ApiFailure> {
         confirm::delete_pod(&self.shared.client, key, uid, grace).await
     }
 
@@ -283,7 +283,7 @@ impl Api {
     ///
     /// # Errors
     /// What the API server, or the way to it, said.
-    pub async fn patch_pod(&self, key: &ObjectKey, patch: &serde_json::Value) -> Result<(), Failure> {
+    pub async fn patch_pod(&self, key: &ObjectKey, patch: &serde_json::Value) -> Result<(), ApiFailure> {
         confirm::patch_pod(&self.shared.client, key, patch).await
     }
 
@@ -291,7 +291,7 @@ impl Api {
     ///
     /// # Errors
     /// What the API server, or the way to it, said.
-    pub async fn create_node_daemons(&self, node: &str, uid: &str) -> Result<(), Failure> {
+    pub async fn create_node_daemons(&self, node: &str, uid: &str) -> Result<(), ApiFailure> {
         confirm::create_node_daemons(&self.shared.client, node, uid).await
     }
 
@@ -300,12 +300,12 @@ impl Api {
     /// # Errors
     /// What the API server, or the way to it, said: among it that the resource version in the patch is
     /// not the live one.
-    pub async fn patch_node_daemons(&self, node: &str, patch: &serde_json::Value) -> Result<(), Failure> {
+    pub async fn patch_node_daemons(&self, node: &str, patch: &serde_json::Value) -> Result<(), ApiFailure> {
         confirm::patch_node_daemons(&self.shared.client, node, patch).await
     }
 
     /// UID of the namespace `kube-system`: which cluster this is.
-    pub async fn cluster_uid(&self) -> Result<String, Failure> {
+    pub async fn cluster_uid(&self) -> Result<String, ApiFailure> {
         confirm::cluster_uid(&self.shared.client).await
     }
 

@@ -122,7 +122,7 @@ pub struct ContainerStatus {
 
 /// A runtime's name and version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Runtime {
+pub struct RuntimeVersion {
     /// Such as `containerd`.
     pub name: String,
     /// Its version.
@@ -142,10 +142,10 @@ impl Cri {
     }
 
     /// Name and version of the runtime.
-    pub async fn version(&self) -> Result<Runtime, CriError> {
+    pub async fn version(&self) -> Result<RuntimeVersion, CriError> {
         let request = VersionRequest { version: "v1".to_owned() };
         let reply: VersionResponse = self.channel.call("Version", &request, ASK).await?;
-        Ok(Runtime { name: reply.runtime_name, version: reply.runtime_version })
+        Ok(RuntimeVersion { name: reply.runtime_name, version: reply.runtime_version })
     }
 
     /// Every sandbox of the node, standing or not, in one call.

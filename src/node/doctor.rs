@@ -10,14 +10,14 @@ mod manifests;
 
 use crate::config::Config;
 use crate::core::doctor;
-use crate::core::doctor::Agent;
+use crate::core::doctor::AgentFinding;
 use crate::core::doctor::Finding;
-use crate::core::doctor::Runtime;
+use crate::core::doctor::RuntimeFinding;
 use crate::core::status::StatusReport;
 use crate::node::cri::Cri;
 
 /// Looks at everything; `status` is what the agent said, `agent` how it answered.
-pub async fn examine(config: &Config, agent: &Agent, status: Option<&StatusReport>) -> Vec<Finding> {
+pub async fn examine(config: &Config, agent: &AgentFinding, status: Option<&StatusReport>) -> Vec<Finding> {
     let (runtime, api) = tokio::join!(runtime(config), api::facts(config, status));
     let version = api.node_version.or_else(|| config.kubelet_version.clone());
     let mut findings = vec![doctor::agent(agent)];
@@ -30,18 +30,20 @@ pub async fn examine(config: &Config, agent: &Agent, status: Option<&StatusRepor
     findings
 }
 
-async fn runtime(config: &Config) -> Runtime {
-    let Some(endpoint) = &config.runtime_endpoint else { return Runtime::NotConfigured };
-    let silent = |error: crate::node::cri::CriError| {
+async fn runtime(config: &Config) -> RuntimeFinding {
+    let Some(endpoint) = &config.runtime_endpoint else { return RuntimeFinding::NotConfigured };
+    let unreachable = |error: crate::node::cri::CriError| {
         // The agent asks again, this does not.
         let why = error.to_string().replace(": it is asked again", "");
-        Runtime::Silent(why, error.hint())
+        RuntimeFinding::Unreachable(why, error.hint())
     };
     match Cri::connect(&endpoint.to_string_lossy()) {
-        Err(error) => silent(error),
+        Err(error) => unreachable(error),
         Ok(cri) => match cri.version().await {
-            Ok(runtime) => Runtime::Answers(format!("{} {} at {}", runtime.name, runtime.version, endpoint.display())),
-            Err(error) => silent(error),
+            Ok(runtime) => {
+                RuntimeFinding::Answers(format!("{} {} at {}", runtime.name, runtime.version, endpoint.display()))
+            }
+            Err(error) => unreachable(error),
         },
     }
 }

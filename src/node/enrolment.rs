@@ -16,15 +16,15 @@ mod key;
 mod kubeconfig;
 mod renew;
 
+pub use enroll::EnrollOptions;
 pub use enroll::Enrolled;
-pub use enroll::Options;
 pub use enroll::enroll;
-pub use renew::Identity;
+pub use renew::AgentIdentity;
 
 use std::path::PathBuf;
 
 use crate::core::enrolment::CertificateError;
-use crate::node::api::Failure;
+use crate::node::api::ApiFailure;
 use crate::node::api::KubeconfigError;
 use crate::node::fsx::FsError;
 
@@ -53,7 +53,7 @@ pub enum EnrolmentError {
         request: String,
         /// Its words.
         #[source]
-        source: Failure,
+        source: ApiFailure,
     },
     /// Somebody said no.
     #[error("certificatesigningrequest {request} was {what}{}", if message.is_empty() { String::new() } else { format!(": {message}") })]

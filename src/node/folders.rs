@@ -24,8 +24,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::core::input::Ignored;
+use crate::core::input::InputProblem;
 use crate::core::input::ObjectName;
-use crate::core::input::Problem;
 use crate::core::input::ProblemKind;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
@@ -35,7 +35,7 @@ use crate::core::sources::FolderState;
 
 pub use identity::FolderIdentity;
 pub use scan::read;
-pub use watch::Watch;
+pub use watch::FoldersWatch;
 
 /// How long a file or folder must be unchanged before what it lost counts as lost.
 pub const QUIET_PERIOD: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ pub struct FolderView {
     /// The other objects in force.
     objects: BTreeMap<ObjectRef, Arc<Value>>,
     /// Problems that are not those of one file: folders that cannot be read, objects that are defined twice.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<InputProblem>,
     /// Files that do not count, for people: other extensions, folders in folders.
     pub notes: Vec<String>,
     /// When to read again although nothing changes: something has not settled yet.
@@ -92,12 +92,12 @@ pub struct FileView {
     /// Its objects of kinds that nobody reads here.
     pub ignored: Vec<Ignored>,
     /// What is wrong in it.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<InputProblem>,
     /// What nobody understands in it.
-    pub unknown_fields: Vec<Problem>,
+    pub unknown_fields: Vec<InputProblem>,
     /// Whether every object is known that it should define.
     pub complete: bool,
-    stamp: file::Stamp,
+    stamp: file::FileStamp,
     quiet: bool,
     /// On which file system its folder was when it was last there.
     mounted: Option<FolderIdentity>,
@@ -149,24 +149,24 @@ impl FolderView {
     }
 
     /// Every problem: of folders, between files, and in each file.
-    pub fn all_problems(&self) -> impl Iterator<Item = &Problem> {
+    pub fn all_problems(&self) -> impl Iterator<Item = &InputProblem> {
         self.problems.iter().chain(self.files.iter().flat_map(|file| &file.problems))
     }
 
     /// What is wrong with `key` in the files, whether or not one of them defines it well.
-    pub fn problems_of(&self, key: &ObjectKey) -> impl Iterator<Item = &Problem> {
+    pub fn problems_of(&self, key: &ObjectKey) -> impl Iterator<Item = &InputProblem> {
         let of_it = |object: &ObjectName| object.kind == "DaemonSet" && object.key == *key;
         self.all_problems().filter(move |problem| problem.object.as_ref().is_some_and(of_it))
     }
 
     /// What is wrong with files and documents that tell no name: any object may be in them.
-    pub fn nameless_problems(&self) -> impl Iterator<Item = &Problem> {
-        let hides = |problem: &&Problem| problem.kind == ProblemKind::Syntax || problem.line > 0;
+    pub fn nameless_problems(&self) -> impl Iterator<Item = &InputProblem> {
+        let hides = |problem: &&InputProblem| problem.kind == ProblemKind::Syntax || problem.line > 0;
         self.all_problems().filter(|problem| problem.object.is_none()).filter(hides)
     }
 
     /// What nobody understands in the definition of `key` that is in force.
-    pub fn unknown_fields_of(&self, key: &ObjectKey) -> impl Iterator<Item = &Problem> {
+    pub fn unknown_fields_of(&self, key: &ObjectKey) -> impl Iterator<Item = &InputProblem> {
         let unknown_fields = self.file_of(key).into_iter().flat_map(|file| &file.unknown_fields);
         unknown_fields
             .filter(move |unknown_field| unknown_field.object.as_ref().is_some_and(|object| object.key == *key))
@@ -207,7 +207,7 @@ impl FolderView {
 
     /// Whether `file`, which does not define `key`, is to be believed.
     fn defines_well(&self, file: &FileView, key: &ObjectKey) -> bool {
-        let refused = |problem: &Problem| problem.object.as_ref().is_some_and(|object| object.key == *key);
+        let refused = |problem: &InputProblem| problem.object.as_ref().is_some_and(|object| object.key == *key);
         file.complete && file.quiet && !file.problems.iter().any(refused)
     }
 
@@ -219,7 +219,7 @@ impl FolderView {
     /// reported.
     fn take_into_force(&mut self) {
         let mut objects_from: BTreeMap<ObjectRef, usize> = BTreeMap::new();
-        let twice = |files: &[Arc<FileView>], loser: usize, winner: usize, object: String| Problem {
+        let twice = |files: &[Arc<FileView>], loser: usize, winner: usize, object: String| InputProblem {
             file: files[loser].path.clone(),
             line: 0,
             column: 0,

@@ -56,7 +56,7 @@ pub struct Wish {
 
 /// How far a wish is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum PullProgress {
     /// The runtime is being asked what is there; if it was asked before, what became of that.
     Looking(Option<String>),
     /// One image is being pulled.
@@ -99,13 +99,13 @@ pub struct Puller {
 #[derive(Debug)]
 struct Job {
     since: Millis,
-    progress: Arc<Mutex<Progress>>,
+    progress: Arc<Mutex<PullProgress>>,
     secrets_version: u64,
     task: JoinHandle<()>,
 }
 
 impl Job {
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> PullProgress {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -138,14 +138,14 @@ impl Puller {
     }
 
     /// How far the wish for the pod `uid` is, and since when it is wanted; `None`: it is not.
-    pub fn progress(&self, uid: &str) -> Option<(Progress, Millis)> {
+    pub fn progress(&self, uid: &str) -> Option<(PullProgress, Millis)> {
         let job = self.jobs.get(uid)?;
         Some((job.progress(), job.since))
     }
 
     /// Since when what is not done yet is wanted.
     pub fn open_since(&self) -> impl Iterator<Item = Millis> {
-        self.jobs.values().filter(|job| !matches!(job.progress(), Progress::Done(_))).map(|job| job.since)
+        self.jobs.values().filter(|job| !matches!(job.progress(), PullProgress::Done(_))).map(|job| job.since)
     }
 
     /// What there was to say when the wish for the pod `uid` had been fulfilled.
@@ -165,7 +165,7 @@ impl Puller {
         let said = &mut self.said;
         self.jobs.retain(|uid, job| {
             let keeps = wanted.contains(uid.as_str());
-            if let (false, Progress::Done(Some(words))) = (keeps, job.progress()) {
+            if let (false, PullProgress::Done(Some(words))) = (keeps, job.progress()) {
                 said.insert(uid.clone(), words);
             }
             keeps
@@ -174,13 +174,13 @@ impl Puller {
             let uid = wish.pod.uid.clone();
             let known = self.jobs.get(&uid);
             let renewed = |job: &Job| {
-                matches!(job.progress(), Progress::Failed { .. }) && job.secrets_version != wish.secrets_version
+                matches!(job.progress(), PullProgress::Failed { .. }) && job.secrets_version != wish.secrets_version
             };
             if known.is_some_and(|job| !renewed(job)) {
                 continue;
             }
             let since = known.map_or(now, |job| job.since);
-            let progress = Arc::new(Mutex::new(Progress::Looking(None)));
+            let progress = Arc::new(Mutex::new(PullProgress::Looking(None)));
             let secrets_version = wish.secrets_version;
             let work = Work {
                 cri: Arc::clone(cri),
@@ -202,7 +202,7 @@ struct Work {
     cri: Arc<Cri>,
     sources: Arc<Sources>,
     wake: Arc<Notify>,
-    progress: Arc<Mutex<Progress>>,
+    progress: Arc<Mutex<PullProgress>>,
     wish: Wish,
     /// Images that were pulled for it: a later try does not pull them again.
     pulled: BTreeSet<String>,
@@ -210,9 +210,9 @@ struct Work {
 }
 
 /// Why a try ended.
-enum Failure {
+enum PullFailure {
     /// The runtime did not answer.
-    Silent(String),
+    Unreachable(String),
     /// An image cannot be pulled.
     Image(String, Refusal),
 }
@@ -224,15 +224,15 @@ impl Work {
             let wait = match self.attempt().await {
                 Ok(()) => {
                     let said = (!self.notes.is_empty()).then(|| self.notes.join("; "));
-                    return self.tell(Progress::Done(said));
+                    return self.tell(PullProgress::Done(said));
                 }
-                Err(Failure::Silent(words)) => {
-                    self.tell(Progress::Looking(Some(words)));
+                Err(PullFailure::Unreachable(words)) => {
+                    self.tell(PullProgress::Looking(Some(words)));
                     ASK_AGAIN
                 }
-                Err(Failure::Image(words, refusal)) => {
+                Err(PullFailure::Image(words, refusal)) => {
                     tracing::warn!(pod = self.wish.pod.name, "{words}; it is tried again while it is wanted");
-                    self.tell(Progress::Failed { words, refusal });
+                    self.tell(PullProgress::Failed { words, refusal });
                     let wait = retry;
                     retry = (retry * 2).min(LAST_RETRY);
                     // Nodes that failed together do not come back together.
@@ -243,7 +243,7 @@ impl Work {
         }
     }
 
-    fn tell(&self, progress: Progress) {
+    fn tell(&self, progress: PullProgress) {
         let mut known = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         if *known != progress {
             *known = progress;
@@ -252,7 +252,7 @@ impl Work {
     }
 
     /// One try: looks what is missing, and pulls that and what is to be pulled anew.
-    async fn attempt(&mut self) -> Result<(), Failure> {
+    async fn attempt(&mut self) -> Result<(), PullFailure> {
         let mut missing: Vec<(String, bool)> = Vec::new();
         for image in &self.wish.images {
             let present = self.cri.image(&image.image).await.map_err(|error| failure(&image.image, &error))?.is_some();
@@ -263,10 +263,10 @@ impl Work {
         let count = missing.len();
         self.notes.clear();
         for (number, (image, present)) in (1..).zip(missing) {
-            self.tell(Progress::Pulling { image: image.clone(), present, number, count, since: now() });
+            self.tell(PullProgress::Pulling { image: image.clone(), present, number, count, since: now() });
             match self.pull(&image).await {
                 Ok(()) => drop(self.pulled.insert(image)),
-                Err(Failure::Image(words, Refusal::Away)) if present => {
+                Err(PullFailure::Image(words, Refusal::Away)) if present => {
                     let note = format!("{words}; it starts with the image that is on the node");
                     tracing::warn!(pod = self.wish.pod.name, "{note}");
                     self.notes.push(note);
@@ -278,7 +278,7 @@ impl Work {
     }
 
     /// Pulls with each of the credentials until one is taken, without where there are none.
-    async fn pull(&self, image: &str) -> Result<(), Failure> {
+    async fn pull(&self, image: &str) -> Result<(), PullFailure> {
         let found = self.sources.look_up(image, &self.wish.secrets).await;
         let tries: Vec<_> = match found.credentials.is_empty() {
             true => vec![None],
@@ -302,16 +302,16 @@ impl Work {
                 }
                 let meaning = refusal(&said.join("; "));
                 said.extend(found.problems);
-                Err(Failure::Image(cannot(image, &said.join("; ")), meaning))
+                Err(PullFailure::Image(cannot(image, &said.join("; ")), meaning))
             }
         }
     }
 }
 
-fn failure(image: &str, error: &CriError) -> Failure {
+fn failure(image: &str, error: &CriError) -> PullFailure {
     match error {
-        CriError::Refused { .. } => Failure::Image(cannot(image, &error.words()), refusal(&error.words())),
-        _ => Failure::Silent(error.to_string()),
+        CriError::Refused { .. } => PullFailure::Image(cannot(image, &error.words()), refusal(&error.words())),
+        _ => PullFailure::Unreachable(error.to_string()),
     }
 }
 

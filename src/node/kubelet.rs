@@ -30,14 +30,14 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::node::api::KubeconfigError;
-use crate::node::api::kubeconfig::Credentials;
+use crate::node::api::kubeconfig::ApiCredentials;
 
 /// How long a question may take, connecting included.
 const ASK: Duration = Duration::from_secs(5);
 /// More than the list of a node's pods.
 const MAX_BYTES: usize = 64 << 20;
 
-type Cause = Box<dyn std::error::Error + Send + Sync>;
+type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A question that the kubelet did not answer.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ pub enum KubeletError {
         path: &'static str,
         /// What the connection said.
         #[source]
-        source: Cause,
+        source: BoxedError,
     },
     /// No answer in time.
     #[error("the kubelet at {endpoint} has not answered {path} within {} s: it is asked again", ASK.as_secs())]
@@ -172,9 +172,9 @@ impl Kubelet {
         Ok(self.pods_at("/pods").await?.into_iter().map(PodReport::from).collect())
     }
 
-    async fn pods_at(&self, path: &'static str) -> Result<Vec<Pod>, KubeletError> {
+    async fn pods_at(&self, path: &'static str) -> Result<Vec<KubeletPod>, KubeletError> {
         let endpoint = || self.endpoint.to_string().trim_end_matches('/').to_owned();
-        let credentials = Credentials::load(&self.kubeconfig).map_err(KubeletError::Credentials)?;
+        let credentials = ApiCredentials::load(&self.kubeconfig).map_err(KubeletError::Credentials)?;
         let asked = tokio::time::timeout(ASK, self.get(path, &credentials)).await;
         let (status, body) = asked
             .map_err(|_| KubeletError::Timeout { endpoint: endpoint(), path })?
@@ -191,7 +191,7 @@ impl Kubelet {
     }
 
     /// One request on a connection of its own: it is asked seldom, and only where there is no CRI.
-    async fn get(&self, path: &str, credentials: &Credentials) -> Result<(StatusCode, Bytes), Cause> {
+    async fn get(&self, path: &str, credentials: &ApiCredentials) -> Result<(StatusCode, Bytes), BoxedError> {
         let host = self.endpoint.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let (config, _) = credentials.tls.as_ref().ok_or("the kubeconfig has no TLS credentials")?;
         let tcp = TcpStream::connect((host.as_str(), self.endpoint.port_u16().unwrap_or(10250))).await?;
@@ -217,11 +217,11 @@ impl Kubelet {
 /// The parts of a PodList that are read. `/runningpods` leaves most of them empty.
 #[derive(Deserialize)]
 struct PodList {
-    items: Option<Vec<Pod>>,
+    items: Option<Vec<KubeletPod>>,
 }
 
 #[derive(Deserialize)]
-struct Pod {
+struct KubeletPod {
     metadata: Metadata,
     #[serde(default)]
     status: Value,
@@ -236,8 +236,8 @@ struct Metadata {
     name: String,
 }
 
-impl From<Pod> for PodReport {
-    fn from(pod: Pod) -> Self {
+impl From<KubeletPod> for PodReport {
+    fn from(pod: KubeletPod) -> Self {
         let reported = json!({"status": pod.status});
         let text = |field: &str| reported["status"][field].as_str().unwrap_or_default().to_owned();
         let conditions = reported["status"]["conditions"].as_array();

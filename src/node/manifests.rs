@@ -29,13 +29,13 @@ use crate::node::fsx::Stamp;
 use crate::node::fsx::Unsynced;
 use crate::node::fsx::changes::Changes;
 
-use folder::Folder;
+use folder::ManifestFolder;
 use proof::reads_as;
 pub use scan::Manifest;
 pub use scan::Scan;
 use scan::ScanCache;
 use watch::Expected;
-use watch::Watch;
+use watch::ManifestsWatch;
 
 /// A manifest folder that cannot be used, or a manifest that could not be written or removed.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +52,7 @@ pub enum ManifestError {
     },
     /// The folder could not be opened, made or listed.
     #[error("cannot use manifest folder {}", path.display())]
-    Folder {
+    ManifestFolder {
         /// The folder.
         path: PathBuf,
         /// The step that failed.
@@ -127,7 +127,7 @@ impl ManifestError {
     pub fn hint(&self) -> Option<String> {
         match self {
             ManifestError::Unsafe { hint, .. } => Some(hint.clone()),
-            ManifestError::Folder { source, .. }
+            ManifestError::ManifestFolder { source, .. }
             | ManifestError::Write { source, .. }
             | ManifestError::Remove { source, .. } => source.hint(),
             ManifestError::Foreign { path, .. } => Some(format!("move {} out of the folder", path.display())),
@@ -145,7 +145,7 @@ const MAX_BYTES: u64 = (10 << 20) - 1;
 
 /// A staged file.
 #[derive(Debug)]
-struct Prepared {
+struct StagedManifest {
     file: File,
     is_synced: bool,
     /// Whether what was staged has been decoded to what was meant.
@@ -156,12 +156,12 @@ struct Prepared {
 #[derive(Debug)]
 pub struct ManifestDir {
     path: PathBuf,
-    folder: Folder,
+    folder: ManifestFolder,
     scan_cache: ScanCache,
     expected: Expected,
-    watch: Option<Watch>,
+    watch: Option<ManifestsWatch>,
     /// Files that are staged and not waited for.
-    prepared: BTreeMap<String, Prepared>,
+    prepared: BTreeMap<String, StagedManifest>,
     /// Whether names were given that are not on stable storage yet.
     unsettled: bool,
 }
@@ -172,17 +172,17 @@ impl ManifestDir {
     pub fn open(path: &Path) -> Result<Self, ManifestError> {
         // Without a slash at the end, which would follow a link.
         let path: PathBuf = path.components().collect();
-        let folder = Folder::open(&path)?;
+        let folder = ManifestFolder::open(&path)?;
         Ok(Self::with(path, folder))
     }
 
     /// Opens the folder to look at only: changes nothing. `None` if there is no such folder.
     pub fn open_read_only(path: &Path) -> Result<Option<Self>, ManifestError> {
         let path: PathBuf = path.components().collect();
-        Ok(Folder::open_read_only(&path)?.map(|folder| Self::with(path, folder)))
+        Ok(ManifestFolder::open_read_only(&path)?.map(|folder| Self::with(path, folder)))
     }
 
-    fn with(path: PathBuf, folder: Folder) -> Self {
+    fn with(path: PathBuf, folder: ManifestFolder) -> Self {
         Self {
             path,
             folder,
@@ -203,20 +203,20 @@ impl ManifestDir {
     /// folder that is removed and made again goes on being watched after the next [`ManifestDir::scan`].
     pub fn watch(&mut self, changes: Changes, wake: impl Fn() + Send + Sync + 'static) -> Result<(), ManifestError> {
         let error = |source| ManifestError::Watch { path: self.path.clone(), source };
-        self.watch = Some(Watch::start(changes, &self.path, self.expected.clone(), wake).map_err(error)?);
+        self.watch = Some(ManifestsWatch::start(changes, &self.path, self.expected.clone(), wake).map_err(error)?);
         Ok(())
     }
 
     /// Whether changes by others wake.
     pub fn is_watched(&self) -> bool {
-        self.watch.as_ref().is_some_and(Watch::is_alive)
+        self.watch.as_ref().is_some_and(ManifestsWatch::is_alive)
     }
 
     /// What is in the folder now. Files that did not change since the last look are not read again.
     pub fn scan(&mut self) -> Result<Scan, ManifestError> {
         self.reopen_if_replaced()?;
         let Self { path, folder, scan_cache, .. } = self;
-        scan_cache.scan(folder.dir()).map_err(|source| ManifestError::Folder { path: path.clone(), source })
+        scan_cache.scan(folder.dir()).map_err(|source| ManifestError::ManifestFolder { path: path.clone(), source })
     }
 
     /// Stages `bytes` as the manifest `name` and has the disk begin with them: a [`ManifestDir::write`]
@@ -245,7 +245,7 @@ impl ManifestDir {
                 if !begun {
                     return drop(stage.unlink(name));
                 }
-                self.prepared.insert(name.to_owned(), Prepared { file, is_synced: false, is_decoded: false });
+                self.prepared.insert(name.to_owned(), StagedManifest { file, is_synced: false, is_decoded: false });
             }
             Err(_) => drop(stage.unlink(name)),
         }
@@ -393,7 +393,7 @@ impl ManifestDir {
             Ok(None) => Ok(()),
             Ok(Some(Ok(_))) => Ok(()),
             Ok(Some(Err(why))) => Err(ManifestError::Foreign { path, why }),
-            Err(source) => Err(ManifestError::Folder { path, source }),
+            Err(source) => Err(ManifestError::ManifestFolder { path, source }),
         }
     }
 
@@ -403,7 +403,11 @@ impl ManifestDir {
             return Ok(());
         }
         let read_only = self.folder.stage().is_none();
-        let reopened = if read_only { Folder::open_read_only(&self.path)? } else { Some(Folder::open(&self.path)?) };
+        let reopened = if read_only {
+            ManifestFolder::open_read_only(&self.path)?
+        } else {
+            Some(ManifestFolder::open(&self.path)?)
+        };
         // To look at: a folder that is gone is empty, and the old descriptor lists just that.
         let Some(folder) = reopened else { return Ok(()) };
         self.folder = folder;
@@ -426,10 +430,10 @@ fn check_name(name: &str) -> Result<(), ManifestError> {
 }
 
 /// Stages the file, unless it is `prepared`, and waits until it is on stable storage.
-fn stage_file(stage: &Dir, name: &str, bytes: &[u8], prepared: Option<Prepared>) -> Result<Stamp, FsError> {
+fn stage_file(stage: &Dir, name: &str, bytes: &[u8], prepared: Option<StagedManifest>) -> Result<Stamp, FsError> {
     match prepared {
-        Some(Prepared { is_synced: true, .. }) => {}
-        Some(Prepared { file, .. }) => stage.sync_file(name, &file)?,
+        Some(StagedManifest { is_synced: true, .. }) => {}
+        Some(StagedManifest { file, .. }) => stage.sync_file(name, &file)?,
         None => {
             stage.unlink(name)?;
             let file = stage.create_file(name, bytes, 0o600, Owner::default())?;

@@ -18,7 +18,7 @@ use crate::config::Listen;
 use crate::core::metrics;
 use crate::core::metrics::Approvals;
 use crate::core::metrics::Counts;
-use crate::core::metrics::Facts;
+use crate::core::metrics::MetricFacts;
 use crate::core::metrics::TokenFact;
 use crate::core::metrics::WatchFact;
 use crate::core::record::Millis;
@@ -131,7 +131,7 @@ impl Recorder {
             let (pass, _) = recorded.last.as_ref()?;
             let health = pass.api.as_ref().map(Api::health);
             let watches: Vec<WatchFact> = health.iter().flat_map(|health| &health.scopes).map(watch).collect();
-            Some(metrics::exposition(&Facts {
+            Some(metrics::exposition(&MetricFacts {
                 status: &pass.status,
                 started: self.started,
                 last_pass: Some(pass.ended),

@@ -153,11 +153,11 @@ fn interval(usec: Option<String>, pid: Option<String>, own: u32) -> Option<Durat
 /// before either sends nothing: the agent failed to start.
 #[derive(Debug)]
 pub struct ReadyGuard {
-    shared: Arc<Shared>,
+    shared: Arc<GuardState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct GuardState {
     notifier: Arc<Notifier>,
     done: Mutex<bool>,
     wake: Condvar,
@@ -169,7 +169,7 @@ impl ReadyGuard {
     /// # Errors
     /// The system has no thread to give.
     pub fn start(notifier: Arc<Notifier>, within: Duration) -> io::Result<Self> {
-        let shared = Arc::new(Shared { notifier, done: Mutex::new(false), wake: Condvar::new() });
+        let shared = Arc::new(GuardState { notifier, done: Mutex::new(false), wake: Condvar::new() });
         if shared.notifier.is_active() {
             let waiting = Arc::clone(&shared);
             thread::Builder::new()
@@ -196,7 +196,7 @@ impl Drop for ReadyGuard {
     }
 }
 
-impl Shared {
+impl GuardState {
     /// Marks it done; true the first time. Wakes the waiting thread.
     fn finish(&self) -> bool {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);

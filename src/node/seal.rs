@@ -76,19 +76,19 @@ pub struct Sealed {
 }
 
 /// A key, open in memory and sealed for the disk.
-pub struct Key {
+pub struct SealingKey {
     with: String,
     sealed: String,
     open: LessSafeKey,
 }
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for SealingKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Key").field("with", &self.with).finish_non_exhaustive()
     }
 }
 
-impl Key {
+impl SealingKey {
     /// A new key, sealed with the machine's key `with`: `host`, `tpm2`, `host+tpm2` or `auto`.
     pub fn make(with: &str) -> Result<Self, SealError> {
         let mut bytes = [0; KEY_LEN];
@@ -118,9 +118,9 @@ impl Key {
 
 impl Sealed {
     /// Opens it: the data, and the key that goes on sealing.
-    pub fn open(&self) -> Result<(Vec<u8>, Key), SealError> {
+    pub fn open(&self) -> Result<(Vec<u8>, SealingKey), SealError> {
         let bytes = run("decrypt", &[], self.key.as_bytes())?;
-        let key = Key { with: self.with.clone(), sealed: self.key.clone(), open: open_key(&bytes)? };
+        let key = SealingKey { with: self.with.clone(), sealed: self.key.clone(), open: open_key(&bytes)? };
         let decode = |text: &str| STANDARD.decode(text).map_err(|_| SealError::Broken);
         let nonce = Nonce::try_assume_unique_for_key(&decode(&self.nonce)?).map_err(|_| SealError::Broken)?;
         let mut data = decode(&self.data)?;
@@ -199,11 +199,11 @@ mod tests {
     use super::*;
 
     /// A key without the program: what it seals is as good as any.
-    fn key(bytes: &[u8]) -> Key {
-        Key { with: "host".into(), sealed: "not asked".into(), open: open_key(bytes).unwrap() }
+    fn key(bytes: &[u8]) -> SealingKey {
+        SealingKey { with: "host".into(), sealed: "not asked".into(), open: open_key(bytes).unwrap() }
     }
 
-    fn open(key: &Key, sealed: &Sealed) -> Result<Vec<u8>, SealError> {
+    fn open(key: &SealingKey, sealed: &Sealed) -> Result<Vec<u8>, SealError> {
         let mut data = STANDARD.decode(&sealed.data).unwrap();
         let nonce = Nonce::try_assume_unique_for_key(&STANDARD.decode(&sealed.nonce).unwrap()).unwrap();
         let opened = key.open.open_in_place(nonce, Aad::from(CONTEXT), &mut data).map_err(|_| SealError::Broken)?;
@@ -230,7 +230,9 @@ mod tests {
 
     #[test]
     fn a_key_of_the_machine_opens_what_it_sealed() {
-        let Ok(key) = Key::make("host") else { return eprintln!("skipped: no systemd-creds, or it cannot seal here") };
+        let Ok(key) = SealingKey::make("host") else {
+            return eprintln!("skipped: no systemd-creds, or it cannot seal here");
+        };
         let sealed = key.seal(b"sesame").unwrap();
         let (data, opened) = sealed.open().unwrap();
         assert_eq!((data.as_slice(), opened.with()), (b"sesame".as_slice(), "host"));

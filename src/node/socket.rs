@@ -61,7 +61,7 @@ pub enum Request {
 
 /// A request on its way to the loop.
 #[derive(Debug)]
-pub struct Asked {
+pub struct SocketRequest {
     /// The request.
     pub request: Request,
     /// Where the reply goes.
@@ -100,7 +100,7 @@ pub fn listen(run_dir: &Path) -> Result<UnixListener, SocketError> {
 }
 
 /// Accepts connections for ever and passes their requests on.
-pub async fn serve(listener: UnixListener, asked: mpsc::Sender<Asked>) {
+pub async fn serve(listener: UnixListener, asked: mpsc::Sender<SocketRequest>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -115,7 +115,7 @@ pub async fn serve(listener: UnixListener, asked: mpsc::Sender<Asked>) {
 }
 
 /// One connection: line in, line out, until the client leaves.
-async fn converse(stream: UnixStream, asked: mpsc::Sender<Asked>) {
+async fn converse(stream: UnixStream, asked: mpsc::Sender<SocketRequest>) {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     loop {
@@ -137,10 +137,10 @@ async fn converse(stream: UnixStream, asked: mpsc::Sender<Asked>) {
     }
 }
 
-async fn answer(request: Request, asked: &mpsc::Sender<Asked>) -> Value {
+async fn answer(request: Request, asked: &mpsc::Sender<SocketRequest>) -> Value {
     let (reply, answer) = oneshot::channel();
     let ending = || serde_json::json!({"error": "the agent is stopping"});
-    if asked.send(Asked { request, reply }).await.is_err() {
+    if asked.send(SocketRequest { request, reply }).await.is_err() {
         return ending();
     }
     answer.await.unwrap_or_else(|_| ending())
@@ -156,7 +156,7 @@ mod tests {
         let listener = listen(folder.path()).unwrap();
         let mode = std::fs::metadata(folder.path().join(SOCKET)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let (sender, mut receiver) = mpsc::channel::<Asked>(1);
+        let (sender, mut receiver) = mpsc::channel::<SocketRequest>(1);
         tokio::spawn(serve(listener, sender));
         tokio::spawn(async move {
             while let Some(asked) = receiver.recv().await {

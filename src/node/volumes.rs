@@ -25,7 +25,7 @@ use crate::node::fsx::FsError;
 use crate::node::fsx::Stamp;
 use crate::node::fsx::Unsynced;
 
-pub use layout::Target;
+pub use layout::VolumesRoot;
 
 /// Volume data that could not be written or cleared.
 #[derive(Debug, thiserror::Error)]
@@ -122,22 +122,22 @@ pub enum Cleared {
     },
 }
 
-/// The volumes under one [`Target`], with a memory of what was last seen right.
+/// The volumes under one [`VolumesRoot`], with a memory of what was last seen right.
 #[derive(Debug)]
 pub struct Volumes {
-    target: Target,
-    seen: BTreeMap<String, BTreeMap<String, Seen>>,
+    target: VolumesRoot,
+    seen: BTreeMap<String, BTreeMap<String, SeenVolume>>,
 }
 
 /// One volume as it was when it was last compared or written.
 #[derive(Debug)]
-struct Seen {
+struct SeenVolume {
     content: u64,
     /// Paths below the pod's folder, each with its state.
     stamps: Vec<(PathBuf, Stamp)>,
 }
 
-impl Seen {
+impl SeenVolume {
     fn holds(&self, pod: &Dir) -> bool {
         self.stamps.iter().all(|(path, stamp)| matches!(pod.stat(path), Ok(Some(now)) if Stamp::from(&now) == *stamp))
     }
@@ -145,7 +145,7 @@ impl Seen {
 
 impl Volumes {
     /// Volumes below `target`.
-    pub fn new(target: Target) -> Self {
+    pub fn new(target: VolumesRoot) -> Self {
         Self { target, seen: BTreeMap::new() }
     }
 
@@ -286,7 +286,7 @@ impl Volumes {
 struct Laid<'a> {
     pod: Dir,
     uid: &'a str,
-    seen: BTreeMap<String, Seen>,
+    seen: BTreeMap<String, SeenVolume>,
     /// Volumes whose first version was switched in.
     first: Vec<String>,
     /// Whether all of them were written.
@@ -294,7 +294,12 @@ struct Laid<'a> {
 }
 
 /// Writes the volumes of `pods` in the folder `all`; those that cannot be named or have no folder are left out.
-fn lay<'a>(target: &Target, all: &Dir, pods: &[(&'a str, &[VolumeData])], unsynced: &mut Unsynced) -> Vec<Laid<'a>> {
+fn lay<'a>(
+    target: &VolumesRoot,
+    all: &Dir,
+    pods: &[(&'a str, &[VolumeData])],
+    unsynced: &mut Unsynced,
+) -> Vec<Laid<'a>> {
     let mut laid = Vec::new();
     for (uid, volumes) in pods {
         if layout::check_uid(uid).is_err() || volumes.iter().any(|v| layout::check_volume(uid, v).is_err()) {
@@ -312,11 +317,11 @@ fn lay<'a>(target: &Target, all: &Dir, pods: &[(&'a str, &[VolumeData])], unsync
 /// Writes the volumes of one pod that are not as they were last `seen`.
 #[expect(clippy::too_many_arguments, reason = "what is written, where, and the three things that are told of it")]
 fn write_pod(
-    target: &Target,
+    target: &VolumesRoot,
     pod: &Dir,
     uid: &str,
     volumes: &[VolumeData],
-    seen: &mut BTreeMap<String, Seen>,
+    seen: &mut BTreeMap<String, SeenVolume>,
     written: &mut Written,
     first: &mut Vec<String>,
     unsynced: &mut Unsynced,
@@ -330,12 +335,12 @@ fn write_pod(
         let result = write::write(target, pod, volume, unsynced);
         let (change, stamps) =
             result.map_err(|source| VolumeError::Write { uid: uid.to_owned(), volume: volume.name.clone(), source })?;
-        seen.insert(volume.name.clone(), Seen { content, stamps });
+        seen.insert(volume.name.clone(), SeenVolume { content, stamps });
         match change {
-            write::Change::None => {}
-            write::Change::Repaired => drop(written.repaired.insert(volume.name.clone())),
-            write::Change::Published => drop(written.published.insert(volume.name.clone())),
-            write::Change::First => {
+            write::VolumeChange::None => {}
+            write::VolumeChange::Repaired => drop(written.repaired.insert(volume.name.clone())),
+            write::VolumeChange::Published => drop(written.published.insert(volume.name.clone())),
+            write::VolumeChange::First => {
                 first.push(volume.name.clone());
                 written.published.insert(volume.name.clone());
             }

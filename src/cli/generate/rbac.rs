@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::cli::CommandFailure;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::output;
 use crate::cli::render::inputs;
 use crate::cli::render::report;
-use crate::cli::render::report::Entry;
+use crate::cli::render::report::RenderEntry;
 use crate::core::cluster::rights;
 use crate::core::enrolment;
 use crate::core::model::ObjectMap;
@@ -35,9 +35,9 @@ pub(super) struct Arguments {
     group: String,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let inputs = inputs::read(&arguments.files);
-    let mut not_taken: Vec<Entry> = inputs.refused.iter().chain(&inputs.invalid).cloned().collect();
+    let mut not_taken: Vec<RenderEntry> = inputs.refused.iter().chain(&inputs.invalid).cloned().collect();
     let objects = ObjectMap { objects: inputs.objects, complete: false };
     let tokens: BTreeMap<TokenRequest, String> = BTreeMap::new();
     // What is referred to is the same on every node.
@@ -50,14 +50,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         pulls: Pulls::First,
     };
     let mut text = String::new();
-    let refused: Vec<_> = inputs.refused.iter().filter_map(Entry::key).collect();
+    let refused: Vec<_> = inputs.refused.iter().filter_map(RenderEntry::key).collect();
     for (key, daemon_set) in inputs.daemon_sets.iter().filter(|(key, _)| !refused.contains(key)) {
         let rendering = rendering::render(daemon_set, &Revision::of(daemon_set), 0, &objects, &tokens, &options);
         let (references, tokens) = match &rendering.result {
             Ok(rendered) => (&rendered.pod.references, &rendered.pod.tokens),
             Err(refused) => {
                 let (source, errors) = (daemon_set.source.clone(), refused.errors.clone());
-                not_taken.push(Entry::Refused { key: key.clone(), source, errors });
+                not_taken.push(RenderEntry::Refused { key: key.clone(), source, errors });
                 continue;
             }
         };

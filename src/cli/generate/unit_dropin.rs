@@ -4,8 +4,8 @@ use std::path::Path;
 
 use clap::Args;
 
+use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
-use crate::cli::Failure;
 use crate::config::Config;
 
 /// What the units open by themselves.
@@ -21,7 +21,7 @@ pub(super) struct Arguments {
 }
 
 /// The drop-in, or a comment where the unit needs none.
-pub(super) fn text(arguments: &Arguments) -> Result<String, Failure> {
+pub(super) fn text(arguments: &Arguments) -> Result<String, CommandFailure> {
     let config = arguments.config.load()?;
     Ok(dropin(&written(&config, arguments.boot_guard), arguments.boot_guard))
 }

@@ -4,8 +4,8 @@ use http::Request;
 use kube::config::Kubeconfig;
 use serde_json::Value;
 
+use crate::cli::CommandFailure;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::core::cluster::overview::Cluster;
 use crate::node::api;
 use crate::node::api::FailureKind;
@@ -14,15 +14,15 @@ use crate::node::api::FailureKind;
 const PAGE: u32 = 500;
 
 /// Nodes, DaemonSets and NodeDaemons of the cluster.
-pub(super) async fn read(kubeconfig: Kubeconfig) -> Result<Cluster, Failure> {
-    let unusable = |error: api::KubeconfigError| Failure::new(Exit::Unreadable, api::words(&error));
+pub(super) async fn read(kubeconfig: Kubeconfig) -> Result<Cluster, CommandFailure> {
+    let unusable = |error: api::KubeconfigError| CommandFailure::new(Exit::Unreadable, api::words(&error));
     let client = api::client_of(kubeconfig).map_err(unusable)?;
     let nodes = list(&client, "/api/v1/nodes").await.map_err(failed)?;
     let daemon_sets = list(&client, "/apis/apps/v1/daemonsets").await.map_err(failed)?;
     let reports = list(&client, "/apis/daemonlet.dev/v1alpha1/nodedaemons").await.map_err(|failure| {
         if failure.kind == FailureKind::NotFound {
             let message = "the cluster does not have the resource NodeDaemons, in which agents say what they run";
-            return Failure::new(Exit::Refused, message)
+            return CommandFailure::new(Exit::Refused, message)
                 .hint("apply /usr/share/daemonlet/k8s/nodedaemons.yaml, or ask `daemonlet status` on the node");
         }
         failed(failure)
@@ -32,12 +32,12 @@ pub(super) async fn read(kubeconfig: Kubeconfig) -> Result<Cluster, Failure> {
     Ok(Cluster::new(&nodes, &daemon_sets, &reports, &namespaces))
 }
 
-fn failed(failure: api::Failure) -> Failure {
-    Failure::new(Exit::Refused, failure.message)
+fn failed(failure: api::ApiFailure) -> CommandFailure {
+    CommandFailure::new(Exit::Refused, failure.message)
 }
 
 /// Every object of a list, page by page.
-async fn list(client: &kube::Client, path: &str) -> Result<Vec<Value>, api::Failure> {
+async fn list(client: &kube::Client, path: &str) -> Result<Vec<Value>, api::ApiFailure> {
     let mut items = Vec::new();
     let mut go_on = String::new();
     loop {
@@ -47,8 +47,8 @@ async fn list(client: &kube::Client, path: &str) -> Result<Vec<Value>, api::Fail
         }
         let request = Request::get(uri)
             .body(Vec::new())
-            .map_err(|error| api::Failure::new(FailureKind::Protocol, error.to_string()))?;
-        let mut page: Value = client.request(request).await.map_err(|error| api::Failure::from_kube(&error))?;
+            .map_err(|error| api::ApiFailure::new(FailureKind::Protocol, error.to_string()))?;
+        let mut page: Value = client.request(request).await.map_err(|error| api::ApiFailure::from_kube(&error))?;
         if let Some(Value::Array(more)) = page.get_mut("items").map(Value::take) {
             items.extend(more);
         }

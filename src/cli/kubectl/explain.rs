@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use crate::cli::CommandFailure;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::explain;
 use crate::cli::output;
 use crate::cli::output::Colour;
@@ -33,14 +33,14 @@ struct NodeReport {
     node: String,
     ready: bool,
     agent_version: Option<String>,
-    daemons: Vec<Entry>,
+    daemons: Vec<ExplainedDaemon>,
     /// DaemonSets of ours that do not belong on this node.
     absent: Vec<Absent>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct ExplainedDaemon {
     namespace: String,
     name: String,
     #[serde(flatten)]
@@ -55,22 +55,21 @@ struct Absent {
     reason: String,
 }
 
-fn find<'a>(cluster: &'a Cluster, name: &str) -> Result<&'a Node, Failure> {
-    cluster
-        .nodes
-        .get(name)
-        .ok_or_else(|| Failure::new(Exit::Refused, format!("there is no node {name}")).hint("see `kubectl get nodes`"))
+fn find<'a>(cluster: &'a Cluster, name: &str) -> Result<&'a Node, CommandFailure> {
+    cluster.nodes.get(name).ok_or_else(|| {
+        CommandFailure::new(Exit::Refused, format!("there is no node {name}")).hint("see `kubectl get nodes`")
+    })
 }
 
 /// All DaemonSets on one node.
-pub(super) fn all(cluster: &Cluster, name: &str, namespace: Option<&str>, json: bool) -> Result<Exit, Failure> {
+pub(super) fn all(cluster: &Cluster, name: &str, namespace: Option<&str>, json: bool) -> Result<Exit, CommandFailure> {
     let node = find(cluster, name)?;
     let (mut daemons, mut absent) = (Vec::new(), Vec::new());
     for key in cluster.keys().into_iter().filter(|key| namespace.is_none_or(|wanted| key.namespace == wanted)) {
         let reason = || cluster.placement(node, &key).map(|placement| placement.reason);
         let ObjectKey { namespace, name } = key.clone();
         match cluster.place(node, &key) {
-            Some(place) => daemons.push(Entry { namespace, name, place }),
+            Some(place) => daemons.push(ExplainedDaemon { namespace, name, place }),
             // What only other nodes have in their folders has nothing to do with this one.
             None => absent.extend(reason().map(|reason| Absent { namespace, name, reason })),
         }
@@ -97,7 +96,7 @@ fn human(report: &NodeReport, colour: Colour) -> String {
     };
     let mut text = format!("{}: {ready}, {agent}\n", report.node);
     let dash = |text: &str| Cell::from(if text.is_empty() { "-" } else { text });
-    let row = |entry: &Entry| {
+    let row = |entry: &ExplainedDaemon| {
         vec![
             format!("{}/{}", entry.namespace, entry.name).as_str().into(),
             dash(&entry.place.revision),
@@ -119,7 +118,7 @@ fn human(report: &NodeReport, colour: Colour) -> String {
 }
 
 /// One DaemonSet on one node, term by term, as `daemonlet explain` shows it there.
-pub(super) fn one(cluster: &Cluster, name: &str, key: &ObjectKey, json: bool) -> Result<Exit, Failure> {
+pub(super) fn one(cluster: &Cluster, name: &str, key: &ObjectKey, json: bool) -> Result<Exit, CommandFailure> {
     let node = find(cluster, name)?;
     let told = cluster.report(node, key);
     let terms = cluster.daemons.get(key).map(|daemon| {
@@ -128,7 +127,7 @@ pub(super) fn one(cluster: &Cluster, name: &str, key: &ObjectKey, json: bool) ->
             None => Covered::No("it has no mode label, and no agent runs it".to_owned()),
         };
         // What the node's owner forbids is in what its agent says.
-        let rules = core::explain::Rules {
+        let rules = core::explain::ExplainRules {
             covered: &covered,
             admission: &Admission::FREE,
             namespace_selector: cluster.selector(&key.namespace),

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::cli::CommandFailure;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::output;
 use crate::cli::output::Colour;
 use crate::cli::table;
@@ -15,7 +15,7 @@ use crate::core::cluster::overview::Rollout;
 /// The bar's width.
 const WIDTH: usize = 20;
 
-pub(super) fn print(overview: &Overview, json: bool) -> Result<Exit, Failure> {
+pub(super) fn print(overview: &Overview, json: bool) -> Result<Exit, CommandFailure> {
     let text = if json { output::json(overview)? } else { human(overview, Colour::new(&std::io::stdout())) };
     output::data(&text)?;
     let bad = overview.daemon_sets.iter().flat_map(|rollout| &rollout.nodes).any(Place::is_bad);

@@ -16,16 +16,16 @@ use secrecy::SecretString;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::cli::CommandFailure;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::node::api::read_kubeconfig;
 
-fn failure(message: String) -> Failure {
-    Failure::new(Exit::Unreadable, message)
+fn failure(message: String) -> CommandFailure {
+    CommandFailure::new(Exit::Unreadable, message)
 }
 
 /// The kubeconfig to use, with `context` in force and a credential plugin's answer in place of it.
-pub(super) fn kubeconfig(file: Option<&Path>, context: Option<&str>) -> Result<Kubeconfig, Failure> {
+pub(super) fn kubeconfig(file: Option<&Path>, context: Option<&str>) -> Result<Kubeconfig, CommandFailure> {
     let mut config = match file {
         Some(file) => read(file)?,
         None => merged(&paths())?,
@@ -61,7 +61,7 @@ fn paths() -> Vec<PathBuf> {
 }
 
 /// Files that are not there are left out, as kubectl does; one must be.
-fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, Failure> {
+fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, CommandFailure> {
     let mut config: Option<Kubeconfig> = None;
     for path in paths.iter().filter(|path| path.exists()) {
         let next = read(path)?;
@@ -77,12 +77,12 @@ fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, Failure> {
     })
 }
 
-fn read(path: &Path) -> Result<Kubeconfig, Failure> {
+fn read(path: &Path) -> Result<Kubeconfig, CommandFailure> {
     read_kubeconfig(path).map_err(|error| failure(format!("{}: {error}", path.display())))
 }
 
 /// Runs a credential plugin; gives the `status` of its ExecCredential.
-fn ask(exec: &ExecConfig) -> Result<Value, Failure> {
+fn ask(exec: &ExecConfig) -> Result<Value, CommandFailure> {
     let program = exec.command.clone().unwrap_or_default();
     let version = exec.api_version.clone().unwrap_or_else(|| "client.authentication.k8s.io/v1".to_owned());
     let info = json!({"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": false}});

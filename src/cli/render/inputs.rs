@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::cli::CommandFailure;
 use crate::cli::Exit;
-use crate::cli::Failure;
-use crate::cli::render::report::Entry;
+use crate::cli::render::report::RenderEntry;
 use crate::config;
 use crate::core::annotations;
 use crate::core::input;
-use crate::core::input::Problem;
+use crate::core::input::InputProblem;
 use crate::core::input::ProblemKind;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
@@ -37,9 +37,9 @@ pub(in crate::cli) struct Inputs {
     /// What nobody understands in the DaemonSets.
     pub(super) unknown_fields: UnknownFields,
     /// DaemonSets that validation refuses.
-    pub(in crate::cli) refused: Vec<Entry>,
+    pub(in crate::cli) refused: Vec<RenderEntry>,
     /// Documents that do not parse, or hold no valid object.
-    pub(in crate::cli) invalid: Vec<Entry>,
+    pub(in crate::cli) invalid: Vec<RenderEntry>,
     /// Paths that cannot be read: the message, and no hint.
     pub(in crate::cli) unreadable: Vec<(String, Option<String>)>,
 }
@@ -65,8 +65,8 @@ pub(in crate::cli) fn read(paths: &[PathBuf]) -> Inputs {
 }
 
 /// The Node in the file `path`.
-pub(super) fn node(path: &Path) -> Result<NodeView, Failure> {
-    let fail = |why: String| Failure::new(Exit::Unreadable, format!("{}: {why}", path.display()));
+pub(super) fn node(path: &Path) -> Result<NodeView, CommandFailure> {
+    let fail = |why: String| CommandFailure::new(Exit::Unreadable, format!("{}: {why}", path.display()));
     let text = text(path).map_err(|error| fail(format!("cannot be read: {}", config::io_reason(&error))))?;
     let documents = yaml::read_documents(&text);
     let [document] = documents.as_slice() else {
@@ -123,8 +123,9 @@ fn has_known_extension(path: &Path) -> bool {
 fn add(inputs: &mut Inputs, path: &Path, text: &str) {
     let parsed = input::parse_file(path, text);
     for daemon_set in parsed.daemon_sets {
-        let of_it =
-            |unknown_field: &&Problem| unknown_field.object.as_ref().is_some_and(|object| object.key == daemon_set.key);
+        let of_it = |unknown_field: &&InputProblem| {
+            unknown_field.object.as_ref().is_some_and(|object| object.key == daemon_set.key)
+        };
         let unknown = parsed.unknown_fields.iter().filter(of_it).map(|unknown_field| FieldError {
             field: format!("{}: {}", unknown_field.place(), unknown_field.field.as_deref().unwrap_or_default()),
             reason: unknown_field.reason.clone(),
@@ -142,16 +143,16 @@ fn add(inputs: &mut Inputs, path: &Path, text: &str) {
 }
 
 /// A DaemonSet that is not valid is refused, all its fields in one entry; anything else is invalid.
-fn add_problem(inputs: &mut Inputs, problem: Problem) {
+fn add_problem(inputs: &mut Inputs, problem: InputProblem) {
     let daemon_set = problem.object.as_ref().filter(|object| object.kind == "DaemonSet" && !object.key.name.is_empty());
     let (Some(object), ProblemKind::Invalid) = (daemon_set, problem.kind) else {
-        inputs.invalid.push(Entry::Invalid(problem));
+        inputs.invalid.push(RenderEntry::Invalid(problem));
         return;
     };
     let field = problem.field.clone().unwrap_or_default();
     let error = FieldError { field, reason: problem.reason.clone(), hint: problem.hint.clone() };
     for entry in &mut inputs.refused {
-        if let Entry::Refused { key, errors, .. } = entry
+        if let RenderEntry::Refused { key, errors, .. } = entry
             && *key == object.key
         {
             errors.push(error);
@@ -159,5 +160,5 @@ fn add_problem(inputs: &mut Inputs, problem: Problem) {
         }
     }
     let source = Source::File { path: problem.file };
-    inputs.refused.push(Entry::Refused { key: object.key.clone(), source, errors: vec![error] });
+    inputs.refused.push(RenderEntry::Refused { key: object.key.clone(), source, errors: vec![error] });
 }

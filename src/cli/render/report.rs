@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
+use crate::cli::CommandFailure;
 use crate::cli::Exit;
-use crate::cli::Failure;
 use crate::cli::output;
 use crate::cli::output::Colour;
 use crate::cli::render::inputs::UnknownFields;
 use crate::core::identity::Identity;
-use crate::core::input::Problem;
+use crate::core::input::InputProblem;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
@@ -17,7 +17,7 @@ use crate::core::rendering::Rendered;
 
 /// What became of one DaemonSet or document.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::cli) enum Entry {
+pub(in crate::cli) enum RenderEntry {
     /// It is a static pod.
     Rendered {
         /// The DaemonSet.
@@ -44,30 +44,32 @@ pub(in crate::cli) enum Entry {
         errors: Vec<FieldError>,
     },
     /// A document that does not parse, or holds no valid object.
-    Invalid(Problem),
+    Invalid(InputProblem),
 }
 
-impl Entry {
+impl RenderEntry {
     /// The DaemonSet.
     pub(in crate::cli) fn key(&self) -> Option<&ObjectKey> {
         match self {
-            Entry::Rendered { key, .. } | Entry::NotSelected { key, .. } | Entry::Refused { key, .. } => Some(key),
-            Entry::Invalid(_) => None,
+            RenderEntry::Rendered { key, .. }
+            | RenderEntry::NotSelected { key, .. }
+            | RenderEntry::Refused { key, .. } => Some(key),
+            RenderEntry::Invalid(_) => None,
         }
     }
 
     /// What it waits for.
     fn waiting_for(&self) -> &[Missing] {
         match self {
-            Entry::Rendered { rendered, .. } => &rendered.pod.waiting_for,
+            RenderEntry::Rendered { rendered, .. } => &rendered.pod.waiting_for,
             _ => &[],
         }
     }
 }
 
 /// What makes `--strict` refuse: each DaemonSet that waits, and for what.
-pub(super) fn strict(entries: &[Entry]) -> Vec<(String, Option<String>)> {
-    let waits = |entry: &Entry| match (entry.key(), entry.waiting_for()) {
+pub(super) fn strict(entries: &[RenderEntry]) -> Vec<(String, Option<String>)> {
+    let waits = |entry: &RenderEntry| match (entry.key(), entry.waiting_for()) {
         (None, _) | (_, []) => None,
         (Some(key), missing) => Some((
             format!("{key} waits for {}, which --strict refuses", join_missing(missing)),
@@ -82,10 +84,10 @@ fn join_missing(missing: &[Missing]) -> String {
 }
 
 /// The exit code that `entries` call for.
-pub(in crate::cli) fn exit(entries: &[Entry], strict: bool) -> Exit {
-    let of = |entry: &Entry| match entry {
-        Entry::Invalid(_) => Exit::Unreadable,
-        Entry::Refused { .. } => Exit::Refused,
+pub(in crate::cli) fn exit(entries: &[RenderEntry], strict: bool) -> Exit {
+    let of = |entry: &RenderEntry| match entry {
+        RenderEntry::Invalid(_) => Exit::Unreadable,
+        RenderEntry::Refused { .. } => Exit::Refused,
         entry if strict && !entry.waiting_for().is_empty() => Exit::Refused,
         _ => Exit::Success,
     };
@@ -93,16 +95,16 @@ pub(in crate::cli) fn exit(entries: &[Entry], strict: bool) -> Exit {
 }
 
 /// The manifests as one YAML stream.
-pub(super) fn stream(entries: &[Entry]) -> String {
+pub(super) fn stream(entries: &[RenderEntry]) -> String {
     let texts = entries.iter().filter_map(|entry| match entry {
-        Entry::Rendered { rendered, .. } => Some(format!("---\n{}", rendered.text)),
+        RenderEntry::Rendered { rendered, .. } => Some(format!("---\n{}", rendered.text)),
         _ => None,
     });
     texts.collect()
 }
 
 /// One line a DaemonSet or document, below it hints, notes and what nobody understands in it.
-pub(in crate::cli) fn lines(entries: &[Entry], unknown_fields: &UnknownFields, colour: Colour) -> String {
+pub(in crate::cli) fn lines(entries: &[RenderEntry], unknown_fields: &UnknownFields, colour: Colour) -> String {
     let mut text = String::new();
     let mut line = |line: String| {
         text.push_str(&line);
@@ -110,7 +112,7 @@ pub(in crate::cli) fn lines(entries: &[Entry], unknown_fields: &UnknownFields, c
     };
     for entry in entries {
         match entry {
-            Entry::Rendered { key, rendered, .. } => {
+            RenderEntry::Rendered { key, rendered, .. } => {
                 let waiting = join_missing(entry.waiting_for());
                 let waiting = if waiting.is_empty() { waiting } else { format!(", waits for {waiting}") };
                 line(format!("{} {key}: {}{waiting}", colour.green("rendered"), rendered.file));
@@ -121,14 +123,16 @@ pub(in crate::cli) fn lines(entries: &[Entry], unknown_fields: &UnknownFields, c
                     }
                 }
             }
-            Entry::NotSelected { key, reason } => line(format!("{} {key}: {reason}", colour.yellow("not selected"))),
-            Entry::Refused { key, source, errors } => {
+            RenderEntry::NotSelected { key, reason } => {
+                line(format!("{} {key}: {reason}", colour.yellow("not selected")))
+            }
+            RenderEntry::Refused { key, source, errors } => {
                 line(format!("{} {key} ({source}): {}", colour.red("refused"), join(errors)));
                 for hint in hints(errors) {
                     line(format!("  {} {hint}", colour.cyan("hint:")));
                 }
             }
-            Entry::Invalid(problem) => {
+            RenderEntry::Invalid(problem) => {
                 line(format!("{} {problem}", colour.red("invalid")));
                 if let Some(hint) = &problem.hint {
                     line(format!("  {} {hint}", colour.cyan("hint:")));
@@ -185,7 +189,11 @@ enum Json<'a> {
 }
 
 /// The JSON array; `written`: manifests are named by their path, else given by their content.
-pub(super) fn json(entries: &[Entry], unknown_fields: &UnknownFields, written: bool) -> Result<String, Failure> {
+pub(super) fn json(
+    entries: &[RenderEntry],
+    unknown_fields: &UnknownFields,
+    written: bool,
+) -> Result<String, CommandFailure> {
     let mut elements: Vec<Json<'_>> = entries.iter().map(|entry| element(entry, written)).collect();
     for (entry, element) in entries.iter().zip(&mut elements) {
         let unknown_fields = entry.key().and_then(|key| unknown_fields.get(key));
@@ -196,9 +204,9 @@ pub(super) fn json(entries: &[Entry], unknown_fields: &UnknownFields, written: b
     output::json(&elements)
 }
 
-fn element(entry: &Entry, written: bool) -> Json<'_> {
+fn element(entry: &RenderEntry, written: bool) -> Json<'_> {
     match entry {
-        Entry::Rendered { key, identity, rendered } => Json::DaemonSet {
+        RenderEntry::Rendered { key, identity, rendered } => Json::DaemonSet {
             namespace: &key.namespace,
             name: &key.name,
             outcome: "rendered",
@@ -209,9 +217,9 @@ fn element(entry: &Entry, written: bool) -> Json<'_> {
             waiting_for: entry.waiting_for(),
             warnings: Vec::new(),
         },
-        Entry::NotSelected { key, reason } => without_pod(key, "notSelected", reason.clone()),
-        Entry::Refused { key, errors, .. } => without_pod(key, "refused", join(errors)),
-        Entry::Invalid(problem) => Json::Invalid {
+        RenderEntry::NotSelected { key, reason } => without_pod(key, "notSelected", reason.clone()),
+        RenderEntry::Refused { key, errors, .. } => without_pod(key, "refused", join(errors)),
+        RenderEntry::Invalid(problem) => Json::Invalid {
             outcome: "invalid",
             file: problem.file.display().to_string(),
             line: problem.line,
@@ -228,7 +236,7 @@ fn without_pod<'a>(key: &'a ObjectKey, outcome: &'static str, reason: String) ->
 }
 
 /// The problem without its place.
-fn reason(problem: &Problem) -> String {
+fn reason(problem: &InputProblem) -> String {
     let object = problem.object.as_ref().map(|object| format!("{object}: ")).unwrap_or_default();
     let field = problem.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
     format!("{object}{field}{}", problem.reason)

@@ -10,27 +10,27 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
-use crate::cli::render::report::Entry;
+use crate::cli::render::report::RenderEntry;
 use crate::config;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::yaml;
-use crate::node::volumes::Target;
 use crate::node::volumes::Volumes;
+use crate::node::volumes::VolumesRoot;
 
 type Errors = Vec<(String, Option<String>)>;
 
 /// Writes `entries` below `folder`; gives what could not be written.
-pub(super) fn write(folder: &Path, entries: &[Entry]) -> Errors {
+pub(super) fn write(folder: &Path, entries: &[RenderEntry]) -> Errors {
     let mut errors = Errors::new();
     let manifests = folder.join("manifests");
     if let Err(error) = fs::create_dir_all(&manifests) {
         errors.push(failed(&manifests, &error));
         return errors;
     }
-    let mut volumes = Volumes::new(Target::plain(folder));
+    let mut volumes = Volumes::new(VolumesRoot::plain(folder));
     clear(&manifests, entries, &mut volumes, &mut errors);
     for entry in entries {
-        let Entry::Rendered { identity, rendered, .. } = entry else { continue };
+        let RenderEntry::Rendered { identity, rendered, .. } = entry else { continue };
         if let Err(error) = volumes.write(&identity.uid, &rendered.pod.volumes) {
             let hint = error.hint();
             errors.push((chain(&error), hint));
@@ -45,12 +45,12 @@ pub(super) fn write(folder: &Path, entries: &[Entry]) -> Errors {
 }
 
 /// Removes the manifests of earlier renders of the same DaemonSets, with their volumes.
-fn clear(manifests: &Path, entries: &[Entry], volumes: &mut Volumes, errors: &mut Errors) {
-    let owners: BTreeSet<String> = entries.iter().filter_map(Entry::key).map(ToString::to_string).collect();
+fn clear(manifests: &Path, entries: &[RenderEntry], volumes: &mut Volumes, errors: &mut Errors) {
+    let owners: BTreeSet<String> = entries.iter().filter_map(RenderEntry::key).map(ToString::to_string).collect();
     let keep: BTreeSet<&str> = entries
         .iter()
         .filter_map(|entry| match entry {
-            Entry::Rendered { identity, .. } => Some(identity.uid.as_str()),
+            RenderEntry::Rendered { identity, .. } => Some(identity.uid.as_str()),
             _ => None,
         })
         .collect();

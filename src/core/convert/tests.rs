@@ -1,7 +1,7 @@
 use serde_json::Value;
 use serde_json::json;
 
-use super::Object;
+use super::DocumentObject;
 use super::objects;
 use crate::core::model::Kind;
 
@@ -31,9 +31,9 @@ fn lists_are_expanded_also_in_lists_and_lend_their_items_a_kind() {
     let said: Vec<String> = found
         .iter()
         .map(|object| match object {
-            Ok(Object::Other(reference, _)) => reference.to_string(),
-            Ok(Object::Ignored { kind, key }) => format!("{kind} {key}"),
-            Ok(Object::DaemonSet(_)) => "DaemonSet".to_owned(),
+            Ok(DocumentObject::Other(reference, _)) => reference.to_string(),
+            Ok(DocumentObject::Ignored { kind, key }) => format!("{kind} {key}"),
+            Ok(DocumentObject::DaemonSet(_)) => "DaemonSet".to_owned(),
             Err(refused) => refused.error.to_string(),
         })
         .collect();
@@ -82,7 +82,7 @@ fn string_data_is_folded_into_canonical_base64() {
         "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "creationTimestamp": null },
         "data": { "a": "aGVs\nbG8=\n", "b": "YQ==", "n": null }, "stringData": { "b": "über", "e": null },
     }));
-    let Ok(Object::Other(reference, value)) = &found[0] else { panic!("{found:?}") };
+    let Ok(DocumentObject::Other(reference, value)) = &found[0] else { panic!("{found:?}") };
     assert_eq!(reference.kind, Kind::Secret);
     assert_eq!(value["data"], json!({ "a": "aGVsbG8=", "b": "w7xiZXI=", "n": "", "e": "" }));
     assert_eq!(value.get("stringData"), None);
@@ -97,7 +97,7 @@ fn old_daemon_sets_get_the_defaults_of_their_version() {
                       "template": { "metadata": { "labels": { "a": "b" } }, "spec": {} } },
         });
         match objects(document).pop() {
-            Some(Ok(Object::DaemonSet(value))) => value,
+            Some(Ok(DocumentObject::DaemonSet(value))) => value,
             other => panic!("{other:?}"),
         }
     };

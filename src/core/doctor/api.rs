@@ -155,11 +155,11 @@ fn has(value: &Value, field: &str) -> bool {
 
 /// What was found of the API server.
 #[derive(Clone, Debug)]
-pub enum Facts {
+pub enum ApiFacts {
     /// There is none.
     NotConfigured,
     /// It does not answer, or refuses us.
-    Silent {
+    Unreachable {
         /// Why.
         why: String,
         /// Whether it answered and does not take our credentials.
@@ -194,20 +194,20 @@ pub struct Answers {
 }
 
 /// All checks of the API.
-pub fn examine(facts: &Facts, node: &str) -> Vec<Finding> {
+pub fn examine(facts: &ApiFacts, node: &str) -> Vec<Finding> {
     const CHECK: &str = "API server";
     let answers = match facts {
-        Facts::NotConfigured => {
+        ApiFacts::NotConfigured => {
             return vec![Finding::ok(CHECK, "none is configured: DaemonSets come from folders alone")];
         }
-        Facts::Silent { why, unauthorized: true } => {
+        ApiFacts::Unreachable { why, unauthorized: true } => {
             return vec![Finding::bad(CHECK, why.clone(), "give the agent credentials that the API server takes")];
         }
-        Facts::Silent { why, .. } => {
+        ApiFacts::Unreachable { why, .. } => {
             let hint = "what the checkpoint has runs on; compare the server of the kubeconfig with the kubelet's";
             return vec![Finding::bad(CHECK, why.clone(), hint)];
         }
-        Facts::Answers(answers) => answers,
+        ApiFacts::Answers(answers) => answers,
     };
     let mut findings = vec![Finding::ok(CHECK, format!("{} answers", answers.server))];
     findings.push(clock(answers.ahead_millis));

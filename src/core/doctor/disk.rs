@@ -13,7 +13,7 @@ const BAD_INODES: u64 = 1_000;
 
 /// One folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Folder {
+pub struct DiskFolder {
     /// The configuration's key.
     pub key: &'static str,
     /// The folder, or the nearest one above it that exists.
@@ -37,11 +37,11 @@ pub struct Folder {
 }
 
 /// All checks of disks: one a folder.
-pub fn examine(folders: &[Folder]) -> Vec<Finding> {
+pub fn examine(folders: &[DiskFolder]) -> Vec<Finding> {
     folders.iter().map(folder).collect()
 }
 
-fn folder(folder: &Folder) -> Finding {
+fn folder(folder: &DiskFolder) -> Finding {
     let check = format!("disk of {}", folder.key);
     let path = &folder.path;
     if let Some(error) = &folder.error {
@@ -94,7 +94,7 @@ fn folder(folder: &Folder) -> Finding {
 }
 
 /// A folder whose content is gone after a boot.
-fn volatile(check: &str, folder: &Folder) -> Finding {
+fn volatile(check: &str, folder: &DiskFolder) -> Finding {
     let text = format!("{} is {}: it is empty after a boot", folder.path, folder.kind);
     match folder.key {
         "state-dir" => Finding::bad(

@@ -43,7 +43,7 @@ impl File {
 
 /// What was found of the kubelet.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct KubeletFacts {
     /// Command lines of the processes that are called kubelet.
     pub processes: Vec<Vec<String>>,
     /// Our `kubelet-config`.
@@ -88,7 +88,7 @@ pub fn field<'a>(content: &'a Value, name: &str) -> Option<&'a str> {
     content.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
-impl Facts {
+impl KubeletFacts {
     fn command(&self) -> Option<&[String]> {
         match self.processes.as_slice() {
             [one] => Some(one),
@@ -112,7 +112,7 @@ impl Facts {
 }
 
 /// All checks of the kubelet.
-pub fn examine(facts: &Facts) -> Vec<Finding> {
+pub fn examine(facts: &KubeletFacts) -> Vec<Finding> {
     let mut findings = vec![process(facts), file(facts)];
     let known = facts.command().is_some() || matches!(facts.file, File::Read { .. });
     if known {
@@ -126,7 +126,7 @@ pub fn examine(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-fn process(facts: &Facts) -> Finding {
+fn process(facts: &KubeletFacts) -> Finding {
     const CHECK: &str = "kubelet";
     match facts.processes.len() {
         1 => Finding::ok(CHECK, "runs"),
@@ -139,7 +139,7 @@ fn process(facts: &Facts) -> Finding {
     }
 }
 
-fn file(facts: &Facts) -> Finding {
+fn file(facts: &KubeletFacts) -> Finding {
     const CHECK: &str = "kubelet configuration";
     let path = &facts.path;
     if facts.file != File::Unused && facts.resolve(path) != facts.resolve(&facts.configured) {
@@ -166,7 +166,7 @@ fn file(facts: &Facts) -> Finding {
     }
 }
 
-fn static_pods(facts: &Facts) -> Finding {
+fn static_pods(facts: &KubeletFacts) -> Finding {
     const CHECK: &str = "static pod folder";
     let ours = &facts.manifest_dir;
     match facts.setting("pod-manifest-path", "staticPodPath") {
@@ -190,7 +190,7 @@ fn static_pods(facts: &Facts) -> Finding {
     }
 }
 
-fn root(facts: &Facts) -> Option<Finding> {
+fn root(facts: &KubeletFacts) -> Option<Finding> {
     const CHECK: &str = "kubelet root";
     let command = facts.command()?;
     let theirs = flag(command, "root-dir").unwrap_or("/var/lib/kubelet");
@@ -207,7 +207,7 @@ fn root(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn name(facts: &Facts) -> Finding {
+fn name(facts: &KubeletFacts) -> Finding {
     const CHECK: &str = "node name";
     let ours = &facts.node_name;
     let written = facts.command().and_then(|command| flag(command, "hostname-override")).map(str::to_lowercase);
@@ -226,7 +226,7 @@ fn name(facts: &Facts) -> Finding {
     }
 }
 
-fn endpoint(facts: &Facts) -> Option<Finding> {
+fn endpoint(facts: &KubeletFacts) -> Option<Finding> {
     const CHECK: &str = "runtime endpoint";
     let theirs = facts.setting("container-runtime-endpoint", "containerRuntimeEndpoint")?;
     let path = |url: &str| facts.resolve(url.strip_prefix("unix://").unwrap_or(url));
@@ -240,7 +240,7 @@ fn endpoint(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn gates(facts: &Facts) -> Finding {
+fn gates(facts: &KubeletFacts) -> Finding {
     const CHECK: &str = "feature gates";
     let flags = facts.command().and_then(|command| flag(command, "feature-gates")).unwrap_or_default();
     let by_flag = flags.split(',').filter_map(|gate| gate.split_once('=')).find(|(gate, _)| *gate == "EnvFiles");
@@ -265,7 +265,7 @@ fn gates(facts: &Facts) -> Finding {
     }
 }
 
-fn version(facts: &Facts) -> Finding {
+fn version(facts: &KubeletFacts) -> Finding {
     const CHECK: &str = "kubelet version";
     let unknown = |why: String| {
         Finding::warn(CHECK, why, "set node.kubelet-version; until then daemons with Secrets in their environment wait")

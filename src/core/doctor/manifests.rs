@@ -9,7 +9,7 @@ use crate::core::ports::HostPort;
 
 /// One manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Manifest {
+pub struct FoundManifest {
     /// The file's name.
     pub file: String,
     /// Why it does not parse as a pod, if so.
@@ -26,7 +26,7 @@ pub struct Manifest {
 
 /// The folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct ManifestFolderFacts {
     /// Its path.
     pub path: String,
     /// Whether it is there.
@@ -34,13 +34,13 @@ pub struct Facts {
     /// Why it cannot be used, and what to do, if so.
     pub error: Option<(String, Option<String>)>,
     /// Our manifests.
-    pub ours: Vec<Manifest>,
+    pub ours: Vec<FoundManifest>,
     /// Everybody else's.
-    pub foreign: Vec<Manifest>,
+    pub foreign: Vec<FoundManifest>,
 }
 
 /// All checks of the folder.
-pub fn examine(facts: &Facts) -> Vec<Finding> {
+pub fn examine(facts: &ManifestFolderFacts) -> Vec<Finding> {
     let mut findings = vec![folder(facts)];
     let clashes: Vec<Finding> = facts.foreign.iter().flat_map(|other| clashes(facts, other)).collect();
     if clashes.is_empty() {
@@ -53,7 +53,7 @@ pub fn examine(facts: &Facts) -> Vec<Finding> {
 
 const FOREIGN: &str = "foreign manifests";
 
-fn folder(facts: &Facts) -> Finding {
+fn folder(facts: &ManifestFolderFacts) -> Finding {
     const CHECK: &str = "manifest folder";
     let path = &facts.path;
     match &facts.error {
@@ -69,7 +69,7 @@ fn folder(facts: &Facts) -> Finding {
     }
 }
 
-fn clashes(facts: &Facts, other: &Manifest) -> Vec<Finding> {
+fn clashes(facts: &ManifestFolderFacts, other: &FoundManifest) -> Vec<Finding> {
     let file = &other.file;
     if let Some(error) = &other.error {
         let hint = format!("correct it, or move it out of {}", facts.path);

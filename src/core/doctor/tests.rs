@@ -7,14 +7,14 @@ use super::*;
 use crate::core::model::Mode;
 use crate::core::ports::HostPort;
 
-fn levels(findings: &[Finding]) -> Vec<(&str, Level)> {
+fn levels(findings: &[Finding]) -> Vec<(&str, Severity)> {
     findings.iter().map(|finding| (finding.check.as_str(), finding.level)).collect()
 }
 
 /// The one finding that is not as it should be.
 #[track_caller]
 fn the_one(findings: Vec<Finding>) -> Finding {
-    let mut found: Vec<Finding> = findings.into_iter().filter(|finding| finding.level != Level::Ok).collect();
+    let mut found: Vec<Finding> = findings.into_iter().filter(|finding| finding.level != Severity::Ok).collect();
     assert_eq!(found.len(), 1, "{found:#?}");
     let one = found.remove(0);
     assert!(one.hint.is_some(), "{one:?}");
@@ -25,8 +25,8 @@ fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-fn kubelet_facts() -> kubelet::Facts {
-    kubelet::Facts {
+fn kubelet_facts() -> kubelet::KubeletFacts {
+    kubelet::KubeletFacts {
         processes: vec![words("/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml --hostname-override n1")],
         configured: "/var/lib/kubelet/config.yaml".into(),
         path: "/var/lib/kubelet/config.yaml".into(),
@@ -49,44 +49,44 @@ fn kubelet_facts() -> kubelet::Facts {
 #[test]
 fn a_kubelet_that_fits_is_well() {
     let findings = kubelet::examine(&kubelet_facts());
-    assert!(findings.iter().all(|finding| finding.level == Level::Ok), "{findings:#?}");
+    assert!(findings.iter().all(|finding| finding.level == Severity::Ok), "{findings:#?}");
     assert_eq!(findings.len(), 7);
 }
 
 #[test]
 fn each_setting_of_the_kubelet_that_does_not_fit_is_one_finding() {
-    type Change = fn(&mut kubelet::Facts);
-    fn set(facts: &mut kubelet::Facts, name: &str, value: Value) {
+    type Change = fn(&mut kubelet::KubeletFacts);
+    fn set(facts: &mut kubelet::KubeletFacts, name: &str, value: Value) {
         if let kubelet::File::Read { content, .. } = &mut facts.file {
             content[name] = value;
         }
     }
-    let cases: [(Change, Level, &str, &str); 15] = [
-        (|f| f.processes.clear(), Level::Warn, "kubelet", "no process"),
+    let cases: [(Change, Severity, &str, &str); 15] = [
+        (|f| f.processes.clear(), Severity::Warn, "kubelet", "no process"),
         (
             |f| set(f, "staticPodPath", json!("/srv/other")),
-            Level::Bad,
+            Severity::Bad,
             "static pod folder",
             "the kubelet reads /srv/other",
         ),
-        (|f| set(f, "staticPodPath", Value::Null), Level::Bad, "static pod folder", "no staticPodPath"),
-        (|f| f.processes[0].push("--pod-manifest-path=/x".into()), Level::Bad, "static pod folder", "reads /x"),
-        (|f| f.processes[0].push("--root-dir=/srv/k".into()), Level::Bad, "kubelet root", "is /srv/k"),
-        (|f| f.processes[0].push("--hostname-override=n2".into()), Level::Bad, "node name", "is n2"),
-        (|f| f.path = "/etc/k.yaml".into(), Level::Bad, "kubelet configuration", "reads /etc/k.yaml"),
-        (|f| set(f, "featureGates", json!({"EnvFiles": false})), Level::Bad, "feature gates", "EnvFiles is off"),
+        (|f| set(f, "staticPodPath", Value::Null), Severity::Bad, "static pod folder", "no staticPodPath"),
+        (|f| f.processes[0].push("--pod-manifest-path=/x".into()), Severity::Bad, "static pod folder", "reads /x"),
+        (|f| f.processes[0].push("--root-dir=/srv/k".into()), Severity::Bad, "kubelet root", "is /srv/k"),
+        (|f| f.processes[0].push("--hostname-override=n2".into()), Severity::Bad, "node name", "is n2"),
+        (|f| f.path = "/etc/k.yaml".into(), Severity::Bad, "kubelet configuration", "reads /etc/k.yaml"),
+        (|f| set(f, "featureGates", json!({"EnvFiles": false})), Severity::Bad, "feature gates", "EnvFiles is off"),
         (
             |f| f.processes[0].push("--feature-gates=A=true,EnvFiles=false".into()),
-            Level::Bad,
+            Severity::Bad,
             "feature gates",
             "EnvFiles",
         ),
-        (|f| f.version = Some("v1.34.1".into()), Level::Warn, "kubelet version", "older than v1.35"),
-        (|f| f.version = None, Level::Warn, "kubelet version", "not known"),
-        (|f| f.runtime = "unix:///run/crio/crio.sock".into(), Level::Bad, "runtime endpoint", "crio"),
+        (|f| f.version = Some("v1.34.1".into()), Severity::Warn, "kubelet version", "older than v1.35"),
+        (|f| f.version = None, Severity::Warn, "kubelet version", "not known"),
+        (|f| f.runtime = "unix:///run/crio/crio.sock".into(), Severity::Bad, "runtime endpoint", "crio"),
         (
             |f| f.file = kubelet::File::Unreadable("line 3: no".into()),
-            Level::Bad,
+            Severity::Bad,
             "kubelet configuration",
             "config.yaml: line 3: no",
         ),
@@ -96,7 +96,7 @@ fn each_setting_of_the_kubelet_that_does_not_fit_is_one_finding() {
                     open.push("/k/open.conf".into());
                 }
             },
-            Level::Bad,
+            Severity::Bad,
             "kubelet configuration",
             "/k/open.conf may be written by others",
         ),
@@ -105,7 +105,7 @@ fn each_setting_of_the_kubelet_that_does_not_fit_is_one_finding() {
                 f.processes[0] = words("kubelet --config /var/lib/kubelet/config.yaml");
                 f.host_name = "host".into();
             },
-            Level::Warn,
+            Severity::Warn,
             "node name",
             "the host is called host",
         ),
@@ -115,11 +115,11 @@ fn each_setting_of_the_kubelet_that_does_not_fit_is_one_finding() {
         change(&mut facts);
         let found = kubelet::examine(&facts);
         // An unreadable file says nothing of the folder, either.
-        let found = found.into_iter().filter(|f| check == f.check || f.level != Level::Ok).collect::<Vec<_>>();
+        let found = found.into_iter().filter(|f| check == f.check || f.level != Severity::Ok).collect::<Vec<_>>();
         let one = found.iter().find(|f| f.check == check).unwrap();
         assert_eq!(one.level, level, "{one:?}");
         assert!(one.text.contains(text), "{one:?}");
-        let others = found.iter().filter(|f| f.check != check && f.level != Level::Ok).count();
+        let others = found.iter().filter(|f| f.check != check && f.level != Severity::Ok).count();
         assert_eq!(others, usize::from(matches!(facts.file, kubelet::File::Unreadable(_))), "{found:#?}");
     }
 }
@@ -139,9 +139,9 @@ fn hints_name_the_file_that_has_the_last_word() {
         parts: parts.map(|(path, part)| (path.to_owned(), part)).to_vec(),
         open: vec!["/etc/kubelet.d/20-other.conf".into()],
     };
-    let hints = |facts: &kubelet::Facts| -> Vec<String> {
+    let hints = |facts: &kubelet::KubeletFacts| -> Vec<String> {
         let findings = kubelet::examine(facts).into_iter();
-        findings.filter(|f| f.level != Level::Ok).filter_map(|f| f.hint).collect()
+        findings.filter(|f| f.level != Severity::Ok).filter_map(|f| f.hint).collect()
     };
     assert_eq!(
         hints(&facts),
@@ -167,11 +167,11 @@ fn links_do_not_make_two_folders() {
     let mut facts = kubelet_facts();
     facts.processes[0].push("--pod-manifest-path=/manifests".into());
     facts.resolved = [("/manifests".to_owned(), "/etc/kubernetes/manifests".to_owned())].into();
-    assert!(kubelet::examine(&facts).iter().all(|finding| finding.level == Level::Ok));
+    assert!(kubelet::examine(&facts).iter().all(|finding| finding.level == Severity::Ok));
 }
 
-fn folder() -> disk::Folder {
-    disk::Folder {
+fn folder() -> disk::DiskFolder {
+    disk::DiskFolder {
         key: "state-dir",
         path: "/var/lib/daemonlet".into(),
         error: None,
@@ -188,34 +188,39 @@ fn folder() -> disk::Folder {
 #[test]
 fn disks_are_judged_by_room_inodes_and_what_outlives_a_pulled_plug() {
     let ok = disk::examine(&[folder()]);
-    assert_eq!(levels(&ok), [("disk of state-dir", Level::Ok)]);
+    assert_eq!(levels(&ok), [("disk of state-dir", Severity::Ok)]);
     assert_eq!(ok[0].text, "/var/lib/daemonlet: ext4, 10240 MiB free");
     for (folder, level, text) in [
-        (disk::Folder { free_bytes: 63 << 20, ..folder() }, Level::Bad, "has 63 MiB left"),
-        (disk::Folder { free_bytes: 1000 << 20, ..folder() }, Level::Warn, "less than 5 %"),
-        (disk::Folder { free_inodes: 999, ..folder() }, Level::Bad, "999 inodes left"),
-        (disk::Folder { read_only: true, ..folder() }, Level::Bad, "read-only"),
-        (disk::Folder { ext4_journal: Some(false), ..folder() }, Level::Warn, "without a journal"),
-        (disk::Folder { kind: "vfat".into(), ext4_journal: None, ..folder() }, Level::Warn, "without a journal"),
-        (disk::Folder { kind: "tmpfs".into(), ext4_journal: None, ..folder() }, Level::Bad, "empty after a boot"),
+        (disk::DiskFolder { free_bytes: 63 << 20, ..folder() }, Severity::Bad, "has 63 MiB left"),
+        (disk::DiskFolder { free_bytes: 1000 << 20, ..folder() }, Severity::Warn, "less than 5 %"),
+        (disk::DiskFolder { free_inodes: 999, ..folder() }, Severity::Bad, "999 inodes left"),
+        (disk::DiskFolder { read_only: true, ..folder() }, Severity::Bad, "read-only"),
+        (disk::DiskFolder { ext4_journal: Some(false), ..folder() }, Severity::Warn, "without a journal"),
+        (disk::DiskFolder { kind: "vfat".into(), ext4_journal: None, ..folder() }, Severity::Warn, "without a journal"),
         (
-            disk::Folder { key: "manifest-dir", kind: "tmpfs".into(), ext4_journal: None, ..folder() },
-            Level::Warn,
+            disk::DiskFolder { kind: "tmpfs".into(), ext4_journal: None, ..folder() },
+            Severity::Bad,
             "empty after a boot",
         ),
-        (disk::Folder { error: Some("not a directory".into()), ..folder() }, Level::Bad, "not a directory"),
+        (
+            disk::DiskFolder { key: "manifest-dir", kind: "tmpfs".into(), ext4_journal: None, ..folder() },
+            Severity::Warn,
+            "empty after a boot",
+        ),
+        (disk::DiskFolder { error: Some("not a directory".into()), ..folder() }, Severity::Bad, "not a directory"),
     ] {
         let one = the_one(disk::examine(&[folder]));
         assert_eq!(one.level, level, "{one:?}");
         assert!(one.text.contains(text), "{one:?}");
     }
-    let uncounted = disk::Folder { kind: "btrfs".into(), ext4_journal: None, inodes: 0, free_inodes: 0, ..folder() };
-    assert_eq!(disk::examine(&[uncounted])[0].level, Level::Ok);
+    let uncounted =
+        disk::DiskFolder { kind: "btrfs".into(), ext4_journal: None, inodes: 0, free_inodes: 0, ..folder() };
+    assert_eq!(disk::examine(&[uncounted])[0].level, Severity::Ok);
 }
 
-fn manifest(file: &str, name: &str, uid: &str, port: u64) -> manifests::Manifest {
+fn manifest(file: &str, name: &str, uid: &str, port: u64) -> manifests::FoundManifest {
     let port = HostPort { address: "0.0.0.0".into(), protocol: "TCP".into(), port };
-    manifests::Manifest {
+    manifests::FoundManifest {
         file: file.into(),
         error: None,
         namespace: "kube-system".into(),
@@ -227,7 +232,7 @@ fn manifest(file: &str, name: &str, uid: &str, port: u64) -> manifests::Manifest
 
 #[test]
 fn a_foreign_manifest_clashes_by_name_uid_or_port() {
-    let facts = |foreign| manifests::Facts {
+    let facts = |foreign| manifests::ManifestFolderFacts {
         path: "/m".into(),
         exists: true,
         error: None,
@@ -235,15 +240,19 @@ fn a_foreign_manifest_clashes_by_name_uid_or_port() {
         foreign,
     };
     let well = manifests::examine(&facts(vec![manifest("etcd.yaml", "etcd", "", 2379)]));
-    assert_eq!(levels(&well), [("manifest folder", Level::Ok), ("foreign manifests", Level::Ok)]);
+    assert_eq!(levels(&well), [("manifest folder", Severity::Ok), ("foreign manifests", Severity::Ok)]);
     assert_eq!(well[1].text, "1 beside 1 of ours, none in their way");
     for (other, level, text) in [
-        (manifest("x.yaml", "cni-7x2kp", "", 1), Level::Bad, "x.yaml is a pod kube-system/cni-7x2kp, as ours.yaml is"),
-        (manifest("x.yaml", "x", "u1", 1), Level::Bad, "has the UID of ours.yaml"),
-        (manifest("x.yaml", "x", "", 80), Level::Bad, "wants the host's port TCP 80"),
         (
-            manifests::Manifest { file: "x".into(), error: Some("line 1: no".into()), ..Default::default() },
-            Level::Warn,
+            manifest("x.yaml", "cni-7x2kp", "", 1),
+            Severity::Bad,
+            "x.yaml is a pod kube-system/cni-7x2kp, as ours.yaml is",
+        ),
+        (manifest("x.yaml", "x", "u1", 1), Severity::Bad, "has the UID of ours.yaml"),
+        (manifest("x.yaml", "x", "", 80), Severity::Bad, "wants the host's port TCP 80"),
+        (
+            manifests::FoundManifest { file: "x".into(), error: Some("line 1: no".into()), ..Default::default() },
+            Severity::Warn,
             "x is no pod that the kubelet could run: line 1: no",
         ),
     ] {
@@ -251,9 +260,15 @@ fn a_foreign_manifest_clashes_by_name_uid_or_port() {
         assert_eq!(one.level, level, "{one:?}");
         assert!(one.text.contains(text), "{one:?}");
     }
-    let open = manifests::Facts { error: Some(("others may write".into(), Some("chmod".into()))), ..facts(vec![]) };
+    let open = manifests::ManifestFolderFacts {
+        error: Some(("others may write".into(), Some("chmod".into()))),
+        ..facts(vec![])
+    };
     assert_eq!(the_one(manifests::examine(&open)).hint.as_deref(), Some("chmod"));
-    assert_eq!(the_one(manifests::examine(&manifests::Facts { exists: false, ..facts(vec![]) })).level, Level::Warn);
+    assert_eq!(
+        the_one(manifests::examine(&manifests::ManifestFolderFacts { exists: false, ..facts(vec![]) })).level,
+        Severity::Warn
+    );
 }
 
 fn answers() -> api::Answers {
@@ -283,8 +298,8 @@ fn daemon_set(manager: &str) -> Value {
 
 #[test]
 fn an_api_server_is_judged_by_what_it_says() {
-    let examine = |answers| api::examine(&api::Facts::Answers(Box::new(answers)), "n1");
-    assert!(examine(answers()).iter().all(|finding| finding.level == Level::Ok), "{:#?}", examine(answers()));
+    let examine = |answers| api::examine(&api::ApiFacts::Answers(Box::new(answers)), "n1");
+    assert!(examine(answers()).iter().all(|finding| finding.level == Severity::Ok), "{:#?}", examine(answers()));
     let stock = |generation: i64| {
         let mut it = daemon_set("kube-controller-manager");
         it["status"]["observedGeneration"] = json!(generation);
@@ -300,26 +315,26 @@ fn an_api_server_is_judged_by_what_it_says() {
         name: "s".into(),
     };
     for (found, level, text) in [
-        (api::Answers { ahead_millis: Some(20_000), ..answers() }, Level::Warn, "20 s behind the API server's"),
-        (api::Answers { ahead_millis: Some(-90_000), ..answers() }, Level::Bad, "90 s ahead of the API server's"),
-        (api::Answers { ahead_millis: None, ..answers() }, Level::Warn, "does not tell its time"),
-        (api::Answers { registered: Some(false), ..answers() }, Level::Warn, "n1 is not registered"),
-        (api::Answers { crd: Ok(false), ..answers() }, Level::Warn, "rollouts keep no budget"),
-        (api::Answers { unasked: Some("403".into()), ..answers() }, Level::Warn, "could not be asked about"),
+        (api::Answers { ahead_millis: Some(20_000), ..answers() }, Severity::Warn, "20 s behind the API server's"),
+        (api::Answers { ahead_millis: Some(-90_000), ..answers() }, Severity::Bad, "90 s ahead of the API server's"),
+        (api::Answers { ahead_millis: None, ..answers() }, Severity::Warn, "does not tell its time"),
+        (api::Answers { registered: Some(false), ..answers() }, Severity::Warn, "n1 is not registered"),
+        (api::Answers { crd: Ok(false), ..answers() }, Severity::Warn, "rollouts keep no budget"),
+        (api::Answers { unasked: Some("403".into()), ..answers() }, Severity::Warn, "could not be asked about"),
         (
             api::Answers { denied: vec![right("get", "kube-system"), right("list", "kube-system")], ..answers() },
-            Level::Bad,
+            Severity::Bad,
             "may not get, list secrets kube-system/s",
         ),
-        (api::Answers { daemons: vec![stock(4)], ..answers() }, Level::Warn, "wrote the status of kube-system/cni"),
+        (api::Answers { daemons: vec![stock(4)], ..answers() }, Severity::Warn, "wrote the status of kube-system/cni"),
         (
             api::Answers { daemons: vec![twice(Mode::Static)], ..answers() },
-            Level::Bad,
+            Severity::Bad,
             "runs here twice: pod cni-abcde",
         ),
         (
             api::Answers { service: Some(("10.96.0.1:443".into(), Err("timed out".into()))), ..answers() },
-            Level::Bad,
+            Severity::Bad,
             "does not answer from this node: timed out",
         ),
     ] {
@@ -329,12 +344,12 @@ fn an_api_server_is_judged_by_what_it_says() {
     }
     // It acted before the last change, or it is meant to run beside us.
     for daemons in [vec![stock(3)], vec![twice(Mode::Bootstrap)]] {
-        assert!(examine(api::Answers { daemons, ..answers() }).iter().all(|f| f.level == Level::Ok));
+        assert!(examine(api::Answers { daemons, ..answers() }).iter().all(|f| f.level == Severity::Ok));
     }
-    assert_eq!(levels(&api::examine(&api::Facts::NotConfigured, "n1")), [("API server", Level::Ok)]);
+    assert_eq!(levels(&api::examine(&api::ApiFacts::NotConfigured, "n1")), [("API server", Severity::Ok)]);
     for unauthorized in [false, true] {
-        let silent = api::Facts::Silent { why: "no".into(), unauthorized };
-        assert_eq!(the_one(api::examine(&silent, "n1")).level, Level::Bad);
+        let unreachable = api::ApiFacts::Unreachable { why: "no".into(), unauthorized };
+        assert_eq!(the_one(api::examine(&unreachable, "n1")).level, Severity::Bad);
     }
 }
 
@@ -381,7 +396,7 @@ fn the_right_to_ask_about_pods_is_asked_for_where_daemonsets_may_run() {
     assert_eq!(words(&["a", "*"]), ["create pods"]);
     for namespace in ["a", "*"] {
         let denied = api::rights_to_ask(&[namespace.to_owned()]).into_iter().collect();
-        let facts = api::Facts::Answers(Box::new(api::Answers { denied, ..answers() }));
+        let facts = api::ApiFacts::Answers(Box::new(api::Answers { denied, ..answers() }));
         let found = api::examine(&facts, "n1");
         let found = found.iter().find(|finding| finding.text.contains("create pods")).unwrap();
         assert!(found.hint.as_ref().unwrap().contains("rbac-dry-run.yaml"), "{found:?}");
@@ -411,17 +426,22 @@ fn what_is_asked_about_is_what_the_packaged_role_grants() {
 
 #[test]
 fn the_exit_code_counts_what_is_bad_and_stays_a_code() {
-    let report = |bad: usize| Report::new("n1", vec![Finding::bad("x", "y", "z"); bad]);
+    let report = |bad: usize| DoctorReport::new("n1", vec![Finding::bad("x", "y", "z"); bad]);
     assert_eq!((report(0).exit_code(), report(3).exit_code(), report(300).exit_code()), (0, 3, 100));
     let mixed =
-        Report::new("n1", vec![Finding::ok("a", "b"), Finding::warn("c", "d", "e"), Finding::bad("f", "g", "h")]);
+        DoctorReport::new("n1", vec![Finding::ok("a", "b"), Finding::warn("c", "d", "e"), Finding::bad("f", "g", "h")]);
     assert_eq!((mixed.bad, mixed.warnings), (1, 1));
-    assert_eq!(agent(&Agent::Runs { problems: 1 }).text, "runs, and tells 1 problem");
+    assert_eq!(agent(&AgentFinding::Runs { problems: 1 }).text, "runs, and tells 1 problem");
     assert_eq!(
-        [Agent::Runs { problems: 0 }, Agent::Absent, Agent::Silent("s".into())].map(|a| agent(&a).level),
-        [Level::Ok, Level::Warn, Level::Bad]
+        [AgentFinding::Runs { problems: 0 }, AgentFinding::Absent, AgentFinding::Unreachable("s".into())]
+            .map(|a| agent(&a).level),
+        [Severity::Ok, Severity::Warn, Severity::Bad]
     );
-    let runtimes = [Runtime::Answers("c".into()), Runtime::NotConfigured, Runtime::Silent("s".into(), None)];
-    assert_eq!(runtimes.map(|r| runtime(&r).level), [Level::Ok, Level::Warn, Level::Bad]);
-    assert_eq!((secrets(None, "/s").level, secrets(Some("tpm2"), "/s").level), (Level::Warn, Level::Ok));
+    let runtimes = [
+        RuntimeFinding::Answers("c".into()),
+        RuntimeFinding::NotConfigured,
+        RuntimeFinding::Unreachable("s".into(), None),
+    ];
+    assert_eq!(runtimes.map(|r| runtime(&r).level), [Severity::Ok, Severity::Warn, Severity::Bad]);
+    assert_eq!((secrets(None, "/s").level, secrets(Some("tpm2"), "/s").level), (Severity::Warn, Severity::Ok));
 }

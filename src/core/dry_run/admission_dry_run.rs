@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::core::plan::jitter;
 use crate::core::record::Millis;
 
+use super::DryRunVerdict;
 use super::Unanswered;
-use super::Verdict;
 
 /// How long a new instance waits for an answer; a webhook may take ten seconds by default.
 const PATIENCE: Millis = 12_000;
@@ -56,7 +56,7 @@ pub struct AdmissionDryRun {
     open: Option<Millis>,
     /// How often in a row it was refused or not answered.
     tries: u32,
-    last: Option<(Millis, Verdict)>,
+    last: Option<(Millis, DryRunVerdict)>,
 }
 
 impl AdmissionDryRun {
@@ -81,9 +81,9 @@ impl AdmissionDryRun {
     }
 
     /// The answer has come.
-    pub fn answered(&mut self, verdict: Verdict, now: Millis) {
+    pub fn answered(&mut self, verdict: DryRunVerdict, now: Millis) {
         self.open = None;
-        self.tries = if matches!(verdict, Verdict::Admitted(_)) { 0 } else { self.tries.saturating_add(1) };
+        self.tries = if matches!(verdict, DryRunVerdict::Admitted(_)) { 0 } else { self.tries.saturating_add(1) };
         self.last = Some((now, verdict));
     }
 
@@ -93,15 +93,15 @@ impl AdmissionDryRun {
         let due = self.open.is_none() && due_at.is_none_or(|at| at <= now || at - now > 2 * FRESH);
         let in_time = now - self.since < PATIENCE && now >= self.since;
         let answer = match (&self.last, link) {
-            (Some((at, Verdict::Admitted(template))), _) if now - at < FRESH => {
+            (Some((at, DryRunVerdict::Admitted(template))), _) if now - at < FRESH => {
                 DryRunAnswer::Admitted(Arc::clone(template))
             }
-            (Some((_, Verdict::Refused(words))), _) => DryRunAnswer::Refused(words.clone()),
+            (Some((_, DryRunVerdict::Refused(words))), _) => DryRunAnswer::Refused(words.clone()),
             (_, Some(why)) => DryRunAnswer::Unanswered(Unanswered::passing(why)),
-            (Some((_, Verdict::Unanswered(why))), _) if !(why.passing && in_time) => {
+            (Some((_, DryRunVerdict::Unanswered(why))), _) if !(why.passing && in_time) => {
                 DryRunAnswer::Unanswered(why.clone())
             }
-            (Some((_, Verdict::Unanswered(_))) | None, _) if in_time => DryRunAnswer::Open,
+            (Some((_, DryRunVerdict::Unanswered(_))) | None, _) if in_time => DryRunAnswer::Open,
             (None, _) => {
                 DryRunAnswer::Unanswered(Unanswered::passing(format!("no answer within {} s", PATIENCE / 1_000)))
             }
@@ -117,9 +117,9 @@ impl AdmissionDryRun {
     fn due_at(&self, node: &str) -> Option<Millis> {
         let (at, verdict) = self.last.as_ref()?;
         let (first, most) = match verdict {
-            Verdict::Admitted(_) => return Some(at + FRESH),
-            Verdict::Refused(_) => REFUSED,
-            Verdict::Unanswered(_) => UNANSWERED,
+            DryRunVerdict::Admitted(_) => return Some(at + FRESH),
+            DryRunVerdict::Refused(_) => REFUSED,
+            DryRunVerdict::Unanswered(_) => UNANSWERED,
         };
         let wait = first.saturating_mul(1 << self.tries.saturating_sub(1).min(16)).min(most);
         Some(at + wait + jitter(node, &self.about, wait / 2))

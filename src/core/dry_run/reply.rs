@@ -12,7 +12,7 @@ use super::fold;
 
 /// What came back.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
+pub enum DryRunReply {
     /// The pod, as it would have been created.
     Pod(Value),
     /// A status that is no success.
@@ -25,12 +25,12 @@ pub enum Reply {
         names_object: bool,
     },
     /// Nothing that an API server says; why.
-    Silence(String),
+    NoAnswer(String),
 }
 
 /// What it means.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum DryRunVerdict {
     /// The pod would be created; what a new instance is made from.
     Admitted(Arc<Value>),
     /// It would not, in the API server's words.
@@ -63,19 +63,19 @@ pub const GRANT: &str = "kubectl apply -f /usr/share/daemonlet/k8s/admission-pol
                          policy.admission = \"off\"";
 
 /// What `reply` says about the pod of `daemon_set`.
-pub fn judge(daemon_set: &DaemonSet, reply: &Reply) -> Verdict {
+pub fn judge(daemon_set: &DaemonSet, reply: &DryRunReply) -> DryRunVerdict {
     let (code, message, names_object) = match reply {
-        Reply::Pod(pod) => {
+        DryRunReply::Pod(pod) => {
             return match fold::template(daemon_set, pod) {
-                Ok(template) => Verdict::Admitted(Arc::new(template)),
-                Err(why) => Verdict::Unanswered(Unanswered::passing(why)),
+                Ok(template) => DryRunVerdict::Admitted(Arc::new(template)),
+                Err(why) => DryRunVerdict::Unanswered(Unanswered::passing(why)),
             };
         }
-        Reply::Silence(why) => return Verdict::Unanswered(Unanswered::passing(why.clone())),
-        Reply::Status { code, message, names_object } => (*code, message, *names_object),
+        DryRunReply::NoAnswer(why) => return DryRunVerdict::Unanswered(Unanswered::passing(why.clone())),
+        DryRunReply::Status { code, message, names_object } => (*code, message, *names_object),
     };
     let permanent =
-        |hint: String| Verdict::Unanswered(Unanswered { why: message.clone(), hint: Some(hint), passing: false });
+        |hint: String| DryRunVerdict::Unanswered(Unanswered { why: message.clone(), hint: Some(hint), passing: false });
     if message.contains("ValidatingAdmissionPolicy 'daemonlet-") {
         // Our own policies hold the agent, not the pod.
         return permanent(GRANT.to_owned());
@@ -86,11 +86,11 @@ pub fn judge(daemon_set: &DaemonSet, reply: &Reply) -> Verdict {
         );
     }
     if message.contains("denied the request") || message.contains("denied request") {
-        return Verdict::Refused(message.clone());
+        return DryRunVerdict::Refused(message.clone());
     }
     match code {
         403 if !names_object => permanent(GRANT.to_owned()),
-        400 | 403 | 422 => Verdict::Refused(message.clone()),
-        _ => Verdict::Unanswered(Unanswered::passing(format!("{message} ({code})"))),
+        400 | 403 | 422 => DryRunVerdict::Refused(message.clone()),
+        _ => DryRunVerdict::Unanswered(Unanswered::passing(format!("{message} ({code})"))),
     }
 }

@@ -29,8 +29,8 @@ fn daemon_set() -> DaemonSet {
     validate::daemon_set(&object, Source::Api).expect("a DaemonSet")
 }
 
-fn status(code: u16, message: &str, names_object: bool) -> Verdict {
-    judge(&daemon_set(), &Reply::Status { code, message: message.to_owned(), names_object })
+fn status(code: u16, message: &str, names_object: bool) -> DryRunVerdict {
+    judge(&daemon_set(), &DryRunReply::Status { code, message: message.to_owned(), names_object })
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn what_is_no_word_on_the_pod_is_no_refusal() {
         (422, r#"Pod "net-x" is invalid: spec.containers[0].image: Required value"#),
     ];
     for (code, message) in refusals {
-        assert_eq!(status(code, message, true), Verdict::Refused(message.to_owned()));
+        assert_eq!(status(code, message, true), DryRunVerdict::Refused(message.to_owned()));
     }
     let permanent = [
         (
@@ -101,7 +101,7 @@ fn what_is_no_word_on_the_pod_is_no_refusal() {
         (400, r#"admission webhook "w.example.org" does not support dry run"#, true),
     ];
     for (code, message, names_object) in permanent {
-        let Verdict::Unanswered(why) = status(code, message, names_object) else { panic!("{message}") };
+        let DryRunVerdict::Unanswered(why) = status(code, message, names_object) else { panic!("{message}") };
         assert!(!why.passing && why.hint.is_some() && why.why == message, "{why:?}");
     }
     for (code, message) in [
@@ -111,9 +111,11 @@ fn what_is_no_word_on_the_pod_is_no_refusal() {
         (404, "page not found"),
         (409, "Operation cannot be fulfilled on resourcequotas \"q\""),
     ] {
-        assert!(matches!(status(code, message, true), Verdict::Unanswered(why) if why.passing), "{message}");
+        assert!(matches!(status(code, message, true), DryRunVerdict::Unanswered(why) if why.passing), "{message}");
     }
-    assert!(matches!(judge(&daemon_set(), &Reply::Silence("reset".into())), Verdict::Unanswered(why) if why.passing));
+    assert!(
+        matches!(judge(&daemon_set(), &DryRunReply::NoAnswer("reset".into())), DryRunVerdict::Unanswered(why) if why.passing)
+    );
 }
 
 #[test]
@@ -131,7 +133,7 @@ fn an_answer_loses_what_differs_by_chance_and_keeps_what_admission_did() {
     ]);
     answered["spec"]["volumes"] =
         json!([{"name": "kube-api-access-9s8dk", "projected": {}}, {"name": "other", "emptyDir": {}}]);
-    let Verdict::Admitted(template) = judge(&ds, &Reply::Pod(answered.clone())) else { panic!("a pod") };
+    let DryRunVerdict::Admitted(template) = judge(&ds, &DryRunReply::Pod(answered.clone())) else { panic!("a pod") };
     assert_eq!(
         template["metadata"]["labels"],
         json!({"app": "net", "injected": "yes"}),
@@ -144,17 +146,25 @@ fn an_answer_loses_what_differs_by_chance_and_keeps_what_admission_did() {
     assert_eq!(template["spec"]["containers"][1]["name"], "sidecar");
     let text = template.to_string().replace("kube-api-access-token", "kube-api-access-zzzzz");
     answered["spec"] = serde_json::from_str::<Value>(&text).expect("JSON")["spec"].clone();
-    assert_eq!(judge(&ds, &Reply::Pod(answered)), Verdict::Admitted(template), "another suffix gives the same");
-    assert!(matches!(judge(&ds, &Reply::Pod(json!({"kind": "Status"}))), Verdict::Unanswered(_)));
+    assert_eq!(
+        judge(&ds, &DryRunReply::Pod(answered)),
+        DryRunVerdict::Admitted(template),
+        "another suffix gives the same"
+    );
+    assert!(matches!(judge(&ds, &DryRunReply::Pod(json!({"kind": "Status"}))), DryRunVerdict::Unanswered(_)));
     let wrong = json!({"spec": {"containers": "none"}});
-    assert!(matches!(judge(&ds, &Reply::Pod(wrong)), Verdict::Unanswered(why) if why.why.contains("containers")));
+    assert!(
+        matches!(judge(&ds, &DryRunReply::Pod(wrong)), DryRunVerdict::Unanswered(why) if why.why.contains("containers"))
+    );
 }
 
 #[test]
 fn a_token_volume_of_the_templates_own_keeps_its_name() {
     let mut ds = daemon_set();
     ds.template["spec"]["volumes"] = json!([{"name": "kube-api-access-mine", "emptyDir": {}}]);
-    let Verdict::Admitted(template) = judge(&ds, &Reply::Pod(pod(&ds, "abc", "n1"))) else { panic!("a pod") };
+    let DryRunVerdict::Admitted(template) = judge(&ds, &DryRunReply::Pod(pod(&ds, "abc", "n1"))) else {
+        panic!("a pod")
+    };
     assert_eq!(template["spec"]["volumes"][0]["name"], "kube-api-access-mine");
 }
 
@@ -187,7 +197,7 @@ fn an_answer_is_waited_for_a_while_and_counts_for_a_while() {
     let late = admission_dry_run.request_state(NOW + 12_000, "n1", LINK);
     assert!(matches!(late.answer, DryRunAnswer::Unanswered(why) if why.why.contains("within 12 s")) && !late.due);
     let template = Arc::new(json!({}));
-    admission_dry_run.answered(Verdict::Admitted(Arc::clone(&template)), NOW + 13_000);
+    admission_dry_run.answered(DryRunVerdict::Admitted(Arc::clone(&template)), NOW + 13_000);
     let request_state = admission_dry_run.request_state(NOW + 13_000 + FRESH - 1, "n1", LINK);
     assert_eq!((request_state.answer, request_state.due), (DryRunAnswer::Admitted(template), false));
     assert!(admission_dry_run.request_state(NOW + 13_000 + FRESH, "n1", LINK).due);
@@ -196,7 +206,7 @@ fn an_answer_is_waited_for_a_while_and_counts_for_a_while() {
 #[test]
 fn what_passes_is_tried_again_in_time_and_then_counts_as_no_answer() {
     let mut admission_dry_run = put();
-    admission_dry_run.answered(Verdict::Unanswered(Unanswered::passing("busy")), NOW + 100);
+    admission_dry_run.answered(DryRunVerdict::Unanswered(Unanswered::passing("busy")), NOW + 100);
     let request_state = admission_dry_run.request_state(NOW + 200, "n1", LINK);
     assert_eq!((request_state.answer, request_state.due), (DryRunAnswer::Open, false));
     let again = request_state.again.expect("a time");
@@ -205,7 +215,7 @@ fn what_passes_is_tried_again_in_time_and_then_counts_as_no_answer() {
     let answer = admission_dry_run.request_state(NOW + 12_000, "n1", LINK).answer;
     assert_eq!(answer, DryRunAnswer::Unanswered(Unanswered::passing("busy")));
     let permanent = Unanswered { why: "forbidden".into(), hint: Some("grant it".into()), passing: false };
-    admission_dry_run.answered(Verdict::Unanswered(permanent.clone()), NOW + 300);
+    admission_dry_run.answered(DryRunVerdict::Unanswered(permanent.clone()), NOW + 300);
     assert_eq!(
         admission_dry_run.request_state(NOW + 301, "n1", LINK).answer,
         DryRunAnswer::Unanswered(permanent),
@@ -218,7 +228,7 @@ fn a_refusal_stands_and_is_asked_about_ever_more_rarely() {
     let mut admission_dry_run = put();
     let (mut now, mut waits) = (NOW, Vec::new());
     for _ in 0..12 {
-        admission_dry_run.answered(Verdict::Refused("no".into()), now);
+        admission_dry_run.answered(DryRunVerdict::Refused("no".into()), now);
         let again = admission_dry_run.request_state(now, "n1", LINK).again.expect("a time");
         waits.push(again - now);
         assert_eq!(
@@ -241,7 +251,7 @@ fn a_refusal_stands_and_is_asked_about_ever_more_rarely() {
 #[test]
 fn nodes_ask_again_at_different_times() {
     let mut admission_dry_run = put();
-    admission_dry_run.answered(Verdict::Refused("no".into()), NOW);
+    admission_dry_run.answered(DryRunVerdict::Refused("no".into()), NOW);
     let times: std::collections::BTreeSet<_> =
         (0..50).filter_map(|n| admission_dry_run.request_state(NOW, &format!("n{n}"), LINK).again).collect();
     assert!(times.len() > 40, "{times:?}");
@@ -261,13 +271,13 @@ fn without_a_connection_nobody_is_asked_and_the_last_word_counts() {
         }
     );
     admission_dry_run.put(NOW);
-    admission_dry_run.answered(Verdict::Refused("no".into()), NOW);
+    admission_dry_run.answered(DryRunVerdict::Refused("no".into()), NOW);
     assert_eq!(admission_dry_run.request_state(NOW + 3_600_000, "n1", away).answer, DryRunAnswer::Refused("no".into()));
 }
 
 #[test]
 fn a_clock_that_is_set_back_holds_nothing_up() {
     let mut admission_dry_run = put();
-    admission_dry_run.answered(Verdict::Refused("no".into()), NOW);
+    admission_dry_run.answered(DryRunVerdict::Refused("no".into()), NOW);
     assert!(admission_dry_run.request_state(NOW - 86_400_000, "n1", LINK).due);
 }

@@ -7,14 +7,14 @@ fn pem(node: &str) -> String {
     enrolment::request(node, &POINT, &[0x30, 0]).unwrap()
 }
 
-fn verdict(user: &str, groups: &[&str], pem: &str) -> Verdict {
+fn verdict(user: &str, groups: &[&str], pem: &str) -> ApprovalVerdict {
     let groups: Vec<String> = groups.iter().map(|g| (*g).to_owned()).collect();
     let usages: Vec<String> = USAGES.iter().map(|u| (*u).to_owned()).collect();
-    judge(&Asked { signer: SIGNER, usages: &usages, user, groups: &groups, request: pem.as_bytes() })
+    judge(&CertificateRequest { signer: SIGNER, usages: &usages, user, groups: &groups, request: pem.as_bytes() })
 }
 
-fn is_left_alone(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::LeaveAlone(_))
+fn is_left_alone(verdict: &ApprovalVerdict) -> bool {
+    matches!(verdict, ApprovalVerdict::LeaveAlone(_))
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn a_request_is_read_as_it_was_written() {
 
 #[test]
 fn who_may_ask_for_whom() {
-    let yes = Verdict::IfNodeExists("n1".to_owned());
+    let yes = ApprovalVerdict::IfNodeExists("n1".to_owned());
     assert_eq!(verdict("system:node:n1", &["system:nodes"], &pem("n1")), yes);
     assert_eq!(verdict("daemonlet:node:n1", &[GROUP], &pem("n1")), yes);
     assert_eq!(verdict("system:bootstrap:abcdef", &["system:bootstrappers", BOOTSTRAP_GROUP], &pem("n1")), yes);
@@ -48,8 +48,8 @@ fn who_may_ask_for_whom() {
 fn other_signers_and_strangers_requests_are_not_ours() {
     let good = pem("n1");
     for (signer, request) in [("kubernetes.io/kubelet-serving", good.as_bytes()), (SIGNER, b"nonsense")] {
-        let asked = Asked { signer, usages: &[], user: "somebody", groups: &[], request };
-        assert_eq!(judge(&asked), Verdict::NotOurs);
+        let asked = CertificateRequest { signer, usages: &[], user: "somebody", groups: &[], request };
+        assert_eq!(judge(&asked), ApprovalVerdict::NotOurs);
     }
 }
 
@@ -59,8 +59,13 @@ fn more_usages_than_a_client_needs_are_left_alone() {
     for usages in [vec!["client auth", "server auth"], vec!["digital signature"], vec![]] {
         let usages: Vec<String> = usages.into_iter().map(str::to_owned).collect();
         let pem = pem("n1");
-        let asked =
-            Asked { signer: SIGNER, usages: &usages, user: "system:node:n1", groups: &groups, request: pem.as_bytes() };
+        let asked = CertificateRequest {
+            signer: SIGNER,
+            usages: &usages,
+            user: "system:node:n1",
+            groups: &groups,
+            request: pem.as_bytes(),
+        };
         assert!(is_left_alone(&judge(&asked)), "{usages:?}");
     }
 }

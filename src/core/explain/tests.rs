@@ -27,9 +27,9 @@ fn daemon_set(spec: Value) -> DaemonSet {
     }
 }
 
-fn free(covered: &Covered) -> Rules<'_> {
+fn free(covered: &Covered) -> ExplainRules<'_> {
     const FREE: &Admission = &Admission::FREE;
-    Rules { covered, admission: FREE, namespace_selector: None }
+    ExplainRules { covered, admission: FREE, namespace_selector: None }
 }
 
 fn taint_of(key: &str, value: &str, effect: &str) -> Taint {
@@ -45,7 +45,7 @@ fn rules_and_namespaces_are_named() {
     };
     let selector =
         NamespaceSelector { origin: "openshift.io/node-selector of namespace a".into(), text: "disk=ssd".into() };
-    let rules = Rules {
+    let rules = ExplainRules {
         covered: &Covered::Yes(Mode::Static),
         admission: &Admission::Refused(vec![error(Some("set it")), error(None)]),
         namespace_selector: Some(&selector),
@@ -126,7 +126,7 @@ fn a_refusal_of_policy_is_the_reason() {
 
 #[test]
 fn the_api_servers_word_has_its_revision_and_time() {
-    let said = |said| Answer { revision: "5d5".into(), incarnation: 1, at: 0, said };
+    let said = |said| AdmissionAnswer { revision: "5d5".into(), incarnation: 1, at: 0, said };
     let refused = answer(&said(Said::Refused("exceeded quota".into())), "then");
     assert_eq!((refused.holds, refused.text.as_str()), (Some(false), "exceeded quota (revision 5d5, then)"));
     let taken = answer(&said(Said::Admitted(std::sync::Arc::new(daemon_set(json!({}))))), "then");

@@ -16,21 +16,21 @@ const DEFAULT_REGISTRY: &str = "index.docker.io";
 
 /// A user and a password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Credentials {
+pub struct RegistryCredentials {
     /// The user.
     pub username: String,
     /// The password.
     pub password: String,
 }
 
-impl fmt::Debug for Credentials {
+impl fmt::Debug for RegistryCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Credentials({:?})", self.username)
     }
 }
 
 /// Credentials by registry, as a docker config has them.
-pub type DockerConfig = BTreeMap<String, Credentials>;
+pub type DockerConfig = BTreeMap<String, RegistryCredentials>;
 
 /// Reads a docker config: `config.json` and Secrets of type `kubernetes.io/dockerconfigjson`, or with
 /// `legacy` `.dockercfg` and type `kubernetes.io/dockercfg`.
@@ -49,11 +49,14 @@ pub fn docker_config(bytes: &[u8], legacy: bool) -> Result<DockerConfig, String>
     entries.iter().map(entry).collect()
 }
 
-fn credentials(registry: &str, entry: &Value) -> Result<Credentials, String> {
+fn credentials(registry: &str, entry: &Value) -> Result<RegistryCredentials, String> {
     let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
     let auth = text("auth");
     if auth.is_empty() {
-        return Ok(Credentials { username: text("username").to_owned(), password: text("password").to_owned() });
+        return Ok(RegistryCredentials {
+            username: text("username").to_owned(),
+            password: text("password").to_owned(),
+        });
     }
     let compact: String = auth.chars().filter(|c| !matches!(c, '\n' | '\r')).collect();
     let engine = if compact.trim_end().ends_with('=') { &STANDARD } else { &STANDARD_NO_PAD };
@@ -61,13 +64,13 @@ fn credentials(registry: &str, entry: &Value) -> Result<Credentials, String> {
     let bad = || format!("auth of {registry} is not base64 of user:password");
     let decoded = decoded.ok_or_else(bad)?;
     let (username, password) = decoded.split_once(':').ok_or_else(bad)?;
-    Ok(Credentials { username: username.to_owned(), password: password.to_owned() })
+    Ok(RegistryCredentials { username: username.to_owned(), password: password.to_owned() })
 }
 
 /// Credentials that are looked up by image.
 #[derive(Clone, Debug, Default)]
 pub struct Keyring {
-    entries: BTreeMap<String, Vec<Credentials>>,
+    entries: BTreeMap<String, Vec<RegistryCredentials>>,
 }
 
 impl Keyring {
@@ -80,9 +83,9 @@ impl Keyring {
     }
 
     /// The credentials for `repository` (with its registry, without a tag), the most specific first.
-    pub fn look_up(&self, repository: &str) -> Vec<Credentials> {
+    pub fn look_up(&self, repository: &str) -> Vec<RegistryCredentials> {
         let fits = self.entries.iter().rev().filter(|(key, _)| matches(key, repository));
-        let found: Vec<Credentials> = fits.flat_map(|(_, credentials)| credentials.clone()).collect();
+        let found: Vec<RegistryCredentials> = fits.flat_map(|(_, credentials)| credentials.clone()).collect();
         if found.is_empty() && is_default_registry(repository) {
             return self.entries.get(DEFAULT_REGISTRY).cloned().unwrap_or_default();
         }

@@ -101,7 +101,7 @@ pub struct ProcessFact {
 
 /// All that is exposed.
 #[derive(Clone, Debug)]
-pub struct Facts<'a> {
+pub struct MetricFacts<'a> {
     /// The last pass's report.
     pub status: &'a StatusReport,
     /// When the agent started.
@@ -125,7 +125,7 @@ pub struct Facts<'a> {
 }
 
 /// The text for Prometheus.
-pub fn exposition(facts: &Facts<'_>) -> String {
+pub fn exposition(facts: &MetricFacts<'_>) -> String {
     let mut out = Exposition::default();
     let seconds = |millis: Millis| millis as f64 / 1_000.0;
     out.sample(Id::BuildInfo, &[&facts.status.agent.version, &facts.status.node], 1.0);
@@ -182,7 +182,7 @@ fn daemons(out: &mut Exposition, status: &StatusReport) {
     }
 }
 
-fn api(out: &mut Exposition, facts: &Facts<'_>) {
+fn api(out: &mut Exposition, facts: &MetricFacts<'_>) {
     let Some(connected) = facts.connected else { return };
     out.value(Id::ApiConnected, f64::from(u8::from(connected)));
     for watch in facts.watches {

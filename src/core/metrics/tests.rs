@@ -108,7 +108,7 @@ fn every_metric_is_taken_from_the_facts() {
     let mut counts = Counts { starts: 1, ends: 2, refreshes: 3, failures: 4, ..Counts::default() };
     [0.002, 0.003, 9.0].into_iter().for_each(|seconds| counts.passed(seconds));
     let token = |expires, failing| TokenFact { namespace: "kube-system".into(), name: "cni".into(), expires, failing };
-    let facts = Facts {
+    let facts = MetricFacts {
         status: &status,
         started: 1_500,
         last_pass: Some(2_250),
@@ -145,7 +145,7 @@ fn every_metric_is_taken_from_the_facts() {
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");
     }
     assert_eq!(text.matches("daemonlet_daemon_ready{").count(), 1, "only what has a pod is ready or not");
-    let alone = exposition(&Facts { connected: None, last_pass: None, process: None, ..facts });
+    let alone = exposition(&MetricFacts { connected: None, last_pass: None, process: None, ..facts });
     assert!(!alone.contains("daemonlet_api_") && !alone.contains("process_cpu"), "{alone}");
 }
 

@@ -17,7 +17,7 @@ use crate::core::dry_run::Unanswered;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Source;
-use crate::core::record::Answer;
+use crate::core::record::AdmissionAnswer;
 use crate::core::record::Instance;
 use crate::core::record::Said;
 
@@ -89,7 +89,7 @@ impl Planner<'_> {
         let known = self.record.answer.as_ref();
         // The same word again is no news that were worth a write.
         if known.is_none_or(|a| (&a.revision, a.incarnation, &a.said) != (&revision, incarnation, &said)) {
-            self.record.answer = Some(Answer { revision, incarnation, at: self.context.now, said });
+            self.record.answer = Some(AdmissionAnswer { revision, incarnation, at: self.context.now, said });
         }
     }
 

@@ -26,7 +26,7 @@ use super::ready::STEADY;
 const STARTUP: Millis = 60_000;
 
 /// What a new instance is made from.
-pub(super) struct Prepared {
+pub(super) struct NewInstance {
     /// Its rendering.
     pub(super) rendering: Arc<RenderResult>,
     /// The DaemonSet that was rendered, as admission made it.
@@ -37,7 +37,7 @@ impl Planner<'_> {
     /// The next incarnation's rendering if everything for it is there; else the summary says what is not.
     /// Images that have to be on the node first are asked for; `replaces`: an instance ends for it, which
     /// stays while they cannot be had.
-    pub(super) fn prepare(&mut self, target: &Target, replaces: bool) -> Option<Prepared> {
+    pub(super) fn prepare(&mut self, target: &Target, replaces: bool) -> Option<NewInstance> {
         if !self.admitted(&target.daemon_set) {
             if self.summary.state == State::Waiting {
                 self.ask_ahead(target);
@@ -51,7 +51,7 @@ impl Planner<'_> {
             true => as_written,
             false => self.rendered(&daemon_set, target.data)?,
         };
-        Some(Prepared { rendering: self.with_images(rendering, replaces)?, daemon_set })
+        Some(NewInstance { rendering: self.with_images(rendering, replaces)?, daemon_set })
     }
 
     /// Asks for what the target waits for besides its Namespace, or the first daemon of a namespace would wait for two
@@ -142,8 +142,8 @@ impl Planner<'_> {
         }
     }
 
-    pub(super) fn begin(&mut self, target: &Target, prepared: &Prepared, reason: &str) {
-        let Prepared { rendering, daemon_set } = prepared;
+    pub(super) fn begin(&mut self, target: &Target, prepared: &NewInstance, reason: &str) {
+        let NewInstance { rendering, daemon_set } = prepared;
         let Ok(rendered) = &rendering.result else { return };
         let incarnation = self.record.next_incarnation;
         self.record.next_incarnation = incarnation.saturating_add(1);

@@ -286,7 +286,7 @@ impl Bench {
     }
 
     fn plan(&self, desired: &Desired) -> DaemonPlan {
-        let context = Context {
+        let context = PlanContext {
             now: self.now,
             node: &self.node,
             update_jitter: self.jitter,

@@ -12,7 +12,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use pod::Pod;
+use pod::CheckedPod;
 pub(super) use values::DEFAULT_CAPABILITIES;
 
 /// The label of a namespace with the level that is enforced.
@@ -115,30 +115,30 @@ impl fmt::Display for Violation {
 struct Check {
     id: &'static str,
     level: Level,
-    versions: &'static [Versioned],
+    versions: &'static [VersionedCheck],
 }
 
 /// A check as it is since Kubernetes 1.`since`.
-struct Versioned {
+struct VersionedCheck {
     since: u32,
-    run: fn(&Pod<'_>) -> Option<Violation>,
+    run: fn(&CheckedPod<'_>) -> Option<Violation>,
     /// The baseline check that it takes the place of.
     instead_of: Option<&'static str>,
 }
 
-const fn since(since: u32, run: fn(&Pod<'_>) -> Option<Violation>) -> Versioned {
-    Versioned { since, run, instead_of: None }
+const fn since(since: u32, run: fn(&CheckedPod<'_>) -> Option<Violation>) -> VersionedCheck {
+    VersionedCheck { since, run, instead_of: None }
 }
 
-const fn instead_of(id: &'static str, since: u32, run: fn(&Pod<'_>) -> Option<Violation>) -> Versioned {
-    Versioned { since, run, instead_of: Some(id) }
+const fn instead_of(id: &'static str, since: u32, run: fn(&CheckedPod<'_>) -> Option<Violation>) -> VersionedCheck {
+    VersionedCheck { since, run, instead_of: Some(id) }
 }
 
-const fn baseline(id: &'static str, versions: &'static [Versioned]) -> Check {
+const fn baseline(id: &'static str, versions: &'static [VersionedCheck]) -> Check {
     Check { id, level: Level::Baseline, versions }
 }
 
-const fn restricted(id: &'static str, versions: &'static [Versioned]) -> Check {
+const fn restricted(id: &'static str, versions: &'static [VersionedCheck]) -> Check {
     Check { id, level: Level::Restricted, versions }
 }
 
@@ -201,8 +201,8 @@ pub fn violations(enforced: Enforced, template: &Value) -> Vec<Violation> {
     let current = |check: &'static Check| {
         check.versions.iter().rev().find(|v| v.since <= minor).filter(|_| check.level <= enforced.level)
     };
-    let in_force: Vec<(&Check, &Versioned)> = CHECKS.iter().filter_map(|c| Some((c, current(c)?))).collect();
-    let pod = Pod::of_template(template);
+    let in_force: Vec<(&Check, &VersionedCheck)> = CHECKS.iter().filter_map(|c| Some((c, current(c)?))).collect();
+    let pod = CheckedPod::of_template(template);
     let replaced = |check: &Check| in_force.iter().any(|(_, v)| v.instead_of == Some(check.id));
     in_force.iter().filter(|(check, _)| !replaced(check)).filter_map(|(_, v)| (v.run)(&pod)).collect()
 }

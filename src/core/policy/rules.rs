@@ -52,7 +52,7 @@ impl HostNamespace {
 
 /// The rules of `[policy]` about pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct PodRules {
     /// Namespaces whose DaemonSets may have the host: the next four do not bind them; `*` is all.
     pub trusted_namespaces: Vec<String>,
     /// Whether containers may be privileged.
@@ -67,7 +67,7 @@ pub struct Rules {
     pub images: Vec<String>,
 }
 
-impl Default for Rules {
+impl Default for PodRules {
     /// `kube-system` may have the host, as a CNI needs it; elsewhere nothing that leads to the host.
     fn default() -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Default for Rules {
     }
 }
 
-impl Rules {
+impl PodRules {
     /// What `daemon_set`'s pod does that the rules do not allow, each with its field, its rule and a hint.
     pub fn violations(&self, daemon_set: &DaemonSet) -> Vec<FieldError> {
         let namespace = &daemon_set.key.namespace;

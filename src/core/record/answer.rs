@@ -15,7 +15,7 @@ use super::Millis;
 /// The last answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Answer {
+pub struct AdmissionAnswer {
     /// The hash of the revision that was asked about.
     pub revision: String,
     /// The number of the instance that was asked for.

@@ -53,7 +53,7 @@ mod tests {
     use proptest::prelude::*;
 
     use crate::core::adopt;
-    use crate::core::adopt::Found;
+    use crate::core::adopt::AdoptableManifest;
     use crate::core::record::Instance;
 
     use super::*;
@@ -103,7 +103,7 @@ mod tests {
 
     /// What can happen to a node's daemons, by the number of a name.
     #[derive(Clone, Debug)]
-    enum Step {
+    enum Happening {
         Start(u8),
         End(u8),
         /// An agent that lost this record finds the manifest.
@@ -113,13 +113,13 @@ mod tests {
         ForgetHalf,
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = Happening> {
         prop_oneof![
-            6 => (0..12_u8).prop_map(Step::Start),
-            6 => (0..12_u8).prop_map(Step::End),
-            1 => (0..12_u8).prop_map(Step::Adopt),
-            3 => Just(Step::Forget),
-            1 => Just(Step::ForgetHalf),
+            6 => (0..12_u8).prop_map(Happening::Start),
+            6 => (0..12_u8).prop_map(Happening::End),
+            1 => (0..12_u8).prop_map(Happening::Adopt),
+            3 => Just(Happening::Forget),
+            1 => Just(Happening::ForgetHalf),
         ]
     }
 
@@ -133,7 +133,7 @@ mod tests {
             let key = |n: u8| ObjectKey::new("a", n.to_string());
             for step in steps {
                 match step {
-                    Step::Start(n) => {
+                    Happening::Start(n) => {
                         let record = records.entry(key(n)).or_insert_with(|| DaemonRecord::new(key(n), floor));
                         if record.instances.is_empty() {
                             let number = record.next_incarnation;
@@ -142,7 +142,7 @@ mod tests {
                             record.instances.push(Instance::new(&format!("{n}-{number}"), "p", number, "r", 0));
                         }
                     }
-                    Step::End(n) => {
+                    Happening::End(n) => {
                         if let Some(record) = records.get_mut(&key(n)) {
                             let uids: Vec<String> = record.instances.iter().map(|i| i.uid.clone()).collect();
                             uids.iter().for_each(|uid| record.end(uid, 0, "it goes"));
@@ -150,14 +150,14 @@ mod tests {
                             record.retire();
                         }
                     }
-                    Step::Adopt(n) => {
+                    Happening::Adopt(n) => {
                         let Some(lost) = records.remove(&key(n)) else { continue };
                         let Some(instance) = lost.instances.first() else {
                             records.insert(key(n), lost);
                             continue;
                         };
                         let record = records.entry(key(n)).or_insert_with(|| DaemonRecord::new(key(n), floor));
-                        let found = Found {
+                        let found = AdoptableManifest {
                             uid: &instance.uid,
                             pod_name: &instance.pod_name,
                             incarnation: instance.incarnation,
@@ -165,11 +165,11 @@ mod tests {
                         };
                         adopt::adopt(record, &found, 0);
                     }
-                    Step::Forget | Step::ForgetHalf => {
+                    Happening::Forget | Happening::ForgetHalf => {
                         let forgotten = forget(records.values(), floor, most);
                         prop_assert!(forgotten.floor >= floor);
                         floor = forgotten.floor;
-                        let half = matches!(step, Step::ForgetHalf);
+                        let half = matches!(step, Happening::ForgetHalf);
                         let gone = forgotten.keys.len() / if half { 2 } else { 1 };
                         forgotten.keys[..gone].iter().for_each(|key| drop(records.remove(key)));
                         if !half {

@@ -71,7 +71,7 @@ pub struct RestartOrder {
 /// How often in a row an instance had to be tried again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Backoff {
+pub struct RetryBackoff {
     /// Tries so far.
     pub tries: u32,
     /// When the last was ordered.
@@ -83,7 +83,7 @@ pub struct Backoff {
     pub not_accepted: bool,
 }
 
-impl Backoff {
+impl RetryBackoff {
     /// The delay before the next try.
     pub fn delay(&self) -> Millis {
         let doubled = 1_i64.checked_shl(self.tries.saturating_sub(1)).unwrap_or(i64::MAX);
@@ -101,9 +101,9 @@ impl DaemonRecord {
             return;
         }
         let due = if cause.backs_off() {
-            let same = |b: &&Backoff| b.surroundings == surroundings && now - b.last <= 2 * MAX_BACKOFF;
+            let same = |b: &&RetryBackoff| b.surroundings == surroundings && now - b.last <= 2 * MAX_BACKOFF;
             let tries = self.backoff.as_ref().filter(same).map_or(0, |b| b.tries);
-            let backoff = Backoff {
+            let backoff = RetryBackoff {
                 tries: tries.saturating_add(1),
                 last: now,
                 surroundings: surroundings.to_owned(),

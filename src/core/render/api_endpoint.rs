@@ -6,7 +6,7 @@ use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::render::Endpoint;
 use crate::core::render::containers;
-use crate::core::render::context::Context;
+use crate::core::render::context::RenderContext;
 use crate::core::render::env;
 use crate::core::render::json;
 use crate::core::render::json::Object;
@@ -15,7 +15,7 @@ const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const PORT: &str = "KUBERNETES_SERVICE_PORT";
 
 /// Adds the two variables to every container that does not set them itself.
-pub(super) fn add(ctx: &mut Context<'_>, spec: &mut Object) {
+pub(super) fn add(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     let host_network = json::member(spec, "hostNetwork").and_then(Value::as_bool).unwrap_or(false);
     let endpoint = if host_network { ctx.input.options.api_endpoint.clone() } else { service(ctx) };
     let Some(endpoint) = endpoint else {
@@ -44,7 +44,7 @@ pub(super) fn add(ctx: &mut Context<'_>, spec: &mut Object) {
 }
 
 /// Address and port of the Service `default/kubernetes`, as the kubelet would write them.
-fn service(ctx: &mut Context<'_>) -> Option<Endpoint> {
+fn service(ctx: &mut RenderContext<'_>) -> Option<Endpoint> {
     let Lookup::Present(service) = ctx.look_up_in(Kind::Service, "default", "kubernetes") else { return None };
     let spec = json::at(service, &["spec"])?;
     let host = json::text(spec, "clusterIP").filter(|address| *address != "None")?;

@@ -22,7 +22,7 @@ use crate::core::volume::VolumeData;
 pub(super) const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// The state of one rendering.
-pub(super) struct Context<'a> {
+pub(super) struct RenderContext<'a> {
     pub(super) input: RenderInput<'a>,
     pub(super) references: BTreeSet<ObjectRef>,
     pub(super) tokens: BTreeSet<TokenRequest>,
@@ -33,7 +33,7 @@ pub(super) struct Context<'a> {
     data: Sha256,
 }
 
-impl<'a> Context<'a> {
+impl<'a> RenderContext<'a> {
     pub(super) fn new(input: RenderInput<'a>) -> Self {
         Self {
             input,

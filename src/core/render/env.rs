@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::core::model::Kind;
 use crate::core::render::containers;
-use crate::core::render::context::Context;
+use crate::core::render::context::RenderContext;
 use crate::core::render::env_file::EnvFile;
 use crate::core::render::env_file::SecretKey;
 use crate::core::render::expansion;
@@ -47,7 +47,7 @@ impl Variable<'_> {
 }
 
 /// Resolves the environments of all containers of `spec`.
-pub(super) fn resolve(ctx: &mut Context<'_>, account: &str, spec: &mut Object) {
+pub(super) fn resolve(ctx: &mut RenderContext<'_>, account: &str, spec: &mut Object) {
     let mut volumes = json::take_list(spec, "volumes");
     containers::for_each_mut(spec, |list, index, container| {
         let field = format!("spec.template.spec.{list}[{index}]");
@@ -75,7 +75,7 @@ fn reference_of<'s>(source: &'s Value, config_map: &str, secret: &str) -> Option
 }
 
 /// The variables of `envFrom`, which is taken out.
-fn env_from<'a>(ctx: &mut Context<'a>, container: &mut Object, field: &str) -> Vec<Variable<'a>> {
+fn env_from<'a>(ctx: &mut RenderContext<'a>, container: &mut Object, field: &str) -> Vec<Variable<'a>> {
     let Some(Value::Array(sources)) = container.remove("envFrom") else { return Vec::new() };
     let mut variables: Vec<Variable<'a>> = Vec::new();
     for (index, source) in sources.iter().enumerate() {
@@ -108,7 +108,7 @@ fn env_from<'a>(ctx: &mut Context<'a>, container: &mut Object, field: &str) -> V
 }
 
 /// The variables of `env`, which is taken out.
-fn env<'a>(ctx: &mut Context<'a>, account: &str, container: &mut Object, field: &str) -> Vec<Variable<'a>> {
+fn env<'a>(ctx: &mut RenderContext<'a>, account: &str, container: &mut Object, field: &str) -> Vec<Variable<'a>> {
     let own = json::take_list(container, "env").into_iter().enumerate();
     own.filter_map(|(index, variable)| resolve_one(ctx, account, variable, || format!("{field}.env[{index}]")))
         .collect()
@@ -116,7 +116,7 @@ fn env<'a>(ctx: &mut Context<'a>, account: &str, container: &mut Object, field: 
 
 /// One variable without references to the API; `None` if it is left out.
 fn resolve_one<'a>(
-    ctx: &mut Context<'a>,
+    ctx: &mut RenderContext<'a>,
     account: &str,
     mut own: Value,
     field: impl FnOnce() -> String,
@@ -195,7 +195,7 @@ pub(super) fn refers_to(variable: &Value, name: &str) -> bool {
 ///
 /// Since 1.32 any printable ASCII but `=` will do (`IsRelaxedEnvVarName`); before, others were skipped
 /// (`IsEnvVarName`).
-fn name_is_valid(ctx: &Context<'_>, name: &str) -> bool {
+fn name_is_valid(ctx: &RenderContext<'_>, name: &str) -> bool {
     let relaxed = ctx.input.options.kubelet_version.is_none_or(|version| version >= (1, 32));
     if relaxed {
         return !name.is_empty() && name.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'=');

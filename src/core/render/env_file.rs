@@ -11,7 +11,7 @@ use sha2::Digest;
 use sha2::Sha256;
 
 use crate::core::render::containers::clean_path;
-use crate::core::render::context::Context;
+use crate::core::render::context::RenderContext;
 use crate::core::render::env;
 use crate::core::render::json;
 use crate::core::render::json::Object;
@@ -56,7 +56,7 @@ impl EnvFile {
     /// The variable `name` with `value` (`None`: not there yet); nothing if it cannot be written.
     pub(super) fn carry(
         &mut self,
-        ctx: &mut Context<'_>,
+        ctx: &mut RenderContext<'_>,
         name: &str,
         value: Option<&[u8]>,
         at: &SecretKey,
@@ -111,7 +111,7 @@ impl EnvFile {
     }
 
     /// Adds volume and mount to the pod, if anything is in the file.
-    pub(super) fn mount(self, ctx: &mut Context<'_>, container: &mut Object, volumes: &mut Vec<Value>) {
+    pub(super) fn mount(self, ctx: &mut RenderContext<'_>, container: &mut Object, volumes: &mut Vec<Value>) {
         if self.keys.is_empty() {
             return;
         }
@@ -125,7 +125,7 @@ impl EnvFile {
     }
 }
 
-fn refuse(ctx: &mut Context<'_>, at: &SecretKey, reason: &str, hint: &str) {
+fn refuse(ctx: &mut RenderContext<'_>, at: &SecretKey, reason: &str, hint: &str) {
     let secret = format!("the key {:?} of Secret {}/{}", at.key, ctx.namespace(), at.secret);
     ctx.refuse(&at.field, format!("a static pod cannot take this variable from {secret}, {reason}"), hint);
 }

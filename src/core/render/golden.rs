@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::convert;
-use crate::core::convert::Object;
+use crate::core::convert::DocumentObject;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::model::TokenRequest;
@@ -35,14 +35,14 @@ fn read(text: &str) -> Fixture {
         }
         for object in convert::objects(value) {
             match object.unwrap() {
-                Object::DaemonSet(value) => {
+                DocumentObject::DaemonSet(value) => {
                     let source = fixture.daemon_set.source.clone();
                     fixture.daemon_set = validate::daemon_set(&value, source).unwrap();
                 }
-                Object::Other(reference, value) => {
+                DocumentObject::Other(reference, value) => {
                     fixture.objects.objects.insert(reference, value);
                 }
-                Object::Ignored { kind, key } => panic!("{kind} {key} is of no use here"),
+                DocumentObject::Ignored { kind, key } => panic!("{kind} {key} is of no use here"),
             }
         }
     }

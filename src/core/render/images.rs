@@ -9,12 +9,12 @@ use crate::core::images;
 use crate::core::images::PodImage;
 use crate::core::render::Pulls;
 use crate::core::render::containers;
-use crate::core::render::context::Context;
+use crate::core::render::context::RenderContext;
 use crate::core::render::json;
 use crate::core::render::json::Object;
 
 /// Writes `Always` as `IfNotPresent` where the agent pulls; gives the images that the pod needs.
-pub(super) fn write_policies(ctx: &mut Context<'_>, spec: &mut Object) -> Vec<PodImage> {
+pub(super) fn write_policies(ctx: &mut RenderContext<'_>, spec: &mut Object) -> Vec<PodImage> {
     let needed = images::of_spec(&Value::Object(wanted(spec)));
     match ctx.input.options.pulls {
         Pulls::First => {

@@ -13,7 +13,7 @@ use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::TokenRequest;
 use crate::core::render::containers::clean_path;
-use crate::core::render::context::Context;
+use crate::core::render::context::RenderContext;
 use crate::core::render::json;
 use crate::core::volume::VolumeFile;
 
@@ -25,18 +25,18 @@ const DEFAULT_EXPIRATION: i64 = 3600;
 const MIN_EXPIRATION: i64 = 600;
 
 /// The files of a volume by clean path.
-pub(super) type Files = BTreeMap<String, VolumeFile>;
+pub(super) type VolumeFiles = BTreeMap<String, VolumeFile>;
 
 /// What the whole pod decides about the files of its volumes.
 #[derive(Clone, Copy)]
-pub(super) struct Ownership {
+pub(super) struct FileOwnership {
     /// The pod's `fsGroup`.
     pub(super) fs_group: Option<u32>,
     /// The one user of all containers.
     pub(super) fs_user: Option<u32>,
 }
 
-impl Ownership {
+impl FileOwnership {
     /// `mode` after upstream's `SetVolumeOwnership` on a read-only volume.
     fn widened(self, mode: u32) -> u32 {
         if self.fs_group.is_some() { mode | 0o440 } else { mode }
@@ -106,18 +106,18 @@ fn decode(text: &str) -> Option<Vec<u8>> {
 /// Gathers the files of one volume.
 pub(super) struct Payload<'c, 'a> {
     /// Where missing and refused things are remembered.
-    pub(super) ctx: &'c mut Context<'a>,
+    pub(super) ctx: &'c mut RenderContext<'a>,
     /// The files so far; a later source overwrites an equal path.
-    pub(super) files: Files,
+    pub(super) files: VolumeFiles,
     /// The volume's `defaultMode`.
     pub(super) mode: u32,
     /// Owners.
-    pub(super) owner: Ownership,
+    pub(super) owner: FileOwnership,
 }
 
 /// An object that exists, and how it is referred to.
 #[derive(Clone, Copy)]
-struct Found<'a> {
+struct Referenced<'a> {
     kind: Kind,
     name: &'a str,
     object: &'a Value,
@@ -128,7 +128,7 @@ impl<'a> Payload<'_, 'a> {
     pub(super) fn object(&mut self, kind: Kind, name: &str, source: &Value, field: &str) {
         let optional = json::flag(source, "optional");
         let Some(object) = self.ctx.data_object(kind, name, optional) else { return };
-        let found = Found { kind, name, object };
+        let found = Referenced { kind, name, object };
         let items = json::list(source, "items");
         if items.is_empty() {
             for key in keys(kind, object, true) {
@@ -143,7 +143,7 @@ impl<'a> Payload<'_, 'a> {
         }
     }
 
-    fn key(&mut self, found: Found<'_>, key: &str, path: &str, mode: u32, optional: bool, field: &str) {
+    fn key(&mut self, found: Referenced<'_>, key: &str, path: &str, mode: u32, optional: bool, field: &str) {
         let data = value(found.kind, found.object, key);
         self.ctx.record(found.kind, found.name, key, data.as_deref());
         match data {
@@ -186,7 +186,7 @@ impl<'a> Payload<'_, 'a> {
     }
 
     /// The files, once none of them lies where another needs a folder.
-    pub(super) fn finish(self, field: &str) -> Files {
+    pub(super) fn finish(self, field: &str) -> VolumeFiles {
         let Self { ctx, files, .. } = self;
         for path in files.keys() {
             let parents = path.match_indices('/').filter_map(|(at, _)| path.get(..at));

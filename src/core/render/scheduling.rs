@@ -9,7 +9,7 @@ use crate::core::canonical;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::placement::automatic_tolerations;
-use crate::core::render::context::Context;
+use crate::core::render::context::RenderContext;
 use crate::core::render::json;
 use crate::core::render::json::Object;
 use crate::core::validate;
@@ -19,7 +19,7 @@ const SYSTEM_CLASSES: [(&str, i64); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
 /// Refuses claims for devices, which only the scheduler can allocate.
-pub(super) fn refuse_claims(ctx: &mut Context<'_>, spec: &Object) {
+pub(super) fn refuse_claims(ctx: &mut RenderContext<'_>, spec: &Object) {
     if !json::list_of(spec, "resourceClaims").is_empty() {
         ctx.refuse(
             "spec.template.spec.resourceClaims",
@@ -49,7 +49,7 @@ pub(super) fn tolerate(spec: &mut Object) {
 }
 
 /// Sets the number that belongs to the priority class, as the kubelet knows no classes.
-pub(super) fn priority(ctx: &mut Context<'_>, spec: &mut Object) {
+pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     let Some(class) = json::member(spec, "priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty())
     else {
         if json::member(spec, "priority").is_some_and(|priority| priority.as_i64() != Some(0)) {
@@ -78,7 +78,7 @@ pub(super) fn priority(ctx: &mut Context<'_>, spec: &mut Object) {
 }
 
 /// Sets the overhead of the runtime class.
-pub(super) fn overhead(ctx: &mut Context<'_>, spec: &mut Object) {
+pub(super) fn overhead(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     let class = json::member(spec, "runtimeClassName").and_then(Value::as_str).filter(|name| !name.is_empty());
     let fixed = match class.map(|class| (class, ctx.look_up(Kind::RuntimeClass, class))) {
         Some((_, Lookup::Present(object))) => json::at(object, &["overhead", "podFixed"]),

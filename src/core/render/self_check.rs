@@ -6,14 +6,14 @@
 use serde_json::Value;
 
 use crate::core::render::containers;
-use crate::core::render::context::Context;
+use crate::core::render::context::RenderContext;
 use crate::core::render::json;
 use crate::core::render::json::Object;
 
 const HINT: &str = "leave this DaemonSet to the stock controller, and report this as a bug";
 
 /// Refuses everything in `spec` that refers to an object of the API.
-pub(super) fn check(ctx: &mut Context<'_>, spec: &Object) {
+pub(super) fn check(ctx: &mut RenderContext<'_>, spec: &Object) {
     let members = ["serviceAccountName", "serviceAccount", "imagePullSecrets", "schedulingGates", "resourceClaims"];
     for member in members {
         if json::member(spec, member).is_some_and(|value| !is_empty(value)) {
@@ -50,7 +50,7 @@ fn is_of_api(kind: &str, source: &Value) -> bool {
     }
 }
 
-fn refuse(ctx: &mut Context<'_>, field: String) {
+fn refuse(ctx: &mut RenderContext<'_>, field: String) {
     ctx.refuse(field, "this still refers to an object of the API, and the kubelet takes no such static pod", HINT);
 }
 

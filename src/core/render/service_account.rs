@@ -9,8 +9,8 @@ use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::ObjectRef;
 use crate::core::render::Pulls;
-use crate::core::render::context::Context;
 use crate::core::render::context::ROOT_CA;
+use crate::core::render::context::RenderContext;
 use crate::core::render::json;
 use crate::core::render::json::Object;
 
@@ -38,7 +38,7 @@ pub(super) fn name(spec: &Value) -> &str {
 }
 
 /// Adds the default token volume, and takes out what names objects of the API. Gives the pull secrets.
-pub(super) fn apply(ctx: &mut Context<'_>, account: &str, spec: &mut Object) -> Vec<ObjectRef> {
+pub(super) fn apply(ctx: &mut RenderContext<'_>, account: &str, spec: &mut Object) -> Vec<ObjectRef> {
     let of_pod = json::member(spec, "automountServiceAccountToken").and_then(Value::as_bool);
     let object = match ctx.look_up(Kind::ServiceAccount, account) {
         Lookup::Present(object) => Some(object),
@@ -58,7 +58,12 @@ pub(super) fn apply(ctx: &mut Context<'_>, account: &str, spec: &mut Object) -> 
 
 /// Takes the pull secrets out, says what becomes of them, and gives those that images are pulled with: the
 /// pod's, else the ServiceAccount's, as upstream's admission has it.
-fn pull_secrets(ctx: &mut Context<'_>, account: &str, object: Option<&Value>, spec: &mut Object) -> Vec<ObjectRef> {
+fn pull_secrets(
+    ctx: &mut RenderContext<'_>,
+    account: &str,
+    object: Option<&Value>,
+    spec: &mut Object,
+) -> Vec<ObjectRef> {
     let names = |list: &[Value]| -> Vec<String> {
         list.iter().filter_map(|secret| json::text(secret, "name")).map(str::to_owned).collect()
     };

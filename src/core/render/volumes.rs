@@ -9,12 +9,12 @@ use serde_json::json;
 
 use crate::core::model::Kind;
 use crate::core::render::containers;
-use crate::core::render::context::Context;
+use crate::core::render::context::RenderContext;
 use crate::core::render::downward;
 use crate::core::render::json;
 use crate::core::render::json::Object;
 use crate::core::render::payload;
-use crate::core::render::payload::Ownership;
+use crate::core::render::payload::FileOwnership;
 use crate::core::render::payload::Payload;
 use crate::core::volume::VolumeData;
 
@@ -66,8 +66,8 @@ const REFUSED: [(&str, &str, &str); 5] = [
 ];
 
 /// Converts the volumes of `spec` and makes their mounts read-only.
-pub(super) fn convert(ctx: &mut Context<'_>, pod: &downward::PodView<'_>, spec: &mut Object) {
-    let owner = Ownership { fs_group: containers::fs_group(spec), fs_user: containers::common_run_as_user(spec) };
+pub(super) fn convert(ctx: &mut RenderContext<'_>, pod: &downward::PodView<'_>, spec: &mut Object) {
+    let owner = FileOwnership { fs_group: containers::fs_group(spec), fs_user: containers::common_run_as_user(spec) };
     let mut volumes = json::take_list(spec, "volumes");
     let mut converted = BTreeSet::new();
     for (index, volume) in volumes.iter_mut().enumerate() {
@@ -85,7 +85,7 @@ pub(super) fn convert(ctx: &mut Context<'_>, pod: &downward::PodView<'_>, spec: 
 }
 
 /// Notes the folders that other volumes are mounted on inside the converted ones.
-pub(super) fn nest(ctx: &mut Context<'_>, spec: &Object) {
+pub(super) fn nest(ctx: &mut RenderContext<'_>, spec: &Object) {
     for volume in &mut ctx.volumes {
         volume.nested_mount_points = containers::nested_mount_points(spec, &volume.name);
     }
@@ -93,13 +93,13 @@ pub(super) fn nest(ctx: &mut Context<'_>, spec: &Object) {
 
 /// The files of `volume`, if it is one that is converted.
 fn files(
-    ctx: &mut Context<'_>,
+    ctx: &mut RenderContext<'_>,
     pod: &downward::PodView<'_>,
     spec: &Object,
     volume: &Object,
-    owner: Ownership,
+    owner: FileOwnership,
     field: &str,
-) -> Option<payload::Files> {
+) -> Option<payload::VolumeFiles> {
     let mut set = volume.iter().filter(|(member, value)| *member != "name" && !value.is_null());
     let (kind, source) = set.next()?;
     if set.next().is_some() {
@@ -119,7 +119,7 @@ fn files(
     if kept {
         return None;
     }
-    let mut payload = Payload { ctx, files: payload::Files::new(), mode: payload::default_mode(source), owner };
+    let mut payload = Payload { ctx, files: payload::VolumeFiles::new(), mode: payload::default_mode(source), owner };
     match kind.as_str() {
         "configMap" => payload.object(Kind::ConfigMap, json::text(source, "name").unwrap_or_default(), source, &field),
         "secret" => payload.object(Kind::Secret, json::text(source, "secretName").unwrap_or_default(), source, &field),
@@ -175,7 +175,7 @@ fn project(payload: &mut Payload<'_, '_>, pod: &downward::PodView<'_>, spec: &Ob
 }
 
 /// Refuses a source that is kept as it is but that the kubelet would not take.
-fn judge(ctx: &mut Context<'_>, kind: &str, source: &Value, field: &str) {
+fn judge(ctx: &mut RenderContext<'_>, kind: &str, source: &Value, field: &str) {
     if let Some((_, reason, hint)) = REFUSED.iter().find(|(refused, _, _)| *refused == kind) {
         ctx.refuse(field, *reason, hint);
     } else if !KEPT.contains(&kind) {

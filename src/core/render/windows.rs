@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::core::render::containers;
-use crate::core::render::context::Context;
+use crate::core::render::context::RenderContext;
 use crate::core::render::json;
 use crate::core::render::json::Object;
 
@@ -12,7 +12,7 @@ const WINDOWS: &str = "windows";
 const REASON: &str = "this daemon is for Windows nodes, and this program runs Linux nodes";
 
 /// Refuses `spec` once for every field that says that it is for Windows alone.
-pub(super) fn refuse(ctx: &mut Context<'_>, spec: &Object) {
+pub(super) fn refuse(ctx: &mut RenderContext<'_>, spec: &Object) {
     if json::member(spec, "os").and_then(|os| json::text(os, "name")) == Some(WINDOWS) {
         ctx.refuse("spec.template.spec.os.name", REASON, "");
     }

@@ -78,8 +78,12 @@ impl<'a> Case<'a> {
     }
 
     fn desired(self, record: &DaemonRecord) -> String {
-        let known =
-            Known { folder: self.folder, api: self.api, remembered: self.remembered, confirmation: self.confirmation };
+        let known = KnownDefinition {
+            folder: self.folder,
+            api: self.api,
+            remembered: self.remembered,
+            confirmation: self.confirmation,
+        };
         match resolve(&known, record, &Policy::default(), &namespaces()) {
             Desired::Wanted { daemon_set, mode, note } => {
                 let note = note.map(|_| " with a note").unwrap_or_default();
@@ -168,7 +172,7 @@ fn a_checkpoint_that_is_behind_what_runs_takes_nothing_back() {
     let desired = |remembered: &Arc<DaemonSet>, runs: Arc<DaemonSet>| {
         let mut record = record(Some("ds-uid"), true);
         record.instances[0].daemon_set = Some(runs);
-        let known = Known {
+        let known = KnownDefinition {
             folder: FolderState::Absent,
             api: ApiState::Unknown,
             remembered: Some(remembered),
@@ -230,7 +234,7 @@ fn an_invalid_version_keeps_what_runs() {
 
 #[test]
 fn where_nothing_runs_and_no_file_defines_it_nobody_is_asked() {
-    let gone = Known {
+    let gone = KnownDefinition {
         folder: FolderState::Absent,
         api: ApiState::Absent { by_event: true },
         remembered: None,
@@ -243,7 +247,8 @@ fn where_nothing_runs_and_no_file_defines_it_nobody_is_asked() {
     assert!(matches!(resolved, Desired::Confirm { .. }), "{resolved:?}");
     let file = file();
     let defined = FolderState::Present { daemon_set: &file, fingerprint: "f" };
-    let resolved = resolve(&Known { folder: defined, ..gone }, &record(Some("ds-uid"), false), &policy, &namespaces());
+    let resolved =
+        resolve(&KnownDefinition { folder: defined, ..gone }, &record(Some("ds-uid"), false), &policy, &namespaces());
     assert!(matches!(resolved, Desired::Confirm { .. }), "{resolved:?}");
 }
 
@@ -256,7 +261,7 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
     };
     let changed = with_host(&daemon_set(Source::Api, None));
     let defined = FolderState::Present { daemon_set: &folder, fingerprint: "f" };
-    let known = |api| Known { folder: defined, api, remembered: None, confirmation: Confirmation::Unasked };
+    let known = |api| KnownDefinition { folder: defined, api, remembered: None, confirmation: Confirmation::Unasked };
     let present = known(ApiState::Present(&changed));
     let mut running = record(Some("ds-uid"), true);
     let desired = |record: &DaemonRecord, objects: &ObjectMap| {
@@ -299,7 +304,7 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
     // Nor is a template that is the folder's own a change.
     let same = with_host(&folder);
     let defined = FolderState::Present { daemon_set: &same, fingerprint: "f" };
-    let known = Known { folder: defined, ..present };
+    let known = KnownDefinition { folder: defined, ..present };
     let desired = resolve(&known, &record(None, false), &Policy::default(), &enforcing("restricted"));
     assert!(matches!(desired, Desired::Wanted { daemon_set, note: None, .. } if daemon_set.source == Source::Api));
 }

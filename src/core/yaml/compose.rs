@@ -90,14 +90,14 @@ struct Composer<'a> {
 
 #[derive(Clone)]
 struct Anchored {
-    node: Node,
+    node: YamlNode,
     nodes: usize,
     bytes: usize,
     depth: usize,
 }
 
 #[derive(Clone)]
-enum Node {
+enum YamlNode {
     Scalar(Scalar),
     Value(Value),
     /// A plain or tagged `<<`, which merges when it is a key.
@@ -106,7 +106,7 @@ enum Node {
 
 /// A node with what it weighs.
 struct Composed {
-    node: Node,
+    node: YamlNode,
     marker: Marker,
     bytes: usize,
     /// Levels of maps and lists in it.
@@ -174,20 +174,20 @@ impl<'a> Composer<'a> {
             Event::Scalar(text, style, anchor, tag) => {
                 let bytes = text.len();
                 let node = match self.scalar(&text, style, tag.as_deref(), marker)? {
-                    Scalar::Str(text) if text == "<<" && is_merge(style, tag.as_deref()) => Node::Merge,
-                    scalar => Node::Scalar(scalar),
+                    Scalar::Str(text) if text == "<<" && is_merge(style, tag.as_deref()) => YamlNode::Merge,
+                    scalar => YamlNode::Scalar(scalar),
                 };
                 (anchor, node, bytes, 0)
             }
             Event::SequenceStart(_, anchor, _) => {
                 self.open(anchor);
                 let (items, bytes, levels) = self.sequence(depth)?;
-                (anchor, Node::Value(Value::Array(items)), bytes, levels + 1)
+                (anchor, YamlNode::Value(Value::Array(items)), bytes, levels + 1)
             }
             Event::MappingStart(_, anchor, _) => {
                 self.open(anchor);
                 let (map, bytes, levels) = self.mapping(depth)?;
-                (anchor, Node::Value(Value::Object(map)), bytes, levels + 1)
+                (anchor, YamlNode::Value(Value::Object(map)), bytes, levels + 1)
             }
             _ => return Err(self.error(marker, "the document is cut short here")),
         };
@@ -268,12 +268,12 @@ impl<'a> Composer<'a> {
             bytes += value.bytes;
             levels = levels.max(value.depth);
             let name = match key.node {
-                Node::Merge => {
+                YamlNode::Merge => {
                     self.merge(&mut map, value)?;
                     continue;
                 }
-                Node::Scalar(scalar) => scalar.into_key().map_err(|message| self.error(at, message))?,
-                Node::Value(_) => return Err(self.error(at, "a map or a list is no key")),
+                YamlNode::Scalar(scalar) => scalar.into_key().map_err(|message| self.error(at, message))?,
+                YamlNode::Value(_) => return Err(self.error(at, "a map or a list is no key")),
             };
             if !own.insert(name.clone()) {
                 return Err(self.error(at, format!("key {name:?} is set twice")));
@@ -288,8 +288,8 @@ impl<'a> Composer<'a> {
         let at = merged.marker;
         let wrong = || self.error(at, "a merge needs a map or a list of maps");
         match merged.node {
-            Node::Value(Value::Object(other)) => map.extend(other),
-            Node::Value(Value::Array(items)) => {
+            YamlNode::Value(Value::Object(other)) => map.extend(other),
+            YamlNode::Value(Value::Array(items)) => {
                 for item in items.into_iter().rev() {
                     let Value::Object(other) = item else { return Err(wrong()) };
                     map.extend(other);
@@ -302,9 +302,9 @@ impl<'a> Composer<'a> {
 
     fn value(&self, composed: Composed) -> Result<Value, YamlError> {
         match composed.node {
-            Node::Value(value) => Ok(value),
-            Node::Merge => Ok(Value::String("<<".to_owned())),
-            Node::Scalar(scalar) => scalar
+            YamlNode::Value(value) => Ok(value),
+            YamlNode::Merge => Ok(Value::String("<<".to_owned())),
+            YamlNode::Scalar(scalar) => scalar
                 .into_value()
                 .ok_or_else(|| self.error(composed.marker, "infinity and not-a-number have no place in JSON")),
         }

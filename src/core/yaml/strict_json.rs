@@ -60,18 +60,18 @@ fn newlines(text: &str) -> usize {
     text.bytes().filter(|byte| *byte == b'\n').count()
 }
 
-struct Failure {
+struct JsonFailure {
     line: usize,
     column: usize,
     message: String,
     syntax: bool,
 }
 
-fn read_one(text: &str) -> Result<(Value, usize), Failure> {
+fn read_one(text: &str) -> Result<(Value, usize), JsonFailure> {
     let refused = Cell::new(false);
     let mut stream = serde_json::Deserializer::from_str(text);
     // StreamDeserializer would do, but takes no seed, and the seed is what finds a key that is set twice.
-    let value = Strict { refused: &refused, depth: 0 }.deserialize(&mut stream).map_err(|error| Failure {
+    let value = Strict { refused: &refused, depth: 0 }.deserialize(&mut stream).map_err(|error| JsonFailure {
         line: error.line(),
         column: error.column(),
         message: without_place(&error.to_string()),

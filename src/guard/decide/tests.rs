@@ -38,7 +38,7 @@ fn an_answer_ends_it() {
     let mut guard = guard(&[A]);
     let first = probe(&mut guard, at(0));
     assert_eq!(guard.end(at(5)), None);
-    assert_eq!(guard.hear(at(5), first, Heard::Answer), Some(Face::Answering));
+    assert_eq!(guard.observe(at(5), first, ProbeResult::Answer), Some(Face::Answering));
     assert_eq!(guard.refused(), addresses(&[]));
     assert_eq!(guard.end(at(5)), Some(End::Answered));
     assert_eq!(guard.probes(at(5_000)), []);
@@ -48,17 +48,17 @@ fn an_answer_ends_it() {
 fn a_refusal_takes_the_rule_away_and_silence_brings_it_back() {
     let mut guard = guard(&[A]);
     let first = probe(&mut guard, at(0));
-    assert_eq!(guard.hear(at(5), first, Heard::Refusal), Some(Face::Refusing));
+    assert_eq!(guard.observe(at(5), first, ProbeResult::Refusal), Some(Face::Refusing));
     assert_eq!(guard.refused(), addresses(&[]));
     assert_eq!(guard.end(at(10)), None, "it may fall silent yet");
     let second = probe(&mut guard, at(200));
-    assert_eq!(guard.hear(at(1_200), second, Heard::Silence), None, "a server that starts may be slow");
+    assert_eq!(guard.observe(at(1_200), second, ProbeResult::NoAnswer), None, "a server that starts may be slow");
     assert_eq!(guard.refused(), addresses(&[]));
     let third = probe(&mut guard, at(9_900));
-    assert_eq!(guard.hear(at(10_900), third, Heard::Silence), Some(Face::Silent));
+    assert_eq!(guard.observe(at(10_900), third, ProbeResult::NoAnswer), Some(Face::Unreachable));
     assert_eq!(guard.refused(), addresses(&[A]));
     let fourth = probe(&mut guard, at(10_900));
-    assert_eq!(guard.hear(at(11_900), fourth, Heard::Silence), None, "nothing new");
+    assert_eq!(guard.observe(at(11_900), fourth, ProbeResult::NoAnswer), None, "nothing new");
 }
 
 #[test]
@@ -66,12 +66,12 @@ fn an_older_probe_does_not_overrule_a_younger_one_but_its_answer_counts() {
     let mut guard = guard(&[A]);
     let old = probe(&mut guard, at(0));
     let young = probe(&mut guard, at(200));
-    guard.hear(at(210), young, Heard::Refusal);
-    assert_eq!(guard.hear(at(5_000), old, Heard::Silence), None);
+    guard.observe(at(210), young, ProbeResult::Refusal);
+    assert_eq!(guard.observe(at(5_000), old, ProbeResult::NoAnswer), None);
     assert_eq!(guard.refused(), addresses(&[]));
     // A server under the load of a whole site's boot takes its time; it is there nevertheless.
-    assert_eq!(guard.hear(at(5_000), old, Heard::Answer), Some(Face::Answering));
-    assert_eq!(guard.hear(at(5_200), young, Heard::Silence), None, "an answer is for good");
+    assert_eq!(guard.observe(at(5_000), old, ProbeResult::Answer), Some(Face::Answering));
+    assert_eq!(guard.observe(at(5_200), young, ProbeResult::NoAnswer), None, "an answer is for good");
 }
 
 #[test]
@@ -80,13 +80,13 @@ fn addresses_are_judged_one_by_one() {
     let probes = guard.probes(at(0));
     assert_eq!(probes.len(), 2);
     let of_a = probes.iter().find(|probe| probe.address == A.parse().unwrap()).copied().unwrap();
-    guard.hear(at(5), of_a, Heard::Answer);
+    guard.observe(at(5), of_a, ProbeResult::Answer);
     assert_eq!(guard.refused(), addresses(&[B]));
     assert_eq!(guard.end(at(5)), None);
     // The name stands for another address now, which has to be heard first.
     guard.learn(at(1_000), &addresses(&[A, "10.0.0.2:6443"]));
     assert_eq!(guard.refused(), addresses(&["10.0.0.2:6443"]));
-    assert_eq!(guard.hear(at(1_000), probes[1], Heard::Answer), None, "it is no longer named");
+    assert_eq!(guard.observe(at(1_000), probes[1], ProbeResult::Answer), None, "it is no longer named");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn it_ends_in_time_while_an_address_is_silent() {
     for second in 0..300 {
         assert_eq!(guard.end(at(1_000 * second)), None);
         for probe in guard.probes(at(1_000 * second)) {
-            guard.hear(at(1_000 * second), probe, Heard::Silence);
+            guard.observe(at(1_000 * second), probe, ProbeResult::NoAnswer);
         }
     }
     assert_eq!(guard.end(at(300_000)), Some(End::TimeUp));

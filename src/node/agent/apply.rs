@@ -20,8 +20,8 @@ use crate::node::fsx::changes::Changes;
 use crate::node::manifests::ManifestDir;
 use crate::node::manifests::ManifestError;
 use crate::node::volumes::Cleared;
-use crate::node::volumes::Target;
 use crate::node::volumes::Volumes;
+use crate::node::volumes::VolumesRoot;
 
 /// How long the kubelet is given to clear an ended pod's folder itself.
 const CLEAR_AFTER: Millis = 10_000;
@@ -71,7 +71,7 @@ impl Disk {
         Self {
             changes: Changes::default(),
             manifests: None,
-            volumes: Volumes::new(Target::kubelet(kubelet_root)),
+            volumes: Volumes::new(VolumesRoot::kubelet(kubelet_root)),
             records_store,
             inputs_store,
             records: BTreeMap::new(),

@@ -15,9 +15,9 @@ use crate::core::record::Millis;
 use crate::core::sources::ApiState;
 use crate::core::sources::Confirmation;
 use crate::core::sources::FolderState;
-use crate::core::sources::Known;
+use crate::core::sources::KnownDefinition;
 use crate::node::api::Converted;
-use crate::node::api::Live;
+use crate::node::api::GetResult;
 use crate::node::api::Presence;
 use crate::node::api::Snapshot;
 use crate::node::api::convert;
@@ -96,13 +96,13 @@ impl ApiDefinitions {
         folder: FolderState<'a>,
         remembered: Option<&'a Arc<DaemonSet>>,
         now: Millis,
-    ) -> Known<'a> {
+    ) -> KnownDefinition<'a> {
         let api_state = api.map_or(ApiState::None, |api| self.api_state(key, api));
         let confirmation = match self.confirmations.get(key) {
             Some(asked) if asked.about == subject(&self.converted, key) => asked.api_state(now),
             _ => Confirmation::Unasked,
         };
-        Known { folder, api: api_state, remembered, confirmation }
+        KnownDefinition { folder, api: api_state, remembered, confirmation }
     }
 
     /// Whether a GET is to be sent; then it counts as sent.
@@ -157,11 +157,11 @@ fn subject(converted: &BTreeMap<ObjectKey, (u64, Converted)>, key: &ObjectKey) -
 }
 
 /// What a GET's answer says of the daemon that `record` remembers. What cannot be read is there.
-pub(super) fn confirm(live: Live, record: &DaemonRecord, policy: &Policy) -> Confirmation {
+pub(super) fn confirm(live: GetResult, record: &DaemonRecord, policy: &Policy) -> Confirmation {
     let value = match live {
-        Live::NotFound => return Confirmation::Gone,
-        Live::Error(failure) => return Confirmation::Failed(failure.to_string()),
-        Live::Object(value) => value,
+        GetResult::NotFound => return Confirmation::Gone,
+        GetResult::Error(failure) => return Confirmation::Failed(failure.to_string()),
+        GetResult::Object(value) => value,
     };
     let uid = value.pointer("/metadata/uid").and_then(serde_json::Value::as_str);
     if record.api_uid.is_some() && uid != record.api_uid.as_deref() {

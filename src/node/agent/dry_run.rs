@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::core::dry_run::AdmissionDryRun;
+use crate::core::dry_run::DryRunReply;
+use crate::core::dry_run::DryRunVerdict;
 use crate::core::dry_run::Question;
-use crate::core::dry_run::Reply;
 use crate::core::dry_run::RequestState;
-use crate::core::dry_run::Verdict;
 use crate::core::dry_run::judge;
 use crate::core::model::ObjectKey;
 use crate::core::record::Millis;
@@ -24,7 +24,7 @@ use super::now;
 #[derive(Default)]
 pub(super) struct AdmissionDryRuns {
     known: BTreeMap<ObjectKey, AdmissionDryRun>,
-    replies: Inbox<(Question, Reply)>,
+    replies: Inbox<(Question, DryRunReply)>,
 }
 
 impl AdmissionDryRuns {
@@ -89,9 +89,13 @@ impl Agent {
         for (question, reply) in self.admission_dry_runs.replies.take() {
             let (key, verdict) = (&question.daemon_set.key, judge(&question.daemon_set, &reply));
             match &verdict {
-                Verdict::Admitted(_) => tracing::debug!(daemonset = %key, "the API server takes the pod of {key}"),
-                Verdict::Refused(words) => tracing::debug!(daemonset = %key, "the API server refuses it: {words}"),
-                Verdict::Unanswered(why) => {
+                DryRunVerdict::Admitted(_) => {
+                    tracing::debug!(daemonset = %key, "the API server takes the pod of {key}")
+                }
+                DryRunVerdict::Refused(words) => {
+                    tracing::debug!(daemonset = %key, "the API server refuses it: {words}")
+                }
+                DryRunVerdict::Unanswered(why) => {
                     tracing::warn!(daemonset = %key, hint = why.hint, "the API server could not be asked about the pod of {key}: {}", why.why);
                 }
             }

@@ -24,8 +24,8 @@ use crate::core::status::Problem;
 use crate::node::api::Entry;
 use crate::node::folders;
 use crate::node::folders::FolderView;
+use crate::node::folders::FoldersWatch;
 use crate::node::folders::Origin;
-use crate::node::folders::Watch;
 use crate::node::fsx::changes::Changes;
 
 use super::now;
@@ -48,7 +48,7 @@ pub(super) struct Folders {
 }
 
 /// A problem of a file, as `status` tells it.
-fn as_problem(problem: &input::Problem) -> Problem {
+fn as_problem(problem: &input::InputProblem) -> Problem {
     Problem { object: problem.place(), reason: problem.what(), hint: problem.hint.clone() }
 }
 
@@ -68,9 +68,9 @@ impl Folders {
 
     /// Wakes the loop whenever a folder may have changed.
     pub(super) fn watch(&mut self, changes: Changes, wake: Arc<Notify>) {
-        let mut watch = Watch::new(changes, &self.paths);
+        let mut watch = FoldersWatch::new(changes, &self.paths);
         let (changed, trouble) = (Arc::clone(&self.changed), Arc::clone(&self.trouble));
-        let tell = move |watch: &Watch| {
+        let tell = move |watch: &FoldersWatch| {
             let mut as_problem = trouble.lock().unwrap_or_else(PoisonError::into_inner);
             *as_problem = watch.trouble().map(str::to_owned);
         };

@@ -22,7 +22,7 @@ use crate::core::status::PullStatus;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 use crate::node::cri::images::PullFor;
-use crate::node::images::Progress;
+use crate::node::images::PullProgress;
 use crate::node::images::Puller;
 use crate::node::images::Wish;
 
@@ -67,26 +67,26 @@ impl ImageFacts<'_> {
         if let Some(secret) = self.awaited_secret(rendered, objects).filter(|_| replaces) {
             return Images::Pulling(format!("waits for {secret}, a pull secret"));
         }
-        let looking = (Progress::Looking(None), self.now);
+        let looking = (PullProgress::Looking(None), self.now);
         let (progress, since) = self.puller.progress(&rendering.identity.uid).unwrap_or(looking);
         let waited = self.now - since;
         match progress {
-            Progress::Done(None) => Images::Present,
-            Progress::Done(Some(said)) => Images::Handed(said),
-            Progress::Looking(Some(silence)) if !replaces && waited >= SILENT.min(self.puller.patience()) => {
+            PullProgress::Done(None) => Images::Present,
+            PullProgress::Done(Some(said)) => Images::Handed(said),
+            PullProgress::Looking(Some(silence)) if !replaces && waited >= SILENT.min(self.puller.patience()) => {
                 Images::Failed(silence)
             }
-            Progress::Looking(Some(silence)) => Images::Pulling(silence),
-            Progress::Looking(None) => Images::Pulling("looks for its images".to_owned()),
-            Progress::Pulling { image, present: true, .. } if !replaces && waited >= self.puller.patience() => {
+            PullProgress::Looking(Some(silence)) => Images::Pulling(silence),
+            PullProgress::Looking(None) => Images::Pulling("looks for its images".to_owned()),
+            PullProgress::Pulling { image, present: true, .. } if !replaces && waited >= self.puller.patience() => {
                 Images::Handed(format!(
                     "image {image} is not pulled anew yet: it starts with the one that is on the node"
                 ))
             }
-            Progress::Pulling { image, number, count, since, .. } => {
+            PullProgress::Pulling { image, number, count, since, .. } => {
                 Images::Pulling(format!("pulls image {number} of {count} ({image}) since {}", clock(since)))
             }
-            Progress::Failed { words, refusal } => self.failed(words, refusal, replaces),
+            PullProgress::Failed { words, refusal } => self.failed(words, refusal, replaces),
         }
     }
 
@@ -180,7 +180,7 @@ impl Agent {
     /// The image that is being pulled for the next instance of a daemon.
     pub(super) fn pull_status(&self, daemon: &DaemonPlan) -> Option<PullStatus> {
         match self.puller.progress(&daemon.pull.as_ref()?.identity.uid)? {
-            (Progress::Pulling { image, number, count, since, .. }, _) => {
+            (PullProgress::Pulling { image, number, count, since, .. }, _) => {
                 Some(PullStatus { image, number, count, since: clock(since) })
             }
             _ => None,

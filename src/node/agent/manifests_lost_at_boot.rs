@@ -114,7 +114,7 @@ mod tests {
     fn records() -> BTreeMap<ObjectKey, DaemonRecord> {
         let key = ObjectKey::new("a", "b");
         let mut record = DaemonRecord::new(key.clone(), 0);
-        let found = |uid: &str, incarnation| crate::core::adopt::Found {
+        let found = |uid: &str, incarnation| crate::core::adopt::AdoptableManifest {
             uid: if uid == "live" { "live" } else { "ending" },
             pod_name: if uid == "live" { "b-11111" } else { "b-00000" },
             incarnation,

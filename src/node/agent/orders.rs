@@ -12,16 +12,16 @@ use crate::core::json::text_at;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::orders;
-use crate::core::orders::Live as Word;
+use crate::core::orders::ObjectState;
+use crate::core::orders::RestartVerdict;
 use crate::core::orders::Survey;
-use crate::core::orders::Verdict;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
 use crate::core::record::Millis;
 use crate::core::record::Mirror;
 use crate::core::record::Phase;
 use crate::core::record::Seen;
-use crate::node::api::Live;
+use crate::node::api::GetResult;
 use crate::node::api::Snapshot;
 
 use super::Agent;
@@ -87,23 +87,23 @@ impl Agent {
                     orders::judge(&noted, own, &Survey { ended, ..survey.clone() }, at)
                 });
                 if instance.orphaned {
-                    verdict = Some(Verdict::Dismiss("its DaemonSet is gone and its pods are kept".to_owned()));
+                    verdict = Some(RestartVerdict::Dismiss("its DaemonSet is gone and its pods are kept".to_owned()));
                 }
                 let (daemonset, pod, what) = (record.key.to_string(), &instance.pod_name, words(&noted.seen));
                 match verdict {
-                    Some(Verdict::Order(cause)) => {
+                    Some(RestartVerdict::Order(cause)) => {
                         tracing::info!(daemonset, pod, "mirror pod of {pod} {what}: a new instance takes its place");
                         let surroundings = self.acceptance.surroundings();
                         record.order_restart(&instance.uid, cause, at, surroundings);
                         forget(record, &instance.uid);
                         continue;
                     }
-                    Some(Verdict::Dismiss(why)) => {
+                    Some(RestartVerdict::Dismiss(why)) => {
                         tracing::info!(daemonset, pod, "mirror pod of {pod} {what}, and that restarts nothing: {why}");
                         forget(record, &instance.uid);
                         continue;
                     }
-                    Some(Verdict::Later(why)) => {
+                    Some(RestartVerdict::Later(why)) => {
                         tracing::debug!(daemonset, pod, "mirror pod of {pod} {what}: not decided yet: {why}");
                     }
                     None => {}
@@ -146,15 +146,18 @@ impl Agent {
                 Ok(_) => None,
             };
             let (node, namespace) = tokio::join!(api.get_node(&node), api.get_namespace(&key.namespace));
-            let daemon_set = if from_api { Some((word(&api.get_daemon_set(&key).await), api_uid)) } else { None };
-            let condition = |node: &Live| match node {
-                Live::Object(node) => ready_condition(node),
+            let daemon_set =
+                if from_api { Some((object_state(&api.get_daemon_set(&key).await), api_uid)) } else { None };
+            let condition = |node: &GetResult| match node {
+                GetResult::Object(node) => ready_condition(node),
                 _ => (false, false),
             };
             let (node_ready, shutting_down) = condition(&node);
-            let node = other.map_or_else(|| word(&node), Word::Unknown);
-            let namespace = match word(&namespace) {
-                Word::There { uid, going } => Word::There { uid, going: going || is_terminating(&namespace) },
+            let node = other.map_or_else(|| object_state(&node), ObjectState::Unknown);
+            let namespace = match object_state(&namespace) {
+                ObjectState::There { uid, going } => {
+                    ObjectState::There { uid, going: going || is_terminating(&namespace) }
+                }
                 other => other,
             };
             let survey = Survey { daemon_set, node, shutting_down, node_ready, namespace, ended: true };
@@ -196,19 +199,19 @@ fn read_mirror(pod: &Value, api: &Snapshot) -> Option<Mirror> {
 }
 
 /// The answer to a GET as it is judged.
-fn word(live: &Live) -> Word {
+fn object_state(live: &GetResult) -> ObjectState {
     match live {
-        Live::Object(object) => Word::There {
+        GetResult::Object(object) => ObjectState::There {
             uid: object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned(),
             going: object.pointer("/metadata/deletionTimestamp").is_some(),
         },
-        Live::NotFound => Word::Gone,
-        Live::Error(failure) => Word::Unknown(failure.to_string()),
+        GetResult::NotFound => ObjectState::Gone,
+        GetResult::Error(failure) => ObjectState::Unknown(failure.to_string()),
     }
 }
 
-fn is_terminating(namespace: &Live) -> bool {
-    matches!(namespace, Live::Object(object) if object.pointer("/status/phase").is_some_and(|p| p == "Terminating"))
+fn is_terminating(namespace: &GetResult) -> bool {
+    matches!(namespace, GetResult::Object(object) if object.pointer("/status/phase").is_some_and(|p| p == "Terminating"))
 }
 
 /// Whether a Node is Ready, and whether it says that it shuts down (the kubelet's

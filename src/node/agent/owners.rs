@@ -16,13 +16,13 @@ use crate::core::json::list_at;
 use crate::core::json::text_at;
 use crate::core::model::ObjectKey;
 use crate::core::owners;
-use crate::core::owners::Owner;
+use crate::core::owners::MirrorPodOwner;
 use crate::core::record::Millis;
 use crate::core::status::Problem;
 use crate::node::api::Api;
-use crate::node::api::Failure;
+use crate::node::api::ApiFailure;
 use crate::node::api::FailureKind;
-use crate::node::api::Live;
+use crate::node::api::GetResult;
 use crate::node::api::Snapshot;
 use crate::node::api::random;
 
@@ -66,7 +66,7 @@ enum Outcome {
     Done,
     /// The owner is not, or not any more, one to have pods; or the pod has changed.
     NotNow(String),
-    Failed(Failure),
+    Failed(ApiFailure),
 }
 
 /// A mirror pod that is to have another owner.
@@ -166,7 +166,7 @@ impl Agent {
                 let Some(pod) = evidence::mirror(snapshot, &plan.key.namespace, instance, node) else { continue };
                 let wanted = match from_api {
                     true => owners::owner(instance, plan.summary.mode, daemon_set, self.owners.stock_acts(&plan.key)),
-                    false => Owner::AsItIs,
+                    false => MirrorPodOwner::AsItIs,
                 };
                 let text = |path: &[&str]| text_at(pod, path).map(str::to_owned);
                 let (Some(uid), Some(version)) = (text(&["metadata", "uid"]), text(&["metadata", "resourceVersion"]))
@@ -193,19 +193,21 @@ impl Agent {
 
     /// The reference that is to take the place of a mirror pod's owners, with the owner's UID, if it is to have
     /// another one.
-    fn change(&self, pod: &Value, key: &ObjectKey, wanted: Owner) -> Option<(Value, String)> {
+    fn change(&self, pod: &Value, key: &ObjectKey, wanted: MirrorPodOwner) -> Option<(Value, String)> {
         let owners = list_at(pod, &["metadata", "ownerReferences"]);
         let controller = owners.iter().find(|o| o.get("controller").is_some_and(|c| *c == true));
         let text = |name: &str| controller.and_then(|c| c.get(name)).and_then(Value::as_str).unwrap_or_default();
         match wanted {
-            Owner::DaemonSet(uid) if matches!(text("kind"), "" | "Node" | "DaemonSet") && text("uid") != uid => {
+            MirrorPodOwner::DaemonSet(uid)
+                if matches!(text("kind"), "" | "Node" | "DaemonSet") && text("uid") != uid =>
+            {
                 Some((reference("apps/v1", "DaemonSet", &key.name, &uid), uid))
             }
-            Owner::Node if text("kind") == "DaemonSet" => {
+            MirrorPodOwner::Node if text("kind") == "DaemonSet" => {
                 let uid = self.node.uid.clone()?;
                 Some((reference("v1", "Node", &self.node.name, &uid), uid))
             }
-            Owner::DaemonSet(_) | Owner::Node | Owner::AsItIs => None,
+            MirrorPodOwner::DaemonSet(_) | MirrorPodOwner::Node | MirrorPodOwner::AsItIs => None,
         }
     }
 }
@@ -219,9 +221,9 @@ fn reference(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
 async fn give(api: &Api, task: &Task) -> Outcome {
     if let Some((key, uid)) = &task.daemon_set {
         let live = match api.get_daemon_set(key).await {
-            Live::Object(live) => live,
-            Live::NotFound => return Outcome::NotNow(format!("DaemonSet {key} is gone")),
-            Live::Error(failure) => return Outcome::Failed(failure),
+            GetResult::Object(live) => live,
+            GetResult::NotFound => return Outcome::NotNow(format!("DaemonSet {key} is gone")),
+            GetResult::Error(failure) => return Outcome::Failed(failure),
         };
         if live.pointer("/metadata/uid").and_then(Value::as_str) != Some(uid)
             || live.pointer("/metadata/deletionTimestamp").is_some()
@@ -240,9 +242,9 @@ async fn give(api: &Api, task: &Task) -> Outcome {
     }
     // What the agent keeps of a pod is not all of it: the rest has changed since.
     let live = match api.get_pod(&task.key).await {
-        Live::Object(live) => live,
-        Live::NotFound => return Outcome::NotNow("it is gone".to_owned()),
-        Live::Error(failure) => return Outcome::Failed(failure),
+        GetResult::Object(live) => live,
+        GetResult::NotFound => return Outcome::NotNow("it is gone".to_owned()),
+        GetResult::Error(failure) => return Outcome::Failed(failure),
     };
     let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str);
     if text("/metadata/uid") != Some(&task.uid) || live.pointer("/metadata/deletionTimestamp").is_some() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::core::adopt;
-use crate::core::adopt::Found;
+use crate::core::adopt::AdoptableManifest;
 use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
 use crate::core::plan::Action;
@@ -285,7 +285,7 @@ impl Agent {
         let strays = |uid: &str, owner: &ObjectKey| known.get(uid).is_some_and(|key| *key != owner);
         for manifest in scan.ours.values().filter(|m| !m.uid.is_empty() && !strays(&m.uid, &m.owner)) {
             let record = records.entry(manifest.owner.clone()).or_insert_with(|| self.disk.new_record(&manifest.owner));
-            let found = Found {
+            let found = AdoptableManifest {
                 uid: &manifest.uid,
                 pod_name: &manifest.pod_name,
                 incarnation: manifest.incarnation.unwrap_or(0),

@@ -258,8 +258,11 @@ impl Agent {
             let namespace = objects.lookup(&namespace_of(daemon_set));
             let admission = self.policy.admit(daemon_set, namespace);
             let selector = self.policy.node_selector(daemon_set, namespace);
-            let rules =
-                explain::Rules { covered: &covered, admission: &admission, namespace_selector: selector.as_ref() };
+            let rules = explain::ExplainRules {
+                covered: &covered,
+                admission: &admission,
+                namespace_selector: selector.as_ref(),
+            };
             terms = explain::explain(daemon_set, &self.node, &rules);
             let answer = planned.and_then(|d| d.record.answer.as_ref()).filter(|_| self.config.dry_run_admission);
             terms.extend(answer.map(|answer| explain::answer(answer, &status::time(answer.at))));

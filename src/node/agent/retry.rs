@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::core::model::ObjectKey;
 use crate::core::plan::DaemonPlan;
-use crate::core::replies::Change;
+use crate::core::replies::PlannedChange;
 use crate::core::replies::RetryReport;
 use crate::core::status::SCHEMA_VERSION;
 use crate::node::manifests::ManifestDir;
@@ -40,7 +40,7 @@ impl Agent {
             let linked = self.unlinked().is_none();
             let next = |d: &&DaemonPlan| d.actions.is_empty() && d.question.is_some() && d.pull.is_none();
             let asks = plan.daemons.iter().filter(next).filter(|_| linked);
-            changes.extend(asks.map(|_| Change {
+            changes.extend(asks.map(|_| PlannedChange {
                 namespace: key.namespace.clone(),
                 name: key.name.clone(),
                 action: "ask the API server about its pod".to_owned(),
@@ -48,7 +48,7 @@ impl Agent {
             }));
             // Before anything ends for it, its images are looked for.
             let prepared = plan.daemons.iter().filter(|d| d.actions.is_empty() && d.pull.is_some());
-            changes.extend(prepared.map(|d| Change {
+            changes.extend(prepared.map(|d| PlannedChange {
                 namespace: key.namespace.clone(),
                 name: key.name.clone(),
                 action: "get its images".to_owned(),

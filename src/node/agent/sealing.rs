@@ -17,9 +17,9 @@ use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
 use crate::node::checkpoint::Store;
 use crate::node::seal;
-use crate::node::seal::Key;
 use crate::node::seal::SealError;
 use crate::node::seal::Sealed;
+use crate::node::seal::SealingKey;
 
 use super::Agent;
 use super::apply;
@@ -36,7 +36,7 @@ const AGAIN: Millis = 60_000;
 pub(super) struct Sealing {
     /// With which of the machine's keys; `None`: in plain, with the other inputs.
     with: Option<String>,
-    key: Option<Key>,
+    key: Option<SealingKey>,
     /// Hash of the secrets that are sealed on disk.
     saved: Option<u64>,
     /// What is on disk could not be opened for now: it is not replaced.
@@ -117,7 +117,7 @@ impl Sealing {
         }
         let key = match self.key.take().filter(|key| key.with() == with) {
             Some(key) => Ok(key),
-            None => Key::make(&with),
+            None => SealingKey::make(&with),
         };
         let sealed = key.and_then(|key| {
             let sealed = key.seal(&data);

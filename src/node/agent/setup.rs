@@ -25,7 +25,7 @@ use crate::node::checkpoint;
 use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::Loaded;
 use crate::node::cri::Cri;
-use crate::node::enrolment::Identity;
+use crate::node::enrolment::AgentIdentity;
 use crate::node::fsx;
 use crate::node::images::Pins;
 use crate::node::images::Puller;
@@ -201,7 +201,7 @@ impl Agent {
             history: super::history::History::default(),
             sealing: super::sealing::Sealing::new(config.seal_with().map(str::to_owned)),
             coordination: super::Coordination::default(),
-            identity: Identity::default(),
+            identity: AgentIdentity::default(),
             reported: report::Reported::default(),
             patched: super::mirror::Patched::default(),
             kubelet_resync: super::kubelet_resync::KubeletResync::default(),

@@ -21,7 +21,7 @@ use tokio::time::Sleep;
 
 use crate::node::api::connector::pool::Inner;
 use crate::node::api::dial::Line;
-use crate::node::api::error::Failure;
+use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 use crate::node::api::error::words;
 
@@ -82,18 +82,18 @@ impl ResponseBody {
         }
     }
 
-    fn end(&self) -> Option<Failure> {
+    fn end(&self) -> Option<ApiFailure> {
         let since = self.watch_since?;
         let short = since.elapsed() < SHORT_WATCH;
-        short.then(|| Failure::new(FailureKind::Server, "the server ended the watch at once"))
+        short.then(|| ApiFailure::new(FailureKind::Server, "the server ended the watch at once"))
     }
 }
 
 impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = Failure;
+    type Error = ApiFailure;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ApiFailure>>> {
         if self.done {
             return Poll::Ready(None);
         }
@@ -107,7 +107,7 @@ impl Body for ResponseBody {
             Poll::Ready(Some(Err(error))) => {
                 self.done = true;
                 let failure = self.line.cause().unwrap_or_else(|| {
-                    Failure::new(FailureKind::Unreachable, format!("response cut off: {}", words(&error)))
+                    ApiFailure::new(FailureKind::Unreachable, format!("response cut off: {}", words(&error)))
                 });
                 Poll::Ready(Some(Err(failure)))
             }
@@ -121,7 +121,7 @@ impl Body for ResponseBody {
                     return Poll::Pending;
                 }
                 self.done = true;
-                Poll::Ready(Some(Err(Failure::timeout("the response stopped in the middle", BODY_SILENCE))))
+                Poll::Ready(Some(Err(ApiFailure::timeout("the response stopped in the middle", BODY_SILENCE))))
             }
         }
     }

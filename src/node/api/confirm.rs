@@ -12,70 +12,75 @@ use kube::api::Preconditions;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::core::dry_run::Reply;
+use crate::core::dry_run::DryRunReply;
 use crate::core::model::ObjectKey;
-use crate::node::api::error::Failure;
+use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 use crate::node::api::object;
 use crate::node::api::object::RawObject;
 
 /// The answer to a GET of one object.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Live {
+pub enum GetResult {
     /// It exists; this is it (without `status`).
     Object(Value),
     /// The API server knows the resource and says that this object is not there.
     NotFound,
     /// Nobody knows.
-    Error(Failure),
+    Error(ApiFailure),
 }
 
 /// Reads one DaemonSet.
-pub(super) async fn get_daemon_set(client: &kube::Client, key: &ObjectKey) -> Live {
+pub(super) async fn get_daemon_set(client: &kube::Client, key: &ObjectKey) -> GetResult {
     let resource = object::api_resource("apps", "DaemonSet", "daemonsets");
     let api: Api<RawObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
     match api.get(&key.name).await {
         Ok(found) => match object::keep_daemon_set(found.value) {
-            Some(value) => Live::Object(value),
-            None => Live::Error(Failure::new(FailureKind::Protocol, "the answer is not an object")),
+            Some(value) => GetResult::Object(value),
+            None => GetResult::Error(ApiFailure::new(FailureKind::Protocol, "the answer is not an object")),
         },
-        Err(kube::Error::Api(status)) if is_absence(&status, "daemonsets", &key.name) => Live::NotFound,
-        Err(error) => Live::Error(Failure::from_kube(&error)),
+        Err(kube::Error::Api(status)) if is_absence(&status, "daemonsets", &key.name) => GetResult::NotFound,
+        Err(error) => GetResult::Error(ApiFailure::from_kube(&error)),
     }
 }
 
 /// Reads one object that has no namespace, given its kind and resource.
-pub(super) async fn get_unnamespaced(client: &kube::Client, kind: (&str, &str), name: &str) -> Live {
+pub(super) async fn get_unnamespaced(client: &kube::Client, kind: (&str, &str), name: &str) -> GetResult {
     let api: Api<RawObject> = Api::all_with(client.clone(), &object::api_resource("", kind.0, kind.1));
     match api.get(name).await {
-        Ok(found) => Live::Object(found.value),
-        Err(kube::Error::Api(status)) if is_absence(&status, kind.1, name) => Live::NotFound,
-        Err(error) => Live::Error(Failure::from_kube(&error)),
+        Ok(found) => GetResult::Object(found.value),
+        Err(kube::Error::Api(status)) if is_absence(&status, kind.1, name) => GetResult::NotFound,
+        Err(error) => GetResult::Error(ApiFailure::from_kube(&error)),
     }
 }
 
 /// Has the API server judge the creation of `pod`, which creates nothing.
-pub(super) async fn dry_run_pod(client: &kube::Client, namespace: &str, pod: Value) -> Reply {
+pub(super) async fn dry_run_pod(client: &kube::Client, namespace: &str, pod: Value) -> DryRunReply {
     let resource = object::api_resource("", "Pod", "pods");
     let api: Api<RawObject> = Api::namespaced_with(client.clone(), namespace, &resource);
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let body: RawObject = match serde_json::from_value(pod) {
         Ok(body) => body,
-        Err(error) => return Reply::Silence(error.to_string()),
+        Err(error) => return DryRunReply::NoAnswer(error.to_string()),
     };
     match api.create(&params, &body).await {
-        Ok(answered) => Reply::Pod(answered.value),
-        Err(kube::Error::Api(status)) => Reply::Status {
+        Ok(answered) => DryRunReply::Pod(answered.value),
+        Err(kube::Error::Api(status)) => DryRunReply::Status {
             code: status.code,
             names_object: status.details.as_ref().is_some_and(|details| !details.name.is_empty()),
             message: if status.message.is_empty() { status.reason.clone() } else { status.message.clone() },
         },
-        Err(error) => Reply::Silence(Failure::from_kube(&error).to_string()),
+        Err(error) => DryRunReply::NoAnswer(ApiFailure::from_kube(&error).to_string()),
     }
 }
 
 /// Deletes one pod, unless another one has its name.
-pub(super) async fn delete_pod(client: &kube::Client, key: &ObjectKey, uid: &str, grace: u32) -> Result<(), Failure> {
+pub(super) async fn delete_pod(
+    client: &kube::Client,
+    key: &ObjectKey,
+    uid: &str,
+    grace: u32,
+) -> Result<(), ApiFailure> {
     let resource = object::api_resource("", "Pod", "pods");
     let api: Api<RawObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
     let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
@@ -84,39 +89,39 @@ pub(super) async fn delete_pod(client: &kube::Client, key: &ObjectKey, uid: &str
         Ok(_) => Ok(()),
         // It has gone, or another one has its place.
         Err(kube::Error::Api(status)) if status.code == 409 || is_absence(&status, "pods", &key.name) => Ok(()),
-        Err(error) => Err(Failure::from_kube(&error)),
+        Err(error) => Err(ApiFailure::from_kube(&error)),
     }
 }
 
 /// Reads one pod.
-pub(super) async fn get_pod(client: &kube::Client, key: &ObjectKey) -> Live {
+pub(super) async fn get_pod(client: &kube::Client, key: &ObjectKey) -> GetResult {
     let resource = object::api_resource("", "Pod", "pods");
     let api: Api<RawObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
     match api.get(&key.name).await {
-        Ok(found) => Live::Object(found.value),
-        Err(kube::Error::Api(status)) if is_absence(&status, "pods", &key.name) => Live::NotFound,
-        Err(error) => Live::Error(Failure::from_kube(&error)),
+        Ok(found) => GetResult::Object(found.value),
+        Err(kube::Error::Api(status)) if is_absence(&status, "pods", &key.name) => GetResult::NotFound,
+        Err(error) => GetResult::Error(ApiFailure::from_kube(&error)),
     }
 }
 
 /// UID of the namespace `kube-system`: what tells one cluster from another.
-pub(super) async fn cluster_uid(client: &kube::Client) -> Result<String, Failure> {
+pub(super) async fn cluster_uid(client: &kube::Client) -> Result<String, ApiFailure> {
     let api: Api<RawObject> = Api::all_with(client.clone(), &object::api_resource("", "Namespace", "namespaces"));
-    let found = api.get("kube-system").await.map_err(|error| Failure::from_kube(&error))?;
+    let found = api.get("kube-system").await.map_err(|error| ApiFailure::from_kube(&error))?;
     let uid = found.value.pointer("/metadata/uid").and_then(Value::as_str).map(String::from);
-    uid.ok_or_else(|| Failure::new(FailureKind::Protocol, "the namespace kube-system has no UID"))
+    uid.ok_or_else(|| ApiFailure::new(FailureKind::Protocol, "the namespace kube-system has no UID"))
 }
 
 /// Patches one pod by JSON merge; the UID in the patch keeps it from meeting another pod of that name.
-pub(super) async fn patch_pod(client: &kube::Client, key: &ObjectKey, patch: &Value) -> Result<(), Failure> {
+pub(super) async fn patch_pod(client: &kube::Client, key: &ObjectKey, patch: &Value) -> Result<(), ApiFailure> {
     let resource = object::api_resource("", "Pod", "pods");
     let api: Api<RawObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
     let patched = api.patch(&key.name, &PatchParams::default(), &Patch::Merge(patch)).await;
-    patched.map(drop).map_err(|error| Failure::from_kube(&error))
+    patched.map(drop).map_err(|error| ApiFailure::from_kube(&error))
 }
 
 /// Creates the NodeDaemons of a node, owned by it; that it is there already is no failure.
-pub(super) async fn create_node_daemons(client: &kube::Client, node: &str, uid: &str) -> Result<(), Failure> {
+pub(super) async fn create_node_daemons(client: &kube::Client, node: &str, uid: &str) -> Result<(), ApiFailure> {
     let resource = object::node_daemons();
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let mut new = DynamicObject::new(node, &resource).data(json!({"spec": {}}));
@@ -124,15 +129,15 @@ pub(super) async fn create_node_daemons(client: &kube::Client, node: &str, uid: 
     new.metadata.owner_references = serde_json::from_value(owner).ok();
     match api.create(&PostParams::default(), &new).await {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        created => created.map(drop).map_err(|error| Failure::from_kube(&error)),
+        created => created.map(drop).map_err(|error| ApiFailure::from_kube(&error)),
     }
 }
 
 /// Patches the status of a node's NodeDaemons by JSON merge.
-pub(super) async fn patch_node_daemons(client: &kube::Client, node: &str, patch: &Value) -> Result<(), Failure> {
+pub(super) async fn patch_node_daemons(client: &kube::Client, node: &str, patch: &Value) -> Result<(), ApiFailure> {
     let api: Api<RawObject> = Api::all_with(client.clone(), &object::node_daemons());
     let patched = api.patch_status(node, &PatchParams::default(), &Patch::Merge(patch)).await;
-    patched.map(drop).map_err(|error| Failure::from_kube(&error))
+    patched.map(drop).map_err(|error| ApiFailure::from_kube(&error))
 }
 
 /// Whether a 404 is the API server's word on this very object. A server that lacks the API group, a

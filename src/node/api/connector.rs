@@ -20,9 +20,9 @@ use crate::core::render::Endpoint;
 use crate::node::api::backoff::Backoff;
 use crate::node::api::connector::exchange::Sender;
 use crate::node::api::connector::pool::Inner;
-use crate::node::api::connector::pool::State;
-use crate::node::api::error::Failure;
-use crate::node::api::kubeconfig::Credentials;
+use crate::node::api::connector::pool::PoolState;
+use crate::node::api::error::ApiFailure;
+use crate::node::api::kubeconfig::ApiCredentials;
 use crate::node::api::watches::WatchProgress;
 
 pub(super) mod pool;
@@ -48,7 +48,7 @@ pub enum Link {
     /// The last attempt failed.
     Down {
         /// Why.
-        failure: Failure,
+        failure: ApiFailure,
         /// Since when there has been no connection.
         since: Timestamp,
     },
@@ -57,7 +57,7 @@ pub enum Link {
 /// Numbers for `status` and the bench.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Counters {
+pub struct ConnectionCounters {
     /// Connections opened since the start.
     pub connections_opened: u64,
     /// Connections open now.
@@ -78,7 +78,7 @@ impl Connector {
     /// A connector for this kubeconfig. Nothing is read or connected before [`Connector::keep`] or
     /// the first request.
     pub fn new(kubeconfig: PathBuf) -> Self {
-        let state = State {
+        let state = PoolState {
             connections: Vec::new(),
             credentials: None,
             checked: None,
@@ -100,7 +100,7 @@ impl Connector {
     }
 
     /// A connector with credentials that stay as they are.
-    pub(super) fn of(credentials: Credentials) -> Self {
+    pub(super) fn of(credentials: ApiCredentials) -> Self {
         let connector = Self::new(PathBuf::new());
         connector.inner.with(|state| state.credentials = Some(Arc::new(credentials)));
         connector
@@ -134,13 +134,13 @@ impl Connector {
     }
 
     /// Numbers.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> ConnectionCounters {
         let (connections, streams) = self.inner.with(|state| {
             let open = state.connections.iter().filter(|connection| !connection.sender.is_closed());
             let streams: usize = open.clone().map(|connection| connection.streams.load(Ordering::Relaxed)).sum();
             (open.count(), streams)
         });
-        Counters {
+        ConnectionCounters {
             connections_opened: self.inner.opened.load(Ordering::Relaxed),
             connections: connections as u64,
             requests: self.inner.requests.load(Ordering::Relaxed),
@@ -160,7 +160,7 @@ impl Connector {
 
     /// From now on requests go over a new connection; what the old ones carry may end.
     pub fn retire(&self) {
-        self.inner.with(State::retire_all);
+        self.inner.with(PoolState::retire_all);
         self.inner.lost.notify_one();
     }
 }

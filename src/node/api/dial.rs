@@ -30,10 +30,10 @@ use tokio::time::Instant;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::node::api::error::Failure;
+use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 use crate::node::api::error::words;
-use crate::node::api::kubeconfig::Credentials;
+use crate::node::api::kubeconfig::ApiCredentials;
 
 /// For name resolution, TCP, TLS and the HTTP/2 preface together.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -86,7 +86,7 @@ pub(super) struct Line {
 
 struct LineState {
     last_read: Instant,
-    end: Option<Failure>,
+    end: Option<ApiFailure>,
 }
 
 impl Line {
@@ -99,7 +99,7 @@ impl Line {
     }
 
     /// Why the connection ended, as far as the transport knows.
-    pub(super) fn cause(&self) -> Option<Failure> {
+    pub(super) fn cause(&self) -> Option<ApiFailure> {
         self.with(|state| {
             let silent = state.last_read.elapsed();
             let unanswered = PING_AFTER + PING_TIMEOUT - Duration::from_secs(1);
@@ -107,7 +107,7 @@ impl Line {
                 (silent >= unanswered).then(|| {
                     let message =
                         format!("the API server has been silent for {} s and left a ping unanswered", silent.as_secs());
-                    Failure::new(FailureKind::Timeout, message)
+                    ApiFailure::new(FailureKind::Timeout, message)
                 })
             })
         })
@@ -129,11 +129,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Observed<S> {
                 self.line.with(|state| state.last_read = Instant::now());
             }
             Poll::Ready(Ok(())) => {
-                let closed = Failure::new(FailureKind::Unreachable, "the API server closed the connection");
+                let closed = ApiFailure::new(FailureKind::Unreachable, "the API server closed the connection");
                 self.line.with(|state| state.end.get_or_insert(closed).clone());
             }
             Poll::Ready(Err(error)) => {
-                let broken = Failure::io("connection lost", error);
+                let broken = ApiFailure::io("connection lost", error);
                 self.line.with(|state| state.end.get_or_insert(broken).clone());
             }
             Poll::Pending => {}
@@ -157,18 +157,23 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
 }
 
 /// Told when a connection is over, with the cause as far as it is known.
-pub(super) type OnEnd = Box<dyn FnOnce(Option<Failure>) + Send>;
+pub(super) type OnEnd = Box<dyn FnOnce(Option<ApiFailure>) + Send>;
 
 /// Connects.
-pub(super) async fn dial(id: u64, credentials: &Credentials, ended: OnEnd) -> Result<Connection, Failure> {
+pub(super) async fn dial(id: u64, credentials: &ApiCredentials, ended: OnEnd) -> Result<Connection, ApiFailure> {
     let target = format!("connect to {}:{}", credentials.endpoint.host, credentials.endpoint.port);
     match timeout(CONNECT_TIMEOUT, establish(id, credentials, &target, ended)).await {
         Ok(result) => result,
-        Err(_) => Err(Failure::timeout(&format!("{target}: TLS or HTTP/2 handshake"), CONNECT_TIMEOUT)),
+        Err(_) => Err(ApiFailure::timeout(&format!("{target}: TLS or HTTP/2 handshake"), CONNECT_TIMEOUT)),
     }
 }
 
-async fn establish(id: u64, credentials: &Credentials, target: &str, ended: OnEnd) -> Result<Connection, Failure> {
+async fn establish(
+    id: u64,
+    credentials: &ApiCredentials,
+    target: &str,
+    ended: OnEnd,
+) -> Result<Connection, ApiFailure> {
     let tcp = tcp(&credentials.endpoint.host, credentials.endpoint.port, target).await?;
     let line = Arc::new(Line::new());
     let Some((config, name)) = &credentials.tls else {
@@ -178,22 +183,22 @@ async fn establish(id: u64, credentials: &Credentials, target: &str, ended: OnEn
     let stream = connector.connect(name.clone(), tcp).await.map_err(|error| tls_failure(target, &error))?;
     if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
         let message = format!("{target}: the server does not speak HTTP/2 (is this an API server?)");
-        return Err(Failure::new(FailureKind::Protocol, message));
+        return Err(ApiFailure::new(FailureKind::Protocol, message));
     }
     // Boxed: the TLS state is large and would be part of every future that may have to connect.
     let stream = Box::new(stream);
     handshake(id, Observed { inner: stream, line: line.clone() }, line, credentials, target, ended).await
 }
 
-async fn tcp(host: &str, port: u16, target: &str) -> Result<TcpStream, Failure> {
+async fn tcp(host: &str, port: u16, target: &str) -> Result<TcpStream, ApiFailure> {
     let addresses: Vec<SocketAddr> = match host.parse::<IpAddr>() {
         Ok(address) => vec![SocketAddr::new(address, port)],
         Err(_) => tokio::net::lookup_host((host, port))
             .await
-            .map_err(|error| Failure::io(&format!("{target}: the name does not resolve"), &error))?
+            .map_err(|error| ApiFailure::io(&format!("{target}: the name does not resolve"), &error))?
             .collect(),
     };
-    let mut last = Failure::new(FailureKind::Unreachable, format!("{target}: the name has no address"));
+    let mut last = ApiFailure::new(FailureKind::Unreachable, format!("{target}: the name has no address"));
     for address in &addresses {
         match timeout(ADDRESS_TIMEOUT, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
@@ -201,20 +206,20 @@ async fn tcp(host: &str, port: u16, target: &str) -> Result<TcpStream, Failure> 
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }
-            Ok(Err(error)) => last = Failure::io(target, &error),
-            Err(_) => last = Failure::timeout(&format!("{target}: TCP"), ADDRESS_TIMEOUT),
+            Ok(Err(error)) => last = ApiFailure::io(target, &error),
+            Err(_) => last = ApiFailure::timeout(&format!("{target}: TCP"), ADDRESS_TIMEOUT),
         }
     }
     Err(last)
 }
 
-fn tls_failure(target: &str, error: &io::Error) -> Failure {
+fn tls_failure(target: &str, error: &io::Error) -> ApiFailure {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(rustls::Error::InvalidCertificate(why)) => {
-            Failure::new(FailureKind::Tls, format!("{target}: the server's certificate is not trusted: {why}"))
+            ApiFailure::new(FailureKind::Tls, format!("{target}: the server's certificate is not trusted: {why}"))
         }
-        Some(inner) => Failure::new(FailureKind::Tls, format!("{target}: TLS: {inner}")),
-        None => Failure::io(&format!("{target}: TLS"), error),
+        Some(inner) => ApiFailure::new(FailureKind::Tls, format!("{target}: TLS: {inner}")),
+        None => ApiFailure::io(&format!("{target}: TLS"), error),
     }
 }
 
@@ -222,10 +227,10 @@ async fn handshake<S>(
     id: u64,
     stream: S,
     line: Arc<Line>,
-    credentials: &Credentials,
+    credentials: &ApiCredentials,
     target: &str,
     ended: OnEnd,
-) -> Result<Connection, Failure>
+) -> Result<Connection, ApiFailure>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -238,7 +243,7 @@ where
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW);
     let (sender, mut connection) = builder.handshake::<_, Body>(TokioIo::new(stream)).await.map_err(|error| {
-        line.cause().unwrap_or_else(|| Failure::new(FailureKind::Protocol, format!("{target}: {}", words(&error))))
+        line.cause().unwrap_or_else(|| ApiFailure::new(FailureKind::Protocol, format!("{target}: {}", words(&error))))
     })?;
     let limit = Arc::new(AtomicUsize::new(USUAL_STREAM_LIMIT));
     let seen = limit.clone();

@@ -42,22 +42,22 @@ pub enum FailureKind {
 
 /// A failed request or connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Failure {
+pub struct ApiFailure {
     /// What kind it is.
     pub kind: FailureKind,
     /// The cause in words, lower case.
     pub message: String,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ApiFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl StdError for Failure {}
+impl StdError for ApiFailure {}
 
-impl Failure {
+impl ApiFailure {
     /// A failure of this kind with this message.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
@@ -125,12 +125,12 @@ impl Failure {
     }
 }
 
-/// The [`Failure`] at the bottom of a chain of wrappers. `io::Error` hides its inner error from
+/// The [`ApiFailure`] at the bottom of a chain of wrappers. `io::Error` hides its inner error from
 /// `source()`, so that it is asked by name.
-fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Failure> {
+fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a ApiFailure> {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(own) = error.downcast_ref::<Failure>() {
+        if let Some(own) = error.downcast_ref::<ApiFailure>() {
             return Some(own);
         }
         next = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
@@ -176,16 +176,16 @@ mod tests {
 
     #[test]
     fn a_failure_is_found_below_every_wrapper() {
-        let own = Failure::timeout("connect to 192.0.2.1:6443", Duration::from_secs(10));
+        let own = ApiFailure::timeout("connect to 192.0.2.1:6443", Duration::from_secs(10));
         let inner = kube::Error::Service(Box::new(own.clone()));
-        assert_eq!(Failure::from_kube(&inner), own);
+        assert_eq!(ApiFailure::from_kube(&inner), own);
         let nested = kube::Error::ReadEvents(io::Error::other(inner));
-        assert_eq!(Failure::from_kube(&nested), own);
+        assert_eq!(ApiFailure::from_kube(&nested), own);
     }
 
     #[test]
     fn io_errors_are_words() {
         let refused = io::Error::from_raw_os_error(111);
-        assert_eq!(Failure::io("connect to a:1", &refused).message, "connect to a:1: connection refused");
+        assert_eq!(ApiFailure::io("connect to a:1", &refused).message, "connect to a:1: connection refused");
     }
 }

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use crate::core::model::ObjectKey;
 use crate::node::api::backoff::random;
 use crate::node::api::connector::Link;
-use crate::node::api::error::Failure;
+use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 
 /// Events that wait to be sent.
@@ -72,7 +72,7 @@ pub struct AgentEvent {
 /// The queue; clones share it.
 #[derive(Clone)]
 pub struct Events {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<EventQueue>>,
     ready: Arc<Notify>,
     /// Told each time that nothing is left to send.
     sent: Arc<Notify>,
@@ -80,16 +80,16 @@ pub struct Events {
 }
 
 #[derive(Default)]
-struct State {
+struct EventQueue {
     queue: VecDeque<(AgentEvent, Timestamp)>,
-    sent: VecDeque<Sent>,
+    sent: VecDeque<SentEvent>,
     /// Nothing is sent before.
     not_before: Option<Instant>,
     dropped: u64,
 }
 
 /// An event that is in the API, for its series.
-struct Sent {
+struct SentEvent {
     event: AgentEvent,
     name: String,
     count: u32,
@@ -99,7 +99,7 @@ struct Sent {
 
 /// What to send.
 #[derive(Debug, PartialEq)]
-struct Write {
+struct EventWrite {
     event: AgentEvent,
     name: String,
     body: Value,
@@ -117,7 +117,7 @@ impl Events {
         }
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+    fn with<T>(&self, f: impl FnOnce(&mut EventQueue) -> T) -> T {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -195,7 +195,7 @@ impl Events {
     }
 
     /// The next write, if any: a repetition within a minute only counts.
-    fn next(&self, now: Instant) -> Option<Write> {
+    fn next(&self, now: Instant) -> Option<EventWrite> {
         let node = self.node.clone();
         self.with(|state| {
             loop {
@@ -209,22 +209,22 @@ impl Events {
                     }
                     sent.written = now;
                     let body = json!({"series": {"count": sent.count, "lastObservedTime": micro_time(time)}});
-                    return Some(Write { event, name: sent.name.clone(), body, is_series: true });
+                    return Some(EventWrite { event, name: sent.name.clone(), body, is_series: true });
                 }
                 let name = event_name(&event, &node, time);
                 if state.sent.len() >= REMEMBERED {
                     state.sent.pop_front();
                 }
-                let sent = Sent { event: event.clone(), name: name.clone(), count: 1, last: now, written: now };
+                let sent = SentEvent { event: event.clone(), name: name.clone(), count: 1, last: now, written: now };
                 state.sent.push_back(sent);
                 let body = new_event(&event, &name, &node, time);
-                return Some(Write { event, name, body, is_series: false });
+                return Some(EventWrite { event, name, body, is_series: false });
             }
         })
     }
 
     /// An event is worth no second attempt, unless there was no connection.
-    fn give_up(&self, write: Write, failure: Failure) {
+    fn give_up(&self, write: EventWrite, failure: ApiFailure) {
         let note = format!("event {} for {} not sent: {failure}", write.event.reason, write.event.daemon_set);
         tracing::debug!("{note}");
         self.with(|state| {
@@ -239,7 +239,7 @@ impl Events {
     }
 }
 
-async fn send(client: &kube::Client, write: &Write) -> Result<(), Failure> {
+async fn send(client: &kube::Client, write: &EventWrite) -> Result<(), ApiFailure> {
     let base = format!("/apis/events.k8s.io/v1/namespaces/{}/events", write.event.daemon_set.namespace);
     let (builder, content) = if write.is_series {
         (Request::patch(format!("{base}/{}", write.name)), "application/merge-patch+json")
@@ -249,9 +249,9 @@ async fn send(client: &kube::Client, write: &Write) -> Result<(), Failure> {
     let request = builder
         .header(http::header::CONTENT_TYPE, content)
         .body(write.body.to_string().into_bytes())
-        .map_err(|error| Failure::new(FailureKind::Protocol, error.to_string()))?;
+        .map_err(|error| ApiFailure::new(FailureKind::Protocol, error.to_string()))?;
     let answer = client.request_text(request).await;
-    answer.map(drop).map_err(|error| Failure::from_kube(&error))
+    answer.map(drop).map_err(|error| ApiFailure::from_kube(&error))
 }
 
 fn new_event(event: &AgentEvent, name: &str, node: &str, time: Timestamp) -> Value {

@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 /// What the server answers.
-pub(super) enum Reply {
+pub(super) enum FakeReply {
     /// This status and body.
     Json(u16, Value),
     /// This status and text that is not JSON.
@@ -35,10 +35,10 @@ pub(super) enum Reply {
     /// A watch: these events, then those that the receiver gets, until its sender goes.
     Watch(mpsc::UnboundedReceiver<Value>),
     /// Nothing, for ever.
-    Silence,
+    NoAnswer,
 }
 
-type Handler = Box<dyn FnMut(&str, &str) -> Reply + Send>;
+type Handler = Box<dyn FnMut(&str, &str) -> FakeReply + Send>;
 
 /// A running server.
 pub(super) struct Fake {
@@ -54,7 +54,7 @@ pub(super) struct Fake {
 impl Fake {
     /// Starts a server that allows `limit` streams a connection. The handler gets method and path
     /// with query.
-    pub(super) async fn start(limit: u32, handler: impl FnMut(&str, &str) -> Reply + Send + 'static) -> Self {
+    pub(super) async fn start(limit: u32, handler: impl FnMut(&str, &str) -> FakeReply + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let handler: Arc<Mutex<Handler>> = Arc::new(Mutex::new(Box::new(handler)));
@@ -71,7 +71,7 @@ impl Fake {
     }
 
     /// Answers differently from now on.
-    pub(super) fn answer(&self, handler: impl FnMut(&str, &str) -> Reply + Send + 'static) {
+    pub(super) fn answer(&self, handler: impl FnMut(&str, &str) -> FakeReply + Send + 'static) {
         *self.handler.lock().unwrap() = Box::new(handler);
     }
 
@@ -147,12 +147,12 @@ fn accept(
     accepting.abort_handle()
 }
 
-async fn respond(reply: Reply) -> Result<Response<Content>, Infallible> {
+async fn respond(reply: FakeReply) -> Result<Response<Content>, Infallible> {
     let (status, content) = match reply {
-        Reply::Json(status, value) => (status, Content::Once(Some(value.to_string().into()))),
-        Reply::Text(status, text) => (status, Content::Once(Some(text.into()))),
-        Reply::Watch(events) => (200, Content::Events(events)),
-        Reply::Silence => std::future::pending().await,
+        FakeReply::Json(status, value) => (status, Content::Once(Some(value.to_string().into()))),
+        FakeReply::Text(status, text) => (status, Content::Once(Some(text.into()))),
+        FakeReply::Watch(events) => (200, Content::Events(events)),
+        FakeReply::NoAnswer => std::future::pending().await,
     };
     Ok(Response::builder().status(status).body(content).unwrap())
 }
@@ -179,8 +179,11 @@ impl Body for Content {
 }
 
 /// A list of these objects.
-pub(super) fn list(items: &[Value]) -> Reply {
-    Reply::Json(200, json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": items}))
+pub(super) fn list(items: &[Value]) -> FakeReply {
+    FakeReply::Json(
+        200,
+        json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": items}),
+    )
 }
 
 /// A refusal as the API server words it.
@@ -190,10 +193,10 @@ pub(super) fn status(code: u16, reason: &str, message: &str) -> Value {
 }
 
 /// A watch that stays open and silent. (Its sender is never dropped.)
-pub(super) fn quiet() -> Reply {
+pub(super) fn quiet() -> FakeReply {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::mem::forget(sender);
-    Reply::Watch(receiver)
+    FakeReply::Watch(receiver)
 }
 
 /// Whether a request is a watch.

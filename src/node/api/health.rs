@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde::Serializer;
 
+use crate::node::api::connector::ConnectionCounters;
 use crate::node::api::connector::Connector;
-use crate::node::api::connector::Counters;
 use crate::node::api::connector::Link;
 use crate::node::api::store::Snapshot;
 
@@ -58,7 +58,7 @@ pub struct ApiHealth {
     /// The kubeconfig as it is now cannot be used; its last good content is in force.
     pub kubeconfig_error: Option<String>,
     /// Numbers.
-    pub counters: Counters,
+    pub counters: ConnectionCounters,
     /// Each watch.
     pub scopes: Vec<ScopeHealth>,
 }
@@ -70,7 +70,7 @@ impl ApiHealth {
             state: LinkHealth::NotConfigured,
             server: None,
             kubeconfig_error: None,
-            counters: Counters::default(),
+            counters: ConnectionCounters::default(),
             scopes: Vec::new(),
         }
     }

@@ -86,10 +86,10 @@ pub enum KubeconfigError {
 }
 
 /// Size, time and identity of a file: what differs when it was replaced or written.
-type Stamp = Option<(u64, i64, i64, u64)>;
+type FileIdentity = Option<(u64, i64, i64, u64)>;
 
 /// A kubeconfig, read and ready to connect with.
-pub(in crate::node) struct Credentials {
+pub(in crate::node) struct ApiCredentials {
     /// The server's URL: scheme, authority and an optional path that every request gets in front.
     pub(in crate::node) server: Uri,
     /// Host (no brackets) and port.
@@ -100,10 +100,10 @@ pub(in crate::node) struct Credentials {
     pub(in crate::node) headers: HeaderMap,
     /// Differs when a connection made with other credentials must not be used any longer.
     pub(super) fingerprint: [u8; 32],
-    files: Vec<(PathBuf, Stamp)>,
+    files: Vec<(PathBuf, FileIdentity)>,
 }
 
-impl Credentials {
+impl ApiCredentials {
     /// Reads the kubeconfig and everything that it names; `in-cluster`: a pod's environment and token.
     pub(in crate::node) fn load(path: &Path) -> Result<Self, KubeconfigError> {
         if let Some(folder) = in_cluster::folder(path) {
@@ -152,12 +152,12 @@ impl Credentials {
 
 /// Host and port of the server that a kubeconfig names: the default of `api-endpoint`.
 pub fn endpoint(path: &Path) -> Result<Endpoint, KubeconfigError> {
-    Credentials::load(path).map(|credentials| credentials.endpoint)
+    ApiCredentials::load(path).map(|credentials| credentials.endpoint)
 }
 
 struct Reader<'a> {
     path: &'a Path,
-    files: Vec<(PathBuf, Stamp)>,
+    files: Vec<(PathBuf, FileIdentity)>,
 }
 
 impl Reader<'_> {
@@ -313,7 +313,7 @@ impl Reader<'_> {
     }
 }
 
-fn stamp(path: &Path) -> Stamp {
+fn stamp(path: &Path) -> FileIdentity {
     let data = fs::metadata(path).ok()?;
     Some((data.len(), data.mtime(), data.mtime_nsec(), data.ino()))
 }

@@ -7,7 +7,7 @@ use kube::Api;
 use kube::api::ListParams;
 use serde_json::Value;
 
-use crate::node::api::error::Failure;
+use crate::node::api::error::ApiFailure;
 use crate::node::api::object;
 use crate::node::api::object::RawObject;
 
@@ -30,21 +30,21 @@ pub struct PodEvent {
 }
 
 /// Events about the pod of that UID, oldest first.
-pub(super) async fn about(client: &kube::Client, namespace: &str, uid: &str) -> Result<Vec<PodEvent>, Failure> {
+pub(super) async fn about(client: &kube::Client, namespace: &str, uid: &str) -> Result<Vec<PodEvent>, ApiFailure> {
     let resource = object::api_resource("", "Event", "events");
     let api: Api<RawObject> = Api::namespaced_with(client.clone(), namespace, &resource);
     list(&api, &format!("involvedObject.uid={uid}")).await
 }
 
 /// Events that say that a pod was ended to make room, oldest first.
-pub(super) async fn preemptions(client: &kube::Client) -> Result<Vec<PodEvent>, Failure> {
+pub(super) async fn preemptions(client: &kube::Client) -> Result<Vec<PodEvent>, ApiFailure> {
     let api: Api<RawObject> = Api::all_with(client.clone(), &object::api_resource("", "Event", "events"));
     list(&api, "involvedObject.kind=Pod,reason=Preempting").await
 }
 
-async fn list(api: &Api<RawObject>, fields: &str) -> Result<Vec<PodEvent>, Failure> {
+async fn list(api: &Api<RawObject>, fields: &str) -> Result<Vec<PodEvent>, ApiFailure> {
     let params = ListParams::default().fields(fields).limit(MOST);
-    let found = api.list(&params).await.map_err(|error| Failure::from_kube(&error))?;
+    let found = api.list(&params).await.map_err(|error| ApiFailure::from_kube(&error))?;
     let mut events: Vec<PodEvent> = found.items.iter().map(|item| read(&item.value)).collect();
     events.sort_by_key(|event| event.at);
     Ok(events)

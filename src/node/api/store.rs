@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::core::model::ObjectKey;
-use crate::node::api::error::Failure;
+use crate::node::api::error::ApiFailure;
 
 mod definition;
 mod sightings;
@@ -269,7 +269,7 @@ impl Store {
     }
 
     /// The watch of a scope failed. Returns whether that is news.
-    pub(super) fn failed(&self, scope: &Scope, failure: Failure) -> bool {
+    pub(super) fn failed(&self, scope: &Scope, failure: ApiFailure) -> bool {
         self.with(|snapshot| {
             let Some(state) = snapshot.scopes.get_mut(scope) else { return false };
             let news = state.error.as_ref().is_none_or(|(before, _)| *before != failure);

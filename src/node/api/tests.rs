@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::fake::Fake;
-use super::fake::Reply;
+use super::fake::FakeReply;
 use super::fake::is_watch;
 use super::fake::list;
 use super::fake::quiet;
@@ -45,7 +45,7 @@ fn reference(name: &str) -> ObjectRef {
 }
 
 /// Everything empty, every watch quiet.
-fn empty(path: &str) -> Reply {
+fn empty(path: &str) -> FakeReply {
     if is_watch(path) { quiet() } else { list(&[]) }
 }
 
@@ -83,7 +83,7 @@ async fn an_object_is_listed_watched_and_gone() {
     let mut receiver = Some(receiver);
     let fake = Fake::start(100, move |_, path| match (path.contains("/configmaps"), is_watch(path)) {
         (true, false) => list(&[config_map("a", "1")]),
-        (true, true) => Reply::Watch(receiver.take().unwrap()),
+        (true, true) => FakeReply::Watch(receiver.take().unwrap()),
         _ => empty(path),
     })
     .await;
@@ -109,7 +109,7 @@ async fn an_object_is_listed_watched_and_gone() {
 
 #[tokio::test]
 async fn a_403_on_one_resource_leaves_the_others_alone_and_ends() {
-    let forbidden = || Reply::Json(403, status(403, "Forbidden", "configmaps \"a\" is forbidden"));
+    let forbidden = || FakeReply::Json(403, status(403, "Forbidden", "configmaps \"a\" is forbidden"));
     let fake = Fake::start(100, move |_, path| match path.contains("/configmaps") {
         true => forbidden(),
         false => empty(path),
@@ -138,11 +138,11 @@ async fn a_410_makes_a_new_list_and_loses_nothing() {
             watches += 1;
             let gone = status(410, "Expired", "too old resource version");
             match watches {
-                1 => Reply::Json(410, gone),
+                1 => FakeReply::Json(410, gone),
                 2 => {
                     let (events, receiver) = mpsc::unbounded_channel();
                     events.send(json!({"type": "ERROR", "object": gone})).unwrap();
-                    Reply::Watch(receiver)
+                    FakeReply::Watch(receiver)
                 }
                 _ => quiet(),
             }
@@ -170,7 +170,7 @@ async fn the_cache_is_asked_once_and_never_for_what_is_remembered() {
         (true, false) => list(&[namespace(if path.contains("new") { "new" } else { "old" })]),
         (true, true) if path.contains("new") && watches == 0 => {
             watches += 1;
-            Reply::Json(410, status(410, "Expired", "too old resource version"))
+            FakeReply::Json(410, status(410, "Expired", "too old resource version"))
         }
         (true, true) => quiet(),
         _ => empty(path),
@@ -191,12 +191,14 @@ async fn the_cache_is_asked_once_and_never_for_what_is_remembered() {
 #[tokio::test]
 async fn a_list_that_breaks_off_in_its_second_page_removes_nothing() {
     let page = |items: &[Value], next: &str| {
-        Reply::Json(200, json!({"metadata": {"resourceVersion": "9", "continue": next}, "items": items}))
+        FakeReply::Json(200, json!({"metadata": {"resourceVersion": "9", "continue": next}, "items": items}))
     };
     let mut round = 0;
     let fake = Fake::start(100, move |_, path| match (path.contains("/daemonsets"), is_watch(path)) {
-        (true, true) => Reply::Json(410, status(410, "Expired", "old")),
-        (true, false) if path.contains("continue=") => Reply::Json(500, status(500, "InternalError", "etcd is away")),
+        (true, true) => FakeReply::Json(410, status(410, "Expired", "old")),
+        (true, false) if path.contains("continue=") => {
+            FakeReply::Json(500, status(500, "InternalError", "etcd is away"))
+        }
         (true, false) => {
             round += 1;
             if round == 1 { list(&[daemon_set("a"), daemon_set("b")]) } else { page(&[daemon_set("a")], "more") }
@@ -217,7 +219,7 @@ async fn a_list_that_breaks_off_in_its_second_page_removes_nothing() {
 #[tokio::test]
 async fn watches_that_end_at_once_are_not_asked_for_in_a_loop() {
     let fake = Fake::start(100, |_, path| match is_watch(path) {
-        true => Reply::Watch(mpsc::unbounded_channel().1),
+        true => FakeReply::Watch(mpsc::unbounded_channel().1),
         false => list(&[]),
     })
     .await;
@@ -256,7 +258,7 @@ async fn a_server_that_comes_back_is_found_and_watches_go_on_without_a_list() {
     fake.stop();
     until(&api, "down", |api| failing(api).is_some_and(|error| error.contains("connection refused"))).await;
     assert!(matches!(api.store().snapshot().lookup(&reference("a")), Lookup::Present(_)));
-    assert!(matches!(api.get_daemon_set(&ObjectKey::new("d", "x")).await, Live::Error(_)));
+    assert!(matches!(api.get_daemon_set(&ObjectKey::new("d", "x")).await, GetResult::Error(_)));
     fake.restart().await;
     until(&api, "up again", |api| api.health().state == LinkHealth::Ok && api.connector().counters().streams == 5)
         .await;
@@ -266,12 +268,12 @@ async fn a_server_that_comes_back_is_found_and_watches_go_on_without_a_list() {
 
 #[tokio::test]
 async fn a_server_that_answers_nothing_stops_nobody() {
-    let fake = Fake::start(100, |_, _| Reply::Silence).await;
+    let fake = Fake::start(100, |_, _| FakeReply::NoAnswer).await;
     let api = Api::start(options(&fake));
     until(&api, "connected", |api| *api.connector().link().borrow() == Link::Up).await;
     tokio::time::pause();
     let asked = tokio::time::Instant::now();
-    let Live::Error(failure) = api.get_daemon_set(&ObjectKey::new("d", "x")).await else { panic!("no error") };
+    let GetResult::Error(failure) = api.get_daemon_set(&ObjectKey::new("d", "x")).await else { panic!("no error") };
     assert_eq!(failure.kind, FailureKind::Timeout);
     assert_eq!(asked.elapsed().as_secs(), 30);
     until(&api, "said", |api| error_of(api, &Scope::Node).is_some_and(|error| error.contains("within 30 s"))).await;
@@ -322,19 +324,19 @@ async fn only_the_servers_word_on_this_object_is_not_found() {
     ];
     for (code, body, _) in answers {
         fake.answer(move |_, path| match path.ends_with("/daemonsets/x") {
-            true => Reply::Json(code, body.clone()),
+            true => FakeReply::Json(code, body.clone()),
             false => empty(path),
         });
-        assert!(matches!(api.get_daemon_set(&key).await, Live::Error(_)), "{code}");
+        assert!(matches!(api.get_daemon_set(&key).await, GetResult::Error(_)), "{code}");
     }
-    fake.answer(|_, _| Reply::Text(404, "404 page not found\n"));
-    assert!(matches!(api.get_daemon_set(&key).await, Live::Error(_)));
+    fake.answer(|_, _| FakeReply::Text(404, "404 page not found\n"));
+    assert!(matches!(api.get_daemon_set(&key).await, GetResult::Error(_)));
     not_found["details"] = json!({"kind": "daemonsets", "group": "apps", "name": "x"});
     fake.answer(move |_, path| match path.ends_with("/daemonsets/x") {
-        true => Reply::Json(404, not_found.clone()),
-        false => Reply::Json(200, json!({"metadata": {"name": "kube-system", "uid": "cluster"}})),
+        true => FakeReply::Json(404, not_found.clone()),
+        false => FakeReply::Json(200, json!({"metadata": {"name": "kube-system", "uid": "cluster"}})),
     });
-    assert_eq!(api.get_daemon_set(&key).await, Live::NotFound);
+    assert_eq!(api.get_daemon_set(&key).await, GetResult::NotFound);
     assert_eq!(api.cluster_uid().await, Ok("cluster".into()));
 }
 
@@ -380,7 +382,7 @@ async fn a_kubeconfig_may_come_late_and_turn_bad() {
 async fn a_token_is_requested_for_this_node_and_wakes_the_loop() {
     let node = json!({"metadata": {"name": "n1", "uid": "node-uid", "resourceVersion": "3"}});
     let fake = Fake::start(100, move |method, path| match (method, path.contains("/nodes"), is_watch(path)) {
-        ("POST", ..) => Reply::Json(
+        ("POST", ..) => FakeReply::Json(
             201,
             json!({"spec": {"expirationSeconds": 3600},
                 "status": {"token": "issued", "expirationTimestamp": "2126-01-01T00:00:00Z"}}),
@@ -402,7 +404,7 @@ async fn a_token_is_requested_for_this_node_and_wakes_the_loop() {
 #[tokio::test]
 async fn events_are_sent_once_there_is_a_connection() {
     let mut fake = Fake::start(100, |method, path| match method {
-        "POST" => Reply::Json(201, json!({})),
+        "POST" => FakeReply::Json(201, json!({})),
         _ => empty(path),
     })
     .await;
@@ -427,7 +429,7 @@ async fn events_are_sent_once_there_is_a_connection() {
 #[tokio::test]
 async fn what_waits_to_be_sent_is_sent_before_the_end() {
     let fake = Fake::start(100, |method, path| match method {
-        "POST" => Reply::Json(201, json!({})),
+        "POST" => FakeReply::Json(201, json!({})),
         _ => empty(path),
     })
     .await;
@@ -453,9 +455,9 @@ async fn what_waits_to_be_sent_is_sent_before_the_end() {
 }
 
 /// A list of nothing at this resource version.
-fn list_at(version: u32) -> Reply {
+fn list_at(version: u32) -> FakeReply {
     let metadata = json!({"resourceVersion": version.to_string()});
-    Reply::Json(200, json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": []}))
+    FakeReply::Json(200, json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": []}))
 }
 
 #[tokio::test]

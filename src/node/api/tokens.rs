@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::core::model::TokenRequest;
 use crate::node::api::backoff::Backoff;
 use crate::node::api::connector::Link;
-use crate::node::api::error::Failure;
+use crate::node::api::error::ApiFailure;
 use crate::node::api::store::Snapshot;
 use crate::node::api::store::Store;
 
@@ -31,8 +31,8 @@ mod request;
 pub use held::IssuedToken;
 pub use held::TokenSnapshot;
 
-use held::Failed;
-use held::Held;
+use held::FailedToken;
+use held::HeldToken;
 
 /// Clocks jump at boot: what the wall clock says is looked at this often.
 const LOOK: Duration = Duration::from_secs(60);
@@ -42,21 +42,21 @@ const CONCURRENT: usize = 4;
 /// The tokens; clones share them. Without an API server it still hands out what was imported.
 #[derive(Clone, Default)]
 pub struct Tokens {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<TokensState>>,
     asked: Arc<Notify>,
 }
 
 #[derive(Default)]
-struct State {
+struct TokensState {
     wanted: BTreeSet<TokenRequest>,
-    held: BTreeMap<TokenRequest, Held>,
-    failed: BTreeMap<TokenRequest, Failed>,
+    held: BTreeMap<TokenRequest, HeldToken>,
+    failed: BTreeMap<TokenRequest, FailedToken>,
     /// Since when there has been no Node to bind tokens to.
     unregistered: Option<Timestamp>,
 }
 
 impl Tokens {
-    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+    fn with<T>(&self, f: impl FnOnce(&mut TokensState) -> T) -> T {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -118,7 +118,7 @@ impl Tokens {
         self.with(|state| {
             for issued in tokens {
                 let request = issued.request.clone();
-                state.held.entry(request).or_insert_with(|| Held::new(issued, None));
+                state.held.entry(request).or_insert_with(|| HeldToken::new(issued, None));
             }
         });
         self.asked.notify_one();
@@ -204,14 +204,14 @@ impl Tokens {
         })
     }
 
-    fn record(&self, request: TokenRequest, answer: Result<IssuedToken, Failure>, snapshot: &Snapshot) {
+    fn record(&self, request: TokenRequest, answer: Result<IssuedToken, ApiFailure>, snapshot: &Snapshot) {
         self.with(|state| match answer {
             Ok(issued) => {
                 state.failed.remove(&request);
-                state.held.insert(request, Held::new(issued, Some(Instant::now())));
+                state.held.insert(request, HeldToken::new(issued, Some(Instant::now())));
             }
             Err(failure) => {
-                let failed = state.failed.entry(request).or_insert_with(|| Failed {
+                let failed = state.failed.entry(request).or_insert_with(|| FailedToken {
                     failure: failure.clone(),
                     since: Timestamp::now(),
                     backoff: Backoff::request(),

@@ -28,7 +28,7 @@ use crate::core::placement::NamespaceSelector;
 use crate::node::api::backoff;
 use crate::node::api::connector::Link;
 use crate::node::api::connector::WATCH;
-use crate::node::api::error::Failure;
+use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 use crate::node::api::object;
 use crate::node::api::object::RawObject;
@@ -67,7 +67,7 @@ const WATCH_AFTER: Duration = Duration::from_secs(6);
 const MISSING_CHECK: Duration = Duration::from_secs(300);
 
 /// Everything that a watch needs.
-pub(super) struct Context {
+pub(super) struct WatchContext {
     pub(super) client: kube::Client,
     pub(super) store: Store,
     pub(super) link: watch::Receiver<Link>,
@@ -82,7 +82,7 @@ pub(super) struct Context {
     pub(super) namespaces_bind: bool,
 }
 
-impl Context {
+impl WatchContext {
     /// Of what nothing is known yet: which answer of the API server's cache, a moment old at most, is good enough. For
     /// consistent ones a thousand agents that wait for the same object wait for etcd, too.
     fn cache_read_policy(&self, scope: &Scope) -> Option<CacheReadPolicy> {
@@ -102,7 +102,7 @@ impl Context {
 
 /// The running watches. Dropping it ends them.
 pub(super) struct Watches {
-    context: Arc<Context>,
+    context: Arc<WatchContext>,
     node: String,
     selector: Option<String>,
     daemon_sets: AbortHandle,
@@ -113,7 +113,7 @@ pub(super) struct Watches {
 
 impl Watches {
     /// Starts the watches that always run. Needs a running tokio runtime.
-    pub(super) fn start(context: Context, node: &str, selector: Option<String>) -> Self {
+    pub(super) fn start(context: WatchContext, node: &str, selector: Option<String>) -> Self {
         let context = Arc::new(context);
         let daemon_sets = spawn_daemon_sets(&context, selector.clone());
         let (fixed, wanted, pending) = Default::default();
@@ -125,21 +125,21 @@ impl Watches {
     fn start_fixed(&mut self) {
         let by_name = format!("metadata.name={}", self.node);
         let of_node = format!("spec.nodeName={}", self.node);
-        let node = Task {
+        let node = WatchTask {
             scope: Scope::Node,
             resource: object::api_resource("", "Node", "nodes"),
             namespace: None,
             config: config().fields(&by_name),
             keep: object::keep_node,
         };
-        let pods = Task {
+        let pods = WatchTask {
             scope: Scope::Pods,
             resource: object::api_resource("", "Pod", "pods"),
             namespace: None,
             config: config().fields(&of_node),
             keep: object::keep_pod,
         };
-        let node_daemons = Task {
+        let node_daemons = WatchTask {
             scope: Scope::NodeDaemons,
             resource: object::node_daemons(),
             namespace: None,
@@ -166,7 +166,7 @@ impl Watches {
         });
         for reference in wanted {
             if !self.wanted.contains_key(reference) {
-                let task = Task {
+                let task = WatchTask {
                     scope: Scope::Object(reference.clone()),
                     resource: object::resource(reference.kind),
                     namespace: Some(reference.key.namespace.clone()).filter(|namespace| !namespace.is_empty()),
@@ -192,13 +192,13 @@ impl Drop for Watches {
     }
 }
 
-fn spawn_daemon_sets(context: &Arc<Context>, selector: Option<String>) -> AbortHandle {
+fn spawn_daemon_sets(context: &Arc<WatchContext>, selector: Option<String>) -> AbortHandle {
     let config = match selector.filter(|selector| !selector.is_empty()) {
         Some(selector) => config().labels(&selector),
         None => config(),
     };
     let resource = object::api_resource("apps", "DaemonSet", "daemonsets");
-    let task = Task { scope: Scope::DaemonSets, resource, namespace: None, config, keep: object::keep_daemon_set };
+    let task = WatchTask { scope: Scope::DaemonSets, resource, namespace: None, config, keep: object::keep_daemon_set };
     task.spawn(context)
 }
 
@@ -209,7 +209,7 @@ fn config() -> Config {
 }
 
 /// One watch. What it rarely waits for is boxed: its future is there for each object that a daemon names.
-struct Task {
+struct WatchTask {
     scope: Scope,
     resource: ApiResource,
     namespace: Option<String>,
@@ -218,22 +218,22 @@ struct Task {
 }
 
 /// Why one run of a watch ended.
-enum Ended {
+enum WatchEnd {
     /// The resource version is of no use any longer: list anew.
     Relist,
     /// Everything is known and cannot change.
     Immutable,
 }
 
-impl Task {
-    fn spawn(self, context: &Arc<Context>) -> AbortHandle {
+impl WatchTask {
+    fn spawn(self, context: &Arc<WatchContext>) -> AbortHandle {
         context.store.open(&self.scope);
         let context = Arc::clone(context);
         let watch_progress = Arc::new(WatchProgress::default());
         tokio::spawn(WATCH.scope(watch_progress.clone(), Box::new(self).run(context, watch_progress))).abort_handle()
     }
 
-    async fn run(self: Box<Self>, context: Arc<Context>, watch_progress: Arc<WatchProgress>) {
+    async fn run(self: Box<Self>, context: Arc<WatchContext>, watch_progress: Arc<WatchProgress>) {
         let mut retry = Retry::new(context.link.clone(), matches!(self.scope, Scope::DaemonSets | Scope::NodeDaemons));
         let mut gone_back = context.etcd_rollback.gone_back();
         let mut cache_read_policy = context.cache_read_policy(&self.scope);
@@ -242,12 +242,12 @@ impl Task {
             let ended = tokio::select! {
                 biased;
                 // Its sender lives as long as the context does.
-                Ok(()) = gone_back.changed() => Ended::Relist,
-                () = self.is_old() => Ended::Relist,
+                Ok(()) = gone_back.changed() => WatchEnd::Relist,
+                () = self.is_old() => WatchEnd::Relist,
                 ended = self.watch(&context, &mut retry, &watch_progress, cache_read_policy) => ended,
             };
             cache_read_policy = None;
-            if let Ended::Immutable = ended {
+            if let WatchEnd::Immutable = ended {
                 let rest = IMMUTABLE_CHECK.mul_f64(0.5 + backoff::random());
                 let _ = Box::pin(tokio::time::timeout(rest, gone_back.changed())).await;
             }
@@ -265,7 +265,7 @@ impl Task {
     }
 
     /// A watch was accepted: one that was cut off before its time may have missed that history went back.
-    fn opened(&self, context: &Context, watch_progress: &Arc<WatchProgress>, was_cut_off: bool) {
+    fn opened(&self, context: &WatchContext, watch_progress: &Arc<WatchProgress>, was_cut_off: bool) {
         if self.scope == Scope::DaemonSets {
             context.store.history_continues_at(watch_progress.asked());
         }
@@ -279,7 +279,7 @@ impl Task {
         }
     }
 
-    fn api(&self, context: &Context) -> Api<RawObject> {
+    fn api(&self, context: &WatchContext) -> Api<RawObject> {
         match &self.namespace {
             Some(namespace) => Api::namespaced_with(context.client.clone(), namespace, &self.resource),
             None => Api::all_with(context.client.clone(), &self.resource),
@@ -289,7 +289,7 @@ impl Task {
     /// What the API server lists and tells, for ever.
     fn stream(
         &self,
-        context: &Context,
+        context: &WatchContext,
         cache_read_policy: Option<CacheReadPolicy>,
     ) -> BoxStream<'static, named::WatchItem> {
         match (&self.scope, &self.config.field_selector, self.config.timeout) {
@@ -302,11 +302,11 @@ impl Task {
 
     async fn watch(
         &self,
-        context: &Context,
+        context: &WatchContext,
         retry: &mut Retry,
         watch_progress: &Arc<WatchProgress>,
         cache_read_policy: Option<CacheReadPolicy>,
-    ) -> Ended {
+    ) -> WatchEnd {
         let store = &context.store;
         // That a watch was accepted which ended before this one began says nothing of this one.
         let _ = watch_progress.opened.notified().now_or_never();
@@ -335,7 +335,7 @@ impl Task {
                     continue;
                 }
             };
-            let Some(event) = event else { return Ended::Relist };
+            let Some(event) = event else { return WatchEnd::Relist };
             match event {
                 Ok(Event::Init) => {
                     open = None;
@@ -352,7 +352,7 @@ impl Task {
                     store.wake();
                     if immutable {
                         store.recovered(&self.scope);
-                        return Ended::Immutable;
+                        return WatchEnd::Immutable;
                     }
                     // What is missing is waited for.
                     if is_there && matches!(self.scope, Scope::Object(_)) {
@@ -363,7 +363,7 @@ impl Task {
                     let immutable = self.apply(store, object, None);
                     store.wake();
                     if immutable {
-                        return Ended::Immutable;
+                        return WatchEnd::Immutable;
                     }
                 }
                 Ok(Event::Delete(object)) => {
@@ -371,7 +371,7 @@ impl Task {
                     store.wake();
                 }
                 Err(error) => {
-                    let failure = Failure::from_watcher(&error);
+                    let failure = ApiFailure::from_watcher(&error);
                     failed = true;
                     if failure.kind == FailureKind::Expired {
                         watch_progress.expired();
@@ -387,14 +387,14 @@ impl Task {
                         // Agents work without that resource; it may be installed some day.
                         store.missing(&self.scope);
                         Box::pin(tokio::time::sleep(MISSING_CHECK.mul_f64(0.5 + backoff::random()))).await;
-                        return Ended::Relist;
+                        return WatchEnd::Relist;
                     }
                     if retry.is_news(&failure) {
                         self.report(store, failure);
                     }
                     Box::pin(retry.pause()).await;
                     if stuck {
-                        return Ended::Relist;
+                        return WatchEnd::Relist;
                     }
                 }
             }
@@ -402,7 +402,7 @@ impl Task {
     }
 
     /// Whether the cluster simply lacks the resource.
-    fn is_missing(&self, failure: &Failure) -> bool {
+    fn is_missing(&self, failure: &ApiFailure) -> bool {
         self.scope == Scope::NodeDaemons && failure.kind == FailureKind::NotFound
     }
 
@@ -420,7 +420,7 @@ impl Task {
         }
     }
 
-    fn report(&self, store: &Store, failure: Failure) {
+    fn report(&self, store: &Store, failure: ApiFailure) {
         let message = failure.message.clone();
         if store.failed(&self.scope, failure) {
             tracing::warn!(scope = %self.scope, "watch of {} failed: {message}; trying again", self.scope);

@@ -24,12 +24,12 @@ pub(super) struct ImageStatusRequest {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ImageStatusResponse {
     #[prost(message, optional, tag = "1")]
-    pub(super) image: Option<Image>,
+    pub(super) image: Option<ImageMessage>,
 }
 
 /// Image.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Image {
+pub(super) struct ImageMessage {
     #[prost(string, tag = "1")]
     pub(super) id: String,
     #[prost(string, repeated, tag = "2")]

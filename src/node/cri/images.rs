@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::core::images::keyring::Credentials;
+use crate::core::images::keyring::RegistryCredentials;
 
 use super::ASK;
 use super::Cri;
@@ -64,7 +64,7 @@ impl Cri {
     pub async fn pull_image(
         &self,
         name: &str,
-        credentials: Option<&Credentials>,
+        credentials: Option<&RegistryCredentials>,
         pod: &PullFor,
     ) -> Result<(), CriError> {
         let auth = credentials.map(|credentials| messages::AuthConfig {
@@ -130,8 +130,8 @@ fn spec(name: &str) -> messages::ImageSpec {
     messages::ImageSpec { image: name.to_owned(), user_specified_image: name.to_owned() }
 }
 
-impl From<messages::Image> for Image {
-    fn from(image: messages::Image) -> Self {
+impl From<messages::ImageMessage> for Image {
+    fn from(image: messages::ImageMessage) -> Self {
         let names = image.repo_tags.into_iter().chain(image.repo_digests).collect();
         Self { id: image.id, names, pinned: image.pinned }
     }

@@ -20,15 +20,15 @@ use tokio_rustls::TlsConnector;
 
 use crate::config::Config;
 use crate::core::doctor::api::Answers;
-use crate::core::doctor::api::Facts;
+use crate::core::doctor::api::ApiFacts;
 use crate::core::doctor::api::Right;
 use crate::core::doctor::api::rights;
 use crate::core::doctor::api::rights_of;
 use crate::core::doctor::api::rights_to_ask;
 use crate::core::model::Mode;
 use crate::core::status::StatusReport;
+use crate::node::api::ApiFailure;
 use crate::node::api::Connector;
-use crate::node::api::Failure;
 use crate::node::api::FailureKind;
 use crate::node::api::tls_that_trusts_anybody;
 
@@ -40,15 +40,15 @@ const ASK: Duration = Duration::from_secs(12);
 const AT_ONCE: usize = 16;
 
 /// What was found, and the kubelet's version as the Node has it.
-pub(super) struct Found {
-    pub(super) facts: Facts,
+pub(super) struct ApiFindings {
+    pub(super) facts: ApiFacts,
     pub(super) node_version: Option<String>,
 }
 
 /// Asks; `status` says which daemons run here.
-pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Found {
+pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> ApiFindings {
     let Some(kubeconfig) = &config.kubeconfig else {
-        return Found { facts: Facts::NotConfigured, node_version: None };
+        return ApiFindings { facts: ApiFacts::NotConfigured, node_version: None };
     };
     let connector = Connector::new(kubeconfig.clone());
     let asker = Asker { client: connector.client() };
@@ -57,7 +57,10 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Fou
         Ok(version) => version,
         Err(failure) => {
             let unauthorized = matches!(failure.kind, FailureKind::Unauthorized | FailureKind::Kubeconfig);
-            return Found { facts: Facts::Silent { why: failure.message, unauthorized }, node_version: None };
+            return ApiFindings {
+                facts: ApiFacts::Unreachable { why: failure.message, unauthorized },
+                node_version: None,
+            };
         }
     };
     // The connection's making is no part of a round trip: a second request tells the time.
@@ -98,7 +101,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Fou
         daemons,
         service: asker.service().await,
     };
-    Found { facts: Facts::Answers(Box::new(answers)), node_version }
+    ApiFindings { facts: ApiFacts::Answers(Box::new(answers)), node_version }
 }
 
 struct Asker {
@@ -106,14 +109,14 @@ struct Asker {
 }
 
 /// An answer: its JSON, and the server's time in its head.
-struct Answer {
+struct HttpAnswer {
     body: Value,
     date: Option<Timestamp>,
     asked: Timestamp,
     answered: Timestamp,
 }
 
-impl Answer {
+impl HttpAnswer {
     /// By how much the server's clock is ahead of ours. Its `Date` has whole seconds, half of one on average
     /// too few; it was written between the question, if that was sent at once, and the answer.
     fn ahead(&self, asked: Timestamp) -> Option<i64> {
@@ -123,14 +126,14 @@ impl Answer {
 }
 
 impl Asker {
-    async fn get(&self, path: &str) -> Result<Answer, Failure> {
+    async fn get(&self, path: &str) -> Result<HttpAnswer, ApiFailure> {
         self.send(Method::GET, path, None).await
     }
 
-    async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Result<Answer, Failure> {
+    async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Result<HttpAnswer, ApiFailure> {
         let asked = Timestamp::now();
         let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
-        let wrong = |error: http::Error| Failure::new(FailureKind::Protocol, error.to_string());
+        let wrong = |error: http::Error| ApiFailure::new(FailureKind::Protocol, error.to_string());
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -139,15 +142,15 @@ impl Asker {
             .body(Body::from(bytes))
             .map_err(wrong)?;
         let exchange = async {
-            let response = self.client.send(request).await.map_err(|error| Failure::from_kube(&error))?;
+            let response = self.client.send(request).await.map_err(|error| ApiFailure::from_kube(&error))?;
             let (head, body) = response.into_parts();
             let answered = Timestamp::now();
             let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
             let date = text("date").and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
-            let body = body.collect().await.map_err(|error| Failure::from_kube(&error))?.to_bytes();
+            let body = body.collect().await.map_err(|error| ApiFailure::from_kube(&error))?.to_bytes();
             let body: Value = serde_json::from_slice(&body).unwrap_or_default();
             if head.status.is_success() {
-                return Ok(Answer { body, date, asked, answered });
+                return Ok(HttpAnswer { body, date, asked, answered });
             }
             let kind = match head.status.as_u16() {
                 401 => FailureKind::Unauthorized,
@@ -156,9 +159,9 @@ impl Asker {
                 _ => FailureKind::Server,
             };
             let said = body["message"].as_str().unwrap_or("no reason given");
-            Err(Failure::new(kind, format!("{said} ({})", head.status.as_u16())))
+            Err(ApiFailure::new(kind, format!("{said} ({})", head.status.as_u16())))
         };
-        let silence = |_| Failure::new(FailureKind::Timeout, format!("no answer within {} s", ASK.as_secs()));
+        let silence = |_| ApiFailure::new(FailureKind::Timeout, format!("no answer within {} s", ASK.as_secs()));
         tokio::time::timeout(ASK, exchange).await.map_err(silence)?
     }
 
@@ -257,7 +260,7 @@ mod tests {
         let at = |millis| Timestamp::from_millisecond(millis).unwrap();
         let date = DateTimeParser::new().parse_timestamp("Sat, 21 Nov 2026 16:00:10 GMT").unwrap();
         let base = date.as_millisecond();
-        let answer = |answered| Answer { body: Value::Null, date: Some(date), asked: at(base), answered };
+        let answer = |answered| HttpAnswer { body: Value::Null, date: Some(date), asked: at(base), answered };
         assert_eq!(answer(at(base + 1_000)).ahead(at(base)), Some(0));
         assert_eq!(answer(at(base - 59_000)).ahead(at(base - 60_000)), Some(60_000));
     }

@@ -8,11 +8,11 @@ use nix::sys::statvfs;
 use nix::sys::statvfs::FsFlags;
 
 use crate::config::Config;
-use crate::core::doctor::disk::Folder;
+use crate::core::doctor::disk::DiskFolder;
 use crate::node::fsx::Dir;
 
 /// Each folder, once.
-pub(super) fn folders(config: &Config) -> Vec<Folder> {
+pub(super) fn folders(config: &Config) -> Vec<DiskFolder> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let folders = [
         ("state-dir", &config.state_dir),
@@ -22,9 +22,9 @@ pub(super) fn folders(config: &Config) -> Vec<Folder> {
     folders.into_iter().map(|(key, path)| folder(key, path, &mounts)).collect()
 }
 
-fn folder(key: &'static str, path: &Path, mounts: &str) -> Folder {
+fn folder(key: &'static str, path: &Path, mounts: &str) -> DiskFolder {
     let path = existing(path);
-    let mut found = Folder {
+    let mut found = DiskFolder {
         key,
         path: path.display().to_string(),
         error: None,

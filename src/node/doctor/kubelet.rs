@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::config::Config;
 use crate::config::Host;
 use crate::config::RealHost;
-use crate::core::doctor::kubelet::Facts;
 use crate::core::doctor::kubelet::File;
+use crate::core::doctor::kubelet::KubeletFacts;
 use crate::core::doctor::kubelet::field;
 use crate::core::doctor::kubelet::flag;
 use crate::core::yaml;
@@ -21,7 +21,7 @@ use crate::core::yaml;
 const NAME: &str = "kubelet";
 
 /// What can be found out; `version`: what the Node says, or the configuration.
-pub(super) fn facts(config: &Config, version: Option<String>) -> Facts {
+pub(super) fn facts(config: &Config, version: Option<String>) -> KubeletFacts {
     let processes = processes();
     let configured = config.kubelet_config.as_path();
     let (path, file) = match processes.as_slice() {
@@ -36,7 +36,7 @@ pub(super) fn facts(config: &Config, version: Option<String>) -> Facts {
     };
     let path = path.display().to_string();
     let runtime = config.runtime_endpoint.as_ref();
-    let mut facts = Facts {
+    let mut facts = KubeletFacts {
         configured: configured.display().to_string(),
         path,
         file,
@@ -54,7 +54,7 @@ pub(super) fn facts(config: &Config, version: Option<String>) -> Facts {
 }
 
 /// Where the paths lead that are compared.
-fn resolved(facts: &Facts) -> BTreeMap<String, String> {
+fn resolved(facts: &KubeletFacts) -> BTreeMap<String, String> {
     let flags = ["config", "pod-manifest-path", "root-dir", "container-runtime-endpoint"];
     let of_process = facts.processes.iter().flat_map(|command| flags.iter().filter_map(|name| flag(command, name)));
     let of_file = match &facts.file {

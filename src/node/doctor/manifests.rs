@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::core::doctor::manifests::Facts;
-use crate::core::doctor::manifests::Manifest;
+use crate::core::doctor::manifests::FoundManifest;
+use crate::core::doctor::manifests::ManifestFolderFacts;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::ports;
 use crate::core::yaml;
@@ -17,12 +17,18 @@ use crate::node::manifests::ManifestDir;
 const MAX_BYTES: u64 = 10 << 20;
 
 /// What is in the folder.
-pub(super) fn facts(folder: &Path) -> Facts {
+pub(super) fn facts(folder: &Path) -> ManifestFolderFacts {
     let (exists, error) = match ManifestDir::open_read_only(folder) {
         Ok(found) => (found.is_some(), None),
         Err(error) => (true, Some((words(&error), error.hint()))),
     };
-    let mut facts = Facts { path: folder.display().to_string(), exists, error, ours: Vec::new(), foreign: Vec::new() };
+    let mut facts = ManifestFolderFacts {
+        path: folder.display().to_string(),
+        exists,
+        error,
+        ours: Vec::new(),
+        foreign: Vec::new(),
+    };
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     // The kubelet skips what begins with a dot.
@@ -39,7 +45,7 @@ pub(super) fn facts(folder: &Path) -> Facts {
                 let manifest = manifest(name, &pod);
                 if ours { facts.ours.push(manifest) } else { facts.foreign.push(manifest) }
             }
-            Err(why) => facts.foreign.push(Manifest { file: name, error: Some(why), ..Manifest::default() }),
+            Err(why) => facts.foreign.push(FoundManifest { file: name, error: Some(why), ..FoundManifest::default() }),
         }
     }
     facts
@@ -58,14 +64,14 @@ fn pod(path: &Path) -> Result<Value, String> {
     }
 }
 
-fn manifest(file: String, pod: &Value) -> Manifest {
+fn manifest(file: String, pod: &Value) -> FoundManifest {
     let metadata = &pod["metadata"];
     let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
     let namespace = match text("namespace") {
         empty if empty.is_empty() => "default".to_owned(),
         namespace => namespace,
     };
-    Manifest { file, error: None, namespace, name: text("name"), uid: text("uid"), ports: ports::host_ports(pod) }
+    FoundManifest { file, error: None, namespace, name: text("name"), uid: text("uid"), ports: ports::host_ports(pod) }
 }
 
 #[cfg(test)]

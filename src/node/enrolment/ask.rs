@@ -8,17 +8,17 @@ use serde_json::json;
 
 use crate::core::enrolment;
 use crate::core::enrolment::Certificate;
-use crate::node::api::Failure;
+use crate::node::api::ApiFailure;
 use crate::node::api::FailureKind;
 
 use super::EnrolmentError;
-use super::files::Files;
+use super::files::IdentityFiles;
 
 const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
 /// How far it has come.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum RequestProgress {
     /// The certificate is in force.
     Done(Certificate),
     /// Nobody has approved the request of this name, or nobody has signed it.
@@ -29,7 +29,11 @@ pub(super) enum Step {
 ///
 /// # Errors
 /// [`EnrolmentError::Refused`] is for good: the next step begins with another key.
-pub(super) async fn step(client: &kube::Client, files: &Files, node: &str) -> Result<Step, EnrolmentError> {
+pub(super) async fn step(
+    client: &kube::Client,
+    files: &IdentityFiles,
+    node: &str,
+) -> Result<RequestProgress, EnrolmentError> {
     let key = files.pending()?;
     let request = enrolment::request_name(key.public());
     let failed = |source| EnrolmentError::Api { request: request.clone(), source };
@@ -38,7 +42,7 @@ pub(super) async fn step(client: &kube::Client, files: &Files, node: &str) -> Re
         Some(found) => found,
         None => {
             submit(client, &request, &pem).await.map_err(failed)?;
-            return Ok(Step::Waiting(request));
+            return Ok(RequestProgress::Waiting(request));
         }
     };
     let conditions = found.pointer("/status/conditions").and_then(Value::as_array);
@@ -55,7 +59,7 @@ pub(super) async fn step(client: &kube::Client, files: &Files, node: &str) -> Re
     let certificate = found.pointer("/status/certificate").and_then(Value::as_str).unwrap_or_default();
     let chain = STANDARD.decode(certificate).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     if chain.is_empty() {
-        return Ok(Step::Waiting(request));
+        return Ok(RequestProgress::Waiting(request));
     }
     let read = Certificate::read(&chain, node);
     let certificate = read.map_err(|source| EnrolmentError::Certificate { request: request.clone(), source });
@@ -66,19 +70,19 @@ pub(super) async fn step(client: &kube::Client, files: &Files, node: &str) -> Re
     }
     let certificate = certificate?;
     files.take(&chain, &key)?;
-    Ok(Step::Done(certificate))
+    Ok(RequestProgress::Done(certificate))
 }
 
 /// The request of that name; `None`: there is none (any more: what was not approved in a day is removed).
-async fn look(client: &kube::Client, name: &str) -> Result<Option<Value>, Failure> {
+async fn look(client: &kube::Client, name: &str) -> Result<Option<Value>, ApiFailure> {
     match client.request::<Value>(wire(Request::get(format!("{PATH}/{name}")), Vec::new())?).await {
         Ok(found) => Ok(Some(found)),
         Err(kube::Error::Api(status)) if status.code == 404 && status.reason == "NotFound" => Ok(None),
-        Err(error) => Err(Failure::from_kube(&error)),
+        Err(error) => Err(ApiFailure::from_kube(&error)),
     }
 }
 
-async fn submit(client: &kube::Client, name: &str, pem: &str) -> Result<(), Failure> {
+async fn submit(client: &kube::Client, name: &str, pem: &str) -> Result<(), ApiFailure> {
     let body = json!({
         "apiVersion": "certificates.k8s.io/v1",
         "kind": "CertificateSigningRequest",
@@ -92,11 +96,11 @@ async fn submit(client: &kube::Client, name: &str, pem: &str) -> Result<(), Fail
     match client.request::<Value>(wire(Request::post(PATH), body.to_string().into_bytes())?).await {
         // It is there since just now.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        answer => answer.map(drop).map_err(|error| Failure::from_kube(&error)),
+        answer => answer.map(drop).map_err(|error| ApiFailure::from_kube(&error)),
     }
 }
 
-fn wire(builder: http::request::Builder, body: Vec<u8>) -> Result<Request<Vec<u8>>, Failure> {
+fn wire(builder: http::request::Builder, body: Vec<u8>) -> Result<Request<Vec<u8>>, ApiFailure> {
     let builder = builder.header(http::header::CONTENT_TYPE, "application/json");
-    builder.body(body).map_err(|error| Failure::new(FailureKind::Protocol, error.to_string()))
+    builder.body(body).map_err(|error| ApiFailure::new(FailureKind::Protocol, error.to_string()))
 }

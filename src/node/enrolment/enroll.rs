@@ -10,8 +10,8 @@ use crate::node::api::Connector;
 
 use super::EnrolmentError;
 use super::ask;
-use super::ask::Step;
-use super::files::Files;
+use super::ask::RequestProgress;
+use super::files::IdentityFiles;
 use super::kubeconfig;
 
 /// Between two looks at the request.
@@ -19,7 +19,7 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// What to do.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct EnrollOptions {
     /// The node.
     pub node: String,
     /// The kubeconfigs to ask with: the first that exists.
@@ -47,12 +47,12 @@ pub struct Enrolled {
 ///
 /// # Errors
 /// See [`EnrolmentError`]; nothing that was in force is changed then.
-pub async fn enroll(options: &Options, waits: impl Fn(&str)) -> Result<Enrolled, EnrolmentError> {
+pub async fn enroll(options: &EnrollOptions, waits: impl Fn(&str)) -> Result<Enrolled, EnrolmentError> {
     let ours = kubeconfig::is_ours(&options.kubeconfig, &options.state_dir);
     if ours == Some(false) {
         return Err(EnrolmentError::Taken(options.kubeconfig.clone()));
     }
-    let files = Files::open(&options.state_dir)?;
+    let files = IdentityFiles::open(&options.state_dir)?;
     let current = files.current(&options.node)?.filter(|c| c.renew_at() > jiff::Timestamp::now().as_second());
     let source = options.sources.iter().find(|source| source.exists());
     let source = source.ok_or_else(|| EnrolmentError::NoSource(options.sources.clone()));
@@ -68,11 +68,11 @@ pub async fn enroll(options: &Options, waits: impl Fn(&str)) -> Result<Enrolled,
     let mut told = false;
     loop {
         match ask::step(&client, &files, &options.node).await {
-            Ok(Step::Done(certificate)) => {
+            Ok(RequestProgress::Done(certificate)) => {
                 kubeconfig::write(&options.kubeconfig, source, &options.state_dir)?;
                 return Ok(Enrolled { certificate, already: false });
             }
-            Ok(Step::Waiting(request)) => {
+            Ok(RequestProgress::Waiting(request)) => {
                 if !std::mem::replace(&mut told, true) {
                     waits(&request);
                 }

@@ -11,7 +11,7 @@ use crate::node::fsx::FsError;
 use crate::node::fsx::Owner;
 
 use super::EnrolmentError;
-use super::key::Key;
+use super::key::PrivateKey;
 
 const FOLDER: &str = "identity";
 const CURRENT: &str = "client.pem";
@@ -25,11 +25,11 @@ pub(super) fn path(state_dir: &Path) -> PathBuf {
 }
 
 /// The identity's folder.
-pub(super) struct Files {
+pub(super) struct IdentityFiles {
     dir: Dir,
 }
 
-impl Files {
+impl IdentityFiles {
     /// Opens the folder, made if it is not there.
     pub(super) fn open(state_dir: &Path) -> Result<Self, FsError> {
         let (state, _) = Dir::open_or_create(state_dir, 0o700)?;
@@ -40,17 +40,17 @@ impl Files {
     /// The certificate in force, if there is one for the agent of `node` and the key beside it is its own.
     pub(super) fn current(&self, node: &str) -> Result<Option<Certificate>, FsError> {
         let Some(bytes) = self.dir.read_file(CURRENT, LIMIT)? else { return Ok(None) };
-        let key = Key::from_pem(&bytes);
+        let key = PrivateKey::from_pem(&bytes);
         let certificate = Certificate::read(&String::from_utf8_lossy(&bytes), node).ok();
         Ok(certificate.filter(|c| key.is_some_and(|key| key.public() == c.public_key)))
     }
 
     /// The key that a request is under way for, made if there is none.
-    pub(super) fn pending(&self) -> Result<Key, EnrolmentError> {
-        if let Some(key) = self.dir.read_file(PENDING, LIMIT)?.and_then(|bytes| Key::from_pem(&bytes)) {
+    pub(super) fn pending(&self) -> Result<PrivateKey, EnrolmentError> {
+        if let Some(key) = self.dir.read_file(PENDING, LIMIT)?.and_then(|bytes| PrivateKey::from_pem(&bytes)) {
             return Ok(key);
         }
-        let key = Key::generate().ok_or(EnrolmentError::Key)?;
+        let key = PrivateKey::generate().ok_or(EnrolmentError::Key)?;
         write(&self.dir, PENDING, key.pem().as_bytes())?;
         Ok(key)
     }
@@ -61,7 +61,7 @@ impl Files {
     }
 
     /// Puts a certificate chain (PEM) and its key in force.
-    pub(super) fn take(&self, chain: &str, key: &Key) -> Result<(), FsError> {
+    pub(super) fn take(&self, chain: &str, key: &PrivateKey) -> Result<(), FsError> {
         write(&self.dir, CURRENT, format!("{}\n{}", chain.trim_end(), key.pem()).as_bytes())?;
         self.forget_pending()
     }
@@ -86,9 +86,9 @@ mod tests {
     #[test]
     fn a_pending_key_is_kept_until_it_is_in_force() {
         let folder = tempfile::tempdir().unwrap();
-        let files = Files::open(folder.path()).unwrap();
+        let files = IdentityFiles::open(folder.path()).unwrap();
         let key = files.pending().unwrap();
-        assert_eq!(Files::open(folder.path()).unwrap().pending().unwrap().public(), key.public());
+        assert_eq!(IdentityFiles::open(folder.path()).unwrap().pending().unwrap().public(), key.public());
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder.path().join("identity/pending.pem")), 0o600);
         assert_eq!(mode(&folder.path().join("identity")), 0o700);

@@ -14,18 +14,18 @@ use rustls::pki_types::pem::PemObject;
 use crate::core::enrolment;
 
 /// A private key.
-pub(super) struct Key {
+pub(super) struct PrivateKey {
     pkcs8: Vec<u8>,
     pair: EcdsaKeyPair,
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for PrivateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key")
     }
 }
 
-impl Key {
+impl PrivateKey {
     /// A new one.
     pub(super) fn generate() -> Option<Self> {
         let random = SystemRandom::new();
@@ -79,12 +79,12 @@ mod tests {
 
     #[test]
     fn a_key_survives_its_file_and_asks_for_its_node() {
-        let key = Key::generate().unwrap();
-        let again = Key::from_pem(key.pem().as_bytes()).unwrap();
+        let key = PrivateKey::generate().unwrap();
+        let again = PrivateKey::from_pem(key.pem().as_bytes()).unwrap();
         assert_eq!(key.public(), again.public());
-        assert_ne!(key.public(), Key::generate().unwrap().public());
+        assert_ne!(key.public(), PrivateKey::generate().unwrap().public());
         assert_eq!(enrolment::node_of(again.request("n1").unwrap().as_bytes()), Ok("n1".to_owned()));
-        assert!(Key::from_pem(b"nonsense").is_none());
+        assert!(PrivateKey::from_pem(b"nonsense").is_none());
         assert_eq!(format!("{key:?}"), "Key");
     }
 
@@ -92,7 +92,7 @@ mod tests {
     fn openssl_finds_the_signature_right() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("request.pem");
-        std::fs::write(&file, Key::generate().unwrap().request("n1").unwrap()).unwrap();
+        std::fs::write(&file, PrivateKey::generate().unwrap().request("n1").unwrap()).unwrap();
         let done = std::process::Command::new("openssl")
             .args(["req", "-verify", "-noout", "-subject", "-in"])
             .arg(&file)

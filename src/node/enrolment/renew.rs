@@ -22,8 +22,8 @@ use crate::node::api::words;
 
 use super::EnrolmentError;
 use super::ask;
-use super::ask::Step;
-use super::files::Files;
+use super::ask::RequestProgress;
+use super::files::IdentityFiles;
 use super::kubeconfig;
 
 /// The wall clock may be set: the time of renewal is looked at this often.
@@ -39,11 +39,11 @@ const RELOAD_PAUSE: Duration = Duration::from_secs(6);
 
 /// How the agent's identity stands; clones share it.
 #[derive(Clone, Default)]
-pub struct Identity {
+pub struct AgentIdentity {
     state: Arc<Mutex<Option<(Certificate, Renewal)>>>,
 }
 
-impl Identity {
+impl AgentIdentity {
     fn set(&self, certificate: Certificate, renewal: Renewal) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Some((certificate, renewal));
     }
@@ -74,7 +74,7 @@ impl Identity {
         let client = connector.client();
         loop {
             let files = match kubeconfig::is_ours(&kubeconfig, &state_dir) {
-                Some(true) => Files::open(&state_dir).ok(),
+                Some(true) => IdentityFiles::open(&state_dir).ok(),
                 _ => None,
             };
             let current = files.as_ref().and_then(|files| files.current(&node).ok().flatten());
@@ -98,16 +98,16 @@ impl Identity {
     }
 
     /// Asks for a new certificate, or looks at what was asked for. Gives how long to rest; nothing: it is in force.
-    async fn step(&self, client: &kube::Client, files: &Files, old: Certificate, node: &str) -> Duration {
+    async fn step(&self, client: &kube::Client, files: &IdentityFiles, old: Certificate, node: &str) -> Duration {
         let before = self.get().map(|(_, renewal)| renewal).unwrap_or_default();
         let (renewal, rest) = match ask::step(client, files, node).await {
-            Ok(Step::Done(certificate)) => {
+            Ok(RequestProgress::Done(certificate)) => {
                 let until = Timestamp::from_second(certificate.not_after).unwrap_or_default();
                 tracing::info!(user = certificate.user, "certificate of {} renewed until {until}", certificate.user);
                 self.set(certificate, Renewal::None);
                 return Duration::ZERO;
             }
-            Ok(Step::Waiting(request)) => {
+            Ok(RequestProgress::Waiting(request)) => {
                 let since = match &before {
                     Renewal::Waiting { request: asked, since } if *asked == request => *since,
                     _ => Timestamp::now().as_second(),

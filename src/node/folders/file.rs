@@ -11,8 +11,8 @@ use sha2::Sha256;
 
 use super::FileView;
 use crate::core::input;
+use crate::core::input::InputProblem;
 use crate::core::input::ParsedFile;
-use crate::core::input::Problem;
 use crate::core::input::ProblemKind;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
@@ -21,7 +21,7 @@ use crate::node::fsx;
 
 /// What changes when a file does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct FileStamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -29,7 +29,7 @@ pub(super) struct Stamp {
     changed: (i64, i64),
 }
 
-impl Stamp {
+impl FileStamp {
     pub(super) fn of(metadata: &fs::Metadata) -> Self {
         Self {
             device: metadata.dev(),
@@ -49,7 +49,7 @@ pub(super) fn read(
     quiet: bool,
     previous: Option<&Arc<FileView>>,
 ) -> Arc<FileView> {
-    let stamp = Stamp::of(metadata);
+    let stamp = FileStamp::of(metadata);
     // A stamp that was taken while the file changed may hide a later change within the clock's tick.
     let unchanged = |previous: &&Arc<FileView>| previous.path == path && previous.stamp == stamp && previous.quiet;
     if let Some(previous) = previous.filter(unchanged) {
@@ -89,8 +89,8 @@ pub(super) fn read(
 }
 
 /// The problem of a file or folder that cannot be read at all.
-pub(super) fn unreadable(path: &Path, error: &io::Error) -> Problem {
-    Problem {
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> InputProblem {
+    InputProblem {
         file: path.to_owned(),
         line: 0,
         column: 0,

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use tempfile::TempDir;
 
 use super::FolderView;
+use super::FoldersWatch;
 use super::Origin;
-use super::Watch;
 use super::read;
 use crate::core::model::ObjectKey;
 use crate::core::sources::FolderState;
@@ -236,11 +236,11 @@ fn what_cannot_be_read_is_reported() {
     assert!(problems[2].starts_with("/usr/x.yaml: cannot be read"));
 }
 
-async fn wakes(watch: &mut Watch) -> bool {
+async fn wakes(watch: &mut FoldersWatch) -> bool {
     tokio::time::timeout(Duration::from_secs(3), watch.changed()).await.is_ok()
 }
 
-async fn drain(watch: &mut Watch) {
+async fn drain(watch: &mut FoldersWatch) {
     while tokio::time::timeout(Duration::from_millis(200), watch.changed()).await.is_ok() {}
 }
 
@@ -248,7 +248,7 @@ async fn drain(watch: &mut Watch) {
 async fn a_watch_sees_files_and_folders_come_and_go() {
     let folders = Folders::new();
     let etc: &Path = &folders.paths[2];
-    let mut watch = Watch::new(Changes::default(), &[folders.paths[0].clone(), etc.join("deep/daemonsets.d")]);
+    let mut watch = FoldersWatch::new(Changes::default(), &[folders.paths[0].clone(), etc.join("deep/daemonsets.d")]);
     assert_eq!(watch.trouble(), None);
     drain(&mut watch).await;
     folders.write(0, "x.yaml", "a");
@@ -270,6 +270,6 @@ async fn a_watch_sees_files_and_folders_come_and_go() {
     assert!(wakes(&mut watch).await, "a file in a folder that was made anew");
 }
 
-async fn wakes_soon(watch: &mut Watch) -> bool {
+async fn wakes_soon(watch: &mut FoldersWatch) -> bool {
     tokio::time::timeout(Duration::from_millis(300), watch.changed()).await.is_ok()
 }

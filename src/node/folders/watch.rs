@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use tokio::sync::Notify;
 
 use crate::node::fsx::changes::Changes;
-use crate::node::fsx::changes::Place;
+use crate::node::fsx::changes::FolderId;
 use crate::node::fsx::changes::Watched;
 use crate::node::fsx::changes::place;
 
@@ -22,16 +22,16 @@ const POLL: Duration = Duration::from_secs(5);
 const SLOW_POLL: Duration = Duration::from_secs(60);
 
 /// A watch over folders that may not exist yet.
-pub struct Watch {
+pub struct FoldersWatch {
     folders: Vec<PathBuf>,
     changes: Changes,
-    watched: BTreeMap<Place, Watched>,
+    watched: BTreeMap<FolderId, Watched>,
     news: Arc<Notify>,
     trouble: Option<String>,
 }
 
-impl Watch {
-    /// Watches `folders`; where that is not possible, says why in [`Watch::trouble`] and looks every few seconds.
+impl FoldersWatch {
+    /// Watches `folders`; where that is not possible, says why in [`FoldersWatch::trouble`] and looks every few seconds.
     pub fn new(changes: Changes, folders: &[PathBuf]) -> Self {
         let (folders, watched, news) = (folders.to_vec(), BTreeMap::new(), Arc::default());
         let mut watch = Self { folders, changes, watched, news, trouble: None };
@@ -53,7 +53,7 @@ impl Watch {
 
     /// Watches each folder and the nearest parent that exists, so that its making, removal and exchange are seen.
     fn arm(&mut self) {
-        let mut wanted: BTreeMap<Place, &Path> = BTreeMap::new();
+        let mut wanted: BTreeMap<FolderId, &Path> = BTreeMap::new();
         for folder in &self.folders {
             let found = |path| Some((place(path)?, path));
             wanted.extend(found(folder.as_path()));
@@ -96,7 +96,7 @@ mod tests {
         let folder = parent.path().join("daemonsets.d");
         fs::create_dir(&folder).unwrap();
         let changes = Changes::default();
-        let mut watch = Watch::new(changes.clone(), std::slice::from_ref(&folder));
+        let mut watch = FoldersWatch::new(changes.clone(), std::slice::from_ref(&folder));
         watch.changed().await;
         let before = watch.watched.len();
         changes.lose();

@@ -33,17 +33,17 @@ use notify::event::RenameMode;
 const CHANGES: EventKindMask = EventKindMask::CORE.union(EventKindMask::ACCESS_CLOSE);
 
 /// A folder as the kernel knows it: device and inode, whatever its path. One that was made anew is another one.
-pub type Place = (u64, u64);
+pub type FolderId = (u64, u64);
 
 /// The folder that is at `path` now; `None` if there is none.
-pub fn place(path: &Path) -> Option<Place> {
+pub fn place(path: &Path) -> Option<FolderId> {
     let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_dir)?;
     Some((metadata.dev(), metadata.ino()))
 }
 
 /// A change in a watched folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change<'a> {
+pub enum FolderChange<'a> {
     /// Something has this name now: it was made, or moved in.
     Appeared(&'a OsStr),
     /// Nothing has this name now: it was removed, or moved away.
@@ -56,10 +56,10 @@ pub enum Change<'a> {
 
 /// One watcher for all folders; clones share it. It starts with the first folder.
 #[derive(Clone, Debug, Default)]
-pub struct Changes(Arc<Shared>);
+pub struct Changes(Arc<SharedWatcher>);
 
 #[derive(Default)]
-struct Shared {
+struct SharedWatcher {
     watcher: Mutex<Option<INotifyWatcher>>,
     listeners: Arc<Listeners>,
 }
@@ -71,10 +71,10 @@ struct Listeners(Mutex<Vec<Listener>>);
 
 struct Listener {
     id: u64,
-    place: Place,
+    place: FolderId,
     /// Under which path the watcher knows the folder.
     path: PathBuf,
-    tell: Box<dyn Fn(Change) + Send + Sync>,
+    tell: Box<dyn Fn(FolderChange) + Send + Sync>,
 }
 
 /// A watched folder; the watch ends when this is dropped.
@@ -82,7 +82,7 @@ struct Listener {
 pub struct Watched {
     id: u64,
     path: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<SharedWatcher>,
 }
 
 impl Changes {
@@ -92,7 +92,7 @@ impl Changes {
     /// # Errors
     ///
     /// Where there is no such folder, or the kernel grants no more watchers (`EMFILE`) or watches (`ENOSPC`).
-    pub fn watch(&self, folder: &Path, tell: impl Fn(Change) + Send + Sync + 'static) -> io::Result<Watched> {
+    pub fn watch(&self, folder: &Path, tell: impl Fn(FolderChange) + Send + Sync + 'static) -> io::Result<Watched> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let place = place(folder).ok_or(Errno::ENOENT)?;
@@ -163,14 +163,14 @@ impl Listeners {
             matches!(event.kind, EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(RenameMode::To)));
         lock(&self.0).retain(|listener| {
             if *path == listener.path {
-                (listener.tell)(Change::Folder);
+                (listener.tell)(FolderChange::Folder);
                 return !is_gone;
             }
             if let Some(name) = path.file_name().filter(|_| path.parent() == Some(&listener.path)) {
                 (listener.tell)(match (has_appeared, is_gone) {
-                    (true, _) => Change::Appeared(name),
-                    (_, true) => Change::Gone(name),
-                    _ => Change::Altered(name),
+                    (true, _) => FolderChange::Appeared(name),
+                    (_, true) => FolderChange::Gone(name),
+                    _ => FolderChange::Altered(name),
                 });
             }
             true
@@ -181,10 +181,10 @@ impl Listeners {
     fn end(&self, ends: impl Fn(&Listener) -> bool) {
         // Told when they are forgotten already: who is told watches again.
         let ended: Vec<Listener> = lock(&self.0).extract_if(.., |listener| ends(listener)).collect();
-        ended.iter().for_each(|listener| (listener.tell)(Change::Folder));
+        ended.iter().for_each(|listener| (listener.tell)(FolderChange::Folder));
     }
 
-    fn path_of(&self, place: Place) -> Option<PathBuf> {
+    fn path_of(&self, place: FolderId) -> Option<PathBuf> {
         lock(&self.0).iter().find(|listener| listener.place == place).map(|listener| listener.path.clone())
     }
 }
@@ -211,7 +211,7 @@ impl Drop for Watched {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedWatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let paths: Vec<PathBuf> = lock(&self.listeners.0).iter().map(|listener| listener.path.clone()).collect();
         f.debug_tuple("Shared").field(&paths).finish()

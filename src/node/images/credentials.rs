@@ -12,9 +12,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::core::images::keyring::Credentials;
 use crate::core::images::keyring::DockerConfig;
 use crate::core::images::keyring::Keyring;
+use crate::core::images::keyring::RegistryCredentials;
 use crate::core::images::keyring::docker_config;
 use crate::core::images::reference;
 
@@ -33,9 +33,9 @@ pub struct Sources {
 
 /// What was found for an image.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundCredentials {
     /// The credentials, in the order in which they are tried; none: it is pulled without.
-    pub(super) credentials: Vec<Credentials>,
+    pub(super) credentials: Vec<RegistryCredentials>,
     /// What is wrong with a source, for people.
     pub(super) problems: Vec<String>,
 }
@@ -52,9 +52,9 @@ impl Sources {
     }
 
     /// The credentials for `image`, with these pull secrets (by name).
-    pub(super) async fn look_up(&self, image: &str, secrets: &[(String, Arc<Value>)]) -> Found {
+    pub(super) async fn look_up(&self, image: &str, secrets: &[(String, Arc<Value>)]) -> FoundCredentials {
         let repository = reference::repository(image);
-        let mut found = Found::default();
+        let mut found = FoundCredentials::default();
         let mut of_secrets = Keyring::default();
         for (name, secret) in secrets {
             match of_secret(secret) {

@@ -20,8 +20,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use crate::core::duration;
-use crate::core::images::keyring::Credentials;
 use crate::core::images::keyring::DockerConfig;
+use crate::core::images::keyring::RegistryCredentials;
 use crate::core::images::keyring::matches;
 use crate::core::yaml;
 
@@ -47,13 +47,13 @@ struct Provider {
     #[serde(default)]
     args: Vec<String>,
     #[serde(default)]
-    env: Vec<Variable>,
+    env: Vec<ProviderVariable>,
     #[serde(default)]
     token_attributes: Option<TokenAttributes>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Variable {
+struct ProviderVariable {
     name: String,
     #[serde(default)]
     value: String,
@@ -141,7 +141,7 @@ impl Providers {
         let config: DockerConfig = auth
             .map(|(registry, entry)| {
                 let (username, password) = (text(entry, "username"), text(entry, "password"));
-                (registry.clone(), Credentials { username, password })
+                (registry.clone(), RegistryCredentials { username, password })
             })
             .collect();
         let holds = answer["cacheDuration"].as_str().unwrap_or(&provider.default_cache_duration);

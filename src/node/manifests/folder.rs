@@ -14,15 +14,15 @@ const STAGE: &str = ".daemonlet";
 
 /// An open manifest folder.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct ManifestFolder {
     dir: Dir,
     stage: Option<Dir>,
 }
 
-impl Folder {
+impl ManifestFolder {
     /// Opens it for work.
     pub(super) fn open(path: &Path) -> Result<Self, ManifestError> {
-        let fail = |source| ManifestError::Folder { path: path.to_owned(), source };
+        let fail = |source| ManifestError::ManifestFolder { path: path.to_owned(), source };
         refuse_link(path)?;
         let (dir, made) = Dir::open_or_create(path, 0o700).map_err(fail)?;
         let refuse =
@@ -54,7 +54,7 @@ impl Folder {
         match Dir::open(path) {
             Ok(dir) => Ok(Some(Self { dir, stage: None })),
             Err(e) if e.source.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(ManifestError::Folder { path: path.to_owned(), source }),
+            Err(source) => Err(ManifestError::ManifestFolder { path: path.to_owned(), source }),
         }
     }
 

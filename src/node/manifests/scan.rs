@@ -61,21 +61,21 @@ pub struct Scan {
 /// What is known of the files in the folder since the last look.
 #[derive(Debug, Default)]
 pub(super) struct ScanCache {
-    files: BTreeMap<OsString, Known>,
+    files: BTreeMap<OsString, KnownFile>,
     /// What was written since the last look at it: bytes that are the same need not be parsed to be known.
     written: BTreeMap<OsString, Arc<Manifest>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownFile {
     stamp: Stamp,
     /// Whether a change after the look must have changed the stamp, too.
     settled: bool,
-    verdict: Verdict,
+    verdict: ScannedManifest,
 }
 
 /// Ours, or why not.
-pub(super) type Verdict = Result<Arc<Manifest>, String>;
+pub(super) type ScannedManifest = Result<Arc<Manifest>, String>;
 
 /// Time stamps of files advance in ticks of the kernel, of at most 10 ms. A file that changed less
 /// than this before it was read may change again without a new stamp.
@@ -110,7 +110,7 @@ impl ScanCache {
     }
 
     /// What the file `name` is; `None` if there is none.
-    pub(super) fn look(&mut self, dir: &Dir, name: &OsStr) -> Result<Option<Verdict>, FsError> {
+    pub(super) fn look(&mut self, dir: &Dir, name: &OsStr) -> Result<Option<ScannedManifest>, FsError> {
         let Some(stat) = dir.stat(name)? else {
             self.files.remove(name);
             return Ok(None);
@@ -124,7 +124,7 @@ impl ScanCache {
         let verdict = match judge(dir, name, &stat, written)? {
             // The file that we knew as ours, written over in place: still ours, and to be repaired.
             Err(why) => match known {
-                Some(Known { stamp: before, verdict: Ok(was), .. }) if before.is_same_file(&stamp) => {
+                Some(KnownFile { stamp: before, verdict: Ok(was), .. }) if before.is_same_file(&stamp) => {
                     let read = dir.read_file(name, MAX_BYTES + 1)?.unwrap_or_default();
                     Ok(Arc::new(Manifest { sha256: sha256(&read), damage: Some(why), ..Manifest::clone(was) }))
                 }
@@ -136,13 +136,18 @@ impl ScanCache {
         if settled {
             self.written.remove(name);
         }
-        self.files.insert(name.to_owned(), Known { stamp, settled, verdict: verdict.clone() });
+        self.files.insert(name.to_owned(), KnownFile { stamp, settled, verdict: verdict.clone() });
         Ok(Some(verdict))
     }
 }
 
 /// Whether the file `name` is ours by what it says; `written`: what was last written to it.
-fn judge(dir: &Dir, name: &OsStr, stat: &FileStat, written: Option<&Arc<Manifest>>) -> Result<Verdict, FsError> {
+fn judge(
+    dir: &Dir,
+    name: &OsStr,
+    stat: &FileStat,
+    written: Option<&Arc<Manifest>>,
+) -> Result<ScannedManifest, FsError> {
     if kind(stat) != FileKind::File {
         return Ok(Err("it is no regular file".to_owned()));
     }
@@ -166,7 +171,7 @@ fn judge(dir: &Dir, name: &OsStr, stat: &FileStat, written: Option<&Arc<Manifest
     })
 }
 
-fn manifest(file: &str, pod: &Value, bytes: &[u8]) -> Verdict {
+fn manifest(file: &str, pod: &Value, bytes: &[u8]) -> ScannedManifest {
     let metadata = &pod["metadata"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let owner = metadata["annotations"][OWNER_ANNOTATION].as_str().and_then(|owner| owner.split_once('/'));

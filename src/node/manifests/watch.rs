@@ -11,8 +11,8 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 
 use crate::node::fsx::Stamp;
-use crate::node::fsx::changes::Change;
 use crate::node::fsx::changes::Changes;
+use crate::node::fsx::changes::FolderChange;
 use crate::node::fsx::changes::Watched;
 
 /// What we did last to each name, so that its event can be told from another's.
@@ -40,13 +40,13 @@ impl Expected {
     }
 
     /// Whether a name came or went, and is now what we made of it. Told late, it may have done so several times.
-    fn is_ours(&self, change: Change, path: &Path, name: &OsStr) -> bool {
+    fn is_ours(&self, change: FolderChange, path: &Path, name: &OsStr) -> bool {
         let Some(expected) = self.with(|names| names.get(name).copied()) else { return false };
         match (expected, nix::sys::stat::lstat(path)) {
             (Some(stamp), Ok(now)) => stamp.is_same_content(&Stamp::from(&now)),
             (None, Err(_)) => {
                 // Where it is told late that the name appeared, it is yet to be told that it went.
-                if matches!(change, Change::Gone(_)) {
+                if matches!(change, FolderChange::Gone(_)) {
                     self.with(|names| names.remove(name));
                 }
                 true
@@ -57,14 +57,14 @@ impl Expected {
 }
 
 /// A watch on the folder; ends when dropped.
-pub(super) struct Watch {
+pub(super) struct ManifestsWatch {
     changes: Changes,
     expected: Expected,
     wake: Arc<dyn Fn() + Send + Sync>,
     watched: Watched,
 }
 
-impl Watch {
+impl ManifestsWatch {
     /// Calls `wake` for each change in `folder` that `expected` does not know.
     pub(super) fn start(
         changes: Changes,
@@ -89,7 +89,7 @@ impl Watch {
     }
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for ManifestsWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.watched.fmt(f)
     }
@@ -109,11 +109,13 @@ fn watch(
     })
 }
 
-fn is_foreign(change: Change, folder: &Path, expected: &Expected) -> bool {
+fn is_foreign(change: FolderChange, folder: &Path, expected: &Expected) -> bool {
     match change {
-        Change::Appeared(name) | Change::Gone(name) | Change::Altered(name) if is_hidden(name) => false,
-        Change::Appeared(name) | Change::Gone(name) => !expected.is_ours(change, &folder.join(name), name),
-        Change::Altered(_) | Change::Folder => true,
+        FolderChange::Appeared(name) | FolderChange::Gone(name) | FolderChange::Altered(name) if is_hidden(name) => {
+            false
+        }
+        FolderChange::Appeared(name) | FolderChange::Gone(name) => !expected.is_ours(change, &folder.join(name), name),
+        FolderChange::Altered(_) | FolderChange::Folder => true,
     }
 }
 

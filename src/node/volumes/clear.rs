@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 
 use super::Cleared;
-use super::layout::Target;
+use super::layout::VolumesRoot;
 use super::write::DATA;
 use super::write::is_into_data;
 use crate::node::fsx::Dir;
@@ -18,7 +18,7 @@ use crate::node::fsx::FsError;
 use crate::node::fsx::kind;
 
 /// Clears the pod `uid` below `target`.
-pub(super) fn clear(target: &Target, uid: &str) -> Result<Cleared, FsError> {
+pub(super) fn clear(target: &VolumesRoot, uid: &str) -> Result<Cleared, FsError> {
     let Some(pod) = target.open_pod(uid)? else { return Ok(Cleared::Gone) };
     if let Some(at) = mount_below(pod.path())? {
         return Ok(Cleared::Mounted { at });
@@ -46,7 +46,7 @@ pub(super) fn clear(target: &Target, uid: &str) -> Result<Cleared, FsError> {
 
 /// Removes the markers of volumes that are gone, also of those that an earlier clearing removed before it
 /// was cut short.
-fn clear_markers(target: &Target, pod: &Dir, volumes: Option<&Dir>) -> Result<(), FsError> {
+fn clear_markers(target: &VolumesRoot, pod: &Dir, volumes: Option<&Dir>) -> Result<(), FsError> {
     let Some(path) = target.markers_below_pod() else { return Ok(()) };
     let Some(markers) = descend(pod, &path)? else { return Ok(()) };
     for name in markers.names()? {
@@ -63,7 +63,7 @@ fn clear_markers(target: &Target, pod: &Dir, volumes: Option<&Dir>) -> Result<()
 }
 
 /// Removes our data from the volumes of the pod `uid` that `keep` does not name.
-pub(super) fn withdraw(target: &Target, uid: &str, keep: impl Fn(&str) -> bool) -> Result<(), FsError> {
+pub(super) fn withdraw(target: &VolumesRoot, uid: &str, keep: impl Fn(&str) -> bool) -> Result<(), FsError> {
     let Some(pod) = target.open_pod(uid)? else { return Ok(()) };
     let Some(volumes) = descend(&pod, &target.volumes_below_pod())? else { return Ok(()) };
     for name in volumes.names()?.iter().filter(|name| !name.to_str().is_some_and(&keep)) {

@@ -13,13 +13,13 @@ const EMPTY_DIR: &str = "kubernetes.io~empty-dir";
 
 /// A root below which pods have their volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct VolumesRoot {
     dir: PathBuf,
     kubelet: bool,
     strict_ownership: bool,
 }
 
-impl Target {
+impl VolumesRoot {
     /// A kubelet's root folder: `DIR/pods/<uid>/volumes/kubernetes.io~empty-dir/<volume>/`.
     /// Files get their owners, or writing fails.
     pub fn kubelet(dir: impl Into<PathBuf>) -> Self {
@@ -76,7 +76,7 @@ impl Target {
         Ok(Dir::open_or_create(&self.pods(), 0o750)?.0)
     }
 
-    /// As [`Target::make_pod`], in the folder of all pods.
+    /// As [`VolumesRoot::make_pod`], in the folder of all pods.
     pub(super) fn make_pod_in(&self, pods: &Dir, uid: &str) -> Result<Dir, FsError> {
         Ok(pods.child_or_create(uid, 0o750)?.0)
     }

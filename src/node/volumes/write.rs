@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 
-use super::layout::Target;
+use super::layout::VolumesRoot;
 use crate::core::volume::VolumeData;
 use crate::core::volume::VolumeFile;
 use crate::node::fsx::Dir;
@@ -33,7 +33,7 @@ const PERMISSIONS: u32 = 0o7777;
 
 /// What was done to a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum VolumeChange {
     /// Nothing.
     None,
     /// Links, modes or the marker were put right.
@@ -46,12 +46,12 @@ pub(super) enum Change {
 
 /// How everything in one volume is owned, and what of it can be demanded here.
 #[derive(Clone, Copy)]
-struct Ownership {
+struct VolumeOwnership {
     fs_group: Option<u32>,
     strict: bool,
 }
 
-impl Ownership {
+impl VolumeOwnership {
     /// The mode of a folder that the kubelet makes with `mode`, as SetVolumeOwnership leaves it.
     fn folder_mode(self, mode: u32) -> u32 {
         if self.fs_group.is_some() { mode | SET_GID | 0o550 } else { mode }
@@ -95,21 +95,21 @@ impl Ownership {
 /// place of another is on stable storage when it is switched in: a pod may be reading. The first one is
 /// not: no manifest names it yet.
 pub(super) fn write(
-    target: &Target,
+    target: &VolumesRoot,
     pod: &Dir,
     volume: &VolumeData,
     unsynced: &mut Unsynced,
-) -> Result<(Change, Vec<(PathBuf, Stamp)>), FsError> {
-    let ownership = Ownership { fs_group: volume.fs_group, strict: target.strict_ownership() };
+) -> Result<(VolumeChange, Vec<(PathBuf, Stamp)>), FsError> {
+    let ownership = VolumeOwnership { fs_group: volume.fs_group, strict: target.strict_ownership() };
     let volumes = target.make_volumes(pod)?;
     let (dir, is_new) = volumes.child_or_create(&volume.name, 0o777)?;
-    let mut change = Change::None;
+    let mut change = VolumeChange::None;
     if !ownership.is_folder(&dir.own_stat()?, 0o777) {
         ownership.set_folder(&dir, 0o777)?;
-        change = Change::Repaired;
+        change = VolumeChange::Repaired;
     }
     if make_mount_points(&dir, volume, ownership)? {
-        change = Change::Repaired;
+        change = VolumeChange::Repaired;
     }
 
     // A folder that was just made holds neither a version nor anything to sweep.
@@ -121,16 +121,16 @@ pub(super) fn write(
     let version_name = match current {
         Some((name, _)) if holds => name,
         Some(_) => {
-            change = Change::Published;
+            change = VolumeChange::Published;
             publish(&dir, volume, ownership, None, is_new)?
         }
         None => {
-            change = Change::First;
+            change = VolumeChange::First;
             publish(&dir, volume, ownership, Some(unsynced), is_new)?
         }
     };
     if make_links(&dir, volume, ownership)? | (!is_new && sweep(&dir, volume, &version_name)?) {
-        change = change.max_with(Change::Repaired);
+        change = change.max_with(VolumeChange::Repaired);
     }
     // Last: with the marker in place the kubelet takes the volume as set up and never applies the
     // fsGroup itself (emptyDir's SetUpAt), which would open files wider than the data's own plugin does.
@@ -138,18 +138,18 @@ pub(super) fn write(
         && marker.stat(READY)?.is_none()
     {
         marker.create_file(READY, b"", 0o644, Owner::default())?;
-        change = change.max_with(Change::Repaired);
+        change = change.max_with(VolumeChange::Repaired);
     }
     let stamps = stamps(target, pod, volume, &version_name)?;
-    if change != Change::None {
-        unsynced.add_dir(dir, matches!(change, Change::Published | Change::First));
+    if change != VolumeChange::None {
+        unsynced.add_dir(dir, matches!(change, VolumeChange::Published | VolumeChange::First));
     }
     Ok((change, stamps))
 }
 
-impl Change {
-    fn max_with(self, other: Change) -> Change {
-        if matches!(self, Change::Published | Change::First) { self } else { other }
+impl VolumeChange {
+    fn max_with(self, other: VolumeChange) -> VolumeChange {
+        if matches!(self, VolumeChange::Published | VolumeChange::First) { self } else { other }
     }
 }
 
@@ -178,7 +178,7 @@ fn folders(volume: &VolumeData) -> BTreeSet<&str> {
 }
 
 /// Whether `version` holds exactly the files and folders of `volume`.
-fn version_holds(version: &Dir, volume: &VolumeData, ownership: Ownership) -> Result<bool, FsError> {
+fn version_holds(version: &Dir, volume: &VolumeData, ownership: VolumeOwnership) -> Result<bool, FsError> {
     if !ownership.is_folder(&version.own_stat()?, 0o755) {
         return Ok(false);
     }
@@ -209,7 +209,7 @@ fn version_holds(version: &Dir, volume: &VolumeData, ownership: Ownership) -> Re
     Ok(found == volume.files.len())
 }
 
-fn file_holds(dir: &Dir, name: &str, file: &VolumeFile, ownership: Ownership) -> Result<bool, FsError> {
+fn file_holds(dir: &Dir, name: &str, file: &VolumeFile, ownership: VolumeOwnership) -> Result<bool, FsError> {
     let Some(stat) = dir.stat(name)? else { return Ok(false) };
     if kind(&stat) != FileKind::File
         || stat.st_mode & PERMISSIONS != file.mode & PERMISSIONS
@@ -229,7 +229,7 @@ fn file_holds(dir: &Dir, name: &str, file: &VolumeFile, ownership: Ownership) ->
 
 /// Takes the first version out of force again: what it holds may not be on stable storage, and the
 /// next write is not to find it good.
-pub(super) fn withdraw(target: &Target, pod: &Dir, volume: &str) {
+pub(super) fn withdraw(target: &VolumesRoot, pod: &Dir, volume: &str) {
     if let Ok(Some(dir)) = pod.child(target.volumes_below_pod().join(volume)) {
         // Where even this fails the data is found good later though nobody waited for it; after a loss of power the
         // first look compares all of it.
@@ -242,7 +242,7 @@ pub(super) fn withdraw(target: &Target, pod: &Dir, volume: &str) {
 fn publish(
     dir: &Dir,
     volume: &VolumeData,
-    ownership: Ownership,
+    ownership: VolumeOwnership,
     later: Option<&mut Unsynced>,
     is_new: bool,
 ) -> Result<String, FsError> {
@@ -291,7 +291,7 @@ fn new_version(dir: &Dir) -> Result<(String, Dir), FsError> {
     }
 }
 
-fn fill(version: Dir, volume: &VolumeData, ownership: Ownership, unsynced: &mut Unsynced) -> Result<(), FsError> {
+fn fill(version: Dir, volume: &VolumeData, ownership: VolumeOwnership, unsynced: &mut Unsynced) -> Result<(), FsError> {
     ownership.set_folder(&version, 0o755)?;
     let mut opened: BTreeMap<&str, Dir> = BTreeMap::new();
     // Sorted: a folder comes before what is in it.
@@ -321,7 +321,7 @@ fn fill(version: Dir, volume: &VolumeData, ownership: Ownership, unsynced: &mut 
 }
 
 /// Makes the folders that other volumes are mounted on; `true` if one was missing.
-fn make_mount_points(dir: &Dir, volume: &VolumeData, ownership: Ownership) -> Result<bool, FsError> {
+fn make_mount_points(dir: &Dir, volume: &VolumeData, ownership: VolumeOwnership) -> Result<bool, FsError> {
     let mut changed = false;
     for path in &volume.nested_mount_points {
         let mut below: Option<Dir> = None;
@@ -354,7 +354,7 @@ fn visible(volume: &VolumeData) -> BTreeMap<&str, Option<u32>> {
 }
 
 /// Makes the links into `..data`; `true` if something had to be done.
-fn make_links(dir: &Dir, volume: &VolumeData, ownership: Ownership) -> Result<bool, FsError> {
+fn make_links(dir: &Dir, volume: &VolumeData, ownership: VolumeOwnership) -> Result<bool, FsError> {
     let mut changed = false;
     for (name, uid) in visible(volume) {
         let target = Path::new(DATA).join(name);
@@ -401,7 +401,12 @@ pub(super) fn is_into_data(dir: &Dir, name: &OsStr) -> Result<bool, FsError> {
 }
 
 /// The states of all that was just compared or written.
-fn stamps(target: &Target, pod: &Dir, volume: &VolumeData, version: &str) -> Result<Vec<(PathBuf, Stamp)>, FsError> {
+fn stamps(
+    target: &VolumesRoot,
+    pod: &Dir,
+    volume: &VolumeData,
+    version: &str,
+) -> Result<Vec<(PathBuf, Stamp)>, FsError> {
     let root = target.volumes_below_pod().join(&volume.name);
     let data = root.join(version);
     let mut paths = vec![root.clone(), root.join(DATA), data.clone()];

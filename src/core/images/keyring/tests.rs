@@ -4,7 +4,7 @@ use super::*;
 
 fn keyring(entries: &[(&str, &str)]) -> Keyring {
     let config = entries.iter().map(|(registry, user)| {
-        ((*registry).to_owned(), Credentials { username: (*user).to_owned(), password: "p".to_owned() })
+        ((*registry).to_owned(), RegistryCredentials { username: (*user).to_owned(), password: "p".to_owned() })
     });
     let mut keyring = Keyring::default();
     keyring.add(&config.collect());

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::core::model::ObjectKey;
 use crate::core::model::UpdateStrategy;
-use crate::core::policy::Rules;
+use crate::core::policy::PodRules;
 use crate::core::policy::pod_security::Level;
 
 fn daemon_set(source: Source, namespace: &str, spec: Value) -> DaemonSet {
@@ -65,7 +65,7 @@ fn the_rules_bind_the_api_and_not_folders() {
 
 #[test]
 fn the_namespace_binds_the_api_and_is_told_of_folders() {
-    let open = Policy::default().with_rules(Rules { trusted_namespaces: vec!["*".into()], ..Rules::default() });
+    let open = Policy::default().with_rules(PodRules { trusted_namespaces: vec!["*".into()], ..PodRules::default() });
     let namespace = enforcing("baseline");
     let known = Lookup::Present(&namespace);
     let spec = json!({"hostPID": true, "containers": [{"name": "c", "image": "i"}]});

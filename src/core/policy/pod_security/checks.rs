@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::Violation;
-use super::pod::Pod;
+use super::pod::CheckedPod;
 use super::pod::list;
 use super::pod::name;
 use super::pod::number;
@@ -19,9 +19,9 @@ use super::values::SELINUX_TYPES;
 use super::values::SYSCTLS;
 use super::values::VOLUME_TYPES;
 
-type Verdict = Option<Violation>;
+type CheckResult = Option<Violation>;
 
-pub(super) fn app_armor(pod: &Pod<'_>) -> Verdict {
+pub(super) fn app_armor(pod: &CheckedPod<'_>) -> CheckResult {
     let mut values = BTreeSet::new();
     let mut setters = setters(pod, |context| {
         let Some(profile) = object(&context["appArmorProfile"]) else { return false };
@@ -47,13 +47,13 @@ pub(super) fn app_armor(pod: &Pod<'_>) -> Verdict {
     (!setters.is_empty()).then(|| violation(reason, detail()))
 }
 
-pub(super) fn added_capabilities(pod: &Pod<'_>) -> Verdict {
+pub(super) fn added_capabilities(pod: &CheckedPod<'_>) -> CheckResult {
     let (bad, added) = adding(pod, |capability| DEFAULT_CAPABILITIES.contains(&capability));
     let detail = || must_not_include(&bad, &added);
     (!bad.is_empty()).then(|| violation("non-default capabilities", detail()))
 }
 
-pub(super) fn dropped_capabilities(pod: &Pod<'_>) -> Verdict {
+pub(super) fn dropped_capabilities(pod: &CheckedPod<'_>) -> CheckResult {
     let (adding, added) = adding(pod, |capability| capability == "NET_BIND_SERVICE");
     let keeps = |c: &&Value| !list(&c["securityContext"]["capabilities"]["drop"]).iter().any(|drop| drop == "ALL");
     let keeping: Vec<&str> = pod.containers().filter(keeps).map(name).collect();
@@ -67,24 +67,24 @@ pub(super) fn dropped_capabilities(pod: &Pod<'_>) -> Verdict {
     (!details.is_empty()).then(|| violation("unrestricted capabilities", details.join("; ")))
 }
 
-pub(super) fn dropped_capabilities_but_windows(pod: &Pod<'_>) -> Verdict {
+pub(super) fn dropped_capabilities_but_windows(pod: &CheckedPod<'_>) -> CheckResult {
     if pod.is_windows() { None } else { dropped_capabilities(pod) }
 }
 
-pub(super) fn host_namespaces(pod: &Pod<'_>) -> Verdict {
+pub(super) fn host_namespaces(pod: &CheckedPod<'_>) -> CheckResult {
     let fields = ["hostNetwork", "hostPID", "hostIPC"];
     let used: Vec<String> = fields.iter().filter(|f| pod.spec()[**f] == true).map(|f| format!("{f}=true")).collect();
     (!used.is_empty()).then(|| violation("host namespaces", used.join(", ")))
 }
 
-pub(super) fn host_paths(pod: &Pod<'_>) -> Verdict {
+pub(super) fn host_paths(pod: &CheckedPod<'_>) -> CheckResult {
     let volumes = list(&pod.spec()["volumes"]).iter();
     let bad: Vec<&str> = volumes.filter(|volume| !volume["hostPath"].is_null()).map(name).collect();
     let detail = || format!("{} {}", plural(bad.len(), "volume", "volumes"), quoted(&bad));
     (!bad.is_empty()).then(|| violation("hostPath volumes", detail()))
 }
 
-pub(super) fn host_ports(pod: &Pod<'_>) -> Verdict {
+pub(super) fn host_ports(pod: &CheckedPod<'_>) -> CheckResult {
     let mut ports = BTreeSet::new();
     let host_port = |port: &Value| number(&port["hostPort"]).filter(|port| *port != 0);
     let bad = bad_containers(pod, |container| {
@@ -98,7 +98,7 @@ pub(super) fn host_ports(pod: &Pod<'_>) -> Verdict {
     (!bad.is_empty()).then(|| violation("hostPort", format!("{} {uses} {what} {ports}", containers(&bad))))
 }
 
-pub(super) fn probe_hosts(pod: &Pod<'_>) -> Verdict {
+pub(super) fn probe_hosts(pod: &CheckedPod<'_>) -> CheckResult {
     let mut hosts = BTreeSet::new();
     // Upstream collects these containers in a set: sorted, each once.
     let bad: BTreeSet<&str> = bad_containers(pod, |container| {
@@ -121,13 +121,13 @@ pub(super) fn probe_hosts(pod: &Pod<'_>) -> Verdict {
     (!bad.is_empty()).then(|| violation("probe or lifecycle host", detail()))
 }
 
-pub(super) fn privileged(pod: &Pod<'_>) -> Verdict {
+pub(super) fn privileged(pod: &CheckedPod<'_>) -> CheckResult {
     let bad = bad_containers(pod, |container| container["securityContext"]["privileged"] == true);
     let detail = || format!("{} must not set securityContext.privileged=true", containers(&bad));
     (!bad.is_empty()).then(|| violation("privileged", detail()))
 }
 
-pub(super) fn proc_mount(pod: &Pod<'_>) -> Verdict {
+pub(super) fn proc_mount(pod: &CheckedPod<'_>) -> CheckResult {
     let mut values = BTreeSet::new();
     let bad = bad_containers(pod, |container| {
         let Some(value) = container["securityContext"]["procMount"].as_str() else { return false };
@@ -142,19 +142,19 @@ pub(super) fn proc_mount(pod: &Pod<'_>) -> Verdict {
     (!bad.is_empty()).then(|| violation("procMount", detail()))
 }
 
-pub(super) fn proc_mount_of_host_users(pod: &Pod<'_>) -> Verdict {
+pub(super) fn proc_mount_of_host_users(pod: &CheckedPod<'_>) -> CheckResult {
     if pod.has_own_users() { None } else { proc_mount(pod) }
 }
 
-pub(super) fn selinux_1_0(pod: &Pod<'_>) -> Verdict {
+pub(super) fn selinux_1_0(pod: &CheckedPod<'_>) -> CheckResult {
     selinux(pod, &SELINUX_TYPES[..4])
 }
 
-pub(super) fn selinux_1_31(pod: &Pod<'_>) -> Verdict {
+pub(super) fn selinux_1_31(pod: &CheckedPod<'_>) -> CheckResult {
     selinux(pod, &SELINUX_TYPES)
 }
 
-fn selinux(pod: &Pod<'_>, allowed: &[&str]) -> Verdict {
+fn selinux(pod: &CheckedPod<'_>, allowed: &[&str]) -> CheckResult {
     let mut types = BTreeSet::new();
     let (mut user, mut role) = (false, false);
     let setters = setters(pod, |context| {
@@ -180,7 +180,7 @@ fn selinux(pod: &Pod<'_>, allowed: &[&str]) -> Verdict {
     (!setters.is_empty()).then(|| violation("seLinuxOptions", detail()))
 }
 
-pub(super) fn seccomp_annotations(pod: &Pod<'_>) -> Verdict {
+pub(super) fn seccomp_annotations(pod: &CheckedPod<'_>) -> CheckResult {
     let allowed = |v: &str| v == "runtime/default" || v == "docker/default" || v.starts_with("localhost/");
     let mut keys = BTreeSet::from(["seccomp.security.alpha.kubernetes.io/pod".to_owned()]);
     keys.extend(pod.containers().map(|c| format!("container.seccomp.security.alpha.kubernetes.io/{}", name(c))));
@@ -194,7 +194,7 @@ pub(super) fn seccomp_annotations(pod: &Pod<'_>) -> Verdict {
     (!bad.is_empty()).then(|| violation("seccompProfile", detail()))
 }
 
-pub(super) fn seccomp(pod: &Pod<'_>) -> Verdict {
+pub(super) fn seccomp(pod: &CheckedPod<'_>) -> CheckResult {
     let mut values = BTreeSet::new();
     let setters = setters(pod, |context| {
         let Some(profile) = object(&context["seccompProfile"]) else { return false };
@@ -213,7 +213,7 @@ pub(super) fn seccomp(pod: &Pod<'_>) -> Verdict {
     (!setters.is_empty()).then(|| violation("seccompProfile", words()))
 }
 
-pub(super) fn required_seccomp(pod: &Pod<'_>) -> Verdict {
+pub(super) fn required_seccomp(pod: &CheckedPod<'_>) -> CheckResult {
     if let Some(violation) = seccomp(pod) {
         return Some(violation);
     }
@@ -226,7 +226,7 @@ pub(super) fn required_seccomp(pod: &Pod<'_>) -> Verdict {
     (!bad.is_empty()).then(|| violation("seccompProfile", detail()))
 }
 
-pub(super) fn required_seccomp_but_windows(pod: &Pod<'_>) -> Verdict {
+pub(super) fn required_seccomp_but_windows(pod: &CheckedPod<'_>) -> CheckResult {
     if pod.is_windows() { None } else { required_seccomp(pod) }
 }
 
@@ -234,45 +234,45 @@ fn is_confined(profile: &str) -> bool {
     matches!(profile, "RuntimeDefault" | "Localhost")
 }
 
-pub(super) fn sysctls_1_0(pod: &Pod<'_>) -> Verdict {
+pub(super) fn sysctls_1_0(pod: &CheckedPod<'_>) -> CheckResult {
     sysctls(pod, &SYSCTLS[..5])
 }
 
-pub(super) fn sysctls_1_27(pod: &Pod<'_>) -> Verdict {
+pub(super) fn sysctls_1_27(pod: &CheckedPod<'_>) -> CheckResult {
     sysctls(pod, &SYSCTLS[..6])
 }
 
-pub(super) fn sysctls_1_29(pod: &Pod<'_>) -> Verdict {
+pub(super) fn sysctls_1_29(pod: &CheckedPod<'_>) -> CheckResult {
     sysctls(pod, &SYSCTLS[..10])
 }
 
-pub(super) fn sysctls_1_32(pod: &Pod<'_>) -> Verdict {
+pub(super) fn sysctls_1_32(pod: &CheckedPod<'_>) -> CheckResult {
     sysctls(pod, &SYSCTLS)
 }
 
-fn sysctls(pod: &Pod<'_>, allowed: &[&str]) -> Verdict {
+fn sysctls(pod: &CheckedPod<'_>, allowed: &[&str]) -> CheckResult {
     let names = list(&pod.spec()["securityContext"]["sysctls"]).iter().map(name);
     let bad: Vec<&str> = names.filter(|name| !allowed.contains(name)).collect();
     (!bad.is_empty()).then(|| violation("forbidden sysctls", bad.join(", ")))
 }
 
-pub(super) fn host_process(pod: &Pod<'_>) -> Verdict {
+pub(super) fn host_process(pod: &CheckedPod<'_>) -> CheckResult {
     let setters = setters(pod, |context| context["windowsOptions"]["hostProcess"] == true);
     let detail = || format!("{} must not set securityContext.windowsOptions.hostProcess=true", setters.join(" and "));
     (!setters.is_empty()).then(|| violation("hostProcess", detail()))
 }
 
-pub(super) fn privilege_escalation(pod: &Pod<'_>) -> Verdict {
+pub(super) fn privilege_escalation(pod: &CheckedPod<'_>) -> CheckResult {
     let bad = bad_containers(pod, |container| container["securityContext"]["allowPrivilegeEscalation"] != false);
     let detail = || format!("{} must set securityContext.allowPrivilegeEscalation=false", containers(&bad));
     (!bad.is_empty()).then(|| violation("allowPrivilegeEscalation != false", detail()))
 }
 
-pub(super) fn privilege_escalation_but_windows(pod: &Pod<'_>) -> Verdict {
+pub(super) fn privilege_escalation_but_windows(pod: &CheckedPod<'_>) -> CheckResult {
     if pod.is_windows() { None } else { privilege_escalation(pod) }
 }
 
-pub(super) fn volume_types(pod: &Pod<'_>) -> Verdict {
+pub(super) fn volume_types(pod: &CheckedPod<'_>) -> CheckResult {
     let has = |volume: &Value, types: &[&'static str]| types.iter().copied().find(|kind| !volume[*kind].is_null());
     let volumes = list(&pod.spec()["volumes"]).iter();
     let bad: Vec<&Value> = volumes.filter(|volume| has(volume, &VOLUME_TYPES).is_none()).collect();
@@ -284,7 +284,7 @@ pub(super) fn volume_types(pod: &Pod<'_>) -> Verdict {
     (!bad.is_empty()).then(|| violation("restricted volume types", detail()))
 }
 
-pub(super) fn non_root(pod: &Pod<'_>) -> Verdict {
+pub(super) fn non_root(pod: &CheckedPod<'_>) -> CheckResult {
     let reason = "runAsNonRoot != true";
     let setters = setters(pod, |context| context["runAsNonRoot"] == false);
     if !setters.is_empty() {
@@ -297,22 +297,22 @@ pub(super) fn non_root(pod: &Pod<'_>) -> Verdict {
     (!bad.is_empty()).then(|| violation(reason, detail()))
 }
 
-pub(super) fn non_root_of_host_users(pod: &Pod<'_>) -> Verdict {
+pub(super) fn non_root_of_host_users(pod: &CheckedPod<'_>) -> CheckResult {
     if pod.has_own_users() { None } else { non_root(pod) }
 }
 
-pub(super) fn root_user(pod: &Pod<'_>) -> Verdict {
+pub(super) fn root_user(pod: &CheckedPod<'_>) -> CheckResult {
     let setters = setters(pod, |context| number(&context["runAsUser"]) == Some(0));
     (!setters.is_empty())
         .then(|| violation("runAsUser=0", format!("{} must not set runAsUser=0", setters.join(" and "))))
 }
 
-pub(super) fn root_user_of_host_users(pod: &Pod<'_>) -> Verdict {
+pub(super) fn root_user_of_host_users(pod: &CheckedPod<'_>) -> CheckResult {
     if pod.has_own_users() { None } else { root_user(pod) }
 }
 
 /// Containers that add capabilities which are not `allowed`, and those capabilities.
-fn adding<'p>(pod: &'p Pod<'_>, allowed: impl Fn(&str) -> bool) -> (Vec<&'p str>, Vec<String>) {
+fn adding<'p>(pod: &'p CheckedPod<'_>, allowed: impl Fn(&str) -> bool) -> (Vec<&'p str>, Vec<String>) {
     let mut forbidden = BTreeSet::new();
     let bad = bad_containers(pod, |container| {
         let added = list(&container["securityContext"]["capabilities"]["add"]).iter().map(text);
@@ -328,7 +328,7 @@ fn must_not_include(bad: &[&str], capabilities: &[String]) -> String {
 }
 
 /// Whose security context is bad: the pod's, the containers', or both.
-fn setters(pod: &Pod<'_>, mut is_bad: impl FnMut(&Value) -> bool) -> Vec<String> {
+fn setters(pod: &CheckedPod<'_>, mut is_bad: impl FnMut(&Value) -> bool) -> Vec<String> {
     let mut setters = Vec::new();
     if is_bad(&pod.spec()["securityContext"]) {
         setters.push("pod".to_owned());
@@ -341,7 +341,7 @@ fn setters(pod: &Pod<'_>, mut is_bad: impl FnMut(&Value) -> bool) -> Vec<String>
 }
 
 /// The names of the containers that are bad.
-fn bad_containers<'p>(pod: &'p Pod<'_>, mut is_bad: impl FnMut(&'p Value) -> bool) -> Vec<&'p str> {
+fn bad_containers<'p>(pod: &'p CheckedPod<'_>, mut is_bad: impl FnMut(&'p Value) -> bool) -> Vec<&'p str> {
     pod.containers().filter(|container| is_bad(container)).map(name).collect()
 }
 

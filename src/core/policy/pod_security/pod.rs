@@ -8,11 +8,11 @@ use serde_json::Value;
 use serde_json::json;
 
 /// A pod's metadata and spec.
-pub(super) struct Pod<'a> {
+pub(super) struct CheckedPod<'a> {
     template: Cow<'a, Value>,
 }
 
-impl<'a> Pod<'a> {
+impl<'a> CheckedPod<'a> {
     /// The pod that the API makes of a template: one with `hostNetwork` gets its ports as host ports, and a
     /// volume without a source is an `emptyDir`.
     pub(super) fn of_template(template: &'a Value) -> Self {

@@ -22,14 +22,14 @@ fn daemon_set(namespace: &str, spec: Value) -> DaemonSet {
     }
 }
 
-fn said(rules: &Rules, namespace: &str, spec: &Value) -> Vec<String> {
+fn said(rules: &PodRules, namespace: &str, spec: &Value) -> Vec<String> {
     rules.violations(&daemon_set(namespace, spec.clone())).iter().map(ToString::to_string).collect()
 }
 
 /// Each rule: a pod that breaks it, what is said by default, the hint, and rules that allow it.
 #[test]
 fn each_rule_names_its_field_and_how_to_allow_it() {
-    let none = Rules::default;
+    let none = PodRules::default;
     let container =
         |key: &str, context: Value| json!({ key: [{"name": "c", "image": "i", "securityContext": context}] });
     let volume = |source: Value| json!({"volumes": [source]});
@@ -38,53 +38,53 @@ fn each_rule_names_its_field_and_how_to_allow_it() {
             json!({"hostNetwork": true}),
             "hostNetwork: policy.host-namespaces does not have \"network\"",
             "add \"network\" to policy.host-namespaces",
-            Rules { host_namespaces: vec![HostNamespace::Network], ..none() },
+            PodRules { host_namespaces: vec![HostNamespace::Network], ..none() },
         ),
         (
             json!({"hostPID": true}),
             "hostPID: policy.host-namespaces does not have \"pid\"",
             "add \"pid\" to policy.host-namespaces",
-            Rules { host_namespaces: vec![HostNamespace::Pid], ..none() },
+            PodRules { host_namespaces: vec![HostNamespace::Pid], ..none() },
         ),
         (
             json!({"hostIPC": true}),
             "hostIPC: policy.host-namespaces does not have \"ipc\"",
             "add \"ipc\" to policy.host-namespaces",
-            Rules { host_namespaces: HostNamespace::ALL.to_vec(), ..none() },
+            PodRules { host_namespaces: HostNamespace::ALL.to_vec(), ..none() },
         ),
         (
             container("containers", json!({"privileged": true})),
             "containers[c].securityContext.privileged: policy.privileged is false",
             "set policy.privileged = true",
-            Rules { privileged: true, ..none() },
+            PodRules { privileged: true, ..none() },
         ),
         (
             container("initContainers", json!({"capabilities": {"add": ["CHOWN", "CAP_net_admin"]}})),
             "initContainers[c].securityContext.capabilities.add: policy.capabilities does not have CAP_net_admin",
             "add \"NET_ADMIN\" to policy.capabilities",
-            Rules { capabilities: vec!["CHOWN".into(), "NET_ADMIN".into()], ..none() },
+            PodRules { capabilities: vec!["CHOWN".into(), "NET_ADMIN".into()], ..none() },
         ),
         (
             container("containers", json!({"capabilities": {"add": ["ALL"]}})),
             "containers[c].securityContext.capabilities.add: policy.capabilities does not have ALL",
             "add \"*\" to policy.capabilities",
-            Rules { capabilities: vec!["*".into()], ..none() },
+            PodRules { capabilities: vec!["*".into()], ..none() },
         ),
         (
             volume(json!({"name": "logs", "hostPath": {"path": "/var/log/"}})),
             "volumes[logs].hostPath.path: \"/var/log/\" is not below a path of policy.host-paths (none)",
             "add \"/var/log/\" to policy.host-paths",
-            Rules { host_paths: vec!["/run".into(), "/var/log".into()], ..none() },
+            PodRules { host_paths: vec!["/run".into(), "/var/log".into()], ..none() },
         ),
     ];
     for (spec, reason, hint, allowing) in table {
-        let errors = Rules::default().violations(&daemon_set("a", spec.clone()));
-        assert_eq!(said(&Rules::default(), "a", &spec), [format!("spec.template.spec.{reason}")]);
+        let errors = PodRules::default().violations(&daemon_set("a", spec.clone()));
+        assert_eq!(said(&PodRules::default(), "a", &spec), [format!("spec.template.spec.{reason}")]);
         let hint = format!("{hint}, or add \"a\" to policy.trusted-namespaces");
         assert_eq!(errors[0].hint.as_deref(), Some(hint.as_str()));
         assert_eq!(said(&allowing, "a", &spec), Vec::<String>::new(), "{spec}");
-        assert_eq!(said(&Rules::default(), "kube-system", &spec), Vec::<String>::new(), "it is trusted: {spec}");
-        let all = Rules { trusted_namespaces: vec!["*".into()], ..none() };
+        assert_eq!(said(&PodRules::default(), "kube-system", &spec), Vec::<String>::new(), "it is trusted: {spec}");
+        let all = PodRules { trusted_namespaces: vec!["*".into()], ..none() };
         assert_eq!(said(&all, "a", &spec), Vec::<String>::new());
     }
 }
@@ -97,7 +97,7 @@ fn an_ordinary_pod_breaks_no_rule() {
         "containers": [{"name": "c", "image": "i", "securityContext":
             {"privileged": false, "capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]}}}],
     });
-    assert_eq!(said(&Rules::default(), "a", &spec), Vec::<String>::new());
+    assert_eq!(said(&PodRules::default(), "a", &spec), Vec::<String>::new());
 }
 
 #[test]
@@ -119,7 +119,8 @@ fn what_lies_below_a_path() {
 
 #[test]
 fn images_are_written_out_and_bind_every_namespace() {
-    let rules = |images: &[&str]| Rules { images: images.iter().map(|&i| i.to_owned()).collect(), ..Rules::default() };
+    let rules =
+        |images: &[&str]| PodRules { images: images.iter().map(|&i| i.to_owned()).collect(), ..PodRules::default() };
     let spec = |image: &str| json!({"containers": [{"name": "c", "image": image}]});
     for (image, pattern, fits) in [
         ("busybox", "docker.io/library/busybox:latest", true),

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::check;
 use crate::core::identity::Identity;
 use crate::core::render::RenderInput;
-use crate::core::render::context::Context;
+use crate::core::render::context::RenderContext;
 use crate::core::render::fixture::Fixture;
 
 #[test]
@@ -29,7 +29,7 @@ fn whatever_a_pass_may_have_left_is_found() {
     });
     let fixture = Fixture::container(json!({}));
     let identity = Identity { uid: String::new(), pod_name: String::new() };
-    let mut ctx = Context::new(RenderInput {
+    let mut ctx = RenderContext::new(RenderInput {
         daemon_set: &fixture.daemon_set,
         objects: &fixture.objects,
         tokens: &fixture.tokens,

@@ -40,7 +40,7 @@ fn decode<'de, T: Deserialize<'de>>(
     unknown: Option<&RefCell<Unknown>>,
 ) -> Result<(), FieldError> {
     let Some(value) = value else { return Ok(()) };
-    let root = Path { parent: None, step: Step::Field(place) };
+    let root = Path { parent: None, step: PathStep::Field(place) };
     T::deserialize(Go { value, path: &root, quantity: false, unknown }).map(drop).map_err(|error| FieldError {
         field: error.place.unwrap_or_else(|| place.to_owned()),
         reason: error.reason,
@@ -52,11 +52,11 @@ fn decode<'de, T: Deserialize<'de>>(
 #[derive(Clone, Copy)]
 struct Path<'p> {
     parent: Option<&'p Path<'p>>,
-    step: Step<'p>,
+    step: PathStep<'p>,
 }
 
 #[derive(Clone, Copy)]
-enum Step<'p> {
+enum PathStep<'p> {
     Field(&'p str),
     Key(&'p str),
     Index(usize),
@@ -68,12 +68,12 @@ impl fmt::Display for Path<'_> {
             parent.fmt(f)?;
         }
         match self.step {
-            Step::Field(name) => {
-                let first = self.parent.is_none_or(|parent| matches!(parent.step, Step::Field("")));
+            PathStep::Field(name) => {
+                let first = self.parent.is_none_or(|parent| matches!(parent.step, PathStep::Field("")));
                 write!(f, "{}{name}", if first { "" } else { "." })
             }
-            Step::Key(key) => write!(f, "[{key}]"),
-            Step::Index(index) => write!(f, "[{index}]"),
+            PathStep::Key(key) => write!(f, "[{key}]"),
+            PathStep::Index(index) => write!(f, "[{index}]"),
         }
     }
 }
@@ -347,7 +347,7 @@ impl<'de> SeqAccess<'de> for Items<'de, '_> {
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, TypeError> {
         let Some(value) = self.items.get(self.index) else { return Ok(None) };
-        let path = Path { parent: Some(self.path), step: Step::Index(self.index) };
+        let path = Path { parent: Some(self.path), step: PathStep::Index(self.index) };
         self.index += 1;
         let go = Go { value, path: &path, quantity: false, unknown: self.unknown };
         seed.deserialize(go).map(Some).map_err(|error| error.at(&path))
@@ -377,7 +377,7 @@ impl<'de> MapAccess<'de> for Entries<'de, '_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, TypeError> {
         let Some((key, value)) = self.value.take() else { return Err(TypeError::custom("a value without a key")) };
-        let step = if self.fields.is_some() { Step::Field(key) } else { Step::Key(key) };
+        let step = if self.fields.is_some() { PathStep::Field(key) } else { PathStep::Key(key) };
         let path = Path { parent: Some(self.path), step };
         if let (Some(unknown), Some(fields)) = (self.unknown, self.fields)
             && !fields.contains(&key)

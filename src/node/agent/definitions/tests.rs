@@ -2,8 +2,8 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::model::MODE_LABEL;
+use crate::node::api::ApiFailure;
 use crate::node::api::Definition;
-use crate::node::api::Failure;
 use crate::node::api::FailureKind;
 
 use super::*;
@@ -33,16 +33,16 @@ fn a_get_is_believed_only_for_what_it_says() {
     let mut broken = object("u1", ours.clone());
     broken["spec"]["selector"] = json!({});
     for (live, expected) in [
-        (Live::NotFound, Confirmation::Gone),
-        (Live::Object(object("u2", ours.clone())), Confirmation::Gone),
-        (Live::Object(object("u1", ours)), Confirmation::StillThere),
-        (Live::Object(object("u1", json!({}))), Confirmation::NotCovered),
-        (Live::Object(broken), Confirmation::StillThere),
+        (GetResult::NotFound, Confirmation::Gone),
+        (GetResult::Object(object("u2", ours.clone())), Confirmation::Gone),
+        (GetResult::Object(object("u1", ours)), Confirmation::StillThere),
+        (GetResult::Object(object("u1", json!({}))), Confirmation::NotCovered),
+        (GetResult::Object(broken), Confirmation::StillThere),
     ] {
         let shown = format!("{live:?}");
         assert_eq!(confirm(live, &record, &Policy::default()), expected, "{shown}");
     }
-    let failure = Live::Error(Failure::new(FailureKind::Protocol, "no"));
+    let failure = GetResult::Error(ApiFailure::new(FailureKind::Protocol, "no"));
     assert!(matches!(confirm(failure, &record, &Policy::default()), Confirmation::Failed(_)));
 }
 

@@ -4,13 +4,13 @@ use crate::core::manifest;
 use crate::core::pass::Plan;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
-use crate::core::replies::Change;
-use crate::core::replies::Held;
+use crate::core::replies::HeldDaemon;
+use crate::core::replies::PlannedChange;
 use crate::core::status::State;
 
 /// The daemons that do not run as they should and for which a plan has nothing to do, and all that are
 /// refused; `looked`: whether anybody has looked how they are.
-pub(super) fn held(plan: &Plan, looked: bool) -> Vec<Held> {
+pub(super) fn held(plan: &Plan, looked: bool) -> Vec<HeldDaemon> {
     let is_held = |d: &&DaemonPlan| match d.summary.state {
         State::Refused => true,
         State::Failing | State::Waiting => d.actions.is_empty(),
@@ -20,9 +20,9 @@ pub(super) fn held(plan: &Plan, looked: bool) -> Vec<Held> {
     plan.daemons.iter().filter(is_held).map(hold).collect()
 }
 
-fn hold(daemon: &DaemonPlan) -> Held {
+fn hold(daemon: &DaemonPlan) -> HeldDaemon {
     let hints: Vec<&str> = daemon.summary.notes.iter().filter_map(|note| note.strip_prefix("hint: ")).collect();
-    Held {
+    HeldDaemon {
         namespace: daemon.key.namespace.clone(),
         name: daemon.key.name.clone(),
         state: daemon.summary.state,
@@ -32,12 +32,12 @@ fn hold(daemon: &DaemonPlan) -> Held {
 }
 
 /// What a plan would change, in the order in which it would be done.
-pub(in crate::node::agent) fn changes(plan: &Plan) -> Vec<Change> {
+pub(in crate::node::agent) fn changes(plan: &Plan) -> Vec<PlannedChange> {
     plan.daemons.iter().flat_map(of).collect()
 }
 
 /// What a plan would change for one daemon.
-pub(super) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = Change> + '_ {
+pub(super) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = PlannedChange> + '_ {
     let change = move |action: &Action| {
         let (what, reason) = match action {
             Action::End { pod, reason, .. } => {
@@ -65,7 +65,7 @@ pub(super) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = Change> + '_ {
             ),
             Action::Confirm { reason } => ("ask the API server".to_owned(), reason.clone()),
         };
-        Change { namespace: daemon.key.namespace.clone(), name: daemon.key.name.clone(), action: what, reason }
+        PlannedChange { namespace: daemon.key.namespace.clone(), name: daemon.key.name.clone(), action: what, reason }
     };
     daemon.actions.iter().map(change)
 }

@@ -16,7 +16,7 @@ use crate::core::status::Problem;
 use crate::core::status::SCHEMA_VERSION;
 use crate::core::status::State;
 use crate::core::status::StatusReport;
-use crate::node::api::Counters;
+use crate::node::api::ConnectionCounters;
 use crate::node::api::LinkHealth;
 
 use super::Agent;
@@ -172,7 +172,7 @@ pub(super) fn failed((key, failure): (&ObjectKey, &Failure)) -> Problem {
     Problem { object: key.to_string(), reason: failure.message.clone(), hint: failure.hint.clone() }
 }
 
-fn api_use(counters: Counters) -> ApiUse {
+fn api_use(counters: ConnectionCounters) -> ApiUse {
     ApiUse {
         connections_opened: counters.connections_opened,
         connections: counters.connections,

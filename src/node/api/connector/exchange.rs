@@ -22,17 +22,17 @@ use crate::node::api::body::ResponseBody;
 use crate::node::api::connector::WATCH;
 use crate::node::api::connector::pool::Class;
 use crate::node::api::connector::pool::Inner;
-use crate::node::api::connector::pool::Lease;
-use crate::node::api::error::Failure;
+use crate::node::api::connector::pool::LeasedConnection;
+use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 use crate::node::api::error::words;
-use crate::node::api::kubeconfig::Credentials;
+use crate::node::api::kubeconfig::ApiCredentials;
 
 /// For the head of any response, watches included (theirs comes at once).
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Inner {
-    pub(super) async fn send(self: Arc<Self>, request: Request<Body>) -> Result<Response<ResponseBody>, Failure> {
+    pub(super) async fn send(self: Arc<Self>, request: Request<Body>) -> Result<Response<ResponseBody>, ApiFailure> {
         let class = classify(&request);
         if class == Class::Watch {
             let _ = WATCH.try_with(|watch| watch.ask(request.uri().query().unwrap_or_default()));
@@ -58,10 +58,10 @@ impl Inner {
 
     async fn exchange(
         &self,
-        mut lease: Lease,
+        mut lease: LeasedConnection,
         request: Request<Body>,
         class: Class,
-    ) -> Result<Response<ResponseBody>, (Failure, Option<Box<Request<Body>>>)> {
+    ) -> Result<Response<ResponseBody>, (ApiFailure, Option<Box<Request<Body>>>)> {
         let what = format!("{} {}", request.method(), request.uri().path());
         match timeout(HEAD_TIMEOUT, lease.sender.try_send_request(request)).await {
             Ok(Ok(response)) => {
@@ -80,11 +80,11 @@ impl Inner {
             Ok(Err(mut error)) => {
                 let unsent = error.take_message().map(Box::new);
                 let failure = lease.line.cause().unwrap_or_else(|| {
-                    Failure::new(FailureKind::Unreachable, format!("{what}: {}", words(error.error())))
+                    ApiFailure::new(FailureKind::Unreachable, format!("{what}: {}", words(error.error())))
                 });
                 Err((failure, unsent))
             }
-            Err(_) => Err((Failure::timeout(&what, HEAD_TIMEOUT), None)),
+            Err(_) => Err((ApiFailure::timeout(&what, HEAD_TIMEOUT), None)),
         }
     }
 }
@@ -104,7 +104,7 @@ fn classify(request: &Request<Body>) -> Class {
 }
 
 /// Puts the server in front of the path, and says who we are.
-fn address(request: Request<Body>, credentials: &Credentials) -> Result<Request<Body>, Failure> {
+fn address(request: Request<Body>, credentials: &ApiCredentials) -> Result<Request<Body>, ApiFailure> {
     let (mut parts, body) = request.into_parts();
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let prefix = credentials.server.path().trim_end_matches('/');
@@ -115,7 +115,7 @@ fn address(request: Request<Body>, credentials: &Credentials) -> Result<Request<
     if let Some(authority) = credentials.server.authority() {
         uri = uri.authority(authority.clone());
     }
-    parts.uri = uri.build().map_err(|error| Failure::new(FailureKind::Protocol, error.to_string()))?;
+    parts.uri = uri.build().map_err(|error| ApiFailure::new(FailureKind::Protocol, error.to_string()))?;
     parts.headers.extend(credentials.headers.clone());
     let agent = concat!("daemonlet/", env!("CARGO_PKG_VERSION"));
     parts.headers.insert(USER_AGENT, HeaderValue::from_static(agent));
@@ -129,10 +129,10 @@ pub(super) struct Sender {
 
 impl tower::Service<Request<Body>> for Sender {
     type Response = Response<ResponseBody>;
-    type Error = Failure;
+    type Error = ApiFailure;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
-    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), ApiFailure>> {
         Poll::Ready(Ok(()))
     }
 

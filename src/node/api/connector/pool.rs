@@ -24,10 +24,10 @@ use crate::node::api::connector::Link;
 use crate::node::api::dial;
 use crate::node::api::dial::Connection;
 use crate::node::api::dial::Line;
-use crate::node::api::error::Failure;
+use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 use crate::node::api::error::words;
-use crate::node::api::kubeconfig::Credentials;
+use crate::node::api::kubeconfig::ApiCredentials;
 
 /// Streams of each connection that watches leave to ordinary requests.
 const RESERVED: usize = 8;
@@ -37,7 +37,7 @@ const CHECK_FILES: Duration = Duration::from_secs(5);
 /// What the clones share.
 pub(in crate::node::api) struct Inner {
     pub(super) kubeconfig: PathBuf,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<PoolState>,
     /// Held while dialling, so that a hundred watches open one connection.
     pub(super) dialling: tokio::sync::Mutex<()>,
     pub(super) lists: Arc<Semaphore>,
@@ -47,9 +47,9 @@ pub(in crate::node::api) struct Inner {
     pub(super) requests: AtomicU64,
 }
 
-pub(super) struct State {
+pub(super) struct PoolState {
     pub(super) connections: Vec<Connection>,
-    pub(super) credentials: Option<Arc<Credentials>>,
+    pub(super) credentials: Option<Arc<ApiCredentials>>,
     pub(super) checked: Option<Instant>,
     /// The kubeconfig as it is now cannot be used; the last good one is in force.
     pub(super) complaint: Option<String>,
@@ -66,15 +66,15 @@ pub(super) enum Class {
 }
 
 /// A connection chosen for a request.
-pub(super) struct Lease {
+pub(super) struct LeasedConnection {
     pub(super) sender: hyper::client::conn::http2::SendRequest<Body>,
     pub(super) line: Arc<Line>,
     pub(super) guard: StreamGuard,
-    pub(super) credentials: Arc<Credentials>,
+    pub(super) credentials: Arc<ApiCredentials>,
 }
 
 impl Inner {
-    pub(super) fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+    pub(super) fn with<T>(&self, f: impl FnOnce(&mut PoolState) -> T) -> T {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -89,7 +89,7 @@ impl Inner {
     }
 
     /// A connection is over. Says `Down` at once if it was the last one, before anybody tries again.
-    pub(super) fn ended(&self, id: u64, cause: Option<Failure>) {
+    pub(super) fn ended(&self, id: u64, cause: Option<ApiFailure>) {
         let last = self.with(|state| {
             state.connections.retain(|connection| connection.id != id);
             state.first_usable().is_none()
@@ -100,7 +100,7 @@ impl Inner {
         self.lost.notify_one();
     }
 
-    pub(super) fn down(&self, failure: Failure) {
+    pub(super) fn down(&self, failure: ApiFailure) {
         self.link.send_if_modified(|link| match link {
             Link::Down { failure: before, .. } if *before == failure => false,
             Link::Down { failure: before, .. } => {
@@ -116,7 +116,7 @@ impl Inner {
 
     /// The credentials in force, read anew when a file has changed; the last good ones when it
     /// turned bad.
-    pub(super) fn credentials(&self) -> Result<Arc<Credentials>, Failure> {
+    pub(super) fn credentials(&self) -> Result<Arc<ApiCredentials>, ApiFailure> {
         self.with(|state| {
             let now = Instant::now();
             let recent = state.checked.is_some_and(|checked| now < checked + CHECK_FILES);
@@ -130,7 +130,7 @@ impl Inner {
             {
                 return Ok(credentials.clone());
             }
-            match Credentials::load(&self.kubeconfig) {
+            match ApiCredentials::load(&self.kubeconfig) {
                 Ok(credentials) => {
                     let credentials = Arc::new(credentials);
                     state.complaint = None;
@@ -145,14 +145,14 @@ impl Inner {
                 Err(error) => {
                     let message = words(&error);
                     state.complaint = Some(message.clone());
-                    state.credentials.clone().ok_or_else(|| Failure::new(FailureKind::Kubeconfig, message))
+                    state.credentials.clone().ok_or_else(|| ApiFailure::new(FailureKind::Kubeconfig, message))
                 }
             }
         })
     }
 
     /// Makes sure that there is a usable connection.
-    pub(super) async fn connection(self: &Arc<Self>) -> Result<(), Failure> {
+    pub(super) async fn connection(self: &Arc<Self>) -> Result<(), ApiFailure> {
         self.acquire(Class::Other, None).await.map(drop)
     }
 
@@ -161,7 +161,7 @@ impl Inner {
         self: &Arc<Self>,
         class: Class,
         permit: Option<OwnedSemaphorePermit>,
-    ) -> Result<Lease, Failure> {
+    ) -> Result<LeasedConnection, ApiFailure> {
         let mut permit = permit;
         let credentials = self.credentials();
         if let Ok(credentials) = &credentials
@@ -199,7 +199,7 @@ impl Inner {
                 });
                 self.link.send_if_modified(|link| std::mem::replace(link, Link::Up) != Link::Up);
                 self.lease(class, &credentials, &mut permit)
-                    .ok_or_else(|| Failure::new(FailureKind::Unreachable, "the new connection ended at once"))
+                    .ok_or_else(|| ApiFailure::new(FailureKind::Unreachable, "the new connection ended at once"))
             }
             Err(failure) => {
                 self.with(|state| state.retry_at = Some(Instant::now() + state.backoff.next()));
@@ -211,7 +211,7 @@ impl Inner {
         }
     }
 
-    fn recent_failure(&self) -> Option<Failure> {
+    fn recent_failure(&self) -> Option<ApiFailure> {
         let waiting = self.with(|state| state.retry_at.is_some_and(|at| Instant::now() < at));
         match (&*self.link.borrow(), waiting) {
             (Link::Down { failure, .. }, true) => Some(failure.clone()),
@@ -222,20 +222,20 @@ impl Inner {
     fn lease(
         self: &Arc<Self>,
         class: Class,
-        credentials: &Arc<Credentials>,
+        credentials: &Arc<ApiCredentials>,
         permit: &mut Option<OwnedSemaphorePermit>,
-    ) -> Option<Lease> {
+    ) -> Option<LeasedConnection> {
         let (sender, streams, line) = self.with(|state| {
             state.connections.retain(|connection| !connection.sender.is_closed());
             let connection = state.connections.iter().find(|connection| connection.has_room(class))?;
             Some((connection.sender.clone(), connection.streams.clone(), connection.line.clone()))
         })?;
         let guard = StreamGuard::new(self.clone(), streams, permit.take());
-        Some(Lease { sender, line, guard, credentials: credentials.clone() })
+        Some(LeasedConnection { sender, line, guard, credentials: credentials.clone() })
     }
 }
 
-impl State {
+impl PoolState {
     pub(super) fn first_usable(&self) -> Option<&Connection> {
         self.connections.iter().find(|connection| connection.is_usable())
     }

@@ -12,7 +12,7 @@ use crate::core::model::Lookup;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
-use crate::node::api::error::Failure;
+use crate::node::api::error::ApiFailure;
 
 use super::Definition;
 
@@ -54,7 +54,7 @@ pub struct ScopeState {
     /// The API server says that the cluster does not have the resource.
     pub missing: bool,
     /// The error that its watch is in, and since when.
-    pub error: Option<(Failure, Timestamp)>,
+    pub error: Option<(ApiFailure, Timestamp)>,
 }
 
 /// An object with the store's version of its last change that matters.

@@ -35,7 +35,7 @@ fn a_relist_removes_only_when_it_is_complete() {
     }
     store.complete(&Scope::DaemonSets, &seen(&["a", "b"]));
     store.apply(&Scope::DaemonSets, daemon_set("a", "1", "i"));
-    assert!(store.failed(&Scope::DaemonSets, Failure::new(FailureKind::Forbidden, "no")));
+    assert!(store.failed(&Scope::DaemonSets, ApiFailure::new(FailureKind::Forbidden, "no")));
     assert_eq!(store.snapshot().daemon_sets.len(), 2);
     store.complete(&Scope::DaemonSets, &seen(&["a"]));
     let snapshot = store.snapshot();
@@ -105,10 +105,10 @@ fn a_referenced_object_is_unknown_then_absent_then_present() {
 fn an_error_keeps_its_beginning_while_its_words_change() {
     let store = Store::default();
     store.open(&Scope::Node);
-    assert!(store.failed(&Scope::Node, Failure::new(FailureKind::Timeout, "one")));
+    assert!(store.failed(&Scope::Node, ApiFailure::new(FailureKind::Timeout, "one")));
     let since = store.snapshot().scopes[&Scope::Node].error.clone().map(|(_, since)| since);
-    assert!(!store.failed(&Scope::Node, Failure::new(FailureKind::Timeout, "one")));
-    assert!(store.failed(&Scope::Node, Failure::new(FailureKind::Timeout, "two")));
+    assert!(!store.failed(&Scope::Node, ApiFailure::new(FailureKind::Timeout, "one")));
+    assert!(store.failed(&Scope::Node, ApiFailure::new(FailureKind::Timeout, "two")));
     assert_eq!(store.snapshot().scopes[&Scope::Node].error.clone().map(|(_, since)| since), since);
     store.recovered(&Scope::Node);
     assert_eq!(store.snapshot().scopes[&Scope::Node].error, None);

@@ -15,7 +15,7 @@ use crate::core::model::TokenRequest;
 use crate::core::model::TokenSource;
 use crate::node::api::backoff;
 use crate::node::api::backoff::Backoff;
-use crate::node::api::error::Failure;
+use crate::node::api::error::ApiFailure;
 use crate::node::api::store::Snapshot;
 
 /// The kubelet's `maxTTL`: no token gets older than this before it is renewed.
@@ -71,7 +71,7 @@ impl TokenSource for TokenSnapshot {
     }
 }
 
-pub(super) struct Held {
+pub(super) struct HeldToken {
     pub(super) token: Arc<str>,
     pub(super) issued: i64,
     pub(super) expires: i64,
@@ -82,8 +82,8 @@ pub(super) struct Held {
     pub(super) spread: f64,
 }
 
-pub(super) struct Failed {
-    pub(super) failure: Failure,
+pub(super) struct FailedToken {
+    pub(super) failure: ApiFailure,
     pub(super) since: Timestamp,
     pub(super) backoff: Backoff,
     pub(super) retry_at: Instant,
@@ -91,7 +91,7 @@ pub(super) struct Failed {
     pub(super) version: u64,
 }
 
-impl Held {
+impl HeldToken {
     pub(super) fn new(issued: IssuedToken, received: Option<Instant>) -> Self {
         Self {
             token: issued.token.into(),
@@ -115,7 +115,7 @@ impl Held {
     }
 }
 
-impl Failed {
+impl FailedToken {
     /// Whether the ServiceAccount was created or changed since.
     pub(super) fn is_worth_it(&self, request: &TokenRequest, snapshot: &Snapshot) -> bool {
         let account = &request.service_account;

@@ -11,12 +11,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::core::model::TokenRequest;
-use crate::node::api::error::Failure;
+use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 use crate::node::api::tokens::IssuedToken;
 
 #[derive(Deserialize)]
-struct Answer {
+struct TokenReply {
     spec: AnswerSpec,
     status: AnswerStatus,
 }
@@ -40,7 +40,7 @@ pub(super) async fn issue(
     request: &TokenRequest,
     node: &str,
     node_uid: &str,
-) -> Result<IssuedToken, Failure> {
+) -> Result<IssuedToken, ApiFailure> {
     let account = &request.service_account;
     let path = format!("/api/v1/namespaces/{}/serviceaccounts/{}/token", account.namespace, account.name);
     let audiences: Vec<&str> = Some(request.audience.as_str()).into_iter().filter(|name| !name.is_empty()).collect();
@@ -53,23 +53,23 @@ pub(super) async fn issue(
             "boundObjectRef": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid},
         },
     });
-    let protocol = |message: String| Failure::new(FailureKind::Protocol, message);
+    let protocol = |message: String| ApiFailure::new(FailureKind::Protocol, message);
     let wire = Request::post(path)
         .header(http::header::CONTENT_TYPE, "application/json")
         .header(http::header::ACCEPT, "application/json")
         .body(Body::from(body.to_string().into_bytes()))
         .map_err(|error| protocol(error.to_string()))?;
-    let response = client.send(wire).await.map_err(|error| Failure::from_kube(&error))?;
+    let response = client.send(wire).await.map_err(|error| ApiFailure::from_kube(&error))?;
     let (head, body) = response.into_parts();
-    let bytes = body.collect().await.map_err(|error| Failure::from_kube(&error))?.to_bytes();
+    let bytes = body.collect().await.map_err(|error| ApiFailure::from_kube(&error))?.to_bytes();
     if !head.status.is_success() {
         return Err(match serde_json::from_slice::<Status>(&bytes) {
-            Ok(status) => Failure::status(&status),
-            Err(_) => Failure::new(FailureKind::Server, format!("the server answered {}", head.status)),
+            Ok(status) => ApiFailure::status(&status),
+            Err(_) => ApiFailure::new(FailureKind::Server, format!("the server answered {}", head.status)),
         });
     }
     // serde's messages about types quote values: they are not passed on.
-    let answer: Answer = serde_json::from_slice(&bytes)
+    let answer: TokenReply = serde_json::from_slice(&bytes)
         .map_err(|error| protocol(format!("the answer to a token request is not one (line {})", error.line())))?;
     let expires = answer.status.expiration_timestamp.as_second();
     let life = answer.spec.expiration_seconds.unwrap_or(request.expiration_seconds);

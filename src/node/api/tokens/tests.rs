@@ -102,7 +102,7 @@ fn a_refused_request_waits_unless_the_account_appears() {
     let tokens = Tokens::default();
     let store = registered("u");
     tokens.set_wanted(&wanted(&["a"]));
-    let refused = Failure::new(FailureKind::NotFound, "serviceaccounts \"a\" not found (404)");
+    let refused = ApiFailure::new(FailureKind::NotFound, "serviceaccounts \"a\" not found (404)");
     tokens.record(request("a"), Err(refused), &store.snapshot());
     let (due, next) = tokens.due(&store.snapshot());
     assert!(due.is_empty() && next < LOOK, "{next:?}");

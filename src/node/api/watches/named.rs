@@ -46,7 +46,7 @@ pub(super) fn follow(
     seconds: u32,
     cached: Option<CacheReadPolicy>,
 ) -> BoxStream<'static, WatchItem> {
-    let named = Named { api, fields, seconds, cached, state: State::Start };
+    let named = Named { api, fields, seconds, cached, state: NextStep::Start };
     futures::stream::unfold(named, |mut named| async { Some((named.next().await, named)) }).boxed()
 }
 
@@ -56,11 +56,11 @@ struct Named {
     seconds: u32,
     /// What of the cache will do for the next list.
     cached: Option<CacheReadPolicy>,
-    state: State,
+    state: NextStep,
 }
 
 /// What comes next.
-enum State {
+enum NextStep {
     /// To say that a list begins.
     Start,
     /// To list.
@@ -77,29 +77,29 @@ impl Named {
     /// The next word; there is always one.
     async fn next(&mut self) -> WatchItem {
         loop {
-            let (word, state) = match std::mem::replace(&mut self.state, State::Start) {
-                State::Start => (Some(Ok(Event::Init)), State::List),
+            let (word, state) = match std::mem::replace(&mut self.state, NextStep::Start) {
+                NextStep::Start => (Some(Ok(Event::Init)), NextStep::List),
                 // The requests are boxed: they are large, and most of the time there is none.
-                State::List => match Box::pin(self.list()).await {
-                    Ok((objects, version)) => (None, State::Listed { objects: objects.into_iter(), version }),
-                    Err(error) => (Some(Err(error)), State::Start),
+                NextStep::List => match Box::pin(self.list()).await {
+                    Ok((objects, version)) => (None, NextStep::Listed { objects: objects.into_iter(), version }),
+                    Err(error) => (Some(Err(error)), NextStep::Start),
                 },
-                State::Listed { mut objects, version } => match objects.next() {
-                    Some(object) => (Some(Ok(Event::InitApply(object))), State::Listed { objects, version }),
-                    None => (Some(Ok(Event::InitDone)), State::Resume { version }),
+                NextStep::Listed { mut objects, version } => match objects.next() {
+                    Some(object) => (Some(Ok(Event::InitApply(object))), NextStep::Listed { objects, version }),
+                    None => (Some(Ok(Event::InitDone)), NextStep::Resume { version }),
                 },
-                State::Resume { version } => match Box::pin(self.watch(&version)).await {
-                    Ok(lines) => (None, State::Watching { version, lines }),
-                    Err(error) => (Some(Err(Error::WatchStartFailed(error))), State::Resume { version }),
+                NextStep::Resume { version } => match Box::pin(self.watch(&version)).await {
+                    Ok(lines) => (None, NextStep::Watching { version, lines }),
+                    Err(error) => (Some(Err(Error::WatchStartFailed(error))), NextStep::Resume { version }),
                 },
-                State::Watching { version, mut lines } => {
+                NextStep::Watching { version, mut lines } => {
                     let silence = Duration::from_secs(self.seconds.into()) + MARGIN;
                     match timeout(silence, lines.next()).await {
                         Ok(Some(Ok(event))) => told(event, version, lines),
                         Ok(Some(Err(error))) => {
-                            (Some(Err(Error::WatchFailed(error))), State::Watching { version, lines })
+                            (Some(Err(Error::WatchFailed(error))), NextStep::Watching { version, lines })
                         }
-                        Ok(None) | Err(_) => (None, State::Resume { version }),
+                        Ok(None) | Err(_) => (None, NextStep::Resume { version }),
                     }
                 }
             };
@@ -140,22 +140,22 @@ fn listed(list: ObjectList<RawObject>) -> Result<(Vec<RawObject>, String), Error
 }
 
 /// What an event of the watch says, and how it goes on.
-fn told(event: WatchEvent<RawObject>, version: String, lines: Lines) -> (Option<WatchItem>, State) {
+fn told(event: WatchEvent<RawObject>, version: String, lines: Lines) -> (Option<WatchItem>, NextStep) {
     let (word, reached): (fn(RawObject) -> Event<RawObject>, RawObject) = match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) => (Event::Apply, object),
         WatchEvent::Deleted(object) => (Event::Delete, object),
         WatchEvent::Bookmark(bookmark) => {
-            return (None, State::Watching { version: bookmark.metadata.resource_version, lines });
+            return (None, NextStep::Watching { version: bookmark.metadata.resource_version, lines });
         }
         WatchEvent::Error(status) => {
             let expired = status.code == 410;
-            let state = if expired { State::Start } else { State::Watching { version, lines } };
+            let state = if expired { NextStep::Start } else { NextStep::Watching { version, lines } };
             return (Some(Err(Error::WatchError(status))), state);
         }
     };
     match reached.resource_version().to_owned() {
-        version if version.is_empty() => (Some(Err(Error::NoResourceVersion)), State::Start),
-        version => (Some(Ok(word(reached))), State::Watching { version, lines }),
+        version if version.is_empty() => (Some(Err(Error::NoResourceVersion)), NextStep::Start),
+        version => (Some(Ok(word(reached))), NextStep::Watching { version, lines }),
     }
 }
 

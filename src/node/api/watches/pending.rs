@@ -10,7 +10,7 @@ use crate::core::model::ObjectKey;
 use crate::node::api::object;
 use crate::node::api::store::Scope;
 
-use super::Task;
+use super::WatchTask;
 use super::Watches;
 use super::config;
 
@@ -30,7 +30,7 @@ impl Watches {
                 continue;
             }
             let config = config().fields("spec.nodeName=");
-            let task = Task {
+            let task = WatchTask {
                 scope: Scope::Pending(key.clone()),
                 resource: object::api_resource("", "Pod", "pods"),
                 namespace: Some(key.namespace.clone()),

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::node::api::backoff::Backoff;
 use crate::node::api::backoff::random;
 use crate::node::api::connector::Link;
-use crate::node::api::error::Failure;
+use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 
 /// A watch that lived this long was established: its first failure is retried at once.
@@ -63,7 +63,7 @@ impl Retry {
 
     /// Whether a failure is this watch's own and more than a passing one. What the whole link
     /// suffers from is said once, by the link.
-    pub(super) fn is_news(&self, failure: &Failure) -> bool {
+    pub(super) fn is_news(&self, failure: &ApiFailure) -> bool {
         let of_link = failure.is_link() && *self.link.borrow() != Link::Up;
         failure.kind != FailureKind::Expired && !of_link && !self.was_established()
     }

@@ -18,11 +18,11 @@ use crate::node::api::object;
 use super::*;
 
 /// An answer: its status, its body in these pieces, and whether the body ends then.
-type Answer = (u16, Vec<String>, bool);
+type CannedAnswer = (u16, Vec<String>, bool);
 
 /// The stream of a ConfigMap from a server with these answers, and what it is asked.
 fn stream(
-    answers: Vec<Answer>,
+    answers: Vec<CannedAnswer>,
     cached: Option<CacheReadPolicy>,
 ) -> (impl Stream<Item = WatchItem> + Unpin, Arc<Mutex<Vec<String>>>) {
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -48,7 +48,7 @@ fn config_map(version: &str) -> Value {
     json!({"metadata": {"namespace": "a", "name": "c", "resourceVersion": version}})
 }
 
-fn list(version: &str) -> Answer {
+fn list(version: &str) -> CannedAnswer {
     let list = json!({"metadata": {"resourceVersion": version}, "items": [config_map("3")]});
     (200, vec![list.to_string()], true)
 }
