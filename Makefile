@@ -63,7 +63,8 @@ swarm: cluster-tools
 comma := ,
 
 # Three baked machines from power-on to a pod network, updates good and bad, power lost without an API
-# server, and the same steps with the stock controller and scheduler. As root; some seven minutes.
+# server, and the same steps with the stock controller and scheduler. As root; some seven minutes. With the
+# repository's own CNI, or a published file: make showcase MANIFEST=kube-flannel.yml.
 showcase: cluster-tools
 	cargo build --release
 	python3 tests/cluster/showcase.py

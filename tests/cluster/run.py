@@ -32,6 +32,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+from kit import cgroups  # noqa: E402
 from kit import preflight  # noqa: E402
 from kit import sandbox  # noqa: E402
 from kit import tools  # noqa: E402
@@ -135,7 +136,7 @@ def _one(file, word, result):
             tests = [{"outcome": "failed", "test": what, "seconds": 0.0, "detail": ""}]
         if os.environ.get("DAEMONLET_KEEP_LOGS") or any(test["outcome"] == "failed" for test in tests):
             _keep_logs(run.scratch, file)
-        result.write_text(json.dumps(tests), encoding="utf-8")
+        result.write_text(json.dumps({"tests": tests, "processor": cgroups.processor_seconds(run.name)}), encoding="utf-8")
     finally:
         run.end()
 
@@ -186,15 +187,15 @@ class Lanes:
             for line in child.stdout:
                 print(line, end="", flush=True) if live else block.append(line)
         try:
-            tests = json.loads(result.read_text(encoding="utf-8"))
+            told = json.loads(result.read_text(encoding="utf-8"))
             result.unlink()
         except OSError:
-            tests = [{"outcome": "failed", "test": f"{file} did not come to its end", "seconds": 0.0, "detail": ""}]
+            told = {"tests": [{"outcome": "failed", "test": f"{file} did not come to its end", "seconds": 0.0, "detail": ""}], "processor": None}
         took = time.monotonic() - began
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in _count(tests).items())
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in _count(told["tests"]).items())
         with self._lock:
-            self.done.append((file, took, tests))
-        self._say(f"{file}: {counts}, {took:.0f} s", "".join(block))
+            self.done.append((file, took, told["tests"]))
+        self._say(f"{file}: {counts}, {took:.0f} s, {told['processor'] or 0:.0f} s of processors", "".join(block))
 
 
 def _count(tests):

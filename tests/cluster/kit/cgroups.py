@@ -81,6 +81,17 @@ def follow(name, pid):
         leaf.write_text(str(pid), encoding="ascii")
 
 
+def processor_seconds(name):
+    """What the processors worked for a run so far, None where nobody counted."""
+    if _unified():
+        fields = dict(line.split() for line in (ROOT / name / "cpu.stat").read_text(encoding="ascii").splitlines())
+        return int(fields["usage_usec"]) / 1e6
+    for controllers, mount, path in _hierarchies():
+        if "cpuacct" in controllers.split(","):
+            return int((mount / path.lstrip("/") / name / "cpuacct.usage").read_text(encoding="ascii")) / 1e9
+    return None
+
+
 def mount_inside():
     """Within the sandbox's cgroup namespace: mounts /sys/fs/cgroup so that the subtree is the root."""
     if _unified_inside():
