@@ -38,41 +38,6 @@ impl Type {
     }
 }
 
-/// A metric, as code names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)]
-pub enum Id {
-    BuildInfo,
-    Passes,
-    PassDuration,
-    LastPass,
-    Daemons,
-    DaemonState,
-    DaemonReady,
-    Refusals,
-    FailedRevisions,
-    Starts,
-    Ends,
-    Refreshes,
-    ApplyFailures,
-    Problems,
-    Pulls,
-    ApiConnected,
-    ApiWatchUp,
-    ApiWatchLists,
-    ApiConnections,
-    ApiConnectionsOpened,
-    ApiRequests,
-    ApiStreams,
-    TokenExpiry,
-    TokenFailures,
-    Approvals,
-    ProcessStart,
-    ProcessCpu,
-    ProcessMemory,
-    ProcessFds,
-}
-
 /// One metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
@@ -90,229 +55,94 @@ pub struct Metric {
     pub help: &'static str,
 }
 
-const fn metric(
-    id: Id,
-    name: &'static str,
-    kind: Type,
-    unit: &'static str,
-    labels: &'static [&'static str],
-    help: &'static str,
-) -> Metric {
-    Metric { id, name, kind, unit, labels, help }
-}
-
 /// Upper bounds of the histogram of passes, in seconds.
 pub const PASS_BOUNDS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0];
 
 const DAEMON: &[&str] = &["namespace", "daemonset"];
+const ACCOUNT: &[&str] = &["namespace", "serviceaccount"];
 
-/// Every metric, in the order of the exposition.
-pub const METRICS: &[Metric] = &[
-    metric(
-        Id::BuildInfo,
-        "daemonlet_build_info",
-        Type::Gauge,
-        "always 1",
-        &["version", "node"],
-        "Version and node name.",
-    ),
-    metric(
-        Id::Passes,
-        "daemonlet_passes_total",
-        Type::Counter,
-        "passes",
-        &[],
-        "Passes over all daemons since the start.",
-    ),
-    metric(
-        Id::PassDuration,
-        "daemonlet_pass_duration_seconds",
-        Type::Histogram,
-        "seconds",
-        &[],
-        "How long passes took.",
-    ),
-    metric(
-        Id::LastPass,
-        "daemonlet_last_pass_timestamp_seconds",
-        Type::Gauge,
-        "seconds since 1970",
-        &[],
-        "When the last pass ended. One is made every 60 s at least.",
-    ),
-    metric(Id::Daemons, "daemonlet_daemons", Type::Gauge, "daemons", &["state"], "Daemons of this node in each state."),
-    metric(
-        Id::DaemonState,
-        "daemonlet_daemon_state",
-        Type::Gauge,
-        "always 1",
-        &["namespace", "daemonset", "state", "revision"],
-        "The state of each daemon and the revision that runs or is to run.",
-    ),
-    metric(
-        Id::DaemonReady,
-        "daemonlet_daemon_ready",
-        Type::Gauge,
-        "0 or 1",
-        DAEMON,
-        "Whether each daemon is ready. Left out where nobody can say.",
-    ),
-    metric(
-        Id::Refusals,
-        "daemonlet_refused_daemons",
-        Type::Gauge,
-        "daemons",
-        &["reason"],
-        "Daemons that are refused, by the field or rule that refuses them.",
-    ),
-    metric(
-        Id::FailedRevisions,
-        "daemonlet_failed_revision",
-        Type::Gauge,
-        "always 1",
-        &["namespace", "daemonset", "revision", "cause"],
-        "Wanted revisions that did not become available on this node in time.",
-    ),
-    metric(
-        Id::Starts,
-        "daemonlet_starts_total",
-        Type::Counter,
-        "instances",
-        &[],
-        "Instances whose manifest was written.",
-    ),
-    metric(Id::Ends, "daemonlet_ends_total", Type::Counter, "instances", &[], "Instances whose manifest was removed."),
-    metric(
-        Id::Refreshes,
-        "daemonlet_refreshes_total",
-        Type::Counter,
-        "instances",
-        &[],
-        "Instances whose data or manifest was brought up to date in place.",
-    ),
-    metric(
-        Id::ApplyFailures,
-        "daemonlet_apply_failures_total",
-        Type::Counter,
-        "failures",
-        &[],
-        "Changes to this node's disk that failed; each is tried again.",
-    ),
-    metric(
-        Id::Problems,
-        "daemonlet_problems",
-        Type::Gauge,
-        "problems",
-        &[],
-        "What is wrong beside single daemons, as `daemonlet status` lists it.",
-    ),
-    metric(
-        Id::Pulls,
-        "daemonlet_image_pulls",
-        Type::Gauge,
-        "instances",
-        &[],
-        "Instances whose images the agent is pulling or looking for.",
-    ),
-    metric(
-        Id::ApiConnected,
-        "daemonlet_api_connected",
-        Type::Gauge,
-        "0 or 1",
-        &[],
-        "Whether the API server answers and every watch works. Left out where none is configured.",
-    ),
-    metric(
-        Id::ApiWatchUp,
-        "daemonlet_api_watch_up",
-        Type::Gauge,
-        "0 or 1",
-        &["watch"],
-        "Whether each watch has been listed and works.",
-    ),
-    metric(
-        Id::ApiWatchLists,
-        "daemonlet_api_watch_lists_total",
-        Type::Counter,
-        "lists",
-        &["watch"],
-        "Complete lists of each watch since it was opened.",
-    ),
-    metric(
-        Id::ApiConnections,
-        "daemonlet_api_connections",
-        Type::Gauge,
-        "connections",
-        &[],
-        "Connections to the API server.",
-    ),
-    metric(
-        Id::ApiConnectionsOpened,
-        "daemonlet_api_connections_opened_total",
-        Type::Counter,
-        "connections",
-        &[],
-        "Connections to the API server that were opened since the start.",
-    ),
-    metric(
-        Id::ApiRequests,
-        "daemonlet_api_requests_total",
-        Type::Counter,
-        "requests",
-        &[],
-        "Requests to the API server since the start, each watch counted when it is opened.",
-    ),
-    metric(
-        Id::ApiStreams,
-        "daemonlet_api_streams",
-        Type::Gauge,
-        "streams",
-        &[],
-        "Requests to the API server that are open: watches, mostly.",
-    ),
-    metric(
-        Id::TokenExpiry,
-        "daemonlet_token_expiry_timestamp_seconds",
-        Type::Gauge,
-        "seconds since 1970",
-        &["namespace", "serviceaccount"],
-        "When the token of each service account that daemons use expires; the first one, if there are several.",
-    ),
-    metric(
-        Id::TokenFailures,
-        "daemonlet_token_problems",
-        Type::Gauge,
-        "tokens",
-        &["namespace", "serviceaccount"],
-        "Tokens that are missing, or not renewed, because the last request for them failed.",
-    ),
-    metric(
-        Id::Approvals,
-        "daemonlet_approvals",
-        Type::Gauge,
-        "daemons",
-        &["state"],
-        "Replacements: approved and not claimed yet, claimed (under way), or withheld by the coordinator.",
-    ),
-    metric(
-        Id::ProcessStart,
-        "process_start_time_seconds",
-        Type::Gauge,
-        "seconds since 1970",
-        &[],
-        "When the agent started.",
-    ),
-    metric(Id::ProcessCpu, "process_cpu_seconds_total", Type::Counter, "seconds", &[], "CPU time of the agent."),
-    metric(
-        Id::ProcessMemory,
-        "process_resident_memory_bytes",
-        Type::Gauge,
-        "bytes",
-        &[],
-        "Resident memory of the agent.",
-    ),
-    metric(Id::ProcessFds, "process_open_fds", Type::Gauge, "files", &[], "Files that the agent has open."),
-];
+/// Makes [`Id`] and [`METRICS`] of one declaration a metric: `Id: Type = (name, unit, labels);`, its help above it.
+macro_rules! metrics {
+    ($(#[doc = $help:literal] $id:ident: $type:ident = ($name:literal, $unit:literal, $labels:expr);)+) => {
+        /// A metric, as code names it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Id {
+            $(#[doc = $help] $id,)+
+        }
+
+        /// Every metric, in the order of the exposition.
+        pub const METRICS: &[Metric] = &[$(Metric {
+            id: Id::$id,
+            name: $name,
+            kind: Type::$type,
+            unit: $unit,
+            labels: $labels,
+            help: $help.trim_ascii_start(),
+        },)+];
+    };
+}
+
+metrics! {
+    /// Version and node name.
+    BuildInfo: Gauge = ("daemonlet_build_info", "always 1", &["version", "node"]);
+    /// Passes over all daemons since the start.
+    Passes: Counter = ("daemonlet_passes_total", "passes", &[]);
+    /// How long passes took.
+    PassDuration: Histogram = ("daemonlet_pass_duration_seconds", "seconds", &[]);
+    /// When the last pass ended. One is made every 60 s at least.
+    LastPass: Gauge = ("daemonlet_last_pass_timestamp_seconds", "seconds since 1970", &[]);
+    /// Daemons of this node in each state.
+    Daemons: Gauge = ("daemonlet_daemons", "daemons", &["state"]);
+    /// The state of each daemon and the revision that runs or is to run.
+    DaemonState: Gauge = ("daemonlet_daemon_state", "always 1", &["namespace", "daemonset", "state", "revision"]);
+    /// Whether each daemon is ready. Left out where nobody can say.
+    DaemonReady: Gauge = ("daemonlet_daemon_ready", "0 or 1", DAEMON);
+    /// Daemons that are refused, by the field or rule that refuses them.
+    Refusals: Gauge = ("daemonlet_refused_daemons", "daemons", &["reason"]);
+    /// Wanted revisions that did not become available on this node in time.
+    FailedRevisions: Gauge =
+        ("daemonlet_failed_revision", "always 1", &["namespace", "daemonset", "revision", "cause"]);
+    /// Instances whose manifest was written.
+    Starts: Counter = ("daemonlet_starts_total", "instances", &[]);
+    /// Instances whose manifest was removed.
+    Ends: Counter = ("daemonlet_ends_total", "instances", &[]);
+    /// Instances whose data or manifest was brought up to date in place.
+    Refreshes: Counter = ("daemonlet_refreshes_total", "instances", &[]);
+    /// Changes to this node's disk that failed; each is tried again.
+    ApplyFailures: Counter = ("daemonlet_apply_failures_total", "failures", &[]);
+    /// What is wrong beside single daemons, as `daemonlet status` lists it.
+    Problems: Gauge = ("daemonlet_problems", "problems", &[]);
+    /// Instances whose images the agent is pulling or looking for.
+    Pulls: Gauge = ("daemonlet_image_pulls", "instances", &[]);
+    /// Whether the API server answers and every watch works. Left out where none is configured.
+    ApiConnected: Gauge = ("daemonlet_api_connected", "0 or 1", &[]);
+    /// Whether each watch has been listed and works.
+    ApiWatchUp: Gauge = ("daemonlet_api_watch_up", "0 or 1", &["watch"]);
+    /// Complete lists of each watch since it was opened.
+    ApiWatchLists: Counter = ("daemonlet_api_watch_lists_total", "lists", &["watch"]);
+    /// Connections to the API server.
+    ApiConnections: Gauge = ("daemonlet_api_connections", "connections", &[]);
+    /// Connections to the API server that were opened since the start.
+    ApiConnectionsOpened: Counter = ("daemonlet_api_connections_opened_total", "connections", &[]);
+    /// Requests to the API server since the start, each watch counted when it is opened.
+    ApiRequests: Counter = ("daemonlet_api_requests_total", "requests", &[]);
+    /// Requests to the API server that are open: watches, mostly.
+    ApiStreams: Gauge = ("daemonlet_api_streams", "streams", &[]);
+    /// When the token of each service account that daemons use expires; the first one, if there are several.
+    TokenExpiry: Gauge = ("daemonlet_token_expiry_timestamp_seconds", "seconds since 1970", ACCOUNT);
+    /// Tokens that are missing, or not renewed, because the last request for them failed.
+    TokenFailures: Gauge = ("daemonlet_token_problems", "tokens", ACCOUNT);
+    /// Replacements: approved and not claimed yet, claimed (under way), or withheld by the coordinator.
+    Approvals: Gauge = ("daemonlet_approvals", "daemons", &["state"]);
+    /// When the agent started.
+    ProcessStart: Gauge = ("process_start_time_seconds", "seconds since 1970", &[]);
+    /// CPU time of the agent.
+    ProcessCpu: Counter = ("process_cpu_seconds_total", "seconds", &[]);
+    /// Resident memory of the agent.
+    ProcessMemory: Gauge = ("process_resident_memory_bytes", "bytes", &[]);
+    /// Files that the agent has open.
+    ProcessFds: Gauge = ("process_open_fds", "files", &[]);
+}
 
 /// The metric `id`.
 pub fn of(id: Id) -> &'static Metric {

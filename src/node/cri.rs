@@ -5,7 +5,6 @@
 //! what an answer means; an error says that nothing is known, never that nothing runs.
 
 mod channel;
-mod image_messages;
 pub mod images;
 mod messages;
 mod stop;

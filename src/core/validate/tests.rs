@@ -134,13 +134,33 @@ fn types_are_those_that_go_takes() {
             json!({ "limits": { "cpu": "1 core" } }),
             "resources.limits[cpu]: must be a quantity such as 100m or 64Mi, not the string \"1 core\"",
         ),
+        (
+            "resources",
+            json!({ "limits": { "cpu": true } }),
+            "resources.limits[cpu]: must be a quantity, not the boolean true",
+        ),
         ("securityContext", json!([]), "securityContext: must be an object, not a list"),
+        (
+            "livenessProbe",
+            json!({ "httpGet": { "port": true } }),
+            "livenessProbe.httpGet.port: invalid type: boolean `true`, expected IntOrString",
+        ),
     ];
     for (field, value, expected) in cases {
         let object = with(&format!("{C}/{field}"), value);
         assert_eq!(errors(&object), format!("{FIELD}.{expected}"));
         let error = pod_template_types(&object["spec"]["template"]).unwrap_err();
         assert_eq!(format!("spec.template.{error}"), format!("{FIELD}.{expected}"));
+    }
+    // Null is every type's zero value, and a quantity may be a number.
+    for (field, value) in [
+        ("args", json!(["a", null])),
+        ("env", json!([null])),
+        ("resources", json!({ "limits": { "cpu": 1, "memory": null, "x/y": "1e3", "x/z": "9".repeat(50) } })),
+        ("stdin", json!(null)),
+    ] {
+        let object = with(&format!("{C}/{field}"), value);
+        assert_eq!(pod_template_types(&object["spec"]["template"]), Ok(()), "{field}");
     }
     let pod = json!({ "metadata": { "name": "p" }, "spec": { "hostNetwork": "true" } });
     assert_eq!(pod_types(&pod).unwrap_err().field, "spec.hostNetwork");

@@ -11,7 +11,7 @@ use crate::core::images::keyring::RegistryCredentials;
 use super::ASK;
 use super::Cri;
 use super::CriError;
-use super::image_messages as messages;
+use super::messages;
 use super::messages::Empty;
 
 const IMAGES: &str = "runtime.v1.ImageService";
@@ -75,6 +75,7 @@ impl Cri {
             name: pod.name.clone(),
             uid: pod.uid.clone(),
             namespace: pod.namespace.clone(),
+            attempt: 0,
         };
         let sandbox_config = Some(messages::PodSandboxConfig { metadata: Some(metadata) });
         let request = messages::PullImageRequest { image: Some(spec(name)), auth, sandbox_config };
