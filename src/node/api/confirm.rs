@@ -142,7 +142,7 @@ pub(super) async fn patch_node_daemons(client: &kube::Client, node: &str, patch:
 
 /// Whether a 404 is the API server's word on this very object. A server that lacks the API group, a
 /// load balancer's page and a wrong path are 404 too.
-fn is_absence(status: &kube::core::Status, resource: &str, name: &str) -> bool {
+pub(super) fn is_absence(status: &kube::core::Status, resource: &str, name: &str) -> bool {
     let details = status.details.as_ref();
     status.code == 404
         && status.reason == "NotFound"

@@ -192,11 +192,25 @@ pub(super) fn status(code: u16, reason: &str, message: &str) -> Value {
         "message": message, "metadata": {}})
 }
 
+/// That the object of this path is not there, as the API server words it.
+pub(super) fn absent(path: &str) -> FakeReply {
+    let mut segments = path.split('?').next().unwrap_or_default().rsplit('/');
+    let (name, kind) = (segments.next(), segments.next());
+    let mut status = status(404, "NotFound", "not found");
+    status["details"] = json!({"kind": kind, "name": name});
+    FakeReply::Json(404, status)
+}
+
 /// A watch that stays open and silent. (Its sender is never dropped.)
 pub(super) fn quiet() -> FakeReply {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::mem::forget(sender);
     FakeReply::Watch(receiver)
+}
+
+/// Whether a GET is of one object by its name.
+pub(super) fn is_of_one(path: &str) -> bool {
+    !["watch=", "limit=", "fieldSelector="].iter().any(|parameter| path.contains(parameter))
 }
 
 /// Whether a request is a watch.

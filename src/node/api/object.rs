@@ -16,11 +16,13 @@ use serde::de::MapAccess;
 use serde::de::Visitor;
 use serde_json::Map;
 use serde_json::Value;
+use serde_json::json;
 
 use crate::core::cluster::node_daemons;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::Kind;
+use crate::core::model::ObjectKey;
 use crate::core::owners;
 
 /// kubectl's copy of the whole object, in an annotation of the object.
@@ -36,6 +38,17 @@ pub(super) struct RawObject {
 }
 
 impl RawObject {
+    /// An object of which no more than the name is known.
+    pub(super) fn named(key: &ObjectKey) -> Self {
+        let meta = ObjectMeta {
+            name: Some(key.name.clone()),
+            namespace: Some(key.namespace.clone()),
+            ..ObjectMeta::default()
+        };
+        let value = json!({"metadata": {"namespace": key.namespace, "name": key.name}});
+        Self { meta: Box::new(meta), value }
+    }
+
     /// `metadata.resourceVersion`; empty without one.
     pub(super) fn resource_version(&self) -> &str {
         self.meta.resource_version.as_deref().unwrap_or_default()

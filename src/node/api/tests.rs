@@ -9,6 +9,8 @@ use tokio::time::timeout;
 
 use super::fake::Fake;
 use super::fake::FakeReply;
+use super::fake::absent;
+use super::fake::is_of_one;
 use super::fake::is_watch;
 use super::fake::list;
 use super::fake::quiet;
@@ -46,7 +48,11 @@ fn reference(name: &str) -> ObjectRef {
 
 /// Everything empty, every watch quiet.
 fn empty(path: &str) -> FakeReply {
-    if is_watch(path) { quiet() } else { list(&[]) }
+    match path {
+        path if is_watch(path) => quiet(),
+        path if is_of_one(path) => absent(path),
+        _ => list(&[]),
+    }
 }
 
 /// Waits, on events of the store and the link, until this holds.
@@ -78,11 +84,11 @@ fn failing(api: &Api) -> Option<String> {
 }
 
 #[tokio::test]
-async fn an_object_is_listed_watched_and_gone() {
+async fn an_object_is_read_watched_and_gone() {
     let (events, receiver) = mpsc::unbounded_channel();
     let mut receiver = Some(receiver);
     let fake = Fake::start(100, move |_, path| match (path.contains("/configmaps"), is_watch(path)) {
-        (true, false) => list(&[config_map("a", "1")]),
+        (true, false) => FakeReply::Json(200, config_map("a", "1")),
         (true, true) => FakeReply::Watch(receiver.take().unwrap()),
         _ => empty(path),
     })
@@ -130,22 +136,25 @@ async fn a_403_on_one_resource_leaves_the_others_alone_and_ends() {
 }
 
 #[tokio::test]
-async fn a_410_makes_a_new_list_and_loses_nothing() {
+async fn a_410_asks_for_the_state_and_loses_nothing() {
     let mut watches = 0;
     let fake = Fake::start(100, move |_, path| match (path.contains("/configmaps"), is_watch(path)) {
-        (true, false) => list(&[config_map("a", "1")]),
+        (true, false) => FakeReply::Json(200, config_map("a", "1")),
         (true, true) => {
             watches += 1;
-            let gone = status(410, "Expired", "too old resource version");
-            match watches {
-                1 => FakeReply::Json(410, gone),
-                2 => {
-                    let (events, receiver) = mpsc::unbounded_channel();
-                    events.send(json!({"type": "ERROR", "object": gone})).unwrap();
-                    FakeReply::Watch(receiver)
-                }
-                _ => quiet(),
+            let (events, receiver) = mpsc::unbounded_channel();
+            let mut end = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"resourceVersion": "10"}});
+            end["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+            let added = json!({"type": "ADDED", "object": config_map("a", &watches.to_string())});
+            events.send(added).unwrap();
+            events.send(json!({"type": "BOOKMARK", "object": end})).unwrap();
+            if watches < 3 {
+                let gone = status(410, "Expired", "too old resource version");
+                events.send(json!({"type": "ERROR", "object": gone})).unwrap();
+            } else {
+                std::mem::forget(events);
             }
+            FakeReply::Watch(receiver)
         }
         _ => empty(path),
     })
@@ -153,21 +162,44 @@ async fn a_410_makes_a_new_list_and_loses_nothing() {
     let api = Api::start(options(&fake));
     api.set_wanted(&[reference("a")].into());
     let scope = Scope::Object(reference("a"));
-    until(&api, "three lists", |api| {
+    until(&api, "the third watch", |api| {
         let snapshot = api.store().snapshot();
         assert!(snapshot.lists(&scope) == 0 || snapshot.objects.contains_key(&reference("a")));
-        snapshot.lists(&scope) == 3
+        snapshot.objects.get(&reference("a")).is_some_and(|entry| entry.value["data"]["k"] == "3")
     })
     .await;
-    assert_eq!(error_of(&api, &scope), None);
+    assert_eq!((error_of(&api, &scope), api.store().lists(&scope)), (None, 1));
+}
+
+#[tokio::test]
+async fn a_service_account_is_watched_only_until_it_is_there() {
+    let account = |name: &str| json!({"metadata": {"namespace": "default", "name": name, "resourceVersion": "5"}});
+    let (events, receiver) = mpsc::unbounded_channel();
+    let mut receiver = Some(receiver);
+    let fake = Fake::start(100, move |_, path| match (path.contains("/serviceaccounts"), is_watch(path)) {
+        (true, false) if path.contains("/there") => FakeReply::Json(200, account("there")),
+        (true, true) if path.contains("later") => FakeReply::Watch(receiver.take().unwrap()),
+        _ => empty(path),
+    })
+    .await;
+    let api = Api::start(options(&fake));
+    let named = |name: &str| ObjectRef::new(Kind::ServiceAccount, "default", name);
+    api.set_wanted(&[named("there"), named("later")].into());
+    until(&api, "healthy", |api| api.health().state == LinkHealth::Ok && api.connector().counters().streams == 5).await;
+    assert_eq!(api.store().snapshot().lookup(&named("later")), Lookup::Absent);
+    events.send(json!({"type": "ADDED", "object": account("later")})).unwrap();
+    until(&api, "not watched", |api| api.connector().counters().streams == 4).await;
+    let snapshot = api.store().snapshot();
+    assert!(["there", "later"].iter().all(|name| matches!(snapshot.lookup(&named(name)), Lookup::Present(_))));
+    assert_eq!(fake.requests().iter().filter(|r| r.contains("/serviceaccounts") && is_watch(r)).count(), 1);
 }
 
 #[tokio::test]
 async fn the_cache_is_asked_once_and_never_for_what_is_remembered() {
     let namespace = |name: &str| json!({"metadata": {"name": name, "uid": "u", "resourceVersion": "5"}});
     let mut watches = 0;
-    let fake = Fake::start(100, move |_, path| match (path.contains("/namespaces?"), is_watch(path)) {
-        (true, false) => list(&[namespace(if path.contains("new") { "new" } else { "old" })]),
+    let fake = Fake::start(100, move |_, path| match (path.contains("/namespaces"), is_watch(path)) {
+        (true, false) => FakeReply::Json(200, namespace(if path.contains("new") { "new" } else { "old" })),
         (true, true) if path.contains("new") && watches == 0 => {
             watches += 1;
             FakeReply::Json(410, status(410, "Expired", "too old resource version"))
@@ -182,8 +214,8 @@ async fn the_cache_is_asked_once_and_never_for_what_is_remembered() {
     until(&api, "a second list", |api| api.store().snapshot().lists(&Scope::Object(named("new"))) == 2).await;
     let lists = |name: &str| -> Vec<bool> {
         let requests = fake.requests();
-        let of_it = requests.iter().filter(|r| r.contains("/namespaces?") && r.contains(name) && !is_watch(r));
-        of_it.map(|request| request.contains("resourceVersion=0&")).collect()
+        let of_it = requests.iter().filter(|r| r.contains(&format!("/namespaces/{name}")));
+        of_it.map(|request| request.ends_with("resourceVersion=0")).collect()
     };
     assert_eq!((lists("new"), lists("old")), (vec![true, false], vec![false]));
 }
@@ -237,7 +269,7 @@ async fn more_watches_than_streams_open_more_connections() {
     let wanted: BTreeSet<ObjectRef> = (0..30).map(|number| reference(&format!("c{number}"))).collect();
     api.set_wanted(&wanted);
     let all = |api: &Api| api.connector().counters().requests == 68 && api.connector().counters().streams == 34;
-    until(&api, "a list and a watch each", all).await;
+    until(&api, "a GET or a list, and a watch each", all).await;
     let counters = api.connector().counters();
     assert_eq!(counters.connections, 3, "12 watches each: 8 streams stay free for requests");
     api.set_wanted(&BTreeSet::new());
@@ -248,7 +280,7 @@ async fn more_watches_than_streams_open_more_connections() {
 #[tokio::test]
 async fn a_server_that_comes_back_is_found_and_watches_go_on_without_a_list() {
     let mut fake = Fake::start(100, |_, path| match path.contains("/configmaps") && !is_watch(path) {
-        true => list(&[config_map("a", "1")]),
+        true => FakeReply::Json(200, config_map("a", "1")),
         false => empty(path),
     })
     .await;

@@ -54,13 +54,14 @@ const IN_ORDER: Duration = Duration::from_secs(235);
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 /// Failures in a row to resume a watch, after which a new list is made.
 const RESUMES: u32 = 3;
-/// An immutable object gives its stream back and is read again after this, more or less. The kubelet
-/// never looks again while a pod uses it; a re-created one is noticed here, late.
-const IMMUTABLE_CHECK: Duration = Duration::from_secs(600);
+/// An immutable object and a ServiceAccount are not watched, but read again after this, more or less. The kubelet
+/// never looks again at an immutable object while a pod uses it; a re-created one is noticed here, late. Upstream
+/// reads a ServiceAccount only when a pod is created; its tokens are asked for anyway.
+const READ_AGAIN: Duration = Duration::from_secs(600);
 
-/// An object that a daemon names is watched up to so long after it was first listed: a new DaemonSet names it on all
-/// nodes of a cluster together, and the list is what they wait for, and then their manifests. Nothing is missed: the watch begins where the
-/// list ended.
+/// An object that a daemon names is watched up to so long after it was first read: a new DaemonSet names it on all
+/// nodes of a cluster together, and what they read is what they wait for, and then their manifests. Nothing is missed:
+/// the watch begins with the object as it is then.
 const WATCH_AFTER: Duration = Duration::from_secs(6);
 
 /// A cluster without NodeDaemons is asked for them again after this, more or less.
@@ -221,8 +222,8 @@ struct WatchTask {
 enum WatchEnd {
     /// The resource version is of no use any longer: list anew.
     Relist,
-    /// Everything is known and cannot change.
-    Immutable,
+    /// Everything is known, and is read again after [`READ_AGAIN`].
+    NotWatched,
 }
 
 impl WatchTask {
@@ -247,8 +248,8 @@ impl WatchTask {
                 ended = self.watch(&context, &mut retry, &watch_progress, cache_read_policy) => ended,
             };
             cache_read_policy = None;
-            if let WatchEnd::Immutable = ended {
-                let rest = IMMUTABLE_CHECK.mul_f64(0.5 + backoff::random());
+            if let WatchEnd::NotWatched = ended {
+                let rest = READ_AGAIN.mul_f64(0.5 + backoff::random());
                 let _ = Box::pin(tokio::time::timeout(rest, gone_back.changed())).await;
             }
         }
@@ -292,9 +293,9 @@ impl WatchTask {
         context: &WatchContext,
         cache_read_policy: Option<CacheReadPolicy>,
     ) -> BoxStream<'static, named::WatchItem> {
-        match (&self.scope, &self.config.field_selector, self.config.timeout) {
-            (Scope::Object(_), Some(fields), Some(seconds)) => {
-                named::follow(self.api(context), fields.clone(), seconds, cache_read_policy)
+        match (&self.scope, self.config.timeout) {
+            (Scope::Object(object), Some(seconds)) => {
+                named::follow(self.api(context), object.clone(), seconds, cache_read_policy)
             }
             _ => watcher(self.api(context), self.config.clone()).boxed(),
         }
@@ -312,7 +313,7 @@ impl WatchTask {
         let _ = watch_progress.opened.notified().now_or_never();
         let mut stream = self.stream(context, cache_read_policy);
         let mut seen = BTreeSet::new();
-        let mut immutable = false;
+        let mut is_done = false;
         let mut resumes = 0;
         // Since when, and over which connection, the watch goes on; `None` before the first of this list.
         let mut open: Option<(Instant, u64)> = None;
@@ -340,19 +341,19 @@ impl WatchTask {
                 Ok(Event::Init) => {
                     open = None;
                     seen.clear();
-                    immutable = false;
+                    is_done = false;
                 }
                 Ok(Event::InitApply(object)) => {
-                    immutable |= self.apply(store, object, Some(&mut seen));
+                    is_done |= self.apply(store, object, Some(&mut seen));
                 }
                 Ok(Event::InitDone) => {
                     store.complete(&self.scope, &seen);
                     let is_there = !seen.is_empty();
                     seen.clear();
                     store.wake();
-                    if immutable {
+                    if is_done {
                         store.recovered(&self.scope);
-                        return WatchEnd::Immutable;
+                        return WatchEnd::NotWatched;
                     }
                     // What is missing is waited for.
                     if is_there && matches!(self.scope, Scope::Object(_)) {
@@ -360,10 +361,10 @@ impl WatchTask {
                     }
                 }
                 Ok(Event::Apply(object)) => {
-                    let immutable = self.apply(store, object, None);
+                    let is_done = self.apply(store, object, None);
                     store.wake();
-                    if immutable {
-                        return WatchEnd::Immutable;
+                    if is_done {
+                        return WatchEnd::NotWatched;
                     }
                 }
                 Ok(Event::Delete(object)) => {
@@ -406,6 +407,7 @@ impl WatchTask {
         self.scope == Scope::NodeDaemons && failure.kind == FailureKind::NotFound
     }
 
+    /// Whether the object need not be watched.
     fn apply(&self, store: &Store, object: RawObject, seen: Option<&mut BTreeSet<ObjectKey>>) -> bool {
         let key = key_of(&object.value);
         match (self.keep)(object.value) {
@@ -414,7 +416,8 @@ impl WatchTask {
                     seen.insert(key);
                 }
                 let lasts = self.scope != Scope::DaemonSets;
-                store.apply(&self.scope, if lasts { object::compact(value) } else { value })
+                let immutable = store.apply(&self.scope, if lasts { object::compact(value) } else { value });
+                immutable || matches!(&self.scope, Scope::Object(object) if object.kind == Kind::ServiceAccount)
             }
             None => false,
         }

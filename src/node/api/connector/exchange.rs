@@ -96,7 +96,8 @@ fn classify(request: &Request<Body>) -> Class {
         Class::Other
     } else if has("watch=true") {
         Class::Watch
-    } else if has("fieldSelector=") || has("limit=") || has("labelSelector=") {
+    } else if has("fieldSelector=") || has("limit=") || has("labelSelector=") || WATCH.try_with(|_| ()).is_ok() {
+        // What a watch begins with is a list too, also of one object by its name.
         Class::List
     } else {
         Class::Other

@@ -1,8 +1,12 @@
-//! The list and the watch of one object by its name, in as little memory as waiting takes.
+//! One object by its name: a GET for the first answer, and a watch that begins with the object as it is then.
 //!
 //! Owns what is asked and how the answer is read; its events and errors are those of kube's watcher, which
 //! watches everything else. There is one of these for each object that a daemon names, and kube's holds a
 //! read buffer of 8 KiB and the state of every request it could make for as long as it lives.
+//!
+//! Not a LIST: the API server answers a consistent one from its cache once that has caught up with etcd. If the last
+//! write was to another resource, as when a ConfigMap is created before its DaemonSet, the cache learns of it by a
+//! progress notification, which the API server asks etcd for every 100 ms. A GET is read from etcd.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -12,9 +16,8 @@ use futures::AsyncBufReadExt;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::Api;
+use kube::api::GetParams;
 use kube::api::ListParams;
-use kube::api::ObjectList;
-use kube::api::VersionMatch;
 use kube::api::WatchEvent;
 use kube::api::WatchParams;
 use kube::core::Request;
@@ -24,138 +27,224 @@ use kube::runtime::watcher::Event;
 use serde_json::Value;
 use tokio::time::timeout;
 
+use crate::core::dns;
+use crate::core::model::ObjectRef;
+use crate::node::api::confirm::is_absence;
 use crate::node::api::object::RawObject;
+use crate::node::api::object::resource;
 
 /// A watch that is so much longer silent than the server was to let it live has lost its server.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// What an object's stream gives.
+/// The bookmark with this annotation ends the initial events of a watch.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// An event of the object, as kube's watcher gives it.
 pub(super) type WatchItem = Result<Event<RawObject>, Error>;
 
-/// Whether an object that may be a moment old is good enough.
+/// Whether an object from the API server's cache, which may be a moment old, is good enough.
 pub(super) type CacheReadPolicy = fn(&Value) -> bool;
 
-/// Lists and watches what `fields` selects, for ever; each watch ends after `seconds`. `cached`: the first list may
-/// come from the API server's cache, which can be a moment behind, if what it has of the object is trusted; a
-/// consistent one costs it a round to etcd.
+/// Reads and watches `object` for ever; each watch ends after `seconds`. `cached`: the first GET may be answered from
+/// the API server's cache, if the object in it is good enough; a consistent one costs a round to etcd.
 ///
-/// As with kube's watcher a failure ends nothing: what failed is tried again when the next word is asked for.
+/// As with kube's watcher a failure ends nothing: what failed is tried again when the next event is asked for.
 pub(super) fn follow(
     api: Api<RawObject>,
-    fields: String,
+    object: ObjectRef,
     seconds: u32,
     cached: Option<CacheReadPolicy>,
 ) -> BoxStream<'static, WatchItem> {
-    let named = Named { api, fields, seconds, cached, state: NextStep::Start };
+    let named = Named { api, object, seconds, cached, streams_state: true, state: NextStep::Start };
     futures::stream::unfold(named, |mut named| async { Some((named.next().await, named)) }).boxed()
 }
 
 struct Named {
     api: Api<RawObject>,
-    fields: String,
+    object: ObjectRef,
     seconds: u32,
-    /// What of the cache will do for the next list.
+    /// For the next GET.
     cached: Option<CacheReadPolicy>,
+    /// Whether the API server has not refused a watch with initial events yet.
+    streams_state: bool,
     state: NextStep,
 }
 
 /// What comes next.
 enum NextStep {
-    /// To say that a list begins.
     Start,
-    /// To list.
-    List,
-    /// To tell what was listed, and then that this is all.
-    Listed { objects: std::vec::IntoIter<RawObject>, version: String },
-    /// To watch from there on.
-    Resume { version: String },
-    /// To read the watch.
-    Watching { version: String, lines: Lines },
+    Get,
+    /// To tell what was found, and then that this is all.
+    Found(Option<RawObject>, Origin),
+    Watch(Origin),
+    Read(Origin, Lines),
 }
 
+/// Where a watch begins.
+enum Origin {
+    /// After this version.
+    Version(String),
+    /// With the object as it is at this version or later (empty: now); what happened since the GET is unknown.
+    State { version: String, is_reported: bool },
+}
+
+impl Origin {
+    fn state(version: &str) -> Self {
+        Origin::State { version: version.to_owned(), is_reported: false }
+    }
+}
+
+/// The next event, if there is one yet, and what comes then.
+type Step = (Option<WatchItem>, NextStep);
+
 impl Named {
-    /// The next word; there is always one.
+    /// The next event; there is always one.
     async fn next(&mut self) -> WatchItem {
         loop {
-            let (word, state) = match std::mem::replace(&mut self.state, NextStep::Start) {
-                NextStep::Start => (Some(Ok(Event::Init)), NextStep::List),
-                // The requests are boxed: they are large, and most of the time there is none.
-                NextStep::List => match Box::pin(self.list()).await {
-                    Ok((objects, version)) => (None, NextStep::Listed { objects: objects.into_iter(), version }),
-                    Err(error) => (Some(Err(error)), NextStep::Start),
-                },
-                NextStep::Listed { mut objects, version } => match objects.next() {
-                    Some(object) => (Some(Ok(Event::InitApply(object))), NextStep::Listed { objects, version }),
-                    None => (Some(Ok(Event::InitDone)), NextStep::Resume { version }),
-                },
-                NextStep::Resume { version } => match Box::pin(self.watch(&version)).await {
-                    Ok(lines) => (None, NextStep::Watching { version, lines }),
-                    Err(error) => (Some(Err(Error::WatchStartFailed(error))), NextStep::Resume { version }),
-                },
-                NextStep::Watching { version, mut lines } => {
-                    let silence = Duration::from_secs(self.seconds.into()) + MARGIN;
-                    match timeout(silence, lines.next()).await {
-                        Ok(Some(Ok(event))) => told(event, version, lines),
-                        Ok(Some(Err(error))) => {
-                            (Some(Err(Error::WatchFailed(error))), NextStep::Watching { version, lines })
-                        }
-                        Ok(None) | Err(_) => (None, NextStep::Resume { version }),
-                    }
-                }
-            };
+            let (event, state) = self.step().await;
             self.state = state;
-            if let Some(word) = word {
-                return word;
+            if let Some(event) = event {
+                return event;
             }
         }
     }
 
-    async fn list(&mut self) -> Result<(Vec<RawObject>, String), Error> {
-        let params = ListParams::default().fields(&self.fields);
-        if let Some(cache_read_policy) = self.cached.take() {
-            let cached = params.clone().at("0").matching(VersionMatch::NotOlderThan);
-            let list = self.api.list(&cached).await.map_err(Error::InitialListFailed)?;
+    /// The requests are boxed: they are large, and most of the time there is none.
+    async fn step(&mut self) -> Step {
+        match std::mem::replace(&mut self.state, NextStep::Start) {
+            NextStep::Start => (Some(Ok(Event::Init)), NextStep::Get),
+            NextStep::Get => match Box::pin(self.get()).await {
+                Ok(found) => {
+                    let origin = Origin::state(found.as_ref().map_or("", RawObject::resource_version));
+                    (None, NextStep::Found(found, origin))
+                }
+                Err(error) => (Some(Err(Error::InitialListFailed(error))), NextStep::Start),
+            },
+            NextStep::Found(Some(object), origin) => {
+                (Some(Ok(Event::InitApply(object))), NextStep::Found(None, origin))
+            }
+            NextStep::Found(None, origin) => (Some(Ok(Event::InitDone)), NextStep::Watch(origin)),
+            NextStep::Watch(_) if !self.can_exist() => std::future::pending().await,
+            NextStep::Watch(Origin::State { .. }) if !self.streams_state => match Box::pin(self.list()).await {
+                Ok((event, version)) => (Some(Ok(event)), NextStep::Watch(Origin::Version(version))),
+                Err(error) => (Some(Err(error)), NextStep::Start),
+            },
+            NextStep::Watch(origin) => match Box::pin(self.watch(&origin)).await {
+                Ok(lines) => match origin {
+                    Origin::State { version, .. } => (None, NextStep::Read(Origin::state(&version), lines)),
+                    Origin::Version(_) => (None, NextStep::Read(origin, lines)),
+                },
+                Err(kube::Error::Api(status)) => {
+                    self.refused(origin, status, |status| Error::WatchStartFailed(kube::Error::Api(status)))
+                }
+                Err(error) => (Some(Err(Error::WatchStartFailed(error))), NextStep::Watch(origin)),
+            },
+            NextStep::Read(origin, mut lines) => {
+                let silence = Duration::from_secs(self.seconds.into()) + MARGIN;
+                match timeout(silence, lines.next()).await {
+                    Ok(Some(Ok(event))) => self.read(event, origin, lines),
+                    Ok(Some(Err(error))) => (Some(Err(Error::WatchFailed(error))), NextStep::Read(origin, lines)),
+                    Ok(None) | Err(_) => (None, NextStep::Watch(origin)),
+                }
+            }
+        }
+    }
+
+    /// The API server stores no object of another name, and the name becomes part of a path.
+    fn can_exist(&self) -> bool {
+        dns::subdomain(&self.object.key.name).is_none()
+    }
+
+    async fn get(&mut self) -> Result<Option<RawObject>, kube::Error> {
+        if !self.can_exist() {
+            return Ok(None);
+        }
+        if let Some(is_good_enough) = self.cached.take() {
             // That the cache does not have it is no evidence of anything.
-            if !list.items.is_empty() && list.items.iter().all(|object| cache_read_policy(&object.value)) {
-                return listed(list);
+            let found = self.get_with(&GetParams::at("0")).await?;
+            if found.as_ref().is_some_and(|found| is_good_enough(&found.value)) {
+                return Ok(found);
             }
         }
-        // No more than one object has the name, and so there are no pages.
-        listed(self.api.list(&params).await.map_err(Error::InitialListFailed)?)
+        self.get_with(&GetParams::default()).await
     }
 
-    async fn watch(&mut self, version: &str) -> Result<Lines, kube::Error> {
-        let params = WatchParams::default().fields(&self.fields).timeout(self.seconds);
+    async fn get_with(&mut self, params: &GetParams) -> Result<Option<RawObject>, kube::Error> {
+        let name = &self.object.key.name;
+        match self.api.get_with(name, params).await {
+            Err(kube::Error::Api(status)) if is_absence(&status, &resource(self.object.kind).plural, name) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// For an API server that refuses watches with initial events: the object as it is, and the version to watch from.
+    async fn list(&mut self) -> Result<(Event<RawObject>, String), Error> {
+        // No more than one object has the name, and so there are no pages.
+        let params = ListParams::default().fields(&self.fields());
+        let mut list = self.api.list(&params).await.map_err(Error::InitialListFailed)?;
+        let version = list.metadata.resource_version.filter(|version| !version.is_empty());
+        let event = list.items.pop().map_or_else(|| self.gone(), Event::Apply);
+        Ok((event, version.ok_or(Error::NoResourceVersion)?))
+    }
+
+    async fn watch(&mut self, origin: &Origin) -> Result<Lines, kube::Error> {
+        let params = WatchParams::default().fields(&self.fields()).timeout(self.seconds);
+        let (params, version) = match origin {
+            Origin::Version(version) => (params, version),
+            Origin::State { version, .. } => (params.initial_events(), version),
+        };
         let request =
             Request::new(self.api.resource_url()).watch(&params, version).map_err(kube::Error::BuildRequest)?;
         let body = self.api.clone().into_client().request_stream(request).await?;
         Ok(Lines { body: Box::pin(body) })
     }
-}
 
-/// The objects of a list, and the version that the watch goes on from.
-fn listed(list: ObjectList<RawObject>) -> Result<(Vec<RawObject>, String), Error> {
-    let version = list.metadata.resource_version.filter(|version| !version.is_empty());
-    version.map(|version| (list.items, version)).ok_or(Error::NoResourceVersion)
-}
+    fn fields(&self) -> String {
+        format!("metadata.name={}", self.object.key.name)
+    }
 
-/// What an event of the watch says, and how it goes on.
-fn told(event: WatchEvent<RawObject>, version: String, lines: Lines) -> (Option<WatchItem>, NextStep) {
-    let (word, reached): (fn(RawObject) -> Event<RawObject>, RawObject) = match event {
-        WatchEvent::Added(object) | WatchEvent::Modified(object) => (Event::Apply, object),
-        WatchEvent::Deleted(object) => (Event::Delete, object),
-        WatchEvent::Bookmark(bookmark) => {
-            return (None, NextStep::Watching { version: bookmark.metadata.resource_version, lines });
+    fn gone(&self) -> Event<RawObject> {
+        Event::Delete(RawObject::named(&self.object.key))
+    }
+
+    fn read(&mut self, event: WatchEvent<RawObject>, origin: Origin, lines: Lines) -> Step {
+        let (event, object): (fn(RawObject) -> Event<RawObject>, RawObject) = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => (Event::Apply, object),
+            WatchEvent::Deleted(object) => (Event::Delete, object),
+            WatchEvent::Bookmark(bookmark) => {
+                let version = bookmark.metadata.resource_version;
+                let is_end = bookmark.metadata.annotations.get(INITIAL_EVENTS_END).is_some_and(|end| end == "true");
+                return match origin {
+                    Origin::State { .. } if !is_end => (None, NextStep::Read(origin, lines)),
+                    Origin::State { is_reported: false, .. } => {
+                        (Some(Ok(self.gone())), NextStep::Read(Origin::Version(version), lines))
+                    }
+                    _ => (None, NextStep::Read(Origin::Version(version), lines)),
+                };
+            }
+            WatchEvent::Error(status) if status.code == 410 => return self.refused(origin, status, Error::WatchError),
+            WatchEvent::Error(status) => return (Some(Err(Error::WatchError(status))), NextStep::Read(origin, lines)),
+        };
+        let version = object.resource_version().to_owned();
+        let origin = match origin {
+            _ if version.is_empty() => return (Some(Err(Error::NoResourceVersion)), NextStep::Start),
+            Origin::Version(_) => Origin::Version(version),
+            Origin::State { .. } => Origin::State { version, is_reported: true },
+        };
+        (Some(Ok(event(object))), NextStep::Read(origin, lines))
+    }
+
+    /// The API server refuses a watch from there.
+    fn refused(&mut self, origin: Origin, status: Box<Status>, error: impl FnOnce(Box<Status>) -> Error) -> Step {
+        match (&origin, status.code) {
+            (Origin::Version(version), 410) if self.streams_state => (None, NextStep::Watch(Origin::state(version))),
+            (Origin::State { .. }, 400 | 422) if self.streams_state => {
+                self.streams_state = false;
+                (None, NextStep::Watch(origin))
+            }
+            (_, 410) => (Some(Err(error(status))), NextStep::Start),
+            _ => (Some(Err(error(status))), NextStep::Watch(origin)),
         }
-        WatchEvent::Error(status) => {
-            let expired = status.code == 410;
-            let state = if expired { NextStep::Start } else { NextStep::Watching { version, lines } };
-            return (Some(Err(Error::WatchError(status))), state);
-        }
-    };
-    match reached.resource_version().to_owned() {
-        version if version.is_empty() => (Some(Err(Error::NoResourceVersion)), NextStep::Start),
-        version => (Some(Ok(word(reached))), NextStep::Watching { version, lines }),
     }
 }
 

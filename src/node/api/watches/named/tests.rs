@@ -20,12 +20,22 @@ use super::*;
 /// An answer: its status, its body in these pieces, and whether the body ends then.
 type CannedAnswer = (u16, Vec<String>, bool);
 
-/// The stream of a ConfigMap from a server with these answers, and what it is asked.
+type Asked = Arc<Mutex<Vec<String>>>;
+
+/// The stream of the ConfigMap `c` from a server with these answers, and what it is asked.
 fn stream(
     answers: Vec<CannedAnswer>,
     cached: Option<CacheReadPolicy>,
-) -> (impl Stream<Item = WatchItem> + Unpin, Arc<Mutex<Vec<String>>>) {
-    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+) -> (impl Stream<Item = WatchItem> + Unpin, Asked) {
+    stream_of("c", answers, cached)
+}
+
+fn stream_of(
+    name: &str,
+    answers: Vec<CannedAnswer>,
+    cached: Option<CacheReadPolicy>,
+) -> (impl Stream<Item = WatchItem> + Unpin, Asked) {
+    let asked = Asked::default();
     let (seen, mut answers) = (Arc::clone(&asked), VecDeque::from(answers));
     let service = tower::service_fn(move |request: http::Request<Body>| {
         seen.lock().unwrap().push(request.uri().to_string());
@@ -41,16 +51,41 @@ fn stream(
     });
     let client = kube::Client::new(service, "default");
     let api = Api::namespaced_with(client, "a", &object::resource(Kind::ConfigMap));
-    (follow(api, "metadata.name=c".to_owned(), 60, cached), asked)
+    (follow(api, ObjectRef::new(Kind::ConfigMap, "a", name), 60, cached), asked)
 }
 
 fn config_map(version: &str) -> Value {
     json!({"metadata": {"namespace": "a", "name": "c", "resourceVersion": version}})
 }
 
-fn list(version: &str) -> CannedAnswer {
-    let list = json!({"metadata": {"resourceVersion": version}, "items": [config_map("3")]});
-    (200, vec![list.to_string()], true)
+fn found(version: &str) -> CannedAnswer {
+    (200, vec![config_map(version).to_string()], true)
+}
+
+fn missing() -> CannedAnswer {
+    let mut status = status(404);
+    status["reason"] = "NotFound".into();
+    status["details"] = json!({"kind": "configmaps", "name": "c"});
+    (404, vec![status.to_string()], true)
+}
+
+fn refused(code: u16) -> CannedAnswer {
+    (code, vec![status(code).to_string()], true)
+}
+
+fn list(version: &str, items: Value) -> CannedAnswer {
+    (200, vec![json!({"metadata": {"resourceVersion": version}, "items": items}).to_string()], true)
+}
+
+/// A watch of these events, that ends then.
+fn watch(events: &[String]) -> CannedAnswer {
+    (200, vec![events.concat()], true)
+}
+
+/// The bookmark that ends the initial events.
+fn end(version: &str) -> String {
+    let metadata = json!({"resourceVersion": version, "annotations": {"k8s.io/initial-events-end": "true"}});
+    event("BOOKMARK", json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata}))
 }
 
 fn event(kind: &str, object: Value) -> String {
@@ -79,82 +114,150 @@ async fn words<const N: usize>(stream: &mut (impl Stream<Item = WatchItem> + Unp
     words
 }
 
+/// The query of each watch that was asked for: whether with initial events, and from which version.
+fn watches(asked: &Asked) -> Vec<(bool, String)> {
+    let asked = asked.lock().unwrap();
+    let queries = asked.iter().filter_map(|uri| uri.strip_prefix("/api/v1/namespaces/a/configmaps?&watch=true&"));
+    let origin = |query: &str| {
+        assert!(query.contains("timeoutSeconds=60") && query.contains("fieldSelector=metadata.name%3Dc"), "{query}");
+        let from = query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion=")).unwrap();
+        (query.contains("sendInitialEvents=true&resourceVersionMatch=NotOlderThan"), from.to_owned())
+    };
+    queries.map(origin).collect()
+}
+
+/// The other requests: what follows the path of ConfigMaps.
+fn reads(asked: &Asked) -> Vec<String> {
+    let asked = asked.lock().unwrap();
+    let paths = asked.iter().filter_map(|uri| uri.strip_prefix("/api/v1/namespaces/a/configmaps"));
+    paths.filter(|path| !path.contains("watch=true")).map(str::to_owned).collect()
+}
+
+fn origins<const N: usize>(origins: [(bool, &str); N]) -> Vec<(bool, String)> {
+    origins.map(|(state, version)| (state, version.to_owned())).to_vec()
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_watch_goes_on_from_what_it_told_last() {
-    let lines = event("MODIFIED", config_map("12"))
-        + &event(
-            "BOOKMARK",
-            json!({"kind": "ConfigMap", "apiVersion": "v1",
-        "metadata": {"resourceVersion": "14"}}),
-        );
+async fn a_watch_goes_on_from_what_it_reported_last() {
+    let bookmark = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": "14"}});
+    let events = [event("ADDED", config_map("3")), end("10"), event("MODIFIED", config_map("12"))];
+    let lines = events.concat() + &event("BOOKMARK", bookmark);
     let (first, second) = lines.split_at(20);
     let broken = event("DELETED", config_map("15"));
     let answers = vec![
-        list("10"),
+        found("3"),
         (200, vec![first.to_owned(), second.to_owned()], true),
-        (200, vec![broken[..broken.len() - 4].to_owned()], true),
+        watch(&[broken[..broken.len() - 4].to_owned()]),
         (200, vec![event("DELETED", config_map("15"))], false),
     ];
     let (mut stream, asked) = stream(answers, None);
-    assert_eq!(words(&mut stream).await, ["init", "listed 3", "done", "applied 12", "deleted 15"]);
+    let expected = ["init", "listed 3", "done", "applied 3", "applied 12", "deleted 15"];
+    assert_eq!(words(&mut stream).await, expected);
     // The last one stays silent for longer than the server was to let it live.
     let _ = timeout(Duration::from_secs(66), stream.next()).await;
-    let asked = asked.lock().unwrap().clone();
-    assert!(asked.iter().all(|uri| uri.starts_with("/api/v1/namespaces/a/configmaps?")), "{asked:?}");
-    assert!(asked.iter().all(|uri| uri.contains("fieldSelector=metadata.name%3Dc")), "{asked:?}");
-    let from = |uri: &String| uri.split_once("&resourceVersion=").map(|(_, version)| version.to_owned());
-    let from: Vec<Option<String>> = asked.iter().map(from).collect();
-    let from: Vec<Option<&str>> = from.iter().map(Option::as_deref).collect();
-    assert_eq!(from, [None, Some("10"), Some("14"), Some("14"), Some("15")]);
-    assert!(asked[1].contains("watch=true&timeoutSeconds=60"), "{asked:?}");
+    assert_eq!(reads(&asked), ["/c"]);
+    assert_eq!(watches(&asked), origins([(true, "3"), (false, "14"), (false, "14"), (false, "15")]));
 }
 
 #[tokio::test]
-async fn what_the_cache_lacks_is_asked_for_again_and_later_lists_are_consistent() {
-    let empty = (200, vec![json!({"metadata": {"resourceVersion": "9"}, "items": []}).to_string()], true);
-    let expired = (200, vec![event("ERROR", status(410))], true);
-    let (mut stream, asked) = stream(vec![empty, list("10"), expired, list("20")], Some(|_| true));
-    let expected = ["init", "listed 3", "done", "told 410", "init", "listed 3", "done"];
+async fn what_happened_between_the_first_answer_and_the_watch_is_reported() {
+    let (mut changed, _) = stream(vec![found("3"), watch(&[event("ADDED", config_map("5")), end("10")])], None);
+    assert_eq!(words(&mut changed).await, ["init", "listed 3", "done", "applied 5"]);
+    let (mut deleted, asked) = stream(vec![found("3"), watch(&[end("10")]), refused(500)], None);
+    assert_eq!(words(&mut deleted).await, ["init", "listed 3", "done", "deleted ", "refused 500"]);
+    assert_eq!(watches(&asked), origins([(true, "3"), (false, "10")]));
+    let (mut created, asked) = stream(vec![missing(), watch(&[event("ADDED", config_map("5")), end("10")])], None);
+    assert_eq!(words(&mut created).await, ["init", "done", "applied 5"]);
+    assert_eq!(watches(&asked), origins([(true, "")]), "no version: nothing older than now");
+}
+
+#[tokio::test]
+async fn a_watch_that_breaks_off_in_its_initial_events_begins_again() {
+    let answers = vec![found("3"), watch(&[event("ADDED", config_map("5"))]), watch(&[end("10")]), refused(500)];
+    let (mut stream, asked) = stream(answers, None);
+    let expected = ["init", "listed 3", "done", "applied 5", "deleted ", "refused 500"];
     assert_eq!(words(&mut stream).await, expected);
-    let cached = |uri: &String| uri.contains("resourceVersion=0&resourceVersionMatch=NotOlderThan");
-    let cached: Vec<bool> = asked.lock().unwrap().iter().map(cached).collect();
-    assert_eq!(cached, [true, false, false, false], "{asked:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_the_cache_has_counts_only_where_it_is_trusted() {
-    let (mut trusting, asked) = stream(vec![list("10")], Some(|object| object["metadata"]["name"] == "c"));
-    assert_eq!(words(&mut trusting).await, ["init", "listed 3", "done"]);
-    assert_eq!(asked.lock().unwrap().iter().filter(|uri| !uri.contains("watch=")).count(), 1);
-    let (mut doubting, asked) = stream(vec![list("10"), list("20")], Some(|object| object["metadata"]["name"] != "c"));
-    assert_eq!(words(&mut doubting).await, ["init", "listed 3", "done"]);
-    assert!(timeout(Duration::from_secs(1), doubting.next()).await.is_err(), "it watches");
-    let asked = asked.lock().unwrap();
-    assert!(asked[0].contains("resourceVersion=0") && !asked[1].contains("resourceVersion="), "{asked:?}");
-    assert!(asked[2].contains("resourceVersion=20"), "it goes on from the second: {asked:?}");
+    assert_eq!(watches(&asked), origins([(true, "3"), (true, "5"), (false, "10")]));
 }
 
 #[tokio::test]
-async fn a_version_that_expired_is_listed_anew() {
-    let answers = vec![list("10"), (200, vec![event("ERROR", status(410))], true), list("20")];
-    let (mut stream, _) = stream(answers, None);
-    assert_eq!(words(&mut stream).await, ["init", "listed 3", "done", "told 410", "init", "listed 3", "done"]);
+async fn what_the_cache_lacks_is_asked_for_again() {
+    let (mut stream, asked) = stream(vec![missing(), found("3")], Some(|_| true));
+    assert_eq!(words(&mut stream).await, ["init", "listed 3", "done"]);
+    assert_eq!(reads(&asked), ["/c?&resourceVersion=0", "/c"]);
+}
+
+#[tokio::test]
+async fn what_the_cache_has_counts_only_where_it_is_good_enough() {
+    let (mut cached, asked) = stream(vec![found("3")], Some(|object| object["metadata"]["name"] == "c"));
+    assert_eq!(words(&mut cached).await, ["init", "listed 3", "done"]);
+    assert_eq!(reads(&asked), ["/c?&resourceVersion=0"]);
+    let (mut live, asked) =
+        stream(vec![found("3"), found("4"), refused(500)], Some(|object| object["metadata"]["name"] != "c"));
+    assert_eq!(words(&mut live).await, ["init", "listed 4", "done", "refused 500"]);
+    assert_eq!(reads(&asked), ["/c?&resourceVersion=0", "/c"]);
+    assert_eq!(watches(&asked), origins([(true, "4")]));
+}
+
+#[tokio::test]
+async fn a_version_that_expired_is_followed_by_the_state() {
+    let expired = event("ERROR", status(410));
+    let answers = vec![
+        found("3"),
+        watch(&[event("ADDED", config_map("3")), end("10"), expired]),
+        watch(&[event("ADDED", config_map("20")), end("21")]),
+        refused(410),
+        watch(&[end("30")]),
+        refused(500),
+    ];
+    let (mut stream, asked) = stream(answers, None);
+    let expected = ["init", "listed 3", "done", "applied 3", "applied 20", "deleted ", "refused 500"];
+    assert_eq!(words(&mut stream).await, expected);
+    assert_eq!(reads(&asked), ["/c"]);
+    let expected = [(true, "3"), (true, "10"), (false, "21"), (true, "21"), (false, "30")];
+    assert_eq!(watches(&asked), origins(expected));
+}
+
+#[tokio::test]
+async fn a_server_without_initial_events_is_asked_for_a_list() {
+    let answers = vec![
+        found("3"),
+        refused(422),
+        list("10", json!([config_map("5")])),
+        watch(&[event("ERROR", status(410))]),
+        found("5"),
+        list("20", json!([])),
+        refused(500),
+    ];
+    let (mut stream, asked) = stream(answers, None);
+    assert_eq!(words(&mut stream).await, ["init", "listed 3", "done", "applied 5", "told 410"]);
+    assert_eq!(words(&mut stream).await, ["init", "listed 5", "done", "deleted ", "refused 500"]);
+    assert_eq!(watches(&asked), origins([(true, "3"), (false, "10"), (false, "20")]));
+    let list = "?&fieldSelector=metadata.name%3Dc";
+    assert_eq!(reads(&asked), ["/c", list, "/c", list]);
 }
 
 #[tokio::test]
 async fn what_is_refused_is_told_and_tried_again() {
-    let refused = |code: u16| (code, vec![status(code).to_string()], true);
-    let answers = vec![
-        refused(403),
-        list("10"),
-        refused(410),
-        (200, vec![event("ERROR", status(500)), "nonsense\n".to_owned(), event("ADDED", config_map("11"))], true),
-    ];
+    let events = [event("ERROR", status(500)), "nonsense\n".to_owned(), event("ADDED", config_map("11"))];
+    let answers = vec![refused(403), refused(404), found("3"), refused(429), watch(&events)];
     let (mut stream, asked) = stream(answers, None);
-    let [begun, refused] = words(&mut stream).await;
-    assert!(begun == "init" && refused.contains("failed to perform initial object list"), "{refused}");
-    assert_eq!(words(&mut stream).await, ["init", "listed 3", "done", "refused 410", "told 500"]);
+    for _ in ["forbidden", "a 404 that does not name the object"] {
+        let [begun, refused] = words(&mut stream).await;
+        assert!(begun == "init" && refused.contains("failed to perform initial object list"), "{refused}");
+    }
+    assert_eq!(words(&mut stream).await, ["init", "listed 3", "done", "refused 429", "told 500"]);
     let [nonsense, added] = words(&mut stream).await;
     assert!(nonsense.contains("expected") && added == "applied 11", "{nonsense}, {added}");
-    assert_eq!(asked.lock().unwrap().len(), 4, "the watch went on");
+    assert_eq!(asked.lock().unwrap().len(), 5, "the watch went on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_no_object_can_have_becomes_no_path() {
+    for name in ["../../kube-system/secrets/c", "c?x", "", "C"] {
+        let (mut stream, asked) = stream_of(name, Vec::new(), None);
+        assert_eq!(words(&mut stream).await, ["init", "done"]);
+        assert!(timeout(Duration::from_secs(3600), stream.next()).await.is_err());
+        assert_eq!(asked.lock().unwrap().len(), 0, "{name}");
+    }
 }
