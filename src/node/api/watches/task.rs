@@ -1,0 +1,280 @@
+//! The life of one watch: its list, its events, and what comes after a failure.
+//!
+//! Owns when a watch begins anew. Must not choose what is watched (`super`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use kube::Api;
+use kube::api::ListParams;
+use kube::discovery::ApiResource;
+use kube::runtime::watcher;
+use kube::runtime::watcher::Config;
+use kube::runtime::watcher::Event;
+use serde_json::Value;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::core::model::Kind;
+use crate::core::model::ObjectKey;
+use crate::node::api::backoff;
+use crate::node::api::connector::WATCH;
+use crate::node::api::error::ApiFailure;
+use crate::node::api::error::FailureKind;
+use crate::node::api::object;
+use crate::node::api::object::RawObject;
+use crate::node::api::store::Scope;
+use crate::node::api::store::Store;
+use crate::node::api::store::key_of;
+
+use super::WatchContext;
+use super::WatchProgress;
+use super::named;
+use super::named::CacheReadPolicy;
+use super::retry::Retry;
+
+/// A watch that ends in order lives longer than this ([`super::config`]).
+const IN_ORDER: Duration = Duration::from_secs(235);
+/// The DaemonSets are listed anew this often, more or less: a deletion that a watch skipped shows then.
+const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+/// Failures in a row to resume a watch, after which a new list is made.
+const RESUMES: u32 = 3;
+/// An immutable object and a ServiceAccount are not watched, but read again after this, more or less. The kubelet
+/// never looks again at an immutable object while a pod uses it; a re-created one is noticed here, late. Upstream
+/// reads a ServiceAccount only when a pod is created; its tokens are asked for anyway.
+const READ_AGAIN: Duration = Duration::from_secs(600);
+
+/// An object that a daemon names is watched up to so long after it was first read: a new DaemonSet names it on all
+/// nodes of a cluster together, and what they read is what they wait for, and then their manifests. Nothing is missed:
+/// the watch begins with the object as it is then.
+const WATCH_AFTER: Duration = Duration::from_secs(6);
+
+/// A cluster without NodeDaemons is asked for them again after this, more or less.
+const MISSING_CHECK: Duration = Duration::from_secs(300);
+
+/// One watch. What it rarely waits for is boxed: its future is there for each object that a daemon names.
+pub(super) struct WatchTask {
+    pub(super) scope: Scope,
+    pub(super) resource: ApiResource,
+    pub(super) namespace: Option<String>,
+    pub(super) config: Config,
+    pub(super) keep: fn(Value) -> Option<Value>,
+}
+
+/// Why one run of a watch ended.
+enum WatchEnd {
+    /// The resource version is of no use any longer: list anew.
+    Relist,
+    /// Everything is known, and is read again after [`READ_AGAIN`].
+    NotWatched,
+}
+
+impl WatchTask {
+    pub(super) fn spawn(self, context: &Arc<WatchContext>) -> AbortHandle {
+        context.store.open(&self.scope);
+        let context = Arc::clone(context);
+        let watch_progress = Arc::new(WatchProgress::default());
+        tokio::spawn(WATCH.scope(watch_progress.clone(), Box::new(self).run(context, watch_progress))).abort_handle()
+    }
+
+    async fn run(self: Box<Self>, context: Arc<WatchContext>, watch_progress: Arc<WatchProgress>) {
+        let mut retry = Retry::new(context.link.clone(), matches!(self.scope, Scope::DaemonSets | Scope::NodeDaemons));
+        let mut gone_back = context.etcd_rollback.gone_back();
+        let mut cache_read_policy = context.cache_read_policy(&self.scope);
+        loop {
+            gone_back.mark_unchanged();
+            let ended = tokio::select! {
+                biased;
+                // Its sender lives as long as the context does.
+                Ok(()) = gone_back.changed() => WatchEnd::Relist,
+                () = self.is_old() => WatchEnd::Relist,
+                ended = self.watch(&context, &mut retry, &watch_progress, cache_read_policy) => ended,
+            };
+            cache_read_policy = None;
+            if let WatchEnd::NotWatched = ended {
+                let rest = READ_AGAIN.mul_f64(0.5 + backoff::random());
+                let _ = Box::pin(tokio::time::timeout(rest, gone_back.changed())).await;
+            }
+        }
+    }
+
+    /// Waits until the list is so old that it is worth another look, whatever the watch says.
+    async fn is_old(&self) {
+        match self.scope {
+            Scope::DaemonSets => {
+                Box::pin(tokio::time::sleep(LOOK_AGAIN.mul_f64(0.75 + backoff::random() / 2.0))).await;
+            }
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// A watch was accepted: one that was cut off before its time may have missed that history went back.
+    fn opened(&self, context: &WatchContext, watch_progress: &Arc<WatchProgress>, was_cut_off: bool) {
+        if self.scope == Scope::DaemonSets {
+            context.store.history_continues_at(watch_progress.asked());
+        }
+        if was_cut_off && watch_progress.asked() > 0 {
+            let one = ListParams {
+                field_selector: self.config.field_selector.clone(),
+                label_selector: self.config.label_selector.clone(),
+                ..ListParams::default()
+            };
+            context.etcd_rollback.resumed(&self.resource.plural, watch_progress, self.api(context), one);
+        }
+    }
+
+    fn api(&self, context: &WatchContext) -> Api<RawObject> {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced_with(context.client.clone(), namespace, &self.resource),
+            None => Api::all_with(context.client.clone(), &self.resource),
+        }
+    }
+
+    /// What the API server lists and tells, for ever.
+    fn stream(
+        &self,
+        context: &WatchContext,
+        cache_read_policy: Option<CacheReadPolicy>,
+    ) -> BoxStream<'static, named::WatchItem> {
+        match (&self.scope, self.config.timeout) {
+            (Scope::Object(object), Some(seconds)) => {
+                named::follow(self.api(context), object.clone(), seconds, cache_read_policy)
+            }
+            _ => watcher(self.api(context), self.config.clone()).boxed(),
+        }
+    }
+
+    async fn watch(
+        &self,
+        context: &WatchContext,
+        retry: &mut Retry,
+        watch_progress: &Arc<WatchProgress>,
+        cache_read_policy: Option<CacheReadPolicy>,
+    ) -> WatchEnd {
+        let store = &context.store;
+        // That a watch was accepted which ended before this one began says nothing of this one.
+        let _ = watch_progress.opened.notified().now_or_never();
+        let mut stream = self.stream(context, cache_read_policy);
+        let mut seen = BTreeSet::new();
+        let mut is_done = false;
+        let mut resumes = 0;
+        // Since when, and over which connection, the watch goes on; `None` before the first of this list.
+        let mut open: Option<(Instant, u64)> = None;
+        let mut failed = false;
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = stream.next() => event,
+                () = watch_progress.opened.notified() => {
+                    let line = context.etcd_rollback.lines_opened();
+                    let before = open.replace((Instant::now(), line));
+                    let in_order = |(since, before): (Instant, u64)| {
+                        !failed && line == before && since.elapsed() >= IN_ORDER
+                    };
+                    self.opened(context, watch_progress, before.is_some_and(|before| !in_order(before)));
+                    failed = false;
+                    store.recovered(&self.scope);
+                    retry.established();
+                    resumes = 0;
+                    continue;
+                }
+            };
+            let Some(event) = event else { return WatchEnd::Relist };
+            match event {
+                Ok(Event::Init) => {
+                    open = None;
+                    seen.clear();
+                    is_done = false;
+                }
+                Ok(Event::InitApply(object)) => {
+                    is_done |= self.apply(store, object, Some(&mut seen));
+                }
+                Ok(Event::InitDone) => {
+                    store.complete(&self.scope, &seen);
+                    let is_there = !seen.is_empty();
+                    seen.clear();
+                    store.wake();
+                    if is_done {
+                        store.recovered(&self.scope);
+                        return WatchEnd::NotWatched;
+                    }
+                    // What is missing is waited for.
+                    if is_there && matches!(self.scope, Scope::Object(_)) {
+                        Box::pin(tokio::time::sleep(WATCH_AFTER.mul_f64(0.5 + backoff::random() / 2.0))).await;
+                    }
+                }
+                Ok(Event::Apply(object)) => {
+                    let is_done = self.apply(store, object, None);
+                    store.wake();
+                    if is_done {
+                        return WatchEnd::NotWatched;
+                    }
+                }
+                Ok(Event::Delete(object)) => {
+                    store.delete(&self.scope, &object.value);
+                    store.wake();
+                }
+                Err(error) => {
+                    let failure = ApiFailure::from_watcher(&error);
+                    failed = true;
+                    if failure.kind == FailureKind::Expired {
+                        watch_progress.expired();
+                    }
+                    let resumed = matches!(error, watcher::Error::WatchStartFailed(_))
+                        && !failure.is_link()
+                        && !retry.is_settling();
+                    resumes += u32::from(resumed);
+                    // kube's watcher keeps its resource version when the answer to the watch itself
+                    // is 410, and would never list again.
+                    let stuck = failure.kind == FailureKind::Expired || resumes > RESUMES;
+                    if self.is_missing(&failure) {
+                        // Agents work without that resource; it may be installed some day.
+                        store.missing(&self.scope);
+                        Box::pin(tokio::time::sleep(MISSING_CHECK.mul_f64(0.5 + backoff::random()))).await;
+                        return WatchEnd::Relist;
+                    }
+                    if retry.is_news(&failure) {
+                        self.report(store, failure);
+                    }
+                    Box::pin(retry.pause()).await;
+                    if stuck {
+                        return WatchEnd::Relist;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the cluster simply lacks the resource.
+    fn is_missing(&self, failure: &ApiFailure) -> bool {
+        self.scope == Scope::NodeDaemons && failure.kind == FailureKind::NotFound
+    }
+
+    /// Whether the object need not be watched.
+    fn apply(&self, store: &Store, object: RawObject, seen: Option<&mut BTreeSet<ObjectKey>>) -> bool {
+        let key = key_of(&object.value);
+        match (self.keep)(object.value) {
+            Some(value) => {
+                if let Some(seen) = seen {
+                    seen.insert(key);
+                }
+                let lasts = self.scope != Scope::DaemonSets;
+                let immutable = store.apply(&self.scope, if lasts { object::compact(value) } else { value });
+                immutable || matches!(&self.scope, Scope::Object(object) if object.kind == Kind::ServiceAccount)
+            }
+            None => false,
+        }
+    }
+
+    fn report(&self, store: &Store, failure: ApiFailure) {
+        let message = failure.message.clone();
+        if store.failed(&self.scope, failure) {
+            tracing::warn!(scope = %self.scope, "watch of {} failed: {message}; trying again", self.scope);
+        }
+        store.wake();
+    }
+}
