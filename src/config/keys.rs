@@ -122,8 +122,9 @@ keys! {
     state_dir: PathBuf = ("state-dir", PATH, r#""/var/lib/daemonlet""#);
     /// The folder of the agent's socket, agent.sock.
     run_dir: PathBuf = ("run-dir", PATH, r#""/run/daemonlet""#);
-    /// Longest delay before a changed template of an API DaemonSet replaces what runs, if the cluster
-    /// has no NodeDaemons. Each node waits its own share. DaemonSets from folders never wait.
+    /// Longest delay before an API DaemonSet is replaced on this node without an approval: a changed
+    /// template if the cluster has no NodeDaemons, and changed data. Each node waits its own share.
+    /// DaemonSets from folders never wait.
     update_jitter: Duration = ("update-jitter", DURATION, r#""30s""#);
     /// If more DaemonSets than this are missing from a list, nothing is removed until a second list
     /// says the same. "half": more than half and more than two. A number, or "off".
