@@ -2,6 +2,7 @@
 """Runs the cluster tests: each file of `suite/` in a sandbox of its own, four files at a time.
 
     run.py [-k WORD] [--lanes N] [FILE…]   FILE: `flannel` for suite/test_flannel.py; all of them without one
+    run.py --measure [FILE…]               and writes what each took into suite/seconds.txt
     run.py --build                         only makes what the tests need; nothing else needs the network
     run.py --preflight                     only looks whether this machine can run them
 
@@ -207,6 +208,12 @@ def _seconds():
     return {name: float(took) for name, took in (line.split() for line in SECONDS.read_text(encoding="utf-8").splitlines())}
 
 
+def _write_seconds(done):
+    """Keeps what each file took now."""
+    took = _seconds() | {file: took for file, took, _ in done}
+    SECONDS.write_text("".join(f"{file} {seconds:.0f}\n" for file, seconds in sorted(took.items())), encoding="utf-8")
+
+
 def in_order(files):
     """The files that can run side by side, longest first (what was never measured may be longest), and those that run alone."""
     took = _seconds()
@@ -255,6 +262,7 @@ def main():
     parser.add_argument("files", nargs="*")
     parser.add_argument("-k", dest="word", default="")
     parser.add_argument("--lanes", type=int, default=LANES)
+    parser.add_argument("--measure", action="store_true")
     parser.add_argument("--build", action="store_true")
     parser.add_argument("--preflight", action="store_true")
     parser.add_argument("--one")
@@ -285,6 +293,8 @@ def main():
     lanes = Lanes(options.word)
     lanes.run(beside, preflight.lanes(options.lanes))
     lanes.run(alone, 1)
+    if options.measure:
+        _write_seconds(lanes.done)
     return _closing(lanes.done)
 
 

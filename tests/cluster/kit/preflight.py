@@ -96,7 +96,7 @@ def _namespaces():
     for kind in NAMESPACES:
         done = subprocess.run(["unshare", f"--{kind}", "--fork", "true"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode:
-            lacks.append(f"namespaces: no {kind} namespace can be made ({done.stderr.strip()}): as root, in a privileged container if in one")
+            lacks.append(f"namespaces: no {kind} namespace can be made ({_first_line(done.stderr)}): as root, in a privileged container if in one")
     absent = CONTROLLERS - cgroups.controllers()
     if absent:
         lacks.append(f"control groups: no controller for {', '.join(sorted(absent))} at {cgroups.ROOT}")
@@ -118,12 +118,16 @@ def _namespaces():
     return lacks
 
 
+def _first_line(text):
+    return text.strip().partition("\n")[0]
+
+
 def _inside():
     for what, command in INSIDE.items():
         shell = ["sh", "-c", command.replace("{scratch}", str(sandbox.scratch()))]
         done = subprocess.run(shell, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode:
-            print(f"sandbox: {what} cannot be had ({done.stderr.strip() or command})")
+            print(f"sandbox: {what} cannot be had ({_first_line(done.stderr) or command})")
 
 
 if __name__ == "__main__":

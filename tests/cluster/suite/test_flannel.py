@@ -23,6 +23,8 @@ from suite.pod_network import pod_address
 from suite.pod_network import wait_all_reach_all
 from suite.story import Story
 
+ALONE = "two seconds from power-on to a container"
+
 WORLD = SimpleNamespace()
 NAMES = ("n1", "n2", "n3")
 

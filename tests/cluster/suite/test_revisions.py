@@ -46,7 +46,13 @@ class Revisions(unittest.TestCase):
         self.admin, self.cri = self.cluster.admin, self.node.cri
 
     def run_daemon(self, name, annotations=None, spec=None, **pod):
-        """Applies a daemon that rolls back, with a ConfigMap and a Secret, and waits until its revision is good."""
+        """As `start`, and waits until its revision is good."""
+        first = self.start(name, annotations, spec, **pod)
+        self.soon(lambda: self.record(name).get("good"), 75, f"{name} is good")
+        return first
+
+    def start(self, name, annotations=None, spec=None, **pod):
+        """Applies a daemon that rolls back, with a ConfigMap and a Secret, and waits until it runs."""
         self.node.wait_ready(90)
         self.admin.apply(
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE}, "data": {"word": "old"}},
@@ -58,9 +64,7 @@ class Revisions(unittest.TestCase):
         body["metadata"]["annotations"] = AUTO | (annotations or {})
         self.admin.apply(body)
         self.addCleanup(self.remove, name)
-        first = self.cri.wait_running(f"{name}-", 30)
-        self.soon(lambda: self.record(name).get("good"), 75, f"{name} is good")
-        return first
+        return self.cri.wait_running(f"{name}-", 30)
 
     def soon(self, check, seconds, what):
         """As `until`; a failure also tells what the agent says."""
@@ -232,20 +236,19 @@ class Revisions(unittest.TestCase):
         self.assertEqual([one[2] for one in self.cri.of("label-")], [first[2]])
 
     def test_volume_data_that_somebody_changed_or_removed_is_repaired(self):
-        first = self.run_daemon("volume")
-        uid = self.status("volume")["uid"]
-        folder = self.node.root / "pods" / uid / "volumes/kubernetes.io~empty-dir/data"
         spoils = {
-            "changed": lambda: (folder / "..data/word").write_text("foreign", encoding="utf-8"),
-            "its file removed": lambda: os.unlink((folder / "..data").resolve() / "word"),
-            "its link removed": lambda: (folder / "word").unlink(),
-            "its version removed": lambda: (folder / "..data").unlink(),
+            "changed": lambda folder: (folder / "..data/word").write_text("foreign", encoding="utf-8"),
+            "unlinked": lambda folder: os.unlink((folder / "..data").resolve() / "word"),
+            "without-link": lambda folder: (folder / "word").unlink(),
+            "without-version": lambda folder: (folder / "..data").unlink(),
         }
-        for how, spoil in spoils.items():
-            with self.subTest(how):
-                spoil()
-                self.soon(lambda: self.cri.execute(first[2], "cat", "/data/word", check=False) == "old", 45, f"data {how} is repaired")
-        self.assertEqual([one[2] for one in self.cri.of("volume-")], [first[2]])
+        first = {name: self.start(name) for name in spoils}
+        for name, spoil in spoils.items():
+            spoil(self.node.root / "pods" / self.status(name)["uid"] / "volumes/kubernetes.io~empty-dir/data")
+        for name in spoils:
+            with self.subTest(name):
+                self.soon(lambda name=name: self.cri.execute(first[name][2], "cat", "/data/word", check=False) == "old", 45, f"data {name} is repaired")
+                self.assertEqual([one[2] for one in self.cri.of(f"{name}-")], [first[name][2]])
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from kit.net import Lan
 from kit.wait import never
 from kit.wait import until
 
+ALONE = "half a second from exec to READY"
+
 WORLD = SimpleNamespace()
 READY_WITHIN = 0.5
 # Between two stamps of systemd's there is its own work on a busy machine, which is not the agent's.
