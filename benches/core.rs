@@ -13,6 +13,7 @@ use std::sync::Arc;
 use criterion::Criterion;
 use criterion::criterion_group;
 use criterion::criterion_main;
+
 use daemonlet::core::input;
 use daemonlet::core::model::DaemonSet;
 use daemonlet::core::model::Mode;
@@ -35,16 +36,17 @@ use daemonlet::core::record::DaemonRecord;
 use daemonlet::core::record::Failure;
 use daemonlet::core::record::HandOver;
 use daemonlet::core::record::Instance;
-use daemonlet::core::record::Millis;
 use daemonlet::core::render::Endpoint;
 use daemonlet::core::render::RenderOptions;
 use daemonlet::core::rendering;
 use daemonlet::core::rendering::RenderResult;
 use daemonlet::core::rendering::Revision;
 use daemonlet::core::sources::Desired;
+use daemonlet::core::time::Span;
+use daemonlet::core::time::Timestamp;
 use daemonlet::core::yaml;
 
-const NOW: Millis = 1_000_000_000;
+const NOW: Timestamp = Timestamp::from_millis(1_000_000_000);
 
 /// How large a generated DaemonSet is.
 #[derive(Clone, Copy)]
@@ -262,10 +264,10 @@ fn core(criterion: &mut Criterion) {
     let (daemons, facts) = quiet(&world, 100);
     let context = pass::PassContext {
         boot: "boot",
-        booted: 0,
+        booted: Timestamp::default(),
         now: NOW,
         node: &node,
-        update_jitter: 0,
+        update_jitter: Span::ZERO,
         max_removals: pass::MaxRemovals::HalfAndTwo,
         second_list: false,
     };

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::clock::now;
 use crate::core::cluster::pass;
 use crate::core::cluster::view::View;
 use crate::node::api::Connector;
@@ -103,8 +104,7 @@ async fn work(options: &Options, client: &kube::Client, lease: &mut Lease, keep:
             look::up(client, plan.doubted, &changes);
             let due = writer.apply(plan.writes, &mut view, lease, at).await;
             for due in [plan.look_again, due].into_iter().flatten() {
-                let wait = Duration::from_millis(u64::try_from(due - at).unwrap_or(0));
-                next = next.min(Instant::now() + wait);
+                next = next.min(Instant::now() + (due - at).to_duration());
             }
         }
         tracing::warn!(lease = options.lease_name, "{} does not hold the Lease any more", options.identity);
@@ -114,9 +114,4 @@ async fn work(options: &Options, client: &kube::Client, lease: &mut Lease, keep:
             return;
         }
     }
-}
-
-/// Milliseconds since the epoch.
-fn now() -> i64 {
-    jiff::Timestamp::now().as_millisecond()
 }

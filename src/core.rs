@@ -39,6 +39,7 @@ pub mod rendering;
 pub mod replies;
 pub mod sources;
 pub mod status;
+pub mod time;
 pub mod validate;
 pub mod volume;
 pub mod yaml;

@@ -22,6 +22,7 @@
 //! * The same inputs give the same bytes.
 
 pub mod cli;
+mod clock;
 pub mod cluster;
 pub mod config;
 pub mod core;

@@ -3,18 +3,20 @@
 use std::hint::black_box;
 
 use criterion::Criterion;
+use serde_json::Value;
+use serde_json::json;
+
 use daemonlet::core::cluster::history;
 use daemonlet::core::cluster::pass;
 use daemonlet::core::cluster::pass::Options;
 use daemonlet::core::cluster::view::Kind;
 use daemonlet::core::cluster::view::View;
 use daemonlet::core::policy::Policy;
-use serde_json::Value;
-use serde_json::json;
+use daemonlet::core::time::Timestamp;
 
 const NODES: usize = 5_000;
 const DAEMONS: usize = 20;
-const NOW: i64 = 1_700_000_000_000;
+const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 fn template(daemon: usize, version: u32) -> Value {
     json!({"metadata": {"labels": {"app": format!("daemon-{daemon}")}}, "spec": {

@@ -18,6 +18,7 @@ use daemonlet::core::sources::ApiState;
 use daemonlet::core::sources::Confirmation;
 use daemonlet::core::sources::FolderState;
 use daemonlet::core::sources::KnownDefinition;
+use daemonlet::core::time::Timestamp;
 use daemonlet::node::agent::fuzzing;
 use daemonlet::node::checkpoint::Loaded;
 use daemonlet::node::checkpoint::Store;
@@ -68,7 +69,7 @@ pub fn check(data: &[u8]) {
 fn use_record(mut record: DaemonRecord, store: &Store) {
     store.save("again", &record).expect("a saved record");
     assert_eq!(store.load::<DaemonRecord>("again").expect("a look"), Loaded::Present(record.clone()));
-    record.not_after(1_800_000_000_000);
+    record.not_after(Timestamp::from_secs(1_800_000_000));
     let used: Vec<(String, u64)> = record.instances.iter().map(|i| (i.uid.clone(), i.incarnation)).collect();
     let daemon_set = record.instances.iter().find_map(|i| i.daemon_set.clone());
     for (folder, api) in [
@@ -86,9 +87,9 @@ fn use_record(mut record: DaemonRecord, store: &Store) {
         incarnation: used.first().map_or(0, |(_, number)| *number),
         revision: "r",
     };
-    adopt::adopt(&mut record, &found, 7);
+    adopt::adopt(&mut record, &found, Timestamp::from_millis(7));
     for (uid, _) in &used {
-        record.end(uid, 9, "because");
+        record.end(uid, Timestamp::from_millis(9), "because");
     }
     for instance in record.ending().filter(|i| i.uid != "u") {
         assert!(instance.phase.since().is_some());

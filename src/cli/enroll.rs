@@ -10,6 +10,7 @@ use crate::cli::ConfigArgument;
 use crate::cli::Exit;
 use crate::cli::output;
 use crate::core::duration;
+use crate::core::time::Span;
 use crate::node::api::words;
 use crate::node::enrolment;
 use crate::node::enrolment::EnrolmentError;
@@ -39,8 +40,9 @@ pub(super) struct Arguments {
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
-    let millis = duration::parse(text).and_then(|millis| u64::try_from(millis).ok());
-    millis.map(Duration::from_millis).ok_or_else(|| format!("expected a duration such as 5m, not \"{text}\""))
+    duration::parse(text)
+        .map(Span::to_duration)
+        .ok_or_else(|| format!("expected a duration such as 5m, not \"{text}\""))
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
@@ -63,7 +65,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         ));
     };
     let enrolled = runtime.block_on(enrolment::enroll(&options, waits)).map_err(failure)?;
-    let until = jiff::Timestamp::from_second(enrolled.certificate.not_after).unwrap_or_default();
+    let until = enrolled.certificate.not_after;
     let what = if enrolled.already { "is enrolled already" } else { "is enrolled" };
     let kubeconfig = options.kubeconfig.display();
     output::data(&format!("{} {what}, until {until}; kubeconfig {kubeconfig}\n", enrolled.certificate.user))?;

@@ -7,7 +7,6 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use jiff::Timestamp;
 
 use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
@@ -16,6 +15,7 @@ use crate::cli::ask;
 use crate::cli::output;
 use crate::cli::output::Colour;
 use crate::cli::table;
+use crate::clock::now;
 use crate::config::Config;
 use crate::core::render::Missing;
 use crate::core::status::DaemonStatus;
@@ -60,7 +60,7 @@ fn watch(config: &Config, json: bool) -> Result<Exit, CommandFailure> {
         let report: StatusReport = ask::ask(config, &Request::Status)?;
         if in_place {
             let colour = Colour::new(&std::io::stdout());
-            let text = human(&report, colour) + &live::lines(&report, Some(Timestamp::now()), colour);
+            let text = human(&report, colour) + &live::lines(&report, Some(now()), colour);
             if !output::stream(&live::redrawn(&text))? {
                 return Ok(exit(&report));
             }

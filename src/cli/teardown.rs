@@ -13,6 +13,7 @@ use crate::cli::start_log;
 use crate::config::Config;
 use crate::core::duration;
 use crate::core::manifest;
+use crate::core::time::Span;
 use crate::node::agent;
 use crate::node::agent::Agent;
 use crate::node::agent::AgentError;
@@ -40,8 +41,9 @@ pub(super) struct Arguments {
 }
 
 fn patience(text: &str) -> Result<Duration, String> {
-    let millis = duration::parse(text).and_then(|millis| u64::try_from(millis).ok());
-    millis.map(Duration::from_millis).ok_or_else(|| format!("expected a duration such as 5m, not \"{text}\""))
+    duration::parse(text)
+        .map(Span::to_duration)
+        .ok_or_else(|| format!("expected a duration such as 5m, not \"{text}\""))
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {

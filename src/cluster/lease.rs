@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::Api;
 use kube::api::DynamicObject;
 use kube::api::PostParams;
@@ -106,7 +105,7 @@ impl Lease {
             return Ok(());
         }
         let transitions = lease.data.pointer("/spec/leaseTransitions").and_then(Value::as_i64).unwrap_or(0);
-        let now = format!("{:.6}", Timestamp::now());
+        let now = format!("{:.6}", jiff::Timestamp::now());
         lease.data["spec"] = json!({
             "holderIdentity": "",
             "leaseDurationSeconds": 1,
@@ -181,7 +180,7 @@ impl Lease {
     }
 
     fn spec(&self, transitions: i64, since: Option<Value>) -> Value {
-        let now = format!("{:.6}", Timestamp::now());
+        let now = format!("{:.6}", jiff::Timestamp::now());
         json!({
             "holderIdentity": self.identity,
             "leaseDurationSeconds": DURATION.as_secs(),

@@ -21,6 +21,7 @@ use crate::core::cluster::view::Kind;
 use crate::core::cluster::view::View;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::ObjectKey;
+use crate::core::time::Timestamp;
 
 use super::lease::Lease;
 use super::watch;
@@ -82,8 +83,14 @@ impl Writer {
     }
 
     /// Sends what is due, while the Lease is held. Gives when the rest is.
-    pub(super) async fn apply(&mut self, writes: Vec<Write>, view: &mut View, lease: &Lease, now: i64) -> Option<i64> {
-        let mut due: Option<i64> = None;
+    pub(super) async fn apply(
+        &mut self,
+        writes: Vec<Write>,
+        view: &mut View,
+        lease: &Lease,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let mut due: Option<Timestamp> = None;
         let mut prepared = Vec::new();
         let mut writes: Vec<(String, Write)> = writes.into_iter().map(|write| (what(&write), write)).collect();
         self.retries.retain(&writes.iter().map(|(what, _)| what.as_str()).collect());

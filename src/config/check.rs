@@ -12,6 +12,7 @@ use crate::core::model::Taint;
 use crate::core::node;
 use crate::core::policy::HostNamespace;
 use crate::core::render::Endpoint;
+use crate::core::time::Span;
 
 /// `text` if it is `fine`, else what is wrong with it.
 fn checked(text: &str, fine: bool, wrong: &str) -> Result<String, String> {
@@ -98,8 +99,7 @@ pub(super) fn version(text: &str) -> Result<String, String> {
 pub(super) const DURATION: &str = "a duration such as \"30s\" or \"5m\"";
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let millis = duration::parse(text).and_then(|millis| u64::try_from(millis).ok());
-    wanted(millis.map(Duration::from_millis), DURATION, text)
+    wanted(duration::parse(text).map(Span::to_duration), DURATION, text)
 }
 
 pub(super) fn duration_text(duration: &Duration) -> String {

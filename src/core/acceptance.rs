@@ -4,20 +4,20 @@
 //! nobody can see is never taken for one that rejected a pod.
 
 use crate::core::plan::Accepted;
-use crate::core::record::Millis;
+use crate::core::time::Span;
 
 /// An instance that has shown nothing for so long is asked about.
-pub const LATE: Millis = 10_000;
+pub const LATE: Span = Span::from_secs(10);
 /// An instance of which a kubelet at work has shown nothing for so long was not taken.
-pub const BOUND: Millis = 30_000;
+pub const BOUND: Span = Span::from_secs(30);
 /// The same while no API server answers, and no mirror pod can show: longer than the kubelet waits for
 /// volumes (2 min 3 s), which it does before it makes a sandbox.
-pub const BOUND_WITHOUT_API: Millis = 150_000;
+pub const BOUND_WITHOUT_API: Span = Span::from_secs(150);
 
-/// How long the API is not asked again about an instance that the kubelet has had for `waited` milliseconds: where
+/// How long the API is not asked again about an instance that the kubelet has had for `waited`: where
 /// all kubelets of a cluster are late together and stay so, the API server has enough to do.
-pub fn ask_again(waited: Millis) -> Millis {
-    (waited / 2).clamp(LATE / 2, 60_000)
+pub fn ask_again(waited: Span) -> Span {
+    (waited / 2).clamp(LATE / 2, Span::from_secs(60))
 }
 
 /// What the kubelet itself says of a pod.
@@ -45,15 +45,15 @@ pub struct AcceptanceEvidence {
     /// The kubelet's words.
     pub report: Option<KubeletReport>,
     /// For how long the kubelet has been seen at work since it could have begun; `None`: it is not.
-    pub at_work: Option<Millis>,
+    pub at_work: Option<Span>,
     /// Whether it needs the pod network and that is not up.
     pub no_network: bool,
     /// Whether the API server answers.
     pub api_answers: bool,
 }
 
-/// The sum of them, `waited` milliseconds after the kubelet could have begun.
-pub fn judge(waited: Millis, evidence: &AcceptanceEvidence) -> Accepted {
+/// The sum of them, `waited` after the kubelet could have begun.
+pub fn judge(waited: Span, evidence: &AcceptanceEvidence) -> Accepted {
     if evidence.seen {
         return Accepted::Yes;
     }
@@ -82,7 +82,7 @@ pub fn judge(waited: Millis, evidence: &AcceptanceEvidence) -> Accepted {
     }
     Accepted::No(format!(
         "no sandbox within {} s although the kubelet is at work; rejected at admission? (host port, resources, affinity)",
-        bound / 1_000
+        bound.as_secs()
     ))
 }
 
@@ -134,6 +134,7 @@ fn sentence(reason: &str, message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::time::ms;
 
     fn nothing_known() -> AcceptanceEvidence {
         AcceptanceEvidence {
@@ -141,7 +142,7 @@ mod tests {
             asked: true,
             no_runtime_view: None,
             report: None,
-            at_work: Some(Millis::MAX),
+            at_work: Some(Span::MAX),
             no_network: false,
             api_answers: true,
         }
@@ -149,22 +150,22 @@ mod tests {
 
     #[test]
     fn the_api_is_asked_often_at_first_and_seldom_about_one_that_stays_late() {
-        let asked = std::iter::successors(Some(LATE), |waited| Some(waited + ask_again(*waited)));
-        let hour: Vec<Millis> = asked.take_while(|waited| *waited <= 3_600_000).collect();
-        assert_eq!(hour[..4], [10_000, 15_000, 22_500, 33_750]);
+        let asked = std::iter::successors(Some(LATE), |waited| Some(*waited + ask_again(*waited)));
+        let hour: Vec<Span> = asked.take_while(|waited| *waited <= ms(3_600_000)).collect();
+        assert_eq!(hour[..4], [10_000, 15_000, 22_500, 33_750].map(ms));
         assert!(hour.len() < 70, "{} times in an hour", hour.len());
-        assert_eq!(ask_again(0), 5_000, "a kubelet that has only just come back");
+        assert_eq!(ask_again(ms(0)), ms(5_000), "a kubelet that has only just come back");
     }
 
     #[test]
     fn an_instance_of_which_nothing_shows_is_given_up_in_time() {
-        assert_eq!(judge(LATE - 1, &nothing_known()), Accepted::NotYet);
+        assert_eq!(judge(LATE - ms(1), &nothing_known()), Accepted::NotYet);
         let worked = |worked, api_answers| {
-            judge(Millis::MAX, &AcceptanceEvidence { at_work: Some(worked), api_answers, ..nothing_known() })
+            judge(Span::MAX, &AcceptanceEvidence { at_work: Some(worked), api_answers, ..nothing_known() })
         };
-        assert_eq!(worked(BOUND - 1, true), Accepted::NotYet, "the kubelet has only just come back");
+        assert_eq!(worked(BOUND - ms(1), true), Accepted::NotYet, "the kubelet has only just come back");
         assert!(matches!(worked(BOUND, true), Accepted::No(why) if why.contains("within 30 s")));
-        assert_eq!(worked(BOUND_WITHOUT_API - 1, false), Accepted::NotYet, "the kubelet may wait for volumes");
+        assert_eq!(worked(BOUND_WITHOUT_API - ms(1), false), Accepted::NotYet, "the kubelet may wait for volumes");
         assert!(matches!(worked(BOUND_WITHOUT_API, false), Accepted::No(_)));
         assert_eq!(judge(BOUND, &AcceptanceEvidence { asked: false, ..nothing_known() }), Accepted::NotYet);
         assert_eq!(judge(BOUND, &AcceptanceEvidence { seen: true, ..nothing_known() }), Accepted::Yes);
@@ -190,7 +191,7 @@ mod tests {
             AcceptanceEvidence { at_work: None, ..nothing_known() },
             AcceptanceEvidence { no_network: true, ..nothing_known() },
         ] {
-            assert!(matches!(judge(Millis::MAX, &evidence), Accepted::Unknown(_)), "{evidence:?}");
+            assert!(matches!(judge(Span::MAX, &evidence), Accepted::Unknown(_)), "{evidence:?}");
         }
     }
 

@@ -10,8 +10,8 @@ use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
-use crate::core::record::Millis;
 use crate::core::record::Phase;
+use crate::core::time::Timestamp;
 use crate::core::validate;
 
 /// A manifest of ours in the folder, by its own word.
@@ -31,7 +31,7 @@ pub struct AdoptableManifest<'a> {
 /// the wanted one when the revision is the same, else it is replaced in order. One that has the pod's
 /// name of a known instance and another UID is no instance of ours but a changed copy, and ends: the
 /// kubelet would take it for that pod. Gives whether the record changed.
-pub fn adopt(record: &mut DaemonRecord, found: &AdoptableManifest<'_>, now: Millis) -> bool {
+pub fn adopt(record: &mut DaemonRecord, found: &AdoptableManifest<'_>, now: Timestamp) -> bool {
     if record.instance(found.uid).is_some() {
         return false;
     }
@@ -100,6 +100,7 @@ pub fn drop_adopted(records: &mut BTreeMap<ObjectKey, DaemonRecord>) {
 
 #[cfg(test)]
 mod tests {
+    use crate::core::time::at;
     use std::sync::Arc;
 
     use serde_json::json;
@@ -119,7 +120,7 @@ mod tests {
     fn orphaned() -> BTreeMap<ObjectKey, DaemonRecord> {
         let mut record = DaemonRecord::new(ObjectKey::new("a", "old"), 0);
         let daemon_set = Some(Arc::new(named("old", "net")));
-        record.instances.push(Instance { orphaned: true, daemon_set, ..Instance::new("u", "old-1", 3, "r", 0) });
+        record.instances.push(Instance { orphaned: true, daemon_set, ..Instance::new("u", "old-1", 3, "r", at(0)) });
         [(record.key.clone(), record)].into()
     }
 
@@ -146,9 +147,9 @@ mod tests {
     fn an_unknown_manifest_becomes_an_instance_and_its_number_is_used_up() {
         let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
         let found = AdoptableManifest { uid: "u", pod_name: "b-xxxxx", incarnation: 3, revision: "r" };
-        assert!(adopt(&mut record, &found, 7));
+        assert!(adopt(&mut record, &found, at(7)));
         assert_eq!(record.next_incarnation, 4);
-        assert!(!adopt(&mut record, &found, 8), "the second look finds it known");
+        assert!(!adopt(&mut record, &found, at(8)), "the second look finds it known");
         assert_eq!(record.instances.len(), 1);
     }
 
@@ -158,9 +159,9 @@ mod tests {
         adopt(
             &mut record,
             &AdoptableManifest { uid: "u", pod_name: "b-xxxxx", incarnation: u64::MAX, revision: "r" },
-            7,
+            at(7),
         );
-        record.end("u", 8, "why");
+        record.end("u", at(8), "why");
         assert_eq!(record.next_incarnation, u64::MAX);
     }
 
@@ -168,8 +169,8 @@ mod tests {
     fn a_manifest_whose_uid_was_changed_is_no_second_instance() {
         let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
         let ours = AdoptableManifest { uid: "u", pod_name: "b-xxxxx", incarnation: 3, revision: "r" };
-        adopt(&mut record, &ours, 7);
-        assert!(adopt(&mut record, &AdoptableManifest { uid: "v", ..ours }, 8));
+        adopt(&mut record, &ours, at(7));
+        assert!(adopt(&mut record, &AdoptableManifest { uid: "v", ..ours }, at(8)));
         assert_eq!(record.live().map(|i| i.uid.as_str()).collect::<Vec<_>>(), ["u"]);
         assert_eq!(record.ending().map(|i| i.uid.as_str()).collect::<Vec<_>>(), ["v"]);
     }

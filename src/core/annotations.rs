@@ -20,6 +20,7 @@ use crate::core::model::PROGRESS_DEADLINE;
 use crate::core::model::RESTART_ON;
 use crate::core::model::ROLLBACK;
 use crate::core::nearest;
+use crate::core::time::Span;
 
 /// What all names of ours begin with.
 const OURS: &str = "daemonlet.dev/";
@@ -38,9 +39,9 @@ const KNOWN: [KnownAnnotation; 8] = [
     (MAX_FAILED, |text| text.parse::<usize>().is_ok(), "a number of nodes", "the default is used"),
 ];
 
-/// The progress deadline in milliseconds, as the annotation has it.
-pub fn progress_deadline(text: &str) -> Option<i64> {
-    duration::parse(text).filter(|millis| *millis > 0)
+/// The progress deadline as the annotation has it.
+pub fn progress_deadline(text: &str) -> Option<Span> {
+    duration::parse(text).filter(|span| *span > Span::ZERO)
 }
 
 /// A number of nodes, or a percentage up to 100.

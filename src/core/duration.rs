@@ -2,12 +2,14 @@
 //!
 //! Owns the syntax of `time.ParseDuration`; must not know what a duration is for.
 
-/// Milliseconds of a Go duration such as `10m`, `1h30m` or `1.5s`; `None` for what Go refuses, for a
+use crate::core::time::Span;
+
+/// A Go duration such as `10m`, `1h30m` or `1.5s`; `None` for what Go refuses, for a
 /// negative one and for one that does not fit.
-pub fn parse(text: &str) -> Option<i64> {
+pub fn parse(text: &str) -> Option<Span> {
     let text = text.strip_prefix('+').unwrap_or(text);
     if text == "0" {
-        return Some(0);
+        return Some(Span::ZERO);
     }
     let (mut rest, mut nanos) = (text, 0.0_f64);
     if rest.is_empty() {
@@ -25,7 +27,7 @@ pub fn parse(text: &str) -> Option<i64> {
         rest = &rest[end..];
     }
     // Go holds nanoseconds in 63 bits.
-    (nanos < 9.2e18).then_some((nanos / 1e6) as i64)
+    (nanos < 9.2e18).then_some(Span::from_millis((nanos / 1e6) as i64))
 }
 
 /// Nanoseconds of a unit.
@@ -66,7 +68,7 @@ mod tests {
             (".s", None),
             ("9999999h", None),
         ] {
-            assert_eq!(parse(text), millis, "{text}");
+            assert_eq!(parse(text), millis.map(Span::from_millis), "{text}");
         }
     }
 }

@@ -8,7 +8,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use crate::core::record::Millis;
+use crate::core::time::Timestamp;
 
 pub use runtime::by_runtime;
 pub use runtime::crashed;
@@ -36,7 +36,7 @@ pub struct SandboxFact {
     /// Whether it stands.
     pub ready: bool,
     /// When it was made.
-    pub made: Millis,
+    pub made: Timestamp,
 }
 
 /// One attempt of a container.
@@ -49,7 +49,7 @@ pub struct ContainerFact {
     /// What it does.
     pub does: Does,
     /// When it was made.
-    pub made: Millis,
+    pub made: Timestamp,
 }
 
 /// What a container does.

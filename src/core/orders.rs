@@ -4,16 +4,17 @@
 //! somebody wants a new pod, except where it follows from something else that goes. Must not do I/O:
 //! what direct questions to the API server gave arrives as values.
 
-use crate::core::record::Millis;
 use crate::core::record::Noted;
 use crate::core::record::RestartCause;
 use crate::core::record::Seen;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
 /// How long a pod that a node's shutdown ended is given to run again, once the node is back: its kubelet
 /// starts it anew, and says so late.
-const COMES_BACK: Millis = 60_000;
+const COMES_BACK: Span = Span::from_secs(60);
 /// How soon to ask again about what is not decided.
-pub const ASK_AGAIN: Millis = 5_000;
+pub const ASK_AGAIN: Span = Span::from_secs(5);
 
 /// What a direct question said of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub enum RestartVerdict {
 }
 
 /// Judges what was noted. `own`: the agent itself deleted that mirror pod.
-pub fn judge(noted: &Noted, own: bool, survey: &Survey, now: Millis) -> RestartVerdict {
+pub fn judge(noted: &Noted, own: bool, survey: &Survey, now: Timestamp) -> RestartVerdict {
     let dismiss = |why: &str| RestartVerdict::Dismiss(why.to_owned());
     if own {
         return dismiss("daemonlet deleted it");
@@ -114,7 +115,7 @@ pub fn is_shutdown(reason: &str, message: &str) -> bool {
 }
 
 /// A node that comes back runs the pod again. One whose shutdown was called off leaves it as it is.
-fn after_shutdown(noted: &Noted, survey: &Survey, now: Millis) -> RestartVerdict {
+fn after_shutdown(noted: &Noted, survey: &Survey, now: Timestamp) -> RestartVerdict {
     if !survey.ended {
         return RestartVerdict::Dismiss("the node shut down, and the pod runs again".to_owned());
     }
@@ -127,9 +128,11 @@ fn after_shutdown(noted: &Noted, survey: &Survey, now: Millis) -> RestartVerdict
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::time::at;
+    use crate::core::time::ms;
 
     fn noted(seen: Seen) -> Noted {
-        Noted { mirror_uid: "m".to_owned(), node_uid: Some("n1".to_owned()), seen, at: 0 }
+        Noted { mirror_uid: "m".to_owned(), node_uid: Some("n1".to_owned()), seen, at: at(0) }
     }
 
     fn there(uid: &str) -> ObjectState {
@@ -152,7 +155,7 @@ mod tests {
     }
 
     fn word(seen: Seen, survey: &Survey) -> RestartVerdict {
-        judge(&noted(seen), false, survey, 0)
+        judge(&noted(seen), false, survey, at(0))
     }
 
     fn failed(reason: &str, message: &str) -> Seen {
@@ -193,7 +196,7 @@ mod tests {
                 assert!(matches!(word(seen, &exception), RestartVerdict::Dismiss(_)), "{exception:?}");
             }
         }
-        assert!(matches!(judge(&noted(Seen::Deleting), true, &survey(), 0), RestartVerdict::Dismiss(_)), "our own");
+        assert!(matches!(judge(&noted(Seen::Deleting), true, &survey(), at(0)), RestartVerdict::Dismiss(_)), "our own");
         assert!(
             matches!(word(Seen::Gone { set_back: true }, &survey()), RestartVerdict::Dismiss(_)),
             "a restored backup"
@@ -215,11 +218,11 @@ mod tests {
     #[test]
     fn a_pod_that_a_shutdown_ended_comes_back_by_itself_unless_the_shutdown_was_called_off() {
         let ended = || failed("Terminated", "Pod was terminated in response to imminent node shutdown.");
-        let word = |survey: Survey, now| judge(&noted(ended()), false, &survey, now);
+        let word = |survey: Survey, after| judge(&noted(ended()), false, &survey, at(0) + after);
         assert!(matches!(word(Survey { shutting_down: true, ..survey() }, COMES_BACK), RestartVerdict::Later(_)));
-        assert!(matches!(word(survey(), COMES_BACK - 1), RestartVerdict::Later(_)));
+        assert!(matches!(word(survey(), COMES_BACK - ms(1)), RestartVerdict::Later(_)));
         assert!(matches!(word(Survey { node_ready: false, ..survey() }, COMES_BACK), RestartVerdict::Later(_)));
-        assert!(matches!(word(Survey { ended: false, ..survey() }, 1), RestartVerdict::Dismiss(_)));
+        assert!(matches!(word(Survey { ended: false, ..survey() }, ms(1)), RestartVerdict::Dismiss(_)));
         assert!(matches!(word(survey(), COMES_BACK), RestartVerdict::Order(RestartCause::Failed { .. })));
     }
 }

@@ -80,6 +80,7 @@ pub fn owner(instance: &Instance, mode: Option<Mode>, daemon_set: &DaemonSet, st
 
 #[cfg(test)]
 mod tests {
+    use crate::core::time::at;
     use std::collections::BTreeMap;
 
     use serde_json::json;
@@ -108,7 +109,7 @@ mod tests {
     }
 
     fn instance() -> Instance {
-        Instance::new("u", "p", 0, "", 0)
+        Instance::new("u", "p", 0, "", at(0))
     }
 
     const STATIC: Option<Mode> = Some(Mode::Static);
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn what_goes_or_is_orphaned_is_left_as_it_is() {
-        let ending = Phase::Ending { since: 0, reason: String::new() };
+        let ending = Phase::Ending { since: at(0), reason: String::new() };
         for instance in [Instance { phase: ending, ..instance() }, Instance { orphaned: true, ..instance() }] {
             assert_eq!(owner(&instance, STATIC, &daemon_set(), false), MirrorPodOwner::AsItIs);
         }

@@ -9,8 +9,9 @@ use crate::core::plan::DaemonPlan;
 use crate::core::plan::Facts;
 use crate::core::plan::PlanContext;
 use crate::core::record::DaemonRecord;
-use crate::core::record::Millis;
 use crate::core::sources::Desired;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
 /// How many absences that rest on a list's silence may act in one pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,11 +29,11 @@ pub enum MaxRemovals {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PassContext<'a> {
     /// Now.
-    pub now: Millis,
+    pub now: Timestamp,
     /// The node.
     pub node: &'a NodeView,
-    /// Upper bound of the per-node delay of an unapproved template change, in milliseconds.
-    pub update_jitter: Millis,
+    /// Upper bound of the per-node delay of an unapproved template change.
+    pub update_jitter: Span,
     /// The bound on removals.
     pub max_removals: MaxRemovals,
     /// Whether a second complete list, over a fresh connection, has said the same.
@@ -40,7 +41,7 @@ pub struct PassContext<'a> {
     /// Which boot of the node this is.
     pub boot: &'a str,
     /// When the node booted.
-    pub booted: Millis,
+    pub booted: Timestamp,
 }
 
 /// The plan of one pass: a value that can be printed, compared and executed.
@@ -98,7 +99,7 @@ impl Plan {
     }
 
     /// When to look again though nothing happens.
-    pub fn wake_at(&self) -> Option<Millis> {
+    pub fn wake_at(&self) -> Option<Timestamp> {
         self.daemons.iter().filter_map(|d| d.wake_at).min()
     }
 }
@@ -107,12 +108,13 @@ impl Plan {
 mod tests {
     use crate::core::model::ObjectKey;
     use crate::core::record::Instance;
+    use crate::core::time::at;
 
     use super::*;
 
     fn record(name: &str) -> DaemonRecord {
         let mut record = DaemonRecord::new(ObjectKey::new("a", name), 0);
-        record.instances.push(Instance { started: true, ..Instance::new(name, name, 0, "r", 0) });
+        record.instances.push(Instance { started: true, ..Instance::new(name, name, 0, "r", at(0)) });
         record
     }
 

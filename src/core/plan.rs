@@ -33,12 +33,13 @@ use crate::core::placement;
 use crate::core::record::DaemonRecord;
 use crate::core::record::FailedRevision;
 use crate::core::record::Instance;
-use crate::core::record::Millis;
 use crate::core::record::Phase;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
 use crate::core::sources::Desired;
 pub use crate::core::status::State;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
 pub use facts::Accepted;
 pub use facts::Data;
@@ -54,23 +55,23 @@ pub use run::jitter;
 
 /// How long after its manifest's removal an instance whose sandbox was never seen is waited for:
 /// the kubelet may have been about to start it (its housekeeping period).
-pub const GONE_AFTER: Millis = 2_000;
+pub const GONE_AFTER: Span = Span::from_secs(2);
 
 /// What is the same for every daemon of a pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanContext<'a> {
     /// Now.
-    pub now: Millis,
+    pub now: Timestamp,
     /// The node.
     pub node: &'a NodeView,
-    /// Upper bound of the per-node delay of an unapproved template change, in milliseconds.
-    pub update_jitter: Millis,
+    /// Upper bound of the per-node delay of an unapproved template change.
+    pub update_jitter: Span,
     /// Whether removals that rest on a list's silence are held (`max-removals`).
     pub removals_held: bool,
     /// Which boot of the node this is.
     pub boot: &'a str,
     /// When the node booted.
-    pub booted: Millis,
+    pub booted: Timestamp,
 }
 
 /// One thing to do. The shell does them in order and stops at the first that fails.
@@ -142,7 +143,7 @@ pub struct Summary {
     /// Whether it is ready; `None` when nobody can say.
     pub ready: Option<bool>,
     /// Since when it is in this state, if known.
-    pub since: Option<Millis>,
+    pub since: Option<Timestamp>,
     /// What it waits for.
     pub waiting_for: Vec<Missing>,
     /// Notes for people (what was left out and what to do).
@@ -175,7 +176,7 @@ pub struct DaemonPlan {
     /// The revision whose approval is to be claimed, or that an instance is being replaced by.
     pub replacing: Option<String>,
     /// When to look again though nothing happens.
-    pub wake_at: Option<Millis>,
+    pub wake_at: Option<Timestamp>,
 }
 
 /// Plans one daemon.
@@ -213,7 +214,7 @@ struct Planner<'a> {
     pull: Option<Arc<RenderResult>>,
     question: Option<Question>,
     replacing: Option<String>,
-    wake_at: Option<Millis>,
+    wake_at: Option<Timestamp>,
 }
 
 impl<'a> Planner<'a> {
@@ -281,10 +282,10 @@ impl<'a> Planner<'a> {
                 });
                 continue;
             }
-            let long_enough = instance.started || now - since >= GONE_AFTER;
+            let long_enough = instance.started || now - *since >= GONE_AFTER;
             match self.facts.sandbox(&instance) {
                 Evidence::Gone if long_enough && self.facts.mirror_pod_deletion_pending(&instance) => {
-                    self.wake(now + poll_interval(now - since));
+                    self.wake(now + poll_interval(now - *since));
                     self.summary.reason = format!("{} has ended, and the API is told", instance.pod_name);
                 }
                 Evidence::Gone if long_enough => {
@@ -292,14 +293,14 @@ impl<'a> Planner<'a> {
                     self.record.instances.retain(|i| i.uid != instance.uid);
                     self.record.ended.insert(instance.uid.clone(), now);
                 }
-                Evidence::Gone => self.wake(since + GONE_AFTER),
+                Evidence::Gone => self.wake(*since + GONE_AFTER),
                 Evidence::Running => {
                     self.mark_started(&instance.uid);
-                    self.wake(now + poll_interval(now - since));
+                    self.wake(now + poll_interval(now - *since));
                     self.summary.reason = format!("{} ends: {reason}", instance.pod_name);
                 }
                 Evidence::Unknown(why) => {
-                    self.wake(now + poll_interval(now - since));
+                    self.wake(now + poll_interval(now - *since));
                     self.summary.reason =
                         format!("{} ends ({reason}), and nothing says whether it is gone: {why}", instance.pod_name);
                 }
@@ -315,7 +316,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn wake(&mut self, at: Millis) {
+    fn wake(&mut self, at: Timestamp) {
         self.wake_at = Some(self.wake_at.map_or(at, |w| w.min(at)));
     }
 
@@ -323,7 +324,7 @@ impl<'a> Planner<'a> {
         let Some(pod) = self.record.instance(uid).map(|i| i.pod_name.clone()) else { return };
         self.record.end(uid, self.context.now, reason);
         self.actions.push(Action::End { uid: uid.to_owned(), pod, reason: reason.to_owned() });
-        self.wake(self.context.now + poll_interval(0));
+        self.wake(self.context.now + poll_interval(Span::ZERO));
     }
 
     /// Keeps what runs, with its data fresh; starts nothing.
@@ -411,10 +412,10 @@ impl<'a> Planner<'a> {
 }
 
 /// How soon to look again at something that ends: often at first, each second later.
-fn poll_interval(waited: Millis) -> Millis {
-    match waited {
-        ..2_000 => 50,
-        2_000..10_000 => 200,
-        _ => 1_000,
+fn poll_interval(waited: Span) -> Span {
+    match waited.as_millis() {
+        ..2_000 => Span::from_millis(50),
+        2_000..10_000 => Span::from_millis(200),
+        _ => Span::from_secs(1),
     }
 }

@@ -15,6 +15,8 @@ use serde::Serialize;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
 mod answer;
 mod forget;
@@ -45,9 +47,6 @@ pub use progress::LastRun;
 pub use progress::Progress;
 pub use progress::Retried;
 
-/// Milliseconds since the epoch.
-pub type Millis = i64;
-
 /// Everything this node remembers of one daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -60,7 +59,7 @@ pub struct DaemonRecord {
     pub instances: Vec<Instance>,
     /// Instances that have ended and whose folders are not cleared yet: UID, and since when.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub ended: BTreeMap<String, Millis>,
+    pub ended: BTreeMap<String, Timestamp>,
     /// The API's UID of the DaemonSet, once the API has shown it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_uid: Option<String>,
@@ -109,7 +108,7 @@ pub struct PendingUpdate {
     /// Hash of the wanted revision.
     pub revision: String,
     /// When it was first wanted.
-    pub since: Millis,
+    pub since: Timestamp,
 }
 
 /// One incarnation of a daemon on this node.
@@ -131,7 +130,7 @@ pub struct Instance {
     /// Version of the data it was made with (`restart-on: config` compares it).
     pub data_version: String,
     /// When its manifest was first written.
-    pub created: Millis,
+    pub created: Timestamp,
     /// Where it is in its life.
     pub phase: Phase,
     /// Its mirror pod as it was last seen; it survives a restart of the agent, so that what happened
@@ -149,7 +148,7 @@ pub struct Instance {
     pub orphaned: bool,
     /// When it was first available: ready for `minReadySeconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub available: Option<Millis>,
+    pub available: Option<Timestamp>,
     /// That a new incarnation is to take its place, at the revision that is permitted then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<RestartOrder>,
@@ -160,7 +159,7 @@ pub struct Instance {
 
 impl Instance {
     /// A new instance, as it is when its manifest is about to be written.
-    pub fn new(uid: &str, pod_name: &str, incarnation: u64, revision: &str, created: Millis) -> Self {
+    pub fn new(uid: &str, pod_name: &str, incarnation: u64, revision: &str, created: Timestamp) -> Self {
         Self {
             uid: uid.to_owned(),
             pod_name: pod_name.to_owned(),
@@ -190,7 +189,7 @@ pub enum Phase {
     /// Its manifest is to be gone; the record stays until its sandbox is.
     Ending {
         /// Since when.
-        since: Millis,
+        since: Timestamp,
         /// Why, for people.
         reason: String,
     },
@@ -198,7 +197,7 @@ pub enum Phase {
 
 impl Phase {
     /// Since when it ends, if it does.
-    pub fn since(&self) -> Option<Millis> {
+    pub fn since(&self) -> Option<Timestamp> {
         match self {
             Phase::Live => None,
             Phase::Ending { since, .. } => Some(*since),
@@ -245,7 +244,7 @@ impl DaemonRecord {
     }
 
     /// Marks `uid` as ending, and takes its number out of use.
-    pub fn end(&mut self, uid: &str, now: Millis, reason: &str) {
+    pub fn end(&mut self, uid: &str, now: Timestamp, reason: &str) {
         for instance in &mut self.instances {
             if instance.uid == uid && instance.phase == Phase::Live {
                 instance.phase = Phase::Ending { since: now, reason: reason.to_owned() };
@@ -260,24 +259,24 @@ impl DaemonRecord {
 
     /// Takes times in the future back to `now`: the clock was set back, and nothing is to wait for it
     /// to get there again.
-    pub fn not_after(&mut self, now: Millis) {
+    pub fn not_after(&mut self, now: Timestamp) {
         self.each_time(|time| *time = now.min(*time));
         for order in self.instances.iter_mut().filter_map(|i| i.restart.as_mut()) {
-            order.due = order.due.min(now.saturating_add(MAX_BACKOFF));
+            order.due = order.due.min(now + MAX_BACKOFF);
         }
     }
 
     /// Moves every time by `by`: the clock was set forward by that much, and nothing has grown older.
-    pub fn shift(&mut self, by: Millis) {
-        self.each_time(|time| *time = time.saturating_add(by));
+    pub fn shift(&mut self, by: Span) {
+        self.each_time(|time| *time += by);
         for order in self.instances.iter_mut().filter_map(|i| i.restart.as_mut()) {
-            order.due = order.due.saturating_add(by);
+            order.due += by;
         }
     }
 
     /// Every time in the past that is remembered.
-    fn each_time(&mut self, change: impl FnMut(&mut Millis)) {
-        let mut times: Vec<&mut Millis> = self.ended.values_mut().collect();
+    fn each_time(&mut self, change: impl FnMut(&mut Timestamp)) {
+        let mut times: Vec<&mut Timestamp> = self.ended.values_mut().collect();
         for instance in &mut self.instances {
             times.push(&mut instance.created);
             times.extend(instance.available.as_mut());

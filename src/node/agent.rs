@@ -59,16 +59,18 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
 
+use crate::clock::now;
 use crate::config::Config;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
 use crate::core::policy::Policy;
-use crate::core::record::Millis;
 use crate::core::sources::Confirmation;
 use crate::core::status::Passes;
 use crate::core::status::Problem;
 use crate::core::status::StatusReport;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::Api;
 use crate::node::api::ApiFailure;
 use crate::node::api::Tokens;
@@ -115,26 +117,26 @@ pub use reload::block_sighup;
 pub use setup::AgentError;
 
 /// A pass is made at least this often, whatever happens.
-const PERIOD: Millis = 60_000;
+const PERIOD: Span = Span::from_secs(60);
 /// Changed inputs are saved this long after the pass that saw them; those by which what runs is changed, or could not
 /// be ended, at once.
-const SAVE_AFTER: Millis = 1_000;
+const SAVE_AFTER: Span = Span::from_secs(1);
 /// The runtime is asked for readiness no more often than this while the API does not answer.
-const RUNTIME_PERIOD: Millis = 5_000;
+const RUNTIME_PERIOD: Span = Span::from_secs(5);
 /// How long a pass waits for the runtime's answer, and for one that is overdue; later passes take it.
 const RUNTIME_PATIENCE: Duration = Duration::from_millis(500);
 const RUNTIME_OVERDUE: Duration = Duration::from_millis(20);
 /// How long the loop rests at least after a pass in which something failed.
-const FAILED_REST: Millis = 1_000;
+const FAILED_REST: Span = Span::from_secs(1);
 
 /// A manifest folder that cannot be used or watched is looked at this often.
-const UNWATCHED_PERIOD: Millis = 5_000;
+const UNWATCHED_PERIOD: Span = Span::from_secs(5);
 
 /// The agent of one node.
 pub struct Agent {
     config: Config,
     policy: Policy,
-    started: Millis,
+    started: Timestamp,
     /// The kernel's `boot_id`.
     boot: String,
     manifests_lost_at_boot: ManifestsLostAtBoot,
@@ -153,13 +155,13 @@ pub struct Agent {
     pins: Pins,
     pod_status_source: Option<PodStatusSource>,
     runtime: Runtime,
-    runtime_at: Millis,
+    runtime_at: Timestamp,
     /// A question to the runtime that is still out, and when it was asked.
-    runtime_asked: Option<(Millis, pod_status_source::Answer)>,
+    runtime_asked: Option<(Timestamp, pod_status_source::Answer)>,
     api_freshness: failing::ApiFreshness,
     crash_diagnoses: crash_diagnosis::CrashDiagnoses,
     /// When the last pass began, by the wall clock and by one that nobody sets.
-    last_pass: Millis,
+    last_pass: Timestamp,
     last_pass_steady: std::time::Instant,
     /// Passes made so far.
     pass_number: u64,
@@ -168,7 +170,7 @@ pub struct Agent {
     saved: u64,
     /// What it would be if they named this boot, at the start.
     saved_but_for_boot: Option<u64>,
-    save_at: Option<Millis>,
+    save_at: Option<Timestamp>,
     volume_check_schedule: VolumeCheckSchedule,
     node: NodeView,
     /// The last plan, for `status`.
@@ -213,7 +215,7 @@ pub struct Agent {
 #[derive(Clone, Copy, Debug)]
 struct Removals {
     /// When a fresh list may be asked for.
-    at: Millis,
+    at: Timestamp,
     /// The number that the list must exceed, once it was asked for.
     asked: Option<u64>,
 }
@@ -325,7 +327,7 @@ impl Agent {
     /// # Errors
     /// As [`Agent::run`].
     pub async fn run_once(mut self) -> Result<StatusReport, AgentError> {
-        self.puller.hurry(i64::try_from(self.config.once_timeout.as_millis() / 2).unwrap_or(i64::MAX));
+        self.puller.hurry(Span::from(self.config.once_timeout) / 2);
         self.pass().await;
         if self.api_is_configured() {
             self.start_api();
@@ -359,7 +361,7 @@ impl Agent {
     }
 
     /// When the next pass is due though nothing happens.
-    fn next_wake(&self) -> Millis {
+    fn next_wake(&self) -> Timestamp {
         let removals = self.removals.filter(|r| r.asked.is_none()).map(|r| r.at);
         let clear = self.disk.clear_at();
         let due = [
@@ -378,8 +380,8 @@ impl Agent {
             self.unwatched(),
             self.volume_check_schedule.next(!self.disk.written.is_empty()),
         ];
-        let failed = (!self.failures.is_empty()).then(|| now() + 5_000);
-        let next = due.into_iter().flatten().chain(failed).fold(now() + PERIOD, Millis::min);
+        let failed = (!self.failures.is_empty()).then(|| now() + Span::from_secs(5));
+        let next = due.into_iter().flatten().chain(failed).fold(now() + PERIOD, Timestamp::min);
         // What fails at once must not be tried as fast as it fails; a pass without a manifest folder ends early, and
         // all that was due stays due.
         let works = self.failures.is_empty() && self.disk.manifests.is_some();
@@ -387,7 +389,7 @@ impl Agent {
     }
 
     /// When to look again at a manifest folder that cannot be used or watched.
-    fn unwatched(&self) -> Option<Millis> {
+    fn unwatched(&self) -> Option<Timestamp> {
         let watched = self.disk.manifests.as_ref().is_some_and(ManifestDir::is_watched);
         (!watched).then(|| now() + UNWATCHED_PERIOD)
     }
@@ -403,14 +405,8 @@ impl Agent {
     }
 }
 
-/// Milliseconds since the epoch.
-fn now() -> Millis {
-    jiff::Timestamp::now().as_millisecond()
-}
-
-async fn sleep_until(at: Millis) {
-    let millis = u64::try_from(at - now()).unwrap_or(0);
-    tokio::time::sleep(Duration::from_millis(millis)).await;
+async fn sleep_until(at: Timestamp) {
+    tokio::time::sleep((at - now()).to_duration()).await;
 }
 
 /// Waits for the API's store to change; for ever without an API.

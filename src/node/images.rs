@@ -22,10 +22,12 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use crate::clock::now;
 use crate::core::images::PodImage;
 use crate::core::images::refusal::Refusal;
 use crate::core::images::refusal::refusal;
-use crate::core::record::Millis;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::random;
 use crate::node::cri::Cri;
 use crate::node::cri::CriError;
@@ -38,7 +40,7 @@ pub use pins::Pins;
 const FIRST_RETRY: Duration = Duration::from_secs(2);
 const LAST_RETRY: Duration = Duration::from_secs(300);
 /// How long a daemon of which nothing runs waits for an image that is on the node and pulled anew.
-const PATIENCE: Millis = 60_000;
+const PATIENCE: Span = Span::from_secs(60);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What is wanted for one instance-to-be.
@@ -70,7 +72,7 @@ pub enum PullProgress {
         /// How many have to be pulled.
         count: usize,
         /// Since when.
-        since: Millis,
+        since: Timestamp,
     },
     /// All are there; what there is to say of it.
     Done(Option<String>),
@@ -89,7 +91,7 @@ pub struct Puller {
     cri: Option<Arc<Cri>>,
     sources: Arc<Sources>,
     wake: Arc<Notify>,
-    patience: Millis,
+    patience: Span,
     jobs: BTreeMap<String, Job>,
     /// What there was to say of wishes that were fulfilled, by pod UID.
     said: BTreeMap<String, String>,
@@ -98,7 +100,7 @@ pub struct Puller {
 /// A wish that is worked on. Dropping it gives it up.
 #[derive(Debug)]
 struct Job {
-    since: Millis,
+    since: Timestamp,
     progress: Arc<Mutex<PullProgress>>,
     secrets_version: u64,
     task: JoinHandle<()>,
@@ -128,23 +130,23 @@ impl Puller {
     }
 
     /// How long a daemon of which nothing runs waits for what it could do without.
-    pub fn patience(&self) -> Millis {
+    pub fn patience(&self) -> Span {
         self.patience
     }
 
     /// Sets [`Puller::patience`].
-    pub fn hurry(&mut self, patience: Millis) {
+    pub fn hurry(&mut self, patience: Span) {
         self.patience = patience;
     }
 
     /// How far the wish for the pod `uid` is, and since when it is wanted; `None`: it is not.
-    pub fn progress(&self, uid: &str) -> Option<(PullProgress, Millis)> {
+    pub fn progress(&self, uid: &str) -> Option<(PullProgress, Timestamp)> {
         let job = self.jobs.get(uid)?;
         Some((job.progress(), job.since))
     }
 
     /// Since when what is not done yet is wanted.
-    pub fn open_since(&self) -> impl Iterator<Item = Millis> {
+    pub fn open_since(&self) -> impl Iterator<Item = Timestamp> {
         self.jobs.values().filter(|job| !matches!(job.progress(), PullProgress::Done(_))).map(|job| job.since)
     }
 
@@ -159,7 +161,7 @@ impl Puller {
     }
 
     /// Works on these wishes and on no others.
-    pub fn want(&mut self, wishes: Vec<Wish>, now: Millis) {
+    pub fn want(&mut self, wishes: Vec<Wish>, now: Timestamp) {
         let Some(cri) = &self.cri else { return };
         let wanted: BTreeSet<&str> = wishes.iter().map(|wish| wish.pod.uid.as_str()).collect();
         let said = &mut self.said;
@@ -317,8 +319,4 @@ fn failure(image: &str, error: &CriError) -> PullFailure {
 
 fn cannot(image: &str, words: &str) -> String {
     format!("image {image} cannot be pulled: {words}")
-}
-
-fn now() -> Millis {
-    jiff::Timestamp::now().as_millisecond()
 }

@@ -21,8 +21,8 @@ use crate::core::metrics::Counts;
 use crate::core::metrics::MetricFacts;
 use crate::core::metrics::TokenFact;
 use crate::core::metrics::WatchFact;
-use crate::core::record::Millis;
 use crate::core::status::StatusReport;
+use crate::core::time::Timestamp;
 use crate::node::api::Api;
 use crate::node::api::LinkHealth;
 use crate::node::api::Tokens;
@@ -35,7 +35,7 @@ pub struct Pass {
     /// What there is to say after it.
     pub status: StatusReport,
     /// When it ended.
-    pub ended: Millis,
+    pub ended: Timestamp,
     /// How long it took.
     pub took: Duration,
     /// Manifests that it wrote for new instances, removed, and brought up to date; changes that failed.
@@ -53,7 +53,7 @@ pub struct Pass {
 /// What is known between passes; clones share it.
 #[derive(Clone)]
 pub struct Recorder {
-    started: Millis,
+    started: Timestamp,
     since: Instant,
     inner: Arc<Mutex<Recorded>>,
 }
@@ -79,7 +79,7 @@ impl Recorder {
     ///
     /// # Errors
     /// When no thread can be had.
-    pub fn serve(listen: Listen, started: Millis) -> std::io::Result<Self> {
+    pub fn serve(listen: Listen, started: Timestamp) -> std::io::Result<Self> {
         let recorder = Self { started, since: Instant::now(), inner: Arc::default() };
         server::start(listen, recorder.clone())?;
         Ok(recorder)
@@ -153,7 +153,7 @@ fn watch(scope: &crate::node::api::ScopeHealth) -> WatchFact {
 
 fn tokens(tokens: &Tokens) -> Vec<TokenFact> {
     let mut facts: BTreeMap<_, TokenFact> = BTreeMap::new();
-    let mut put = |request: &crate::core::model::TokenRequest, expires: Option<i64>, failing: bool| {
+    let mut put = |request: &crate::core::model::TokenRequest, expires: Option<Timestamp>, failing: bool| {
         let account = &request.service_account;
         let fact = facts.entry(request.clone()).or_insert_with(|| TokenFact {
             namespace: account.namespace.clone(),

@@ -1,11 +1,10 @@
 //! What is under way on this node, a line each.
 
-use jiff::Timestamp;
-
 use crate::cli::output::Colour;
 use crate::core::status::DaemonStatus;
 use crate::core::status::State;
 use crate::core::status::StatusReport;
+use crate::core::time::Timestamp;
 
 /// A line for each pull and each replacement; `now`: say for how long, where the text is drawn anew.
 pub(super) fn lines(report: &StatusReport, now: Option<Timestamp>, colour: Colour) -> String {
@@ -46,7 +45,7 @@ fn line(daemon: &DaemonStatus, now: Option<Timestamp>, colour: Colour) -> Option
 /// `for 12 s`, or `since` the time.
 fn since(time: &str, now: Option<Timestamp>) -> String {
     match (now, time.parse::<Timestamp>()) {
-        (Some(now), Ok(then)) => format!("for {} s", (now.as_second() - then.as_second()).max(0)),
+        (Some(now), Ok(then)) => format!("for {} s", (now.as_secs() - then.as_secs()).max(0)),
         _ => format!("since {time}"),
     }
 }

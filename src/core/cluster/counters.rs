@@ -5,6 +5,9 @@
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+
 use super::names::Name;
 use super::rollout::NodeFact;
 use super::rollout::available;
@@ -29,10 +32,10 @@ pub struct Counters {
     pub number_unavailable: usize,
 }
 
-/// Counts. `wanted`: the current revision; `min_ready`: `minReadySeconds` in milliseconds. Gives also when a count will change by time alone.
-pub fn count(nodes: &[NodeFact<'_>], wanted: Name, min_ready: i64, now: i64) -> (Counters, Option<i64>) {
+/// Counts. `wanted`: the current revision; `min_ready`: its `minReadySeconds`. Gives also when a count will change by time alone.
+pub fn count(nodes: &[NodeFact<'_>], wanted: Name, min_ready: Span, now: Timestamp) -> (Counters, Option<Timestamp>) {
     let mut counters = Counters::default();
-    let mut look_again: Option<i64> = None;
+    let mut look_again: Option<Timestamp> = None;
     for node in nodes {
         let oldest = node.instances.first();
         if !node.should_run {
@@ -58,9 +61,11 @@ mod tests {
     use super::super::names::Names;
     use super::super::rollout::InstanceFact;
     use super::*;
+    use crate::core::time::at;
+    use crate::core::time::ms;
 
     fn instance(revision: Name, ready_since: Option<i64>) -> InstanceFact {
-        InstanceFact { revision, ready_since, created: 0, ending: false }
+        InstanceFact { revision, ready_since: ready_since.map(at), created: at(0), ending: false }
     }
 
     #[test]
@@ -100,6 +105,6 @@ mod tests {
             number_available: 2,
             number_unavailable: 4,
         };
-        assert_eq!(count(&nodes, wanted, 20, 100), (expected, Some(110)));
+        assert_eq!(count(&nodes, wanted, ms(20), at(100)), (expected, Some(at(110))));
     }
 }

@@ -13,10 +13,12 @@ use serde_json::json;
 use crate::core::canonical;
 use crate::core::identity;
 use crate::core::model::HASH_LABEL;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
-/// Duplicates are merged once the younger is this old (milliseconds): whoever wrote it may be about to
+/// Duplicates are merged once the younger is this old: whoever wrote it may be about to
 /// look at both.
-const MERGE_AFTER: i64 = 30_000;
+const MERGE_AFTER: Span = Span::from_secs(30);
 
 /// The value of `data` for a template as the API gave it: `getPatch` of upstream.
 pub fn data(template: &Value) -> Value {
@@ -61,8 +63,8 @@ pub struct Revision {
     pub label: Option<String>,
     /// Whether its controller is this DaemonSet; else nobody's, and its labels match the selector.
     pub owned: bool,
-    /// When it was created, in milliseconds since the epoch.
-    pub created: i64,
+    /// When it was created.
+    pub created: Timestamp,
 }
 
 impl Revision {
@@ -120,7 +122,7 @@ pub struct History {
     /// What is to be written, in order.
     pub writes: Vec<Write>,
     /// When to look again though nothing happens: duplicates that are too young to be merged.
-    pub look_again: Option<i64>,
+    pub look_again: Option<Timestamp>,
 }
 
 /// Who has a revision that is none of the DaemonSet's.
@@ -147,8 +149,8 @@ pub struct Wanted<'a> {
     pub others: &'a BTreeMap<&'a str, Holder>,
     /// Hashes of instances that are on some node: their revisions stay.
     pub in_use: &'a BTreeSet<String>,
-    /// Now, in milliseconds since the epoch.
-    pub now: i64,
+    /// The time.
+    pub now: Timestamp,
 }
 
 /// Plans the history. `known`: those that the DaemonSet owns, and orphans that match its selector.
@@ -159,13 +161,13 @@ pub fn plan(wanted: &Wanted<'_>, known: &[Revision]) -> History {
     writes.extend(known.iter().filter(|r| !r.owned).map(|r| Write::Adopt { name: r.name.clone() }));
     writes.extend(known.iter().filter(|r| r.label.is_none()).map(|r| Write::Label { name: r.name.clone() }));
     let (mut current, old): (Vec<&Revision>, Vec<&Revision>) = known.iter().partition(|r| r.data == bytes);
-    let highest = old.iter().map(|r| r.number).max().unwrap_or(0);
+    let highest = old.iter().map(|r| r.number).max().unwrap_or_default();
     // The one with the highest number is kept; upstream's order.
     current.sort_by(|a, b| b.number.cmp(&a.number).then_with(|| a.name.cmp(&b.name)));
     let mut look_again = None;
     let name = match current.split_first() {
         Some((kept, duplicates)) => {
-            let youngest = current.iter().map(|r| r.created).max().unwrap_or(0);
+            let youngest = current.iter().map(|r| r.created).max().unwrap_or_default();
             if !duplicates.is_empty() && wanted.now < youngest + MERGE_AFTER {
                 look_again = Some(youngest + MERGE_AFTER);
             } else {

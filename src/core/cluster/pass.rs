@@ -18,6 +18,8 @@ use crate::core::model::ObjectKey;
 use crate::core::owners;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::core::validate;
 
 use super::conditions;
@@ -79,7 +81,7 @@ pub struct Plan {
     /// What is to be written, in order.
     pub writes: Vec<Write>,
     /// When to look again though nothing happens.
-    pub look_again: Option<i64>,
+    pub look_again: Option<Timestamp>,
     /// Approvals that are withdrawn because no agent claimed them in time: DaemonSet and node.
     pub unclaimed: Vec<(ObjectKey, String)>,
     /// Pods that agents tell of and that are to be looked up ([`super::view::Change::LookedUp`]).
@@ -88,13 +90,13 @@ pub struct Plan {
 
 impl Plan {
     /// Makes sure that somebody looks again at that time.
-    fn look(&mut self, at: i64) {
+    fn look(&mut self, at: Timestamp) {
         self.look_again = Some(self.look_again.map_or(at, |l| l.min(at)));
     }
 }
 
-/// Plans everything. `now`: milliseconds since the epoch.
-pub fn plan(view: &mut View, options: &Options, now: i64) -> Plan {
+/// Plans everything.
+pub fn plan(view: &mut View, options: &Options, now: Timestamp) -> Plan {
     view.heed_clocks(now);
     let mut plan = Plan::default();
     let mut specs: BTreeMap<String, Spec> = BTreeMap::new();
@@ -154,14 +156,14 @@ fn count_known(
     view: &mut View,
     key: &ObjectKey,
     daemon: &mut Daemon,
-    now: i64,
+    now: Timestamp,
     plan: &mut Plan,
 ) -> Option<counters::Counters> {
     let is_known = !daemon.hash.is_empty() && !owners::is_gated(&daemon.daemon_set);
     if !is_known || conflict::conflict(view, key, daemon, now, plan).is_some() {
         return None;
     }
-    let min_ready = i64::from(daemon.daemon_set.min_ready_seconds) * 1_000;
+    let min_ready = Span::from_secs(daemon.daemon_set.min_ready_seconds.into());
     let (counted, look_again) = counters::count(&nodes(view, daemon), daemon.wanted, min_ready, now);
     look_again.into_iter().for_each(|at| plan.look(at));
     Some(counted)
@@ -173,14 +175,14 @@ fn coordinate(
     options: &Options,
     key: &ObjectKey,
     daemon: &mut Daemon,
-    now: i64,
+    now: Timestamp,
     plan: &mut Plan,
     specs: &mut BTreeMap<String, Spec>,
 ) -> BTreeSet<String> {
     let conflict = conflict::conflict(view, key, daemon, now, plan);
     let view = &*view;
     let facts = nodes(view, daemon);
-    let min_ready = i64::from(daemon.daemon_set.min_ready_seconds) * 1_000;
+    let min_ready = Span::from_secs(daemon.daemon_set.min_ready_seconds.into());
     let rules = rules::of(daemon, options);
     let mut rolled = rollout::plan(&rules, min_ready, &facts, now);
     let mut target = daemon.wanted;
@@ -216,7 +218,7 @@ fn coordinate(
                 name: key.name.clone(),
                 uid: daemon.uid.clone(),
                 revision: revision.to_owned(),
-                approved_at: status::time(now),
+                approved_at: now.to_string(),
             });
         }
     }
@@ -305,7 +307,13 @@ fn returning<'a>(view: &View, daemon: &Daemon, facts: &[NodeFact<'a>], to: Name)
 }
 
 /// What is to be written about the history of a DaemonSet.
-fn plan_history(view: &View, key: &ObjectKey, daemon: &Daemon, facts: &[NodeFact<'_>], now: i64) -> history::History {
+fn plan_history(
+    view: &View,
+    key: &ObjectKey,
+    daemon: &Daemon,
+    facts: &[NodeFact<'_>],
+    now: Timestamp,
+) -> history::History {
     let mut seen: BTreeSet<Name> = BTreeSet::new();
     let instances = facts.iter().flat_map(|node| node.instances);
     seen.extend(instances.map(|i| i.revision));

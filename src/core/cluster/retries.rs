@@ -7,10 +7,13 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-/// The first wait, in milliseconds; of what is not refused, each.
-const FIRST: i64 = 1_000;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+
+/// The first wait; of what is not refused, each.
+const FIRST: Span = Span::from_secs(1);
 /// The longest.
-const LONGEST: i64 = 300_000;
+const LONGEST: Span = Span::from_secs(300);
 
 /// How a write failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +40,9 @@ pub struct Retries {
 
 #[derive(Clone, Debug)]
 struct Failed {
-    /// When it may be tried again, in milliseconds since the epoch.
-    again: i64,
-    wait: i64,
+    /// When it may be tried again.
+    again: Timestamp,
+    wait: Span,
     words: String,
 }
 
@@ -51,7 +54,7 @@ impl Retries {
     }
 
     /// When it may be tried; `None`: now.
-    pub fn waits(&self, what: &str, now: i64) -> Option<i64> {
+    pub fn waits(&self, what: &str, now: Timestamp) -> Option<Timestamp> {
         // A clock that was set back must not silence it.
         self.failed.get(what).filter(|f| f.again > now && f.again - f.wait <= now).map(|f| f.again)
     }
@@ -62,7 +65,7 @@ impl Retries {
     }
 
     /// It failed. Gives when it is to be tried again, and whether these words are new.
-    pub fn failed(&mut self, what: &str, how: Failure, words: &str, now: i64) -> (i64, bool) {
+    pub fn failed(&mut self, what: &str, how: Failure, words: &str, now: Timestamp) -> (Timestamp, bool) {
         let known = self.failed.get(what);
         let is_new = known.is_none_or(|known| known.words != words);
         let wait = match (how, known) {
@@ -83,23 +86,30 @@ impl Retries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::time::at;
+    use crate::core::time::ms;
 
     #[test]
     fn what_is_refused_is_tried_ever_more_rarely_and_said_once() {
         let mut retries = Retries::default();
-        let mut now = 0;
-        for (number, wait) in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300].into_iter().enumerate() {
+        let mut now = at(0);
+        for (number, wait) in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300].map(Span::from_secs).into_iter().enumerate()
+        {
             assert_eq!(retries.waits("status", now), None);
-            assert_eq!(retries.failed("status", Failure::Refused, "no", now), (now + wait * 1_000, number == 0));
-            assert_eq!(retries.waits("status", now + wait * 1_000 - 1), Some(now + wait * 1_000));
-            now += wait * 1_000;
+            assert_eq!(retries.failed("status", Failure::Refused, "no", now), (now + wait, number == 0));
+            assert_eq!(retries.waits("status", now + wait - ms(1)), Some(now + wait));
+            now += wait;
         }
         assert!(retries.failed("status", Failure::Refused, "no, for another reason", now).1);
         assert_eq!(retries.waits("another", now), None, "each for itself");
-        assert_eq!(retries.waits("status", 0), None, "the clock was set back");
+        assert_eq!(retries.waits("status", at(0)), None, "the clock was set back");
         retries.passed("status");
         assert_eq!(retries.waits("status", now), None);
-        assert_eq!(retries.failed("status", Failure::Refused, "no", now), (now + 1_000, true), "from the beginning");
+        assert_eq!(
+            retries.failed("status", Failure::Refused, "no", now),
+            (now + ms(1_000), true),
+            "from the beginning"
+        );
         let ordered = |retries: &Retries| {
             let mut writes = ["status", "revision", "approvals"].map(|what| (what.to_owned(), ()));
             retries.order(&mut writes);
@@ -113,8 +123,8 @@ mod tests {
     #[test]
     fn a_server_that_is_away_is_asked_every_second() {
         let mut retries = Retries::default();
-        for (now, is_new) in [(0, true), (1_000, false), (2_000, false)] {
-            assert_eq!(retries.failed("status", Failure::Unanswered, "refused", now), (now + 1_000, is_new));
+        for (now, is_new) in [(at(0), true), (at(1_000), false), (at(2_000), false)] {
+            assert_eq!(retries.failed("status", Failure::Unanswered, "refused", now), (now + ms(1_000), is_new));
         }
         for (status, how) in [
             (400, Failure::Refused),

@@ -9,13 +9,15 @@
 //! budget by an approval of an available node.
 
 use crate::core::model::IntOrPercent;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
 use super::names::Name;
 
-/// How long a replaced node keeps its slot at least, in milliseconds.
-pub const HOLD: i64 = 2_000;
-/// An approval that no agent has claimed for this long is withdrawn, in milliseconds.
-pub const UNCLAIMED: i64 = 60_000;
+/// How long a replaced node keeps its slot at least.
+pub const HOLD: Span = Span::from_secs(2);
+/// An approval that no agent has claimed for this long is withdrawn.
+pub const UNCLAIMED: Span = Span::from_secs(60);
 /// Why nobody goes first.
 const NO_CANARY: &str = "the canary selector (annotation daemonlet.dev/canary) selects no node that the daemon is for";
 
@@ -32,9 +34,9 @@ pub struct Rules {
     pub hold: Option<String>,
     /// Nodes that are kept on the old revision.
     pub partition: IntOrPercent,
-    /// Whether canary nodes go first; the others follow when all of them are available for this long, in
-    /// milliseconds.
-    pub canary_hold: Option<i64>,
+    /// Whether canary nodes go first; the others follow when all of them are available for this
+    /// long.
+    pub canary_hold: Option<Span>,
     /// The rollout halts when the revision failed on more nodes than this.
     pub max_failed: usize,
     /// Upstream's rule to the letter.
@@ -46,10 +48,10 @@ pub struct Rules {
 pub struct InstanceFact {
     /// Its revision.
     pub revision: Name,
-    /// Since when it is ready, in milliseconds since the epoch.
-    pub ready_since: Option<i64>,
+    /// Since when it is ready.
+    pub ready_since: Option<Timestamp>,
     /// When it was made.
-    pub created: i64,
+    pub created: Timestamp,
     /// Whether it ends.
     pub ending: bool,
 }
@@ -59,8 +61,8 @@ pub struct InstanceFact {
 pub struct ApprovalFact {
     /// Which revision may run.
     pub revision: Name,
-    /// When it was given, in milliseconds since the epoch.
-    pub at: i64,
+    /// When it was given.
+    pub at: Timestamp,
 }
 
 /// One node as the daemon sees it.
@@ -104,7 +106,7 @@ pub struct Plan {
     /// Why nothing is approved though nodes are left; empty if there is no such reason.
     pub held: String,
     /// When to look again though nothing happens.
-    pub look_again: Option<i64>,
+    pub look_again: Option<Timestamp>,
 }
 
 /// Where a node stands.
@@ -120,8 +122,8 @@ enum Stand {
     Both(bool),
 }
 
-/// Plans the rollout of one DaemonSet. `min_ready`: `minReadySeconds` in milliseconds.
-pub fn plan(rules: &Rules, min_ready: i64, nodes: &[NodeFact<'_>], now: i64) -> Plan {
+/// Plans the rollout of one DaemonSet. `min_ready`: its `minReadySeconds`.
+pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     let desired = nodes.iter().filter(|n| n.should_run).count();
     let surges = resolve(&rules.max_surge, desired) > 0;
@@ -239,16 +241,22 @@ fn newest<'a>(node: &NodeFact<'a>) -> Option<&'a InstanceFact> {
 
 /// Whether an instance is available: ready for `min_ready`, on a node that is ready. Without `min_ready` no clock is
 /// asked, as in upstream's `IsPodAvailable`.
-pub fn available(node_ready: bool, instance: &InstanceFact, min_ready: i64, now: i64) -> bool {
-    node_ready && instance.ready_since.is_some_and(|since| min_ready == 0 || since + min_ready <= now)
+pub fn available(node_ready: bool, instance: &InstanceFact, min_ready: Span, now: Timestamp) -> bool {
+    node_ready && instance.ready_since.is_some_and(|since| min_ready == Span::ZERO || since + min_ready <= now)
 }
 
-fn stand(node: &NodeFact<'_>, rules: &Rules, min_ready: i64, now: i64, look_again: &mut Option<i64>) -> Stand {
+fn stand(
+    node: &NodeFact<'_>,
+    rules: &Rules,
+    min_ready: Span,
+    now: Timestamp,
+    look_again: &mut Option<Timestamp>,
+) -> Stand {
     let updated = |i: &InstanceFact| i.revision == rules.wanted;
     let live = || node.instances.iter().filter(|i| !i.ending);
     let Some(newest) = newest(node) else { return Stand::Missing };
     let is_available = available(node.ready, newest, min_ready, now);
-    if let Some(since) = newest.ready_since.filter(|since| since + min_ready > now) {
+    if let Some(since) = newest.ready_since.filter(|since| *since + min_ready > now) {
         earlier(look_again, since + min_ready);
     }
     if live().any(updated) && !live().all(updated) {
@@ -282,7 +290,7 @@ fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, exact: bool) -> bool {
     }
 }
 
-fn earlier(at: &mut Option<i64>, other: i64) {
+fn earlier(at: &mut Option<Timestamp>, other: Timestamp) {
     *at = Some(at.map_or(other, |at| at.min(other)));
 }
 

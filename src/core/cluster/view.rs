@@ -20,6 +20,7 @@ use crate::core::owners;
 use crate::core::placement;
 use crate::core::placement::NamespaceSelector;
 use crate::core::status::State;
+use crate::core::time::Timestamp;
 
 use super::history::Revision;
 use super::names::Name;
@@ -81,8 +82,8 @@ pub(super) struct Checked {
     pub(super) pod: String,
     /// Whether it was as claimed.
     pub(super) holds: bool,
-    /// When it is looked up again, in milliseconds since the epoch.
-    pub(super) again: i64,
+    /// When it is looked up again.
+    pub(super) again: Timestamp,
 }
 
 /// A Node.
@@ -156,7 +157,7 @@ pub struct Report {
     /// What the agent says of its daemons, by key.
     daemons: Vec<(Name, Told)>,
     /// Times that lay in the future when they were told, and when each was first seen.
-    ahead: BTreeMap<i64, i64>,
+    ahead: BTreeMap<Timestamp, Timestamp>,
     /// Whether no pass has looked at it yet: its times are as they were told.
     is_new: bool,
 }

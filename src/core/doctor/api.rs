@@ -6,14 +6,16 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::Finding;
 use crate::core::dry_run::GRANT;
 use crate::core::model::Mode;
+use crate::core::time::Span;
+
+use super::Finding;
 
 /// A clock that is off by more than this is worth a word: a second is what the server's answer is exact to.
-const CLOCK_WARN_MILLIS: i64 = 5_000;
+const CLOCK_WARN: Span = Span::from_secs(5);
 /// More than this, and certificates and tokens are not valid yet, or not any more.
-const CLOCK_BAD_MILLIS: i64 = 30_000;
+const CLOCK_BAD: Span = Span::from_secs(30);
 
 /// A right in the API.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -174,8 +176,8 @@ pub enum ApiFacts {
 pub struct Answers {
     /// Its host and port, and its version.
     pub server: String,
-    /// By how many milliseconds its clock is ahead of ours, if it tells.
-    pub ahead_millis: Option<i64>,
+    /// By how much its clock is ahead of ours, if it tells.
+    pub ahead: Option<Span>,
     /// Whether the Node is registered; none: not known.
     pub registered: Option<bool>,
     /// Whether the cluster has NodeDaemons; why that is not known.
@@ -210,7 +212,7 @@ pub fn examine(facts: &ApiFacts, node: &str) -> Vec<Finding> {
         ApiFacts::Answers(answers) => answers,
     };
     let mut findings = vec![Finding::ok(CHECK, format!("{} answers", answers.server))];
-    findings.push(clock(answers.ahead_millis));
+    findings.push(clock(answers.ahead));
     findings.push(match answers.registered {
         Some(true) => Finding::ok("Node", format!("{node} is registered")),
         Some(false) => Finding::warn(
@@ -229,20 +231,20 @@ pub fn examine(facts: &ApiFacts, node: &str) -> Vec<Finding> {
     findings
 }
 
-fn clock(ahead: Option<i64>) -> Finding {
+fn clock(ahead: Option<Span>) -> Finding {
     const CHECK: &str = "clock";
     let Some(ahead) = ahead else {
         return Finding::warn(CHECK, "the API server does not tell its time", "compare it by hand");
     };
-    let seconds = (ahead.abs() + 500) / 1_000;
-    let text = match ahead.abs() {
-        0..1_500 => "as the API server's".to_owned(),
-        _ => format!("{seconds} s {} the API server's", if ahead > 0 { "behind" } else { "ahead of" }),
+    let (off, side) = (ahead.abs(), if ahead > Span::ZERO { "behind" } else { "ahead of" });
+    let text = match (off + Span::from_millis(500)).as_secs() {
+        0..2 => "as the API server's".to_owned(),
+        seconds => format!("{seconds} s {side} the API server's"),
     };
     let hint = "set it: `timedatectl set-ntp true`";
-    match ahead.abs() {
-        CLOCK_BAD_MILLIS.. => Finding::bad(CHECK, text, hint),
-        CLOCK_WARN_MILLIS.. => Finding::warn(CHECK, text, hint),
+    match off {
+        _ if off >= CLOCK_BAD => Finding::bad(CHECK, text, hint),
+        _ if off >= CLOCK_WARN => Finding::warn(CHECK, text, hint),
         _ => Finding::ok(CHECK, text),
     }
 }

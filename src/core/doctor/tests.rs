@@ -1,3 +1,4 @@
+use crate::core::time::Span;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -274,7 +275,7 @@ fn a_foreign_manifest_clashes_by_name_uid_or_port() {
 fn answers() -> api::Answers {
     api::Answers {
         server: "10.0.0.1:6443 (v1.36.2)".into(),
-        ahead_millis: Some(-400),
+        ahead: Some(Span::from_millis(-400)),
         registered: Some(true),
         crd: Ok(true),
         denied: Vec::new(),
@@ -315,9 +316,17 @@ fn an_api_server_is_judged_by_what_it_says() {
         name: "s".into(),
     };
     for (found, level, text) in [
-        (api::Answers { ahead_millis: Some(20_000), ..answers() }, Severity::Warn, "20 s behind the API server's"),
-        (api::Answers { ahead_millis: Some(-90_000), ..answers() }, Severity::Bad, "90 s ahead of the API server's"),
-        (api::Answers { ahead_millis: None, ..answers() }, Severity::Warn, "does not tell its time"),
+        (
+            api::Answers { ahead: Some(Span::from_secs(20)), ..answers() },
+            Severity::Warn,
+            "20 s behind the API server's",
+        ),
+        (
+            api::Answers { ahead: Some(Span::from_secs(-90)), ..answers() },
+            Severity::Bad,
+            "90 s ahead of the API server's",
+        ),
+        (api::Answers { ahead: None, ..answers() }, Severity::Warn, "does not tell its time"),
         (api::Answers { registered: Some(false), ..answers() }, Severity::Warn, "n1 is not registered"),
         (api::Answers { crd: Ok(false), ..answers() }, Severity::Warn, "rollouts keep no budget"),
         (api::Answers { unasked: Some("403".into()), ..answers() }, Severity::Warn, "could not be asked about"),

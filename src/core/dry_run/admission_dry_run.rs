@@ -8,19 +8,20 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::core::plan::jitter;
-use crate::core::record::Millis;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
 use super::DryRunVerdict;
 use super::Unanswered;
 
 /// How long a new instance waits for an answer; a webhook may take ten seconds by default.
-const PATIENCE: Millis = 12_000;
+const PATIENCE: Span = Span::from_secs(12);
 /// How long an answer counts for an instance that has not been made meanwhile.
-pub const FRESH: Millis = 10 * 60_000;
+pub const FRESH: Span = Span::from_mins(10);
 /// Before a refusal is asked about again, first and at most.
-const REFUSED: (Millis, Millis) = (5_000, 10 * 60_000);
+const REFUSED: (Span, Span) = (Span::from_secs(5), Span::from_mins(10));
 /// The same where nobody judged.
-const UNANSWERED: (Millis, Millis) = (1_000, 60_000);
+const UNANSWERED: (Span, Span) = (Span::from_secs(1), Span::from_secs(60));
 
 /// Where a question stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +31,7 @@ pub struct RequestState {
     /// Whether it is to be put now.
     pub due: bool,
     /// When to look again though nothing happens.
-    pub again: Option<Millis>,
+    pub again: Option<Timestamp>,
 }
 
 /// What is known of a question.
@@ -51,17 +52,17 @@ pub enum DryRunAnswer {
 pub struct AdmissionDryRun {
     about: String,
     /// When it was first put.
-    since: Millis,
+    since: Timestamp,
     /// When it was put, if the answer is outstanding.
-    open: Option<Millis>,
+    open: Option<Timestamp>,
     /// How often in a row it was refused or not answered.
     tries: u32,
-    last: Option<(Millis, DryRunVerdict)>,
+    last: Option<(Timestamp, DryRunVerdict)>,
 }
 
 impl AdmissionDryRun {
     /// A question that has not been put.
-    pub fn new(about: &str, now: Millis) -> Self {
+    pub fn new(about: &str, now: Timestamp) -> Self {
         Self { about: about.to_owned(), since: now, open: None, tries: 0, last: None }
     }
 
@@ -76,24 +77,24 @@ impl AdmissionDryRun {
     }
 
     /// It is put now.
-    pub fn put(&mut self, now: Millis) {
+    pub fn put(&mut self, now: Timestamp) {
         self.open = Some(now);
     }
 
     /// The answer has come.
-    pub fn answered(&mut self, verdict: DryRunVerdict, now: Millis) {
+    pub fn answered(&mut self, verdict: DryRunVerdict, now: Timestamp) {
         self.open = None;
         self.tries = if matches!(verdict, DryRunVerdict::Admitted(_)) { 0 } else { self.tries.saturating_add(1) };
         self.last = Some((now, verdict));
     }
 
     /// Where it stands now, on `node`; `link`: why there is no connection, if so.
-    pub fn request_state(&self, now: Millis, node: &str, link: Option<&str>) -> RequestState {
+    pub fn request_state(&self, now: Timestamp, node: &str, link: Option<&str>) -> RequestState {
         let due_at = self.due_at(node);
-        let due = self.open.is_none() && due_at.is_none_or(|at| at <= now || at - now > 2 * FRESH);
+        let due = self.open.is_none() && due_at.is_none_or(|at| at <= now || at - now > FRESH * 2);
         let in_time = now - self.since < PATIENCE && now >= self.since;
         let answer = match (&self.last, link) {
-            (Some((at, DryRunVerdict::Admitted(template))), _) if now - at < FRESH => {
+            (Some((at, DryRunVerdict::Admitted(template))), _) if now - *at < FRESH => {
                 DryRunAnswer::Admitted(Arc::clone(template))
             }
             (Some((_, DryRunVerdict::Refused(words))), _) => DryRunAnswer::Refused(words.clone()),
@@ -103,7 +104,7 @@ impl AdmissionDryRun {
             }
             (Some((_, DryRunVerdict::Unanswered(_))) | None, _) if in_time => DryRunAnswer::Open,
             (None, _) => {
-                DryRunAnswer::Unanswered(Unanswered::passing(format!("no answer within {} s", PATIENCE / 1_000)))
+                DryRunAnswer::Unanswered(Unanswered::passing(format!("no answer within {} s", PATIENCE.as_secs())))
             }
             // It was admitted a while ago, and is asked anew.
             _ => DryRunAnswer::Open,
@@ -114,14 +115,14 @@ impl AdmissionDryRun {
     }
 
     /// When it is put again; `None`: at once.
-    fn due_at(&self, node: &str) -> Option<Millis> {
+    fn due_at(&self, node: &str) -> Option<Timestamp> {
         let (at, verdict) = self.last.as_ref()?;
         let (first, most) = match verdict {
-            DryRunVerdict::Admitted(_) => return Some(at + FRESH),
+            DryRunVerdict::Admitted(_) => return Some(*at + FRESH),
             DryRunVerdict::Refused(_) => REFUSED,
             DryRunVerdict::Unanswered(_) => UNANSWERED,
         };
-        let wait = first.saturating_mul(1 << self.tries.saturating_sub(1).min(16)).min(most);
-        Some(at + wait + jitter(node, &self.about, wait / 2))
+        let wait = (first * (1 << self.tries.saturating_sub(1).min(16))).min(most);
+        Some(*at + wait + jitter(node, &self.about, wait / 2))
     }
 }

@@ -1,14 +1,13 @@
-use std::collections::BTreeMap;
-
+use super::*;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::policy::same_template;
-use crate::core::record::Millis;
+use crate::core::time::Timestamp;
+use crate::core::time::ms;
 use crate::core::validate;
+use std::collections::BTreeMap;
 
-use super::*;
-
-const NOW: Millis = 1_000_000;
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const LINK: Option<&str> = None;
 
 fn daemon_set() -> DaemonSet {
@@ -183,7 +182,7 @@ fn put() -> AdmissionDryRun {
     let mut admission_dry_run = AdmissionDryRun::new("abc", NOW);
     assert_eq!(
         admission_dry_run.request_state(NOW, "n1", LINK),
-        RequestState { answer: DryRunAnswer::Open, due: true, again: Some(NOW + 12_000) }
+        RequestState { answer: DryRunAnswer::Open, due: true, again: Some(NOW + ms(12_000)) }
     );
     admission_dry_run.put(NOW);
     assert!(!admission_dry_run.request_state(NOW, "n1", LINK).due, "once");
@@ -193,31 +192,31 @@ fn put() -> AdmissionDryRun {
 #[test]
 fn an_answer_is_waited_for_a_while_and_counts_for_a_while() {
     let mut admission_dry_run = put();
-    assert_eq!(admission_dry_run.request_state(NOW + 11_999, "n1", LINK).answer, DryRunAnswer::Open);
-    let late = admission_dry_run.request_state(NOW + 12_000, "n1", LINK);
+    assert_eq!(admission_dry_run.request_state(NOW + ms(11_999), "n1", LINK).answer, DryRunAnswer::Open);
+    let late = admission_dry_run.request_state(NOW + ms(12_000), "n1", LINK);
     assert!(matches!(late.answer, DryRunAnswer::Unanswered(why) if why.why.contains("within 12 s")) && !late.due);
     let template = Arc::new(json!({}));
-    admission_dry_run.answered(DryRunVerdict::Admitted(Arc::clone(&template)), NOW + 13_000);
-    let request_state = admission_dry_run.request_state(NOW + 13_000 + FRESH - 1, "n1", LINK);
+    admission_dry_run.answered(DryRunVerdict::Admitted(Arc::clone(&template)), NOW + ms(13_000));
+    let request_state = admission_dry_run.request_state(NOW + ms(13_000) + FRESH - ms(1), "n1", LINK);
     assert_eq!((request_state.answer, request_state.due), (DryRunAnswer::Admitted(template), false));
-    assert!(admission_dry_run.request_state(NOW + 13_000 + FRESH, "n1", LINK).due);
+    assert!(admission_dry_run.request_state(NOW + ms(13_000) + FRESH, "n1", LINK).due);
 }
 
 #[test]
 fn what_passes_is_tried_again_in_time_and_then_counts_as_no_answer() {
     let mut admission_dry_run = put();
-    admission_dry_run.answered(DryRunVerdict::Unanswered(Unanswered::passing("busy")), NOW + 100);
-    let request_state = admission_dry_run.request_state(NOW + 200, "n1", LINK);
+    admission_dry_run.answered(DryRunVerdict::Unanswered(Unanswered::passing("busy")), NOW + ms(100));
+    let request_state = admission_dry_run.request_state(NOW + ms(200), "n1", LINK);
     assert_eq!((request_state.answer, request_state.due), (DryRunAnswer::Open, false));
     let again = request_state.again.expect("a time");
-    assert!((NOW + 1_100..NOW + 1_600).contains(&again), "{again}");
+    assert!((NOW + ms(1_100)..NOW + ms(1_600)).contains(&again), "{again}");
     assert!(admission_dry_run.request_state(again, "n1", LINK).due);
-    let answer = admission_dry_run.request_state(NOW + 12_000, "n1", LINK).answer;
+    let answer = admission_dry_run.request_state(NOW + ms(12_000), "n1", LINK).answer;
     assert_eq!(answer, DryRunAnswer::Unanswered(Unanswered::passing("busy")));
     let permanent = Unanswered { why: "forbidden".into(), hint: Some("grant it".into()), passing: false };
-    admission_dry_run.answered(DryRunVerdict::Unanswered(permanent.clone()), NOW + 300);
+    admission_dry_run.answered(DryRunVerdict::Unanswered(permanent.clone()), NOW + ms(300));
     assert_eq!(
-        admission_dry_run.request_state(NOW + 301, "n1", LINK).answer,
+        admission_dry_run.request_state(NOW + ms(301), "n1", LINK).answer,
         DryRunAnswer::Unanswered(permanent),
         "no use in waiting"
     );
@@ -232,7 +231,7 @@ fn a_refusal_stands_and_is_asked_about_ever_more_rarely() {
         let again = admission_dry_run.request_state(now, "n1", LINK).again.expect("a time");
         waits.push(again - now);
         assert_eq!(
-            admission_dry_run.request_state(again - 1, "n1", LINK),
+            admission_dry_run.request_state(again - ms(1), "n1", LINK),
             RequestState { answer: DryRunAnswer::Refused("no".into()), due: false, again: Some(again) }
         );
         assert!(admission_dry_run.request_state(again, "n1", LINK).due);
@@ -244,8 +243,11 @@ fn a_refusal_stands_and_is_asked_about_ever_more_rarely() {
             "while it is asked again, too"
         );
     }
-    assert!((5_000..7_500).contains(&waits[0]), "{waits:?}");
-    assert!(waits.windows(2).all(|w| w[1] >= w[0]) && waits[11] < 15 * 60_000 && waits[11] >= 10 * 60_000, "{waits:?}");
+    assert!((ms(5_000)..ms(7_500)).contains(&waits[0]), "{waits:?}");
+    assert!(
+        waits.windows(2).all(|w| w[1] >= w[0]) && waits[11] < ms(15 * 60_000) && waits[11] >= ms(10 * 60_000),
+        "{waits:?}"
+    );
 }
 
 #[test]
@@ -272,12 +274,15 @@ fn without_a_connection_nobody_is_asked_and_the_last_word_counts() {
     );
     admission_dry_run.put(NOW);
     admission_dry_run.answered(DryRunVerdict::Refused("no".into()), NOW);
-    assert_eq!(admission_dry_run.request_state(NOW + 3_600_000, "n1", away).answer, DryRunAnswer::Refused("no".into()));
+    assert_eq!(
+        admission_dry_run.request_state(NOW + ms(3_600_000), "n1", away).answer,
+        DryRunAnswer::Refused("no".into())
+    );
 }
 
 #[test]
 fn a_clock_that_is_set_back_holds_nothing_up() {
     let mut admission_dry_run = put();
     admission_dry_run.answered(DryRunVerdict::Refused("no".into()), NOW);
-    assert!(admission_dry_run.request_state(NOW - 86_400_000, "n1", LINK).due);
+    assert!(admission_dry_run.request_state(NOW - ms(86_400_000), "n1", LINK).due);
 }

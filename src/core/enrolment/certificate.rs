@@ -3,6 +3,8 @@
 use x509_cert::der::DecodePem;
 
 use crate::core::enrolment;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
 /// Renewal is due after this share of the certificate's life, in percent, and up to [`SPREAD`] more.
 const RENEW_AFTER: i64 = 70;
@@ -25,7 +27,7 @@ pub enum CertificateError {
     },
 }
 
-/// An agent's certificate, times in seconds since the epoch.
+/// An agent's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// The user name.
@@ -33,9 +35,9 @@ pub struct Certificate {
     /// The public key: an uncompressed point.
     pub public_key: Vec<u8>,
     /// Valid from.
-    pub not_before: i64,
+    pub not_before: Timestamp,
     /// Valid until.
-    pub not_after: i64,
+    pub not_after: Timestamp,
 }
 
 impl Certificate {
@@ -54,20 +56,21 @@ impl Certificate {
         if !subject.split([',', '+']).any(|part| part.trim() == format!("CN={wanted}")) {
             return Err(CertificateError::Subject { subject, wanted });
         }
-        let seconds =
-            |time: x509_cert::time::Time| i64::try_from(time.to_unix_duration().as_secs()).unwrap_or(i64::MAX);
+        let time = |time: x509_cert::time::Time| {
+            Timestamp::from_secs(i64::try_from(time.to_unix_duration().as_secs()).unwrap_or(i64::MAX))
+        };
         let validity = certificate.validity();
         Ok(Self {
             user: wanted,
             public_key: certificate.subject_public_key_info().subject_public_key.raw_bytes().to_vec(),
-            not_before: seconds(validity.not_before),
-            not_after: seconds(validity.not_after),
+            not_before: time(validity.not_before),
+            not_after: time(validity.not_after),
         })
     }
 
     /// When it is to be renewed: at 70 to 80 percent of its life, each node and certificate at a moment of its own.
-    pub fn renew_at(&self) -> i64 {
-        let life = (self.not_after - self.not_before).max(0);
+    pub fn renew_at(&self) -> Timestamp {
+        let life = (self.not_after - self.not_before).max(Span::ZERO);
         let own = self.public_key.iter().fold(0_i64, |sum, byte| (sum * 31 + i64::from(*byte)) % 1_000);
         self.not_before + life / 100 * RENEW_AFTER + life / 100 * SPREAD * own / 1_000
     }

@@ -3,9 +3,11 @@
 use crate::core::enrolment::Certificate;
 use crate::core::status::IdentityStatus;
 use crate::core::status::Problem;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
-/// A request that nobody approves is a problem after this, in seconds.
-const PATIENCE: i64 = 60;
+/// A request that nobody approves is a problem after this.
+const PATIENCE: Span = Span::from_secs(60);
 /// The last share of a certificate's life, in percent, in which it is near its end whatever the reason.
 const NEAR_END: i64 = 15;
 
@@ -19,8 +21,8 @@ pub enum Renewal {
     Waiting {
         /// The request's name.
         request: String,
-        /// Since when, in seconds since the epoch.
-        since: i64,
+        /// Since when.
+        since: Timestamp,
     },
     /// Somebody said no.
     Denied {
@@ -35,11 +37,10 @@ pub enum Renewal {
 
 /// What `status` says.
 pub fn status(certificate: &Certificate, renewal: &Renewal) -> IdentityStatus {
-    let time = |seconds| jiff::Timestamp::from_second(seconds).unwrap_or_default().to_string();
     IdentityStatus {
         user: certificate.user.clone(),
-        expires: time(certificate.not_after),
-        renewal_due: time(certificate.renew_at()),
+        expires: certificate.not_after.to_string(),
+        renewal_due: certificate.renew_at().to_string(),
         renewal: words(renewal),
     }
 }
@@ -56,9 +57,9 @@ fn words(renewal: &Renewal) -> String {
     }
 }
 
-/// What is wrong with it at `now` (seconds since the epoch).
-pub fn problem(certificate: &Certificate, renewal: &Renewal, now: i64) -> Option<Problem> {
-    let expires = jiff::Timestamp::from_second(certificate.not_after).unwrap_or_default();
+/// What is wrong with it at `now`.
+pub fn problem(certificate: &Certificate, renewal: &Renewal, now: Timestamp) -> Option<Problem> {
+    let expires = certificate.not_after;
     let problem = |reason, hint: String| Problem { object: "identity".to_owned(), reason, hint: Some(hint) };
     let user = &certificate.user;
     if now >= certificate.not_after {
@@ -68,7 +69,7 @@ pub fn problem(certificate: &Certificate, renewal: &Renewal, now: i64) -> Option
     let near = now >= certificate.not_after - (certificate.not_after - certificate.not_before) / 100 * NEAR_END;
     let (is_problem, hint) = match renewal {
         Renewal::Waiting { request, since } => {
-            (now - since >= PATIENCE, format!("`kubectl certificate approve {request}`"))
+            (now - *since >= PATIENCE, format!("`kubectl certificate approve {request}`"))
         }
         Renewal::Denied { .. } => {
             (true, "it is asked for again every hour; `daemonlet enroll --force` asks at once".to_owned())

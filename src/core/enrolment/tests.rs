@@ -1,5 +1,7 @@
 use super::*;
 use crate::core::enrolment;
+use crate::core::time::Timestamp;
+use crate::core::time::at;
 
 const POINT: [u8; 65] = [4; 65];
 
@@ -118,30 +120,32 @@ fn a_subject_with_more_or_other_names_is_refused() {
 }
 
 fn certificate(public_key: Vec<u8>) -> Certificate {
-    Certificate { user: user("n1"), public_key, not_before: 1_000, not_after: 101_000 }
+    Certificate { user: user("n1"), public_key, not_before: at(1_000), not_after: at(101_000) }
 }
 
 #[test]
 fn renewal_is_due_at_seventy_to_eighty_percent_and_not_for_all_at_once() {
-    let times: std::collections::BTreeSet<i64> = (0..100).map(|n| certificate(vec![4, n, n]).renew_at()).collect();
+    let times: std::collections::BTreeSet<i64> =
+        (0..100).map(|n| certificate(vec![4, n, n]).renew_at().as_millis()).collect();
     assert!(times.len() > 50, "{times:?}");
     assert!(times.iter().all(|at| (71_000..=81_000).contains(at)), "{times:?}");
-    let odd = Certificate { not_after: 0, ..certificate(Vec::new()) };
-    assert_eq!(odd.renew_at(), 1_000);
+    let odd = Certificate { not_after: at(0), ..certificate(Vec::new()) };
+    assert_eq!(odd.renew_at(), at(1_000));
 }
 
 #[test]
 fn what_is_wrong_with_an_identity() {
-    let it = Certificate { user: user("n1"), public_key: Vec::new(), not_before: 0, not_after: 1_000 };
+    let at = Timestamp::from_secs;
+    let it = Certificate { user: user("n1"), public_key: Vec::new(), not_before: at(0), not_after: at(1_000) };
     let reason = |renewal: &Renewal, now| problem(&it, renewal, now).map(|p| p.reason);
-    let waiting = Renewal::Waiting { request: "r".to_owned(), since: 700 };
+    let waiting = Renewal::Waiting { request: "r".to_owned(), since: at(700) };
     let denied = Renewal::Denied { request: "r".to_owned(), message: "no".to_owned() };
-    assert_eq!(reason(&Renewal::None, 700), None);
-    assert_eq!(reason(&waiting, 730), None);
-    assert!(reason(&waiting, 760).unwrap().ends_with("r waits for its approval"));
-    assert!(reason(&denied, 701).unwrap().ends_with("r was denied: no"));
-    assert_eq!(reason(&Renewal::Failing("x".to_owned()), 701), None);
-    assert!(reason(&Renewal::Failing("x".to_owned()), 851).unwrap().ends_with("cannot be asked for: x"));
-    assert!(reason(&Renewal::None, 851).unwrap().ends_with("it is not renewed"));
-    assert!(reason(&denied, 1_000).unwrap().contains("expired at 1970-01-01T00:16:40Z"));
+    assert_eq!(reason(&Renewal::None, at(700)), None);
+    assert_eq!(reason(&waiting, at(730)), None);
+    assert!(reason(&waiting, at(760)).unwrap().ends_with("r waits for its approval"));
+    assert!(reason(&denied, at(701)).unwrap().ends_with("r was denied: no"));
+    assert_eq!(reason(&Renewal::Failing("x".to_owned()), at(701)), None);
+    assert!(reason(&Renewal::Failing("x".to_owned()), at(851)).unwrap().ends_with("cannot be asked for: x"));
+    assert!(reason(&Renewal::None, at(851)).unwrap().ends_with("it is not renewed"));
+    assert!(reason(&denied, at(1_000)).unwrap().contains("expired at 1970-01-01T00:16:40Z"));
 }

@@ -1,5 +1,6 @@
 //! The explanation of one daemon that has every kind of term.
 
+use crate::core::time::at;
 use std::path::PathBuf;
 
 use serde_json::json;
@@ -126,7 +127,7 @@ fn a_refusal_of_policy_is_the_reason() {
 
 #[test]
 fn the_api_servers_word_has_its_revision_and_time() {
-    let said = |said| AdmissionAnswer { revision: "5d5".into(), incarnation: 1, at: 0, said };
+    let said = |said| AdmissionAnswer { revision: "5d5".into(), incarnation: 1, at: at(0), said };
     let refused = answer(&said(Said::Refused("exceeded quota".into())), "then");
     assert_eq!((refused.holds, refused.text.as_str()), (Some(false), "exceeded quota (revision 5d5, then)"));
     let taken = answer(&said(Said::Admitted(std::sync::Arc::new(daemon_set(json!({}))))), "then");

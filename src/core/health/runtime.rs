@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::core::record::Cause;
 use crate::core::record::Failure;
-use crate::core::record::Millis;
+use crate::core::time::Timestamp;
 
 use super::ContainerFact;
 use super::CrashDiagnosis;
@@ -12,15 +12,15 @@ use super::Does;
 use super::PodFact;
 
 /// Since when all containers that are to stay run, each in its latest attempt; `None`: they do not.
-pub fn steady_since(template: &Value, pod: &PodFact) -> Option<Millis> {
+pub fn steady_since(template: &Value, pod: &PodFact) -> Option<Timestamp> {
     let names = staying(template);
     let runs = |name: &str| latest(pod, name).filter(|c| c.does == Does::Runs).map(|c| c.made);
-    let since: Option<Vec<Millis>> = names.iter().map(|name| runs(name)).collect();
+    let since: Option<Vec<Timestamp>> = names.iter().map(|name| runs(name)).collect();
     since?.into_iter().max()
 }
 
 /// The container that ended most lately of those that end again and again since `since`.
-pub fn crashed<'a>(template: &Value, pod: &'a PodFact, since: Millis) -> Option<&'a ContainerFact> {
+pub fn crashed<'a>(template: &Value, pod: &'a PodFact, since: Timestamp) -> Option<&'a ContainerFact> {
     let (names, stay) = (declared(template), staying(template));
     // An init container that another one follows has ended well.
     let is_done = |at: usize, c: &ContainerFact| {
@@ -37,7 +37,7 @@ pub fn crashed<'a>(template: &Value, pod: &'a PodFact, since: Millis) -> Option<
 pub fn by_runtime(
     template: &Value,
     pod: &PodFact,
-    since: Millis,
+    since: Timestamp,
     crash_diagnosis: Option<&CrashDiagnosis>,
 ) -> Option<Failure> {
     if let Some(container) = crashed(template, pod, since) {

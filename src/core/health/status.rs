@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::core::json;
 use crate::core::record::Cause;
 use crate::core::record::Failure;
-use crate::core::record::Millis;
+use crate::core::time::Timestamp;
 
 use super::CrashDiagnosis;
 use super::one_line;
@@ -25,11 +25,11 @@ const CRASH: [&str; 2] = ["CrashLoopBackOff", "RunContainerError"];
 /// Why it waits while nothing is wrong yet.
 const PATIENCE: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// The condition Ready: whether it holds, and since when (milliseconds; `parse` reads the API's times).
-pub fn readiness(pod: &Value, parse: impl Fn(&str) -> Option<Millis>) -> Option<(bool, Millis)> {
+/// The condition Ready: whether it holds, and since when.
+pub fn readiness(pod: &Value) -> Option<(bool, Timestamp)> {
     let ready = condition(pod, "Ready")?;
-    let since = ready.get("lastTransitionTime").and_then(Value::as_str).and_then(parse);
-    Some((ready.get("status").is_some_and(|s| s == "True"), since.unwrap_or(0)))
+    let since = ready.get("lastTransitionTime").and_then(Value::as_str).and_then(|time| time.parse().ok());
+    Some((ready.get("status").is_some_and(|s| s == "True"), since.unwrap_or_default()))
 }
 
 /// What the kubelet says to be wrong with a pod; `None` when it is ready, or says nothing yet.

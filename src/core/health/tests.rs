@@ -1,3 +1,4 @@
+use crate::core::time::at;
 use serde_json::Value;
 use serde_json::json;
 
@@ -13,12 +14,12 @@ fn template() -> Value {
     }})
 }
 
-fn container(name: &str, restarts: u32, does: Does, made: Millis) -> ContainerFact {
+fn container(name: &str, restarts: u32, does: Does, made: Timestamp) -> ContainerFact {
     ContainerFact { name: name.to_owned(), restarts, does, made }
 }
 
 fn pod(ready: bool, containers: Vec<ContainerFact>) -> PodFact {
-    PodFact { sandboxes: vec![SandboxFact { ready, made: 100 }], containers }
+    PodFact { sandboxes: vec![SandboxFact { ready, made: at(100) }], containers }
 }
 
 fn status(ready: bool, status: Value) -> Value {
@@ -34,45 +35,48 @@ fn cause(failure: Option<Failure>) -> Option<Cause> {
 #[test]
 fn steady_is_every_container_that_stays_in_its_latest_attempt() {
     let all = vec![
-        container("setup", 0, Does::Ended, 100),
-        container("side", 0, Does::Runs, 110),
-        container("main", 0, Does::Ended, 120),
-        container("main", 1, Does::Runs, 150),
-        container("helper", 0, Does::Runs, 130),
+        container("setup", 0, Does::Ended, at(100)),
+        container("side", 0, Does::Runs, at(110)),
+        container("main", 0, Does::Ended, at(120)),
+        container("main", 1, Does::Runs, at(150)),
+        container("helper", 0, Does::Runs, at(130)),
     ];
-    assert_eq!(steady_since(&template(), &pod(true, all.clone())), Some(150));
+    assert_eq!(steady_since(&template(), &pod(true, all.clone())), Some(at(150)));
     assert_eq!(steady_since(&template(), &pod(true, all[..4].to_vec())), None, "one has not been made");
     let mut ended = all;
-    ended.push(container("side", 1, Does::Ended, 170));
+    ended.push(container("side", 1, Does::Ended, at(170)));
     assert_eq!(steady_since(&template(), &pod(true, ended)), None);
 }
 
 #[test]
 fn a_crash_loop_is_a_container_that_ended_again() {
-    let crash = |containers| by_runtime(&template(), &pod(true, containers), 100, None);
-    assert_eq!(crash(vec![container("main", 0, Does::Ended, 120)]), None, "once is no loop");
-    assert_eq!(crash(vec![container("main", 3, Does::Ended, 99)]), None, "it is of another boot");
-    assert_eq!(crash(vec![container("main", 2, Does::Ended, 120), container("main", 3, Does::Runs, 130)]), None);
-    assert_eq!(cause(crash(vec![container("main", 1, Does::Ended, 120)])), Some(Cause::CrashLoop));
-    assert_eq!(cause(crash(vec![container("setup", 1, Does::Ended, 120)])), Some(Cause::CrashLoop));
-    let done = vec![container("setup", 1, Does::Ended, 120), container("main", 0, Does::Runs, 130)];
+    let crash = |containers| by_runtime(&template(), &pod(true, containers), at(100), None);
+    assert_eq!(crash(vec![container("main", 0, Does::Ended, at(120))]), None, "once is no loop");
+    assert_eq!(crash(vec![container("main", 3, Does::Ended, at(99))]), None, "it is of another boot");
+    assert_eq!(
+        crash(vec![container("main", 2, Does::Ended, at(120)), container("main", 3, Does::Runs, at(130))]),
+        None
+    );
+    assert_eq!(cause(crash(vec![container("main", 1, Does::Ended, at(120))])), Some(Cause::CrashLoop));
+    assert_eq!(cause(crash(vec![container("setup", 1, Does::Ended, at(120))])), Some(Cause::CrashLoop));
+    let done = vec![container("setup", 1, Does::Ended, at(120)), container("main", 0, Does::Runs, at(130))];
     assert_eq!(crash(done), None, "an init container that another follows is done");
-    let side = vec![container("side", 1, Does::Ended, 120), container("main", 0, Does::Runs, 130)];
+    let side = vec![container("side", 1, Does::Ended, at(120)), container("main", 0, Does::Runs, at(130))];
     assert_eq!(cause(crash(side)), Some(Cause::CrashLoop));
 }
 
 #[test]
 fn a_sandbox_of_this_try_that_does_not_stand_is_a_failure() {
     let fails = |pod: &PodFact, since| cause(by_runtime(&template(), pod, since, None));
-    assert_eq!(fails(&pod(false, Vec::new()), 100), Some(Cause::Sandbox));
-    assert_eq!(fails(&pod(false, Vec::new()), 101), None, "it is of another boot");
-    assert_eq!(fails(&pod(true, Vec::new()), 100), None);
-    assert_eq!(fails(&PodFact::default(), 0), None, "nobody may be at work");
+    assert_eq!(fails(&pod(false, Vec::new()), at(100)), Some(Cause::Sandbox));
+    assert_eq!(fails(&pod(false, Vec::new()), at(101)), None, "it is of another boot");
+    assert_eq!(fails(&pod(true, Vec::new()), at(100)), None);
+    assert_eq!(fails(&PodFact::default(), at(0)), None, "nobody may be at work");
 }
 
 #[test]
 fn a_crash_diagnosis_is_of_the_container_that_it_was_made_of() {
-    let loops = pod(true, vec![container("main", 1, Does::Ended, 120)]);
+    let loops = pod(true, vec![container("main", 1, Does::Ended, at(120))]);
     let crash_diagnosis = CrashDiagnosis {
         container: "main".into(),
         exit_code: Some(1),
@@ -80,7 +84,7 @@ fn a_crash_diagnosis_is_of_the_container_that_it_was_made_of() {
         message: String::new(),
         last_line: "no such file".into(),
     };
-    let words = |a: &CrashDiagnosis| by_runtime(&template(), &loops, 0, Some(a)).unwrap().message;
+    let words = |a: &CrashDiagnosis| by_runtime(&template(), &loops, at(0), Some(a)).unwrap().message;
     assert_eq!(words(&crash_diagnosis), "container main ends with exit code 1, its last line: no such file");
     assert_eq!(
         words(&CrashDiagnosis { container: "other".into(), ..crash_diagnosis.clone() }),

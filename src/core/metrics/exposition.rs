@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::core::record::Millis;
 use crate::core::status::State;
 use crate::core::status::StatusReport;
+use crate::core::time::Timestamp;
 
 use super::Exposition;
 use super::Id;
@@ -82,8 +82,8 @@ pub struct TokenFact {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// When it expires, in seconds since 1970; none: there is no token.
-    pub expires: Option<i64>,
+    /// When it expires; none: there is no token.
+    pub expires: Option<Timestamp>,
     /// Whether the last request for it failed.
     pub failing: bool,
 }
@@ -105,9 +105,9 @@ pub struct MetricFacts<'a> {
     /// The last pass's report.
     pub status: &'a StatusReport,
     /// When the agent started.
-    pub started: Millis,
+    pub started: Timestamp,
     /// When the last pass ended.
-    pub last_pass: Option<Millis>,
+    pub last_pass: Option<Timestamp>,
     /// What only grows.
     pub counts: &'a Counts,
     /// Instances whose images are being pulled.
@@ -127,12 +127,11 @@ pub struct MetricFacts<'a> {
 /// The text for Prometheus.
 pub fn exposition(facts: &MetricFacts<'_>) -> String {
     let mut out = Exposition::default();
-    let seconds = |millis: Millis| millis as f64 / 1_000.0;
     out.sample(Id::BuildInfo, &[&facts.status.agent.version, &facts.status.node], 1.0);
     out.value(Id::Passes, facts.counts.passes.iter().sum::<u64>() as f64);
     out.histogram(Id::PassDuration, &PASS_BOUNDS, &facts.counts.passes, facts.counts.pass_seconds);
     if let Some(last) = facts.last_pass {
-        out.value(Id::LastPass, seconds(last));
+        out.value(Id::LastPass, last.as_secs_f64());
     }
     daemons(&mut out, facts.status);
     out.value(Id::Starts, facts.counts.starts as f64);
@@ -149,7 +148,7 @@ pub fn exposition(facts: &MetricFacts<'_>) -> String {
     {
         out.sample(Id::Approvals, &[state], count as f64);
     }
-    out.value(Id::ProcessStart, seconds(facts.started));
+    out.value(Id::ProcessStart, facts.started.as_secs_f64());
     if let Some(process) = facts.process {
         out.value(Id::ProcessCpu, process.cpu_seconds);
         out.value(Id::ProcessMemory, process.resident_bytes as f64);
@@ -197,7 +196,7 @@ fn api(out: &mut Exposition, facts: &MetricFacts<'_>) {
 }
 
 fn tokens(out: &mut Exposition, tokens: &[TokenFact]) {
-    let mut accounts: BTreeMap<(&str, &str), (Option<i64>, usize)> = BTreeMap::new();
+    let mut accounts: BTreeMap<(&str, &str), (Option<Timestamp>, usize)> = BTreeMap::new();
     for token in tokens {
         let (expires, failing) = accounts.entry((&token.namespace, &token.name)).or_default();
         *expires = expires.iter().chain(&token.expires).min().copied();
@@ -205,7 +204,7 @@ fn tokens(out: &mut Exposition, tokens: &[TokenFact]) {
     }
     for ((namespace, name), (expires, failing)) in accounts {
         if let Some(expires) = expires {
-            out.sample(Id::TokenExpiry, &[namespace, name], expires as f64);
+            out.sample(Id::TokenExpiry, &[namespace, name], expires.as_secs_f64());
         }
         out.sample(Id::TokenFailures, &[namespace, name], failing as f64);
     }

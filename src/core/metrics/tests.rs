@@ -1,3 +1,4 @@
+use crate::core::time::at;
 use std::collections::BTreeSet;
 
 use super::*;
@@ -110,13 +111,13 @@ fn every_metric_is_taken_from_the_facts() {
     let token = |expires, failing| TokenFact { namespace: "kube-system".into(), name: "cni".into(), expires, failing };
     let facts = MetricFacts {
         status: &status,
-        started: 1_500,
-        last_pass: Some(2_250),
+        started: at(1_500),
+        last_pass: Some(at(2_250)),
         counts: &counts,
         pulls: 2,
         connected: Some(false),
         watches: &[WatchFact { name: "node".into(), up: false, lists: 6 }],
-        tokens: &[token(Some(90), false), token(Some(80), true), token(None, true)],
+        tokens: &[token(Some(at(90_000)), false), token(Some(at(80_000)), true), token(None, true)],
         approvals: Approvals { approved: 1, claimed: 2, withheld: 3 },
         process: Some(ProcessFact { cpu_seconds: 0.25, resident_bytes: 4096, fds: 12 }),
     };

@@ -9,7 +9,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::Source;
 use crate::core::owners;
 use crate::core::record::HandOver;
-use crate::core::record::Millis;
+use crate::core::time::Span;
 
 use super::Data;
 use super::Evidence;
@@ -20,7 +20,7 @@ use super::Stock;
 use super::StockPod;
 
 /// How long nothing of the stock pod may run, while no API server answers, before the instance returns.
-pub(super) const MISSING: Millis = 30_000;
+pub(super) const MISSING: Span = Span::from_secs(30);
 
 impl Planner<'_> {
     /// Whether the stock controller's pod has this node, or is about to; then what is to be done and said of
@@ -112,7 +112,7 @@ impl Planner<'_> {
         };
         if !known.done {
             // The runtime is asked from time to time, and nobody else wakes us.
-            self.wake(now + 5_000);
+            self.wake(now + Span::from_secs(5));
         }
         self.stays_handed_over(daemon_set, Some(HandOver { missing, ..known }), &reason)
     }

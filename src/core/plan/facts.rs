@@ -17,8 +17,8 @@ use crate::core::ports::HostPort;
 use crate::core::record::Failure;
 use crate::core::record::HandOver;
 use crate::core::record::Instance;
-use crate::core::record::Millis;
 use crate::core::rendering::RenderResult;
+use crate::core::time::Timestamp;
 
 /// What the manifest folder holds for an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,15 +43,15 @@ pub enum Evidence {
 /// Whether an instance is ready to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// Ready since (milliseconds since the epoch).
+    /// Ready.
     Ready {
         /// Since when.
-        since: Millis,
+        since: Timestamp,
     },
-    /// Nobody tells, and all its containers have run since then (milliseconds since the epoch).
+    /// Nobody tells, and all its containers have run since then.
     Steady {
         /// When the youngest of them was made.
-        since: Millis,
+        since: Timestamp,
     },
     /// Not ready; the reason as the kubelet gives it.
     NotReady(String),

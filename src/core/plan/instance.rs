@@ -7,10 +7,10 @@ use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::ObjectRef;
 use crate::core::record::Instance;
-use crate::core::record::Millis;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::Rendered;
+use crate::core::time::Span;
 
 use super::Action;
 use super::Data;
@@ -23,7 +23,7 @@ use super::progress::Target;
 use super::ready::STEADY;
 
 /// How long an instance may take from its manifest to its first readiness before it counts as failing.
-const STARTUP: Millis = 60_000;
+const STARTUP: Span = Span::from_secs(60);
 
 /// What a new instance is made from.
 pub(super) struct NewInstance {
@@ -212,7 +212,7 @@ impl Planner<'_> {
     /// Puts a live instance into the summary.
     pub(super) fn show(&mut self, instance: &Instance) {
         if let Some(order) = instance.restart.as_ref().filter(|order| order.due > self.context.now) {
-            let wait = (order.due - self.context.now + 999) / 1_000;
+            let wait = (order.due - self.context.now).as_secs_ceil();
             let reason = format!("{}; a new instance is tried in {wait} s", order.cause.words());
             self.summary.ready = Some(false);
             return self.show_as(instance, State::Failing, &reason);

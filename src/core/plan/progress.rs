@@ -25,8 +25,9 @@ use crate::core::record::DataCandidate;
 use crate::core::record::FailedRevision;
 use crate::core::record::Good;
 use crate::core::record::Instance;
-use crate::core::record::Millis;
 use crate::core::record::Progress;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
 use super::Action;
 use super::Data;
@@ -36,12 +37,12 @@ use super::ready::Availability;
 use super::ready::STEADY;
 
 /// The progress deadline of a DaemonSet that names none; upstream's of a Deployment.
-const DEFAULT_DEADLINE: Millis = 10 * 60_000;
+const DEFAULT_DEADLINE: Span = Span::from_mins(10);
 /// How long a good instance has to live with changed data before a roll-back returns to it.
-const DATA_SETTLES: Millis = 30_000;
+const DATA_SETTLES: Span = Span::from_secs(30);
 /// How soon to look again at an instance that is not available, and at one that is late.
-const LOOK_AGAIN: Millis = 5_000;
-const LOOK_AGAIN_LATE: Millis = 10_000;
+const LOOK_AGAIN: Span = Span::from_secs(5);
+const LOOK_AGAIN_LATE: Span = Span::from_secs(10);
 
 /// What is to run here.
 pub(super) struct Target {
@@ -208,12 +209,12 @@ impl Planner<'_> {
 
     /// When the time of the wanted revision is over. It begins with its first instance, and the time that
     /// the node was off does not count.
-    fn deadline_at(&mut self, daemon_set: &DaemonSet, instance: &Instance, desired: &str) -> Millis {
+    fn deadline_at(&mut self, daemon_set: &DaemonSet, instance: &Instance, desired: &str) -> Timestamp {
         let data_version = restarts_on_data(daemon_set).then(|| instance.data_version.clone());
         let same = |p: &&Progress| p.revision == desired && p.data_version == data_version;
         let since = self.record.progress.as_ref().filter(same).map_or(instance.created, |p| p.since);
         self.record.progress = Some(Progress { revision: desired.to_owned(), data_version, since });
-        since.max(self.context.booted).saturating_add(deadline_of(daemon_set))
+        since.max(self.context.booted) + deadline_of(daemon_set)
     }
 
     /// Whether nobody has said anything against the instance until its deadline.
@@ -263,8 +264,8 @@ impl Planner<'_> {
     }
 }
 
-/// The progress deadline, in milliseconds.
-fn deadline_of(daemon_set: &DaemonSet) -> Millis {
+/// The progress deadline.
+fn deadline_of(daemon_set: &DaemonSet) -> Span {
     daemon_set.annotations.get(PROGRESS_DEADLINE).and_then(|text| progress_deadline(text)).unwrap_or(DEFAULT_DEADLINE)
 }
 

@@ -5,13 +5,13 @@
 
 use crate::core::model::DaemonSet;
 use crate::core::record::Instance;
-use crate::core::record::Millis;
+use crate::core::time::Span;
 
 use super::Planner;
 use super::Readiness;
 
 /// How long all containers have to run without a restart where nobody tells readiness, at least.
-pub(super) const STEADY: Millis = 30_000;
+pub(super) const STEADY: Span = Span::from_secs(30);
 
 /// Whether an instance serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,11 +25,11 @@ pub(super) enum Availability {
 }
 
 impl Planner<'_> {
-    /// Whether `instance` is available, ready for at least `least` milliseconds; looks again when its time
+    /// Whether `instance` is available, ready for at least `least`; looks again when its time
     /// comes.
-    pub(super) fn availability(&mut self, daemon_set: &DaemonSet, instance: &Instance, least: Millis) -> Availability {
+    pub(super) fn availability(&mut self, daemon_set: &DaemonSet, instance: &Instance, least: Span) -> Availability {
         let own = instance.daemon_set.as_deref().unwrap_or(daemon_set);
-        let asked = least.max(Millis::from(own.min_ready_seconds) * 1_000);
+        let asked = least.max(Span::from_secs(own.min_ready_seconds.into()));
         let (since, wait, then) = match self.facts.readiness(instance) {
             Readiness::Ready { since } => (since, asked, Availability::Ready),
             Readiness::Steady { since } => (since, asked.max(STEADY), Availability::Steady),
@@ -37,7 +37,7 @@ impl Planner<'_> {
         };
         // A time in the future is one of a clock that was set back since.
         let since = if since > self.context.now { instance.created } else { since };
-        let at = since.saturating_add(wait);
+        let at = since + wait;
         if at > self.context.now {
             self.wake(at);
             return Availability::No;

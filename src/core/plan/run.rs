@@ -9,8 +9,8 @@ use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::policy::namespace_of;
 use crate::core::record::Instance;
-use crate::core::record::Millis;
 use crate::core::record::PendingUpdate;
+use crate::core::time::Span;
 
 use super::Data;
 use super::ManifestFact;
@@ -226,14 +226,14 @@ impl Planner<'_> {
         self.show(new);
         if let Some(order) = old.restart.as_ref().filter(|_| self.is_ordered(old)) {
             self.end(&old.uid, &order.cause.words());
-        } else if !surge || self.availability(daemon_set, new, 0) != Availability::No {
+        } else if !surge || self.availability(daemon_set, new, Span::ZERO) != Availability::No {
             self.end(&old.uid, "the new instance took over");
         } else if self.is_broken(old) {
             self.end(&old.uid, "it is not ready and a new instance is here");
         } else {
             self.refresh(old);
             self.add_reason("the old instance stays until the new one is available");
-            self.wake(self.context.now + 1_000);
+            self.wake(self.context.now + Span::from_secs(1));
         }
     }
 
@@ -307,7 +307,7 @@ impl Planner<'_> {
 
     /// The per-node delay of a template change that nobody approves; folder daemons never wait.
     pub(super) fn not_yet(&mut self, daemon_set: &DaemonSet, wanted: &str) -> Option<String> {
-        if daemon_set.source != Source::Api || self.context.update_jitter <= 0 {
+        if daemon_set.source != Source::Api || self.context.update_jitter <= Span::ZERO {
             return None;
         }
         let now = self.context.now;
@@ -323,7 +323,7 @@ impl Planner<'_> {
             return None;
         }
         self.wake(at);
-        Some(format!("its turn on this node comes in {} s (`update-jitter`)", (at - now + 999) / 1_000))
+        Some(format!("its turn on this node comes in {} s (`update-jitter`)", (at - now).as_secs_ceil()))
     }
 }
 
@@ -337,9 +337,9 @@ fn may_surge(daemon_set: &DaemonSet) -> bool {
     }
 }
 
-/// A delay in `0..bound` milliseconds that depends on node and revision alone.
-pub fn jitter(node: &str, revision: &str, bound: Millis) -> Millis {
+/// A delay in `0..bound` that depends on node and revision alone.
+pub fn jitter(node: &str, revision: &str, bound: Span) -> Span {
     let digest = crate::core::rendering::digest(format!("{node}\n{revision}").as_bytes());
     let number = digest.bytes().take(12).fold(0_i64, |n, b| n * 16 + i64::from((b as char).to_digit(16).unwrap_or(0)));
-    number % bound.max(1)
+    Span::from_millis(number % bound.as_millis().max(1))
 }

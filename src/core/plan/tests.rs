@@ -5,6 +5,8 @@ mod ports;
 mod progress;
 mod retry;
 
+use crate::core::time::at;
+use crate::core::time::ms;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -32,16 +34,16 @@ use crate::core::rendering::Rendered;
 
 use super::*;
 
-const NOW: Millis = 1_000_000;
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
 /// A world of one daemon: what is on disk, what runs, what data there is.
 #[derive(Default)]
 struct World {
     manifests: BTreeMap<String, String>,
     running: BTreeSet<String>,
-    ready: BTreeMap<String, Millis>,
+    ready: BTreeMap<String, Timestamp>,
     not_ready: BTreeSet<String>,
-    steady: BTreeMap<String, Millis>,
+    steady: BTreeMap<String, Timestamp>,
     stale_volumes: BTreeSet<String>,
     data_version: String,
     waiting_for: Vec<Missing>,
@@ -263,11 +265,11 @@ struct Bench {
     world: World,
     node: NodeView,
     record: DaemonRecord,
-    now: Millis,
-    jitter: Millis,
+    now: Timestamp,
+    jitter: Span,
     held: bool,
     boot: String,
-    booted: Millis,
+    booted: Timestamp,
 }
 
 impl Bench {
@@ -278,10 +280,10 @@ impl Bench {
             node: node(),
             record,
             now: NOW,
-            jitter: 0,
+            jitter: ms(0),
             held: false,
             boot: "boot-1".to_owned(),
-            booted: 0,
+            booted: at(0),
         }
     }
 
@@ -363,7 +365,7 @@ fn without_evidence_nothing_new_starts() {
     let desired = wanted(&daemon_set("b"));
     bench.pass(&desired);
     bench.world.no_runtime_view = true;
-    bench.now += 3_600_000;
+    bench.now += ms(3_600_000);
     let plan = bench.plan(&desired);
     assert_eq!(plan.actions, []);
     assert!(plan.summary.reason.contains("the runtime does not answer"), "{}", plan.summary.reason);
@@ -382,8 +384,8 @@ fn surge_starts_the_new_instance_beside_the_old_one_until_it_is_available() {
     assert_eq!(bench.pass(&desired), NONE);
     bench.world.ready.insert("uid-b-1".to_owned(), NOW);
     assert_eq!(bench.pass(&desired), NONE, "ready, not yet available");
-    assert_eq!(bench.plan(&desired).wake_at, Some(NOW + 1_000));
-    bench.now += 5_000;
+    assert_eq!(bench.plan(&desired).wake_at, Some(NOW + ms(1_000)));
+    bench.now += ms(5_000);
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
 }
 
@@ -427,7 +429,7 @@ fn a_clock_that_was_set_back_holds_nothing_up() {
     bench.world.running.clear();
     let desired = wanted(&daemon_set("b"));
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
-    bench.now -= 86_400_000;
+    bench.now -= ms(86_400_000);
     assert_eq!(bench.pass(&desired), NONE);
     bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-b-1"]);
@@ -440,7 +442,7 @@ fn a_young_instance_that_is_not_ready_yet_is_starting_and_an_older_one_fails() {
     bench.world.not_ready.insert("uid-a-0".to_owned());
     let desired = wanted(&daemon_set("a"));
     assert_eq!(bench.plan(&desired).summary.state, State::Starting);
-    while bench.now < NOW + 60_000 {
+    while bench.now < NOW + ms(60_000) {
         assert_eq!(bench.plan(&desired).summary.state, State::Starting);
         bench.now = bench.plan(&desired).wake_at.unwrap();
     }
@@ -591,11 +593,11 @@ fn a_no_schedule_taint_keeps_new_ones_away_and_leaves_what_runs() {
 #[test]
 fn an_unapproved_change_of_an_api_daemon_waits_for_its_turn() {
     let mut bench = Bench::running("a");
-    bench.jitter = 30_000;
+    bench.jitter = ms(30_000);
     let mut new = daemon_set("b");
     new.source = Source::Api;
-    let delay = super::run::jitter("n1", "b", 30_000);
-    assert!(delay > 0);
+    let delay = super::run::jitter("n1", "b", ms(30_000));
+    assert!(delay > ms(0));
     assert_eq!(bench.pass(&wanted(&new)), NONE);
     assert_eq!(bench.record.pending_update, Some(PendingUpdate { revision: "b".into(), since: NOW }));
     assert_eq!(bench.plan(&wanted(&new)).wake_at, Some(NOW + delay));

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::core::model::DaemonSet;
+use crate::core::time::Timestamp;
 
 use super::DaemonRecord;
-use super::Millis;
 
 /// The last answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub struct AdmissionAnswer {
     /// The number of the instance that was asked for.
     pub incarnation: u64,
     /// When it came.
-    pub at: Millis,
+    pub at: Timestamp,
     /// What it was.
     pub said: Said,
 }

@@ -4,8 +4,9 @@
 //! number is not above the floor, the number that a name without a record begins at: whatever UID was ever made
 //! of that name has a lower one.
 
-use super::DaemonRecord;
 use crate::core::model::ObjectKey;
+
+use super::DaemonRecord;
 
 /// So many records that are nothing but a number are kept.
 pub const MAX_BARE: usize = 64;
@@ -47,6 +48,7 @@ impl DaemonRecord {
 
 #[cfg(test)]
 mod tests {
+    use crate::core::time::at;
     use std::collections::BTreeMap;
     use std::collections::BTreeSet;
 
@@ -82,8 +84,8 @@ mod tests {
     #[test]
     fn what_still_means_something_stays() {
         let mut records: Vec<DaemonRecord> = (0..5).map(|i| bare(&i.to_string(), 1)).collect();
-        records[0].instances.push(Instance::new("u", "p", 0, "r", 0));
-        records[1].ended.insert("u".to_owned(), 0);
+        records[0].instances.push(Instance::new("u", "p", 0, "r", at(0)));
+        records[1].ended.insert("u".to_owned(), at(0));
         records[2].ignored_file = Some("f".to_owned());
         records[3].api_uid = Some("u".to_owned());
         assert_eq!(names(&forget(records.iter(), 9, 0)), ["4"]);
@@ -94,7 +96,7 @@ mod tests {
         let mut record = bare("x", 4);
         record.api_uid = Some("u".to_owned());
         record.by_hand = Some("r".to_owned());
-        record.ended.insert("u".to_owned(), 0);
+        record.ended.insert("u".to_owned(), at(0));
         record.retire();
         assert!(!record.is_bare());
         record.ended.clear();
@@ -139,13 +141,13 @@ mod tests {
                             let number = record.next_incarnation;
                             prop_assert!(used.insert((key(n), number)), "{number} of {n} is used again");
                             record.next_incarnation += 1;
-                            record.instances.push(Instance::new(&format!("{n}-{number}"), "p", number, "r", 0));
+                            record.instances.push(Instance::new(&format!("{n}-{number}"), "p", number, "r", at(0)));
                         }
                     }
                     Happening::End(n) => {
                         if let Some(record) = records.get_mut(&key(n)) {
                             let uids: Vec<String> = record.instances.iter().map(|i| i.uid.clone()).collect();
-                            uids.iter().for_each(|uid| record.end(uid, 0, "it goes"));
+                            uids.iter().for_each(|uid| record.end(uid, at(0), "it goes"));
                             record.instances.clear();
                             record.retire();
                         }
@@ -163,7 +165,7 @@ mod tests {
                             incarnation: instance.incarnation,
                             revision: "r",
                         };
-                        adopt::adopt(record, &found, 0);
+                        adopt::adopt(record, &found, at(0));
                     }
                     Happening::Forget | Happening::ForgetHalf => {
                         let forgotten = forget(records.values(), floor, most);

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::Serialize;
 
-use super::Millis;
+use crate::core::time::Timestamp;
 
 /// How a hand-over stands. It counts for one boot of the node: the next one begins with nothing that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,5 +19,5 @@ pub struct HandOver {
     pub done: bool,
     /// Since when no API server answers and nothing of that pod runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub missing: Option<Millis>,
+    pub missing: Option<Timestamp>,
 }

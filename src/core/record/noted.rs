@@ -6,8 +6,9 @@
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::core::time::Timestamp;
+
 use super::DaemonRecord;
-use super::Millis;
 use super::Phase;
 
 /// What may order a restart.
@@ -46,7 +47,7 @@ pub struct Noted {
     #[serde(flatten)]
     pub seen: Seen,
     /// When.
-    pub at: Millis,
+    pub at: Timestamp,
 }
 
 /// The mirror pod of an instance as it was first seen.
@@ -67,7 +68,7 @@ pub struct Mirror {
 impl DaemonRecord {
     /// Notes what was seen of the mirror pod `mirror_uid` of the live instance `uid`. The first note of a
     /// mirror pod stands, except that a phase is overtaken by a deletion.
-    pub fn note(&mut self, uid: &str, mirror_uid: &str, seen: Seen, now: Millis) {
+    pub fn note(&mut self, uid: &str, mirror_uid: &str, seen: Seen, now: Timestamp) {
         let live = |i: &&mut super::Instance| i.uid == uid && i.phase == Phase::Live && i.restart.is_none();
         let Some(instance) = self.instances.iter_mut().find(live) else { return };
         let overtakes = |noted: &Noted| {
@@ -83,7 +84,7 @@ impl DaemonRecord {
 
     /// Takes note of the mirror pod that stands for the live instance `uid`: one in the place of another
     /// says that the other was deleted.
-    pub fn follow_mirror(&mut self, uid: &str, mirror: Mirror, now: Millis) {
+    pub fn follow_mirror(&mut self, uid: &str, mirror: Mirror, now: Timestamp) {
         let Some(instance) = self.instances.iter().find(|i| i.uid == uid) else { return };
         let Some(before) = instance.mirror.clone() else { return self.keep_mirror(uid, mirror) };
         if before.uid != mirror.uid {
@@ -105,12 +106,13 @@ mod tests {
     use crate::core::model::ObjectKey;
     use crate::core::record::Instance;
     use crate::core::record::RestartCause;
+    use crate::core::time::at;
 
     use super::*;
 
     fn record() -> DaemonRecord {
         let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
-        record.instances = vec![Instance::new("u", "p", 0, "r", 0)];
+        record.instances = vec![Instance::new("u", "p", 0, "r", at(0))];
         record
     }
 
@@ -121,13 +123,13 @@ mod tests {
     #[test]
     fn another_mirror_pod_says_that_the_first_was_deleted() {
         let mut record = record();
-        record.follow_mirror("u", mirror("m1", 10), 1);
+        record.follow_mirror("u", mirror("m1", 10), at(1));
         assert_eq!(record.instances[0].noted, None, "the first one says nothing");
-        record.follow_mirror("u", mirror("m1", 12), 2);
+        record.follow_mirror("u", mirror("m1", 12), at(2));
         assert_eq!(record.instances[0].mirror, Some(mirror("m1", 10)), "its first version is kept");
-        record.follow_mirror("u", mirror("m2", 20), 3);
+        record.follow_mirror("u", mirror("m2", 20), at(3));
         let noted = record.instances[0].noted.clone().unwrap();
-        assert_eq!((noted.mirror_uid.as_str(), noted.node_uid.as_deref(), noted.at), ("m1", Some("n1"), 3));
+        assert_eq!((noted.mirror_uid.as_str(), noted.node_uid.as_deref(), noted.at), ("m1", Some("n1"), at(3)));
         assert_eq!(noted.seen, Seen::Gone { set_back: false });
         assert_eq!(record.instances[0].mirror, Some(mirror("m2", 20)));
     }
@@ -135,32 +137,32 @@ mod tests {
     #[test]
     fn an_older_version_is_of_a_restored_api_server() {
         let mut record = record();
-        record.follow_mirror("u", mirror("m1", 10), 1);
-        record.follow_mirror("u", mirror("m2", 9), 2);
+        record.follow_mirror("u", mirror("m1", 10), at(1));
+        record.follow_mirror("u", mirror("m2", 9), at(2));
         assert_eq!(record.instances[0].noted.clone().unwrap().seen, Seen::Gone { set_back: true });
     }
 
     #[test]
     fn the_first_note_stands_and_a_deletion_overtakes_a_phase() {
         let mut record = record();
-        record.note("u", "m", Seen::Succeeded, 1);
-        record.note("u", "m", Seen::Failed { reason: String::new(), message: String::new() }, 2);
+        record.note("u", "m", Seen::Succeeded, at(1));
+        record.note("u", "m", Seen::Failed { reason: String::new(), message: String::new() }, at(2));
         assert_eq!(record.instances[0].noted.clone().unwrap().seen, Seen::Succeeded);
-        record.note("u", "m", Seen::Deleting, 3);
-        record.note("u", "m", Seen::Gone { set_back: false }, 4);
+        record.note("u", "m", Seen::Deleting, at(3));
+        record.note("u", "m", Seen::Gone { set_back: false }, at(4));
         let noted = record.instances[0].noted.clone().unwrap();
-        assert_eq!((noted.seen, noted.at), (Seen::Deleting, 3));
+        assert_eq!((noted.seen, noted.at), (Seen::Deleting, at(3)));
     }
 
     #[test]
     fn what_ends_or_is_ordered_anyway_is_not_noted() {
         let mut record = record();
-        record.order_restart("u", RestartCause::ByHand, 1, "");
-        record.note("u", "m", Seen::Deleting, 2);
+        record.order_restart("u", RestartCause::ByHand, at(1), "");
+        record.note("u", "m", Seen::Deleting, at(2));
         assert_eq!(record.instances[0].noted, None);
         record.instances[0].restart = None;
-        record.end("u", 3, "");
-        record.note("u", "m", Seen::Deleting, 4);
+        record.end("u", at(3), "");
+        record.note("u", "m", Seen::Deleting, at(4));
         assert_eq!(record.instances[0].noted, None);
     }
 }

@@ -6,13 +6,15 @@
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+
 use super::DaemonRecord;
-use super::Millis;
 
 /// The first delay.
-const MIN_BACKOFF: Millis = 1_000;
+const MIN_BACKOFF: Span = Span::from_secs(1);
 /// The longest delay.
-pub const MAX_BACKOFF: Millis = 15 * 60_000;
+pub const MAX_BACKOFF: Span = Span::from_mins(15);
 
 /// Why a new incarnation is to take an instance's place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,9 +65,9 @@ pub struct RestartOrder {
     #[serde(flatten)]
     pub cause: RestartCause,
     /// When it was given.
-    pub at: Millis,
+    pub at: Timestamp,
     /// Not before.
-    pub due: Millis,
+    pub due: Timestamp,
 }
 
 /// How often in a row an instance had to be tried again.
@@ -75,7 +77,7 @@ pub struct RetryBackoff {
     /// Tries so far.
     pub tries: u32,
     /// When the last was ordered.
-    pub last: Millis,
+    pub last: Timestamp,
     /// What the kubelet's word may have depended on when it was last given: pods, Node, template.
     pub surroundings: String,
     /// Whether the kubelet did not take it: then it starts anew as soon as an instance is taken.
@@ -85,9 +87,9 @@ pub struct RetryBackoff {
 
 impl RetryBackoff {
     /// The delay before the next try.
-    pub fn delay(&self) -> Millis {
+    pub fn delay(&self) -> Span {
         let doubled = 1_i64.checked_shl(self.tries.saturating_sub(1)).unwrap_or(i64::MAX);
-        MIN_BACKOFF.saturating_mul(doubled.max(1)).min(MAX_BACKOFF)
+        (MIN_BACKOFF * doubled.max(1)).min(MAX_BACKOFF)
     }
 }
 
@@ -95,13 +97,13 @@ impl DaemonRecord {
     /// Orders that a new incarnation takes the place of `uid`; the first order stands. A cause that
     /// backs off waits longer each time, and starts anew after twice the longest delay or when
     /// `surroundings` have changed.
-    pub fn order_restart(&mut self, uid: &str, cause: RestartCause, now: Millis, surroundings: &str) {
+    pub fn order_restart(&mut self, uid: &str, cause: RestartCause, now: Timestamp, surroundings: &str) {
         let Some(instance) = self.instances.iter_mut().find(|i| i.uid == uid) else { return };
         if instance.restart.is_some() || instance.phase != super::Phase::Live {
             return;
         }
         let due = if cause.backs_off() {
-            let same = |b: &&RetryBackoff| b.surroundings == surroundings && now - b.last <= 2 * MAX_BACKOFF;
+            let same = |b: &&RetryBackoff| b.surroundings == surroundings && now - b.last <= MAX_BACKOFF * 2;
             let tries = self.backoff.as_ref().filter(same).map_or(0, |b| b.tries);
             let backoff = RetryBackoff {
                 tries: tries.saturating_add(1),
@@ -109,7 +111,7 @@ impl DaemonRecord {
                 surroundings: surroundings.to_owned(),
                 not_accepted: matches!(cause, RestartCause::NotAccepted { .. }),
             };
-            let due = now.saturating_add(backoff.delay());
+            let due = now + backoff.delay();
             self.backoff = Some(backoff);
             due
         } else {
@@ -123,6 +125,7 @@ impl DaemonRecord {
 mod tests {
     use crate::core::model::ObjectKey;
     use crate::core::record::Instance;
+    use crate::core::time::at;
 
     use super::*;
 
@@ -130,8 +133,8 @@ mod tests {
         RestartCause::Failed { message: String::new() }
     }
 
-    fn due(record: &mut DaemonRecord, now: Millis, surroundings: &str) -> Millis {
-        record.instances = vec![Instance::new("u", "p", 0, "r", 0)];
+    fn due(record: &mut DaemonRecord, now: Timestamp, surroundings: &str) -> Span {
+        record.instances = vec![Instance::new("u", "p", 0, "r", at(0))];
         record.order_restart("u", failed(), now, surroundings);
         record.instances[0].restart.as_ref().unwrap().due - now
     }
@@ -139,20 +142,20 @@ mod tests {
     #[test]
     fn each_try_waits_twice_as_long_up_to_a_quarter_of_an_hour() {
         let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
-        let delays: Vec<Millis> = (1..=12).map(|i| due(&mut record, i, "s") / 1_000).collect();
+        let delays: Vec<i64> = (1..=12).map(|i| due(&mut record, at(i), "s").as_secs()).collect();
         assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]);
-        assert_eq!(due(&mut record, 100, "other") / 1_000, 1, "what it depends on has changed");
-        due(&mut record, 200, "other");
-        assert_eq!(due(&mut record, 201 + 2 * MAX_BACKOFF, "other") / 1_000, 1, "long ago");
+        assert_eq!(due(&mut record, at(100), "other").as_secs(), 1, "what it depends on has changed");
+        due(&mut record, at(200), "other");
+        assert_eq!(due(&mut record, at(201) + MAX_BACKOFF * 2, "other").as_secs(), 1, "long ago");
     }
 
     #[test]
     fn an_order_by_hand_is_due_at_once_and_the_first_order_stands() {
         let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
-        record.instances = vec![Instance::new("u", "p", 0, "r", 0)];
-        record.order_restart("u", RestartCause::ByHand, 5, "s");
-        record.order_restart("u", failed(), 6, "s");
+        record.instances = vec![Instance::new("u", "p", 0, "r", at(0))];
+        record.order_restart("u", RestartCause::ByHand, at(5), "s");
+        record.order_restart("u", failed(), at(6), "s");
         let order = record.instances[0].restart.clone().unwrap();
-        assert_eq!((order.cause, order.due, record.backoff), (RestartCause::ByHand, 5, None));
+        assert_eq!((order.cause, order.due, record.backoff), (RestartCause::ByHand, at(5), None));
     }
 }

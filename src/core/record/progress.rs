@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::core::model::DaemonSet;
+use crate::core::time::Timestamp;
 
 use super::DaemonRecord;
-use super::Millis;
 
 /// What a roll-back returns to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ pub struct DataCandidate {
     /// Its version.
     pub data_version: String,
     /// Since when an instance has run with it.
-    pub since: Millis,
+    pub since: Timestamp,
 }
 
 /// That a revision is tried.
@@ -61,7 +61,7 @@ pub struct Progress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_version: Option<String>,
     /// When the first instance of it was made.
-    pub since: Millis,
+    pub since: Timestamp,
 }
 
 /// A revision of which no instance became available within the progress deadline.
@@ -78,7 +78,7 @@ pub struct FailedRevision {
     #[serde(flatten)]
     pub failure: Failure,
     /// When that was decided.
-    pub at: Millis,
+    pub at: Timestamp,
 }
 
 /// Why an instance is not available.
@@ -143,7 +143,7 @@ pub struct Retried {
 impl DaemonRecord {
     /// Forgets what failed and what waits out a back-off: it is tried again now, also where a revision
     /// waits for its turn or for the deletion of a pod.
-    pub fn retry(&mut self, now: Millis) -> Retried {
+    pub fn retry(&mut self, now: Timestamp) -> Retried {
         let failed = self.failed.take().map(|failed| failed.revision);
         self.progress = None;
         self.by_hand.clone_from(&failed);

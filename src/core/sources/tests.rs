@@ -1,3 +1,4 @@
+use crate::core::time::at;
 use std::collections::BTreeMap;
 
 use serde_json::json;
@@ -55,7 +56,7 @@ fn record(api_uid: Option<&str>, runs: bool) -> DaemonRecord {
     let mut record = DaemonRecord::new(ObjectKey::new("kube-system", "net"), 0);
     record.api_uid = api_uid.map(str::to_owned);
     if runs {
-        record.instances.push(Instance { started: true, ..Instance::new("u", "net-aaaaa", 0, "r", 0) });
+        record.instances.push(Instance { started: true, ..Instance::new("u", "net-aaaaa", 0, "r", at(0)) });
     }
     record
 }

@@ -21,7 +21,8 @@ use crate::core::model::ObjectKey;
 use crate::core::plan::Accepted;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
-use crate::core::record::Millis;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::PodEvent;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
@@ -37,11 +38,11 @@ use super::now;
 
 /// How soon the runtime and the kubelet are asked again about an instance that is still late; from the third time on
 /// half as often. The API is asked when [`acceptance::ask_again`] says so.
-const ASK_AGAIN: Millis = 5_000;
+const ASK_AGAIN: Span = Span::from_secs(5);
 /// How long the kubelet may take to end lesser pods after it last said so.
-const MAKES_ROOM: Millis = 120_000;
+const MAKES_ROOM: Span = Span::from_secs(120);
 /// A Node turns NotReady at the latest so long after its kubelet went.
-const NODE_LAGS: Millis = 60_000;
+const NODE_LAGS: Span = Span::from_secs(60);
 /// Where a kubelet says that it is at work (its default `healthzBindAddress` and `healthzPort`).
 const HEALTHZ: &str = "127.0.0.1:10248";
 
@@ -53,17 +54,17 @@ pub(super) struct Acceptance {
     /// What follows, by pod UID, for this pass.
     reports: BTreeMap<String, Accepted>,
     /// When somebody was last asked, and how often by then.
-    asked: Option<(Millis, u32)>,
+    asked: Option<(Timestamp, u32)>,
     /// When the API was last asked about an instance, by pod UID.
-    asked_api: BTreeMap<String, Millis>,
+    asked_api: BTreeMap<String, Timestamp>,
     /// What it last had as events of them.
     api_reports: BTreeMap<String, KubeletReport>,
     answer: Option<Answer>,
     inbox: Inbox<Answer>,
-    next: Option<Millis>,
+    next: Option<Timestamp>,
     surroundings: String,
     /// Since when the kubelet has been seen at work, while somebody is late.
-    at_work: Option<Millis>,
+    at_work: Option<Timestamp>,
 }
 
 /// What everybody said.
@@ -94,7 +95,7 @@ impl Acceptance {
     }
 
     /// When to look again.
-    pub(super) fn next(&self) -> Option<Millis> {
+    pub(super) fn next(&self) -> Option<Timestamp> {
         self.next
     }
 }
@@ -105,7 +106,7 @@ struct Late {
     namespace: String,
     pod: String,
     /// For how long the kubelet has had it.
-    waited: Millis,
+    waited: Span,
 }
 
 impl Agent {
@@ -165,7 +166,7 @@ impl Agent {
         self.look_at(due.max(at) + ASK_AGAIN);
     }
 
-    fn look_at(&mut self, at: Millis) {
+    fn look_at(&mut self, at: Timestamp) {
         self.acceptance.next = Some(self.acceptance.next.map_or(at, |next| next.min(at)));
     }
 
@@ -173,7 +174,7 @@ impl Agent {
         &self,
         record: &DaemonRecord,
         instance: &Instance,
-        (since, booted, at): (Millis, Millis, Millis),
+        (since, booted, at): (Timestamp, Timestamp, Timestamp),
         api: Option<&Snapshot>,
     ) -> AcceptanceEvidence {
         let uid = &instance.uid;
@@ -187,7 +188,7 @@ impl Agent {
         let at_work = match self.acceptance.at_work {
             Some(seen) => Some(at - seen.max(since)),
             // A Node stays Ready for a while without its kubelet.
-            None if api_answers && node_ready => Some(at - since - NODE_LAGS).filter(|worked| *worked >= 0),
+            None if api_answers && node_ready => Some(at - since - NODE_LAGS).filter(|worked| *worked >= Span::ZERO),
             None => None,
         };
         let spec = instance.daemon_set.as_ref().and_then(|d| d.pod_template().get("spec"));
@@ -250,7 +251,7 @@ impl Agent {
         self.acceptance.asked_api.retain(|uid, _| about.contains(uid));
         let is_due = |l: &Late| {
             let asked = self.acceptance.asked_api.get(&l.uid);
-            asked.is_none_or(|asked| !(0..acceptance::ask_again(l.waited)).contains(&(at - asked)))
+            asked.is_none_or(|asked| !(Span::ZERO..acceptance::ask_again(l.waited)).contains(&(at - *asked)))
         };
         let due: Vec<Late> = late.into_iter().filter(|l| api.is_some() && is_due(l)).collect();
         self.acceptance.asked_api.extend(due.iter().map(|l| (l.uid.clone(), at)));

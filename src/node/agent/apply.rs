@@ -10,9 +10,10 @@ use crate::core::model::ObjectKey;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::record::DaemonRecord;
-use crate::core::record::Millis;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::Rendered;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::checkpoint;
 use crate::node::checkpoint::Store;
 use crate::node::fsx::Unsynced;
@@ -24,7 +25,7 @@ use crate::node::volumes::Volumes;
 use crate::node::volumes::VolumesRoot;
 
 /// How long the kubelet is given to clear an ended pod's folder itself.
-const CLEAR_AFTER: Millis = 10_000;
+const CLEAR_AFTER: Span = Span::from_secs(10);
 
 /// Something that an effect did or could not do, in words for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub(super) struct Disk {
     /// Digest of the data that was last written, by pod UID.
     pub(super) written: BTreeMap<String, String>,
     /// Folders of ended pods that could not be cleared, and when to try again.
-    pub(super) clear_again: BTreeMap<String, Millis>,
+    pub(super) clear_again: BTreeMap<String, Timestamp>,
 }
 
 impl Disk {
@@ -282,13 +283,13 @@ impl Disk {
     }
 
     /// When the next folder of an ended pod is to be cleared: the kubelet is given time to do it itself.
-    pub(super) fn clear_at(&self) -> Option<Millis> {
+    pub(super) fn clear_at(&self) -> Option<Timestamp> {
         let ended = self.records.values().flat_map(|r| &r.ended);
-        ended.map(|(uid, since)| self.clear_again.get(uid).copied().unwrap_or(since + CLEAR_AFTER)).min()
+        ended.map(|(uid, since)| self.clear_again.get(uid).copied().unwrap_or(*since + CLEAR_AFTER)).min()
     }
 
     /// Clears folders of ended pods whose time has come; what is still mounted is tried again later.
-    pub(super) fn clear_ended(&mut self, now: Millis) -> Vec<Failure> {
+    pub(super) fn clear_ended(&mut self, now: Timestamp) -> Vec<Failure> {
         if self.clear_at().is_none_or(|at| at > now) {
             return Vec::new();
         }
@@ -311,7 +312,7 @@ impl Disk {
                         true
                     }
                     Err(e) => {
-                        again.insert(uid.clone(), now + 6 * CLEAR_AFTER);
+                        again.insert(uid.clone(), now + CLEAR_AFTER * 6);
                         failures.push(failure(&e, e.hint()));
                         true
                     }
@@ -319,7 +320,7 @@ impl Disk {
             });
             if let Err(failed) = self.save(&record) {
                 let ended = self.records.get(&record.key).into_iter().flat_map(|r| r.ended.keys().cloned());
-                self.clear_again.extend(ended.map(|uid| (uid, now + 6 * CLEAR_AFTER)));
+                self.clear_again.extend(ended.map(|uid| (uid, now + CLEAR_AFTER * 6)));
                 failures.push(failed);
             }
         }

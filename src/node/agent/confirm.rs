@@ -4,9 +4,10 @@ use std::path::Path;
 
 use crate::core::model::ObjectKey;
 use crate::core::record::DaemonRecord;
-use crate::core::record::Millis;
 use crate::core::sources::Confirmation;
 use crate::core::status::Problem;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::Link;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
@@ -19,12 +20,12 @@ use super::now;
 use super::remembered_inputs::INPUTS;
 
 /// Until the cluster has said which one it is, it is asked no more often than this.
-const ASK_AGAIN: Millis = 5_000;
+const ASK_AGAIN: Span = Span::from_secs(5);
 
 /// Which cluster answers: another one under the same address proves nothing about what runs here.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
-    asked_at: Option<Millis>,
+    asked_at: Option<Timestamp>,
     /// How many connections had been opened when it last said who it is: behind a new one there may be
     /// another cluster, and its watches need not tell (resource versions of the old one mean nothing there).
     met_at: Option<u64>,
@@ -87,7 +88,7 @@ impl Agent {
     }
 
     /// Asks the API server itself about a daemon that its view lacks or does not cover any more.
-    pub(super) fn ask(&mut self, key: &ObjectKey, record: Option<&DaemonRecord>, at: Millis) {
+    pub(super) fn ask(&mut self, key: &ObjectKey, record: Option<&DaemonRecord>, at: Timestamp) {
         let (Some(api), Some(about)) = (self.api.clone(), self.definitions.ask(key, at)) else { return };
         tracing::info!(daemonset = %key, "asking the API server itself whether {key} is gone");
         let record = record.cloned().unwrap_or_else(|| self.disk.new_record(key));
@@ -109,13 +110,13 @@ impl Agent {
         });
     }
 
-    pub(super) fn hold_removals(&mut self, held: bool, at: Millis) {
+    pub(super) fn hold_removals(&mut self, held: bool, at: Timestamp) {
         if !held {
             self.removals = None;
             return;
         }
-        let delay = i64::try_from(self.config.removals_delay.as_millis()).unwrap_or(i64::MAX);
-        let removals = self.removals.get_or_insert(Removals { at: at.saturating_add(delay), asked: None });
+        let removals =
+            self.removals.get_or_insert(Removals { at: at + self.config.removals_delay.into(), asked: None });
         if removals.asked.is_none()
             && at >= removals.at
             && let Some(api) = &self.api

@@ -15,7 +15,8 @@ use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::model::DaemonSet;
 use crate::core::plan::Permission;
-use crate::core::record::Millis;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 use crate::node::api::random;
@@ -33,15 +34,15 @@ pub(super) use status::status;
 pub(super) const NOT_APPROVED: &str = "the coordinator has not approved it for this node yet";
 
 /// Between two writes of the status.
-const PERIOD: Millis = 1_000;
+const PERIOD: Span = Span::from_secs(1);
 /// What nobody waits for is written up to so long after it became known, at another moment on each node: mostly
 /// something that matters follows, and takes it along.
-const PATIENCE: Millis = 6_000;
+const PATIENCE: Span = Span::from_secs(6);
 /// After a write that failed.
-const AGAIN: Millis = 5_000;
+const AGAIN: Span = Span::from_secs(5);
 /// After a write that was taken and did not come back as it was sent: the resource in the cluster may be older
 /// than this agent and drop what it does not know.
-const INSIST: Millis = 60_000;
+const INSIST: Span = Span::from_secs(60);
 /// The API server's word for a write on a version that is not the newest.
 const CONFLICT: &str = "the object has been modified";
 
@@ -59,9 +60,9 @@ pub(super) struct Coordination {
     /// What is to be said.
     wanted: Status,
     /// Not before.
-    next: Millis,
+    next: Timestamp,
     /// Not before, unless somebody waits for it; `None` while there is nothing to say.
-    patient: Option<Millis>,
+    patient: Option<Timestamp>,
     /// Whether a write is under way.
     writing: bool,
     /// Whether the last one failed, other than by a conflict.
@@ -73,7 +74,7 @@ pub(super) struct Coordination {
     /// What was last taken by the API server.
     accepted: Option<Status>,
     /// When that is written again, if it does not show.
-    insist_at: Millis,
+    insist_at: Timestamp,
     /// Claims that were given back, or may have been, and are still read.
     returned: BTreeSet<Claim>,
 }
@@ -161,13 +162,13 @@ impl Coordination {
 
     /// When the status is to be written: nothing to say, or a write under way, is never. A claim does not wait
     /// for its time; it is made once on what was read, unless the last write failed.
-    pub(super) fn due(&self) -> Option<Millis> {
+    pub(super) fn due(&self) -> Option<Timestamp> {
         let claims = self.claims();
         if !self.exists || self.writing || (self.wanted == self.live && !claims) {
             return None;
         }
         if !self.failed && self.claimed_on != self.resource_version && claims {
-            return Some(0);
+            return Some(Timestamp::MIN);
         }
         let patient = self.patient.filter(|_| !news::matters(&self.wanted, &self.live));
         let next = patient.map_or(self.next, |patient| patient.max(self.next));
@@ -177,7 +178,7 @@ impl Coordination {
 
     /// The write that is due at `at`, which is under way from now on. A claim binds it to the version that was
     /// read.
-    fn send(&mut self, at: Millis) -> Option<Value> {
+    fn send(&mut self, at: Timestamp) -> Option<Value> {
         self.due().filter(|due| *due <= at)?;
         let mut metadata = json!({"uid": self.uid});
         if self.claims() {
@@ -198,23 +199,23 @@ impl Coordination {
     }
 
     /// Whether the object is to be made at `at`; that is under way from now on.
-    fn create(&mut self, at: Millis) -> bool {
+    fn create(&mut self, at: Timestamp) -> bool {
         let due = !self.exists && !self.writing && at >= self.next;
         self.writing |= due;
         due
     }
 
     /// Takes what is to be said as of `at`; `spread`: 0 to 1, another on each node.
-    fn want(&mut self, status: Status, at: Millis, spread: f64) {
+    fn want(&mut self, status: Status, at: Timestamp, spread: f64) {
         self.wanted = status;
         // A clock that was set back makes nothing wait longer.
         let known = self.patient.filter(|patient| *patient <= at + PATIENCE);
-        let patient = known.unwrap_or(at + (PATIENCE as f64 * (0.5 + spread / 2.0)) as Millis);
+        let patient = known.unwrap_or(at + PATIENCE.mul_f64(0.5 + spread / 2.0));
         self.patient = (self.wanted != self.live).then_some(patient);
     }
 
     /// A write has ended at `at`.
-    fn ended(&mut self, failure: Option<&str>, at: Millis) {
+    fn ended(&mut self, failure: Option<&str>, at: Timestamp) {
         self.writing = false;
         self.failed = failure.is_some_and(|failure| !failure.contains(CONFLICT));
         self.next = at + if self.failed { AGAIN } else { PERIOD };

@@ -15,7 +15,8 @@ use tokio::sync::mpsc;
 
 use crate::core::health;
 use crate::core::health::CrashDiagnosis;
-use crate::core::record::Millis;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::cri::ContainerState;
 use crate::node::cri::Cri;
 use crate::node::cri::CriError;
@@ -24,7 +25,7 @@ use crate::node::fsx::Dir;
 /// How much of a log's end is read.
 const TAIL: u64 = 16 << 10;
 /// An instance that goes on crashing is looked at no more often than this.
-const AGAIN: Millis = 10_000;
+const AGAIN: Span = Span::from_secs(10);
 
 /// Crash diagnoses, by pod UID.
 pub(super) struct CrashDiagnoses {
@@ -36,7 +37,7 @@ pub(super) struct CrashDiagnoses {
 struct Examination {
     /// Container and how often it had been started.
     at: (String, u64),
-    asked: Millis,
+    asked: Timestamp,
     under_way: bool,
     crash_diagnosis: Option<CrashDiagnosis>,
 }
@@ -75,7 +76,7 @@ impl CrashDiagnoses {
         &mut self,
         cri: &Arc<Cri>,
         crashing: BTreeMap<String, (String, u64)>,
-        at: Millis,
+        at: Timestamp,
         wake: &Arc<Notify>,
     ) {
         for (uid, container) in crashing {

@@ -11,11 +11,12 @@ use crate::core::model::ObjectKey;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
-use crate::core::record::Millis;
 use crate::core::sources::ApiState;
 use crate::core::sources::Confirmation;
 use crate::core::sources::FolderState;
 use crate::core::sources::KnownDefinition;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::Converted;
 use crate::node::api::GetResult;
 use crate::node::api::Presence;
@@ -23,7 +24,7 @@ use crate::node::api::Snapshot;
 use crate::node::api::convert;
 
 /// How long a GET that failed, or that contradicted the watch, is taken for an answer.
-const ASK_AGAIN: Millis = 5_000;
+const ASK_AGAIN: Span = Span::from_secs(5);
 
 /// The API's DaemonSets.
 #[derive(Default)]
@@ -35,7 +36,7 @@ pub(super) struct ApiDefinitions {
 /// An answer to a GET, and what it was an answer about.
 struct Asked {
     about: u64,
-    at: Millis,
+    at: Timestamp,
     /// `None` while the GET is under way.
     answer: Option<Confirmation>,
 }
@@ -95,7 +96,7 @@ impl ApiDefinitions {
         api: Option<&Snapshot>,
         folder: FolderState<'a>,
         remembered: Option<&'a Arc<DaemonSet>>,
-        now: Millis,
+        now: Timestamp,
     ) -> KnownDefinition<'a> {
         let api_state = api.map_or(ApiState::None, |api| self.api_state(key, api));
         let confirmation = match self.confirmations.get(key) {
@@ -106,7 +107,7 @@ impl ApiDefinitions {
     }
 
     /// Whether a GET is to be sent; then it counts as sent.
-    pub(super) fn ask(&mut self, key: &ObjectKey, now: Millis) -> Option<u64> {
+    pub(super) fn ask(&mut self, key: &ObjectKey, now: Timestamp) -> Option<u64> {
         let about = subject(&self.converted, key);
         let fresh = self.confirmations.get(key).is_some_and(|asked| {
             asked.about == about && (asked.answer.is_none() || asked.api_state(now) != Confirmation::Unasked)
@@ -119,14 +120,14 @@ impl ApiDefinitions {
     }
 
     /// The answer to a GET has come. One to a question that nobody has any more is dropped.
-    pub(super) fn answered(&mut self, key: &ObjectKey, about: u64, answer: Confirmation, now: Millis) {
+    pub(super) fn answered(&mut self, key: &ObjectKey, about: u64, answer: Confirmation, now: Timestamp) {
         if let Some(asked) = self.confirmations.get_mut(key).filter(|asked| asked.about == about) {
             *asked = Asked { about, at: now, answer: Some(answer) };
         }
     }
 
     /// When a GET is due again, for the earliest of those that gave no lasting answer.
-    pub(super) fn ask_again_at(&self) -> Option<Millis> {
+    pub(super) fn ask_again_at(&self) -> Option<Timestamp> {
         let passing = |asked: &&Asked| matches!(asked.answer, Some(Confirmation::Failed(_) | Confirmation::StillThere));
         self.confirmations.values().filter(passing).map(|asked| asked.at + ASK_AGAIN).min()
     }
@@ -140,7 +141,7 @@ impl ApiDefinitions {
 }
 
 impl Asked {
-    fn api_state(&self, now: Millis) -> Confirmation {
+    fn api_state(&self, now: Timestamp) -> Confirmation {
         match &self.answer {
             Some(Confirmation::Failed(_) | Confirmation::StillThere) if now - self.at >= ASK_AGAIN => {
                 Confirmation::Unasked

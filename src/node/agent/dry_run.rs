@@ -13,7 +13,7 @@ use crate::core::dry_run::Question;
 use crate::core::dry_run::RequestState;
 use crate::core::dry_run::judge;
 use crate::core::model::ObjectKey;
-use crate::core::record::Millis;
+use crate::core::time::Timestamp;
 use crate::node::api::Link;
 
 use super::Agent;
@@ -32,7 +32,7 @@ impl AdmissionDryRuns {
     pub(super) fn request_state(
         &self,
         question: &Question,
-        now: Millis,
+        now: Timestamp,
         node: &str,
         link: Option<&str>,
     ) -> RequestState {
@@ -57,7 +57,7 @@ impl AdmissionDryRuns {
     }
 
     /// Takes `question` for put, if it is due.
-    fn put(&mut self, question: &Question, now: Millis, node: &str, link: Option<&str>) -> bool {
+    fn put(&mut self, question: &Question, now: Timestamp, node: &str, link: Option<&str>) -> bool {
         if !self.request_state(question, now, node, link).due {
             return false;
         }

@@ -3,7 +3,6 @@
 //! Owns the order of evidence: the CRI before anything else, the mirror pod last; the kubelet's
 //! `/pods` says nothing about what ended.
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::core::health;
@@ -18,21 +17,22 @@ use crate::core::owners::MIRROR_ANNOTATION;
 use crate::core::plan::Evidence;
 use crate::core::plan::Readiness;
 use crate::core::record::Instance;
-use crate::core::record::Millis;
 use crate::core::record::Phase;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 use crate::node::cri::ContainerState;
 use crate::node::cri::SandboxState;
 
 /// How long the kubelet is given to create a mirror pod before others tell in its stead.
-pub(super) const MIRROR_LATE: Millis = 20_000;
+pub(super) const MIRROR_LATE: Span = Span::from_secs(20);
 
 /// How long a mirror pod counts as the kubelet's word that it still works on a pod that ends.
-const LETS_GO: Millis = 15_000;
+const LETS_GO: Span = Span::from_secs(15);
 
 /// How long after its grace period an instance that still runs counts as forgotten.
-const FORGOTTEN: Millis = 60_000;
+const FORGOTTEN: Span = Span::from_secs(60);
 
 /// What the container runtime has, or why it did not say.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +54,7 @@ pub(super) struct RuntimePod {
     /// Whether its sandbox is up or any container of it runs.
     pub(super) alive: bool,
     /// Containers that run, and when the youngest of them was started.
-    pub(super) running_since: Option<Millis>,
+    pub(super) running_since: Option<Timestamp>,
     /// The sandboxes of it that stand.
     pub(super) sandboxes: Vec<String>,
     /// Whether a container of it has been restarted and has ended again.
@@ -84,7 +84,7 @@ pub(super) fn runtime_pods(
     for sandbox in sandboxes {
         let of_pod = || containers.iter().filter(|c| c.pod_uid == sandbox.uid);
         let running = of_pod().filter(|c| c.state == ContainerState::Running);
-        let running_since = running.map(|c| c.created_at_ns / 1_000_000).max();
+        let running_since = running.map(|c| Timestamp::from_nanos(c.created_at_ns)).max();
         let alive = sandbox.state == SandboxState::Ready || running_since.is_some();
         let ended_again = |c: &crate::node::cri::Container| {
             let later = |o: &crate::node::cri::Container| o.name == c.name && o.created_at_ns > c.created_at_ns;
@@ -122,14 +122,17 @@ fn fact(uid: &str, sandboxes: &[crate::node::cri::Sandbox], containers: &[crate:
     let containers = containers.iter().filter(|c| c.pod_uid == uid);
     PodFact {
         sandboxes: sandboxes
-            .map(|s| SandboxFact { ready: s.state == SandboxState::Ready, made: s.created_at_ns / 1_000_000 })
+            .map(|s| SandboxFact {
+                ready: s.state == SandboxState::Ready,
+                made: Timestamp::from_nanos(s.created_at_ns),
+            })
             .collect(),
         containers: containers
             .map(|c| ContainerFact {
                 name: c.name.clone(),
                 restarts: c.restarts,
                 does: does(c.state),
-                made: c.created_at_ns / 1_000_000,
+                made: Timestamp::from_nanos(c.created_at_ns),
             })
             .collect(),
     }
@@ -157,7 +160,7 @@ pub(super) fn sandbox(
     api: Option<&Snapshot>,
     namespace: &str,
     node: &str,
-    now: Millis,
+    now: Timestamp,
 ) -> Evidence {
     match runtime {
         Runtime::Pods(pods) => match pods.iter().any(|p| p.uid == instance.uid && p.alive) {
@@ -178,13 +181,13 @@ pub(super) fn sandbox(
                 return Evidence::Running;
             }
             let Phase::Ending { since, .. } = &instance.phase else { return Evidence::Running };
-            let waited = now - since;
-            let grace = grace_seconds(instance) * 1_000 + crate::core::plan::GONE_AFTER;
+            let waited = now - *since;
+            let grace = grace(instance) + crate::core::plan::GONE_AFTER;
             match waited >= grace {
                 true => Evidence::Gone,
                 false => Evidence::Unknown(format!(
                     "its grace period is waited out for {} s more",
-                    (grace - waited + 999) / 1_000
+                    (grace - waited).as_secs_ceil()
                 )),
             }
         }
@@ -192,22 +195,23 @@ pub(super) fn sandbox(
 }
 
 /// Whether the kubelet still has the mirror pod of an instance that ends.
-fn kubelet_holds(instance: &Instance, api: Option<&Snapshot>, namespace: &str, node: &str, now: Millis) -> bool {
+fn kubelet_holds(instance: &Instance, api: Option<&Snapshot>, namespace: &str, node: &str, now: Timestamp) -> bool {
     let Phase::Ending { since, .. } = &instance.phase else { return false };
-    now - since < LETS_GO && api.is_some_and(|api| mirror(api, namespace, instance, node).is_some())
+    now - *since < LETS_GO && api.is_some_and(|api| mirror(api, namespace, instance, node).is_some())
 }
 
 /// Whether the kubelet, which is there, has left an instance running that should have ended `waited`
-/// milliseconds ago. A Node turns NotReady at the latest 50 s after its kubelet went.
-pub(super) fn is_forgotten(instance: &Instance, api: Option<&Snapshot>, waited: Millis) -> bool {
-    let is_late = waited >= grace_seconds(instance) * 1_000 + FORGOTTEN;
+/// ago. A Node turns NotReady at the latest 50 s after its kubelet went.
+pub(super) fn is_forgotten(instance: &Instance, api: Option<&Snapshot>, waited: Span) -> bool {
+    let is_late = waited >= grace(instance) + FORGOTTEN;
     is_late && api.is_some_and(|api| api.node.is_some() && node_ready(api))
 }
 
-/// The pod's grace period in seconds; the API's default is 30.
-pub(super) fn grace_seconds(instance: &Instance) -> Millis {
+/// The pod's grace period; the API's default is 30 s.
+pub(super) fn grace(instance: &Instance) -> Span {
     let spec = instance.daemon_set.as_ref().and_then(|d| d.pod_template().get("spec"));
-    spec.and_then(|s| s.get("terminationGracePeriodSeconds")).and_then(Value::as_i64).unwrap_or(30)
+    let seconds = spec.and_then(|s| s.get("terminationGracePeriodSeconds")).and_then(Value::as_i64);
+    Span::from_secs(seconds.unwrap_or(30))
 }
 
 /// Whether an instance is ready: the mirror pod's word while the API answers, else the kubelet's, else the
@@ -219,7 +223,7 @@ pub(super) fn readiness(
     api_answers: bool,
     namespace: &str,
     node: &str,
-    now: Millis,
+    now: Timestamp,
 ) -> Readiness {
     let pod = runtime.pod(&instance.uid);
     if let Some(api) = api.filter(|api| api_answers && api.lists(&Scope::Pods) > 0) {
@@ -266,8 +270,7 @@ pub(super) fn node_condition(api: &Snapshot) -> Option<&Value> {
 
 /// What the kubelet says of a pod.
 fn reported_readiness(pod: &Value, node_ready: bool) -> Readiness {
-    let parse = |text: &str| text.parse::<Timestamp>().ok().map(Timestamp::as_millisecond);
-    match health::readiness(pod, parse) {
+    match health::readiness(pod) {
         Some((true, _)) if !node_ready => Readiness::NotReady("the node is not ready".to_owned()),
         Some((true, since)) => Readiness::Ready { since },
         Some((false, _)) | None => Readiness::NotReady(health::why_not_ready(pod)),
@@ -288,6 +291,8 @@ pub(super) fn has_started(pod: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use crate::core::time::at;
+    use crate::core::time::ms;
     use serde_json::json;
 
     use super::*;
@@ -304,8 +309,8 @@ mod tests {
     #[test]
     fn a_pod_that_the_kubelet_works_on_is_not_gone_before_its_sandbox_was_seen() {
         let instance = Instance {
-            phase: Phase::Ending { since: 1_000, reason: String::new() },
-            ..Instance::new("u", "p", 0, "", 0)
+            phase: Phase::Ending { since: at(1_000), reason: String::new() },
+            ..Instance::new("u", "p", 0, "", at(0))
         };
         let mut api = Snapshot::default();
         let pod = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "u"}}});
@@ -314,10 +319,14 @@ mod tests {
         let nothing_runs = Runtime::Pods(Vec::new());
         let word =
             |instance: &Instance, api: &Snapshot, now| sandbox(instance, &nothing_runs, Some(api), "a", "n", now);
-        assert!(matches!(word(&instance, &api, 5_000), Evidence::Unknown(_)));
-        assert_eq!(word(&instance, &Snapshot::default(), 5_000), Evidence::Gone);
-        assert_eq!(word(&instance, &api, 1_000 + LETS_GO), Evidence::Gone, "a kubelet that is away holds nothing up");
-        assert_eq!(word(&Instance { started: true, ..instance.clone() }, &api, 5_000), Evidence::Gone);
+        assert!(matches!(word(&instance, &api, at(5_000)), Evidence::Unknown(_)));
+        assert_eq!(word(&instance, &Snapshot::default(), at(5_000)), Evidence::Gone);
+        assert_eq!(
+            word(&instance, &api, at(1_000) + LETS_GO),
+            Evidence::Gone,
+            "a kubelet that is away holds nothing up"
+        );
+        assert_eq!(word(&Instance { started: true, ..instance.clone() }, &api, at(5_000)), Evidence::Gone);
 
         let node = |ready: &str| {
             let value = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
@@ -326,9 +335,9 @@ mod tests {
             api.node = Some(node);
             api
         };
-        let late = 30_000 + FORGOTTEN;
+        let late = ms(30_000) + FORGOTTEN;
         assert!(is_forgotten(&instance, Some(&node("True")), late));
-        assert!(!is_forgotten(&instance, Some(&node("True")), late - 1));
+        assert!(!is_forgotten(&instance, Some(&node("True")), late - ms(1)));
         assert!(!is_forgotten(&instance, Some(&node("Unknown")), late), "nobody would start the next one");
         assert!(!is_forgotten(&instance, None, late));
     }

@@ -34,11 +34,11 @@ use crate::core::record::DaemonRecord;
 use crate::core::record::Failure;
 use crate::core::record::HandOver;
 use crate::core::record::Instance;
-use crate::core::record::Millis;
 use crate::core::record::Phase;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
 use crate::core::sources::Desired;
+use crate::core::time::Timestamp;
 use crate::node::api::Snapshot;
 use crate::node::volumes::Volumes;
 
@@ -105,7 +105,7 @@ pub(super) struct ObservedState<'a> {
     /// Whether the cluster has approvals.
     pub(super) coordinated: bool,
     pub(super) node: &'a str,
-    pub(super) now: Millis,
+    pub(super) now: Timestamp,
 }
 
 /// Every instance with its record's namespace, by pod UID.

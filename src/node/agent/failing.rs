@@ -13,7 +13,8 @@ use crate::core::record::Cause;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Failure;
 use crate::core::record::Instance;
-use crate::core::record::Millis;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::Snapshot;
 
 use super::Agent;
@@ -25,25 +26,25 @@ use super::now;
 
 /// How long the API server has to answer before what it shows of pods counts as what the kubelet says
 /// now: the kubelet sends what has changed meanwhile within 10 s of its own reconnection.
-const CURRENT_AFTER: Millis = 20_000;
+const CURRENT_AFTER: Span = Span::from_secs(20);
 
 /// Since when the API server's view of this node's pods is followed.
 #[derive(Debug, Default)]
 pub(super) struct ApiFreshness {
-    since: Option<Millis>,
+    since: Option<Timestamp>,
     /// Whether it has ever been lost: an agent that starts finds a kubelet that has long been heard.
     lost: bool,
 }
 
 impl ApiFreshness {
     /// Notes whether the API answers.
-    pub(super) fn follow(&mut self, answers: bool, at: Millis) {
+    pub(super) fn follow(&mut self, answers: bool, at: Timestamp) {
         self.lost |= self.since.is_some() && !answers;
         self.since = answers.then(|| self.since.map_or(at, |since| since.min(at)));
     }
 
     /// Whether what the API shows is what the kubelet says now.
-    pub(super) fn is_current(&self, at: Millis) -> bool {
+    pub(super) fn is_current(&self, at: Timestamp) -> bool {
         self.since.is_some_and(|since| !self.lost || at - since >= CURRENT_AFTER)
     }
 }
@@ -55,7 +56,7 @@ pub(super) struct FailureEvidence<'a> {
     pub(super) runtime: &'a Runtime,
     pub(super) crash_diagnoses: &'a CrashDiagnoses,
     pub(super) node: &'a str,
-    pub(super) booted: Millis,
+    pub(super) booted: Timestamp,
 }
 
 /// Why `instance` is not available, if somebody says so; `rejected`: the kubelet's words at admission.

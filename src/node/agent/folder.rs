@@ -18,9 +18,10 @@ use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::record::DaemonRecord;
-use crate::core::record::Millis;
 use crate::core::sources::FolderState;
 use crate::core::status::Problem;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::Entry;
 use crate::node::folders;
 use crate::node::folders::FolderView;
@@ -32,7 +33,7 @@ use super::now;
 use super::objects::Versioned;
 
 /// The folders are read at least this often: a link's target can change unseen.
-const PERIOD: Millis = 60_000;
+const PERIOD: Span = Span::from_secs(60);
 
 /// The folders and what was last read of them.
 pub(super) struct Folders {
@@ -42,7 +43,7 @@ pub(super) struct Folders {
     /// Grows with every object that changes.
     version: u64,
     changed: Arc<AtomicBool>,
-    read_at: Millis,
+    read_at: Timestamp,
     /// Why the folders are polled, if they are.
     trouble: Arc<Mutex<Option<String>>>,
 }
@@ -61,7 +62,7 @@ impl Folders {
             objects: Versioned::new(),
             version: 0,
             changed: Arc::new(AtomicBool::new(true)),
-            read_at: 0,
+            read_at: Timestamp::MIN,
             trouble: Arc::default(),
         }
     }
@@ -120,9 +121,8 @@ impl Folders {
     }
 
     /// When something that has not settled yet is to be read again.
-    pub(super) fn recheck_at(&self) -> Option<Millis> {
-        let after = i64::try_from(self.view.recheck?.as_millis()).unwrap_or(PERIOD);
-        Some(self.read_at + after)
+    pub(super) fn recheck_at(&self) -> Option<Timestamp> {
+        Some(self.read_at + self.view.recheck?.into())
     }
 
     /// The DaemonSets that files define.

@@ -15,10 +15,11 @@ use crate::core::model::DaemonSet;
 use crate::core::model::ObjectRef;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Images;
-use crate::core::record::Millis;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::Rendered;
 use crate::core::status::PullStatus;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 use crate::node::cri::images::PullFor;
@@ -31,7 +32,7 @@ use super::now;
 use super::objects::Objects;
 
 /// How long a daemon of which nothing runs waits for a runtime that is silent.
-const SILENT: Millis = 10_000;
+const SILENT: Span = Span::from_secs(10);
 
 /// What one pass knows of images.
 #[derive(Clone, Copy)]
@@ -45,7 +46,7 @@ pub(super) struct ImageFacts<'a> {
     pub(super) offline: bool,
     /// Whether the API's word is current.
     pub(super) api_answers: bool,
-    pub(super) now: Millis,
+    pub(super) now: Timestamp,
 }
 
 impl ImageFacts<'_> {
@@ -84,7 +85,7 @@ impl ImageFacts<'_> {
                 ))
             }
             PullProgress::Pulling { image, number, count, since, .. } => {
-                Images::Pulling(format!("pulls image {number} of {count} ({image}) since {}", clock(since)))
+                Images::Pulling(format!("pulls image {number} of {count} ({image}) since {}", since))
             }
             PullProgress::Failed { words, refusal } => self.failed(words, refusal, replaces),
         }
@@ -122,11 +123,6 @@ impl ImageFacts<'_> {
 fn needed(rendered: &Rendered, replaces: bool) -> bool {
     let pod = &rendered.pod;
     !pod.images.is_empty() && (replaces || !pod.pull_secrets.is_empty() || pod.images.iter().any(|image| image.always))
-}
-
-/// A time of day, for people.
-fn clock(at: Millis) -> String {
-    jiff::Timestamp::from_millisecond(at).map_or_else(|_| String::new(), |time| format!("{time:.0}"))
 }
 
 impl Agent {
@@ -181,14 +177,14 @@ impl Agent {
     pub(super) fn pull_status(&self, daemon: &DaemonPlan) -> Option<PullStatus> {
         match self.puller.progress(&daemon.pull.as_ref()?.identity.uid)? {
             (PullProgress::Pulling { image, number, count, since, .. }, _) => {
-                Some(PullStatus { image, number, count, since: clock(since) })
+                Some(PullStatus { image, number, count, since: since.to_string() })
             }
             _ => None,
         }
     }
 
     /// When to look again at what is waited for no longer than a while.
-    pub(super) fn images_due(&self) -> Option<Millis> {
+    pub(super) fn images_due(&self) -> Option<Timestamp> {
         let at = now();
         let patience = self.puller.patience();
         let due = self.puller.open_since().flat_map(|since| [since + SILENT.min(patience), since + patience]);

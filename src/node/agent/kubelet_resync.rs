@@ -19,8 +19,9 @@ use serde_json::Value;
 use crate::core::manifest;
 use crate::core::plan::State;
 use crate::core::record::DaemonRecord;
-use crate::core::record::Millis;
 use crate::core::rendering;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::core::yaml;
 use crate::node::api::Link;
 
@@ -30,30 +31,30 @@ use super::evidence::Runtime;
 use super::now;
 
 /// When to try again after something came back: what it has to set up takes it a moment.
-const AFTER: [Millis; 3] = [300, 1_500, 4_000];
+const AFTER: [Span; 3] = [Span::from_millis(300), Span::from_millis(1_500), Span::from_secs(4)];
 /// While the return of the API server is just now, it is tried again this often.
-const EVERY: Millis = 1_500;
+const EVERY: Span = Span::from_millis(1_500);
 /// How long a manifest keeps the annotation: two changes too close together are one to the kubelet.
-const FOR: Millis = 1_000;
+const FOR: Span = Span::from_secs(1);
 /// How long the return of the API server counts as just now.
-const BACK: Millis = 15_000;
+const BACK: Span = Span::from_secs(15);
 /// The annotation.
 const ANNOTATION: &str = "daemonlet.dev/resync";
 
 /// Which instances are to be resynced, and which have been.
 #[derive(Default)]
 pub(super) struct KubeletResync {
-    due: BTreeSet<Millis>,
+    due: BTreeSet<Timestamp>,
     resynced: BTreeMap<String, Resynced>,
     ready: BTreeSet<String>,
     /// Instances that were restarted since the API server came back.
     restarted: BTreeSet<String>,
     link_was_down: bool,
-    api_back: Option<Millis>,
+    api_back: Option<Timestamp>,
 }
 
 struct Resynced {
-    until: Millis,
+    until: Timestamp,
     /// Digest of the file with the annotation, and of the one without.
     written: String,
     meant: String,
@@ -61,28 +62,28 @@ struct Resynced {
 
 impl KubeletResync {
     /// When the API server came back, if that was just now.
-    pub(super) fn api_back(&self, at: Millis) -> Option<Millis> {
-        self.api_back.filter(|back| at - back < BACK)
+    pub(super) fn api_back(&self, at: Timestamp) -> Option<Timestamp> {
+        self.api_back.filter(|back| at - *back < BACK)
     }
 
     /// Whether the runtime's word is wanted.
-    pub(super) fn asks(&self, at: Millis) -> bool {
+    pub(super) fn asks(&self, at: Timestamp) -> bool {
         self.due.first().is_some_and(|due| *due <= at) || self.api_back(at).is_some()
     }
 
     /// When to look again.
-    pub(super) fn next(&self) -> Option<Millis> {
+    pub(super) fn next(&self) -> Option<Timestamp> {
         let restore = self.resynced.values().map(|n| n.until).min();
         self.due.first().copied().into_iter().chain(restore).min()
     }
 
     /// The digest that a manifest is meant to have while it carries the resync annotation.
-    pub(super) fn meant(&self, uid: &str, on_disk: &str, at: Millis) -> Option<&str> {
+    pub(super) fn meant(&self, uid: &str, on_disk: &str, at: Timestamp) -> Option<&str> {
         self.resynced.get(uid).filter(|n| n.written == on_disk && at < n.until).map(|n| n.meant.as_str())
     }
 
-    fn schedule(&mut self, at: Millis) {
-        self.due.extend(AFTER.iter().map(|after| at + after));
+    fn schedule(&mut self, at: Timestamp) {
+        self.due.extend(AFTER.iter().map(|after| at + *after));
     }
 }
 
@@ -122,7 +123,7 @@ impl Agent {
         if self.kubelet_resync.due.first().is_none_or(|due| *due > at) {
             return;
         }
-        self.kubelet_resync.due = self.kubelet_resync.due.split_off(&(at + 1));
+        self.kubelet_resync.due = self.kubelet_resync.due.split_off(&(at + Span::from_millis(1)));
         if self.kubelet_resync.api_back(at).is_some() && waiting {
             self.kubelet_resync.due.insert(at + EVERY);
         }
@@ -190,7 +191,7 @@ impl Agent {
         }
     }
 
-    fn write_resynced(&mut self, namespace: &str, pod: &str, at: Millis) -> Result<Resynced, Failure> {
+    fn write_resynced(&mut self, namespace: &str, pod: &str, at: Timestamp) -> Result<Resynced, Failure> {
         let failed = |message: String| Failure { message, hint: None };
         let file = manifest::file_name(namespace, pod);
         let Some(manifests) = &mut self.disk.manifests else { return Err(failed("no manifest folder".to_owned())) };

@@ -99,7 +99,7 @@ fn booted() -> Option<SystemTime> {
     let stat = std::fs::read_to_string("/proc/1/stat").ok()?;
     let started: f64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
     let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
-    let up = super::planning::uptime() as f64 / 1_000.0;
+    let up = super::planning::uptime().to_duration().as_secs_f64();
     let age = Duration::try_from_secs_f64((up - started / ticks as f64).max(0.0)).ok()?;
     SystemTime::now().checked_sub(age)
 }
@@ -108,6 +108,7 @@ fn booted() -> Option<SystemTime> {
 mod tests {
     use crate::core::record::Instance;
     use crate::core::record::Phase;
+    use crate::core::time::at;
 
     use super::*;
 
@@ -120,11 +121,11 @@ mod tests {
             incarnation,
             revision: "r",
         };
-        crate::core::adopt::adopt(&mut record, &found("ending", 0), 0);
-        crate::core::adopt::adopt(&mut record, &found("live", 1), 0);
+        crate::core::adopt::adopt(&mut record, &found("ending", 0), at(0));
+        crate::core::adopt::adopt(&mut record, &found("live", 1), at(0));
         let ending = |i: &&mut Instance| i.uid == "ending";
         for instance in record.instances.iter_mut().filter(ending) {
-            instance.phase = Phase::Ending { since: 0, reason: String::new() };
+            instance.phase = Phase::Ending { since: at(0), reason: String::new() };
         }
         BTreeMap::from([(key, record)])
     }

@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
-use crate::core::record::Millis;
 use crate::core::record::Phase;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::Snapshot;
 
 use super::Agent;
@@ -22,13 +23,13 @@ use super::inbox::Inbox;
 use super::now;
 
 /// How long after a manifest's removal the kubelet has seen it: it is told of it by the file system.
-const SEEN: Millis = 150;
+const SEEN: Span = Span::from_millis(150);
 /// How long a successor waits for this at most, counted from the removal.
-const PATIENCE: Millis = 2_000;
+const PATIENCE: Span = Span::from_secs(2);
 /// A deletion that failed is tried again after this.
-const AGAIN: Millis = 1_000;
+const AGAIN: Span = Span::from_secs(1);
 /// How long a deletion is remembered.
-const REMEMBERED: Millis = 10 * 60_000;
+const REMEMBERED: Span = Span::from_mins(10);
 
 /// What was deleted by us, by the mirror pod's UID.
 #[derive(Default)]
@@ -38,7 +39,7 @@ pub(super) struct MirrorPodDeletions {
 }
 
 struct Sent {
-    at: Millis,
+    at: Timestamp,
     answer: Option<Result<(), String>>,
 }
 
@@ -49,13 +50,13 @@ impl MirrorPodDeletions {
     }
 
     /// Whether a successor has to wait: the mirror pod of an instance that ends has not been told yet.
-    pub(super) fn is_pending(&self, instance: &Instance, mirror: Option<&Value>, at: Millis) -> bool {
+    pub(super) fn is_pending(&self, instance: &Instance, mirror: Option<&Value>, at: Timestamp) -> bool {
         let Phase::Ending { since, .. } = instance.phase else { return false };
         let Some(uid) = mirror.and_then(to_tell) else { return false };
         at - since < PATIENCE && self.sent.get(uid).is_none_or(|sent| sent.answer.is_none())
     }
 
-    fn is_due(&self, uid: &str, at: Millis) -> bool {
+    fn is_due(&self, uid: &str, at: Timestamp) -> bool {
         self.sent.get(uid).is_none_or(|sent| matches!(sent.answer, Some(Err(_))) && at - sent.at >= AGAIN)
     }
 }
@@ -91,7 +92,7 @@ impl Agent {
                 continue;
             };
             let key = evidence::mirror_key(namespace, &instance.pod_name, &self.config.node_name);
-            let grace = u32::try_from(evidence::grace_seconds(instance).max(1)).unwrap_or(u32::MAX);
+            let grace = u32::try_from(evidence::grace(instance).as_secs().max(1)).unwrap_or(u32::MAX);
             let (api, uid, wake) = (api.clone(), uid.to_owned(), Arc::clone(&self.wake));
             let inbox = self.mirror_pod_deletions.inbox.clone();
             self.mirror_pod_deletions.sent.insert(uid.clone(), Sent { at, answer: None });
@@ -105,6 +106,8 @@ impl Agent {
 
 #[cfg(test)]
 mod tests {
+    use crate::core::time::at;
+    use crate::core::time::ms;
     use serde_json::json;
 
     use super::*;
@@ -114,22 +117,22 @@ mod tests {
     }
 
     fn ending() -> Instance {
-        let phase = Phase::Ending { since: 1_000, reason: String::new() };
-        Instance { phase, ..Instance::new("u", "p", 0, "", 0) }
+        let phase = Phase::Ending { since: at(1_000), reason: String::new() };
+        Instance { phase, ..Instance::new("u", "p", 0, "", at(0)) }
     }
 
     #[test]
     fn a_successor_waits_for_the_answer_and_no_longer() {
         let mut mirror_pod_deletions = MirrorPodDeletions::default();
         let pending = |f: &MirrorPodDeletions, mirror: Option<&Value>, at| f.is_pending(&ending(), mirror, at);
-        assert!(pending(&mirror_pod_deletions, Some(&mirror("m")), 1_100), "it has not been sent");
-        mirror_pod_deletions.sent.insert("m".to_owned(), Sent { at: 1_150, answer: None });
-        assert!(pending(&mirror_pod_deletions, Some(&mirror("m")), 1_200), "it has not been answered");
-        assert!(!pending(&mirror_pod_deletions, Some(&mirror("m")), 1_000 + PATIENCE));
-        mirror_pod_deletions.sent.insert("m".to_owned(), Sent { at: 1_150, answer: Some(Ok(())) });
-        assert!(!pending(&mirror_pod_deletions, Some(&mirror("m")), 1_200));
-        assert!(pending(&mirror_pod_deletions, Some(&mirror("m2")), 1_200), "the kubelet re-created it");
-        assert!(!pending(&mirror_pod_deletions, None, 1_200));
+        assert!(pending(&mirror_pod_deletions, Some(&mirror("m")), at(1_100)), "it has not been sent");
+        mirror_pod_deletions.sent.insert("m".to_owned(), Sent { at: at(1_150), answer: None });
+        assert!(pending(&mirror_pod_deletions, Some(&mirror("m")), at(1_200)), "it has not been answered");
+        assert!(!pending(&mirror_pod_deletions, Some(&mirror("m")), at(1_000) + PATIENCE));
+        mirror_pod_deletions.sent.insert("m".to_owned(), Sent { at: at(1_150), answer: Some(Ok(())) });
+        assert!(!pending(&mirror_pod_deletions, Some(&mirror("m")), at(1_200)));
+        assert!(pending(&mirror_pod_deletions, Some(&mirror("m2")), at(1_200)), "the kubelet re-created it");
+        assert!(!pending(&mirror_pod_deletions, None, at(1_200)));
     }
 
     #[test]
@@ -144,12 +147,14 @@ mod tests {
     #[test]
     fn a_deletion_that_failed_is_sent_again() {
         let mut mirror_pod_deletions = MirrorPodDeletions::default();
-        assert!(mirror_pod_deletions.is_due("m", 0));
-        mirror_pod_deletions.sent.insert("m".to_owned(), Sent { at: 0, answer: None });
-        assert!(!mirror_pod_deletions.is_due("m", AGAIN));
-        mirror_pod_deletions.sent.insert("m".to_owned(), Sent { at: 0, answer: Some(Err(String::new())) });
-        assert!(!mirror_pod_deletions.is_due("m", AGAIN - 1) && mirror_pod_deletions.is_due("m", AGAIN));
-        mirror_pod_deletions.sent.insert("m".to_owned(), Sent { at: 0, answer: Some(Ok(())) });
-        assert!(!mirror_pod_deletions.is_due("m", AGAIN), "it is on its way");
+        assert!(mirror_pod_deletions.is_due("m", at(0)));
+        mirror_pod_deletions.sent.insert("m".to_owned(), Sent { at: at(0), answer: None });
+        assert!(!mirror_pod_deletions.is_due("m", at(0) + AGAIN));
+        mirror_pod_deletions.sent.insert("m".to_owned(), Sent { at: at(0), answer: Some(Err(String::new())) });
+        assert!(
+            !mirror_pod_deletions.is_due("m", at(0) + AGAIN - ms(1)) && mirror_pod_deletions.is_due("m", at(0) + AGAIN)
+        );
+        mirror_pod_deletions.sent.insert("m".to_owned(), Sent { at: at(0), answer: Some(Ok(())) });
+        assert!(!mirror_pod_deletions.is_due("m", at(0) + AGAIN), "it is on its way");
     }
 }

@@ -17,10 +17,10 @@ use crate::core::orders::RestartVerdict;
 use crate::core::orders::Survey;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
-use crate::core::record::Millis;
 use crate::core::record::Mirror;
 use crate::core::record::Phase;
 use crate::core::record::Seen;
+use crate::core::time::Timestamp;
 use crate::node::api::GetResult;
 use crate::node::api::Snapshot;
 
@@ -33,14 +33,14 @@ use super::now;
 #[derive(Default)]
 pub(super) struct Orders {
     /// When the objects behind a mirror pod were last asked for, by its UID.
-    asked: BTreeMap<String, Millis>,
+    asked: BTreeMap<String, Timestamp>,
     inbox: Inbox<(String, Survey)>,
-    next: Option<Millis>,
+    next: Option<Timestamp>,
 }
 
 impl Orders {
     /// When to ask again.
-    pub(super) fn next(&self) -> Option<Millis> {
+    pub(super) fn next(&self) -> Option<Timestamp> {
         self.next
     }
 }
@@ -112,7 +112,7 @@ impl Agent {
                     .orders
                     .asked
                     .get(&uid)
-                    .map_or(at, |asked| (asked + orders::ASK_AGAIN).min(at + orders::ASK_AGAIN));
+                    .map_or(at, |asked| (*asked + orders::ASK_AGAIN).min(at + orders::ASK_AGAIN));
                 if due <= at {
                     self.survey(&record.key, &instance, record.api_uid.clone(), &uid);
                     open.insert(uid, at);
@@ -123,7 +123,7 @@ impl Agent {
             }
         }
         if let Some(latest) = open.values().max() {
-            let due = latest + orders::ASK_AGAIN;
+            let due = *latest + orders::ASK_AGAIN;
             self.orders.next = Some(self.orders.next.map_or(due, |next| next.min(due)));
         }
         self.orders.asked = open;

@@ -71,6 +71,7 @@ impl Agent {
 
 #[cfg(test)]
 mod tests {
+    use crate::core::time::at;
     use std::sync::Arc;
 
     use serde_json::json;
@@ -84,7 +85,7 @@ mod tests {
     #[test]
     fn a_mirror_pod_that_is_nobodys_is_an_orphan() {
         let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
-        record.instances.push(Instance::new("u", "p", 0, "", 0));
+        record.instances.push(Instance::new("u", "p", 0, "", at(0)));
         let api = |owners: Value| {
             let mut api = Snapshot::default();
             api.scopes.insert(Scope::Pods, ScopeState { lists: 1, ..ScopeState::default() });

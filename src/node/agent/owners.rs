@@ -17,8 +17,9 @@ use crate::core::json::text_at;
 use crate::core::model::ObjectKey;
 use crate::core::owners;
 use crate::core::owners::MirrorPodOwner;
-use crate::core::record::Millis;
 use crate::core::status::Problem;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::Api;
 use crate::node::api::ApiFailure;
 use crate::node::api::FailureKind;
@@ -32,31 +33,31 @@ use super::inbox::Inbox;
 use super::now;
 
 /// What was not done is tried again after this.
-const AGAIN: Millis = 5_000;
+const AGAIN: Span = Span::from_secs(5);
 /// How long a mirror pod has been there before it is given away, and up to how much longer: by then a stock
 /// controller, if one acts, has its own pod here, and not all nodes of a cluster do it at one moment.
-const WAIT: Millis = 2_000;
-const WAIT_MORE: f64 = 2_000.0;
+const WAIT: Span = Span::from_secs(2);
+const WAIT_MORE: Span = Span::from_secs(2);
 /// How long after its last pod was seen a stock controller counts as one that acts: it makes another pod at once.
-const ACTS: Millis = 60_000;
+const ACTS: Span = Span::from_secs(60);
 /// What was forbidden is tried again after this.
-const FORBIDDEN: Millis = 60_000;
+const FORBIDDEN: Span = Span::from_secs(60);
 
 /// What has been asked for, by mirror pod UID.
 #[derive(Default)]
 pub(super) struct Owners {
     tried: BTreeMap<String, Tried>,
     /// When a pod of a stock controller was last seen, by daemon.
-    stock: BTreeMap<ObjectKey, Millis>,
+    stock: BTreeMap<ObjectKey, Timestamp>,
     inbox: Inbox<(String, Outcome)>,
-    next: Option<Millis>,
+    next: Option<Timestamp>,
 }
 
 struct Tried {
     /// UID of the owner that it is to have.
     owner: String,
     /// When it may be asked for, for the first time or again.
-    again: Millis,
+    again: Timestamp,
     /// Why the API server does not let us.
     forbidden: Option<String>,
 }
@@ -81,7 +82,7 @@ struct Task {
 
 impl Owners {
     /// When to try again.
-    pub(super) fn next(&self) -> Option<Millis> {
+    pub(super) fn next(&self) -> Option<Timestamp> {
         self.next
     }
 
@@ -96,10 +97,10 @@ impl Owners {
     }
 
     /// Whether the pod is to be given to `owner` now; that is remembered as asked for.
-    fn take_turn(&mut self, pod: &str, owner: &str, to_daemon_set: bool, at: Millis) -> bool {
+    fn take_turn(&mut self, pod: &str, owner: &str, to_daemon_set: bool, at: Timestamp) -> bool {
         let known = self.tried.get_mut(pod).filter(|tried| tried.owner == owner);
         let Some(tried) = known else {
-            let again = at + if to_daemon_set { WAIT + (WAIT_MORE * random()) as Millis } else { AGAIN };
+            let again = at + if to_daemon_set { WAIT + WAIT_MORE.mul_f64(random()) } else { AGAIN };
             self.tried.insert(pod.to_owned(), Tried { owner: owner.to_owned(), again, forbidden: None });
             return !to_daemon_set;
         };
@@ -135,7 +136,7 @@ impl Agent {
         }
         self.owners.next = None;
         let Some(api) = self.api.clone().filter(|_| self.api_answers(Some(snapshot))) else { return };
-        self.owners.stock.retain(|_, seen| (0..ACTS).contains(&(at - *seen)));
+        self.owners.stock.retain(|_, seen| (Span::ZERO..ACTS).contains(&(at - *seen)));
         let stock = self.plan.daemons.iter().filter(|plan| plan.summary.stock_pod.is_some());
         self.owners.stock.extend(stock.map(|plan| (plan.key.clone(), at)));
         let tasks = self.owner_tasks(snapshot);
@@ -149,7 +150,7 @@ impl Agent {
                 });
             }
         }
-        let forgotten = self.owners.stock.values().map(|seen| seen + ACTS);
+        let forgotten = self.owners.stock.values().map(|seen| *seen + ACTS);
         self.owners.next = self.owners.tried.values().map(|tried| tried.again).chain(forgotten).min();
     }
 
@@ -259,17 +260,19 @@ async fn give(api: &Api, task: &Task) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::time::at;
+    use crate::core::time::ms;
 
     #[test]
     fn a_pod_is_given_away_after_a_while_and_back_at_once() {
         let mut owners = Owners::default();
-        assert!(!owners.take_turn("m", "d1", true, 0), "a stock controller's pod may yet come");
-        assert!(!owners.take_turn("m", "d1", true, WAIT - 1));
-        let at = WAIT + WAIT_MORE as Millis;
-        assert!(owners.take_turn("m", "d1", true, at));
-        assert!(!owners.take_turn("m", "d1", true, at + AGAIN - 1), "it was asked for");
-        assert!(owners.take_turn("m", "d1", true, at + AGAIN), "the first one was refused");
-        assert!(owners.take_turn("m", "n1", false, at + AGAIN));
-        assert!(!owners.take_turn("m", "n1", false, at + AGAIN + 1));
+        assert!(!owners.take_turn("m", "d1", true, at(0)), "a stock controller's pod may yet come");
+        assert!(!owners.take_turn("m", "d1", true, at(0) + WAIT - ms(1)));
+        let late = at(0) + WAIT + WAIT_MORE;
+        assert!(owners.take_turn("m", "d1", true, late));
+        assert!(!owners.take_turn("m", "d1", true, late + AGAIN - ms(1)), "it was asked for");
+        assert!(owners.take_turn("m", "d1", true, late + AGAIN), "the first one was refused");
+        assert!(owners.take_turn("m", "n1", false, late + AGAIN));
+        assert!(!owners.take_turn("m", "n1", false, late + AGAIN + ms(1)));
     }
 }

@@ -10,8 +10,8 @@ use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
 use crate::core::plan::Action;
 use crate::core::record::DaemonRecord;
-use crate::core::record::Millis;
 use crate::core::status::Problem;
+use crate::core::time::Span;
 use crate::node::api::Link;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
@@ -32,7 +32,7 @@ use super::planning::unwritable;
 use super::remembered_inputs;
 
 /// A clock that has gone this much further than time has was set.
-const CLOCK_JUMP: Millis = 60_000;
+const CLOCK_JUMP: Span = Span::from_secs(60);
 
 impl Agent {
     /// One pass. Infallible: what fails is said by daemon, and tried again.
@@ -204,16 +204,15 @@ impl Agent {
         if at < self.last_pass {
             self.runtime_at = self.runtime_at.min(at - RUNTIME_PERIOD);
             self.save_at = self.save_at.map(|due| due.min(at));
-            let delay = i64::try_from(self.config.removals_delay.as_millis()).unwrap_or(i64::MAX);
-            self.removals = self.removals.map(|r| Removals { at: r.at.min(at.saturating_add(delay)), ..r });
+            self.removals =
+                self.removals.map(|r| Removals { at: r.at.min(at + self.config.removals_delay.into()), ..r });
             self.disk.clear_again.clear();
             self.folders.reread();
             self.definitions.forget_answers(|_| false);
         }
-        let steady = i64::try_from(self.last_pass_steady.elapsed().as_millis()).unwrap_or(i64::MAX);
-        let jump = at.saturating_sub(self.last_pass.saturating_add(steady));
+        let jump = at - (self.last_pass + self.last_pass_steady.elapsed().into());
         if jump > CLOCK_JUMP {
-            tracing::warn!("the clock was set forward by {} s: what is timed here goes on as before", jump / 1_000);
+            tracing::warn!("the clock was set forward by {} s: what is timed here goes on as before", jump.as_secs());
             for (key, record) in &mut self.disk.records {
                 record.shift(jump);
                 self.disk.unsaved.insert(key.clone());

@@ -13,10 +13,11 @@ use crate::core::pass::Subject;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::record::DaemonRecord;
-use crate::core::record::Millis;
 use crate::core::sources;
 use crate::core::sources::ApiState;
 use crate::core::sources::Desired;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 use crate::node::manifests::Scan;
@@ -112,7 +113,7 @@ impl Agent {
         let context = PassContext {
             now: at,
             node: &self.node,
-            update_jitter: i64::try_from(self.config.update_jitter.as_millis()).unwrap_or(i64::MAX),
+            update_jitter: self.config.update_jitter.into(),
             max_removals: self.history.bound(api, self.config.max_removals),
             second_list: self.has_second_list(api),
             boot: &self.boot,
@@ -151,7 +152,7 @@ impl Agent {
         records: &'a BTreeMap<ObjectKey, DaemonRecord>,
         api: Option<&Snapshot>,
         objects: &Objects<'_>,
-        at: Millis,
+        at: Timestamp,
     ) -> Vec<(&'a ObjectKey, Desired, bool)> {
         if self.draining {
             return records.keys().map(|key| (key, drain::desired(), false)).collect();
@@ -177,10 +178,10 @@ impl Agent {
     }
 }
 
-/// How long the node has been up, in milliseconds; for ever if the kernel does not say.
-pub(super) fn uptime() -> Millis {
+/// How long the node has been up; for ever if the kernel does not say.
+pub(super) fn uptime() -> Span {
     let clock = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
-    clock.map_or(Millis::from(u32::MAX), |t| t.tv_sec() * 1_000 + t.tv_nsec() / 1_000_000)
+    clock.map_or(Span::from_millis(u32::MAX.into()), |t| std::time::Duration::from(t).into())
 }
 
 /// Daemons whose plan writes what was given up after it was last written: a file was changed or lost.

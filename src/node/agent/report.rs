@@ -45,6 +45,7 @@ use status::failed;
 
 use super::Agent;
 use super::apply::Failure;
+use super::now;
 
 /// What has been said, so that it is said once.
 #[derive(Default)]
@@ -214,7 +215,7 @@ impl Agent {
                 api,
                 kept_configuration: self.keeps_configuration(),
             },
-            jiff::Timestamp::now(),
+            now(),
         )
     }
 
@@ -265,7 +266,7 @@ impl Agent {
             };
             terms = explain::explain(daemon_set, &self.node, &rules);
             let answer = planned.and_then(|d| d.record.answer.as_ref()).filter(|_| self.config.dry_run_admission);
-            terms.extend(answer.map(|answer| explain::answer(answer, &status::time(answer.at))));
+            terms.extend(answer.map(|answer| explain::answer(answer, &answer.at.to_string())));
             if let (None, Covered::No(reason)) = (&status, &covered) {
                 let notes = annotations::unknown_fields(daemon_set).iter().map(FieldError::with_hint).collect();
                 status = Some(DaemonStatus { notes, ..bare(key, Some(daemon_set.source.clone()), reason) });

@@ -11,8 +11,9 @@ use std::hash::Hasher;
 use serde_json::Value;
 
 use crate::core::record::Instance;
-use crate::core::record::Millis;
 use crate::core::status::Problem;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
 use crate::node::checkpoint::Store;
@@ -29,7 +30,7 @@ use super::remembered_inputs::SavedSecrets;
 /// The record's name in the state folder.
 const SECRETS: &str = "secrets";
 /// What failed is tried again after this: each try runs a program.
-const AGAIN: Millis = 60_000;
+const AGAIN: Span = Span::from_secs(60);
 
 /// How secrets are kept on disk.
 #[derive(Debug, Default)]
@@ -42,7 +43,7 @@ pub(super) struct Sealing {
     /// What is on disk could not be opened for now: it is not replaced.
     is_closed: bool,
     /// Why secrets are not saved, and when to try again.
-    trouble: Option<(String, Millis)>,
+    trouble: Option<(String, Timestamp)>,
 }
 
 /// What was found on disk.
@@ -98,7 +99,7 @@ impl Sealing {
     }
 
     /// When what failed is due again.
-    pub(super) fn due(&self, at: Millis) -> bool {
+    pub(super) fn due(&self, at: Timestamp) -> bool {
         self.trouble.as_ref().is_some_and(|(_, again)| at >= *again)
     }
 

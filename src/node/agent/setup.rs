@@ -18,6 +18,7 @@ use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
 use crate::core::status::Passes;
 use crate::core::status::Problem;
+use crate::core::time::Timestamp;
 use crate::node::api::Api;
 use crate::node::api::ApiOptions;
 use crate::node::api::Tokens;
@@ -178,7 +179,7 @@ impl Agent {
             kubelet,
             pod_status_source,
             runtime: Runtime::None,
-            runtime_at: 0,
+            runtime_at: Timestamp::MIN,
             runtime_asked: None,
             api_freshness: ApiFreshness::default(),
             crash_diagnoses: CrashDiagnoses::default(),

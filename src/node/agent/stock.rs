@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::core::model::DaemonSet;
@@ -16,7 +15,8 @@ use crate::core::plan::Evidence;
 use crate::core::plan::Stock;
 use crate::core::plan::StockPod;
 use crate::core::record::HandOver;
-use crate::core::record::Millis;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::Entry;
 use crate::node::api::EventKind;
 use crate::node::api::Scope;
@@ -44,7 +44,7 @@ pub(super) struct StockPodLookup<'a> {
     pub(super) runtime: &'a Runtime,
     pub(super) node: &'a str,
     /// When the node booted: what the API says of earlier times is the past.
-    pub(super) booted: Millis,
+    pub(super) booted: Timestamp,
 }
 
 impl StockPodLookup<'_> {
@@ -81,7 +81,7 @@ impl StockPodLookup<'_> {
         let mut ready = conditions.into_iter().flatten().filter(|c| c.get("type").is_some_and(|t| t == "Ready"));
         let since = |c: &Value| c.get("lastTransitionTime")?.as_str()?.parse::<Timestamp>().ok();
         // Times in the API are whole seconds.
-        let of_this_boot = |c: &Value| since(c).is_some_and(|since| since.as_millisecond() + 1_000 > self.booted);
+        let of_this_boot = |c: &Value| since(c).is_some_and(|since| since + Span::from_secs(1) > self.booted);
         ready.any(|c| c.get("status").is_some_and(|s| s == "True") && of_this_boot(c))
     }
 

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
-use crate::core::record::Millis;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::Snapshot;
 use crate::node::cri::ContainerState;
 use crate::node::cri::Cri;
@@ -24,9 +25,9 @@ use super::evidence::Runtime;
 use super::now;
 
 /// An instance that is to end and of which no container runs is given so long to the kubelet.
-const LEFTOVER: Millis = 1_000;
+const LEFTOVER: Span = Span::from_secs(1);
 /// So long after its grace period an instance still runs only if no kubelet ends it.
-const DOUBT: Millis = 10_000;
+const DOUBT: Span = Span::from_secs(10);
 
 /// What has been done about sandboxes.
 #[derive(Default)]
@@ -34,7 +35,7 @@ pub(super) struct StuckSandboxes {
     /// Sandboxes that were told to stop.
     stopped: BTreeSet<String>,
     /// When the API server was last known to answer.
-    api_answered_at: Millis,
+    api_answered_at: Timestamp,
     api_answered: bool,
 }
 
@@ -42,12 +43,12 @@ pub(super) struct StuckSandboxes {
 fn verdict(
     instance: &Instance,
     runs: bool,
-    waited: Millis,
+    waited: Span,
     forgotten: bool,
     kubelet_unsynced: bool,
     api_unreachable: bool,
 ) -> Option<&'static str> {
-    let grace = evidence::grace_seconds(instance) * 1_000;
+    let grace = evidence::grace(instance);
     match () {
         () if waited < LEFTOVER => None,
         () if !runs => Some("none of its containers runs"),
@@ -84,7 +85,7 @@ impl Agent {
                 let Some(why) = verdict(instance, runs, waited, forgotten, kubelet_unsynced, !answers) else {
                     continue;
                 };
-                let grace = Duration::from_secs(u64::try_from(evidence::grace_seconds(instance).max(1)).unwrap_or(1));
+                let grace = evidence::grace(instance).max(Span::from_secs(1)).to_duration();
                 let news = pod.sandboxes.iter().any(|id| !self.stuck_sandboxes.stopped.contains(id));
                 standing.extend(pod.sandboxes.iter().cloned());
                 if news {
@@ -132,13 +133,13 @@ fn stop(cri: &Arc<Cri>, pod: &str, uid: &str, sandboxes: Vec<String>, grace: Dur
 }
 
 /// When the youngest kubelet of this node was started; `None` if there is none to be seen.
-fn kubelet_started(at: Millis) -> Option<Millis> {
+fn kubelet_started(at: Timestamp) -> Option<Timestamp> {
     let booted = at - super::planning::uptime();
     let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten().filter(|t| *t > 0)?;
     let processes = std::fs::read_dir("/proc").ok()?.filter_map(Result::ok);
     let started = processes.filter_map(|process| {
         let stat = std::fs::read_to_string(process.path().join("stat")).ok()?;
-        Some(booted + start_ticks(&stat, "kubelet")? * 1_000 / ticks)
+        Some(booted + Span::from_secs(start_ticks(&stat, "kubelet")?) / ticks)
     });
     started.max()
 }
@@ -156,19 +157,21 @@ fn start_ticks(stat: &str, name: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::time::at;
+    use crate::core::time::ms;
 
     #[test]
     fn a_sandbox_is_left_to_the_kubelet_while_it_may_be_ending_it() {
-        let instance = Instance::new("u", "p", 0, "", 0);
-        let grace = 30_000;
+        let instance = Instance::new("u", "p", 0, "", at(0));
+        let grace = ms(30_000);
         let word = |runs, waited, forgotten, kubelet_unsynced, api_unreachable| {
             verdict(&instance, runs, waited, forgotten, kubelet_unsynced, api_unreachable).is_some()
         };
-        assert!(!word(false, LEFTOVER - 1, false, false, false), "it has only begun");
+        assert!(!word(false, LEFTOVER - ms(1), false, false, false), "it has only begun");
         assert!(word(false, LEFTOVER, false, false, false), "an empty sandbox");
         assert!(!word(true, grace + DOUBT, false, false, false), "the kubelet hears the API server");
         assert!(word(true, LEFTOVER, false, true, true), "a kubelet that has never heard from it");
-        assert!(!word(true, grace + DOUBT - 1, false, false, true), "it may be ending it");
+        assert!(!word(true, grace + DOUBT - ms(1), false, false, true), "it may be ending it");
         assert!(word(true, grace + DOUBT, false, false, true));
         assert!(word(true, LEFTOVER, true, false, false));
     }

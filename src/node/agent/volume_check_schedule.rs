@@ -2,14 +2,15 @@
 //!
 //! Owns the times of it. Must not look, nor read a clock.
 
-use crate::core::record::Millis;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
 /// All data is compared with what was written this often.
-const PERIOD: Millis = 30_000;
+const PERIOD: Span = Span::from_secs(30);
 
 /// That of instances which the kubelet may not know yet is looked at no more often than this: its housekeeping,
 /// which takes such data for an orphan's, goes round every two seconds.
-const NOT_STARTED_PERIOD: Millis = 1_000;
+const NOT_STARTED_PERIOD: Span = Span::from_secs(1);
 
 /// What this pass looks at, and when the last ones did.
 #[derive(Debug)]
@@ -18,8 +19,8 @@ pub(super) struct VolumeCheckSchedule {
     pub(super) all: bool,
     /// At the data of young ones at least.
     pub(super) not_started: bool,
-    all_at: Millis,
-    not_started_at: Millis,
+    all_at: Timestamp,
+    not_started_at: Timestamp,
     /// There are young ones, and this pass does not look at them.
     unseen: bool,
 }
@@ -27,13 +28,13 @@ pub(super) struct VolumeCheckSchedule {
 impl VolumeCheckSchedule {
     /// The first pass looks at everything.
     pub(super) fn new() -> Self {
-        Self { all: true, not_started: true, all_at: Millis::MIN, not_started_at: Millis::MIN, unseen: false }
+        Self { all: true, not_started: true, all_at: Timestamp::MIN, not_started_at: Timestamp::MIN, unseen: false }
     }
 
     /// A pass begins at `now`. `started`: the kubelet has just started an instance, and all data is looked at once
     /// more; `any_not_started`: of others it may not know yet. A clock that was set back makes everything due.
-    pub(super) fn begin(&mut self, now: Millis, started: bool, any_not_started: bool) {
-        let is_due = |at: Millis, period| !(0..period).contains(&now.saturating_sub(at));
+    pub(super) fn begin(&mut self, now: Timestamp, started: bool, any_not_started: bool) {
+        let is_due = |at: Timestamp, period| !(Span::ZERO..period).contains(&(now - at));
         let is_turn = is_due(self.all_at, PERIOD);
         if is_turn {
             self.all_at = now;
@@ -47,9 +48,9 @@ impl VolumeCheckSchedule {
     }
 
     /// When a pass is to look again, if anything `is_written`.
-    pub(super) fn next(&self, is_written: bool) -> Option<Millis> {
-        let all = is_written.then(|| self.all_at.saturating_add(PERIOD));
-        let not_started = self.unseen.then(|| self.not_started_at.saturating_add(NOT_STARTED_PERIOD));
+    pub(super) fn next(&self, is_written: bool) -> Option<Timestamp> {
+        let all = is_written.then(|| self.all_at + PERIOD);
+        let not_started = self.unseen.then(|| self.not_started_at + NOT_STARTED_PERIOD);
         all.into_iter().chain(not_started).min()
     }
 }
@@ -57,29 +58,34 @@ impl VolumeCheckSchedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::time::at;
 
     #[test]
     fn everything_has_its_turn_and_the_young_have_it_more_often() {
         let mut volume_check_schedule = VolumeCheckSchedule::new();
-        volume_check_schedule.begin(50_000, false, true);
+        volume_check_schedule.begin(at(50_000), false, true);
         assert!(volume_check_schedule.all && volume_check_schedule.not_started);
-        volume_check_schedule.begin(50_400, false, true);
+        volume_check_schedule.begin(at(50_400), false, true);
         assert!(!volume_check_schedule.all && !volume_check_schedule.not_started);
-        assert_eq!(volume_check_schedule.next(true), Some(51_000), "they are not forgotten where nothing else happens");
-        volume_check_schedule.begin(51_000, false, true);
-        assert!(!volume_check_schedule.all && volume_check_schedule.not_started);
-        assert_eq!((volume_check_schedule.next(true), volume_check_schedule.next(false)), (Some(80_000), None));
-        volume_check_schedule.begin(51_100, true, false);
-        assert!(volume_check_schedule.all && volume_check_schedule.not_started, "one has started");
-        volume_check_schedule.begin(51_200, false, false);
         assert_eq!(
             volume_check_schedule.next(true),
-            Some(80_000),
+            Some(at(51_000)),
+            "they are not forgotten where nothing else happens"
+        );
+        volume_check_schedule.begin(at(51_000), false, true);
+        assert!(!volume_check_schedule.all && volume_check_schedule.not_started);
+        assert_eq!((volume_check_schedule.next(true), volume_check_schedule.next(false)), (Some(at(80_000)), None));
+        volume_check_schedule.begin(at(51_100), true, false);
+        assert!(volume_check_schedule.all && volume_check_schedule.not_started, "one has started");
+        volume_check_schedule.begin(at(51_200), false, false);
+        assert_eq!(
+            volume_check_schedule.next(true),
+            Some(at(80_000)),
             "whoever started between has not taken the others' turn"
         );
-        volume_check_schedule.begin(80_000, false, false);
+        volume_check_schedule.begin(at(80_000), false, false);
         assert!(volume_check_schedule.all);
-        volume_check_schedule.begin(10_000, false, true);
+        volume_check_schedule.begin(at(10_000), false, true);
         assert!(volume_check_schedule.all && volume_check_schedule.not_started, "the clock was set back");
     }
 }

@@ -10,13 +10,13 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
-use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::sync::Semaphore;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::core::render::Endpoint;
+use crate::core::time::Timestamp;
 use crate::node::api::backoff::Backoff;
 use crate::node::api::connector::exchange::Sender;
 use crate::node::api::connector::pool::Inner;

@@ -11,7 +11,6 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use http::Request;
-use jiff::Timestamp;
 use serde_json::Value;
 use serde_json::json;
 use sha2::Digest;
@@ -81,7 +80,7 @@ pub struct Events {
 
 #[derive(Default)]
 struct EventQueue {
-    queue: VecDeque<(AgentEvent, Timestamp)>,
+    queue: VecDeque<(AgentEvent, jiff::Timestamp)>,
     sent: VecDeque<SentEvent>,
     /// Nothing is sent before.
     not_before: Option<Instant>,
@@ -139,7 +138,7 @@ impl Events {
                 }
                 EventKind::Normal => {}
             }
-            state.queue.push_back((event, Timestamp::now()));
+            state.queue.push_back((event, jiff::Timestamp::now()));
         });
         self.ready.notify_one();
     }
@@ -231,7 +230,7 @@ impl Events {
             // Without the first event there is nothing that a series could continue.
             state.sent.retain(|sent| sent.name != write.name);
             if failure.is_link() && state.queue.len() < QUEUE {
-                state.queue.push_front((write.event, Timestamp::now()));
+                state.queue.push_front((write.event, jiff::Timestamp::now()));
             } else {
                 state.dropped += 1;
             }
@@ -254,7 +253,7 @@ async fn send(client: &kube::Client, write: &EventWrite) -> Result<(), ApiFailur
     answer.map(drop).map_err(|error| ApiFailure::from_kube(&error))
 }
 
-fn new_event(event: &AgentEvent, name: &str, node: &str, time: Timestamp) -> Value {
+fn new_event(event: &AgentEvent, name: &str, node: &str, time: jiff::Timestamp) -> Value {
     let key = &event.daemon_set;
     json!({
         "apiVersion": "events.k8s.io/v1",
@@ -278,14 +277,14 @@ fn new_event(event: &AgentEvent, name: &str, node: &str, time: Timestamp) -> Val
 }
 
 /// `<daemonset>.<16 hex digits>`: as client-go's, but different for each node at the same moment.
-fn event_name(event: &AgentEvent, node: &str, time: Timestamp) -> String {
+fn event_name(event: &AgentEvent, node: &str, time: jiff::Timestamp) -> String {
     let digest = Sha256::digest(format!("{node}\0{}\0{}\0{}", event.reason, event.note, time.as_nanosecond()));
     let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     format!("{}.{hex}", cut(&event.daemon_set.name, 200).trim_end_matches(['.', '-']))
 }
 
 /// RFC 3339 with six digits, which is all that the API's MicroTime reads.
-fn micro_time(time: Timestamp) -> String {
+fn micro_time(time: jiff::Timestamp) -> String {
     format!("{time:.6}")
 }
 

@@ -2,10 +2,10 @@
 //!
 //! Owns plain values. Must not ask anybody.
 
-use jiff::Timestamp;
 use serde::Serialize;
 use serde::Serializer;
 
+use crate::core::time::Timestamp;
 use crate::node::api::connector::ConnectionCounters;
 use crate::node::api::connector::Connector;
 use crate::node::api::connector::Link;
@@ -104,7 +104,7 @@ pub(super) fn summary(link: &Link, connector: &Connector, snapshot: &Snapshot) -
 }
 
 fn timestamp<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&whole_seconds(*time))
+    serializer.collect_str(time)
 }
 
 fn optional_timestamp<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -112,9 +112,4 @@ fn optional_timestamp<S: Serializer>(time: &Option<Timestamp>, serializer: S) ->
         Some(time) => timestamp(time, serializer),
         None => serializer.serialize_none(),
     }
-}
-
-/// As the API prints times: whole seconds.
-fn whole_seconds(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -2,11 +2,11 @@
 //!
 //! Owns two lists, asked for only when an instance is late. Must not decide what an event means.
 
-use jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::Value;
 
+use crate::core::time::Timestamp;
 use crate::node::api::error::ApiFailure;
 use crate::node::api::object;
 use crate::node::api::object::RawObject;
@@ -25,8 +25,8 @@ pub struct PodEvent {
     pub message: String,
     /// The node whose kubelet said it.
     pub host: String,
-    /// When it was last said, in milliseconds since 1970.
-    pub at: i64,
+    /// When it was last said.
+    pub at: Timestamp,
 }
 
 /// Events about the pod of that UID, oldest first.
@@ -53,7 +53,7 @@ async fn list(api: &Api<RawObject>, fields: &str) -> Result<Vec<PodEvent>, ApiFa
 fn read(value: &Value) -> PodEvent {
     let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let times = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
-    let time = times.iter().find_map(|pointer| text(pointer).parse::<Timestamp>().ok());
+    let time = times.iter().find_map(|pointer| text(pointer).parse().ok());
     PodEvent {
         warning: text("/type") == "Warning",
         reason: text("/reason").to_owned(),
@@ -63,7 +63,7 @@ fn read(value: &Value) -> PodEvent {
             .find(|h| !h.is_empty())
             .unwrap_or_default()
             .to_owned(),
-        at: time.map_or(0, Timestamp::as_millisecond),
+        at: time.unwrap_or_default(),
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
         }));
         assert_eq!(
             (event.warning, event.reason.as_str(), event.host.as_str(), event.at),
-            (true, "NodePorts", "n", 2_000)
+            (true, "NodePorts", "n", Timestamp::from_secs(2))
         );
     }
 }

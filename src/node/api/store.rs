@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::clock::now;
 use crate::core::model::ObjectKey;
 use crate::node::api::error::ApiFailure;
 
@@ -273,7 +273,7 @@ impl Store {
         self.with(|snapshot| {
             let Some(state) = snapshot.scopes.get_mut(scope) else { return false };
             let news = state.error.as_ref().is_none_or(|(before, _)| *before != failure);
-            let since = state.error.as_ref().map_or_else(Timestamp::now, |(_, since)| *since);
+            let since = state.error.as_ref().map_or_else(now, |(_, since)| *since);
             state.error = Some((failure, since));
             news
         })

@@ -13,12 +13,13 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use futures::StreamExt;
-use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::clock::now;
 use crate::core::model::TokenRequest;
+use crate::core::time::Timestamp;
 use crate::node::api::backoff::Backoff;
 use crate::node::api::connector::Link;
 use crate::node::api::error::ApiFailure;
@@ -64,8 +65,8 @@ impl Tokens {
     /// missing from one pass, for whatever reason, must not lose what nobody can renew right now.
     pub fn set_wanted(&self, wanted: &BTreeSet<TokenRequest>) {
         let changed = self.with(|state| {
-            let now = Timestamp::now().as_second();
-            state.held.retain(|request, held| wanted.contains(request) || now < held.expires);
+            let wall = now();
+            state.held.retain(|request, held| wanted.contains(request) || wall < held.expires);
             state.failed.retain(|request, _| wanted.contains(request));
             let changed = state.wanted != *wanted;
             if changed {
@@ -108,8 +109,8 @@ impl Tokens {
         })
     }
 
-    /// When each token expires, in seconds since 1970.
-    pub fn expiries(&self) -> Vec<(TokenRequest, i64)> {
+    /// When each token expires.
+    pub fn expiries(&self) -> Vec<(TokenRequest, Timestamp)> {
         self.with(|state| state.held.iter().map(|(request, held)| (request.clone(), held.expires)).collect())
     }
 
@@ -180,12 +181,12 @@ impl Tokens {
         let uid = node_uid(snapshot);
         self.with(|state| {
             let Some(uid) = uid else {
-                state.unregistered.get_or_insert_with(Timestamp::now);
+                state.unregistered.get_or_insert_with(now);
                 return (Vec::new(), LOOK);
             };
             state.unregistered = None;
+            let wall = now();
             let now = Instant::now();
-            let wall = Timestamp::now().as_second();
             let mut next = LOOK;
             let mut due = Vec::new();
             for request in &state.wanted {
@@ -213,7 +214,7 @@ impl Tokens {
             Err(failure) => {
                 let failed = state.failed.entry(request).or_insert_with(|| FailedToken {
                     failure: failure.clone(),
-                    since: Timestamp::now(),
+                    since: now(),
                     backoff: Backoff::request(),
                     retry_at: Instant::now(),
                     version: 0,

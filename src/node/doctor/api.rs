@@ -9,7 +9,6 @@ use futures::StreamExt;
 use http::Method;
 use http::Request;
 use http_body_util::BodyExt;
-use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use kube::client::Body;
 use rustls::pki_types::ServerName;
@@ -18,6 +17,7 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::clock::now;
 use crate::config::Config;
 use crate::core::doctor::api::Answers;
 use crate::core::doctor::api::ApiFacts;
@@ -27,6 +27,8 @@ use crate::core::doctor::api::rights_of;
 use crate::core::doctor::api::rights_to_ask;
 use crate::core::model::Mode;
 use crate::core::status::StatusReport;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::ApiFailure;
 use crate::node::api::Connector;
 use crate::node::api::FailureKind;
@@ -52,7 +54,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
     };
     let connector = Connector::new(kubeconfig.clone());
     let asker = Asker { client: connector.client() };
-    let before = Timestamp::now();
+    let before = now();
     let version = match asker.get("/version").await {
         Ok(version) => version,
         Err(failure) => {
@@ -64,7 +66,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         }
     };
     // The connection's making is no part of a round trip: a second request tells the time.
-    let ahead_millis = asker.clock().await.or_else(|| version.ahead(before));
+    let ahead = asker.clock().await.or_else(|| version.ahead(before));
     let node = asker.get(&format!("/api/v1/nodes/{}", config.node_name)).await;
     let crd = match asker.get("/apis/daemonlet.dev/v1alpha1").await {
         Ok(_) => Ok(true),
@@ -88,7 +90,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
     });
     let answers = Answers {
         server: format!("{endpoint} ({git})"),
-        ahead_millis,
+        ahead,
         registered: match node {
             Ok(_) => Some(true),
             Err(failure) if failure.kind == FailureKind::NotFound => Some(false),
@@ -119,9 +121,9 @@ struct HttpAnswer {
 impl HttpAnswer {
     /// By how much the server's clock is ahead of ours. Its `Date` has whole seconds, half of one on average
     /// too few; it was written between the question, if that was sent at once, and the answer.
-    fn ahead(&self, asked: Timestamp) -> Option<i64> {
-        let middle = i64::midpoint(asked.as_millisecond(), self.answered.as_millisecond());
-        Some(self.date?.as_millisecond() + 500 - middle)
+    fn ahead(&self, asked: Timestamp) -> Option<Span> {
+        let middle = asked + (self.answered - asked) / 2;
+        Some(self.date? + Span::from_millis(500) - middle)
     }
 }
 
@@ -131,7 +133,7 @@ impl Asker {
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Result<HttpAnswer, ApiFailure> {
-        let asked = Timestamp::now();
+        let asked = now();
         let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
         let wrong = |error: http::Error| ApiFailure::new(FailureKind::Protocol, error.to_string());
         let request = Request::builder()
@@ -144,9 +146,10 @@ impl Asker {
         let exchange = async {
             let response = self.client.send(request).await.map_err(|error| ApiFailure::from_kube(&error))?;
             let (head, body) = response.into_parts();
-            let answered = Timestamp::now();
+            let answered = now();
             let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
             let date = text("date").and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
+            let date = date.map(|date| Timestamp::from_secs(date.as_second()));
             let body = body.collect().await.map_err(|error| ApiFailure::from_kube(&error))?.to_bytes();
             let body: Value = serde_json::from_slice(&body).unwrap_or_default();
             if head.status.is_success() {
@@ -165,8 +168,8 @@ impl Asker {
         tokio::time::timeout(ASK, exchange).await.map_err(silence)?
     }
 
-    /// By how many milliseconds the server's clock is ahead of ours.
-    async fn clock(&self) -> Option<i64> {
+    /// By how much the server's clock is ahead of ours.
+    async fn clock(&self) -> Option<Span> {
         let answer = self.get("/version").await.ok()?;
         answer.ahead(answer.asked)
     }
@@ -254,15 +257,15 @@ async fn handshake(address: SocketAddr) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::time::ms;
 
     #[test]
     fn the_servers_time_is_compared_with_the_middle_of_the_exchange() {
-        let at = |millis| Timestamp::from_millisecond(millis).unwrap();
         let date = DateTimeParser::new().parse_timestamp("Sat, 21 Nov 2026 16:00:10 GMT").unwrap();
-        let base = date.as_millisecond();
-        let answer = |answered| HttpAnswer { body: Value::Null, date: Some(date), asked: at(base), answered };
-        assert_eq!(answer(at(base + 1_000)).ahead(at(base)), Some(0));
-        assert_eq!(answer(at(base - 59_000)).ahead(at(base - 60_000)), Some(60_000));
+        let base = Timestamp::from_secs(date.as_second());
+        let answer = |answered| HttpAnswer { body: Value::Null, date: Some(base), asked: base, answered };
+        assert_eq!(answer(base + ms(1_000)).ahead(base), Some(ms(0)));
+        assert_eq!(answer(base - ms(59_000)).ahead(base - ms(60_000)), Some(ms(60_000)));
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub async fn enroll(options: &EnrollOptions, waits: impl Fn(&str)) -> Result<Enr
         return Err(EnrolmentError::Taken(options.kubeconfig.clone()));
     }
     let files = IdentityFiles::open(&options.state_dir)?;
-    let current = files.current(&options.node)?.filter(|c| c.renew_at() > jiff::Timestamp::now().as_second());
+    let current = files.current(&options.node)?.filter(|c| c.renew_at() > crate::clock::now());
     let source = options.sources.iter().find(|source| source.exists());
     let source = source.ok_or_else(|| EnrolmentError::NoSource(options.sources.clone()));
     if let Some(certificate) = current.filter(|_| !options.force) {

@@ -9,8 +9,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
+use crate::clock::now;
 use crate::config::Config;
 use crate::core::enrolment;
 use crate::core::enrolment::Certificate;
@@ -60,7 +59,7 @@ impl AgentIdentity {
     /// What is wrong with it.
     pub fn problem(&self) -> Option<Problem> {
         let (certificate, renewal) = self.get()?;
-        enrolment::problem(&certificate, &renewal, Timestamp::now().as_second())
+        enrolment::problem(&certificate, &renewal, now())
     }
 
     /// Renews from now on, where the configured kubeconfig is one of `daemonlet enroll`.
@@ -82,10 +81,10 @@ impl AgentIdentity {
                 tokio::time::sleep(LOOK).await;
                 continue;
             };
-            let left = certificate.renew_at() - Timestamp::now().as_second();
-            if let Ok(left @ 1..) = u64::try_from(left) {
+            let left = (certificate.renew_at() - now()).to_duration();
+            if !left.is_zero() {
                 self.set(certificate, Renewal::None);
-                tokio::time::sleep(LOOK.min(Duration::from_secs(left))).await;
+                tokio::time::sleep(LOOK.min(left)).await;
                 continue;
             }
             let rest = self.step(&client, &files, certificate, &node).await;
@@ -102,7 +101,7 @@ impl AgentIdentity {
         let before = self.get().map(|(_, renewal)| renewal).unwrap_or_default();
         let (renewal, rest) = match ask::step(client, files, node).await {
             Ok(RequestProgress::Done(certificate)) => {
-                let until = Timestamp::from_second(certificate.not_after).unwrap_or_default();
+                let until = certificate.not_after;
                 tracing::info!(user = certificate.user, "certificate of {} renewed until {until}", certificate.user);
                 self.set(certificate, Renewal::None);
                 return Duration::ZERO;
@@ -110,7 +109,7 @@ impl AgentIdentity {
             Ok(RequestProgress::Waiting(request)) => {
                 let since = match &before {
                     Renewal::Waiting { request: asked, since } if *asked == request => *since,
-                    _ => Timestamp::now().as_second(),
+                    _ => now(),
                 };
                 (Renewal::Waiting { request, since }, EVERY)
             }

@@ -15,12 +15,13 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::core::images::reference::full_name;
-use crate::core::record::Millis;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::cri::Cri;
 use crate::node::cri::CriError;
 
 /// How often it is looked again though nothing else is needed: an image may have come back without pin.
-const PERIOD: Millis = 300_000;
+const PERIOD: Span = Span::from_secs(300);
 
 /// The pins of a node.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub struct Pins {
     cri: Option<Arc<Cri>>,
     wake: Arc<Notify>,
     /// A fingerprint of what was last needed, and when it was looked at.
-    done: Option<(u64, Millis)>,
+    done: Option<(u64, Timestamp)>,
     unpinned: Arc<Mutex<BTreeSet<String>>>,
     task: Option<JoinHandle<()>>,
 }
@@ -40,7 +41,7 @@ impl Pins {
     }
 
     /// Keeps these images and no others. Returns at once.
-    pub fn keep(&mut self, images: &BTreeSet<String>, now: Millis) {
+    pub fn keep(&mut self, images: &BTreeSet<String>, now: Timestamp) {
         let Some(cri) = &self.cri else { return };
         let mut hasher = DefaultHasher::new();
         images.hash(&mut hasher);

@@ -23,6 +23,7 @@ use crate::core::duration;
 use crate::core::images::keyring::DockerConfig;
 use crate::core::images::keyring::RegistryCredentials;
 use crate::core::images::keyring::matches;
+use crate::core::time::Span;
 use crate::core::yaml;
 
 /// As long as the kubelet waits.
@@ -145,8 +146,8 @@ impl Providers {
             })
             .collect();
         let holds = answer["cacheDuration"].as_str().unwrap_or(&provider.default_cache_duration);
-        let millis = duration::parse(holds).and_then(|millis| u64::try_from(millis).ok()).unwrap_or(0);
-        let until = Instant::now().checked_add(Duration::from_millis(millis)).filter(|_| millis > 0);
+        let holds = duration::parse(holds).unwrap_or_default();
+        let until = Instant::now().checked_add(holds.to_duration()).filter(|_| holds > Span::ZERO);
         if let Some(until) = until {
             let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
             cache.insert((provider.name.clone(), key.to_owned()), (until, config.clone()));

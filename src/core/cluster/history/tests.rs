@@ -1,6 +1,9 @@
 use super::*;
+use crate::core::time::Timestamp;
+use crate::core::time::at;
+use crate::core::time::ms;
 
-const NOW: i64 = 1_000_000;
+const NOW: Timestamp = at(1_000_000);
 
 fn template_of(image: &str) -> Value {
     json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
@@ -15,7 +18,7 @@ fn revision(name: &str, number: i64, image: &str) -> Revision {
         data: bytes(&data),
         label: Some(name.into()),
         owned: true,
-        created: 0,
+        created: at(0),
     }
 }
 
@@ -77,9 +80,9 @@ fn orphans_are_adopted_and_labelled() {
 #[test]
 fn duplicates_are_merged_when_the_younger_is_old_enough() {
     let mut known = [revision("net-a", 1, "a"), revision("net-hand", 2, "a")];
-    known[1].created = NOW - MERGE_AFTER + 1;
+    known[1].created = NOW - MERGE_AFTER + ms(1);
     let history = planned("a", &known, 10, &[], None);
-    assert_eq!((history.writes.len(), history.look_again), (0, Some(NOW + 1)));
+    assert_eq!((history.writes.len(), history.look_again), (0, Some(NOW + ms(1))));
     known[1].created = NOW - MERGE_AFTER;
     let history = planned("a", &known, 10, &[], None);
     assert_eq!(history.writes, [Write::Delete { name: "net-a".into() }]);

@@ -10,16 +10,24 @@ use crate::core::cluster::view::Daemon;
 use crate::core::cluster::view::View;
 use crate::core::model::ObjectKey;
 use crate::core::owners;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
 use super::Plan;
 
-/// What was looked up is looked up again after this, in milliseconds.
-const AGAIN: i64 = 30_000;
+/// What was looked up is looked up again after this.
+const AGAIN: Span = Span::from_secs(30);
 /// Claims about one DaemonSet that are looked up at one time.
 const AT_ONCE: usize = 8;
 
 /// Where a pod of a controller is beside ours, and what to do, if there is one.
-pub(super) fn conflict(view: &mut View, key: &ObjectKey, daemon: &Daemon, now: i64, plan: &mut Plan) -> Option<String> {
+pub(super) fn conflict(
+    view: &mut View,
+    key: &ObjectKey,
+    daemon: &Daemon,
+    now: Timestamp,
+    plan: &mut Plan,
+) -> Option<String> {
     let told = view.nodes.iter().filter_map(|(node, entry)| {
         let told = entry.report.as_ref()?.told(daemon.key).filter(|told| told.uid == Some(daemon.uid_name))?;
         Some((node, told.stock_pod.as_ref()?))
@@ -34,10 +42,10 @@ pub(super) fn conflict(view: &mut View, key: &ObjectKey, daemon: &Daemon, now: i
     let known = |node: &str| view.checked.get(&(key.clone(), node.to_owned()));
     let held = told.iter().find(|(node, _)| known(node).is_some_and(|checked| checked.holds)).cloned();
     // Which was never looked up comes first; one that holds is all that matters.
-    let mut open: Vec<(i64, &(String, String))> = told
+    let mut open: Vec<(Timestamp, &(String, String))> = told
         .iter()
         .filter(|claim| held.as_ref().is_none_or(|held| *held == **claim))
-        .map(|claim| (known(&claim.0).map_or(i64::MIN, |checked| checked.again), claim))
+        .map(|claim| (known(&claim.0).map_or(Timestamp::MIN, |checked| checked.again), claim))
         .collect();
     open.sort_by(|one, other| other.cmp(one));
     let mut asked = Vec::new();
@@ -53,7 +61,7 @@ pub(super) fn conflict(view: &mut View, key: &ObjectKey, daemon: &Daemon, now: i
         let checked = view.checked.entry((key.clone(), node.clone())).or_insert(Checked {
             pod: pod.clone(),
             holds: false,
-            again: 0,
+            again: now,
         });
         checked.again = now + AGAIN;
         plan.look(now + AGAIN);

@@ -34,7 +34,7 @@ pub(super) fn of(daemon: &Daemon, options: &Options) -> Rules {
         _ if on_delete => Some("the update strategy is OnDelete".to_owned()),
         _ => None,
     };
-    let canary_hold = annotation(daemon_set, CANARY_HOLD).and_then(duration::parse).unwrap_or(0);
+    let canary_hold = annotation(daemon_set, CANARY_HOLD).and_then(duration::parse).unwrap_or_default();
     // Upstream never halts.
     let max_failed = if options.exact_rollouts { usize::MAX } else { 1 };
     Rules {

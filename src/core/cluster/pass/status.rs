@@ -9,18 +9,19 @@ use crate::core::cluster::conditions;
 use crate::core::cluster::counters::Counters;
 use crate::core::cluster::view::Daemon;
 use crate::core::status::State;
+use crate::core::time::Timestamp;
 
 /// The status that is to be written, if the live one differs. Without counters only conditions are ours.
 pub(super) fn patch(
     daemon: &Daemon,
     counters: Option<&Counters>,
     facts: &conditions::Facts<'_>,
-    now: i64,
+    now: Timestamp,
 ) -> Option<Value> {
     let live = &daemon.status;
     let no_conditions = Vec::new();
     let before = live.get("conditions").and_then(Value::as_array).unwrap_or(&no_conditions);
-    let conditions = conditions::merge(before, facts, &time(now));
+    let conditions = conditions::merge(before, facts, &now.to_string());
     let mut status = json!({});
     if *before != conditions {
         status["conditions"] = json!(conditions);
@@ -45,9 +46,9 @@ fn count(status: &mut Value, live: &Value, counters: &Counters, generation: Opti
 
 /// The condition that the definition is refused, if the live status does not say so, and counters by the last one that
 /// was not. The observed generation is that one's, too.
-pub(super) fn refused(daemon: &Daemon, words: &str, counters: Option<&Counters>, now: i64) -> Option<Value> {
+pub(super) fn refused(daemon: &Daemon, words: &str, counters: Option<&Counters>, now: Timestamp) -> Option<Value> {
     let before = daemon.status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
-    let conditions = conditions::merge_refused(&before, words, &time(now));
+    let conditions = conditions::merge_refused(&before, words, &now.to_string());
     let mut status = json!({});
     if before != conditions {
         status["conditions"] = json!(conditions);
@@ -70,10 +71,4 @@ fn is_done(counters: &Counters) -> bool {
 /// Whether a daemon in this state is one to be told of.
 pub(super) fn is_trouble(state: State) -> bool {
     matches!(state, State::Refused | State::Failing)
-}
-
-/// RFC 3339, whole seconds, UTC.
-pub(super) fn time(millis: i64) -> String {
-    let second = jiff::Timestamp::from_second(millis.div_euclid(1_000)).unwrap_or_default();
-    second.to_string()
 }

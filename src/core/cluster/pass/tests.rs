@@ -1,3 +1,6 @@
+use crate::core::time::Timestamp;
+use crate::core::time::at;
+use crate::core::time::ms;
 use serde_json::json;
 
 use super::super::view::Change;
@@ -5,7 +8,7 @@ use super::super::view::KINDS;
 use super::super::view::Kind;
 use super::*;
 
-const NOW: i64 = 1_700_000_000_000;
+const NOW: Timestamp = at(1_700_000_000_000);
 const NODES: [&str; 4] = ["a", "b", "c", "d"];
 
 fn options() -> Options {
@@ -212,14 +215,14 @@ fn what_the_live_status_says_already_is_not_written() {
     let mut live = status(&first);
     live["conditions"].as_array_mut().unwrap().insert(0, json!({"type": "Foreign", "status": "Maybe"}));
     view.put(Kind::DaemonSets, daemon_set("two", json!({}), live.clone()));
-    assert_eq!(super::plan(&mut view, &options(), NOW + 5_000).writes, []);
+    assert_eq!(super::plan(&mut view, &options(), NOW + ms(5_000)).writes, []);
     // Somebody wrote nonsense: it is put right, and the foreign condition stays.
     live["numberReady"] = json!(17);
     view.put(Kind::DaemonSets, daemon_set("two", json!({}), live));
-    let again = super::plan(&mut view, &options(), NOW + 5_000);
+    let again = super::plan(&mut view, &options(), NOW + ms(5_000));
     assert_eq!(status(&again), json!({"numberReady": 4}));
     view.put(Kind::Nodes, node("a", "False"));
-    let plan = super::plan(&mut view, &options(), NOW + 5_000);
+    let plan = super::plan(&mut view, &options(), NOW + ms(5_000));
     assert_eq!(
         (status(&plan)["numberReady"].as_i64(), &status(&plan)["conditions"][0]["type"]),
         (Some(3), &json!("Foreign"))
@@ -281,17 +284,17 @@ fn the_word_of_an_agent_that_a_stock_controller_acts_counts_once_its_pod_was_see
         let claim = plan.doubted[0].clone();
         assert_eq!((claim.node.as_str(), claim.pod.as_str(), plan.doubted.len()), ("b", "net-x", 1));
         assert!(is_ours(&plan), "nobody has seen it");
-        assert_eq!(super::plan(&mut view, &options(), NOW + 1).doubted, [], "it is asked for already");
+        assert_eq!(super::plan(&mut view, &options(), NOW + ms(1)).doubted, [], "it is asked for already");
         view.take(Change::LookedUp(claim, pod.clone()));
-        let plan = super::plan(&mut view, &options(), NOW + 2);
+        let plan = super::plan(&mut view, &options(), NOW + ms(2));
         assert_eq!(!is_ours(&plan), holds, "{pod:?}");
         assert!(!plan.writes.iter().any(|w| matches!(w, Write::Revision { .. })));
         // It may go while its agent goes on telling of it.
         let again = plan.look_again.unwrap();
-        assert!(again <= NOW + 30_000, "{again}");
-        let doubted = super::plan(&mut view, &options(), NOW + 30_000).doubted;
+        assert!(again <= NOW + ms(30_000), "{again}");
+        let doubted = super::plan(&mut view, &options(), NOW + ms(30_000)).doubted;
         view.take(Change::LookedUp(doubted[0].clone(), None));
-        assert!(is_ours(&super::plan(&mut view, &options(), NOW + 30_001)), "{pod:?}");
+        assert!(is_ours(&super::plan(&mut view, &options(), NOW + ms(30_001))), "{pod:?}");
     }
 }
 
@@ -305,7 +308,7 @@ fn of_many_that_lie_one_that_does_not_is_found() {
     }
     let mut asked = BTreeSet::new();
     for round in 0..3 {
-        let plan = super::plan(&mut view, &options(), NOW + round);
+        let plan = super::plan(&mut view, &options(), NOW + ms(round));
         assert!(plan.doubted.len() <= 8 && is_ours(&plan));
         asked.extend(plan.doubted.iter().map(|claim| claim.node.clone()));
         for claim in plan.doubted {
@@ -314,13 +317,13 @@ fn of_many_that_lie_one_that_does_not_is_found() {
         }
     }
     assert_eq!(asked.len(), 20);
-    let plan = super::plan(&mut view, &options(), NOW + 3);
+    let plan = super::plan(&mut view, &options(), NOW + ms(3));
     assert!(!is_ours(&plan));
     assert!(condition(&plan, "Degraded").2.contains("pod net-m19 of a DaemonSet controller is on node m19"));
-    let plan = super::plan(&mut view, &options(), NOW + 40_000);
+    let plan = super::plan(&mut view, &options(), NOW + ms(40_000));
     assert_eq!(plan.doubted.len(), 1, "the one that holds is enough");
     view.put(Kind::NodeDaemons, report("m19", "one", json!({}), json!([])));
-    assert!(is_ours(&super::plan(&mut view, &options(), NOW + 40_001)), "its agent tells of it no more");
+    assert!(is_ours(&super::plan(&mut view, &options(), NOW + ms(40_001))), "its agent tells of it no more");
 }
 
 #[test]
@@ -345,14 +348,22 @@ fn a_node_whose_clock_is_ahead_counts_from_when_it_was_seen() {
     assert_eq!(approved(&super::plan(&mut view, &options(), NOW + rollout::HOLD)), [("b".to_owned(), hash("two"))]);
     // The seconds count from when it was first told, however often that is.
     view.put(Kind::DaemonSets, min_ready(10));
-    for at in [5_000, 9_999] {
+    for at in [ms(5_000), ms(9_999)] {
         view.put(Kind::NodeDaemons, fresh());
         let plan = super::plan(&mut view, &options(), NOW + at);
-        assert_eq!((status(&plan)["numberAvailable"].as_i64(), plan.look_again), (Some(3), Some(NOW + 10_000)), "{at}");
+        assert_eq!(
+            (status(&plan)["numberAvailable"].as_i64(), plan.look_again),
+            (Some(3), Some(NOW + ms(10_000))),
+            "{at:?}"
+        );
     }
-    assert_eq!(status(&super::plan(&mut view, &options(), NOW + 10_000))["numberAvailable"], 4);
+    assert_eq!(status(&super::plan(&mut view, &options(), NOW + ms(10_000)))["numberAvailable"], 4);
     view.put(Kind::NodeDaemons, fresh());
-    assert_eq!(status(&super::plan(&mut view, &options(), NOW + 2_000_000))["numberAvailable"], 4, "and never back");
+    assert_eq!(
+        status(&super::plan(&mut view, &options(), NOW + ms(2_000_000)))["numberAvailable"],
+        4,
+        "and never back"
+    );
 }
 
 #[test]
@@ -399,7 +410,7 @@ fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
     assert_eq!((view.daemons[&key].resource_version.as_str(), view.daemons[&key].generation), ("8", 4));
     view.put(Kind::DaemonSets, refused("9", written.clone()));
     assert_eq!(view.daemons[&key].resource_version, "9");
-    assert_eq!(super::plan(&mut view, &options(), NOW + 5_000).writes, []);
+    assert_eq!(super::plan(&mut view, &options(), NOW + ms(5_000)).writes, []);
     // It goes away, or is mended.
     let mut going = refused("10", json!({}));
     going["metadata"]["deletionTimestamp"] = json!("2023-01-01T00:00:00Z");

@@ -1,8 +1,11 @@
+use crate::core::time::Timestamp;
+use crate::core::time::at;
+use crate::core::time::ms;
 use proptest::prelude::*;
 
 use super::*;
 
-const NOW: i64 = 1_000_000;
+const NOW: Timestamp = at(1_000_000);
 const PAST: Name = Name::first(0);
 const WANTED: Name = Name::first(1);
 
@@ -21,13 +24,17 @@ fn rules(max_unavailable: u32) -> Rules {
 
 fn instance(updated: bool, ready: bool) -> InstanceFact {
     let revision = if updated { WANTED } else { PAST };
-    InstanceFact { revision, ready_since: ready.then_some(0), created: 0, ending: false }
+    InstanceFact { revision, ready_since: ready.then_some(at(0)), created: at(0), ending: false }
 }
 
-const OLD: &[InstanceFact] = &[InstanceFact { revision: PAST, ready_since: Some(0), created: 0, ending: false }];
-const OLD_BROKEN: &[InstanceFact] = &[InstanceFact { revision: PAST, ready_since: None, created: 0, ending: false }];
-const NEW: &[InstanceFact] = &[InstanceFact { revision: WANTED, ready_since: Some(0), created: 0, ending: false }];
-const NEW_BROKEN: &[InstanceFact] = &[InstanceFact { revision: WANTED, ready_since: None, created: 0, ending: false }];
+const OLD: &[InstanceFact] =
+    &[InstanceFact { revision: PAST, ready_since: Some(at(0)), created: at(0), ending: false }];
+const OLD_BROKEN: &[InstanceFact] =
+    &[InstanceFact { revision: PAST, ready_since: None, created: at(0), ending: false }];
+const NEW: &[InstanceFact] =
+    &[InstanceFact { revision: WANTED, ready_since: Some(at(0)), created: at(0), ending: false }];
+const NEW_BROKEN: &[InstanceFact] =
+    &[InstanceFact { revision: WANTED, ready_since: None, created: at(0), ending: false }];
 
 fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
     NodeFact {
@@ -44,12 +51,12 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
     }
 }
 
-fn approved(name: &str, at: i64) -> NodeFact<'_> {
+fn approved(name: &str, at: Timestamp) -> NodeFact<'_> {
     NodeFact { approval: Some(ApprovalFact { revision: WANTED, at }), ..node(name, OLD) }
 }
 
 fn approves(rules: &Rules, nodes: &[NodeFact<'_>]) -> Vec<String> {
-    plan(rules, 0, nodes, NOW).approve.into_iter().map(|i| nodes[i].name.to_owned()).collect()
+    plan(rules, ms(0), nodes, NOW).approve.into_iter().map(|i| nodes[i].name.to_owned()).collect()
 }
 
 #[test]
@@ -80,35 +87,35 @@ fn unreachable_on_the_old_revision_takes_no_slot_and_broken_after_the_update_doe
 
 #[test]
 fn a_replaced_node_keeps_its_slot_for_a_while() {
-    let fresh = [InstanceFact { created: NOW - HOLD + 1, ..NEW[0] }];
-    let replaced = NodeFact { instances: &fresh, ..approved("b", NOW - 5_000) };
+    let fresh = [InstanceFact { created: NOW - HOLD + ms(1), ..NEW[0] }];
+    let replaced = NodeFact { instances: &fresh, ..approved("b", NOW - ms(5_000)) };
     let nodes = [node("a", OLD), replaced];
-    let planned = plan(&rules(1), 0, &nodes, NOW);
-    assert_eq!((planned.approve, planned.withdraw, planned.look_again), (vec![], vec![], Some(NOW + 1)));
-    let planned = plan(&rules(1), 0, &nodes, NOW + 1);
+    let planned = plan(&rules(1), ms(0), &nodes, NOW);
+    assert_eq!((planned.approve, planned.withdraw, planned.look_again), (vec![], vec![], Some(NOW + ms(1))));
+    let planned = plan(&rules(1), ms(0), &nodes, NOW + ms(1));
     assert_eq!((planned.approve, planned.withdraw), (vec![0], vec![1]));
 }
 
 #[test]
 fn min_ready_seconds_count_before_a_slot_is_free() {
-    let young = [InstanceFact { ready_since: Some(NOW - 9_000), ..NEW[0] }];
+    let young = [InstanceFact { ready_since: Some(NOW - ms(9_000)), ..NEW[0] }];
     let nodes = [node("a", OLD), node("b", &young)];
-    let planned = plan(&rules(1), 10_000, &nodes, NOW);
-    assert_eq!((planned.approve.len(), planned.look_again), (0, Some(NOW + 1_000)));
-    assert_eq!(plan(&rules(1), 10_000, &nodes, NOW + 1_000).approve, [0]);
-    let ahead = [InstanceFact { ready_since: Some(NOW + 600_000), ..NEW[0] }];
+    let planned = plan(&rules(1), ms(10_000), &nodes, NOW);
+    assert_eq!((planned.approve.len(), planned.look_again), (0, Some(NOW + ms(1_000))));
+    assert_eq!(plan(&rules(1), ms(10_000), &nodes, NOW + ms(1_000)).approve, [0]);
+    let ahead = [InstanceFact { ready_since: Some(NOW + ms(600_000)), ..NEW[0] }];
     assert_eq!(approves(&rules(1), &[node("a", OLD), node("b", &ahead)]), ["a"], "without them no clock is asked");
 }
 
 #[test]
 fn an_approval_that_nobody_claims_is_withdrawn_and_a_claimed_one_never() {
     let late = approved("a", NOW - UNCLAIMED);
-    let planned = plan(&rules(1), 0, &[late.clone(), node("b", OLD)], NOW);
+    let planned = plan(&rules(1), ms(0), &[late.clone(), node("b", OLD)], NOW);
     assert_eq!((planned.withdraw, planned.unclaimed, planned.approve), (vec![0], vec![0], vec![]));
     let claimed = NodeFact { replacing: true, ..late };
     let paused = Rules { hold: Some("paused".into()), ..rules(1) };
-    assert!(plan(&paused, 0, &[claimed], NOW).withdraw.is_empty());
-    assert_eq!(plan(&paused, 0, &[approved("a", NOW)], NOW).withdraw, [0]);
+    assert!(plan(&paused, ms(0), &[claimed], NOW).withdraw.is_empty());
+    assert_eq!(plan(&paused, ms(0), &[approved("a", NOW)], NOW).withdraw, [0]);
     let withdrawn_but_replacing = NodeFact { replacing: true, ..node("b", OLD) };
     assert_eq!(approves(&rules(1), &[node("a", OLD), withdrawn_but_replacing]), NONE, "its slot is kept");
 }
@@ -116,20 +123,20 @@ fn an_approval_that_nobody_claims_is_withdrawn_and_a_claimed_one_never() {
 #[test]
 fn approvals_beyond_the_budget_are_taken_back_unless_they_are_claimed() {
     let nodes = [approved("a", NOW), approved("b", NOW), node("c", OLD)];
-    let planned = plan(&rules(1), 0, &nodes, NOW);
+    let planned = plan(&rules(1), ms(0), &nodes, NOW);
     assert_eq!((planned.withdraw, planned.approve), (vec![1], vec![]));
     let claimed = NodeFact { replacing: true, ..approved("b", NOW) };
-    assert_eq!(plan(&rules(1), 0, &[approved("a", NOW), claimed.clone()], NOW).withdraw, [0]);
+    assert_eq!(plan(&rules(1), ms(0), &[approved("a", NOW), claimed.clone()], NOW).withdraw, [0]);
     let both = NodeFact { replacing: true, ..approved("a", NOW) };
-    assert!(plan(&rules(1), 0, &[both, claimed], NOW).withdraw.is_empty());
-    assert!(plan(&rules(2), 0, &nodes, NOW).withdraw.is_empty());
+    assert!(plan(&rules(1), ms(0), &[both, claimed], NOW).withdraw.is_empty());
+    assert!(plan(&rules(2), ms(0), &nodes, NOW).withdraw.is_empty());
 }
 
 #[test]
 fn holds_say_why() {
     let nodes =
         [node("a", OLD), NodeFact { failed: true, ..node("b", OLD) }, NodeFact { failed: true, ..node("c", OLD) }];
-    let planned = plan(&rules(1), 0, &nodes, NOW);
+    let planned = plan(&rules(1), ms(0), &nodes, NOW);
     assert_eq!((planned.approve.len(), planned.held.as_str()), (0, "the revision failed on 2 nodes"));
     let one = &nodes[..2];
     assert_eq!(approves(&rules(1), one), ["a"], "and a node on which it failed is not approved again");
@@ -143,20 +150,20 @@ fn holds_say_why() {
 #[test]
 fn canaries_go_first_and_the_others_when_they_have_settled() {
     let canary = |instances| NodeFact { canary: true, ..node("z", instances) };
-    let rules = Rules { canary_hold: Some(1_000), ..rules(5) };
+    let rules = Rules { canary_hold: Some(ms(1_000)), ..rules(5) };
     assert_eq!(approves(&rules, &[node("a", OLD), canary(OLD)]), ["z"]);
-    let young = [InstanceFact { ready_since: Some(NOW - 1), ..NEW[0] }];
+    let young = [InstanceFact { ready_since: Some(NOW - ms(1)), ..NEW[0] }];
     let nodes = [node("a", OLD), canary(&young)];
-    let planned = plan(&rules, 0, &nodes, NOW);
-    assert_eq!((planned.approve.len(), planned.look_again), (0, Some(NOW + 999)));
+    let planned = plan(&rules, ms(0), &nodes, NOW);
+    assert_eq!((planned.approve.len(), planned.look_again), (0, Some(NOW + ms(999))));
     assert_eq!(approves(&rules, &[node("a", OLD), canary(NEW)]), ["a"]);
 }
 
 #[test]
 fn canaries_that_are_nowhere_hold_the_rollout() {
-    let rules = Rules { canary_hold: Some(0), ..rules(5) };
+    let rules = Rules { canary_hold: Some(ms(0)), ..rules(5) };
     let misplaced = NodeFact { canary: true, should_run: false, ..node("z", OLD) };
-    let planned = plan(&rules, 0, &[node("a", OLD), node("b", OLD_BROKEN), misplaced], NOW);
+    let planned = plan(&rules, ms(0), &[node("a", OLD), node("b", OLD_BROKEN), misplaced], NOW);
     assert_eq!((planned.approve, planned.held.as_str()), (vec![], NO_CANARY));
 }
 
@@ -216,7 +223,7 @@ proptest! {
         let mut nodes = vec![fresh; count];
         let mut now = NOW;
         for (at, what) in steps {
-            now += 700;
+            now += ms(700);
             let sim = &mut nodes[at % count];
             match what {
                 0 if sim.approval.is_some() && sim.instances.iter().any(|i| i.revision == PAST) => sim.replacing = true,
@@ -237,7 +244,7 @@ proptest! {
                 replacing: sim.replacing,
                 ..node(name, &sim.instances)
             }).collect();
-            let planned = plan(&rules(budget), 0, &facts, now);
+            let planned = plan(&rules(budget), ms(0), &facts, now);
             for index in planned.withdraw {
                 nodes[index].approval = None;
             }

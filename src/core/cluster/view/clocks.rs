@@ -6,23 +6,25 @@
 
 use std::collections::BTreeMap;
 
+use crate::core::time::Timestamp;
+
 use super::Report;
 use super::View;
 
 impl View {
-    /// Makes sure that nothing that is told lies after `now`, in milliseconds since the epoch.
-    pub(in crate::core::cluster) fn heed_clocks(&mut self, now: i64) {
+    /// Makes sure that nothing that is told lies after `now`.
+    pub(in crate::core::cluster) fn heed_clocks(&mut self, now: Timestamp) {
         self.nodes.values_mut().filter_map(|entry| entry.report.as_mut()).for_each(|report| report.heed_clock(now));
     }
 }
 
 impl Report {
-    fn heed_clock(&mut self, now: i64) {
+    fn heed_clock(&mut self, now: Timestamp) {
         // What an earlier pass has heeded is no more what was said.
         let is_new = std::mem::replace(&mut self.is_new, false);
         let told = if is_new { std::mem::take(&mut self.ahead) } else { BTreeMap::new() };
         let ahead = &mut self.ahead;
-        let mut heed = |time: &mut i64| {
+        let mut heed = |time: &mut Timestamp| {
             let known = told.get(time).map(|seen| now.min(*seen));
             if let Some(seen) = known.or_else(|| (*time > now).then_some(now)) {
                 if is_new {

@@ -26,6 +26,7 @@ use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::node;
 use crate::core::placement::NamespaceSelector;
+use crate::core::time::Timestamp;
 use crate::core::validate;
 
 use super::Daemon;
@@ -60,9 +61,9 @@ fn strings(object: &Value, field: &str) -> BTreeMap<String, String> {
     map.into_iter().flatten().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect()
 }
 
-/// Milliseconds since the epoch of an RFC 3339 time; 0 of what is none.
-fn millis(text: &str) -> i64 {
-    text.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_millisecond)
+/// The epoch for what is no RFC 3339 time.
+fn time(text: &str) -> Timestamp {
+    text.parse().unwrap_or_default()
 }
 
 impl View {
@@ -132,7 +133,7 @@ impl View {
         let mut daemons: Vec<(Name, Told)> = status.daemons.into_iter().take(DAEMONS).map(|d| told(names, d)).collect();
         daemons.sort_by_key(|(key, _)| *key);
         let approvals = spec.approvals.iter().map(|a| {
-            let fact = ApprovalFact { revision: names.of(&a.revision), at: millis(&a.approved_at) };
+            let fact = ApprovalFact { revision: names.of(&a.revision), at: time(&a.approved_at) };
             (names.of(&ObjectKey::new(&a.namespace, &a.name).to_string()), names.of(&a.uid), fact)
         });
         let report = Report {
@@ -164,7 +165,7 @@ impl View {
             data: history::bytes(data),
             label: labels.get(HASH_LABEL).cloned(),
             owned: controller.is_some(),
-            created: millis(text(object, "creationTimestamp")),
+            created: time(text(object, "creationTimestamp")),
         };
         let known = KnownRevision {
             revision,
@@ -291,8 +292,8 @@ fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
     let oldest = report.instances.len().saturating_sub(INSTANCES);
     let instances = report.instances.iter().skip(oldest).map(|i| InstanceFact {
         revision: names.of(&i.revision),
-        ready_since: i.ready_since.as_deref().map(millis),
-        created: millis(&i.created),
+        ready_since: i.ready_since.as_deref().map(time),
+        created: time(&i.created),
         ending: i.ending,
     });
     let instances = instances.collect();

@@ -1,6 +1,7 @@
 //! Bridging until the stock controller's pod is here, and again while it cannot come.
 
 use crate::core::plan::bootstrap::MISSING;
+use crate::core::time::ms;
 
 use super::*;
 
@@ -52,11 +53,11 @@ fn the_instance_returns_where_the_stock_pod_cannot_come() {
     let mut bench = handed_over();
     bench.world.stock = Some(Stock::Lost(Evidence::Gone));
     assert_eq!(bench.pass(&desired()), NONE);
-    bench.now += MISSING - 1;
+    bench.now += MISSING - ms(1);
     assert_eq!(bench.pass(&desired()), NONE);
     bench.world.stock = Some(Stock::Lost(Evidence::Running));
     assert_eq!(bench.pass(&desired()), NONE);
-    bench.now += 1;
+    bench.now += ms(1);
     bench.world.stock = Some(Stock::Lost(Evidence::Gone));
     assert_eq!(bench.pass(&desired()), NONE, "it ran meanwhile: the time begins anew");
     bench.now += MISSING;
@@ -76,7 +77,7 @@ fn nothing_returns_after_the_stock_pod_was_ready_once() {
     assert_eq!(bench.pass(&desired()), NONE);
     bench.world.stock = Some(Stock::Lost(Evidence::Gone));
     assert_eq!(bench.pass(&desired()), NONE);
-    bench.now += 10 * MISSING;
+    bench.now += MISSING * 10;
     assert_eq!(bench.pass(&desired()), NONE);
     bench.boot = "boot-2".to_owned();
     assert_eq!(bench.pass(&desired()), ["start uid-a-1"], "a cold boot without an API server");

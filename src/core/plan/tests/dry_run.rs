@@ -1,6 +1,7 @@
 use crate::core::dry_run::DryRunAnswer as ApiSays;
 use crate::core::dry_run::Unanswered;
 use crate::core::record::Said;
+use crate::core::time::ms;
 
 use super::*;
 
@@ -50,7 +51,7 @@ fn a_new_instance_waits_for_the_answer_is_made_of_it_and_keeps_it() {
     for says in [mirrored("m2/a"), ApiSays::Refused("no".into()), silent()] {
         bench.world.says = Some(says);
         let labelled = DaemonSet { labels: BTreeMap::from([("x".into(), bench.now.to_string())]), ..of_api("a") };
-        bench.now += 3_600_000;
+        bench.now += ms(3_600_000);
         assert_eq!(bench.pass(&wanted(&labelled)), NONE);
         let own = bench.record.instances[0].daemon_set.as_ref().expect("it");
         assert!(made_of(&bench) == "m/a" && own.labels == labelled.labels, "it follows the definition, too");
@@ -82,7 +83,7 @@ fn it_is_asked_once_for_an_instance_and_anew_for_the_next() {
     bench.world.says = Some(mirrored("m3/b"));
     assert_eq!(bench.pass(&wanted(&of_api("b"))), ["end uid-a-0"]);
     bench.world.running.clear();
-    bench.now += 86_400_000;
+    bench.now += ms(86_400_000);
     bench.world.says = Some(ApiSays::Refused("second thoughts".into()));
     assert_eq!(
         bench.pass(&wanted(&of_api("b"))),
@@ -193,7 +194,7 @@ fn a_roll_back_asks_nobody() {
     };
     bench.pass(&wanted(&auto("a")));
     bench.world.ready.insert("uid-a-0".into(), bench.now);
-    bench.now += 60_000;
+    bench.now += ms(60_000);
     bench.pass(&wanted(&auto("a")));
     assert_eq!(bench.record.good.as_ref().expect("good").revision, "a");
     bench.world.says = Some(mirrored("m/b"));
@@ -204,7 +205,7 @@ fn a_roll_back_asks_nobody() {
     bench.world.says = Some(silent());
     bench.world.not_ready.insert("uid-b-1".into());
     bench.world.failures.insert("uid-b-1".into(), Failure { cause: Cause::CrashLoop, message: "exit 1".into() });
-    bench.now += 60_000;
+    bench.now += ms(60_000);
     assert_eq!(bench.pass(&wanted(&auto("b"))), ["end uid-b-1"]);
     bench.world.running.clear();
     bench.now += GONE_AFTER;
@@ -235,7 +236,7 @@ fn the_nodes_owner_judges_what_admission_made() {
     assert!(notes(&plan).contains("as the API server's admission made it"), "{}", notes(&plan));
     assert!(matches!(plan.record.answer.expect("remembered").said, Said::Admitted(_)));
     bench.world.says = Some(mirrored("m/a"));
-    bench.now += 1;
+    bench.now += ms(1);
     bench.record.answer = None;
     assert_eq!(bench.pass(&wanted(&of_api("a"))), ["start uid-a-0"]);
 }

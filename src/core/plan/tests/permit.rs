@@ -1,4 +1,5 @@
 use crate::core::record::RestartCause;
+use crate::core::time::ms;
 
 use super::*;
 
@@ -74,13 +75,13 @@ fn changed_data_needs_no_approval_but_its_turn() {
     bench.world.data_version = "1".to_owned();
     bench.pass(&desired);
     bench.world.permission = Some(withheld());
-    bench.jitter = 30_000;
+    bench.jitter = ms(30_000);
     bench.world.data_version = "2".to_owned();
     bench.pass(&desired);
     assert_eq!(bench.record.live().count(), 1);
     let plan = bench.plan(&desired);
     assert!(plan.summary.reason.contains("its turn on this node comes"), "{}", plan.summary.reason);
-    bench.now = NOW + crate::core::plan::run::jitter("n1", "a", 30_000);
+    bench.now = NOW + crate::core::plan::run::jitter("n1", "a", ms(30_000));
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     assert_eq!(bench.plan(&desired).replacing, None, "there is no claim");
     bench.world.running.clear();

@@ -2,11 +2,12 @@ use crate::core::model::PROGRESS_DEADLINE;
 use crate::core::model::RESTART_ON;
 use crate::core::model::ROLLBACK;
 use crate::core::record::RestartCause;
+use crate::core::time::ms;
 
 use super::*;
 
-const DEADLINE: Millis = 60_000;
-const STEADY: Millis = 30_000;
+const DEADLINE: Span = Span::from_secs(60);
+const STEADY: Span = Span::from_secs(30);
 
 fn rolling_back(image: &str) -> DaemonSet {
     let mut daemon_set = daemon_set(image);
@@ -67,7 +68,7 @@ fn a_revision_that_is_not_available_in_time_gives_way_to_the_last_good_one() {
     let plan = bench.plan(&desired);
     assert!(plan.summary.reason.contains("crash loop: exit code 1"), "{}", plan.summary.reason);
     assert_eq!(plan.summary.wanted_revision.as_deref(), Some("b"));
-    bench.now += 100 * DEADLINE;
+    bench.now += DEADLINE * 100;
     assert_eq!(bench.converge(&desired), NONE, "it is not tried again");
     assert_eq!(bench.converge(&wanted(&rolling_back("c"))).last().unwrap(), "start uid-c-3", "another template is");
     assert_eq!(bench.record.failed, None);
@@ -135,7 +136,7 @@ fn what_nobody_sees_never_fails() {
         if let Some(failure) = failure {
             bench.world.failures.insert("uid-b-1".into(), failure);
         }
-        bench.now += 10 * DEADLINE;
+        bench.now += DEADLINE * 10;
         assert_eq!(bench.converge(&desired), NONE);
         assert_eq!(bench.record.failed, None);
         assert!(bench.plan(&desired).wake_at.is_some(), "it is looked at again");
@@ -148,8 +149,8 @@ fn the_time_that_the_node_was_off_does_not_count() {
     let desired = wanted(&rolling_back("b"));
     bench.converge(&desired);
     bench.fails("uid-b-1", crash());
-    bench.now += 10 * DEADLINE;
-    bench.booted = bench.now - 1_000;
+    bench.now += DEADLINE * 10;
+    bench.booted = bench.now - ms(1_000);
     assert_eq!(bench.converge(&desired), NONE);
     bench.now = bench.booted + DEADLINE;
     assert_eq!(bench.converge(&desired)[0], "end uid-b-1");
@@ -228,7 +229,7 @@ fn the_time_counts_over_all_instances_of_a_revision() {
         bench.fails(&uid, Failure { cause: Cause::Admission, message: "NodePorts".into() });
         let (now, surroundings) = (bench.now, bench.world.surroundings.clone());
         bench.record.order_restart(&uid, RestartCause::Deleted, now, &surroundings);
-        bench.now += 10_000;
+        bench.now += ms(10_000);
         bench.converge(&desired);
         number += 1;
     }
@@ -286,7 +287,7 @@ fn where_nobody_tells_readiness_running_steadily_lets_a_surge_go_on_and_becomes_
     bench.pass(&wanted(&surge("a")));
     assert_eq!(bench.record.good, None);
     bench.now = bench.plan(&wanted(&surge("a"))).wake_at.unwrap();
-    while bench.now < NOW + 30_000 {
+    while bench.now < NOW + ms(30_000) {
         bench.pass(&wanted(&surge("a")));
         bench.now = bench.plan(&wanted(&surge("a"))).wake_at.unwrap();
     }
@@ -295,9 +296,9 @@ fn where_nobody_tells_readiness_running_steadily_lets_a_surge_go_on_and_becomes_
     assert_eq!(bench.pass(&desired), ["start uid-b-1"]);
     let began = bench.now;
     bench.world.steady.insert("uid-b-1".into(), began);
-    bench.now = began + 29_000;
+    bench.now = began + ms(29_000);
     assert_eq!(bench.pass(&desired), NONE);
-    bench.now = began + 30_000;
+    bench.now = began + ms(30_000);
     assert_eq!(bench.pass(&desired), ["end uid-a-0"], "the surge goes on");
     bench.converge(&desired);
     assert_eq!(bench.record.good.as_ref().unwrap().revision, "a", "somebody may still say something against it");
@@ -306,7 +307,7 @@ fn where_nobody_tells_readiness_running_steadily_lets_a_surge_go_on_and_becomes_
     assert_eq!(bench.record.good.as_ref().unwrap().revision, "b");
     bench.world.steady.clear();
     bench.fails("uid-b-1", crash());
-    bench.now += 10 * DEADLINE;
+    bench.now += DEADLINE * 10;
     assert_eq!(bench.converge(&desired), NONE, "it was taken for available");
 }
 
@@ -316,11 +317,11 @@ fn what_runs_steadily_and_turns_out_not_to_be_ready_is_rolled_back() {
     let desired = wanted(&rolling_back("b"));
     bench.converge(&desired);
     bench.world.steady.insert("uid-b-1".into(), bench.now);
-    bench.now += DEADLINE - 10_000;
+    bench.now += DEADLINE - ms(10_000);
     bench.converge(&desired);
     bench.world.steady.clear();
     bench.fails("uid-b-1", Failure { cause: Cause::Probe, message: "HTTP probe failed".into() });
-    bench.now += 10_000;
+    bench.now += ms(10_000);
     assert_eq!(bench.converge(&desired).last().unwrap(), "start uid-a-2");
 }
 
@@ -404,11 +405,11 @@ fn a_crash_loop_that_is_ready_for_moments_is_none_the_better() {
     let began = bench.now;
     while bench.now < began + DEADLINE {
         bench.world.ready.insert("uid-b-1".into(), bench.now);
-        bench.now += 1_000;
+        bench.now += ms(1_000);
         bench.pass(&desired);
         bench.world.ready.remove("uid-b-1");
         bench.fails("uid-b-1", crash());
-        bench.now += 4_000;
+        bench.now += ms(4_000);
         bench.pass(&desired);
     }
     assert_eq!(bench.converge(&desired).last().unwrap(), "start uid-a-2");

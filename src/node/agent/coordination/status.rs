@@ -11,7 +11,6 @@ use crate::core::plan::DaemonPlan;
 use crate::core::plan::Facts;
 use crate::core::plan::Readiness;
 use crate::core::record::Instance;
-use crate::core::record::Millis;
 use crate::core::record::Phase;
 use crate::core::status::State;
 use crate::node::agent::evidence::mirror_key;
@@ -45,7 +44,7 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> 
         let reported = before.and_then(|d| d.instances.iter().find(|t| t.pod == pod));
         InstanceReport {
             revision: i.revision.clone(),
-            created: time(i.created),
+            created: i.created.to_string(),
             ready_since: ready_since(&facts.readiness(i), reported),
             ending: i.phase != Phase::Live,
             pod,
@@ -75,20 +74,16 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> 
 /// no pod yet, and a coordinator takes a node that is not ready for one that costs nothing to replace.
 fn ready_since(readiness: &Readiness, reported: Option<&InstanceReport>) -> Option<String> {
     match readiness {
-        Readiness::Ready { since } => Some(time(*since)),
+        Readiness::Ready { since } => Some(since.to_string()),
         Readiness::NotReady(_) => None,
         Readiness::Steady { .. } | Readiness::Unknown(_) => reported.and_then(|t| t.ready_since.clone()),
     }
 }
 
-/// RFC 3339, whole seconds, UTC.
-fn time(millis: Millis) -> String {
-    jiff::Timestamp::from_second(millis.div_euclid(1_000)).unwrap_or_default().to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::time::at;
 
     #[test]
     fn what_is_not_known_stays_as_it_was_told() {
@@ -96,7 +91,7 @@ mod tests {
         let unready = InstanceReport::default();
         let unknown = Readiness::Unknown("no pod has been listed".to_owned());
         assert_eq!(ready_since(&unknown, Some(&reported)), reported.ready_since);
-        assert_eq!(ready_since(&Readiness::Steady { since: 0 }, Some(&reported)), reported.ready_since);
+        assert_eq!(ready_since(&Readiness::Steady { since: at(0) }, Some(&reported)), reported.ready_since);
         assert_eq!(ready_since(&unknown, Some(&unready)), None);
         assert_eq!(ready_since(&unknown, None), None);
     }
@@ -105,7 +100,7 @@ mod tests {
     fn what_is_known_is_said() {
         let reported = InstanceReport { ready_since: Some("2026-01-01T00:00:00Z".to_owned()), ..Default::default() };
         assert_eq!(ready_since(&Readiness::NotReady("a probe fails".to_owned()), Some(&reported)), None);
-        let ready = Readiness::Ready { since: 1_000 };
+        let ready = Readiness::Ready { since: at(1_000) };
         assert_eq!(ready_since(&ready, Some(&reported)).as_deref(), Some("1970-01-01T00:00:01Z"));
     }
 }

@@ -1,3 +1,4 @@
+use crate::core::time::at;
 use serde_json::Value;
 use serde_json::json;
 
@@ -49,45 +50,45 @@ fn a_get_is_believed_only_for_what_it_says() {
 #[test]
 fn what_a_get_said_of_a_deleted_daemon_is_not_believed_of_its_successor() {
     let mut definitions = ApiDefinitions::default();
-    let about = definitions.ask(&key(), 0).unwrap();
-    definitions.answered(&key(), about, Confirmation::Gone, 1);
+    let about = definitions.ask(&key(), at(0)).unwrap();
+    definitions.answered(&key(), about, Confirmation::Gone, at(1));
     let entry = Definition::of(&object("u2", json!({MODE_LABEL: "static"})), 7);
     let mut there = Snapshot::default();
     there.daemon_sets.insert(key(), entry);
     definitions.update(&there);
     definitions.update(&Snapshot::default());
-    assert!(definitions.ask(&key(), 2).is_some(), "a later absence is asked about anew");
+    assert!(definitions.ask(&key(), at(2)).is_some(), "a later absence is asked about anew");
 }
 
 #[test]
 fn a_get_is_sent_once_and_again_when_it_gave_no_lasting_answer() {
     let mut definitions = ApiDefinitions::default();
-    let about = definitions.ask(&key(), 0).unwrap();
-    assert_eq!(definitions.ask(&key(), 1), None, "it is under way");
-    definitions.answered(&key(), about, Confirmation::Failed("timeout".into()), 2);
-    assert_eq!(definitions.ask(&key(), 3), None);
-    assert_eq!(definitions.ask_again_at(), Some(2 + ASK_AGAIN));
-    assert!(definitions.ask(&key(), 2 + ASK_AGAIN).is_some());
-    definitions.answered(&key(), about, Confirmation::Gone, 9_000);
-    assert_eq!(definitions.ask(&key(), 1_000_000), None, "this answer lasts");
+    let about = definitions.ask(&key(), at(0)).unwrap();
+    assert_eq!(definitions.ask(&key(), at(1)), None, "it is under way");
+    definitions.answered(&key(), about, Confirmation::Failed("timeout".into()), at(2));
+    assert_eq!(definitions.ask(&key(), at(3)), None);
+    assert_eq!(definitions.ask_again_at(), Some(at(2) + ASK_AGAIN));
+    assert!(definitions.ask(&key(), at(2) + ASK_AGAIN).is_some());
+    definitions.answered(&key(), about, Confirmation::Gone, at(9_000));
+    assert_eq!(definitions.ask(&key(), at(1_000_000)), None, "this answer lasts");
     definitions.forget_answers(|_| false);
-    assert!(definitions.ask(&key(), 1_000_001).is_some());
+    assert!(definitions.ask(&key(), at(1_000_001)).is_some());
 }
 
 #[test]
 fn a_confirmed_absence_is_no_answer_about_the_next_one() {
     let mut definitions = ApiDefinitions::default();
-    let about = definitions.ask(&key(), 0).unwrap();
-    definitions.answered(&key(), about, Confirmation::Gone, 1);
+    let about = definitions.ask(&key(), at(0)).unwrap();
+    definitions.answered(&key(), about, Confirmation::Gone, at(1));
     definitions.update(&Snapshot::default());
-    assert_eq!(definitions.ask(&key(), 2), None, "still absent: this answer lasts");
+    assert_eq!(definitions.ask(&key(), at(2)), None, "still absent: this answer lasts");
     let mut back = Snapshot::default();
     back.daemon_sets.insert(key(), Definition::of(&object("u2", json!({})), 7));
     definitions.update(&back);
     definitions.update(&Snapshot::default());
-    let about = definitions.ask(&key(), 3).unwrap();
+    let about = definitions.ask(&key(), at(3)).unwrap();
     definitions.update(&back);
-    definitions.answered(&key(), about, Confirmation::Gone, 4);
+    definitions.answered(&key(), about, Confirmation::Gone, at(4));
     definitions.update(&Snapshot::default());
-    assert!(definitions.ask(&key(), 5).is_some(), "an answer that came while it was back is dropped");
+    assert!(definitions.ask(&key(), at(5)).is_some(), "an answer that came while it was back is dropped");
 }

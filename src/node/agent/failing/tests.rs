@@ -1,7 +1,4 @@
-use std::sync::Arc;
-
-use serde_json::json;
-
+use super::*;
 use crate::core::health::ContainerFact;
 use crate::core::health::Does;
 use crate::core::health::PodFact;
@@ -10,10 +7,12 @@ use crate::core::model::DaemonSet;
 use crate::core::model::IntOrPercent;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
+use crate::core::time::at;
+use crate::core::time::ms;
 use crate::node::agent::evidence::RuntimePod;
 use crate::node::api::Entry;
-
-use super::*;
+use serde_json::json;
+use std::sync::Arc;
 
 fn instance() -> Instance {
     let daemon_set = DaemonSet {
@@ -34,13 +33,13 @@ fn instance() -> Instance {
         admitted: None,
         source: Source::Api,
     };
-    Instance { daemon_set: Some(Arc::new(daemon_set)), ..Instance::new("u", "b-x", 0, "r", 1_000) }
+    Instance { daemon_set: Some(Arc::new(daemon_set)), ..Instance::new("u", "b-x", 0, "r", at(1_000)) }
 }
 
 fn crashing() -> Runtime {
     let fact = PodFact {
-        sandboxes: vec![SandboxFact { ready: true, made: 2_000 }],
-        containers: vec![ContainerFact { name: "main".into(), restarts: 2, does: Does::Ended, made: 3_000 }],
+        sandboxes: vec![SandboxFact { ready: true, made: at(2_000) }],
+        containers: vec![ContainerFact { name: "main".into(), restarts: 2, does: Does::Ended, made: at(3_000) }],
     };
     let pod = RuntimePod {
         uid: "u".into(),
@@ -68,7 +67,7 @@ fn api(pod: Option<Value>, node: &str) -> Snapshot {
 
 fn reported(api: Option<&Snapshot>, runtime: &Runtime, rejected: Option<&str>) -> Option<(Cause, String)> {
     let failure_evidence =
-        FailureEvidence { api, runtime, crash_diagnoses: &CrashDiagnoses::default(), node: "n", booted: 0 };
+        FailureEvidence { api, runtime, crash_diagnoses: &CrashDiagnoses::default(), node: "n", booted: at(0) };
     failure(&instance(), "a", rejected.map(str::to_owned), &failure_evidence).map(|f| (f.cause, f.message))
 }
 
@@ -104,7 +103,7 @@ fn what_the_runtime_has_of_another_boot_proves_nothing() {
         runtime: &runtime,
         crash_diagnoses: &CrashDiagnoses::default(),
         node: "n",
-        booted: 4_000,
+        booted: at(4_000),
     };
     assert_eq!(failure(&instance(), "a", None, &failure_evidence), None);
 }
@@ -112,14 +111,14 @@ fn what_the_runtime_has_of_another_boot_proves_nothing() {
 #[test]
 fn after_an_outage_the_kubelet_is_given_time_to_say_how_its_pods_are_now() {
     let mut api_freshness = ApiFreshness::default();
-    api_freshness.follow(false, 0);
-    assert!(!api_freshness.is_current(0));
-    api_freshness.follow(true, 1_000);
-    assert!(api_freshness.is_current(1_000), "the agent started, the kubelet did not");
-    api_freshness.follow(false, 2_000);
-    api_freshness.follow(true, 3_000);
-    assert!(!api_freshness.is_current(3_000 + CURRENT_AFTER - 1));
-    assert!(api_freshness.is_current(3_000 + CURRENT_AFTER));
-    api_freshness.follow(true, 500);
-    assert!(api_freshness.is_current(500 + CURRENT_AFTER), "a clock that was set back");
+    api_freshness.follow(false, at(0));
+    assert!(!api_freshness.is_current(at(0)));
+    api_freshness.follow(true, at(1_000));
+    assert!(api_freshness.is_current(at(1_000)), "the agent started, the kubelet did not");
+    api_freshness.follow(false, at(2_000));
+    api_freshness.follow(true, at(3_000));
+    assert!(!api_freshness.is_current(at(3_000) + CURRENT_AFTER - ms(1)));
+    assert!(api_freshness.is_current(at(3_000) + CURRENT_AFTER));
+    api_freshness.follow(true, at(500));
+    assert!(api_freshness.is_current(at(500) + CURRENT_AFTER), "a clock that was set back");
 }

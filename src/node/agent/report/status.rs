@@ -7,7 +7,6 @@ use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::plan::DaemonPlan;
-use crate::core::record::Millis;
 use crate::core::status::AgentStatus;
 use crate::core::status::ApiUse;
 use crate::core::status::DaemonStatus;
@@ -16,6 +15,7 @@ use crate::core::status::Problem;
 use crate::core::status::SCHEMA_VERSION;
 use crate::core::status::State;
 use crate::core::status::StatusReport;
+use crate::core::time::Timestamp;
 use crate::node::api::ConnectionCounters;
 use crate::node::api::LinkHealth;
 
@@ -32,7 +32,7 @@ impl Agent {
             node: self.config.node_name.clone(),
             agent: AgentStatus {
                 running: !self.offline,
-                since: (!self.offline).then(|| time(self.started)),
+                since: (!self.offline).then(|| self.started.to_string()),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 api,
                 api_since: since,
@@ -79,13 +79,13 @@ impl Agent {
             uid: summary.uid.clone(),
             state: if failure.is_some() { State::Failing } else { summary.state },
             ready: summary.ready,
-            since: summary.since.filter(|since| *since > 0).map(time),
+            since: summary.since.filter(|since| *since > Timestamp::default()).map(|since| since.to_string()),
             reason,
             failed: summary.failed.as_ref().map(|failed| FailedStatus {
                 revision: failed.revision.clone(),
                 cause: failed.failure.cause,
                 message: failed.failure.message.clone(),
-                since: time(failed.at),
+                since: failed.at.to_string(),
             }),
             pull: self.pull_status(plan),
             replacing: plan.replacing.clone(),
@@ -108,7 +108,7 @@ impl Agent {
             pod: there.map(|instance| instance.pod_name.clone()).unwrap_or_default(),
             uid: there.map(|instance| instance.uid.clone()).unwrap_or_default(),
             state: if there.is_some() { State::Unknown } else { State::Waiting },
-            since: there.map(|instance| time(instance.created)),
+            since: there.map(|instance| instance.created.to_string()),
             notes: summary.notes.iter().cloned().chain(doubts.iter().map(FieldError::with_hint)).collect(),
             ..bare(&plan.key, summary.source.clone(), &format!("agent not running; it would {changes}"))
         }
@@ -201,10 +201,4 @@ pub(super) fn bare(key: &ObjectKey, source: Option<Source>, reason: &str) -> Dae
         waiting_for: Vec::new(),
         notes: Vec::new(),
     }
-}
-
-/// RFC 3339, whole seconds, UTC.
-pub(super) fn time(millis: Millis) -> String {
-    let timestamp = jiff::Timestamp::from_millisecond(millis).unwrap_or_default();
-    jiff::Timestamp::from_second(timestamp.as_second()).unwrap_or_default().to_string()
 }

@@ -1,7 +1,6 @@
 //! The agent's state in one line, as `systemctl status` shows it.
 
-use jiff::Timestamp;
-
+use crate::core::time::Timestamp;
 use crate::node::api::LinkHealth;
 
 /// What there is to say.
@@ -45,8 +44,10 @@ pub(super) fn line(status_line: &StatusLine, now: Timestamp) -> String {
 
 /// The time of day; with the date where it was another day.
 fn clock(at: Timestamp, now: Timestamp) -> String {
-    let today = at.strftime("%F").to_string() == now.strftime("%F").to_string();
-    at.strftime(if today { "%H:%M UTC" } else { "%F %H:%M UTC" }).to_string()
+    let (at, now) = (at.to_string(), now.to_string());
+    let ((day, time), (today, _)) = (at.split_at(10), now.split_at(10));
+    let time = &time[1..6];
+    if day == today { format!("{time} UTC") } else { format!("{day} {time} UTC") }
 }
 
 #[cfg(test)]

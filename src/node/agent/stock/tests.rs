@@ -1,18 +1,16 @@
 //! What counts as the stock controller's pod.
 
-use std::sync::Arc;
-
-use serde_json::json;
-
+use super::super::evidence::RuntimePod;
+use super::*;
 use crate::core::health::ContainerFact;
 use crate::core::health::Does;
 use crate::core::health::PodFact;
 use crate::core::model::Source;
+use crate::core::time::at;
 use crate::core::validate;
 use crate::node::api::ScopeState;
-
-use super::super::evidence::RuntimePod;
-use super::*;
+use serde_json::json;
+use std::sync::Arc;
 
 fn daemon_set() -> DaemonSet {
     let template =
@@ -46,7 +44,7 @@ fn look(api: &Snapshot) -> Stock {
         unrelated_pods: &unrelated_pods,
         runtime,
         node: "n1",
-        booted: 1_000_000,
+        booted: at(1_000_000),
     };
     lookup.stock(&daemon_set(), None)
 }
@@ -89,7 +87,7 @@ fn without_an_api_server_the_runtime_tells() {
         HandOver { boot: String::new(), pod: "net-1".to_owned(), uid: "s".to_owned(), done: false, missing: None };
     let word = |runtime: &Runtime| {
         let lookup =
-            StockPodLookup { api: None, api_answers: false, unrelated_pods: &[], runtime, node: "n1", booted: 0 };
+            StockPodLookup { api: None, api_answers: false, unrelated_pods: &[], runtime, node: "n1", booted: at(0) };
         lookup.stock(&daemon_set(), Some(&known))
     };
     assert!(matches!(word(&Runtime::Unreachable("hangs".to_owned())), Stock::Lost(Evidence::Unknown(_))));
@@ -106,7 +104,7 @@ fn without_an_api_server_the_runtime_tells() {
         }])
     };
     assert_eq!(word(&with(Vec::new())), Stock::Lost(Evidence::Gone), "a sandbox without a container does not serve");
-    let ended = ContainerFact { name: "c".to_owned(), restarts: 1, does: Does::Ended, made: 0 };
+    let ended = ContainerFact { name: "c".to_owned(), restarts: 1, does: Does::Ended, made: at(0) };
     assert_eq!(word(&with(vec![ended])), Stock::Lost(Evidence::Running), "one that crashes is the kubelet's business");
 }
 
@@ -117,7 +115,7 @@ fn an_api_server_that_has_not_listed_the_pods_yet_says_nothing() {
     api.scopes.insert(Scope::Pods, ScopeState::default());
     let runtime = &Runtime::None;
     let lookup =
-        StockPodLookup { api: Some(&api), api_answers: false, unrelated_pods: &[], runtime, node: "n1", booted: 0 };
+        StockPodLookup { api: Some(&api), api_answers: false, unrelated_pods: &[], runtime, node: "n1", booted: at(0) };
     assert_eq!(lookup.stock(&daemon_set(), None), Stock::Unlisted);
 }
 

@@ -10,7 +10,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::client::Body;
 use tokio::sync::Notify;
 use tokio::sync::OwnedSemaphorePermit;
@@ -18,6 +17,7 @@ use tokio::sync::Semaphore;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::clock::now;
 use crate::node::api::backoff::Backoff;
 use crate::node::api::body::StreamGuard;
 use crate::node::api::connector::Link;
@@ -108,7 +108,7 @@ impl Inner {
                 true
             }
             _ => {
-                *link = Link::Down { failure, since: Timestamp::now() };
+                *link = Link::Down { failure, since: now() };
                 true
             }
         });

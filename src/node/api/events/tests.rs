@@ -66,7 +66,7 @@ fn a_daemon_from_a_folder_gets_none() {
 #[test]
 fn limits_of_the_api_are_kept() {
     let long = "ü".repeat(600);
-    let body = new_event(&event(&long), "n", "node", Timestamp::UNIX_EPOCH);
+    let body = new_event(&event(&long), "n", "node", jiff::Timestamp::UNIX_EPOCH);
     assert_eq!(body["note"].as_str().unwrap().len(), 1024);
     assert_eq!(body["eventTime"], "1970-01-01T00:00:00.000000Z");
 }

@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::core::model::Lookup;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
+use crate::core::time::Timestamp;
 use crate::node::api::error::ApiFailure;
 
 use super::Definition;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde::Deserialize;
 use serde::Serialize;
 use tokio::time::Instant;
@@ -13,13 +12,16 @@ use crate::core::model::Kind;
 use crate::core::model::ObjectRef;
 use crate::core::model::TokenRequest;
 use crate::core::model::TokenSource;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::core::time::seconds;
 use crate::node::api::backoff;
 use crate::node::api::backoff::Backoff;
 use crate::node::api::error::ApiFailure;
 use crate::node::api::store::Snapshot;
 
 /// The kubelet's `maxTTL`: no token gets older than this before it is renewed.
-const MAX_AGE_SECONDS: i64 = 24 * 3600;
+const MAX_AGE: Span = Span::from_mins(24 * 60);
 /// Renewed at this share of its life at the latest (the kubelet: 20 % before the end).
 const RENEW_AT: f64 = 0.8;
 /// Renewed up to this share of its life earlier, so that a thousand nodes do not ask together.
@@ -33,10 +35,12 @@ pub struct IssuedToken {
     pub request: TokenRequest,
     /// The token.
     pub token: String,
-    /// When it was issued, in seconds since 1970 by the API server's clock.
-    pub issued: i64,
+    /// When it was issued, by the API server's clock.
+    #[serde(with = "seconds")]
+    pub issued: Timestamp,
     /// When it expires, likewise.
-    pub expires: i64,
+    #[serde(with = "seconds")]
+    pub expires: Timestamp,
     /// UID of the Node that it is bound to.
     pub node_uid: String,
 }
@@ -73,8 +77,8 @@ impl TokenSource for TokenSnapshot {
 
 pub(super) struct HeldToken {
     pub(super) token: Arc<str>,
-    pub(super) issued: i64,
-    pub(super) expires: i64,
+    pub(super) issued: Timestamp,
+    pub(super) expires: Timestamp,
     pub(super) node_uid: String,
     /// When this process received it; `None` for an imported one.
     pub(super) received: Option<Instant>,
@@ -105,13 +109,13 @@ impl HeldToken {
 
     /// Whether it is to be renewed: the kubelet's `requiresRefresh`, with a wider spread, and by the
     /// time that has passed here as well, whatever the wall clock says.
-    pub(super) fn is_due(&self, now: Instant, wall: i64) -> bool {
-        let life = (self.expires - self.issued).max(1);
-        let age = ((life as f64) * (RENEW_AT - self.spread)).min(MAX_AGE_SECONDS as f64 * (1.0 - self.spread));
-        let held = self.received.map(|received| (now - received).as_secs_f64());
+    pub(super) fn is_due(&self, now: Instant, wall: Timestamp) -> bool {
+        let life = (self.expires - self.issued).max(Span::from_secs(1));
+        let age = life.mul_f64(RENEW_AT - self.spread).min(MAX_AGE.mul_f64(1.0 - self.spread));
+        let held = self.received.map(|received| Span::from(now - received));
         // A wall clock that is far ahead would ask for a new token for ever.
-        let settled = held.is_none_or(|held| held > life as f64 * 0.1);
-        held.is_some_and(|held| held >= age) || (settled && wall as f64 >= self.issued as f64 + age)
+        let settled = held.is_none_or(|held| held > life / 10);
+        held.is_some_and(|held| held >= age) || (settled && wall >= self.issued + age)
     }
 }
 

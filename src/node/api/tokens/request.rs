@@ -11,6 +11,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::core::model::TokenRequest;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 use crate::node::api::tokens::IssuedToken;
@@ -71,8 +73,8 @@ pub(super) async fn issue(
     // serde's messages about types quote values: they are not passed on.
     let answer: TokenReply = serde_json::from_slice(&bytes)
         .map_err(|error| protocol(format!("the answer to a token request is not one (line {})", error.line())))?;
-    let expires = answer.status.expiration_timestamp.as_second();
-    let life = answer.spec.expiration_seconds.unwrap_or(request.expiration_seconds);
+    let expires = Timestamp::from_secs(answer.status.expiration_timestamp.as_second());
+    let life = Span::from_secs(answer.spec.expiration_seconds.unwrap_or(request.expiration_seconds));
     Ok(IssuedToken {
         request: request.clone(),
         token: answer.status.token,

@@ -5,6 +5,7 @@ use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::TokenSource;
+use crate::core::time::Span;
 use crate::node::api::error::FailureKind;
 use crate::node::api::store::Scope;
 
@@ -16,12 +17,12 @@ fn request(name: &str) -> TokenRequest {
     }
 }
 
-fn issued(name: &str, issued: i64, uid: &str) -> IssuedToken {
+fn issued(name: &str, ago: i64, uid: &str) -> IssuedToken {
     IssuedToken {
         request: request(name),
         token: "secret-value".into(),
-        issued,
-        expires: issued + 3600,
+        issued: now() - Span::from_secs(ago),
+        expires: now() - Span::from_secs(ago - 3600),
         node_uid: uid.into(),
     }
 }
@@ -30,10 +31,6 @@ fn registered(uid: &str) -> Store {
     let store = Store::default();
     store.apply(&Scope::Node, json!({"metadata": {"name": "n", "uid": uid}}));
     store
-}
-
-fn now() -> i64 {
-    Timestamp::now().as_second()
 }
 
 fn wanted(names: &[&str]) -> BTreeSet<TokenRequest> {
@@ -54,11 +51,7 @@ fn nothing_is_requested_before_the_node_is_registered() {
 fn renewed_at_80_percent_of_its_life_and_for_another_node() {
     let tokens = Tokens::default();
     tokens.set_wanted(&wanted(&["fresh", "old", "other"]));
-    tokens.import(vec![
-        issued("fresh", now() - 2600, "u"),
-        issued("old", now() - 2881, "u"),
-        issued("other", now(), "before"),
-    ]);
+    tokens.import(vec![issued("fresh", 2600, "u"), issued("old", 2881, "u"), issued("other", 0, "before")]);
     assert_eq!(tokens.due(&registered("u").snapshot()).0, [request("old"), request("other")]);
 }
 
@@ -66,7 +59,7 @@ fn renewed_at_80_percent_of_its_life_and_for_another_node() {
 fn a_long_token_is_renewed_after_a_day() {
     let tokens = Tokens::default();
     tokens.set_wanted(&wanted(&["a"]));
-    let long = IssuedToken { expires: now() + 10 * 86_400, ..issued("a", now() - 86_401, "u") };
+    let long = IssuedToken { expires: now() + Span::from_secs(10 * 86_400), ..issued("a", 86_401, "u") };
     tokens.import(vec![long]);
     assert_eq!(tokens.due(&registered("u").snapshot()).0, [request("a")]);
 }
@@ -74,16 +67,12 @@ fn a_long_token_is_renewed_after_a_day() {
 #[test]
 fn an_expired_token_is_handed_out_until_there_is_another() {
     let tokens = Tokens::default();
-    tokens.import(vec![issued("a", now() - 90_000, "u"), issued("b", now() - 90_000, "u")]);
+    tokens.import(vec![issued("a", 90_000, "u"), issued("b", 90_000, "u")]);
     tokens.set_wanted(&wanted(&["a"]));
     let snapshot = tokens.snapshot();
     assert_eq!(snapshot.token(&request("a")), Some("secret-value"));
     assert_eq!(snapshot.token(&request("b")), None, "not wanted and expired");
-    tokens.record(
-        request("a"),
-        Ok(IssuedToken { token: "new".into(), ..issued("a", now(), "u") }),
-        &Snapshot::default(),
-    );
+    tokens.record(request("a"), Ok(IssuedToken { token: "new".into(), ..issued("a", 0, "u") }), &Snapshot::default());
     assert_eq!(tokens.snapshot().token(&request("a")), Some("new"));
     assert!(tokens.due(&registered("u").snapshot()).0.is_empty());
 }
@@ -92,7 +81,7 @@ fn an_expired_token_is_handed_out_until_there_is_another() {
 fn a_valid_token_survives_a_pass_that_does_not_name_it() {
     let tokens = Tokens::default();
     tokens.set_wanted(&wanted(&["a"]));
-    tokens.import(vec![issued("a", now(), "u")]);
+    tokens.import(vec![issued("a", 0, "u")]);
     tokens.set_wanted(&BTreeSet::new());
     assert_eq!(tokens.snapshot().token(&request("a")), Some("secret-value"));
 }
