@@ -1,35 +1,30 @@
 //! The coordinator: what needs the whole cluster, done by the one who holds the Lease.
 //!
-//! Owns ControllerRevisions, `DaemonSet.status` and approvals. It has no state: whoever takes over goes
-//! on from what the API shows, and every write is conditional on the resource version it was decided
-//! from, so that two who both believe to hold the Lease do no harm. It watches Nodes, DaemonSets,
-//! NodeDaemons and ControllerRevisions, and no pods: one that an agent tells of is looked up. Must not decide: that is `core::cluster`'s.
+//! Owns ControllerRevisions, `DaemonSet.status` and approvals. Observes ([`inputs`]), decides
+//! ([`crate::core::cluster::decide`]) and writes ([`write`]); replies come with the next observation. Whoever takes over
+//! goes on from what the API shows, and every write is conditional on the resource version it was decided from, so that
+//! two who both believe to hold the Lease do no harm. It watches Nodes, DaemonSets, NodeDaemons, ControllerRevisions and
+//! Namespaces, and no pods: one that an agent reports is looked up.
 
 mod approve;
+mod inputs;
 mod lease;
-mod look;
+mod report;
 mod watch;
 mod write;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::pin::pin;
 
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::sync::oneshot;
 
-use crate::clock::now;
-use crate::core::cluster::pass;
-use crate::core::cluster::view::View;
+use crate::core::cluster::decide::decide;
+use crate::core::cluster::pass::Settings;
+use crate::core::cluster::state::CoordinatorState;
 use crate::node::api::Connector;
 
-use lease::Lease;
+use inputs::Inputs;
 use write::Writer;
-
-/// How long changes are gathered before a pass: a burst of them is one.
-const GATHER: Duration = Duration::from_millis(20);
-/// A pass is made at least this often, whatever happens.
-const PERIOD: Duration = Duration::from_secs(30);
 
 /// What the coordinator works with.
 #[derive(Clone, Debug)]
@@ -43,7 +38,7 @@ pub struct Options {
     /// Who it is: unique among those that stand for the Lease.
     pub identity: String,
     /// What a pass obeys.
-    pub pass: pass::Options,
+    pub settings: Settings,
     /// Whether requests of nodes for their identities are approved.
     pub approve_nodes: bool,
 }
@@ -51,67 +46,31 @@ pub struct Options {
 /// Coordinates until `stop` is there: stands for the Lease, works only while it holds it, and gives it back in the
 /// end, so that another goes on at once.
 pub async fn run(options: Options, stop: impl Future<Output = ()>) {
+    let mut stop = pin!(stop);
     let connector = Connector::new(options.kubeconfig.clone());
     let client = connector.client();
-    let keep = tokio::spawn(connector.keep());
-    let mut lease = Lease::new(&options);
-    tokio::select! {
-        biased;
-        () = stop => {}
-        () = work(&options, &client, &mut lease, &keep) => {}
-    }
-    lease.release(&client).await;
-}
-
-async fn work(options: &Options, client: &kube::Client, lease: &mut Lease, keep: &JoinHandle<()>) {
+    tokio::spawn(connector.keep());
+    let (mut inputs, events) = Inputs::new(&options, client.clone());
+    let (ends, ended) = oneshot::channel();
+    let lease = tokio::spawn(lease::keep(options.clone(), client.clone(), events.clone(), ended));
+    let mut writer = Writer::new(client, events);
+    let mut state = CoordinatorState::default();
+    let mut next_look = None;
     loop {
-        lease.acquire(client).await;
-        tracing::info!(lease = options.lease_name, "{} coordinates now", options.identity);
-        // What an earlier term still had to say is nothing to this one.
-        let (changes, mut changed) = mpsc::channel(1024);
-        let watches = watch::start(client, &changes);
-        let approver = options.approve_nodes.then(|| tokio::spawn(approve::keep(client.clone())));
-        let mut view = View::new(options.pass.policy.default_node_selector().to_owned());
-        let mut writer = Writer::new(client.clone());
-        let mut next = Instant::now() + PERIOD;
-        while lease.holds() {
-            tokio::select! {
-                biased;
-                // To its end: a renewal that every change could cut short would never come through.
-                () = tokio::time::sleep_until(lease.next_renewal()) => {
-                    lease.renew(client).await;
-                    continue;
-                }
-                change = changed.recv() => {
-                    let Some(change) = change else { return };
-                    view.take(change);
-                    let until = Instant::now() + GATHER;
-                    while let Ok(Some(change)) = tokio::time::timeout_at(until, changed.recv()).await {
-                        view.take(change);
-                    }
-                }
-                () = tokio::time::sleep_until(next) => {}
-            }
-            next = Instant::now() + PERIOD;
-            if !view.is_complete() {
-                continue;
-            }
-            let at = now();
-            let plan = pass::plan(&mut view, &options.pass, at);
-            for (key, node) in &plan.unclaimed {
-                tracing::warn!(daemonset = %key, "the approval for node {node} was not claimed and is withdrawn");
-            }
-            look::up(client, plan.doubted, &changes);
-            let due = writer.apply(plan.writes, &mut view, lease, at).await;
-            for due in [plan.look_again, due].into_iter().flatten() {
-                next = next.min(Instant::now() + (due - at).to_duration());
-            }
-        }
-        tracing::warn!(lease = options.lease_name, "{} does not hold the Lease any more", options.identity);
-        watches.abort();
-        approver.iter().for_each(JoinHandle::abort);
-        if keep.is_finished() {
-            return;
-        }
+        let observation = tokio::select! {
+            biased;
+            () = &mut stop => break,
+            observation = inputs.collect(next_look) => observation,
+        };
+        state.absorb(&observation);
+        let decision = decide(&observation, &state, &options.settings);
+        report::log(&decision.reports);
+        next_look = decision.next_look;
+        writer.send(decision.requests.clone(), inputs.term());
+        state.commit(decision, observation.now);
     }
+    // Nothing is sent any more when the Lease is another's.
+    drop((inputs, writer, ends));
+    // It gives the Lease back within a bound of its own.
+    let _ = lease.await;
 }

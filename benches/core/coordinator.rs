@@ -3,16 +3,16 @@
 use std::hint::black_box;
 
 use criterion::Criterion;
-use serde_json::Value;
-use serde_json::json;
-
 use daemonlet::core::cluster::history;
 use daemonlet::core::cluster::pass;
-use daemonlet::core::cluster::pass::Options;
+use daemonlet::core::cluster::pass::Settings;
+use daemonlet::core::cluster::state::CoordinatorState;
 use daemonlet::core::cluster::view::Kind;
 use daemonlet::core::cluster::view::View;
 use daemonlet::core::policy::Policy;
 use daemonlet::core::time::Timestamp;
+use serde_json::Value;
+use serde_json::json;
 
 const NODES: usize = 5_000;
 const DAEMONS: usize = 20;
@@ -74,11 +74,11 @@ fn world() -> View {
 }
 
 pub(crate) fn coordinator(criterion: &mut Criterion) {
-    let mut view = world();
-    let options = Options { policy: Policy::default(), exact_rollouts: false };
-    let plan = pass::plan(&mut view, &options, NOW);
+    let (view, state) = (world(), CoordinatorState::default());
+    let settings = Settings { policy: Policy::default(), exact_rollouts: false };
+    let plan = pass::plan(&view, &state, &settings, NOW);
     assert_eq!(plan.writes.len(), 500 + DAEMONS, "each daemon's budget, and its status");
     criterion.bench_function("coordinator: pass over 5,000 nodes x 20 daemons", |b| {
-        b.iter(|| pass::plan(black_box(&mut view), &options, NOW))
+        b.iter(|| pass::plan(black_box(&view), &state, &settings, NOW))
     });
 }

@@ -10,7 +10,7 @@ use crate::cli::Exit;
 use crate::cli::start_log;
 use crate::cluster;
 use crate::config::Config;
-use crate::core::cluster::pass;
+use crate::core::cluster::pass::Settings;
 use crate::core::policy::Policy;
 
 /// Coordinate the cluster's rollouts without running an agent (one Deployment of it does)
@@ -68,7 +68,7 @@ pub(super) fn options(config: &Config) -> Result<Option<cluster::Options>, Comma
         lease_namespace: config.lease_namespace.clone(),
         lease_name: config.lease_name.clone(),
         identity: format!("{}_{}", config.node_name, process()),
-        pass: pass::Options { policy, exact_rollouts: config.exact_rollouts },
+        settings: Settings { policy, exact_rollouts: config.exact_rollouts },
         approve_nodes: config.approve_nodes,
     }))
 }

@@ -65,7 +65,7 @@ pub(super) async fn keep(client: kube::Client) {
         }
         let mut done = Vec::new();
         for (name, request) in &open {
-            match decide(&requests, &nodes, request).await {
+            match approve(&requests, &nodes, request).await {
                 Ok(Some(approved)) => {
                     tracing::info!(request = name, "approved certificatesigningrequest {name} for {approved}");
                     done.push(name.clone());
@@ -108,7 +108,7 @@ fn is_open(request: &DynamicObject) -> bool {
 }
 
 /// Approves `request` if it may be; gives whom it is for. `None`: it is nothing to us.
-async fn decide(
+async fn approve(
     requests: &Api<DynamicObject>,
     nodes: &Api<DynamicObject>,
     request: &DynamicObject,

@@ -12,11 +12,14 @@ use kube::core::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 use serde_json::json;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::node::api::words;
 
 use super::Options;
+use super::inputs::Event;
+use super::inputs::Events;
 
 /// Others may take the Lease when it was not renewed for this long.
 const DURATION: Duration = Duration::from_secs(10);
@@ -27,13 +30,33 @@ const EVERY: Duration = Duration::from_secs(2);
 /// A request about the Lease takes no longer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// How an attempt ended.
+enum Attempt {
+    Held,
+    NotHeld,
+    Failed,
+}
+
+/// That the Lease is held, until a moment at which no other can have it yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held(Instant);
+
+impl Held {
+    pub(super) fn until(self) -> Instant {
+        self.0
+    }
+
+    /// Whether that moment has come: a process that was stopped for a while finds out here.
+    pub(super) fn is_over(self) -> bool {
+        Instant::now() >= self.0
+    }
+}
+
 /// The Lease as this process knows it.
 pub(super) struct Lease {
     namespace: String,
     name: String,
     identity: String,
-    renewed: Option<Instant>,
-    next: Instant,
     /// Whether a write may have gone through of which nobody has heard that it did not.
     may_hold: bool,
     /// What was last seen of another holder's Lease, and when it was seen to change.
@@ -42,44 +65,39 @@ pub(super) struct Lease {
     told: Option<String>,
 }
 
+/// Stands for the Lease until `stop`, and gives it back then, so that another goes on at once.
+pub(super) async fn keep(options: Options, client: kube::Client, events: Events, stop: oneshot::Receiver<()>) {
+    let mut lease = Lease {
+        namespace: options.lease_namespace,
+        name: options.lease_name,
+        identity: options.identity,
+        may_hold: false,
+        seen: None,
+        told: None,
+    };
+    tokio::select! {
+        biased;
+        _ = stop => {}
+        () = lease.stand(&client, &events) => {}
+    }
+    lease.release(&client).await;
+}
+
 impl Lease {
-    pub(super) fn new(options: &Options) -> Self {
-        Self {
-            namespace: options.lease_namespace.clone(),
-            name: options.lease_name.clone(),
-            identity: options.identity.clone(),
-            renewed: None,
-            next: Instant::now(),
-            may_hold: false,
-            seen: None,
-            told: None,
-        }
-    }
-
-    /// Whether it is held, as far as this process can know.
-    pub(super) fn holds(&self) -> bool {
-        self.renewed.is_some_and(|at| at.elapsed() < GIVE_UP)
-    }
-
-    /// Waits until it is held.
-    pub(super) async fn acquire(&mut self, client: &kube::Client) {
-        self.renewed = None;
-        while !self.holds() {
-            self.attempt(client).await;
-            if !self.holds() {
-                tokio::time::sleep(EVERY).await;
+    async fn stand(&mut self, client: &kube::Client, events: &Events) {
+        let mut held = None;
+        loop {
+            let began = Instant::now();
+            held = match self.attempt(client).await {
+                Attempt::Held => Some(Held(began + GIVE_UP)),
+                Attempt::NotHeld => None,
+                Attempt::Failed => held,
+            };
+            if events.send(Event::Lease(held)).await.is_err() {
+                return;
             }
+            tokio::time::sleep_until(began + EVERY).await;
         }
-    }
-
-    /// When it is to be renewed.
-    pub(super) fn next_renewal(&self) -> Instant {
-        self.next
-    }
-
-    /// Renews it. A request is given [`PATIENCE`], so that this ends before the Lease does.
-    pub(super) async fn renew(&mut self, client: &kube::Client) {
-        self.attempt(client).await;
     }
 
     /// Gives it back where it is held, so that nobody has to wait until it expires; as client-go does with
@@ -88,7 +106,6 @@ impl Lease {
         if !std::mem::take(&mut self.may_hold) {
             return;
         }
-        self.renewed = None;
         match tokio::time::timeout(PATIENCE, self.give_back(client)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
@@ -123,31 +140,26 @@ impl Lease {
         Api::namespaced_with(client.clone(), &self.namespace, &resource())
     }
 
-    /// One attempt to take or renew.
-    async fn attempt(&mut self, client: &kube::Client) {
-        let began = Instant::now();
-        self.next = began + EVERY;
-        let attempt = tokio::time::timeout(PATIENCE, self.write(client)).await;
-        match attempt {
-            Ok(Ok(held)) => {
-                match held {
-                    true => self.renewed = Some(began),
-                    false => (self.renewed, self.may_hold) = (None, false),
-                }
-                if self.told.take().is_some() {
-                    tracing::info!(lease = self.name, "the Lease {}/{} answers again", self.namespace, self.name);
-                }
-            }
-            Ok(Err(error)) => self.tell(words(&error)),
-            Err(_) => self.tell(format!("no answer within {} s", PATIENCE.as_secs())),
+    /// One attempt to take or renew. A request is given [`PATIENCE`], so that this ends before the Lease does.
+    async fn attempt(&mut self, client: &kube::Client) -> Attempt {
+        let held = match tokio::time::timeout(PATIENCE, self.write(client)).await {
+            Ok(Ok(held)) => held,
+            Ok(Err(error)) => return self.failed(words(&error)),
+            Err(_) => return self.failed(format!("no answer within {} s", PATIENCE.as_secs())),
+        };
+        if self.told.take().is_some() {
+            tracing::info!(lease = self.name, "the Lease {}/{} answers again", self.namespace, self.name);
         }
+        self.may_hold = held;
+        if held { Attempt::Held } else { Attempt::NotHeld }
     }
 
-    fn tell(&mut self, why: String) {
+    fn failed(&mut self, why: String) -> Attempt {
         if self.told.as_ref() != Some(&why) {
             tracing::warn!(lease = self.name, "the Lease {}/{}: {why}; trying again", self.namespace, self.name);
             self.told = Some(why);
         }
+        Attempt::Failed
     }
 
     /// Writes the Lease if it is ours to write. False: somebody else holds it.

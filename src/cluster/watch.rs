@@ -16,13 +16,15 @@ use kube::runtime::watcher;
 use kube::runtime::watcher::Config;
 use kube::runtime::watcher::Event;
 use serde_json::Value;
-use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 
 use crate::core::cluster::node_daemons;
 use crate::core::cluster::view::Change;
 use crate::core::cluster::view::KINDS;
 use crate::core::cluster::view::Kind;
+
+use super::inputs;
+use super::inputs::Events;
 
 /// Objects a page.
 const PAGE: u32 = 500;
@@ -50,47 +52,37 @@ pub(super) fn value(object: DynamicObject) -> Value {
     value
 }
 
-/// The running watches.
-pub(super) struct Watches(Vec<AbortHandle>);
-
-impl Watches {
-    pub(super) fn abort(self) {
-        self.0.iter().for_each(AbortHandle::abort);
-    }
+/// Starts all watches; they end when what this gives is dropped.
+pub(super) fn start(client: &kube::Client, term: u64, events: &Events) -> JoinSet<()> {
+    KINDS.into_iter().map(|kind| follow(kind, client.clone(), term, events.clone())).collect()
 }
 
-/// Starts all watches.
-pub(super) fn start(client: &kube::Client, changes: &mpsc::Sender<Change>) -> Watches {
-    let one = |kind: Kind| tokio::spawn(follow(kind, client.clone(), changes.clone())).abort_handle();
-    Watches(KINDS.into_iter().map(one).collect())
-}
-
-async fn follow(kind: Kind, client: kube::Client, changes: mpsc::Sender<Change>) {
+async fn follow(kind: Kind, client: kube::Client, term: u64, events: Events) {
     let api: Api<DynamicObject> = Api::all_with(client, &resource(kind));
     let config = Config::default().page_size(PAGE);
     let mut stream = pin!(watcher(api, config).default_backoff());
-    let mut said = String::new();
+    let mut reported = String::new();
     while let Some(event) = stream.next().await {
         let change = match event {
             Ok(Event::Init) => Change::Begin(kind),
             Ok(Event::InitApply(object)) => Change::Present(kind, Box::new(value(object)), true),
             Ok(Event::InitDone) => {
-                said.clear();
+                reported.clear();
                 Change::Complete(kind)
             }
             Ok(Event::Apply(object)) => Change::Present(kind, Box::new(value(object)), false),
             Ok(Event::Delete(object)) => Change::Gone(kind, Box::new(value(object))),
             Err(error) => {
                 let words = error.to_string();
-                if words != said {
-                    tracing::warn!(?kind, "the coordinator's watch failed: {words}; trying again");
-                    said = words;
+                if words != reported {
+                    reported.clone_from(&words);
+                    let _ = events.send(inputs::Event::Unreadable(term, kind, words)).await;
                 }
                 tokio::time::sleep(AGAIN).await;
                 continue;
             }
         };
-        if changes.send(change).await.is_err() {
+        if events.send(inputs::Event::Changed(term, change)).await.is_err() {
             return;
         }
     }

@@ -3,15 +3,20 @@
 //! Owns the decisions of the coordinator, as functions of values. Must not know clients, leases or
 //! clocks; `crate::cluster` is the shell around it.
 
+pub mod claims;
 pub mod conditions;
 pub mod counters;
+pub mod decide;
 pub mod history;
 pub mod names;
 pub mod node_daemons;
+pub mod observation;
 pub mod overview;
 pub mod pace;
 pub mod pass;
+pub mod requests;
 pub mod retries;
 pub mod rights;
 pub mod rollout;
+pub mod state;
 pub mod view;

@@ -77,6 +77,70 @@ fn the_core_is_pure() {
     }
 }
 
+/// The code of the coordinator's shell, each file by its name there.
+fn coordinator() -> Vec<(String, String)> {
+    let (root, mut found) = (root().join("src"), Vec::new());
+    for (path, text) in sources() {
+        let name = path.strip_prefix(&root).expect("below src").display().to_string();
+        if (name == "cluster.rs" || name.starts_with("cluster/")) && !is_test(&path) {
+            found.push((name, code(&text).map(|(_, line)| format!("{line}\n")).collect()));
+        }
+    }
+    assert!(found.len() > 4, "only {} files", found.len());
+    found
+}
+
+#[test]
+fn the_coordinator_awaits_once_from_its_inputs_to_its_decision() {
+    for (name, text) in coordinator() {
+        match name.as_str() {
+            "cluster.rs" => {
+                let pass = text.split("loop {").nth(1).and_then(|rest| rest.split("\n    }\n").next()).expect("a loop");
+                let steps = ["select!", "inputs.collect(", ".absorb(", "decide(", "writer.send(", ".commit("];
+                let found: Vec<usize> = steps.map(|step| pass.find(step).expect(step)).into();
+                assert!(found.is_sorted(), "{name}: observe, decide, write: {found:?}");
+                assert_eq!(pass.matches("await").count(), 0, "{name}: a pass awaits its inputs and nothing else");
+                assert_eq!(text.matches("loop {").count(), 1, "{name}");
+            }
+            "cluster/inputs.rs" => assert_eq!(text.matches("await").count(), 1, "{name}: one await reads everything"),
+            _ => assert!(!text.contains("decide("), "{name}: only the loop decides"),
+        }
+    }
+}
+
+#[test]
+fn the_coordinators_clock_is_its_inputs_and_its_leases() {
+    for (name, text) in
+        coordinator().iter().filter(|(name, _)| !matches!(name.as_str(), "cluster/inputs.rs" | "cluster/lease.rs"))
+    {
+        for clock in ["::now(", "now()", ".elapsed(", "SystemTime"] {
+            assert!(!text.contains(clock), "{name}: the time comes with an observation, not from `{clock}`");
+        }
+    }
+}
+
+#[test]
+fn the_coordinators_requests_leave_from_one_place() {
+    let own = ["cluster/approve.rs", "cluster/lease.rs", "cluster/watch.rs", "cluster/write.rs"];
+    for (name, text) in coordinator().iter().filter(|(name, _)| !own.contains(&name.as_str())) {
+        assert!(!text.contains("Api<") && !text.contains("Api::"), "{name}: requests are `write`'s");
+    }
+}
+
+#[test]
+fn the_coordinator_compares_no_messages() {
+    let core = root().join("src/core/cluster");
+    let mut files = coordinator();
+    for (path, text) in sources().into_iter().filter(|(path, _)| path.starts_with(&core) && !is_test(path)) {
+        files.push((path.display().to_string(), code(&text).map(|(_, line)| format!("{line}\n")).collect()));
+    }
+    for (name, text) in files {
+        for test in [".contains(\"", ".starts_with(\"", ".ends_with(\"", ".strip_prefix(\"", "message ==", "words =="] {
+            assert!(!text.contains(test), "{name}: `{test}`: what decides is an enum");
+        }
+    }
+}
+
 #[test]
 fn files_are_short_and_say_what_they_own() {
     let mut wrong = Vec::new();

@@ -21,20 +21,16 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Takes the turn of `key` if it has come, or if it does not wait for one.
-    ///
-    /// # Errors
-    /// When its turn comes.
-    pub fn take(&mut self, key: &ObjectKey, nodes: usize, at_once: bool, now: Timestamp) -> Result<(), Timestamp> {
+    /// When the turn of `key` comes; `None`: it has.
+    pub fn waits(&self, key: &ObjectKey, nodes: usize, now: Timestamp) -> Option<Timestamp> {
         // A clock that was set back must not silence it.
         let last = self.written.get(key).filter(|last| **last <= now);
-        match last.map(|last| *last + period(nodes)).filter(|at| *at > now && !at_once) {
-            Some(at) => Err(at),
-            None => {
-                self.written.insert(key.clone(), now);
-                Ok(())
-            }
-        }
+        last.map(|last| *last + period(nodes)).filter(|at| *at > now)
+    }
+
+    /// It was written.
+    pub fn written(&mut self, key: ObjectKey, now: Timestamp) {
+        self.written.insert(key, now);
     }
 
     /// Forgets those that are gone.
@@ -57,24 +53,16 @@ mod tests {
     fn a_status_has_its_turn_once_a_second_and_rarer_on_many_nodes() {
         let (one, other) = (ObjectKey::new("a", "one"), ObjectKey::new("a", "other"));
         let mut pace = Pace::default();
-        assert_eq!(pace.take(&one, 1_000, false, at(5_000)), Ok(()));
-        assert_eq!(pace.take(&one, 1_000, false, at(5_999)), Err(at(6_000)));
-        assert_eq!(pace.take(&other, 1_000, false, at(5_999)), Ok(()), "each has turns of its own");
-        assert_eq!(pace.take(&one, 1_000, false, at(6_000)), Ok(()));
-        assert_eq!(pace.take(&one, 2_500, false, at(8_499)), Err(at(8_500)));
-        assert_eq!(pace.take(&one, 5_000, false, at(8_500)), Err(at(11_000)));
-        assert_eq!(pace.take(&one, 1, false, at(6_500)), Err(at(7_000)));
-    }
-
-    #[test]
-    fn the_end_of_a_rollout_does_not_wait_and_takes_the_turn() {
-        let key = ObjectKey::new("a", "one");
-        let mut pace = Pace::default();
-        assert_eq!(pace.take(&key, 1, false, at(5_000)), Ok(()));
-        assert_eq!(pace.take(&key, 1, true, at(5_001)), Ok(()));
-        assert_eq!(pace.take(&key, 1, false, at(5_500)), Err(at(6_001)));
-        assert_eq!(pace.take(&key, 1, false, at(4_000)), Ok(()), "the clock was set back");
+        assert_eq!(pace.waits(&one, 1_000, at(5_000)), None);
+        pace.written(one.clone(), at(5_000));
+        assert_eq!(pace.waits(&one, 1_000, at(5_999)), Some(at(6_000)));
+        assert_eq!(pace.waits(&other, 1_000, at(5_999)), None, "each has turns of its own");
+        assert_eq!(pace.waits(&one, 1_000, at(6_000)), None);
+        assert_eq!(pace.waits(&one, 1, at(5_500)), Some(at(6_000)), "few nodes are as good as 1,000");
+        assert_eq!(pace.waits(&one, 2_500, at(7_499)), Some(at(7_500)));
+        assert_eq!(pace.waits(&one, 5_000, at(7_500)), Some(at(10_000)));
+        assert_eq!(pace.waits(&one, 1, at(4_000)), None, "the clock was set back");
         pace.retain(|_| false);
-        assert_eq!(pace.take(&key, 1, false, at(4_001)), Ok(()));
+        assert_eq!(pace.waits(&one, 1, at(5_001)), None);
     }
 }

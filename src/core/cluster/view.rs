@@ -1,9 +1,9 @@
 //! What the coordinator sees of the cluster: facts, not objects, so that 5,000 nodes fit.
 //!
-//! Owns the translation from objects to facts, what is known completely, and what is remembered while
-//! one coordinator holds the Lease. UIDs and revisions are numbers here: a pass compares millions of them.
+//! Owns the translation from objects to facts, and what is known completely. UIDs and revisions are numbers here: a pass compares millions of them.
 
 mod clocks;
+mod daemon_sets;
 mod objects;
 mod renumber;
 
@@ -16,7 +16,6 @@ use serde_json::Value;
 use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
-use crate::core::owners;
 use crate::core::placement;
 use crate::core::placement::NamespaceSelector;
 use crate::core::status::State;
@@ -58,12 +57,12 @@ pub enum Change {
     Gone(Kind, Box<Value>),
     /// The list is complete.
     Complete(Kind),
-    /// A pod that an agent told of was looked up; `None`: there is none of that name.
-    LookedUp(Claim, Option<Box<Value>>),
+    /// An object as an answer to one of our own requests shows it.
+    Written(Kind, Box<Value>),
 }
 
 /// An agent's word that a pod of a DaemonSet controller is on its node, beside ours.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
     /// The DaemonSet.
     pub key: ObjectKey,
@@ -75,17 +74,6 @@ pub struct Claim {
     pub pod: String,
 }
 
-/// What is known of a claim.
-#[derive(Clone, Debug)]
-pub(super) struct Checked {
-    /// The pod that was looked up.
-    pub(super) pod: String,
-    /// Whether it was as claimed.
-    pub(super) holds: bool,
-    /// When it is looked up again.
-    pub(super) again: Timestamp,
-}
-
 /// A Node.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -95,8 +83,6 @@ pub struct Node {
     pub ready: bool,
     /// Whether its Ready condition is not Unknown.
     pub reachable: bool,
-    /// Changes with anything that placement looks at; no two nodes ever have the same.
-    version: u64,
 }
 
 /// What is known under one node's name.
@@ -139,8 +125,8 @@ pub struct Daemon {
     pub(super) wanted: Name,
     /// The node selector of its namespace.
     selector: Option<NamespaceSelector>,
-    /// Its placement on each node by the node's index, with the node's version.
-    placements: Vec<(u64, bool)>,
+    /// Whether it should run on each node, by the node's index.
+    placements: Vec<bool>,
 }
 
 /// A NodeDaemons.
@@ -167,6 +153,11 @@ impl Report {
     pub(super) fn told(&self, key: Name) -> Option<&Told> {
         let found = self.daemons.binary_search_by_key(&key, |(key, _)| *key).ok()?;
         self.daemons.get(found).map(|(_, told)| told)
+    }
+
+    /// The pod of a DaemonSet controller that the agent says is on its node beside our own.
+    pub(super) fn stock_pod(&self, daemon: &Daemon) -> Option<&str> {
+        self.told(daemon.key).filter(|told| told.uid == Some(daemon.uid_name))?.stock_pod.as_deref()
     }
 }
 
@@ -222,13 +213,10 @@ pub struct View {
     default_node_selector: String,
     /// Strings by number.
     pub(super) names: Names,
-    /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
-    pub(super) unclaimed: BTreeMap<Name, BTreeSet<String>>,
-    /// What the coordinator itself has seen of the pods that agents tell of, by DaemonSet and node.
-    pub(super) checked: BTreeMap<(ObjectKey, String), Checked>,
     complete: BTreeSet<Kind>,
     listing: BTreeMap<Kind, BTreeSet<ObjectKey>>,
-    versions: u64,
+    /// How far the watch of each kind has come.
+    versions: BTreeMap<Kind, u64>,
     free: Vec<usize>,
     indices: usize,
 }
@@ -258,17 +246,31 @@ impl View {
                 if listed {
                     self.listing.entry(kind).or_default().insert(objects::key(&object));
                 }
+                self.seen(kind, &object);
                 self.put(kind, *object);
             }
-            Change::Gone(kind, object) => self.remove(kind, &objects::key(&object)),
+            Change::Gone(kind, object) => {
+                self.seen(kind, &object);
+                self.remove(kind, &objects::key(&object));
+            }
             Change::Complete(kind) => {
                 let seen = self.listing.remove(&kind).unwrap_or_default();
                 let gone: Vec<ObjectKey> = self.keys(kind).into_iter().filter(|k| !seen.contains(k)).collect();
                 gone.iter().for_each(|key| self.remove(kind, key));
                 self.complete.insert(kind);
             }
-            Change::LookedUp(claim, pod) => self.looked_up(claim, pod.as_deref()),
+            Change::Written(kind, object) => {
+                // A watch that has come further has told it already, or that it is gone.
+                if objects::version(&object) > self.versions.get(&kind).copied().unwrap_or(0) {
+                    self.put(kind, *object);
+                }
+            }
         }
+    }
+
+    fn seen(&mut self, kind: Kind, object: &Value) {
+        let version = self.versions.entry(kind).or_default();
+        *version = objects::version(object).max(*version);
     }
 
     fn keys(&self, kind: Kind) -> Vec<ObjectKey> {
@@ -306,19 +308,6 @@ impl View {
         }
     }
 
-    /// Takes the API server's word on a claim.
-    fn looked_up(&mut self, claim: Claim, pod: Option<&Value>) {
-        let text = |pod: &Value, field: &str| pod.pointer(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let holds = pod.is_some_and(|pod| {
-            text(pod, "/metadata/name") == claim.pod
-                && text(pod, "/metadata/namespace") == claim.key.namespace
-                && text(pod, "/spec/nodeName") == claim.node
-                && owners::is_stock_pod(pod, &claim.key.name, Some(&claim.uid))
-        });
-        let known = self.checked.get_mut(&(claim.key, claim.node)).filter(|known| known.pod == claim.pod);
-        known.into_iter().for_each(|known| known.holds = holds);
-    }
-
     /// The entry of a node, made if there is none.
     fn entry(&mut self, name: String) -> &mut Entry {
         let (free, indices) = (&mut self.free, &mut self.indices);
@@ -333,24 +322,22 @@ impl View {
 }
 
 impl Daemon {
-    /// Whether it should run on the node of `entry`; remembered while neither changes.
-    pub(super) fn should_run(&mut self, index: usize, node: &Node) -> bool {
-        if self.placements.len() <= index {
-            self.placements.resize(index + 1, (0, false));
-        }
-        let known = &mut self.placements[index];
-        if known.0 != node.version {
-            *known =
-                (node.version, placement::should_run(&node.view, &self.daemon_set, self.selector.as_ref()).should_run);
-        }
-        known.1
+    /// Whether it should run on the node of `entry`.
+    pub(super) fn should_run(&self, entry: &Entry) -> bool {
+        self.placements.get(entry.index).copied().unwrap_or(false)
     }
-}
 
-impl Entry {
-    /// Where its placements are kept.
-    pub(super) fn index(&self) -> usize {
-        self.index
+    fn place(&mut self, index: usize, node: &Node) {
+        if self.placements.len() <= index {
+            self.placements.resize(index + 1, false);
+        }
+        self.placements[index] = placement::should_run(&node.view, &self.daemon_set, self.selector.as_ref()).should_run;
+    }
+
+    fn place_everywhere(&mut self, nodes: &BTreeMap<String, Entry>) {
+        for entry in nodes.values() {
+            entry.node.iter().for_each(|node| self.place(entry.index, node));
+        }
     }
 }
 

@@ -16,14 +16,14 @@ use crate::core::model::PAUSED;
 use crate::core::model::ROLLBACK;
 use crate::core::model::UpdateStrategy;
 
-use super::Options;
+use super::Settings;
 
 fn annotation<'a>(daemon_set: &'a DaemonSet, name: &str) -> Option<&'a str> {
     daemon_set.annotations.get(name).map(String::as_str)
 }
 
 /// What a rollout of the DaemonSet obeys.
-pub(super) fn of(daemon: &Daemon, options: &Options) -> Rules {
+pub(super) fn of(daemon: &Daemon, settings: &Settings) -> Rules {
     let daemon_set = &*daemon.daemon_set;
     let (max_unavailable, max_surge, on_delete) = match daemon_set.update_strategy {
         UpdateStrategy::RollingUpdate { max_unavailable, max_surge } => (max_unavailable, max_surge, false),
@@ -36,7 +36,7 @@ pub(super) fn of(daemon: &Daemon, options: &Options) -> Rules {
     };
     let canary_hold = annotation(daemon_set, CANARY_HOLD).and_then(duration::parse).unwrap_or_default();
     // Upstream never halts.
-    let max_failed = if options.exact_rollouts { usize::MAX } else { 1 };
+    let max_failed = if settings.exact_rollouts { usize::MAX } else { 1 };
     Rules {
         wanted: daemon.wanted,
         max_unavailable,
@@ -45,7 +45,7 @@ pub(super) fn of(daemon: &Daemon, options: &Options) -> Rules {
         partition: annotation(daemon_set, PARTITION).and_then(int_or_percent).unwrap_or(IntOrPercent::Int(0)),
         canary_hold: canary(daemon_set).map(|_| canary_hold),
         max_failed: annotation(daemon_set, MAX_FAILED).and_then(|text| text.parse().ok()).unwrap_or(max_failed),
-        exact: options.exact_rollouts,
+        exact: settings.exact_rollouts,
     }
 }
 

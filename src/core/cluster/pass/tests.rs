@@ -1,18 +1,17 @@
-use crate::core::time::Timestamp;
-use crate::core::time::at;
-use crate::core::time::ms;
 use serde_json::json;
 
 use super::super::view::Change;
 use super::super::view::KINDS;
 use super::super::view::Kind;
 use super::*;
+use crate::core::time::at;
+use crate::core::time::ms;
 
 const NOW: Timestamp = at(1_700_000_000_000);
 const NODES: [&str; 4] = ["a", "b", "c", "d"];
 
-fn options() -> Options {
-    Options { policy: Policy::default(), exact_rollouts: false }
+fn options() -> Settings {
+    Settings { policy: Policy::default(), exact_rollouts: false }
 }
 
 fn template(image: &str) -> Value {
@@ -61,9 +60,40 @@ fn approval(image: &str, at: &str) -> Value {
     json!([{"namespace": "kube-system", "name": "net", "uid": "u", "revision": hash(image), "approvedAt": at}])
 }
 
+/// A cluster, and what its coordinator remembers.
+#[derive(Default)]
+struct World {
+    view: View,
+    state: CoordinatorState,
+}
+
+impl World {
+    fn put(&mut self, kind: Kind, object: Value) {
+        self.view.put(kind, object);
+    }
+
+    fn take(&mut self, change: Change) {
+        self.view.take(change);
+    }
+
+    fn plan(&mut self, now: Timestamp) -> Plan {
+        self.plan_with(&options(), now)
+    }
+
+    /// Plans, and remembers what came of it.
+    fn plan_with(&mut self, settings: &Settings, now: Timestamp) -> Plan {
+        self.view.heed_clocks(now);
+        self.state.claims.retain(&self.view);
+        let plan = super::plan(&self.view, &self.state, settings, now);
+        self.state.passed_over.clone_from(&plan.passed_over);
+        plan.lookups.iter().for_each(|claim| self.state.claims.asked(claim.clone(), now));
+        plan
+    }
+}
+
 /// Two revisions, the second wanted; four nodes that still run the first.
-fn world(annotations: Value) -> View {
-    let mut view = View::default();
+fn world(annotations: Value) -> World {
+    let mut view = World::default();
     KINDS.into_iter().for_each(|kind| view.take(Change::Begin(kind)));
     view.put(Kind::DaemonSets, daemon_set("two", annotations, json!({})));
     view.put(Kind::Revisions, revision("one", 1));
@@ -118,7 +148,7 @@ fn a_rollout_that_failed_on_too_many_nodes_halts_and_says_why() {
     let mut view = world(json!({}));
     view.put(Kind::NodeDaemons, failing("a"));
     view.put(Kind::NodeDaemons, failing("b"));
-    let plan = super::plan(&mut view, &options(), NOW);
+    let plan = view.plan(NOW);
     assert!(approved(&plan).is_empty());
     let (status, reason, message) = condition(&plan, "Progressing");
     assert_eq!((status.as_str(), reason.as_str()), ("False", "Held"));
@@ -126,8 +156,8 @@ fn a_rollout_that_failed_on_too_many_nodes_halts_and_says_why() {
     assert_eq!(condition(&plan, "Degraded").2, "image on 2 nodes: a, b");
     let mut view = world(json!({"daemonlet.dev/max-failed": "2"}));
     view.put(Kind::NodeDaemons, failing("a"));
-    let exact = Options { exact_rollouts: true, ..options() };
-    assert!(approved(&super::plan(&mut view, &exact, NOW)).is_empty(), "the broken node has the slot");
+    let exact = Settings { exact_rollouts: true, ..options() };
+    assert!(approved(&view.plan_with(&exact, NOW)).is_empty(), "the broken node has the slot");
 }
 
 #[test]
@@ -137,7 +167,7 @@ fn it_goes_back_if_asked_within_the_budget_and_by_approvals_alone() {
     view.put(Kind::NodeDaemons, failing("b"));
     view.put(Kind::NodeDaemons, failing("c"));
     let one = hash("one");
-    let plan = super::plan(&mut view, &options(), NOW);
+    let plan = view.plan(NOW);
     assert_eq!(approved(&plan), [("b".to_owned(), one.clone()), ("c".to_owned(), one.clone())], "broken ones first");
     assert_eq!(condition(&plan, "Progressing").1, "RollingBack");
     // They are back and told to be failed still; the one that works follows.
@@ -147,10 +177,10 @@ fn it_goes_back_if_asked_within_the_budget_and_by_approvals_alone() {
     };
     view.put(Kind::NodeDaemons, back("b"));
     view.put(Kind::NodeDaemons, back("c"));
-    let plan = super::plan(&mut view, &options(), NOW);
+    let plan = view.plan(NOW);
     assert_eq!(approved(&plan), [("a".to_owned(), one.clone())]);
     view.put(Kind::NodeDaemons, report("a", "one", json!({"previous": one}), json!([])));
-    let plan = super::plan(&mut view, &options(), NOW);
+    let plan = view.plan(NOW);
     assert!(approved(&plan).is_empty(), "and it stays back");
     let (status, reason, message) = condition(&plan, "Progressing");
     assert_eq!((status.as_str(), reason.as_str()), ("False", "RolledBack"));
@@ -159,10 +189,10 @@ fn it_goes_back_if_asked_within_the_budget_and_by_approvals_alone() {
     view.put(Kind::NodeDaemons, on_two("a"));
     let annotations = json!({"daemonlet.dev/rollback": "auto", "daemonlet.dev/paused": "true"});
     view.put(Kind::DaemonSets, daemon_set("two", annotations, json!({})));
-    assert!(approved(&super::plan(&mut view, &options(), NOW)).is_empty());
+    assert!(approved(&view.plan(NOW)).is_empty());
     view.put(Kind::DaemonSets, daemon_set("three", json!({"daemonlet.dev/rollback": "auto"}), json!({})));
     view.put(Kind::Revisions, revision("three", 3));
-    assert_eq!(approved(&super::plan(&mut view, &options(), NOW)), [("a".to_owned(), hash("three"))]);
+    assert_eq!(approved(&view.plan(NOW)), [("a".to_owned(), hash("three"))]);
 }
 
 #[test]
@@ -171,7 +201,7 @@ fn a_node_that_never_ran_the_old_revision_is_not_told_to_return_to_it() {
     view.put(Kind::NodeDaemons, report("a", "two", json!({}), json!([])));
     view.put(Kind::NodeDaemons, failing("b"));
     view.put(Kind::NodeDaemons, failing("c"));
-    let plan = super::plan(&mut view, &options(), NOW);
+    let plan = view.plan(NOW);
     assert!(approved(&plan).iter().all(|(node, _)| node != "a"), "{:?}", approved(&plan));
 }
 
@@ -179,30 +209,30 @@ fn a_node_that_never_ran_the_old_revision_is_not_told_to_return_to_it() {
 fn an_approval_that_nobody_claims_is_taken_back_told_and_others_come_first() {
     let mut view = world(json!({}));
     view.put(Kind::NodeDaemons, report("a", "one", json!({}), approval("two", "2023-11-14T22:12:19Z")));
-    let plan = super::plan(&mut view, &options(), NOW);
+    let plan = view.plan(NOW);
     assert_eq!(plan.unclaimed, [(ObjectKey::new("kube-system", "net"), "a".to_owned())]);
     view.put(Kind::NodeDaemons, report("a", "one", json!({}), json!([])));
-    let plan = super::plan(&mut view, &options(), NOW);
+    let plan = view.plan(NOW);
     assert_eq!(approved(&plan), [("b".to_owned(), hash("two"))]);
     assert_eq!(condition(&plan, "Degraded").2, "approval not claimed on 1 node: a");
     // Where only it is left, it gets another chance; and its claim makes it like any other.
     NODES[1..].iter().for_each(|name| view.put(Kind::NodeDaemons, on_two(name)));
-    assert_eq!(approved(&super::plan(&mut view, &options(), NOW)), [("a".to_owned(), hash("two"))]);
+    assert_eq!(approved(&view.plan(NOW)), [("a".to_owned(), hash("two"))]);
     view.put(Kind::NodeDaemons, report("a", "one", json!({"replacing": hash("two")}), approval("two", FAILED_AT)));
-    assert_eq!(super::plan(&mut view, &options(), NOW).unclaimed, []);
-    assert_eq!(condition(&super::plan(&mut view, &options(), NOW), "Degraded").0, "False");
+    assert_eq!(view.plan(NOW).unclaimed, []);
+    assert_eq!(condition(&view.plan(NOW), "Degraded").0, "False");
 }
 
 #[test]
 fn without_any_node_there_is_a_revision_and_then_a_status() {
-    let mut view = View::default();
+    let mut view = World::default();
     view.put(Kind::DaemonSets, daemon_set("one", json!({}), json!({})));
-    let plan = super::plan(&mut view, &options(), NOW);
+    let plan = view.plan(NOW);
     let [Write::Revision { write: history::Write::Create { number: 1, .. }, .. }] = plan.writes.as_slice() else {
         panic!("the revision comes first: {:?}", plan.writes)
     };
     view.put(Kind::Revisions, revision("one", 1));
-    let plan = super::plan(&mut view, &options(), NOW);
+    let plan = view.plan(NOW);
     assert_eq!(status(&plan)["observedGeneration"], 3);
     let [Write::Status { at_once: true, nodes: 0, .. }] = plan.writes.as_slice() else { panic!("{:?}", plan.writes) };
 }
@@ -211,18 +241,18 @@ fn without_any_node_there_is_a_revision_and_then_a_status() {
 fn what_the_live_status_says_already_is_not_written() {
     let mut view = world(json!({}));
     NODES.iter().for_each(|name| view.put(Kind::NodeDaemons, on_two(name)));
-    let first = super::plan(&mut view, &options(), NOW);
+    let first = view.plan(NOW);
     let mut live = status(&first);
     live["conditions"].as_array_mut().unwrap().insert(0, json!({"type": "Foreign", "status": "Maybe"}));
     view.put(Kind::DaemonSets, daemon_set("two", json!({}), live.clone()));
-    assert_eq!(super::plan(&mut view, &options(), NOW + ms(5_000)).writes, []);
+    assert_eq!(view.plan(NOW + ms(5_000)).writes, []);
     // Somebody wrote nonsense: it is put right, and the foreign condition stays.
     live["numberReady"] = json!(17);
     view.put(Kind::DaemonSets, daemon_set("two", json!({}), live));
-    let again = super::plan(&mut view, &options(), NOW + ms(5_000));
+    let again = view.plan(NOW + ms(5_000));
     assert_eq!(status(&again), json!({"numberReady": 4}));
     view.put(Kind::Nodes, node("a", "False"));
-    let plan = super::plan(&mut view, &options(), NOW + ms(5_000));
+    let plan = view.plan(NOW + ms(5_000));
     assert_eq!(
         (status(&plan)["numberReady"].as_i64(), &status(&plan)["conditions"][0]["type"]),
         (Some(3), &json!("Foreign"))
@@ -236,7 +266,7 @@ fn a_gated_daemon_set_has_its_counters_and_revisions_from_the_stock_controller()
     gated["metadata"]["generation"] = json!(4);
     gated["spec"]["template"]["spec"]["nodeSelector"] = json!({"daemonlet.dev/static": "true"});
     view.put(Kind::DaemonSets, gated);
-    let plan = super::plan(&mut view, &options(), NOW);
+    let plan = view.plan(NOW);
     assert!(plan.writes.iter().all(|w| !matches!(w, Write::Revision { .. })), "{:?}", plan.writes);
     let fields: Vec<String> = status(&plan).as_object().unwrap().keys().cloned().collect();
     assert_eq!(fields, ["conditions"]);
@@ -248,17 +278,17 @@ fn an_approval_for_another_object_is_withdrawn() {
     let mut stale = approval("two", FAILED_AT);
     stale[0]["uid"] = json!("former");
     view.put(Kind::NodeDaemons, report("a", "one", json!({}), stale));
-    let plan = super::plan(&mut view, &options(), NOW);
+    let plan = view.plan(NOW);
     let of_a = plan.writes.iter().find(|w| matches!(w, Write::Approvals { node, .. } if node == "a"));
     assert_eq!(of_a, Some(&Write::Approvals { node: "a".to_owned(), spec: Spec::default() }));
 }
 
-fn stock_pod(name: &str, node: &str, owner: &str, annotations: Value) -> Option<Box<Value>> {
+fn stock_pod(name: &str, node: &str, owner: &str, annotations: Value) -> Option<Value> {
     let owner = json!([{"kind": "DaemonSet", "name": "net", "uid": owner, "controller": true}]);
-    Some(Box::new(
+    Some(
         json!({"metadata": {"namespace": "kube-system", "name": name, "ownerReferences": owner, "annotations": annotations},
         "spec": {"nodeName": node}}),
-    ))
+    )
 }
 
 fn is_ours(plan: &Plan) -> bool {
@@ -280,21 +310,21 @@ fn the_word_of_an_agent_that_a_stock_controller_acts_counts_once_its_pod_was_see
     ] {
         let mut view = world(json!({}));
         view.put(Kind::NodeDaemons, tells("net-x"));
-        let plan = super::plan(&mut view, &options(), NOW);
-        let claim = plan.doubted[0].clone();
-        assert_eq!((claim.node.as_str(), claim.pod.as_str(), plan.doubted.len()), ("b", "net-x", 1));
+        let plan = view.plan(NOW);
+        let claim = plan.lookups[0].clone();
+        assert_eq!((claim.node.as_str(), claim.pod.as_str(), plan.lookups.len()), ("b", "net-x", 1));
         assert!(is_ours(&plan), "nobody has seen it");
-        assert_eq!(super::plan(&mut view, &options(), NOW + ms(1)).doubted, [], "it is asked for already");
-        view.take(Change::LookedUp(claim, pod.clone()));
-        let plan = super::plan(&mut view, &options(), NOW + ms(2));
+        assert_eq!(view.plan(NOW + ms(1)).lookups, [], "it is asked for already");
+        view.state.claims.answered(claim, pod.as_ref());
+        let plan = view.plan(NOW + ms(2));
         assert_eq!(!is_ours(&plan), holds, "{pod:?}");
         assert!(!plan.writes.iter().any(|w| matches!(w, Write::Revision { .. })));
         // It may go while its agent goes on telling of it.
         let again = plan.look_again.unwrap();
         assert!(again <= NOW + ms(30_000), "{again}");
-        let doubted = super::plan(&mut view, &options(), NOW + ms(30_000)).doubted;
-        view.take(Change::LookedUp(doubted[0].clone(), None));
-        assert!(is_ours(&super::plan(&mut view, &options(), NOW + ms(30_001))), "{pod:?}");
+        let lookups = view.plan(NOW + ms(30_000)).lookups;
+        view.state.claims.answered(lookups[0].clone(), None);
+        assert!(is_ours(&view.plan(NOW + ms(30_001))), "{pod:?}");
     }
 }
 
@@ -308,22 +338,22 @@ fn of_many_that_lie_one_that_does_not_is_found() {
     }
     let mut asked = BTreeSet::new();
     for round in 0..3 {
-        let plan = super::plan(&mut view, &options(), NOW + ms(round));
-        assert!(plan.doubted.len() <= 8 && is_ours(&plan));
-        asked.extend(plan.doubted.iter().map(|claim| claim.node.clone()));
-        for claim in plan.doubted {
+        let plan = view.plan(NOW + ms(round));
+        assert!(plan.lookups.len() <= 8 && is_ours(&plan));
+        asked.extend(plan.lookups.iter().map(|claim| claim.node.clone()));
+        for claim in plan.lookups {
             let pod = (claim.node == "m19").then(|| stock_pod(&claim.pod, "m19", "u", json!({}))).flatten();
-            view.take(Change::LookedUp(claim, pod));
+            view.state.claims.answered(claim, pod.as_ref());
         }
     }
     assert_eq!(asked.len(), 20);
-    let plan = super::plan(&mut view, &options(), NOW + ms(3));
+    let plan = view.plan(NOW + ms(3));
     assert!(!is_ours(&plan));
     assert!(condition(&plan, "Degraded").2.contains("pod net-m19 of a DaemonSet controller is on node m19"));
-    let plan = super::plan(&mut view, &options(), NOW + ms(40_000));
-    assert_eq!(plan.doubted.len(), 1, "the one that holds is enough");
+    let plan = view.plan(NOW + ms(40_000));
+    assert_eq!(plan.lookups.len(), 1, "the one that holds is enough");
     view.put(Kind::NodeDaemons, report("m19", "one", json!({}), json!([])));
-    assert!(is_ours(&super::plan(&mut view, &options(), NOW + ms(40_001))), "its agent tells of it no more");
+    assert!(is_ours(&view.plan(NOW + ms(40_001))), "its agent tells of it no more");
 }
 
 #[test]
@@ -341,29 +371,25 @@ fn a_node_whose_clock_is_ahead_counts_from_when_it_was_seen() {
         daemon
     };
     view.put(Kind::NodeDaemons, fresh());
-    let plan = super::plan(&mut view, &options(), NOW);
+    let plan = view.plan(NOW);
     assert_eq!(status(&plan)["numberAvailable"], 4);
     assert_eq!((approved(&plan), plan.look_again), (vec![], Some(NOW + rollout::HOLD)), "its slot is kept for a while");
     view.put(Kind::NodeDaemons, fresh());
-    assert_eq!(approved(&super::plan(&mut view, &options(), NOW + rollout::HOLD)), [("b".to_owned(), hash("two"))]);
+    assert_eq!(approved(&view.plan(NOW + rollout::HOLD)), [("b".to_owned(), hash("two"))]);
     // The seconds count from when it was first told, however often that is.
     view.put(Kind::DaemonSets, min_ready(10));
     for at in [ms(5_000), ms(9_999)] {
         view.put(Kind::NodeDaemons, fresh());
-        let plan = super::plan(&mut view, &options(), NOW + at);
+        let plan = view.plan(NOW + at);
         assert_eq!(
             (status(&plan)["numberAvailable"].as_i64(), plan.look_again),
             (Some(3), Some(NOW + ms(10_000))),
             "{at:?}"
         );
     }
-    assert_eq!(status(&super::plan(&mut view, &options(), NOW + ms(10_000)))["numberAvailable"], 4);
+    assert_eq!(status(&view.plan(NOW + ms(10_000)))["numberAvailable"], 4);
     view.put(Kind::NodeDaemons, fresh());
-    assert_eq!(
-        status(&super::plan(&mut view, &options(), NOW + ms(2_000_000)))["numberAvailable"],
-        4,
-        "and never back"
-    );
+    assert_eq!(status(&view.plan(NOW + ms(2_000_000)))["numberAvailable"], 4, "and never back");
 }
 
 #[test]
@@ -371,9 +397,9 @@ fn an_approval_that_was_given_by_a_clock_ahead_is_withdrawn_as_any_other() {
     let mut view = world(json!({}));
     let early = || report("a", "one", json!({}), approval("two", "2023-11-14T23:59:59Z"));
     view.put(Kind::NodeDaemons, early());
-    assert_eq!(super::plan(&mut view, &options(), NOW).look_again, Some(NOW + rollout::UNCLAIMED));
+    assert_eq!(view.plan(NOW).look_again, Some(NOW + rollout::UNCLAIMED));
     view.put(Kind::NodeDaemons, early());
-    assert_eq!(super::plan(&mut view, &options(), NOW + rollout::UNCLAIMED).unclaimed.len(), 1);
+    assert_eq!(view.plan(NOW + rollout::UNCLAIMED).unclaimed.len(), 1);
 }
 
 /// A DaemonSet that this version does not understand, of the generation after the one in [`world`].
@@ -394,7 +420,7 @@ fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
     view.put(Kind::NodeDaemons, report("a", "one", json!({}), approval("two", FAILED_AT)));
     let live = json!({"observedGeneration": 3, "conditions": [{"type": "Foreign", "status": "Maybe"}]});
     view.put(Kind::DaemonSets, refused("8", live));
-    let plan = super::plan(&mut view, &options(), NOW);
+    let plan = view.plan(NOW);
     let [Write::Status { status: written, .. }] = plan.writes.as_slice() else { panic!("{:?}", plan.writes) };
     assert_eq!(written.get("observedGeneration"), None);
     assert_eq!(
@@ -407,21 +433,21 @@ fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
     assert_eq!((status.as_str(), reason.as_str()), ("True", "Invalid"));
     assert!(message.contains("spec.template.spec.restartPolicy: "), "{message}");
     // Writes are conditional on these; who looks again sees the same.
-    assert_eq!((view.daemons[&key].resource_version.as_str(), view.daemons[&key].generation), ("8", 4));
+    assert_eq!((view.view.daemons[&key].resource_version.as_str(), view.view.daemons[&key].generation), ("8", 4));
     view.put(Kind::DaemonSets, refused("9", written.clone()));
-    assert_eq!(view.daemons[&key].resource_version, "9");
-    assert_eq!(super::plan(&mut view, &options(), NOW + ms(5_000)).writes, []);
+    assert_eq!(view.view.daemons[&key].resource_version, "9");
+    assert_eq!(view.plan(NOW + ms(5_000)).writes, []);
     // It goes away, or is mended.
     let mut going = refused("10", json!({}));
     going["metadata"]["deletionTimestamp"] = json!("2023-01-01T00:00:00Z");
     view.put(Kind::DaemonSets, going);
-    let plan = super::plan(&mut view, &options(), NOW);
+    let plan = view.plan(NOW);
     assert_eq!(approved(&plan), []);
     assert!(matches!(&plan.writes[..], [Write::Approvals { node, .. }] if node == "a"), "{:?}", plan.writes);
     let mut mended = daemon_set("two", json!({}), json!({}));
     mended["metadata"]["generation"] = json!(5);
     view.put(Kind::DaemonSets, mended);
-    let plan = super::plan(&mut view, &options(), NOW);
+    let plan = view.plan(NOW);
     assert_eq!(
         (self::status(&plan)["observedGeneration"].as_i64(), condition(&plan, "Degraded").0),
         (Some(5), "False".to_owned())
@@ -434,10 +460,10 @@ fn another_object_whose_definition_is_refused_has_nothing_of_the_former_one() {
     let mut other = refused("1", json!({}));
     other["metadata"]["uid"] = json!("other");
     view.put(Kind::DaemonSets, other);
-    let plan = super::plan(&mut view, &options(), NOW);
+    let plan = view.plan(NOW);
     assert_eq!(condition(&plan, "Degraded").1, "Invalid");
     assert_eq!(self::status(&plan).as_object().unwrap().keys().collect::<Vec<_>>(), ["conditions"]);
-    let daemon = &view.daemons[&ObjectKey::new("kube-system", "net")];
+    let daemon = &view.view.daemons[&ObjectKey::new("kube-system", "net")];
     assert_eq!((daemon.uid.as_str(), daemon.hash.as_str()), ("other", ""));
 }
 
@@ -452,18 +478,18 @@ fn a_name_that_somebody_elses_revision_has_is_waited_for_or_counted_as_a_collisi
         (owner("StatefulSet", "net"), false),
         (json!([]), false),
     ] {
-        let mut view = View::default();
+        let mut view = World::default();
         view.put(Kind::DaemonSets, daemon_set("one", json!({}), json!({})));
         held["metadata"]["ownerReferences"] = owners.clone();
         view.put(Kind::Revisions, held.clone());
-        let plan = super::plan(&mut view, &options(), NOW);
+        let plan = view.plan(NOW);
         match plan.writes.as_slice() {
             [] => assert!(waits, "{owners}"),
             [Write::Revision { write: history::Write::Collision, .. }] => assert!(!waits, "{owners}"),
             writes => panic!("{owners}: {writes:?}"),
         }
         view.take(Change::Gone(Kind::Revisions, Box::new(held.clone())));
-        let plan = super::plan(&mut view, &options(), NOW);
+        let plan = view.plan(NOW);
         assert!(matches!(&plan.writes[..], [Write::Revision { write: history::Write::Create { .. }, .. }]), "{owners}");
     }
 }

@@ -13,7 +13,7 @@ use super::View;
 
 impl View {
     /// Makes sure that nothing that is told lies after `now`.
-    pub(in crate::core::cluster) fn heed_clocks(&mut self, now: Timestamp) {
+    pub fn heed_clocks(&mut self, now: Timestamp) {
         self.nodes.values_mut().filter_map(|entry| entry.report.as_mut()).for_each(|report| report.heed_clock(now));
     }
 }

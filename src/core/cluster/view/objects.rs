@@ -1,8 +1,6 @@
-//! From objects of the API to facts. What cannot be understood is left as it was, and told where somebody looks for
-//! it: a DaemonSet that is refused keeps its last definition, with its metadata and status as they are now.
+//! From objects of the API to facts. What cannot be understood is left as it was.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde_json::Value;
 use serde_json::json;
@@ -16,20 +14,14 @@ use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::cluster::rollout::ApprovalFact;
 use crate::core::cluster::rollout::InstanceFact;
-use crate::core::model::DaemonSet;
-use crate::core::model::FieldError;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::Lookup;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
-use crate::core::model::Source;
-use crate::core::model::UpdateStrategy;
 use crate::core::node;
 use crate::core::placement::NamespaceSelector;
 use crate::core::time::Timestamp;
-use crate::core::validate;
 
-use super::Daemon;
 use super::Kind;
 use super::KnownRevision;
 use super::Node;
@@ -40,9 +32,6 @@ use super::View;
 /// What one agent's word is taken of, so that none can fill the coordinator: as many daemons, and instances of each.
 const DAEMONS: usize = 512;
 const INSTANCES: usize = 32;
-/// Fields that are told of a definition that is refused, and characters: a condition's message has its own bound.
-const ERRORS: usize = 5;
-const WORDS: usize = 4_096;
 /// A pod's name has no more bytes.
 const POD_NAME: usize = 253;
 
@@ -51,12 +40,21 @@ pub(super) fn key(object: &Value) -> ObjectKey {
     ObjectKey::new(text(object, "namespace"), text(object, "name"))
 }
 
+/// How new an object is among those of its kind.
+pub(super) fn version(object: &Value) -> u64 {
+    number(text(object, "resourceVersion"))
+}
+
+fn number(version: &str) -> u64 {
+    version.parse().unwrap_or(0)
+}
+
 /// A string of the metadata; empty without it.
-fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object.get("metadata").and_then(|m| m.get(field)).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn strings(object: &Value, field: &str) -> BTreeMap<String, String> {
+pub(super) fn strings(object: &Value, field: &str) -> BTreeMap<String, String> {
     let map = object.get("metadata").and_then(|m| m.get(field)).and_then(Value::as_object);
     map.into_iter().flatten().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect()
 }
@@ -88,15 +86,13 @@ impl View {
         let ready = conditions.and_then(|c| c.iter().find(|c| c.get("type").is_some_and(|t| t == "Ready")));
         let ready = ready.and_then(|c| c.get("status")).and_then(Value::as_str).unwrap_or("Unknown");
         let (ready, reachable) = (ready == "True", ready != "Unknown");
-        let next = self.versions + 1;
         let entry = self.entry(view.name.clone());
-        match entry.node.as_mut().filter(|old| old.view == view) {
-            Some(old) => (old.ready, old.reachable) = (ready, reachable),
-            None => {
-                entry.node = Some(Node { ready, reachable, version: next, view });
-                self.versions = next;
-            }
+        if let Some(old) = entry.node.as_mut().filter(|old| old.view == view) {
+            (old.ready, old.reachable) = (ready, reachable);
+            return;
         }
+        let (index, node) = (entry.index, entry.node.insert(Node { ready, reachable, view }).clone());
+        self.daemons.values_mut().for_each(|daemon| daemon.place(index, &node));
     }
 
     /// Its DaemonSets are placed anew when its node selector changes.
@@ -108,12 +104,12 @@ impl View {
         for (_, daemon) in self.daemons.iter_mut().filter(|(key, _)| key.namespace == name) {
             if daemon.selector != selector {
                 daemon.selector.clone_from(&selector);
-                daemon.placements.clear();
+                daemon.place_everywhere(&self.nodes);
             }
         }
     }
 
-    fn namespace_selector(&self, name: &str) -> Option<NamespaceSelector> {
+    pub(super) fn namespace_selector(&self, name: &str) -> Option<NamespaceSelector> {
         let object = self.namespaces.get(name).map_or(Lookup::Unknown, Lookup::Present);
         NamespaceSelector::of(name, object, &self.default_node_selector)
     }
@@ -121,9 +117,8 @@ impl View {
     /// An object that is older than the known one, as a list may have it that began before our own write,
     /// tells nothing.
     fn put_report(&mut self, mut object: Value) {
-        let number = |text: &str| text.parse::<u64>().unwrap_or(0);
         let known = self.report(text(&object, "name")).filter(|known| known.uid == text(&object, "uid"));
-        if known.is_some_and(|known| number(&known.resource_version) > number(text(&object, "resourceVersion"))) {
+        if known.is_some_and(|known| number(&known.resource_version) > version(&object)) {
             return;
         }
         let mut part = |name: &str| object.get_mut(name).map(Value::take).unwrap_or_default();
@@ -177,113 +172,6 @@ impl View {
         };
         self.revisions.insert(key(object), known);
     }
-
-    fn put_daemon(&mut self, mut object: Value) {
-        let key = key(&object);
-        let status = object.get_mut("status").map(Value::take).unwrap_or_default();
-        let (uid, resource_version) = (text(&object, "uid").to_owned(), text(&object, "resourceVersion").to_owned());
-        let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
-        let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
-        if let Some(old) = self.daemons.get_mut(&key)
-            && old.uid == uid
-            && old.generation == generation
-            && old.daemon_set.annotations == strings(&object, "annotations")
-            && old.daemon_set.labels == strings(&object, "labels")
-            && old.daemon_set.deleting == deleting
-        {
-            // A status that somebody wrote changes nothing else.
-            (old.status, old.resource_version) = (status, resource_version);
-            return;
-        }
-        if let Some(object) = object.as_object_mut() {
-            object.remove("status");
-            object.insert("apiVersion".to_owned(), json!("apps/v1"));
-            object.insert("kind".to_owned(), json!("DaemonSet"));
-        }
-        let template = object.pointer("/spec/template").cloned().unwrap_or_default();
-        let limit = object.pointer("/spec/revisionHistoryLimit").and_then(Value::as_u64).unwrap_or(10);
-        let daemon_set = match validate::daemon_set(&object, Source::Api) {
-            Ok(daemon_set) => daemon_set,
-            Err(errors) => {
-                let known = self.daemons.remove(&key).filter(|old| old.uid == uid);
-                let known = known.unwrap_or_else(|| self.undefined(&key, &uid));
-                let daemon_set = DaemonSet {
-                    labels: strings(&object, "labels"),
-                    annotations: strings(&object, "annotations"),
-                    deleting,
-                    ..DaemonSet::clone(&known.daemon_set)
-                };
-                let (daemon_set, refused) = (Arc::new(daemon_set), Some(words(&errors)));
-                let daemon = Daemon { daemon_set, refused, resource_version, generation, status, ..known };
-                self.daemons.insert(key, daemon);
-                return;
-            }
-        };
-        let hash = Revision::hash_of(&history::data(&template));
-        let daemon = Daemon {
-            daemon_set: Arc::new(daemon_set),
-            refused: None,
-            selector: self.namespace_selector(&key.namespace),
-            key: self.names.of(&key.to_string()),
-            uid_name: self.names.of(&uid),
-            wanted: self.names.of(&hash),
-            uid,
-            resource_version,
-            generation,
-            status,
-            hash,
-            template: Arc::new(template),
-            limit: usize::try_from(limit).unwrap_or(usize::MAX),
-            placements: Vec::new(),
-        };
-        self.daemons.insert(key, daemon);
-    }
-
-    /// A DaemonSet no definition of which was ever understood.
-    fn undefined(&mut self, key: &ObjectKey, uid: &str) -> Daemon {
-        let daemon_set = DaemonSet {
-            key: key.clone(),
-            uid: Some(uid.to_owned()),
-            generation: None,
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            deleting: false,
-            finalizers: Vec::new(),
-            selector: Value::Null,
-            template: Value::Null,
-            update_strategy: UpdateStrategy::OnDelete,
-            min_ready_seconds: 0,
-            admitted: None,
-            source: Source::Api,
-        };
-        Daemon {
-            daemon_set: Arc::new(daemon_set),
-            refused: None,
-            selector: self.namespace_selector(&key.namespace),
-            key: self.names.of(&key.to_string()),
-            uid_name: self.names.of(uid),
-            wanted: self.names.of(""),
-            uid: uid.to_owned(),
-            resource_version: String::new(),
-            generation: 0,
-            status: Value::Null,
-            hash: String::new(),
-            template: Arc::default(),
-            limit: usize::MAX,
-            placements: Vec::new(),
-        }
-    }
-}
-
-/// Why a definition is refused.
-fn words(errors: &[FieldError]) -> String {
-    let shown: Vec<String> = errors.iter().take(ERRORS).map(FieldError::with_hint).collect();
-    let more = match errors.len().saturating_sub(ERRORS) {
-        0 => String::new(),
-        more => format!("; and {more} more"),
-    };
-    let words = format!("{}{more}", shown.join("; "));
-    words.chars().take(WORDS).collect()
 }
 
 fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {

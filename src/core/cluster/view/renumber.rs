@@ -24,8 +24,6 @@ impl View {
         for report in self.nodes.values_mut().filter_map(|entry| entry.report.as_mut()) {
             of_report(report, &mut new);
         }
-        let unclaimed = std::mem::take(&mut self.unclaimed).into_iter();
-        self.unclaimed = unclaimed.map(|(key, nodes)| (names.of(old.text(key)), nodes)).collect();
         self.names.settle();
     }
 }

@@ -1,0 +1,142 @@
+//! What the coordinator observes.
+//!
+//! Owns the watches, which run while the Lease is held, and the snapshot that they fill. Its one `await` is the only
+//! one between two decisions; its clock is theirs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::clock;
+use crate::core::cluster::observation::ClusterObservation;
+use crate::core::cluster::observation::Leadership;
+use crate::core::cluster::requests::Reply;
+use crate::core::cluster::view::Change;
+use crate::core::cluster::view::Kind;
+use crate::core::cluster::view::View;
+use crate::core::time::Timestamp;
+
+use super::Options;
+use super::approve;
+use super::lease::Held;
+use super::watch;
+
+/// How long changes are gathered before a pass: a burst of them is one.
+const GATHER: Duration = Duration::from_millis(20);
+/// A pass is made at least this often, whatever happens.
+const PERIOD: Duration = Duration::from_secs(30);
+
+/// Something that happened.
+pub(super) enum Event {
+    /// The Lease is held for a while, or is not.
+    Lease(Option<Held>),
+    /// In this term: a watch told something.
+    Changed(u64, Change),
+    /// In this term: a watch failed.
+    Unreadable(u64, Kind, String),
+    /// A request ended; with what it shows of the object.
+    Replied(u64, Reply, Option<Change>),
+}
+
+/// Where what happens is told.
+pub(super) type Events = mpsc::Sender<Event>;
+
+/// What happens, gathered into observations.
+pub(super) struct Inputs {
+    client: kube::Client,
+    options: Options,
+    received: mpsc::Receiver<Event>,
+    events: Events,
+    snapshot: Arc<View>,
+    held: Option<Held>,
+    term: u64,
+    /// What runs while the Lease is held; it ends when this is dropped.
+    running: Option<JoinSet<()>>,
+    /// When the last observation was made, by both clocks.
+    made: (Instant, Timestamp),
+}
+
+impl Inputs {
+    /// The inputs of a coordinator that does not hold the Lease yet, and where to tell them what happens.
+    pub(super) fn new(options: &Options, client: kube::Client) -> (Self, Events) {
+        let (events, received) = mpsc::channel(1024);
+        let inputs = Self {
+            client,
+            options: options.clone(),
+            received,
+            events: events.clone(),
+            snapshot: Arc::default(),
+            held: None,
+            term: 0,
+            running: None,
+            made: (Instant::now(), clock::now()),
+        };
+        (inputs, events)
+    }
+
+    /// What is decided from the last observation may be sent in this term, for as long as the Lease is held.
+    pub(super) fn term(&self) -> (u64, Option<Held>) {
+        (self.term, self.held)
+    }
+
+    /// Waits until something happens, at most until `next_look`, and gathers what happens with it.
+    pub(super) async fn collect(&mut self, next_look: Option<Timestamp>) -> ClusterObservation {
+        let wait = next_look.map_or(PERIOD, |at| (at - self.made.1).to_duration().min(PERIOD));
+        let mut until = self.made.0 + wait;
+        if let Some(held) = self.held.filter(|_| self.running.is_some()) {
+            until = until.min(held.until());
+        }
+        let (mut replies, mut unreadable) = (Vec::new(), Vec::new());
+        let mut is_first = true;
+        while let Ok(Some(event)) = tokio::time::timeout_at(until, self.received.recv()).await {
+            if std::mem::take(&mut is_first) {
+                until = Instant::now() + GATHER;
+            }
+            match event {
+                Event::Lease(held) => self.held = held,
+                Event::Changed(term, change) if term == self.term => Arc::make_mut(&mut self.snapshot).take(change),
+                Event::Unreadable(term, kind, why) if term == self.term => unreadable.push((kind, why)),
+                Event::Replied(term, reply, change) if term == self.term => {
+                    change.into_iter().for_each(|change| Arc::make_mut(&mut self.snapshot).take(change));
+                    replies.push(reply);
+                }
+                // What an earlier term still had to say is nothing to this one.
+                Event::Changed(..) | Event::Unreadable(..) | Event::Replied(..) => {}
+            }
+        }
+        self.made = (Instant::now(), clock::now());
+        self.follow_the_lease();
+        let now = self.made.1;
+        Arc::make_mut(&mut self.snapshot).heed_clocks(now);
+        let leadership = match self.running {
+            Some(_) => Leadership::Leading { term: self.term },
+            None => Leadership::Following,
+        };
+        ClusterObservation { now, leadership, snapshot: Arc::clone(&self.snapshot), unreadable, replies }
+    }
+
+    /// Starts watching when the Lease is acquired, and stops when it is lost.
+    fn follow_the_lease(&mut self) {
+        let holds = self.held.is_some_and(|held| self.made.0 < held.until());
+        if holds == self.running.is_some() {
+            return;
+        }
+        let Options { lease_name: lease, identity, settings, approve_nodes, .. } = &self.options;
+        self.term += 1;
+        self.snapshot = Arc::new(View::new(settings.policy.default_node_selector().to_owned()));
+        self.running = None;
+        if !holds {
+            tracing::warn!(lease, "{identity} does not hold the Lease any more");
+            return;
+        }
+        tracing::info!(lease, "{identity} coordinates now");
+        let mut running = watch::start(&self.client, self.term, &self.events);
+        if *approve_nodes {
+            running.spawn(approve::keep(self.client.clone()));
+        }
+        self.running = Some(running);
+    }
+}

@@ -1,0 +1,30 @@
+//! The coordinator's lines in the log.
+
+use crate::core::cluster::decide::Notice;
+
+pub(super) fn log(reports: &[Notice]) {
+    for report in reports {
+        match report {
+            Notice::Unreadable(kind, why) => {
+                tracing::warn!(?kind, "the coordinator's watch failed: {why}; trying again");
+            }
+            Notice::Unclaimed(key, node) => {
+                tracing::warn!(daemonset = %key, "the approval for node {node} was not claimed and is withdrawn");
+            }
+            Notice::LookupFailed(claim, error) => tracing::warn!(
+                daemonset = %claim.key,
+                "pod {} of a DaemonSet controller, of which node {} tells, cannot be looked up: {error}; hint: the \
+                 coordinator's rights have to be those of this version's coordinator-rbac.yaml",
+                claim.pod,
+                claim.node
+            ),
+            Notice::Outdated(target, words) => tracing::debug!("{target}: {words}"),
+            Notice::WriteFailed { target, error, is_new: true } => {
+                tracing::warn!("{target}: {error}; trying again");
+            }
+            Notice::WriteFailed { target, error, is_new: false } => {
+                tracing::debug!("{target}: {error}; trying again");
+            }
+        }
+    }
+}

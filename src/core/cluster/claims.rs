@@ -1,0 +1,120 @@
+//! A DaemonSet controller that acts on a DaemonSet that agents run: two pods on a node.
+//!
+//! Owns when that is believed, and the words of the condition. Agents see the pods of their nodes and report them;
+//! nobody watches all pods. One agent's report would stop counters and history of the whole cluster, so the pod that it
+//! names is looked up first: one that holds is enough, and one that does not counts for nothing.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::core::model::ObjectKey;
+use crate::core::owners;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+
+use super::view::Claim;
+use super::view::Daemon;
+use super::view::View;
+
+/// What was looked up is looked up again after this.
+const AGAIN: Span = Span::from_secs(30);
+/// Claims about one DaemonSet that are looked up at one time.
+const AT_ONCE: usize = 8;
+
+/// What the coordinator itself has seen of the pods that agents report, by DaemonSet and node.
+#[derive(Clone, Debug, Default)]
+pub struct Claims(BTreeMap<(ObjectKey, String), Checked>);
+
+#[derive(Clone, Debug)]
+struct Checked {
+    /// The pod that was looked up.
+    pod: String,
+    /// Whether it was as claimed.
+    holds: bool,
+    /// When it is looked up again.
+    again: Timestamp,
+}
+
+/// What is believed about one DaemonSet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Verdict {
+    /// Where a pod of a controller is beside ours, and what to do, if there is one.
+    pub(super) conflict: Option<String>,
+    /// What is to be looked up now.
+    pub(super) lookups: Vec<Claim>,
+    /// When to look again.
+    pub(super) look_again: Option<Timestamp>,
+}
+
+impl Claims {
+    /// A request for the pod was sent. Its answer changes no more than whether the claim holds: without one, the last
+    /// stands until it is asked for again.
+    pub(super) fn asked(&mut self, claim: Claim, now: Timestamp) {
+        let new = Checked { pod: claim.pod.clone(), holds: false, again: now };
+        let checked = self.0.entry((claim.key, claim.node)).or_insert_with(|| new.clone());
+        if checked.pod != claim.pod {
+            *checked = new;
+        }
+        checked.again = now + AGAIN;
+    }
+
+    /// Takes the API server's answer.
+    pub(super) fn answered(&mut self, claim: Claim, pod: Option<&Value>) {
+        let is = |pod: &Value, field: &str, text: &str| pod.pointer(field).and_then(Value::as_str) == Some(text);
+        let holds = pod.is_some_and(|pod| {
+            is(pod, "/metadata/name", &claim.pod)
+                && is(pod, "/metadata/namespace", &claim.key.namespace)
+                && is(pod, "/spec/nodeName", &claim.node)
+                && owners::is_stock_pod(pod, &claim.key.name, Some(&claim.uid))
+        });
+        let known = self.0.get_mut(&(claim.key, claim.node)).filter(|known| known.pod == claim.pod);
+        known.into_iter().for_each(|known| known.holds = holds);
+    }
+
+    /// Forgets what no agent claims any more.
+    pub(super) fn retain(&mut self, view: &View) {
+        self.0.retain(|(key, node), checked| {
+            let claimed =
+                view.daemons.get(key).zip(view.report(node)).and_then(|(daemon, report)| report.stock_pod(daemon));
+            claimed == Some(checked.pod.as_str())
+        });
+    }
+
+    /// What is to be believed of the agents' claims about one DaemonSet.
+    pub(super) fn judge(&self, view: &View, daemon: &Daemon, now: Timestamp) -> Verdict {
+        let mut verdict = Verdict::default();
+        let key = &daemon.daemon_set.key;
+        let claimed = view.nodes.iter().filter_map(|(node, entry)| {
+            let pod = entry.report.as_ref()?.stock_pod(daemon)?;
+            Some((node.as_str(), pod, self.0.get(&(key.clone(), node.clone())).filter(|known| known.pod == pod)))
+        });
+        let claimed: Vec<_> = claimed.collect();
+        let held = claimed.iter().find(|(_, _, known)| known.is_some_and(|known| known.holds));
+        // Which was never looked up comes first; one that holds is all that matters.
+        let open = claimed.iter().filter(|(node, _, _)| held.is_none_or(|(held, _, _)| held == node));
+        let mut open: Vec<_> =
+            open.map(|(node, pod, known)| (known.map_or(Timestamp::MIN, |known| known.again), *node, *pod)).collect();
+        open.sort();
+        for (again, node, pod) in open {
+            if again > now || verdict.lookups.len() == AT_ONCE {
+                verdict.look_again = Some(again.max(now));
+                break;
+            }
+            let (node, pod) = (node.to_owned(), pod.to_owned());
+            verdict.lookups.push(Claim { key: key.clone(), uid: daemon.uid.clone(), node, pod });
+        }
+        if !verdict.lookups.is_empty() {
+            verdict.look_again = Some(verdict.look_again.map_or(now + AGAIN, |at| at.min(now + AGAIN)));
+        }
+        verdict.conflict = held.map(|(node, pod, _)| {
+            let more = match claimed.len() - 1 {
+                0 => String::new(),
+                1 => " and on one node more".to_owned(),
+                more => format!(" and on {more} nodes more"),
+            };
+            format!("pod {pod} of a DaemonSet controller is on node {node}{more}; {}", owners::FIX)
+        });
+        verdict
+    }
+}

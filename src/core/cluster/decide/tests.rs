@@ -1,0 +1,363 @@
+//! Whole passes: an observation in, a decision out.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::json;
+
+use super::*;
+use crate::core::cluster::history;
+use crate::core::cluster::requests::Answer;
+use crate::core::cluster::requests::Reply;
+use crate::core::cluster::view::Change;
+use crate::core::cluster::view::KINDS;
+use crate::core::cluster::view::View;
+use crate::core::policy::Policy;
+use crate::core::time::at;
+use crate::core::time::ms;
+
+const NOW: Timestamp = at(1_700_000_000_000);
+const KEY: (&str, &str) = ("kube-system", "net");
+
+fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "main", "image": image}]}})
+}
+
+fn hash(image: &str) -> String {
+    history::Revision::hash_of(&history::data(&template(image)))
+}
+
+fn daemon_set(version: &str, status: Value) -> Value {
+    json!({"metadata": {"namespace": KEY.0, "name": KEY.1, "uid": "u", "resourceVersion": version, "generation": 2,
+            "labels": {"daemonlet.dev/mode": "static"}},
+        "spec": {"selector": {"matchLabels": {"app": "net"}}, "template": template("two"),
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}},
+        "status": status})
+}
+
+fn revision(image: &str, number: i64) -> Value {
+    let owner = json!([{"kind": "DaemonSet", "name": KEY.1, "uid": "u", "controller": true}]);
+    json!({"metadata": {"namespace": KEY.0, "name": format!("net-{}", hash(image)), "uid": format!("r{number}"),
+            "resourceVersion": "1", "ownerReferences": owner, "labels": {"app": "net", "controller-revision-hash": hash(image)}},
+        "data": history::data(&template(image)), "revision": number})
+}
+
+fn node(name: &str) -> Value {
+    json!({"metadata": {"name": name, "uid": name}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
+/// A NodeDaemons whose daemon runs the first revision; `more` is merged into what it says of the daemon.
+fn node_daemons(name: &str, version: &str, approvals: Value, more: Value) -> Value {
+    let mut daemon = json!({"namespace": KEY.0, "name": KEY.1, "uid": "u", "mode": "static", "phase": "running",
+        "instances": [{"pod": "p", "revision": hash("one"), "created": "2023-01-01T00:00:00Z",
+            "readySince": "2023-01-01T00:00:10Z"}]});
+    for (field, value) in more.as_object().into_iter().flatten() {
+        daemon[field] = value.clone();
+    }
+    json!({"metadata": {"name": name, "uid": name, "resourceVersion": version}, "spec": {"approvals": approvals},
+        "status": {"daemons": [daemon]}})
+}
+
+fn approval() -> Value {
+    json!([{"namespace": KEY.0, "name": KEY.1, "uid": "u", "revision": hash("two"),
+        "approvedAt": "2023-11-14T22:13:20Z"}])
+}
+
+/// A coordinator in the middle of a rollout of three nodes, each of which runs the first of two revisions.
+struct Coordinator {
+    observation: ClusterObservation,
+    state: CoordinatorState,
+}
+
+impl Coordinator {
+    fn new() -> Self {
+        let mut view = View::default();
+        let mut list = |kind: Kind, objects: Vec<Value>| {
+            view.take(Change::Begin(kind));
+            objects.into_iter().for_each(|object| view.take(Change::Present(kind, Box::new(object), true)));
+            view.take(Change::Complete(kind));
+        };
+        let nodes = ["a", "b", "c"];
+        list(Kind::Namespaces, vec![]);
+        list(Kind::DaemonSets, vec![daemon_set("7", json!({}))]);
+        list(Kind::Revisions, vec![revision("one", 1), revision("two", 2)]);
+        list(Kind::Nodes, nodes.map(node).into());
+        list(Kind::NodeDaemons, nodes.map(|name| node_daemons(name, "7", json!([]), json!({}))).into());
+        let leadership = Leadership::Leading { term: 1 };
+        let (unreadable, replies) = (Vec::new(), Vec::new());
+        let observation = ClusterObservation { now: NOW, leadership, snapshot: Arc::new(view), unreadable, replies };
+        Self { observation, state: CoordinatorState::default() }
+    }
+
+    fn take(&mut self, change: Change) {
+        Arc::make_mut(&mut self.observation.snapshot).take(change);
+    }
+
+    fn changed(&mut self, kind: Kind, object: Value) {
+        self.take(Change::Present(kind, Box::new(object), false));
+    }
+
+    fn later(&mut self, span: i64) {
+        self.observation.now += ms(span);
+    }
+
+    /// One pass, with these replies.
+    fn pass(&mut self, replies: Vec<Reply>) -> ClusterDecision {
+        self.observation.replies = replies;
+        self.state.absorb(&self.observation);
+        let settings = Settings { policy: Policy::default(), exact_rollouts: false };
+        let decision = decide(&self.observation, &self.state, &settings);
+        assert_eq!(decision, decide(&self.observation, &self.state, &settings), "the same in, the same out");
+        self.state.commit(decision.clone(), self.observation.now);
+        self.observation.unreadable.clear();
+        decision
+    }
+}
+
+fn targets(decision: &ClusterDecision) -> Vec<String> {
+    decision.requests.iter().map(|request| request.target.to_string()).collect()
+}
+
+/// The same answer to every request of a decision.
+fn all(decision: &ClusterDecision, answer: &Answer) -> Vec<Reply> {
+    decision.requests.iter().map(|request| Reply { number: request.number, answer: answer.clone() }).collect()
+}
+
+fn refused() -> Answer {
+    Answer::Failed(RequestError::Refused("no".to_owned()))
+}
+
+const STATUS: &str = "status of kube-system/net";
+const A: &str = "approvals of node a";
+const B: &str = "approvals of node b";
+
+#[test]
+fn each_write_is_conditional_on_what_it_was_decided_from() {
+    let decision = Coordinator::new().pass(vec![]);
+    assert_eq!(targets(&decision), [STATUS, A]);
+    let Call::PatchStatus(_, status) = &decision.requests[0].call else { panic!("{decision:?}") };
+    assert_eq!(status["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
+    let Call::Patch(Kind::NodeDaemons, key, patch) = &decision.requests[1].call else { panic!("{decision:?}") };
+    assert_eq!((key.name.as_str(), &patch["metadata"]), ("a", &json!({"uid": "a", "resourceVersion": "7"})));
+    assert_eq!(patch["spec"]["approvals"], approval());
+    assert_eq!((decision.requests[0].number, decision.requests[1].number), (1, 2));
+}
+
+#[test]
+fn nothing_is_written_while_an_answer_is_missing() {
+    let mut coordinator = Coordinator::new();
+    let first = coordinator.pass(vec![]);
+    coordinator.changed(Kind::NodeDaemons, node_daemons("c", "8", json!([]), json!({})));
+    let [status, approvals] = all(&first, &Answer::Written).try_into().unwrap();
+    assert_eq!(coordinator.pass(vec![status]).requests, [], "the approval may stand already");
+    coordinator.take(Change::Written(Kind::NodeDaemons, Box::new(node_daemons("a", "9", approval(), json!({})))));
+    coordinator.later(1_000);
+    let third = coordinator.pass(vec![approvals]);
+    assert_eq!(targets(&third), [STATUS], "a has the only slot");
+}
+
+#[test]
+fn a_reply_that_comes_late_or_twice_tells_nothing() {
+    let mut coordinator = Coordinator::new();
+    let first = coordinator.pass(vec![]);
+    let replies = all(&first, &refused());
+    let second = coordinator.pass([replies.clone(), replies.clone()].concat());
+    assert_eq!(second.reports.len(), 2, "each once: {:?}", second.reports);
+    let again = coordinator.observation.now + ms(1_000);
+    assert_eq!((&second.requests[..], second.next_look), (&[][..], Some(again)));
+    coordinator.later(1_000);
+    let third = coordinator.pass(vec![]);
+    assert_eq!((targets(&third), third.requests[0].number), (vec![STATUS.to_owned(), A.to_owned()], 3));
+    let late = coordinator.pass(replies);
+    assert_eq!((late.reports.len(), late.requests.len()), (0, 0), "the new ones still have no answer");
+    coordinator.pass(all(&third, &refused()));
+    coordinator.later(1_999);
+    assert_eq!(coordinator.pass(vec![]).requests, [], "it was counted as one failure more, not as two");
+    coordinator.later(1);
+    assert_eq!(coordinator.pass(vec![]).requests.len(), 2);
+}
+
+#[test]
+fn an_object_that_a_late_reply_shows_does_not_come_back() {
+    let mut coordinator = Coordinator::new();
+    let written =
+        |version| Change::Written(Kind::NodeDaemons, Box::new(node_daemons("a", version, approval(), json!({}))));
+    coordinator.take(Change::Gone(Kind::NodeDaemons, Box::new(node_daemons("a", "9", json!([]), json!({})))));
+    coordinator.take(written("8"));
+    assert!(coordinator.observation.snapshot.report("a").is_none());
+    coordinator.take(written("10"));
+    assert!(coordinator.observation.snapshot.report("a").is_some());
+}
+
+#[test]
+fn a_write_that_is_refused_with_a_conflict_waits_for_the_watch() {
+    let mut coordinator = Coordinator::new();
+    let first = coordinator.pass(vec![]);
+    let outdated = Answer::Outdated("the object has been modified".to_owned());
+    let second = coordinator.pass(all(&first, &outdated));
+    assert_eq!(second.requests, [], "nothing new is known");
+    assert!(second.reports.iter().all(|report| matches!(report, Notice::Outdated(..))));
+    coordinator.changed(Kind::NodeDaemons, node_daemons("a", "8", json!([]), json!({})));
+    let third = coordinator.pass(vec![]);
+    assert_eq!((targets(&third), third.requests[0].version.as_str()), (vec![A.to_owned()], "8"));
+    // The agent has claimed meanwhile what another coordinator gave: nothing is given twice.
+    let claims = node_daemons("a", "9", approval(), json!({"replacing": hash("two")}));
+    coordinator.changed(Kind::NodeDaemons, claims);
+    coordinator.later(1_000);
+    assert_eq!(
+        targets(&coordinator.pass(all(&third, &outdated))),
+        [STATUS],
+        "and a watch that is late is not waited for"
+    );
+}
+
+#[test]
+fn what_is_refused_keeps_nothing_else_from_its_turn() {
+    let mut coordinator = Coordinator::new();
+    let first = coordinator.pass(vec![]);
+    let [status, _] = all(&first, &refused()).try_into().unwrap();
+    let written = Reply { number: 2, answer: Answer::Written };
+    let second = coordinator.pass(vec![status, written]);
+    let is_new = |report: &Notice| matches!(report, Notice::WriteFailed { is_new: true, .. });
+    assert_eq!((targets(&second), second.reports.iter().filter(|r| is_new(r)).count()), (vec![A.to_owned()], 1));
+    coordinator.later(1_000);
+    let third = coordinator.pass(all(&second, &Answer::Written));
+    assert_eq!(targets(&third), [A, STATUS], "what failed comes last");
+    let fourth = coordinator.pass(all(&third, &refused()));
+    assert_eq!(fourth.reports.iter().filter(|r| is_new(r)).count(), 1, "that of the approvals");
+}
+
+#[test]
+fn a_list_that_fails_half_way_stops_what_is_decided_and_nothing_more() {
+    let mut coordinator = Coordinator::new();
+    coordinator.take(Change::Begin(Kind::NodeDaemons));
+    coordinator.take(Change::Present(Kind::NodeDaemons, Box::new(node_daemons("a", "8", json!([]), json!({}))), true));
+    coordinator.observation.unreadable.push((Kind::NodeDaemons, "no answer".to_owned()));
+    let decision = coordinator.pass(vec![]);
+    assert_eq!(decision.requests, []);
+    assert_eq!(decision.reports, [Notice::Unreadable(Kind::NodeDaemons, "no answer".to_owned())]);
+    // It is listed anew: b is gone.
+    coordinator.take(Change::Begin(Kind::NodeDaemons));
+    for name in ["c", "a"] {
+        let listed = node_daemons(name, "9", json!([]), json!({}));
+        coordinator.take(Change::Present(Kind::NodeDaemons, Box::new(listed), true));
+    }
+    assert_eq!(coordinator.pass(vec![]).requests, []);
+    coordinator.take(Change::Complete(Kind::NodeDaemons));
+    let decision = coordinator.pass(vec![]);
+    assert_eq!((targets(&decision), decision.reports), (vec![STATUS.to_owned()], vec![]), "b is down: it has the slot");
+}
+
+#[test]
+fn every_kind_is_listed_before_anything_is_decided() {
+    for kind in KINDS {
+        let mut coordinator = Coordinator::new();
+        coordinator.take(Change::Begin(kind));
+        assert_eq!(coordinator.pass(vec![]), ClusterDecision::default(), "{kind:?}");
+    }
+}
+
+#[test]
+fn the_lease_is_lost_in_the_middle() {
+    let mut coordinator = Coordinator::new();
+    let first = coordinator.pass(vec![]);
+    let [status, approvals] = all(&first, &refused()).try_into().unwrap();
+    coordinator.pass(vec![status]);
+    coordinator.observation.leadership = Leadership::Following;
+    assert_eq!(coordinator.pass(vec![]), ClusterDecision::default());
+    // In the next term nothing is remembered, and what was open is not waited for.
+    coordinator.observation.leadership = Leadership::Leading { term: 2 };
+    let decision = coordinator.pass(vec![approvals.clone()]);
+    assert_eq!((targets(&decision), decision.reports.len()), (vec![STATUS.to_owned(), A.to_owned()], 0));
+    assert_eq!(decision.requests[0].number, 3, "no number is used twice");
+    assert_eq!(coordinator.pass(vec![approvals]).requests, [], "an answer of the first term is none");
+}
+
+#[test]
+fn what_could_not_be_sent_is_decided_anew_at_once() {
+    let mut coordinator = Coordinator::new();
+    let first = coordinator.pass(vec![]);
+    let second = coordinator.pass(all(&first, &Answer::NotSent));
+    assert_eq!((targets(&second), second.reports.len()), (vec![A.to_owned()], 0), "the status waits for its turn");
+    assert_eq!(second.next_look, Some(NOW + ms(1_000)));
+}
+
+#[test]
+fn a_status_waits_for_its_turn_and_the_end_of_a_rollout_does_not() {
+    let mut coordinator = Coordinator::new();
+    let first = coordinator.pass(vec![]);
+    let replies = all(&first, &Answer::Written);
+    coordinator.changed(Kind::NodeDaemons, node_daemons("a", "8", approval(), json!({})));
+    coordinator.later(500);
+    let second = coordinator.pass(replies);
+    assert_eq!((&second.requests[..], second.next_look), (&[][..], Some(NOW + ms(1_000))));
+    let instance = json!([{"pod": "p", "revision": hash("two"), "created": "2023-11-14T22:13:10Z",
+        "readySince": "2023-11-14T22:13:11Z"}]);
+    for name in ["a", "b", "c"] {
+        coordinator.changed(Kind::NodeDaemons, node_daemons(name, "9", json!([]), json!({"instances": instance})));
+    }
+    assert_eq!(targets(&coordinator.pass(vec![])), [STATUS]);
+}
+
+#[test]
+fn an_approval_that_no_agent_claims_is_given_to_another_node() {
+    let mut coordinator = Coordinator::new();
+    let first = coordinator.pass(vec![]);
+    coordinator.changed(Kind::NodeDaemons, node_daemons("a", "8", approval(), json!({})));
+    let second = coordinator.pass(all(&first, &Answer::Written));
+    assert_eq!(second.next_look, Some(NOW + ms(1_000)));
+    coordinator.later(60_000);
+    let third = coordinator.pass(vec![]);
+    assert_eq!(third.reports, [Notice::Unclaimed(ObjectKey::new(KEY.0, KEY.1), "a".to_owned())]);
+    assert_eq!(targets(&third), [STATUS, A]);
+    coordinator.changed(Kind::NodeDaemons, node_daemons("a", "9", json!([]), json!({})));
+    assert_eq!(targets(&coordinator.pass(all(&third, &Answer::Written))), [B]);
+}
+
+#[test]
+fn a_pod_that_an_agent_reports_is_looked_up_and_nothing_waits_for_the_answer() {
+    let mut coordinator = Coordinator::new();
+    coordinator.changed(Kind::NodeDaemons, node_daemons("b", "8", json!([]), json!({"stockPod": "net-x"})));
+    let first = coordinator.pass(vec![]);
+    assert_eq!(targets(&first), [STATUS, A, "pod net-x on node b"]);
+    assert_eq!(first.requests[2].call, Call::GetPod(ObjectKey::new(KEY.0, "net-x")));
+    let [status, approvals, lookup] = all(&first, &Answer::Written).try_into().unwrap();
+    assert_eq!(targets(&coordinator.pass(vec![status, approvals])), [A], "it has no slot in the snapshot");
+    let owner = json!([{"kind": "DaemonSet", "name": KEY.1, "uid": "u", "controller": true}]);
+    let pod = json!({"metadata": {"namespace": KEY.0, "name": "net-x", "ownerReferences": owner},
+        "spec": {"nodeName": "b"}});
+    coordinator.later(1_000);
+    let found = Reply { answer: Answer::Pod(Some(Box::new(pod))), ..lookup };
+    let third = coordinator.pass(vec![found, Reply { number: 4, answer: Answer::Written }]);
+    let Call::PatchStatus(_, status) = &third.requests[0].call else { panic!("{third:?}") };
+    assert!(status["status"]["conditions"].to_string().contains("net-x"), "{status}");
+    // Later it cannot be looked up: what was seen stands.
+    coordinator.later(30_000);
+    let fourth = coordinator.pass(all(&third, &Answer::Written));
+    let lookup = fourth.requests.last().unwrap();
+    assert!(matches!(lookup.target, Target::Pod(_)));
+    let failed = coordinator.pass(vec![Reply { number: lookup.number, answer: refused() }]);
+    assert!(matches!(failed.reports[..], [Notice::LookupFailed(..)]), "{:?}", failed.reports);
+}
+
+#[test]
+fn no_more_is_sent_at_one_time_than_a_bound_and_the_rest_follows() {
+    let mut coordinator = Coordinator::new();
+    let mut daemon = daemon_set("7", json!({}));
+    daemon["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] = json!("100%");
+    daemon["metadata"]["generation"] = json!(3);
+    coordinator.changed(Kind::DaemonSets, daemon);
+    for number in 0..300 {
+        let name = format!("m{number:03}");
+        coordinator.changed(Kind::Nodes, node(&name));
+        let more = json!({"stockPod": format!("net-{name}")});
+        coordinator.changed(Kind::NodeDaemons, node_daemons(&name, "7", json!([]), more));
+    }
+    let first = coordinator.pass(vec![]);
+    let lookups = |decision: &ClusterDecision| {
+        decision.requests.iter().filter(|request| matches!(request.target, Target::Pod(_))).count()
+    };
+    assert_eq!((first.requests.len(), lookups(&first)), (256 + 8, 8));
+    let second = coordinator.pass(all(&first, &Answer::NotSent));
+    assert_eq!((second.requests.len(), lookups(&second)), (256 + 8, 8), "other pods");
+}

@@ -1,0 +1,37 @@
+//! What one pass of the coordinator knows of the world, as a value.
+
+use std::sync::Arc;
+
+use crate::core::time::Timestamp;
+
+use super::requests::Reply;
+use super::view::Kind;
+use super::view::View;
+
+/// Everything that [`super::decide::decide`] may look at besides what the coordinator remembers.
+#[derive(Clone, Debug)]
+pub struct ClusterObservation {
+    /// When it was made.
+    pub now: Timestamp,
+    /// Whether this process coordinates.
+    pub leadership: Leadership,
+    /// The cluster; none of its times lies after `now`.
+    pub snapshot: Arc<View>,
+    /// Watches that failed since the last observation, and why. What they told before stands.
+    pub unreadable: Vec<(Kind, String)>,
+    /// Answers that came since the last observation; what they brought is in the snapshot.
+    pub replies: Vec<Reply>,
+}
+
+/// Who coordinates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Leadership {
+    /// Another process, or nobody.
+    #[default]
+    Following,
+    /// This process.
+    Leading {
+        /// Counts up each time that the Lease is acquired: nothing is remembered from an earlier term.
+        term: u64,
+    },
+}

@@ -1,0 +1,95 @@
+//! The nodes as one DaemonSet's rollout sees them.
+
+use std::collections::BTreeMap;
+
+use crate::core::cluster::conditions;
+use crate::core::cluster::names::Name;
+use crate::core::cluster::rollout::NodeFact;
+use crate::core::cluster::rollout::Rules;
+use crate::core::cluster::view::Daemon;
+use crate::core::cluster::view::View;
+
+use super::Known;
+use super::rules;
+use super::status;
+
+/// Every node that should run the daemon or has an instance of it.
+pub(super) fn nodes<'a>(known: &Known<'a>, daemon: &Daemon) -> Vec<NodeFact<'a>> {
+    let canary = rules::canary(&daemon.daemon_set);
+    let passed_over = known.state.passed_over.get(&daemon.daemon_set.key);
+    let mut all = Vec::new();
+    for (name, entry) in &known.view.nodes {
+        let Some(node) = &entry.node else { continue };
+        let should_run = daemon.should_run(entry);
+        let report = entry.report.as_ref();
+        let told = report.and_then(|r| r.told(daemon.key)).filter(|t| t.uid.is_none_or(|uid| uid == daemon.uid_name));
+        if !should_run && told.is_none_or(|t| t.instances.is_empty()) {
+            continue;
+        }
+        let approvals = report.into_iter().flat_map(|r| &r.approvals);
+        let mut mine = approvals.filter(|(key, uid, _)| *key == daemon.key && *uid == daemon.uid_name);
+        all.push(NodeFact {
+            name,
+            should_run,
+            ready: node.ready,
+            reachable: node.reachable,
+            canary: canary.as_ref().is_some_and(|c| c.matches(&node.view.labels)),
+            instances: told.map_or(&[], |t| &t.instances),
+            approval: mine.next().map(|(_, _, fact)| *fact),
+            replacing: told.is_some_and(|t| t.replacing),
+            failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted),
+            passed_over: passed_over.is_some_and(|nodes| nodes.contains(name)),
+        });
+    }
+    all
+}
+
+/// The revision that the whole rollout goes back to: it failed on too many nodes, and the DaemonSet asks
+/// for that. Of those that nodes have run before, the one that most have; of two, the younger.
+pub(super) fn way_back(view: &View, daemon: &Daemon, rules: &Rules, facts: &[NodeFact<'_>]) -> Option<Name> {
+    let failed = facts.iter().filter(|n| n.failed).count();
+    if failed <= rules.max_failed || rules.hold.is_some() || !rules::rolls_back(&daemon.daemon_set) {
+        return None;
+    }
+    let mut found: BTreeMap<Name, usize> = BTreeMap::new();
+    for node in facts.iter().filter(|n| n.should_run) {
+        let told = view.report(node.name).and_then(|r| r.told(daemon.key));
+        let old = node.instances.iter().filter(|i| !i.ending).map(|i| i.revision).find(|r| *r != daemon.wanted);
+        if let Some(old) = old.or_else(|| told.and_then(|t| t.previous)).filter(|old| *old != daemon.wanted) {
+            *found.entry(old).or_default() += 1;
+        }
+    }
+    let number = |name: Name| {
+        let hash = view.names.text(name);
+        let mut known = view.revisions.values().filter(|k| k.controller.as_ref() == Some(&daemon.uid));
+        known.find(|k| k.revision.hash == hash).map_or(0, |k| k.revision.number)
+    };
+    found.into_iter().max_by_key(|(name, count)| (*count, number(*name))).map(|(name, _)| name)
+}
+
+/// The nodes as a rollout back to `to` sees them: only who ran it can return to it.
+pub(super) fn returning<'a>(view: &View, daemon: &Daemon, facts: &[NodeFact<'a>], to: Name) -> Vec<NodeFact<'a>> {
+    let can = |node: &NodeFact<'_>| {
+        view.report(node.name).and_then(|r| r.told(daemon.key)).is_some_and(|told| told.previous == Some(to))
+    };
+    facts.iter().map(|node| NodeFact { failed: !can(node), ..node.clone() }).collect()
+}
+
+/// What goes wrong, by cause: the revision that failed, else daemons that are refused or failing; and
+/// agents that do not claim what they are given.
+pub(super) fn causes(view: &View, daemon: &Daemon, facts: &[NodeFact<'_>]) -> conditions::Causes {
+    let mut causes = conditions::Causes::new();
+    let mut add = |cause: &str, node: &str| causes.entry(cause.to_owned()).or_default().push(node.to_owned());
+    for (node, entry) in &view.nodes {
+        let Some(told) = entry.report.as_ref().and_then(|r| r.told(daemon.key)) else { continue };
+        match (told.failed, told.phase) {
+            (Some((revision, cause)), _) if revision == daemon.wanted => add(view.names.text(cause), node),
+            (_, Some(state)) if status::is_trouble(state) => add(state.as_str(), node),
+            _ => {}
+        }
+    }
+    for node in facts.iter().filter(|n| n.passed_over) {
+        add("approval not claimed", node.name);
+    }
+    causes
+}

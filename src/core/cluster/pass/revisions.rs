@@ -1,0 +1,64 @@
+//! The ControllerRevisions of one DaemonSet among all that there are.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::core::cluster::history;
+use crate::core::cluster::history::Holder;
+use crate::core::cluster::names::Name;
+use crate::core::cluster::rollout::NodeFact;
+use crate::core::cluster::view::Daemon;
+use crate::core::cluster::view::View;
+use crate::core::model::ObjectKey;
+use crate::core::time::Timestamp;
+use crate::core::validate;
+
+/// What is to be written about the history of a DaemonSet.
+pub(super) fn plan(
+    view: &View,
+    key: &ObjectKey,
+    daemon: &Daemon,
+    facts: &[NodeFact<'_>],
+    now: Timestamp,
+) -> history::History {
+    let mut seen: BTreeSet<Name> = BTreeSet::new();
+    let instances = facts.iter().flat_map(|node| node.instances);
+    seen.extend(instances.map(|i| i.revision));
+    let in_use: BTreeSet<String> = seen.into_iter().map(|name| view.names.text(name).to_owned()).collect();
+    let (known, others) = known_revisions(view, key, daemon);
+    let wanted = history::Wanted {
+        name: &key.name,
+        template: &daemon.template,
+        collisions: daemon.status.get("collisionCount").and_then(Value::as_i64).and_then(|c| i32::try_from(c).ok()),
+        limit: daemon.limit,
+        others: &others,
+        in_use: &in_use,
+        now,
+    };
+    history::plan(&wanted, &known)
+}
+
+/// The revisions of a DaemonSet, and orphans that match its selector; and those of others whose names begin as its own.
+fn known_revisions<'a>(
+    view: &'a View,
+    key: &ObjectKey,
+    daemon: &Daemon,
+) -> (Vec<history::Revision>, BTreeMap<&'a str, Holder>) {
+    let (mut own, mut others) = (Vec::new(), BTreeMap::new());
+    let from = ObjectKey::new(&key.namespace, "");
+    for (of, known) in view.revisions.range(from..).take_while(|(of, _)| of.namespace == key.namespace) {
+        let is_own = match &known.controller {
+            Some(uid) => *uid == daemon.uid,
+            None => validate::selects(&daemon.daemon_set.selector, &known.labels),
+        };
+        if is_own {
+            own.push(known.revision.clone());
+        } else if of.name.starts_with(&key.name) {
+            let is_former = known.daemon_set.as_ref() == Some(&key.name);
+            others.insert(of.name.as_str(), if is_former { Holder::Former } else { Holder::Other });
+        }
+    }
+    (own, others)
+}

@@ -1,0 +1,270 @@
+//! What the coordinator asks the API server for, and the answers.
+//!
+//! Owns the bodies of its writes, each conditional on the version of the object that it was decided from.
+
+use std::fmt;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::model::HASH_LABEL;
+use crate::core::model::ObjectKey;
+
+use super::history;
+use super::pass::Write;
+use super::view::Claim;
+use super::view::Daemon;
+use super::view::Kind;
+use super::view::View;
+
+/// A request to the API server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Its reply has the same one; no two requests of a process do.
+    pub number: u64,
+    /// What it is about.
+    pub target: Target,
+    /// The version of the object that it was decided from.
+    pub version: String,
+    /// What is sent.
+    pub call: Call,
+}
+
+/// What a request is about: the same for each try.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    /// The approvals of a node.
+    Approvals(String),
+    /// The status of a DaemonSet.
+    Status(ObjectKey),
+    /// The collision count in the status of a DaemonSet.
+    Collision(ObjectKey),
+    /// A ControllerRevision: of which DaemonSet, what about it, and its name.
+    Revision(ObjectKey, RevisionChange, String),
+    /// A pod that an agent reports.
+    Pod(Claim),
+}
+
+/// What is done to a ControllerRevision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RevisionChange {
+    /// It is created.
+    Create,
+    /// It gets an owner.
+    Adopt,
+    /// It gets a label.
+    Label,
+    /// It gets a number.
+    Renumber,
+    /// It is deleted.
+    Delete,
+}
+
+/// One exchange with the API server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Call {
+    /// A merge patch that names UID and resource version.
+    Patch(Kind, ObjectKey, Value),
+    /// The same of a DaemonSet's status.
+    PatchStatus(ObjectKey, Value),
+    /// A new ControllerRevision in a namespace. The API server keeps its `data` as the bytes that it was sent and
+    /// compares them ever after: they have to be the ones that Go would write.
+    CreateRevision(String, String),
+    /// A merge patch of a ControllerRevision, once a GET has shown that the DaemonSet is there with this UID and is
+    /// not being deleted, as upstream's `canAdoptFunc`: a DaemonSet that was deleted with `orphan` takes back nothing
+    /// that it has just let go.
+    AdoptRevision(ObjectKey, Value, ObjectKey, String),
+    /// The deletion of a ControllerRevision with this UID and resource version.
+    DeleteRevision(ObjectKey, String, String),
+    /// A look at a pod.
+    GetPod(ObjectKey),
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// The request's number.
+    pub number: u64,
+    /// The answer.
+    pub answer: Answer,
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// It was written.
+    Written,
+    /// The object is another by now, or gone: a watch brings what is there. With the API server's words.
+    Outdated(String),
+    /// It was not sent: the Lease may have gone.
+    NotSent,
+    /// It failed.
+    Failed(RequestError),
+    /// The pod as it is; `None`: there is none of that name.
+    Pod(Option<Box<Value>>),
+}
+
+/// How a request failed, with the words of who says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// The API server refuses it for what it is: a right, a quota, an admission policy, a schema.
+    Refused(String),
+    /// No answer, or none that will be the same a second later: too many requests, a timeout, a fault of the server, a
+    /// token that is to be renewed.
+    Unanswered(String),
+}
+
+impl RequestError {
+    /// By the HTTP status of the answer.
+    pub fn of(status: u16, words: String) -> Self {
+        match status {
+            401 | 408 | 429 => Self::Unanswered(words),
+            400..=499 => Self::Refused(words),
+            _ => Self::Unanswered(words),
+        }
+    }
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Refused(words) | Self::Unanswered(words)) = self;
+        f.write_str(words)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Approvals(node) => write!(f, "approvals of node {node}"),
+            Self::Status(key) => write!(f, "status of {key}"),
+            Self::Collision(key) => write!(f, "collision count of {key}"),
+            Self::Revision(key, RevisionChange::Create, name) => write!(f, "new revision {name} of {key}"),
+            Self::Revision(key, RevisionChange::Adopt, name) => write!(f, "adoption of revision {name} by {key}"),
+            Self::Revision(key, RevisionChange::Label, name) => write!(f, "label of revision {name} of {key}"),
+            Self::Revision(key, RevisionChange::Renumber, name) => write!(f, "number of revision {name} of {key}"),
+            Self::Revision(key, RevisionChange::Delete, name) => write!(f, "deletion of revision {name} of {key}"),
+            Self::Pod(claim) => write!(f, "pod {} on node {}", claim.pod, claim.node),
+        }
+    }
+}
+
+/// What a write is about.
+pub(super) fn target(write: &Write) -> Target {
+    let (key, write) = match write {
+        Write::Approvals { node, .. } => return Target::Approvals(node.clone()),
+        Write::Status { key, .. } => return Target::Status(key.clone()),
+        Write::Revision { key, write } => (key.clone(), write),
+    };
+    let (change, name) = match write {
+        history::Write::Collision => return Target::Collision(key),
+        history::Write::Create { name, .. } => (RevisionChange::Create, name),
+        history::Write::Adopt { name } => (RevisionChange::Adopt, name),
+        history::Write::Label { name } => (RevisionChange::Label, name),
+        history::Write::Renumber { name, .. } => (RevisionChange::Renumber, name),
+        history::Write::Delete { name } => (RevisionChange::Delete, name),
+    };
+    Target::Revision(key, change, name.clone())
+}
+
+/// What is sent for a write, and the version of the object that it was decided from. `None`: there is no such object.
+pub(super) fn call(view: &View, write: Write) -> Option<(String, Call)> {
+    match write {
+        Write::Approvals { node, spec } => {
+            let report = view.report(&node)?;
+            let metadata = condition(&report.uid, &report.resource_version);
+            let patch = json!({"metadata": metadata, "spec": {"approvals": spec.approvals}});
+            let call = Call::Patch(Kind::NodeDaemons, ObjectKey::new("", &node), patch);
+            Some((report.resource_version.clone(), call))
+        }
+        Write::Status { key, status, .. } => view.daemons.get(&key).map(|daemon| patch_status(key, daemon, status)),
+        Write::Revision { key, write } => revision(view, key, write),
+    }
+}
+
+fn patch_status(key: ObjectKey, daemon: &Daemon, status: Value) -> (String, Call) {
+    let patch = json!({"metadata": condition(&daemon.uid, &daemon.resource_version), "status": status});
+    (daemon.resource_version.clone(), Call::PatchStatus(key, patch))
+}
+
+/// Metadata that makes a patch conditional.
+fn condition(uid: &str, version: &str) -> Value {
+    json!({"uid": uid, "resourceVersion": version})
+}
+
+fn revision(view: &View, key: ObjectKey, write: history::Write) -> Option<(String, Call)> {
+    let daemon = view.daemons.get(&key)?;
+    let owner = json!([{
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "name": key.name, "uid": daemon.uid,
+        "controller": true, "blockOwnerDeletion": true,
+    }]);
+    let of = |name: &str| {
+        let key = ObjectKey::new(&key.namespace, name);
+        let known = view.revisions.get(&key)?;
+        let version = known.resource_version.clone();
+        Some((key, known.uid.clone(), condition(&known.uid, &version), version))
+    };
+    Some(match write {
+        history::Write::Collision => {
+            let count = daemon.status.get("collisionCount").and_then(Value::as_i64).unwrap_or(0);
+            patch_status(key, daemon, json!({"collisionCount": count + 1}))
+        }
+        history::Write::Create { name, label, number, data } => {
+            let object = json!({
+                "apiVersion": "apps/v1",
+                "kind": "ControllerRevision",
+                "metadata": {
+                    "name": name,
+                    "labels": history::labels(&daemon.template, &label),
+                    "annotations": daemon.daemon_set.annotations,
+                    "ownerReferences": owner,
+                },
+                "data": data,
+                "revision": number,
+            });
+            (daemon.resource_version.clone(), Call::CreateRevision(key.namespace, history::bytes(&object)))
+        }
+        history::Write::Delete { name } => {
+            let (of, uid, _, version) = of(&name)?;
+            (version.clone(), Call::DeleteRevision(of, uid, version))
+        }
+        history::Write::Adopt { name } => {
+            let (of, _, mut metadata, version) = of(&name)?;
+            metadata["ownerReferences"] = owner;
+            (version, Call::AdoptRevision(of, json!({"metadata": metadata}), key, daemon.uid.clone()))
+        }
+        history::Write::Label { name } => {
+            let (of, _, mut metadata, version) = of(&name)?;
+            metadata["labels"] = json!({HASH_LABEL: name});
+            (version, Call::Patch(Kind::Revisions, of, json!({"metadata": metadata})))
+        }
+        history::Write::Renumber { name, number } => {
+            let (of, _, metadata, version) = of(&name)?;
+            (version, Call::Patch(Kind::Revisions, of, json!({"metadata": metadata, "revision": number})))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_and_what_does_not() {
+        for (status, refused) in [
+            (400, true),
+            (401, false),
+            (403, true),
+            (408, false),
+            (422, true),
+            (429, false),
+            (500, false),
+            (503, false),
+        ] {
+            assert_eq!(
+                matches!(RequestError::of(status, String::new()), RequestError::Refused(_)),
+                refused,
+                "{status}"
+            );
+        }
+    }
+}

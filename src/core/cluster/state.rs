@@ -1,0 +1,95 @@
+//! What the coordinator remembers from pass to pass while it holds the Lease.
+//!
+//! Nothing of it is needed to be right: whoever takes over goes on from what the API shows.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use crate::core::model::ObjectKey;
+use crate::core::time::Timestamp;
+
+use super::claims::Claims;
+use super::decide::ClusterDecision;
+use super::decide::Notice;
+use super::observation::ClusterObservation;
+use super::observation::Leadership;
+use super::pace::Pace;
+use super::requests::Answer;
+use super::requests::Reply;
+use super::requests::Target;
+use super::retries::Retries;
+
+/// What is remembered.
+#[derive(Clone, Debug, Default)]
+pub struct CoordinatorState {
+    leadership: Leadership,
+    /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
+    pub(super) passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
+    pub(super) claims: Claims,
+    pub(super) pace: Pace,
+    pub(super) retries: Retries,
+    /// Requests that have no answer yet, by number: what each is about, and the version it was decided from.
+    open: BTreeMap<u64, (Target, String)>,
+    /// How many requests there were.
+    pub(super) sent: u64,
+    /// What the last observation told.
+    pub(super) reports: Vec<Notice>,
+}
+
+impl CoordinatorState {
+    /// Takes in what an observation tells.
+    pub fn absorb(&mut self, observation: &ClusterObservation) {
+        if observation.leadership != self.leadership {
+            *self = Self { leadership: observation.leadership, sent: self.sent, ..Self::default() };
+        }
+        let unreadable = observation.unreadable.iter();
+        self.reports = unreadable.map(|(kind, why)| Notice::Unreadable(*kind, why.clone())).collect();
+        for reply in &observation.replies {
+            self.answered(reply, observation.now);
+        }
+        let view = &observation.snapshot;
+        self.claims.retain(view);
+        self.pace.retain(|key| view.daemons.contains_key(key));
+    }
+
+    fn answered(&mut self, reply: &Reply, now: Timestamp) {
+        // One that came already, or to a request of an earlier term, tells nothing.
+        let Some((target, version)) = self.open.remove(&reply.number) else { return };
+        match (&reply.answer, target) {
+            (Answer::Pod(pod), Target::Pod(claim)) => self.claims.answered(claim, pod.as_deref()),
+            (Answer::Failed(error), Target::Pod(claim)) => {
+                self.reports.push(Notice::LookupFailed(claim, error.clone()));
+            }
+            (Answer::Failed(error), target) => {
+                let is_new = self.retries.failed(target.clone(), error.clone(), now);
+                self.reports.push(Notice::WriteFailed { target, error: error.clone(), is_new });
+            }
+            (Answer::Outdated(words), target) => {
+                self.reports.push(Notice::Outdated(target.clone(), words.clone()));
+                self.retries.outdated(target, version, now);
+            }
+            (Answer::Written | Answer::NotSent | Answer::Pod(_), target) => self.retries.passed(&target),
+        }
+    }
+
+    /// Whether a write has no answer yet.
+    pub(super) fn is_writing(&self) -> bool {
+        self.open.values().any(|(target, _)| !matches!(target, Target::Pod(_)))
+    }
+
+    /// Takes note of what a decision sends.
+    pub fn commit(&mut self, decision: ClusterDecision, now: Timestamp) {
+        let Some(memory) = decision.memory else { return };
+        self.passed_over = memory.passed_over;
+        self.retries.retain(&memory.wanted);
+        for request in decision.requests {
+            self.sent = self.sent.max(request.number);
+            match &request.target {
+                Target::Pod(claim) => self.claims.asked(claim.clone(), now),
+                Target::Status(key) => self.pace.written(key.clone(), now),
+                _ => {}
+            }
+            self.open.insert(request.number, (request.target, request.version));
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! From a DaemonSet of the API to facts. One that is refused keeps its last definition, with its metadata and status as
+//! they are now.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::cluster::history;
+use crate::core::cluster::history::Revision;
+use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
+use crate::core::model::ObjectKey;
+use crate::core::model::Source;
+use crate::core::model::UpdateStrategy;
+use crate::core::validate;
+
+use super::Daemon;
+use super::View;
+use super::objects::key;
+use super::objects::strings;
+use super::objects::text;
+
+/// Fields that are told of a definition that is refused, and characters: a condition's message has its own bound.
+const ERRORS: usize = 5;
+const WORDS: usize = 4_096;
+
+impl View {
+    pub(super) fn put_daemon(&mut self, mut object: Value) {
+        let key = key(&object);
+        let status = object.get_mut("status").map(Value::take).unwrap_or_default();
+        let (uid, resource_version) = (text(&object, "uid").to_owned(), text(&object, "resourceVersion").to_owned());
+        let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
+        let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
+        if let Some(old) = self.daemons.get_mut(&key)
+            && old.uid == uid
+            && old.generation == generation
+            && old.daemon_set.annotations == strings(&object, "annotations")
+            && old.daemon_set.labels == strings(&object, "labels")
+            && old.daemon_set.deleting == deleting
+        {
+            // A status that somebody wrote changes nothing else.
+            (old.status, old.resource_version) = (status, resource_version);
+            return;
+        }
+        if let Some(object) = object.as_object_mut() {
+            object.remove("status");
+            object.insert("apiVersion".to_owned(), json!("apps/v1"));
+            object.insert("kind".to_owned(), json!("DaemonSet"));
+        }
+        let template = object.pointer("/spec/template").cloned().unwrap_or_default();
+        let limit = object.pointer("/spec/revisionHistoryLimit").and_then(Value::as_u64).unwrap_or(10);
+        let daemon_set = match validate::daemon_set(&object, Source::Api) {
+            Ok(daemon_set) => daemon_set,
+            Err(errors) => {
+                let known = self.daemons.remove(&key).filter(|old| old.uid == uid);
+                let known = known.unwrap_or_else(|| self.undefined(&key, &uid));
+                let daemon_set = DaemonSet {
+                    labels: strings(&object, "labels"),
+                    annotations: strings(&object, "annotations"),
+                    deleting,
+                    ..DaemonSet::clone(&known.daemon_set)
+                };
+                let (daemon_set, refused) = (Arc::new(daemon_set), Some(words(&errors)));
+                let daemon = Daemon { daemon_set, refused, resource_version, generation, status, ..known };
+                self.daemons.insert(key, daemon);
+                return;
+            }
+        };
+        let hash = Revision::hash_of(&history::data(&template));
+        let mut daemon = Daemon {
+            daemon_set: Arc::new(daemon_set),
+            refused: None,
+            selector: self.namespace_selector(&key.namespace),
+            key: self.names.of(&key.to_string()),
+            uid_name: self.names.of(&uid),
+            wanted: self.names.of(&hash),
+            uid,
+            resource_version,
+            generation,
+            status,
+            hash,
+            template: Arc::new(template),
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            placements: Vec::new(),
+        };
+        daemon.place_everywhere(&self.nodes);
+        self.daemons.insert(key, daemon);
+    }
+
+    /// A DaemonSet no definition of which was ever understood.
+    fn undefined(&mut self, key: &ObjectKey, uid: &str) -> Daemon {
+        let daemon_set = DaemonSet {
+            key: key.clone(),
+            uid: Some(uid.to_owned()),
+            generation: None,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            deleting: false,
+            finalizers: Vec::new(),
+            selector: Value::Null,
+            template: Value::Null,
+            update_strategy: UpdateStrategy::OnDelete,
+            min_ready_seconds: 0,
+            admitted: None,
+            source: Source::Api,
+        };
+        Daemon {
+            daemon_set: Arc::new(daemon_set),
+            refused: None,
+            selector: self.namespace_selector(&key.namespace),
+            key: self.names.of(&key.to_string()),
+            uid_name: self.names.of(uid),
+            wanted: self.names.of(""),
+            uid: uid.to_owned(),
+            resource_version: String::new(),
+            generation: 0,
+            status: Value::Null,
+            hash: String::new(),
+            template: Arc::default(),
+            limit: usize::MAX,
+            placements: Vec::new(),
+        }
+    }
+}
+
+/// Why a definition is refused.
+fn words(errors: &[FieldError]) -> String {
+    let shown: Vec<String> = errors.iter().take(ERRORS).map(FieldError::with_hint).collect();
+    let more = match errors.len().saturating_sub(ERRORS) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let words = format!("{}{more}", shown.join("; "));
+    words.chars().take(WORDS).collect()
+}
