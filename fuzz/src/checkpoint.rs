@@ -22,6 +22,7 @@ use daemonlet::core::time::Timestamp;
 use daemonlet::node::agent::fuzzing;
 use daemonlet::node::checkpoint::Loaded;
 use daemonlet::node::checkpoint::Store;
+use daemonlet::node::fsx::Real;
 use serde_json::Value;
 
 use super::mutate;
@@ -40,7 +41,7 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
 pub fn check(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else { return };
     let _ = fs::remove_dir_all(&*FOLDER);
-    let store = Store::open(&FOLDER).expect("a state folder");
+    let store = Store::open(&Real::shared(), &FOLDER).expect("a state folder");
     match (kind % 2, serde_json::from_slice::<Value>(rest)) {
         (0, Ok(value)) => store.save("fuzz", &value).expect("a saved value"),
         (0, Err(_)) => return,

@@ -76,6 +76,7 @@ use crate::node::api::ApiFailure;
 use crate::node::api::Tokens;
 use crate::node::cri::Cri;
 use crate::node::enrolment::AgentIdentity;
+use crate::node::fsx::Dir;
 use crate::node::images::Pins;
 use crate::node::images::Puller;
 use crate::node::kubelet::Kubelet;
@@ -208,7 +209,7 @@ pub struct Agent {
     answers: mpsc::UnboundedSender<Answer>,
     answered: mpsc::UnboundedReceiver<Answer>,
     /// Held for the agent's life: the state folder is its own.
-    lock: Option<nix::fcntl::Flock<std::fs::File>>,
+    lock: Option<Dir>,
 }
 
 /// Removals that wait for a second complete list.

@@ -11,20 +11,20 @@
 mod tests;
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::path::PathBuf;
 
-use nix::sys::stat::FileStat;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::node::fsx::Dir;
+use crate::node::fsx::File;
 use crate::node::fsx::FileKind;
 use crate::node::fsx::FsError;
 use crate::node::fsx::Owner;
-use crate::node::fsx::kind;
+use crate::node::fsx::Shared;
+use crate::node::fsx::Stat;
 use crate::node::manifests::sha256;
 
 /// The first word of every file: the form and its version.
@@ -153,17 +153,17 @@ impl Store {
     /// Opens the folder `path`, made (0700) if it is not there. One that others may write to, or that
     /// belongs to another user, is refused. Files that a crash cut off are removed; complete ones that were not yet
     /// renamed are put in force.
-    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+    pub fn open(disk: &Shared, path: &Path) -> Result<Self, CheckpointError> {
         let fail = |source| CheckpointError::Folder { path: path.to_owned(), source };
-        let (dir, _) = Dir::open_or_create(path, 0o700).map_err(fail)?;
+        let (dir, _) = Dir::open_or_create(disk, path, 0o700).map_err(fail)?;
         let stat = dir.own_stat().map_err(fail)?;
         let refuse = |why: String, hint: String| CheckpointError::Unsafe { path: path.to_owned(), why, hint };
         let me = nix::unistd::geteuid();
-        if stat.st_uid != me.as_raw() {
+        if stat.uid != me.as_raw() {
             let hint = format!("chown {me} {}", path.display());
-            return Err(refuse(format!("is owned by user {}", stat.st_uid), hint));
+            return Err(refuse(format!("is owned by user {}", stat.uid), hint));
         }
-        if stat.st_mode & 0o022 != 0 {
+        if stat.mode & 0o022 != 0 {
             let hint = format!("chmod 0700 {}", path.display());
             return Err(refuse("can be written to by others than its owner".to_owned(), hint));
         }
@@ -188,14 +188,14 @@ impl Store {
     }
 
     /// Makes the folder `path` (0700) if it is not there, and touches nothing in it.
-    pub fn make(path: &Path) -> Result<(), CheckpointError> {
-        let made = Dir::open_or_create(path, 0o700);
+    pub fn make(disk: &Shared, path: &Path) -> Result<(), CheckpointError> {
+        let made = Dir::open_or_create(disk, path, 0o700);
         made.map(drop).map_err(|source| CheckpointError::Folder { path: path.to_owned(), source })
     }
 
     /// Opens the folder to look at: nothing is made, swept or set aside. `None` if it is not there.
-    pub fn open_read_only(path: &Path) -> Result<Option<Self>, CheckpointError> {
-        match Dir::open(path) {
+    pub fn open_read_only(disk: &Shared, path: &Path) -> Result<Option<Self>, CheckpointError> {
+        match Dir::open(disk, path) {
             Ok(dir) => Ok(Some(Self { path: path.to_owned(), dir, read_only: true })),
             Err(e) if e.source.kind() == ErrorKind::NotFound => Ok(None),
             Err(source) => Err(CheckpointError::Folder { path: path.to_owned(), source }),
@@ -206,9 +206,9 @@ impl Store {
     pub fn folder(&self, name: &str) -> Result<Store, CheckpointError> {
         let path = self.path.join(name);
         if !self.read_only {
-            return Store::open(&path);
+            return Store::open(self.dir.disk(), &path);
         }
-        match Store::open_read_only(&path)? {
+        match Store::open_read_only(self.dir.disk(), &path)? {
             Some(store) => Ok(store),
             None => {
                 let source = self.dir.missing(name);
@@ -220,8 +220,8 @@ impl Store {
     /// Whether the folder at its path is still the one that was opened: somebody may have removed it.
     pub fn is_in_place(&self) -> bool {
         let here = self.dir.own_stat().ok();
-        let there = nix::sys::stat::stat(&self.path).ok();
-        here.zip(there).is_some_and(|(here, there)| (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino))
+        let there = self.dir.disk().look(&self.path).ok();
+        here.zip(there).is_some_and(|(here, there)| here.stamp.is_same_file(&there.stamp))
     }
 
     /// The folder's path.
@@ -289,7 +289,7 @@ impl Store {
     /// Fsyncs the record and gives it its own name: the first half of [`Store::sync`], for many records at once.
     pub fn rename(&self, unsynced: &UnsyncedRecord) -> Result<(), CheckpointError> {
         let rename = || {
-            self.dir.sync_file(unsynced.staged(), &unsynced.written)?;
+            unsynced.written.sync()?;
             self.dir.rename(unsynced.staged(), &self.dir, &unsynced.file)
         };
         rename().map_err(|source| CheckpointError::Save { path: self.path.join(&unsynced.file), source })
@@ -382,15 +382,15 @@ fn is_whole(dir: &Dir, name: &OsStr) -> Result<bool, FsError> {
 }
 
 /// Whether nobody but us can have written or read the file.
-fn trusted(stat: &FileStat) -> Result<(), String> {
-    if kind(stat) != FileKind::File {
+fn trusted(stat: &Stat) -> Result<(), String> {
+    if stat.kind != FileKind::File {
         return Err("is no regular file".to_owned());
     }
-    if stat.st_uid != nix::unistd::geteuid().as_raw() {
-        return Err(format!("is owned by user {}", stat.st_uid));
+    if stat.uid != nix::unistd::geteuid().as_raw() {
+        return Err(format!("is owned by user {}", stat.uid));
     }
-    if stat.st_mode & 0o077 != 0 {
-        return Err(format!("is open to others (mode {:04o})", stat.st_mode & 0o7777));
+    if stat.mode & 0o077 != 0 {
+        return Err(format!("is open to others (mode {:04o})", stat.mode));
     }
     Ok(())
 }

@@ -32,6 +32,7 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::sources::FolderState;
+use crate::node::fsx::Stamp;
 
 pub use identity::FolderIdentity;
 pub use scan::read;
@@ -97,7 +98,7 @@ pub struct FileView {
     pub unknown_fields: Vec<InputProblem>,
     /// Whether every object is known that it should define.
     pub complete: bool,
-    stamp: file::FileStamp,
+    stamp: Stamp,
     quiet: bool,
     /// On which file system its folder was when it was last there.
     mounted: Option<FolderIdentity>,

@@ -10,18 +10,28 @@ use std::time::Duration;
 use std::time::SystemTime;
 
 use nix::errno::Errno;
-use nix::sys::stat::FileStat;
-use nix::sys::stat::SFlag;
 
 pub mod changes;
 mod dir;
+mod disk;
+mod real;
+mod socket;
+#[cfg(test)]
+mod tests;
 mod unsynced;
 
 pub use dir::Dir;
-pub use dir::Owner;
-pub use dir::read_sized;
+pub use dir::File;
+pub use disk::Disk;
+pub use disk::Handle;
+pub use disk::Links;
+pub use disk::Owner;
+pub use disk::Shared;
+pub use real::Real;
+pub use socket::bind;
+#[cfg(test)]
+pub use tests::simulated::Simulated;
 pub use unsynced::Unsynced;
-pub use unsynced::begin;
 
 /// So many descriptors have room from the start.
 const DESCRIPTORS: i32 = 1_024;
@@ -35,14 +45,6 @@ pub fn widen_descriptors() {
     if let Ok(highest) = nix::fcntl::fcntl(std::io::stderr(), FcntlArg::F_DUPFD_CLOEXEC(DESCRIPTORS - 1)) {
         let _ = nix::unistd::close(highest);
     }
-}
-
-/// The kernel's name of this boot, of a service that may not look by what its unit says.
-pub fn boot_id() -> Option<String> {
-    let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
-    // As systemd writes it, `%b` has no dashes.
-    let told = told.or_else(|| std::env::var("DAEMONLET_BOOT_ID").ok());
-    told.map(|id| id.trim().replace('-', "")).filter(|id| !id.is_empty())
 }
 
 /// What was being done when a step failed.
@@ -128,6 +130,9 @@ impl FsError {
     }
 }
 
+/// A file or folder as the kernel knows it: device and inode. One that was made anew is another one.
+pub type FileId = (u64, u64);
+
 /// What tells one state of a file from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
@@ -141,7 +146,7 @@ pub struct Stamp {
 impl Stamp {
     /// Whether both are of the same file, changed or not.
     pub fn is_same_file(&self, other: &Stamp) -> bool {
-        (self.dev, self.ino) == (other.dev, other.ino)
+        self.file_id() == other.file_id()
     }
 
     /// Whether both are of the same file with the same content; its name, mode and owner may differ.
@@ -149,24 +154,25 @@ impl Stamp {
         self.is_same_file(other) && (self.size, self.mtime) == (other.size, other.mtime)
     }
 
+    /// The file's device and inode, whatever its path.
+    pub fn file_id(&self) -> FileId {
+        (self.dev, self.ino)
+    }
+
     /// When anything of the file last changed.
     pub fn changed(&self) -> SystemTime {
-        let (seconds, nanoseconds) = self.ctime;
-        let whole = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-        SystemTime::UNIX_EPOCH + whole + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))
+        time(self.ctime)
+    }
+
+    /// When its content last changed.
+    pub fn modified(&self) -> SystemTime {
+        time(self.mtime)
     }
 }
 
-impl From<&FileStat> for Stamp {
-    fn from(stat: &FileStat) -> Self {
-        Self {
-            dev: stat.st_dev,
-            ino: stat.st_ino,
-            size: stat.st_size,
-            mtime: (stat.st_mtime, stat.st_mtime_nsec),
-            ctime: (stat.st_ctime, stat.st_ctime_nsec),
-        }
-    }
+fn time((seconds, nanoseconds): (i64, i64)) -> SystemTime {
+    let whole = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+    SystemTime::UNIX_EPOCH + whole + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))
 }
 
 /// The kind of a directory entry.
@@ -178,27 +184,32 @@ pub enum FileKind {
     Folder,
     /// A symbolic link.
     Link,
+    /// A character device, as `/dev/null` is one.
+    Device,
     /// Anything else.
     Other,
 }
 
-/// The kind of what `stat` describes.
-pub fn kind(stat: &FileStat) -> FileKind {
-    match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
-        SFlag::S_IFREG => FileKind::File,
-        SFlag::S_IFDIR => FileKind::Folder,
-        SFlag::S_IFLNK => FileKind::Link,
-        _ => FileKind::Other,
-    }
+/// What an entry of a folder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Its kind.
+    pub kind: FileKind,
+    /// Its permissions, with the set-uid, set-gid and sticky bits.
+    pub mode: u32,
+    /// Its user.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// How many names it has.
+    pub links: u64,
+    /// What changes when it does.
+    pub stamp: Stamp,
 }
 
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn there_is_room_for_descriptors_from_the_start() {
-        super::widen_descriptors();
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
-        assert!(size.trim().parse::<i32>().unwrap() >= super::DESCRIPTORS, "{size}");
+impl Stat {
+    /// Its length in bytes.
+    pub fn size(&self) -> u64 {
+        u64::try_from(self.stamp.size).unwrap_or(0)
     }
 }

@@ -13,21 +13,21 @@ mod watch;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::Value;
 use sha2::Digest;
 use sha2::Sha256;
 
-use crate::node::fsx;
 use crate::node::fsx::Dir;
+use crate::node::fsx::File;
 use crate::node::fsx::FsError;
 use crate::node::fsx::Owner;
+use crate::node::fsx::Shared;
 use crate::node::fsx::Stamp;
 use crate::node::fsx::Unsynced;
-use crate::node::fsx::changes::Changes;
 
 use folder::ManifestFolder;
 use proof::reads_as;
@@ -146,7 +146,7 @@ const MAX_BYTES: u64 = (10 << 20) - 1;
 /// A staged file.
 #[derive(Debug)]
 struct StagedManifest {
-    file: File,
+    file: Arc<File>,
     is_synced: bool,
     /// Whether what was staged has been decoded to what was meant.
     is_decoded: bool,
@@ -169,17 +169,17 @@ pub struct ManifestDir {
 impl ManifestDir {
     /// Opens the folder for work: makes it (0700) if it is not there, refuses one that is a symbolic
     /// link, that others may write to or that somebody else owns, and sweeps the staging folder.
-    pub fn open(path: &Path) -> Result<Self, ManifestError> {
+    pub fn open(disk: &Shared, path: &Path) -> Result<Self, ManifestError> {
         // Without a slash at the end, which would follow a link.
         let path: PathBuf = path.components().collect();
-        let folder = ManifestFolder::open(&path)?;
+        let folder = ManifestFolder::open(disk, &path)?;
         Ok(Self::with(path, folder))
     }
 
     /// Opens the folder to look at only: changes nothing. `None` if there is no such folder.
-    pub fn open_read_only(path: &Path) -> Result<Option<Self>, ManifestError> {
+    pub fn open_read_only(disk: &Shared, path: &Path) -> Result<Option<Self>, ManifestError> {
         let path: PathBuf = path.components().collect();
-        Ok(ManifestFolder::open_read_only(&path)?.map(|folder| Self::with(path, folder)))
+        Ok(ManifestFolder::open_read_only(disk, &path)?.map(|folder| Self::with(path, folder)))
     }
 
     fn with(path: PathBuf, folder: ManifestFolder) -> Self {
@@ -201,9 +201,10 @@ impl ManifestDir {
 
     /// Calls `wake` whenever something in the folder changes that this value did not do itself. A
     /// folder that is removed and made again goes on being watched after the next [`ManifestDir::scan`].
-    pub fn watch(&mut self, changes: Changes, wake: impl Fn() + Send + Sync + 'static) -> Result<(), ManifestError> {
+    pub fn watch(&mut self, wake: impl Fn() + Send + Sync + 'static) -> Result<(), ManifestError> {
         let error = |source| ManifestError::Watch { path: self.path.clone(), source };
-        self.watch = Some(ManifestsWatch::start(changes, &self.path, self.expected.clone(), wake).map_err(error)?);
+        let disk = self.folder.dir().disk();
+        self.watch = Some(ManifestsWatch::start(disk, &self.path, self.expected.clone(), wake).map_err(error)?);
         Ok(())
     }
 
@@ -231,19 +232,10 @@ impl ManifestDir {
         }
         match stage.create_file(name, bytes, 0o600, Owner::default()) {
             Ok(file) => {
-                let begun = match (together, file.try_clone()) {
-                    (Some(unsynced), Ok(twin)) => {
-                        unsynced.add_file(stage, name, twin);
-                        true
-                    }
-                    (Some(_), Err(_)) => false,
-                    (None, _) => {
-                        fsx::begin(&file);
-                        true
-                    }
-                };
-                if !begun {
-                    return drop(stage.unlink(name));
+                let file = Arc::new(file);
+                match together {
+                    Some(unsynced) => unsynced.add_file(Arc::clone(&file)),
+                    None => file.begin(),
                 }
                 self.prepared.insert(name.to_owned(), StagedManifest { file, is_synced: false, is_decoded: false });
             }
@@ -402,18 +394,17 @@ impl ManifestDir {
         if self.folder.is_at(&self.path) {
             return Ok(());
         }
-        let read_only = self.folder.stage().is_none();
-        let reopened = if read_only {
-            ManifestFolder::open_read_only(&self.path)?
-        } else {
-            Some(ManifestFolder::open(&self.path)?)
+        let disk = self.folder.dir().disk();
+        let reopened = match self.folder.stage() {
+            None => ManifestFolder::open_read_only(disk, &self.path)?,
+            Some(_) => Some(ManifestFolder::open(disk, &self.path)?),
         };
         // To look at: a folder that is gone is empty, and the old descriptor lists just that.
         let Some(folder) = reopened else { return Ok(()) };
         self.folder = folder;
         self.prepared.clear();
         self.scan_cache = ScanCache::default();
-        if self.watch.as_mut().is_some_and(|watch| watch.rearm(&self.path).is_err()) {
+        if self.watch.as_mut().is_some_and(|watch| watch.rearm(self.folder.dir().disk(), &self.path).is_err()) {
             // Who owns this value sees it and tries again.
             self.watch = None;
         }
@@ -433,14 +424,13 @@ fn check_name(name: &str) -> Result<(), ManifestError> {
 fn stage_file(stage: &Dir, name: &str, bytes: &[u8], prepared: Option<StagedManifest>) -> Result<Stamp, FsError> {
     match prepared {
         Some(StagedManifest { is_synced: true, .. }) => {}
-        Some(StagedManifest { file, .. }) => stage.sync_file(name, &file)?,
+        Some(StagedManifest { file, .. }) => file.sync()?,
         None => {
             stage.unlink(name)?;
-            let file = stage.create_file(name, bytes, 0o600, Owner::default())?;
-            stage.sync_file(name, &file)?;
+            stage.create_file(name, bytes, 0o600, Owner::default())?.sync()?;
         }
     }
-    stage.stat(name)?.map(|stat| Stamp::from(&stat)).ok_or_else(|| stage.missing(name))
+    stage.stat(name)?.map(|stat| stat.stamp).ok_or_else(|| stage.missing(name))
 }
 
 /// SHA-256 in lower-case hex.

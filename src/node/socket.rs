@@ -4,7 +4,6 @@
 //! is the only one that knows.
 
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +19,10 @@ use tokio::net::UnixListener;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
+
+use crate::node::fsx;
+use crate::node::fsx::Dir;
+use crate::node::fsx::Real;
 
 /// The socket's file name in the run folder.
 pub const SOCKET: &str = "agent.sock";
@@ -89,14 +92,8 @@ pub enum SocketError {
 pub fn listen(run_dir: &Path) -> Result<UnixListener, SocketError> {
     let path = run_dir.join(SOCKET);
     let failed = |source| SocketError::Listen { path: path.clone(), source };
-    std::fs::create_dir_all(run_dir).map_err(failed)?;
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    let listener = UnixListener::bind(&path).map_err(failed)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    Ok(listener)
+    Dir::open_or_create(&Real::shared(), run_dir, 0o755).map_err(|error| failed(error.source))?;
+    fsx::bind(&path).map_err(failed)
 }
 
 /// Accepts connections for ever and passes their requests on.
@@ -148,6 +145,8 @@ async fn answer(request: Request, asked: &mpsc::Sender<SocketRequest>) -> Value 
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[tokio::test]

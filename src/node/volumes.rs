@@ -22,6 +22,7 @@ use std::thread;
 use crate::core::volume::VolumeData;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FsError;
+use crate::node::fsx::Shared;
 use crate::node::fsx::Stamp;
 use crate::node::fsx::Unsynced;
 
@@ -125,6 +126,7 @@ pub enum Cleared {
 /// The volumes under one [`VolumesRoot`], with a memory of what was last seen right.
 #[derive(Debug)]
 pub struct Volumes {
+    disk: Shared,
     target: VolumesRoot,
     seen: BTreeMap<String, BTreeMap<String, SeenVolume>>,
 }
@@ -139,14 +141,14 @@ struct SeenVolume {
 
 impl SeenVolume {
     fn holds(&self, pod: &Dir) -> bool {
-        self.stamps.iter().all(|(path, stamp)| matches!(pod.stat(path), Ok(Some(now)) if Stamp::from(&now) == *stamp))
+        self.stamps.iter().all(|(path, stamp)| matches!(pod.stat(path), Ok(Some(now)) if now.stamp == *stamp))
     }
 }
 
 impl Volumes {
-    /// Volumes below `target`.
-    pub fn new(target: VolumesRoot) -> Self {
-        Self { target, seen: BTreeMap::new() }
+    /// Volumes on `disk` below `target`.
+    pub fn new(disk: Shared, target: VolumesRoot) -> Self {
+        Self { disk, target, seen: BTreeMap::new() }
     }
 
     /// Makes the disk hold exactly `volumes` for the pod `uid`: data, modes, owners and links.
@@ -164,7 +166,7 @@ impl Volumes {
             return Ok(written);
         }
         let fail = |source| VolumeError::Pod { uid: uid.to_owned(), source };
-        let pod = self.target.make_pod(uid).map_err(fail)?;
+        let pod = self.target.make_pod(&self.disk, uid).map_err(fail)?;
         let (mut first, mut unsynced) = (Vec::new(), Unsynced::default());
         let mut result = self.write_all(&pod, uid, volumes, &mut written, &mut first, &mut unsynced);
         if result.is_ok() && !written.is_empty() {
@@ -186,7 +188,9 @@ impl Volumes {
         mut others: Unsynced,
         meanwhile: impl FnOnce(),
     ) -> bool {
-        let Ok(all) = self.target.make_pods() else { return others.sync(|| Ok(Vec::new()), meanwhile).is_ok() };
+        let Ok(all) = self.target.make_pods(&self.disk) else {
+            return others.sync(|| Ok(Vec::new()), meanwhile).is_ok();
+        };
         let (target, (some, rest)) = (&self.target, pods.split_at(pods.len() / 2));
         let mut laid = thread::scope(|scope| {
             // Making folders is the kernel's work, of which two processors do twice as much.
@@ -234,7 +238,7 @@ impl Volumes {
     /// Every folder above the volumes of a pod: each may have a new entry.
     fn above(&self, pod: &Dir) -> Result<Vec<Dir>, FsError> {
         let mut above = self.above_in_pod(pod)?;
-        above.push(self.target.make_pods()?);
+        above.push(self.target.make_pods(&self.disk)?);
         Ok(above)
     }
 
@@ -259,7 +263,7 @@ impl Volumes {
     /// pass over many idle pods is cheap; false says only that it is worth to write again.
     pub fn intact(&self, uid: &str) -> bool {
         let Some(seen) = self.seen.get(uid) else { return false };
-        match self.target.open_pod(uid) {
+        match self.target.open_pod(&self.disk, uid) {
             Ok(Some(pod)) => seen.values().all(|volume| volume.holds(&pod)),
             Ok(None) | Err(_) => false,
         }
@@ -270,7 +274,8 @@ impl Volumes {
     pub fn withdraw(&mut self, uid: &str, keep: impl Fn(&str) -> bool) -> Result<(), VolumeError> {
         layout::check_uid(uid)?;
         self.seen.remove(uid);
-        clear::withdraw(&self.target, uid, keep).map_err(|source| VolumeError::Clear { uid: uid.to_owned(), source })
+        clear::withdraw(&self.disk, &self.target, uid, keep)
+            .map_err(|source| VolumeError::Clear { uid: uid.to_owned(), source })
     }
 
     /// Removes what is left of the ended pod `uid`: volumes in our layout, their markers, then
@@ -278,7 +283,7 @@ impl Volumes {
     pub fn clear(&mut self, uid: &str) -> Result<Cleared, VolumeError> {
         layout::check_uid(uid)?;
         self.seen.remove(uid);
-        clear::clear(&self.target, uid).map_err(|source| VolumeError::Clear { uid: uid.to_owned(), source })
+        clear::clear(&self.disk, &self.target, uid).map_err(|source| VolumeError::Clear { uid: uid.to_owned(), source })
     }
 }
 

@@ -19,6 +19,7 @@ use daemonlet::core::rendering;
 use daemonlet::core::rendering::Rendered;
 use daemonlet::core::rendering::Revision;
 use daemonlet::core::volume::VolumeData;
+use daemonlet::node::fsx::Real;
 use daemonlet::node::volumes::Volumes;
 use daemonlet::node::volumes::VolumesRoot;
 use serde_json::Value;
@@ -148,7 +149,9 @@ fn volumes_are_as_the_kubelet_writes_them() {
             assert!(rendered.pod.waiting_for.is_empty(), "{name}: {:?}", rendered.pod.waiting_for);
             let out = tempfile::tempdir().expect("a folder");
             let uid = rendered.pod.pod["metadata"]["uid"].as_str().expect("a UID");
-            Volumes::new(VolumesRoot::plain(out.path())).write(uid, &rendered.pod.volumes).expect("it is written");
+            Volumes::new(Real::shared(), VolumesRoot::plain(out.path()))
+                .write(uid, &rendered.pod.volumes)
+                .expect("it is written");
 
             let pod = api_pod(&daemon_set, &rendered.pod.pod);
             let documents: Vec<String> =

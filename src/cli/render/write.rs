@@ -14,6 +14,7 @@ use crate::cli::render::report::RenderEntry;
 use crate::config;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::yaml;
+use crate::node::fsx::Real;
 use crate::node::volumes::Volumes;
 use crate::node::volumes::VolumesRoot;
 
@@ -27,7 +28,7 @@ pub(super) fn write(folder: &Path, entries: &[RenderEntry]) -> Errors {
         errors.push(failed(&manifests, &error));
         return errors;
     }
-    let mut volumes = Volumes::new(VolumesRoot::plain(folder));
+    let mut volumes = Volumes::new(Real::shared(), VolumesRoot::plain(folder));
     clear(&manifests, entries, &mut volumes, &mut errors);
     for entry in entries {
         let RenderEntry::Rendered { identity, rendered, .. } = entry else { continue };

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::core::model::ObjectKey;
 use crate::core::plan::Action;
@@ -16,8 +17,8 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::checkpoint;
 use crate::node::checkpoint::Store;
+use crate::node::fsx::Shared;
 use crate::node::fsx::Unsynced;
-use crate::node::fsx::changes::Changes;
 use crate::node::manifests::ManifestDir;
 use crate::node::manifests::ManifestError;
 use crate::node::volumes::Cleared;
@@ -38,8 +39,7 @@ pub(super) struct Failure {
 
 /// The node's disk as the agent writes it.
 pub(super) struct Disk {
-    /// The watcher of all folders.
-    pub(super) changes: Changes,
+    pub(super) files: Shared,
     /// `None` while the folder cannot be used.
     pub(super) manifests: Option<ManifestDir>,
     pub(super) volumes: Volumes,
@@ -68,11 +68,16 @@ pub(super) struct Disk {
 
 impl Disk {
     /// The disk below `kubelet_root` before anything of it has been read.
-    pub(super) fn new(kubelet_root: &Path, inputs_store: Option<Store>, records_store: Option<Store>) -> Self {
+    pub(super) fn new(
+        files: Shared,
+        kubelet_root: &Path,
+        inputs_store: Option<Store>,
+        records_store: Option<Store>,
+    ) -> Self {
         Self {
-            changes: Changes::default(),
             manifests: None,
-            volumes: Volumes::new(VolumesRoot::kubelet(kubelet_root)),
+            volumes: Volumes::new(Arc::clone(&files), VolumesRoot::kubelet(kubelet_root)),
+            files,
             records_store,
             inputs_store,
             records: BTreeMap::new(),

@@ -5,8 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,6 +19,8 @@ use crate::node::cri::ContainerState;
 use crate::node::cri::Cri;
 use crate::node::cri::CriError;
 use crate::node::fsx::Dir;
+use crate::node::fsx::FileKind;
+use crate::node::fsx::Shared;
 
 /// How much of a log's end is read.
 const TAIL: u64 = 16 << 10;
@@ -75,6 +75,7 @@ impl CrashDiagnoses {
     pub(super) fn look(
         &mut self,
         cri: &Arc<Cri>,
+        files: &Shared,
         crashing: BTreeMap<String, (String, u64)>,
         at: Timestamp,
         wake: &Arc<Notify>,
@@ -85,12 +86,13 @@ impl CrashDiagnoses {
                 continue;
             }
             let crash_diagnosis = known.and_then(|look| look.crash_diagnosis.clone());
-            let (cri, find, wake, name) = (Arc::clone(cri), self.find.clone(), Arc::clone(wake), container.0.clone());
+            let (cri, files) = (Arc::clone(cri), Arc::clone(files));
+            let (find, wake, name) = (self.find.clone(), Arc::clone(wake), container.0.clone());
             self.examined
                 .insert(uid.clone(), Examination { at: container, asked: at, under_way: true, crash_diagnosis });
             tokio::spawn(async move {
                 // What the runtime does not tell is left out: the kubelet's words have to do.
-                let crash_diagnosis = examine(&cri, &uid, &name).await.ok().flatten().unwrap_or_default();
+                let crash_diagnosis = examine(&cri, files, &uid, &name).await.ok().flatten().unwrap_or_default();
                 if find.send((uid, crash_diagnosis)).is_ok() {
                     wake.notify_one();
                 }
@@ -99,13 +101,13 @@ impl CrashDiagnoses {
     }
 }
 
-async fn examine(cri: &Cri, uid: &str, name: &str) -> Result<Option<CrashDiagnosis>, CriError> {
+async fn examine(cri: &Cri, files: Shared, uid: &str, name: &str) -> Result<Option<CrashDiagnosis>, CriError> {
     let containers = cri.containers(Some(uid)).await?;
     let ended = containers.iter().filter(|c| c.name == name && c.state == ContainerState::Exited);
     let Some(last) = ended.max_by_key(|c| c.created_at_ns) else { return Ok(None) };
     let Some(status) = cri.container_status(&last.id).await? else { return Ok(None) };
     let path = status.log_path.clone();
-    let log = tokio::task::spawn_blocking(move || tail(Path::new(&path)));
+    let log = tokio::task::spawn_blocking(move || tail(&files, Path::new(&path)));
     let log = log.await.ok().and_then(Result::ok).flatten().unwrap_or_default();
     Ok(Some(CrashDiagnosis {
         container: name.to_owned(),
@@ -118,32 +120,22 @@ async fn examine(cri: &Cri, uid: &str, name: &str) -> Result<Option<CrashDiagnos
 
 /// The end of a container's log: `<logs>/<pod>/<container>/<n>.log`. Below the folder of all logs, which
 /// is the node's own, no link is followed: a container may write there, and shall not show other files.
-fn tail(path: &Path) -> io::Result<Option<Vec<u8>>> {
+fn tail(files: &Shared, path: &Path) -> io::Result<Option<Vec<u8>>> {
     let parts: Vec<&std::ffi::OsStr> = path.iter().collect();
     let (true, [.., pod, container, file]) = (path.is_absolute(), parts.as_slice()) else { return Ok(None) };
     if [pod, container, file].iter().any(|part| **part == "..") {
         return Ok(None);
     }
     let Some(logs) = path.ancestors().nth(3) else { return Ok(None) };
-    let folder = Dir::open(&std::fs::canonicalize(logs)?).map_err(io::Error::other)?;
+    let folder = Dir::open(files, &files.resolve(logs)?).map_err(io::Error::other)?;
     let Some(folder) = folder.child(pod).map_err(io::Error::other)? else { return Ok(None) };
     let Some(folder) = folder.child(container).map_err(io::Error::other)? else { return Ok(None) };
     let Some(file) = folder.open_file(file).map_err(io::Error::other)? else { return Ok(None) };
-    let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.nlink() != 1 {
+    let stat = file.stat().map_err(io::Error::other)?;
+    if stat.kind != FileKind::File || stat.links != 1 {
         return Ok(None);
     }
-    let from = metadata.len().saturating_sub(TAIL);
-    let mut bytes = vec![0; usize::try_from(metadata.len() - from).unwrap_or(0)];
-    let mut read = 0;
-    while read < bytes.len() {
-        match file.read_at(&mut bytes[read..], from + read as u64)? {
-            0 => break,
-            more => read += more,
-        }
-    }
-    bytes.truncate(read);
-    Ok(Some(bytes))
+    file.read_end(TAIL).map(Some).map_err(io::Error::other)
 }
 
 #[cfg(test)]
@@ -151,14 +143,15 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::node::fsx::Real;
 
     #[test]
     fn a_bounded_tail_of_a_plain_file_is_read_and_no_link_is_followed() {
-        let root = tempfile::tempdir().unwrap();
+        let (files, root) = (Real::shared(), tempfile::tempdir().unwrap());
         let logs = root.path().join("logs");
         let folder = logs.join("a_b_c/main");
         std::fs::create_dir_all(&folder).unwrap();
-        let read = |name: &str| tail(&folder.join(name)).ok().flatten();
+        let read = |name: &str| tail(&files, &folder.join(name)).ok().flatten();
         let line = "2026-01-01T00:00:00Z stderr F the end\n";
         std::fs::write(folder.join("0.log"), "x".repeat(100_000) + "\n" + line).unwrap();
         let bytes = read("0.log").unwrap();
@@ -177,10 +170,13 @@ mod tests {
         nix::unistd::mkfifo(&folder.join("pipe.log"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert_eq!(read("pipe.log"), None, "and it does not hang");
         symlink(&folder, logs.join("a_b_c/linked")).unwrap();
-        assert_eq!(tail(&logs.join("a_b_c/linked/0.log")).ok().flatten(), None);
+        assert_eq!(tail(&files, &logs.join("a_b_c/linked/0.log")).ok().flatten(), None);
         symlink(&logs, root.path().join("elsewhere")).unwrap();
-        assert!(tail(&root.path().join("elsewhere/a_b_c/main/0.log")).unwrap().is_some(), "the node's own link");
-        assert_eq!(tail(Path::new("relative/a/b/0.log")).ok().flatten(), None);
-        assert_eq!(tail(Path::new("")).ok().flatten(), None);
+        assert!(
+            tail(&files, &root.path().join("elsewhere/a_b_c/main/0.log")).unwrap().is_some(),
+            "the node's own link"
+        );
+        assert_eq!(tail(&files, Path::new("relative/a/b/0.log")).ok().flatten(), None);
+        assert_eq!(tail(&files, Path::new("")).ok().flatten(), None);
     }
 }

@@ -134,7 +134,7 @@ impl Agent {
             }
         }
         self.crash_diagnoses.take(&crashing);
-        self.crash_diagnoses.look(&cri, crashing, now(), &self.wake);
+        self.crash_diagnoses.look(&cri, &self.disk.files, crashing, now(), &self.wake);
     }
 }
 

@@ -27,7 +27,7 @@ use crate::node::folders;
 use crate::node::folders::FolderView;
 use crate::node::folders::FoldersWatch;
 use crate::node::folders::Origin;
-use crate::node::fsx::changes::Changes;
+use crate::node::fsx::Shared;
 
 use super::now;
 use super::objects::Versioned;
@@ -37,6 +37,7 @@ const PERIOD: Span = Span::from_secs(60);
 
 /// The folders and what was last read of them.
 pub(super) struct Folders {
+    disk: Shared,
     paths: Vec<PathBuf>,
     view: FolderView,
     objects: Versioned,
@@ -55,8 +56,9 @@ fn as_problem(problem: &input::InputProblem) -> Problem {
 
 impl Folders {
     /// Folders in ascending precedence; nothing is read yet.
-    pub(super) fn new(paths: Vec<PathBuf>) -> Self {
+    pub(super) fn new(disk: Shared, paths: Vec<PathBuf>) -> Self {
         Self {
+            disk,
             paths,
             view: FolderView::default(),
             objects: Versioned::new(),
@@ -68,8 +70,8 @@ impl Folders {
     }
 
     /// Wakes the loop whenever a folder may have changed.
-    pub(super) fn watch(&mut self, changes: Changes, wake: Arc<Notify>) {
-        let mut watch = FoldersWatch::new(changes, &self.paths);
+    pub(super) fn watch(&mut self, wake: Arc<Notify>) {
+        let mut watch = FoldersWatch::new(Arc::clone(&self.disk), &self.paths);
         let (changed, trouble) = (Arc::clone(&self.changed), Arc::clone(&self.trouble));
         let tell = move |watch: &FoldersWatch| {
             let mut as_problem = trouble.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +98,7 @@ impl Folders {
         let at = now();
         let due = self.recheck_at().is_some_and(|recheck| at >= recheck) || at - self.read_at >= PERIOD;
         if self.changed.swap(false, Ordering::Relaxed) || due {
-            self.view = folders::read(&self.paths, &self.view, SystemTime::now());
+            self.view = folders::read(&self.disk, &self.paths, &self.view, SystemTime::now());
             self.read_at = at;
             self.follow_objects();
         }

@@ -74,18 +74,21 @@ impl Disk {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::Arc;
 
     use super::*;
+    use crate::node::fsx::Real;
 
     fn disk(state: &Path) -> Disk {
-        let inputs = Store::open(state).unwrap();
+        let files = Real::shared();
+        let inputs = Store::open(&files, state).unwrap();
         let records = inputs.folder("daemons").unwrap();
-        let mut disk = Disk::new(state, Some(inputs), Some(records));
+        let mut disk = Disk::new(Arc::clone(&files), state, Some(inputs), Some(records));
         for loaded in disk.records_store.as_ref().unwrap().load_all::<DaemonRecord>().unwrap() {
             let Loaded::Present(record) = loaded else { panic!("{loaded:?}") };
             disk.records.insert(record.key.clone(), record);
         }
-        let store = Store::open(state).unwrap();
+        let store = Store::open(&files, state).unwrap();
         disk.recall_floor(&store).unwrap();
         disk
     }

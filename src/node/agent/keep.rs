@@ -15,6 +15,7 @@ use crate::core::plan::DaemonPlan;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 use crate::node::checkpoint::Store;
+use crate::node::fsx::Handle;
 
 use super::Agent;
 use super::AgentError;
@@ -99,7 +100,7 @@ impl Agent {
         if self.offline || stores.iter().all(|store| store.as_ref().is_some_and(Store::is_in_place)) {
             return;
         }
-        match setup::open_state(&self.config) {
+        match setup::open_state(&self.disk.files, &self.config) {
             Ok(state) => {
                 tracing::warn!("the state folder was removed or replaced: all that is remembered is saved anew");
                 self.disk.inputs_store = Some(state.inputs);
@@ -177,7 +178,7 @@ impl Agent {
         self.saved = 0;
         self.save_inputs();
         self.withdraw_secrets();
-        let _ = std::fs::remove_file(self.config.socket());
+        let _ = self.disk.files.unlink(&Handle::Start, &self.config.socket());
         if let Some(api) = &self.api {
             api.flush_events(LAST_WORDS).await;
         }

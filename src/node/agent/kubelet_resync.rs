@@ -195,7 +195,7 @@ impl Agent {
         let failed = |message: String| Failure { message, hint: None };
         let file = manifest::file_name(namespace, pod);
         let Some(manifests) = &mut self.disk.manifests else { return Err(failed("no manifest folder".to_owned())) };
-        let text = std::fs::read_to_string(manifests.path().join(&file)).map_err(|e| failed(e.to_string()))?;
+        let text = self.disk.files.text(manifests.path().join(&file)).map_err(|e| failed(e.to_string()))?;
         let document = yaml::read_documents(&text).into_iter().next().and_then(|d| d.value.ok());
         let Some(mut value) = document else { return Err(failed("the manifest cannot be read".to_owned())) };
         let annotations = value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);

@@ -16,6 +16,7 @@ use crate::core::pass::Plan;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::State;
 use crate::core::record::DaemonRecord;
+use crate::node::fsx::Shared;
 use crate::node::manifests::Scan;
 
 /// Times of files are coarser than the clock.
@@ -32,19 +33,25 @@ pub(super) struct ManifestsLostAtBoot {
 impl ManifestsLostAtBoot {
     /// For an agent that last ran in the boot `last` and now runs in `boot`. Without two names that differ
     /// no manifest counts as lost.
-    pub(super) fn new(last: Option<&str>, boot: &str) -> Self {
+    pub(super) fn new(files: &Shared, last: Option<&str>, boot: &str) -> Self {
         let another = last.is_some_and(|last| !last.is_empty() && !boot.is_empty() && last != boot);
-        Self { booted: another.then(booted).flatten(), uids: BTreeSet::new() }
+        Self { booted: another.then(|| booted(files)).flatten(), uids: BTreeSet::new() }
     }
 
     /// Follows the manifest folder: the first look finds what is missing, and what has been written is not
     /// missing any more.
-    pub(super) fn follow(&mut self, records: &BTreeMap<ObjectKey, DaemonRecord>, scan: &Scan, kubelet_root: &Path) {
+    pub(super) fn follow(
+        &mut self,
+        files: &Shared,
+        records: &BTreeMap<ObjectKey, DaemonRecord>,
+        scan: &Scan,
+        kubelet_root: &Path,
+    ) {
         if let Some(booted) = self.booted.take() {
             for record in records.values() {
                 let file = |pod: &str| manifest::file_name(&record.key.namespace, pod);
                 let lost = record.live().filter(|i| !scan.unreadable.contains_key(&file(&i.pod_name)));
-                let unknown = lost.filter(|i| !kubelet_knows(&kubelet_root.join("pods").join(&i.uid), booted));
+                let unknown = lost.filter(|i| !kubelet_knows(files, &kubelet_root.join("pods").join(&i.uid), booted));
                 self.uids.extend(unknown.map(|i| i.uid.clone()));
             }
         }
@@ -79,24 +86,25 @@ impl ManifestsLostAtBoot {
 
 /// Whether the kubelet has made a container of the pod since the machine booted: each gets a hosts file
 /// and a folder of its own below the pod's.
-fn kubelet_knows(pod: &Path, booted: SystemTime) -> bool {
-    let changed = |path: &Path| match path.symlink_metadata().and_then(|meta| meta.modified()) {
-        Ok(at) => at + COARSE >= booted,
+fn kubelet_knows(files: &Shared, pod: &Path, booted: SystemTime) -> bool {
+    let changed = |path: &Path| match files.look_at_link(path) {
+        Ok(stat) => stat.stamp.modified() + COARSE >= booted,
         Err(error) => error.kind() != std::io::ErrorKind::NotFound,
     };
     if changed(&pod.join("etc-hosts")) {
         return true;
     }
-    match std::fs::read_dir(pod.join("containers")) {
-        Ok(containers) => containers.flatten().any(|container| changed(&container.path())),
+    let folder = pod.join("containers");
+    match files.list(&folder) {
+        Ok(containers) => containers.iter().any(|container| changed(&folder.join(container))),
         Err(error) => error.kind() != std::io::ErrorKind::NotFound,
     }
 }
 
 /// When the machine booted, by the age of its first process: the kernel's own uptime is the host's where
 /// the machine is a container.
-fn booted() -> Option<SystemTime> {
-    let stat = std::fs::read_to_string("/proc/1/stat").ok()?;
+fn booted(files: &Shared) -> Option<SystemTime> {
+    let stat = files.text("/proc/1/stat").ok()?;
     let started: f64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
     let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
     let up = super::planning::uptime().to_duration().as_secs_f64();
@@ -111,6 +119,7 @@ mod tests {
     use crate::core::time::at;
 
     use super::*;
+    use crate::node::fsx::Real;
 
     fn records() -> BTreeMap<ObjectKey, DaemonRecord> {
         let key = ObjectKey::new("a", "b");
@@ -140,8 +149,8 @@ mod tests {
         for (last, boot, expected) in
             [(Some("x"), "y", vec!["live"]), (Some("y"), "y", vec![]), (None, "y", vec![]), (Some("x"), "", vec![])]
         {
-            let mut manifests_lost_at_boot = ManifestsLostAtBoot::new(last, boot);
-            manifests_lost_at_boot.follow(&records(), &Scan::default(), root.path());
+            let mut manifests_lost_at_boot = ManifestsLostAtBoot::new(&Real::shared(), last, boot);
+            manifests_lost_at_boot.follow(&Real::shared(), &records(), &Scan::default(), root.path());
             assert_eq!(uids(&manifests_lost_at_boot), expected, "{last:?} {boot:?}");
         }
     }
@@ -149,9 +158,9 @@ mod tests {
     #[test]
     fn what_is_missing_later_was_removed() {
         let root = tempfile::tempdir().unwrap();
-        let mut manifests_lost_at_boot = ManifestsLostAtBoot::new(Some("x"), "y");
-        manifests_lost_at_boot.follow(&BTreeMap::new(), &Scan::default(), root.path());
-        manifests_lost_at_boot.follow(&records(), &Scan::default(), root.path());
+        let mut manifests_lost_at_boot = ManifestsLostAtBoot::new(&Real::shared(), Some("x"), "y");
+        manifests_lost_at_boot.follow(&Real::shared(), &BTreeMap::new(), &Scan::default(), root.path());
+        manifests_lost_at_boot.follow(&Real::shared(), &records(), &Scan::default(), root.path());
         assert!(uids(&manifests_lost_at_boot).is_empty());
     }
 
@@ -161,19 +170,22 @@ mod tests {
         let pod = root.path().join("pods/live");
         std::fs::create_dir_all(pod.join("containers/c")).unwrap();
         let before = SystemTime::now() + Duration::from_secs(60);
-        assert!(!kubelet_knows(&pod, before), "older than the boot");
-        assert!(kubelet_knows(&pod, SystemTime::UNIX_EPOCH));
-        assert!(!kubelet_knows(&root.path().join("pods/other"), SystemTime::UNIX_EPOCH), "no folder at all");
+        assert!(!kubelet_knows(&Real::shared(), &pod, before), "older than the boot");
+        assert!(kubelet_knows(&Real::shared(), &pod, SystemTime::UNIX_EPOCH));
+        assert!(
+            !kubelet_knows(&Real::shared(), &root.path().join("pods/other"), SystemTime::UNIX_EPOCH),
+            "no folder at all"
+        );
         std::fs::remove_dir(pod.join("containers/c")).unwrap();
         std::fs::create_dir(pod.join("volumes")).unwrap();
-        assert!(!kubelet_knows(&pod, SystemTime::UNIX_EPOCH), "volume data is our own");
+        assert!(!kubelet_knows(&Real::shared(), &pod, SystemTime::UNIX_EPOCH), "volume data is our own");
         std::fs::write(pod.join("etc-hosts"), "").unwrap();
-        assert!(kubelet_knows(&pod, SystemTime::UNIX_EPOCH));
+        assert!(kubelet_knows(&Real::shared(), &pod, SystemTime::UNIX_EPOCH));
     }
 
     #[test]
     fn the_machine_booted_in_the_past() {
-        let booted = booted().unwrap();
+        let booted = booted(&Real::shared()).unwrap();
         assert!(booted < SystemTime::now() && booted > SystemTime::UNIX_EPOCH);
     }
 }

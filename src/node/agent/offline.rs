@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::config::Config;
 use crate::core::status::Problem;
 use crate::node::checkpoint;
+use crate::node::fsx::Real;
 use crate::node::manifests::ManifestDir;
 use crate::node::notify::Notifier;
 use crate::node::socket::Request;
@@ -35,10 +36,11 @@ pub fn answer_offline(config: Config, request: &Request) -> Result<Value, AgentE
 /// # Errors
 /// When the state folder cannot be read.
 pub(super) fn offline(config: Config) -> Result<Agent, AgentError> {
-    let inputs_store = checkpoint::Store::open_read_only(&config.state_dir)?;
+    let files = Real::shared();
+    let inputs_store = checkpoint::Store::open_read_only(&files, &config.state_dir)?;
     let records_store = inputs_store.as_ref().and_then(|store| store.folder(DAEMONS).ok());
-    let opened = ManifestDir::open_read_only(&config.manifest_dir);
-    let disk = Disk::new(&config.kubelet_root, inputs_store, records_store);
+    let opened = ManifestDir::open_read_only(&files, &config.manifest_dir);
+    let disk = Disk::new(files, &config.kubelet_root, inputs_store, records_store);
     let mut agent = Agent::with(config, disk, Arc::new(Notifier::from_environment()))?;
     agent.offline = true;
     agent.recall()?;

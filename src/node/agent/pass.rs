@@ -61,7 +61,7 @@ impl Agent {
         }
         self.follow_approvals(snapshot.as_deref());
         let Some(scan) = self.scan() else { return self.report(snapshot.as_deref()) };
-        self.manifests_lost_at_boot.follow(&self.disk.records, &scan, &self.config.kubelet_root);
+        self.manifests_lost_at_boot.follow(&self.disk.files, &self.disk.records, &scan, &self.config.kubelet_root);
         self.disk.lost = self.manifests_lost_at_boot.uids().map(str::to_owned).collect();
         let mut records = self.adopted(&scan);
         self.adopt_orphans(&mut records, snapshot.as_deref());
@@ -148,7 +148,7 @@ impl Agent {
             }
             None => Scan::default(),
         };
-        self.manifests_lost_at_boot.follow(&self.disk.records, &scan, &self.config.kubelet_root);
+        self.manifests_lost_at_boot.follow(&self.disk.files, &self.disk.records, &scan, &self.config.kubelet_root);
         let records = self.adopted(&scan);
         self.plan = self.plan(&records, &scan, snapshot.as_deref());
     }

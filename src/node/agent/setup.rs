@@ -28,6 +28,8 @@ use crate::node::checkpoint::Loaded;
 use crate::node::cri::Cri;
 use crate::node::enrolment::AgentIdentity;
 use crate::node::fsx;
+use crate::node::fsx::Dir;
+use crate::node::fsx::Shared;
 use crate::node::images::Pins;
 use crate::node::images::Puller;
 use crate::node::images::Sources;
@@ -116,8 +118,9 @@ impl Agent {
     /// # Errors
     /// When another agent has the state folder, or the configuration names something impossible.
     pub fn new(config: Config, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
-        let state = open_state(&config)?;
-        let disk = Disk::new(&config.kubelet_root, Some(state.inputs), Some(state.records));
+        let files = fsx::Real::shared();
+        let state = open_state(&files, &config)?;
+        let disk = Disk::new(files, &config.kubelet_root, Some(state.inputs), Some(state.records));
         let mut agent = Self::with(config, disk, notifier)?;
         agent.lock = Some(state.lock);
         agent.recall()?;
@@ -126,6 +129,7 @@ impl Agent {
     }
 
     pub(super) fn with(config: Config, disk: Disk, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
+        let files = Arc::clone(&disk.files);
         let cri = match &config.runtime_endpoint {
             Some(endpoint) => Some(Arc::new(Cri::connect(&endpoint.to_string_lossy())?)),
             None => None,
@@ -163,7 +167,7 @@ impl Agent {
         Ok(Self {
             policy,
             started: now(),
-            boot: boot_id(),
+            boot: files.boot_id().unwrap_or_default(),
             manifests_lost_at_boot: ManifestsLostAtBoot::default(),
             disk,
             render_cache: RenderCache::default(),
@@ -171,7 +175,7 @@ impl Agent {
             api: None,
             tokens: Tokens::default(),
             definitions: ApiDefinitions::default(),
-            folders: Folders::new(config.folders.clone()),
+            folders: Folders::new(Arc::clone(&files), config.folders.clone()),
             pins: Pins::new(cri.clone(), Arc::clone(&wake)),
             admission_dry_runs: Default::default(),
             puller: Puller::new(cri.clone(), sources, Arc::clone(&wake)),
@@ -264,7 +268,8 @@ impl Agent {
             }
         }
         self.saved = if rewrite { 0 } else { self.remembered_inputs.fingerprint(&self.tokens) };
-        self.manifests_lost_at_boot = ManifestsLostAtBoot::new(self.remembered_inputs.boot.as_deref(), &self.boot);
+        self.manifests_lost_at_boot =
+            ManifestsLostAtBoot::new(&self.disk.files, self.remembered_inputs.boot.as_deref(), &self.boot);
         self.remembered_inputs.boot = Some(self.boot.clone());
         self.saved_but_for_boot = (!rewrite).then(|| self.remembered_inputs.fingerprint(&self.tokens));
         let problem = |why: &dyn std::error::Error| Problem {
@@ -278,7 +283,7 @@ impl Agent {
 
     /// Opens the manifest folder; failing that, the next pass tries again.
     pub(super) fn open_manifests(&mut self) {
-        match ManifestDir::open(&self.config.manifest_dir) {
+        match ManifestDir::open(&self.disk.files, &self.config.manifest_dir) {
             Ok(manifests) => self.disk.manifests = Some(manifests),
             Err(error) => self.manifest_problem(&error),
         }
@@ -286,9 +291,9 @@ impl Agent {
 
     /// Watches the manifest folder where it is not watched yet; failing that, the next pass tries again.
     pub(super) fn watch_manifests(&mut self) {
-        let (changes, wake) = (self.disk.changes.clone(), Arc::clone(&self.wake));
+        let wake = Arc::clone(&self.wake);
         let Some(manifests) = self.disk.manifests.as_mut().filter(|manifests| !manifests.is_watched()) else { return };
-        if let Err(error) = manifests.watch(changes, move || wake.notify_one()) {
+        if let Err(error) = manifests.watch(move || wake.notify_one()) {
             self.manifest_problem(&error);
         }
     }
@@ -309,7 +314,7 @@ impl Agent {
 
     /// Starts to watch the folders.
     pub(super) fn watch(&mut self) {
-        self.folders.watch(self.disk.changes.clone(), Arc::clone(&self.wake));
+        self.folders.watch(Arc::clone(&self.wake));
     }
 
     /// Starts connecting to the API server, if there is one.
@@ -339,38 +344,32 @@ impl Agent {
     }
 }
 
-/// The kernel's name of this boot; empty where there is none, and then every boot is the same.
-fn boot_id() -> String {
-    fsx::boot_id().unwrap_or_default()
-}
-
 /// The state folder, opened for work.
 pub(super) struct State {
     pub(super) inputs: checkpoint::Store,
     pub(super) records: checkpoint::Store,
-    pub(super) lock: nix::fcntl::Flock<std::fs::File>,
+    pub(super) lock: Dir,
 }
 
 /// Opens the state folder, made if it is not there, and locks it.
 ///
 /// # Errors
 /// When others could write to it, or another agent has it.
-pub(super) fn open_state(config: &Config) -> Result<State, AgentError> {
-    checkpoint::Store::make(&config.state_dir)?;
+pub(super) fn open_state(files: &Shared, config: &Config) -> Result<State, AgentError> {
+    checkpoint::Store::make(files, &config.state_dir)?;
     // Before anything in it is touched: another agent may be at work.
-    let lock = lock(config)?;
-    let inputs = checkpoint::Store::open(&config.state_dir)?;
+    let lock = lock(files, config)?;
+    let inputs = checkpoint::Store::open(files, &config.state_dir)?;
     let records = inputs.folder(DAEMONS)?;
     Ok(State { inputs, records, lock })
 }
 
 /// Locks the state folder for this process.
-fn lock(config: &Config) -> Result<nix::fcntl::Flock<std::fs::File>, AgentError> {
+fn lock(files: &Shared, config: &Config) -> Result<Dir, AgentError> {
     let path = config.state_dir.clone();
-    let failed = |source| AgentError::Lock { path: path.clone(), source };
-    let file = std::fs::File::open(&path).map_err(failed)?;
-    nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-        nix::errno::Errno::EWOULDBLOCK => AgentError::Locked { path: path.clone() },
-        other => failed(std::io::Error::from(other)),
-    })
+    let locked = Dir::open(files, &path).and_then(|dir| Ok((dir.lock()?, dir)));
+    match locked.map_err(|error| AgentError::Lock { path: path.clone(), source: error.source })? {
+        (true, dir) => Ok(dir),
+        (false, _) => Err(AgentError::Locked { path }),
+    }
 }

@@ -7,6 +7,7 @@
 //! the kubelet's and do not run.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::node::api::Snapshot;
 use crate::node::cri::ContainerState;
 use crate::node::cri::Cri;
 use crate::node::cri::CriError;
+use crate::node::fsx::Shared;
 
 use super::Agent;
 use super::evidence;
@@ -80,7 +82,9 @@ impl Agent {
             for pod in pods.iter().filter(|p| p.uid == instance.uid && !p.sandboxes.is_empty()) {
                 let forgotten = evidence::is_forgotten(instance, snapshot, waited);
                 let kubelet_unsynced = !answers
-                    && *kubelet_unsynced.get_or_insert_with(|| kubelet_started(at).is_some_and(|k| k > api_freshness));
+                    && *kubelet_unsynced.get_or_insert_with(|| {
+                        kubelet_started(&self.disk.files, at).is_some_and(|k| k > api_freshness)
+                    });
                 let runs = pod.running_since.is_some();
                 let Some(why) = verdict(instance, runs, waited, forgotten, kubelet_unsynced, !answers) else {
                     continue;
@@ -133,12 +137,12 @@ fn stop(cri: &Arc<Cri>, pod: &str, uid: &str, sandboxes: Vec<String>, grace: Dur
 }
 
 /// When the youngest kubelet of this node was started; `None` if there is none to be seen.
-fn kubelet_started(at: Timestamp) -> Option<Timestamp> {
+fn kubelet_started(files: &Shared, at: Timestamp) -> Option<Timestamp> {
     let booted = at - super::planning::uptime();
     let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten().filter(|t| *t > 0)?;
-    let processes = std::fs::read_dir("/proc").ok()?.filter_map(Result::ok);
-    let started = processes.filter_map(|process| {
-        let stat = std::fs::read_to_string(process.path().join("stat")).ok()?;
+    let proc = Path::new("/proc");
+    let started = files.list(proc).ok()?.into_iter().filter_map(|process| {
+        let stat = files.text(proc.join(process).join("stat")).ok()?;
         Some(booted + Span::from_secs(start_ticks(&stat, "kubelet")?) / ticks)
     });
     started.max()

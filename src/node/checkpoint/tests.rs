@@ -7,6 +7,7 @@ use std::path::Path;
 use super::CheckpointError;
 use super::Loaded;
 use super::Store;
+use crate::node::fsx::Real;
 
 type Record = BTreeMap<String, u64>;
 
@@ -16,7 +17,7 @@ fn record(n: u64) -> Record {
 
 fn fresh() -> (tempfile::TempDir, Store) {
     let root = tempfile::tempdir().unwrap();
-    let store = Store::open(&root.path().join("state/daemons")).unwrap();
+    let store = Store::open(&Real::shared(), &root.path().join("state/daemons")).unwrap();
     (root, store)
 }
 
@@ -41,7 +42,7 @@ fn a_record_comes_back_as_it_was_saved() {
     assert_eq!(mode(store.path()), 0o700);
     assert_eq!(mode(&store.path().join("a_b.json")), 0o600);
     assert_eq!(names(store.path()), ["a_b.json", "c.json"]);
-    let again = Store::open(store.path()).unwrap();
+    let again = Store::open(&Real::shared(), store.path()).unwrap();
     assert_eq!(again.load("a_b").unwrap(), Loaded::Present(record(2)));
     assert_eq!(again.load_all().unwrap(), [Loaded::Present(record(2)), Loaded::Present(record(3))]);
     assert!(again.remove("a_b").unwrap());
@@ -121,7 +122,7 @@ fn files_of_others_or_open_to_others_are_not_trusted() {
         why("is owned by user 1234");
     }
     fs::set_permissions(store.path(), PermissionsExt::from_mode(0o770)).unwrap();
-    let error = Store::open(store.path()).unwrap_err();
+    let error = Store::open(&Real::shared(), store.path()).unwrap_err();
     assert!(matches!(error, CheckpointError::Unsafe { .. }), "{error}");
     assert!(error.hint().unwrap().starts_with("chmod 0700"));
 }
@@ -141,7 +142,7 @@ fn a_crash_before_the_rename_leaves_the_old_record() {
     assert_eq!(store.load("a").unwrap(), Loaded::Present(record(1)));
     store.save("a", &record(2)).unwrap();
     fs::write(store.path().join("b.json.tmp"), "half").unwrap();
-    let again = Store::open(store.path()).unwrap();
+    let again = Store::open(&Real::shared(), store.path()).unwrap();
     assert_eq!(names(store.path()), ["a.json"]);
     assert_eq!(again.load("a").unwrap(), Loaded::Present(record(2)));
 }
@@ -153,7 +154,7 @@ fn what_was_put_outlives_the_agent_and_never_costs_the_record_before() {
     store.write_unsynced("a", &record(2)).unwrap();
     store.write_unsynced("b", &record(3)).unwrap();
     assert_eq!(store.load("a").unwrap(), Loaded::Present(record(1)), "it is not settled");
-    let again = Store::open(store.path()).unwrap();
+    let again = Store::open(&Real::shared(), store.path()).unwrap();
     assert_eq!(again.load("a").unwrap(), Loaded::Present(record(2)));
     assert_eq!(again.load("b").unwrap(), Loaded::Present(record(3)));
     assert_eq!(names(store.path()), ["a.json", "b.json"]);
@@ -164,7 +165,7 @@ fn what_was_put_outlives_the_agent_and_never_costs_the_record_before() {
     let whole = fs::read(&staged).unwrap();
     for length in [0, 1, whole.len() / 2, whole.len() - 1] {
         fs::write(&staged, &whole[..length]).unwrap();
-        let again = Store::open(store.path()).unwrap();
+        let again = Store::open(&Real::shared(), store.path()).unwrap();
         assert_eq!(again.load("a").unwrap(), Loaded::Present(record(2)), "{length} bytes");
     }
 
@@ -183,13 +184,13 @@ fn what_was_put_counts_until_the_next_is_whole() {
     fs::create_dir(&begun).unwrap();
     store.write_unsynced("a", &record(2)).unwrap_err();
     fs::remove_dir(&begun).unwrap();
-    assert_eq!(Store::open(store.path()).unwrap().load("a").unwrap(), Loaded::Present(record(1)));
+    assert_eq!(Store::open(&Real::shared(), store.path()).unwrap().load("a").unwrap(), Loaded::Present(record(1)));
 
     store.write_unsynced("a", &record(3)).unwrap();
     store.write_unsynced("a", &record(4)).unwrap();
     // What an agent that died had begun.
     fs::write(&begun, "half").unwrap();
-    assert_eq!(Store::open(store.path()).unwrap().load("a").unwrap(), Loaded::Present(record(4)));
+    assert_eq!(Store::open(&Real::shared(), store.path()).unwrap().load("a").unwrap(), Loaded::Present(record(4)));
     assert_eq!(names(store.path()), ["a.json"]);
 }
 
@@ -211,10 +212,11 @@ fn long_and_odd_names_have_files_of_their_own() {
 #[test]
 fn to_look_at_changes_nothing() {
     let (root, store) = fresh();
-    assert!(Store::open_read_only(&root.path().join("absent")).unwrap().is_none());
+    assert!(Store::open_read_only(&Real::shared(), &root.path().join("absent")).unwrap().is_none());
     fs::write(store.path().join("a.json"), "damaged").unwrap();
     fs::set_permissions(store.path().join("a.json"), PermissionsExt::from_mode(0o600)).unwrap();
-    let looking = Store::open_read_only(&root.path().join("state")).unwrap().unwrap().folder("daemons").unwrap();
+    let looking =
+        Store::open_read_only(&Real::shared(), &root.path().join("state")).unwrap().unwrap().folder("daemons").unwrap();
     let Loaded::Damaged(damaged) = looking.load::<Record>("a").unwrap() else { panic!("used") };
     assert_eq!(damaged.kept, None);
     assert_eq!(names(store.path()), ["a.json"]);

@@ -10,6 +10,7 @@ use nix::sys::statvfs::FsFlags;
 use crate::config::Config;
 use crate::core::doctor::disk::DiskFolder;
 use crate::node::fsx::Dir;
+use crate::node::fsx::Real;
 
 /// Each folder, once.
 pub(super) fn folders(config: &Config) -> Vec<DiskFolder> {
@@ -61,7 +62,7 @@ fn folder(key: &'static str, path: &Path, mounts: &str) -> DiskFolder {
     let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
     found.kind = kind(&real, mounts);
     if found.kind == "ext4" {
-        found.ext4_journal = Some(Dir::open(&real).is_ok_and(|dir| dir.has_one_journal()));
+        found.ext4_journal = Some(Dir::open(&Real::shared(), &real).is_ok_and(|dir| dir.has_one_journal()));
     }
     found
 }

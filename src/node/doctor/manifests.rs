@@ -11,6 +11,7 @@ use crate::core::model::OWNER_ANNOTATION;
 use crate::core::ports;
 use crate::core::yaml;
 use crate::node::api::words;
+use crate::node::fsx::Real;
 use crate::node::manifests::ManifestDir;
 
 /// The longest manifest that the kubelet reads.
@@ -18,7 +19,7 @@ const MAX_BYTES: u64 = 10 << 20;
 
 /// What is in the folder.
 pub(super) fn facts(folder: &Path) -> ManifestFolderFacts {
-    let (exists, error) = match ManifestDir::open_read_only(folder) {
+    let (exists, error) = match ManifestDir::open_read_only(&Real::shared(), folder) {
         Ok(found) => (found.is_some(), None),
         Err(error) => (true, Some((words(&error), error.hint()))),
     };

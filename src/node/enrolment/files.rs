@@ -9,6 +9,7 @@ use crate::core::enrolment::Certificate;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FsError;
 use crate::node::fsx::Owner;
+use crate::node::fsx::Real;
 
 use super::EnrolmentError;
 use super::key::PrivateKey;
@@ -32,7 +33,7 @@ pub(super) struct IdentityFiles {
 impl IdentityFiles {
     /// Opens the folder, made if it is not there.
     pub(super) fn open(state_dir: &Path) -> Result<Self, FsError> {
-        let (state, _) = Dir::open_or_create(state_dir, 0o700)?;
+        let (state, _) = Dir::open_or_create(&Real::shared(), state_dir, 0o700)?;
         let (dir, _) = state.child_or_create(FOLDER, 0o700)?;
         Ok(Self { dir })
     }
@@ -71,8 +72,7 @@ impl IdentityFiles {
 pub(super) fn write(dir: &Dir, name: &str, bytes: &[u8]) -> Result<(), FsError> {
     let stage = format!(".{name}.new");
     dir.unlink(&stage)?;
-    let file = dir.create_file(&stage, bytes, 0o600, Owner::default())?;
-    dir.sync_file(&stage, &file)?;
+    dir.create_file(&stage, bytes, 0o600, Owner::default())?.sync()?;
     dir.rename(&stage, dir, name)?;
     dir.sync()
 }

@@ -12,6 +12,7 @@ use crate::core::yaml;
 use crate::node::api::KubeconfigError;
 use crate::node::api::read_kubeconfig;
 use crate::node::fsx::Dir;
+use crate::node::fsx::Real;
 
 use super::EnrolmentError;
 use super::files;
@@ -47,7 +48,7 @@ pub(super) fn write(path: &Path, source: &Path, state_dir: &Path) -> Result<(), 
     });
     let text = yaml::write_manifest(&["Made by `daemonlet enroll`.".to_owned()], &config);
     let (folder, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
-    let (folder, _) = Dir::open_or_create(folder, 0o755)?;
+    let (folder, _) = Dir::open_or_create(&Real::shared(), folder, 0o755)?;
     Ok(files::write(&folder, &name.to_string_lossy(), text.as_bytes())?)
 }
 

@@ -1,8 +1,6 @@
 //! Reading one file, and what stays of its last good version.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,39 +15,20 @@ use crate::core::input::ProblemKind;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::yaml;
-use crate::node::fsx;
-
-/// What changes when a file does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct FileStamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl FileStamp {
-    pub(super) fn of(metadata: &fs::Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-}
+use crate::node::fsx::FileKind;
+use crate::node::fsx::Shared;
+use crate::node::fsx::Stat;
 
 /// The file at `path` as it is now, with what `previous`, the last of its name, defined and this one may not take away.
 pub(super) fn read(
+    disk: &Shared,
     path: &Path,
     folder: &Path,
-    metadata: &fs::Metadata,
+    stat: &Stat,
     quiet: bool,
     previous: Option<&Arc<FileView>>,
 ) -> Arc<FileView> {
-    let stamp = FileStamp::of(metadata);
+    let stamp = stat.stamp;
     // A stamp that was taken while the file changed may hide a later change within the clock's tick.
     let unchanged = |previous: &&Arc<FileView>| previous.path == path && previous.stamp == stamp && previous.quiet;
     if let Some(previous) = previous.filter(unchanged) {
@@ -70,7 +49,7 @@ pub(super) fn read(
         quiet,
         mounted: None,
     };
-    match text(path, metadata) {
+    match text(disk, path, stat) {
         Ok((text, fingerprint)) => {
             view.fingerprint = fingerprint;
             take(&mut view, input::parse_file(path, &text));
@@ -102,12 +81,12 @@ pub(super) fn unreadable(path: &Path, error: &io::Error) -> InputProblem {
     }
 }
 
-fn text(path: &Path, metadata: &fs::Metadata) -> io::Result<(String, String)> {
-    if !metadata.is_file() {
+fn text(disk: &Shared, path: &Path, stat: &Stat) -> io::Result<(String, String)> {
+    if stat.kind != FileKind::File {
         return Err(io::Error::other("it is not a regular file"));
     }
     // One byte more than is read, so that a longer text is seen to be longer.
-    let bytes = fsx::read_sized(fs::File::open(path)?, metadata.len(), yaml::MAX_TEXT as u64 + 1)?;
+    let bytes = disk.load(path, yaml::MAX_TEXT as u64 + 1)?;
     let fingerprint = Sha256::digest(&bytes)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     let text = String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];

@@ -1,12 +1,12 @@
 //! On which mounted file system a folder is.
 
-use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::node::fsx;
+use crate::node::fsx::Dir;
+use crate::node::fsx::Shared;
 
 /// A mounted file system, told apart from others across boots as well as the kernel lets one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -25,17 +25,17 @@ pub struct FolderIdentity {
 }
 
 /// The identity of `folder`'s file system; `None` if the folder is not there.
-pub(super) fn of(folder: &Path) -> Option<FolderIdentity> {
-    let folder = fs::canonicalize(folder).ok()?;
-    let statistics = nix::sys::statvfs::statvfs(&folder).ok()?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+pub(super) fn of(disk: &Shared, folder: &Path) -> Option<FolderIdentity> {
+    let folder = disk.resolve(folder).ok()?;
+    let file_system = Dir::open(disk, &folder).and_then(|dir| dir.file_system()).ok()?;
+    let mounts = disk.text("/proc/self/mountinfo").unwrap_or_default();
     let mount = mount_of(&mounts, &folder);
     let lasts = !matches!(mount.kind.as_str(), "tmpfs" | "ramfs");
-    let id = match statistics.filesystem_id() {
+    let id = match file_system {
         0 => format!("device {}", mount.device),
         id => format!("{id:x}"),
     };
-    let boot = if lasts { None } else { fsx::boot_id() };
+    let boot = if lasts { None } else { disk.boot_id() };
     Some(FolderIdentity { kind: mount.kind, id, mount_point: mount.point, root: mount.root, boot })
 }
 
@@ -73,6 +73,7 @@ fn unescape(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::fsx::Real;
 
     #[test]
     fn the_longest_mount_point_holds_a_path() {
@@ -88,7 +89,8 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_missing_has_none() {
-        assert_eq!(of(Path::new("/nowhere/at/all")), None);
-        assert_eq!(of(Path::new("/proc")).unwrap().kind, "proc");
+        let disk = Real::shared();
+        assert_eq!(of(&disk, Path::new("/nowhere/at/all")), None);
+        assert_eq!(of(&disk, Path::new("/proc")).unwrap().kind, "proc");
     }
 }

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,23 +15,26 @@ use super::QUIET_PERIOD;
 use super::ScannedFolder;
 use super::file;
 use super::identity;
+use crate::node::fsx::FileKind;
+use crate::node::fsx::Shared;
+use crate::node::fsx::Stat;
 
 /// A file of the name that counts.
 struct Candidate {
     path: PathBuf,
     folder: PathBuf,
-    metadata: io::Result<fs::Metadata>,
+    stat: io::Result<Stat>,
 }
 
 /// Reads `folders`, given in ascending precedence, at the time `now`. Files that have not changed since `previous` are
 /// not read again.
 ///
 /// Nothing here fails: what cannot be read is a problem in the view, and what it defined before stays.
-pub fn read(folders: &[PathBuf], previous: &FolderView, now: SystemTime) -> FolderView {
+pub fn read(disk: &Shared, folders: &[PathBuf], previous: &FolderView, now: SystemTime) -> FolderView {
     let mut view = FolderView::default();
     let mut names: BTreeMap<OsString, Candidate> = BTreeMap::new();
     for folder in folders {
-        list(folder, now, &mut view, &mut names);
+        list(disk, folder, now, &mut view, &mut names);
     }
     for (name, candidate) in names {
         let name = name.to_string_lossy().into_owned();
@@ -42,15 +43,15 @@ pub fn read(folders: &[PathBuf], previous: &FolderView, now: SystemTime) -> Fold
             view.files.push(incomplete(before));
             continue;
         }
-        match candidate.metadata {
+        match candidate.stat {
             Err(error) => {
                 view.problems.push(file::unreadable(&candidate.path, &error));
                 view.recheck = Some(QUIET_PERIOD);
                 view.files.extend(before.map(incomplete));
             }
-            Ok(metadata) if is_mask(&metadata) => {
+            Ok(stat) if is_mask(&stat) => {
                 // An empty file may be one that is just being written.
-                let quiet = metadata.modified().map_or(true, |modified| is_quiet(modified, now));
+                let quiet = is_quiet(stat.stamp.modified(), now);
                 match before.filter(|_| !quiet) {
                     Some(before) => {
                         view.recheck = Some(QUIET_PERIOD);
@@ -59,9 +60,9 @@ pub fn read(folders: &[PathBuf], previous: &FolderView, now: SystemTime) -> Fold
                     None => view.masked.push(name),
                 }
             }
-            Ok(metadata) => {
-                let quiet = metadata.modified().map_or(true, |modified| is_quiet(modified, now));
-                let file = file::read(&candidate.path, &candidate.folder, &metadata, quiet, before);
+            Ok(stat) => {
+                let quiet = is_quiet(stat.stamp.modified(), now);
+                let file = file::read(disk, &candidate.path, &candidate.folder, &stat, quiet, before);
                 if !file.quiet {
                     view.recheck = Some(QUIET_PERIOD);
                 }
@@ -77,19 +78,24 @@ pub fn read(folders: &[PathBuf], previous: &FolderView, now: SystemTime) -> Fold
 }
 
 /// Adds the files of `folder` to `names`, in place of those of the same names in earlier folders.
-fn list(folder: &Path, now: SystemTime, view: &mut FolderView, names: &mut BTreeMap<OsString, Candidate>) {
-    let identity = identity::of(folder);
-    let modified = fs::metadata(folder).and_then(|metadata| metadata.modified());
-    let quiet = modified.map_or(true, |modified| is_quiet(modified, now));
+fn list(
+    disk: &Shared,
+    folder: &Path,
+    now: SystemTime,
+    view: &mut FolderView,
+    names: &mut BTreeMap<OsString, Candidate>,
+) {
+    let identity = identity::of(disk, folder);
+    let quiet = disk.look(folder).map_or(true, |stat| is_quiet(stat.stamp.modified(), now));
     if !quiet {
         view.recheck = Some(QUIET_PERIOD);
     }
-    let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let entries = disk.list(folder);
     let readable = entries.is_ok();
     match entries {
         Ok(entries) => {
-            for entry in entries {
-                add(folder, &entry, view, names);
+            for name in entries {
+                add(disk, folder, name, view, names);
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -98,9 +104,8 @@ fn list(folder: &Path, now: SystemTime, view: &mut FolderView, names: &mut BTree
     view.folders.push(ScannedFolder { path: folder.to_owned(), readable, identity, quiet });
 }
 
-fn add(folder: &Path, entry: &fs::DirEntry, view: &mut FolderView, names: &mut BTreeMap<OsString, Candidate>) {
-    let name = entry.file_name();
-    let path = entry.path();
+fn add(disk: &Shared, folder: &Path, name: OsString, view: &mut FolderView, names: &mut BTreeMap<OsString, Candidate>) {
+    let path = folder.join(&name);
     if name.as_encoded_bytes().starts_with(b".") {
         return;
     }
@@ -110,17 +115,17 @@ fn add(folder: &Path, entry: &fs::DirEntry, view: &mut FolderView, names: &mut B
         return;
     }
     // Links are followed: many tools place files by them.
-    let metadata = fs::metadata(&path);
-    if metadata.as_ref().is_ok_and(fs::Metadata::is_dir) {
+    let stat = disk.look(&path);
+    if stat.as_ref().is_ok_and(|stat| stat.kind == FileKind::Folder) {
         view.notes.push(format!("{} does not count: it is a folder", path.display()));
         return;
     }
-    names.insert(name, Candidate { path, folder: folder.to_owned(), metadata });
+    names.insert(name, Candidate { path, folder: folder.to_owned(), stat });
 }
 
 /// `/dev/null` is the only device that is somebody's word; nothing else that is no file gets opened.
-fn is_mask(metadata: &fs::Metadata) -> bool {
-    metadata.file_type().is_char_device() || (metadata.is_file() && metadata.len() == 0)
+fn is_mask(stat: &Stat) -> bool {
+    stat.kind == FileKind::Device || (stat.kind == FileKind::File && stat.size() == 0)
 }
 
 /// Whether something that was modified at `modified` has been left alone; a clock that was behind then proves nothing.

@@ -13,7 +13,7 @@ use super::Origin;
 use super::read;
 use crate::core::model::ObjectKey;
 use crate::core::sources::FolderState;
-use crate::node::fsx::changes::Changes;
+use crate::node::fsx::Real;
 
 /// Three folders, of which the first two exist.
 struct Folders {
@@ -46,7 +46,7 @@ impl Folders {
     }
 
     fn read_at(&mut self, now: SystemTime) -> &FolderView {
-        self.view = read(&self.paths, &self.view, now);
+        self.view = read(&Real::shared(), &self.paths, &self.view, now);
         &self.view
     }
 
@@ -248,7 +248,7 @@ async fn drain(watch: &mut FoldersWatch) {
 async fn a_watch_sees_files_and_folders_come_and_go() {
     let folders = Folders::new();
     let etc: &Path = &folders.paths[2];
-    let mut watch = FoldersWatch::new(Changes::default(), &[folders.paths[0].clone(), etc.join("deep/daemonsets.d")]);
+    let mut watch = FoldersWatch::new(Real::shared(), &[folders.paths[0].clone(), etc.join("deep/daemonsets.d")]);
     assert_eq!(watch.trouble(), None);
     drain(&mut watch).await;
     folders.write(0, "x.yaml", "a");

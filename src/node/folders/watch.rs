@@ -10,10 +10,10 @@ use std::time::Duration;
 use nix::errno::Errno;
 use tokio::sync::Notify;
 
-use crate::node::fsx::changes::Changes;
-use crate::node::fsx::changes::FolderId;
+use crate::node::fsx::FileId;
+use crate::node::fsx::FileKind;
+use crate::node::fsx::Shared;
 use crate::node::fsx::changes::Watched;
-use crate::node::fsx::changes::place;
 
 /// How often folders are looked at when they cannot be watched.
 const POLL: Duration = Duration::from_secs(5);
@@ -24,17 +24,17 @@ const SLOW_POLL: Duration = Duration::from_secs(60);
 /// A watch over folders that may not exist yet.
 pub struct FoldersWatch {
     folders: Vec<PathBuf>,
-    changes: Changes,
-    watched: BTreeMap<FolderId, Watched>,
+    disk: Shared,
+    watched: BTreeMap<FileId, Watched>,
     news: Arc<Notify>,
     trouble: Option<String>,
 }
 
 impl FoldersWatch {
     /// Watches `folders`; where that is not possible, says why in [`FoldersWatch::trouble`] and looks every few seconds.
-    pub fn new(changes: Changes, folders: &[PathBuf]) -> Self {
+    pub fn new(disk: Shared, folders: &[PathBuf]) -> Self {
         let (folders, watched, news) = (folders.to_vec(), BTreeMap::new(), Arc::default());
-        let mut watch = Self { folders, changes, watched, news, trouble: None };
+        let mut watch = Self { folders, disk, watched, news, trouble: None };
         watch.arm();
         watch
     }
@@ -53,9 +53,9 @@ impl FoldersWatch {
 
     /// Watches each folder and the nearest parent that exists, so that its making, removal and exchange are seen.
     fn arm(&mut self) {
-        let mut wanted: BTreeMap<FolderId, &Path> = BTreeMap::new();
+        let mut wanted: BTreeMap<FileId, &Path> = BTreeMap::new();
         for folder in &self.folders {
-            let found = |path| Some((place(path)?, path));
+            let found = |path| Some((folder_id(&self.disk, path)?, path));
             wanted.extend(found(folder.as_path()));
             wanted.extend(folder.ancestors().skip(1).find_map(found));
         }
@@ -66,7 +66,7 @@ impl FoldersWatch {
                 continue;
             }
             let news = Arc::clone(&self.news);
-            match self.changes.watch(path, move |_| news.notify_one()) {
+            match self.disk.watch(path, Box::new(move |_| news.notify_one())) {
                 Ok(watched) => {
                     self.watched.insert(place, watched);
                     // Something may have changed between the look at the folder and its watch.
@@ -76,6 +76,12 @@ impl FoldersWatch {
             }
         }
     }
+}
+
+/// The folder that is at `path` now; `None` if there is none.
+fn folder_id(disk: &Shared, path: &Path) -> Option<FileId> {
+    let stat = disk.look(path).ok().filter(|stat| stat.kind == FileKind::Folder)?;
+    Some(stat.stamp.file_id())
 }
 
 fn explain(error: &io::Error) -> String {
@@ -89,21 +95,22 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::node::fsx::Real;
 
     #[tokio::test]
     async fn where_changes_went_untold_everything_is_watched_anew() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("daemonsets.d");
         fs::create_dir(&folder).unwrap();
-        let changes = Changes::default();
-        let mut watch = FoldersWatch::new(changes.clone(), std::slice::from_ref(&folder));
+        let disk = Arc::new(Real::default());
+        let mut watch = FoldersWatch::new(disk.clone(), std::slice::from_ref(&folder));
         watch.changed().await;
         let before = watch.watched.len();
-        changes.lose();
+        disk.lose();
         assert!(watch.watched.values().all(|watched| !watched.is_alive()));
         watch.changed().await;
         assert_eq!(watch.watched.len(), before);
-        assert!(watch.watched.values().all(Watched::is_alive));
+        assert!(watch.watched.values().all(|watched| watched.is_alive()));
         let soon = Duration::from_millis(200);
         while tokio::time::timeout(soon, watch.changed()).await.is_ok() {}
         fs::write(folder.join("x"), "").unwrap();

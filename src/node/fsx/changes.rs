@@ -29,17 +29,10 @@ use notify::Watcher;
 use notify::event::ModifyKind;
 use notify::event::RenameMode;
 
+use super::FileId;
+
 /// What is reported of a folder and of the files in it.
 const CHANGES: EventKindMask = EventKindMask::CORE.union(EventKindMask::ACCESS_CLOSE);
-
-/// A folder as the kernel knows it: device and inode, whatever its path. One that was made anew is another one.
-pub type FolderId = (u64, u64);
-
-/// The folder that is at `path` now; `None` if there is none.
-pub fn place(path: &Path) -> Option<FolderId> {
-    let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_dir)?;
-    Some((metadata.dev(), metadata.ino()))
-}
 
 /// A change in a watched folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +47,21 @@ pub enum FolderChange<'a> {
     Folder,
 }
 
-/// One watcher for all folders; clones share it. It starts with the first folder.
-#[derive(Clone, Debug, Default)]
-pub struct Changes(Arc<SharedWatcher>);
+/// Who is told of a change.
+pub type Tell = Box<dyn Fn(FolderChange) + Send + Sync>;
+
+/// A watched folder; the watch ends when this is dropped.
+pub type Watched = Box<dyn Watching>;
+
+/// A watch on one folder.
+pub trait Watching: fmt::Debug + Send + Sync {
+    /// Whether changes are still told.
+    fn is_alive(&self) -> bool;
+}
+
+/// One watcher for all folders. It starts with the first folder.
+#[derive(Debug, Default)]
+pub(super) struct Changes(Arc<SharedWatcher>);
 
 #[derive(Default)]
 struct SharedWatcher {
@@ -71,37 +76,31 @@ struct Listeners(Mutex<Vec<Listener>>);
 
 struct Listener {
     id: u64,
-    place: FolderId,
+    folder: FileId,
     /// Under which path the watcher knows the folder.
     path: PathBuf,
-    tell: Box<dyn Fn(FolderChange) + Send + Sync>,
+    tell: Tell,
 }
 
-/// A watched folder; the watch ends when this is dropped.
 #[derive(Debug)]
-pub struct Watched {
+struct Watch {
     id: u64,
     path: PathBuf,
     shared: Arc<SharedWatcher>,
 }
 
 impl Changes {
-    /// Calls `tell`, on a thread of the watcher, for each change in the folder that is at `folder` now: it, not its
-    /// path. `tell` must not watch or end a watch itself.
-    ///
-    /// # Errors
-    ///
-    /// Where there is no such folder, or the kernel grants no more watchers (`EMFILE`) or watches (`ENOSPC`).
-    pub fn watch(&self, folder: &Path, tell: impl Fn(FolderChange) + Send + Sync + 'static) -> io::Result<Watched> {
+    /// As [`super::Disk::watch`]. `tell` is called on the watcher's thread.
+    pub(super) fn watch(&self, folder: &Path, tell: Tell) -> io::Result<Watched> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let place = place(folder).ok_or(Errno::ENOENT)?;
+        let at = folder_id(folder)?;
         let mut watcher = lock(&self.0.watcher);
         let watcher = match &mut *watcher {
             Some(watcher) => watcher,
             none => none.insert(start(Arc::clone(&self.0.listeners))?),
         };
-        let known = self.0.listeners.path_of(place);
+        let known = self.0.listeners.path_of(at);
         let is_known = known.is_some();
         let path = known.unwrap_or_else(|| folder.to_owned());
         if !is_known {
@@ -110,19 +109,25 @@ impl Changes {
             let _ = watcher.unwatch(&path);
         }
         // It listens before the watch begins, so that no change is missed.
-        lock(&self.0.listeners.0).push(Listener { id, place, path: path.clone(), tell: Box::new(tell) });
+        lock(&self.0.listeners.0).push(Listener { id, folder: at, path: path.clone(), tell });
         if !is_known && let Err(error) = watcher.watch(&path, RecursiveMode::NonRecursive) {
             lock(&self.0.listeners.0).retain(|listener| listener.id != id);
             return Err(cause(error));
         }
-        Ok(Watched { id, path, shared: Arc::clone(&self.0) })
+        Ok(Box::new(Watch { id, path, shared: Arc::clone(&self.0) }))
     }
 
     /// What the watcher does where the kernel has dropped reports.
     #[cfg(test)]
-    pub(crate) fn lose(&self) {
+    pub(super) fn lose(&self) {
         self.0.listeners.report(Ok(Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan)));
     }
+}
+
+/// The folder that is at `path` now.
+fn folder_id(path: &Path) -> io::Result<FileId> {
+    let metadata = fs::metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 /// A watcher whose thread runs.
@@ -184,19 +189,18 @@ impl Listeners {
         ended.iter().for_each(|listener| (listener.tell)(FolderChange::Folder));
     }
 
-    fn path_of(&self, place: FolderId) -> Option<PathBuf> {
-        lock(&self.0).iter().find(|listener| listener.place == place).map(|listener| listener.path.clone())
+    fn path_of(&self, folder: FileId) -> Option<PathBuf> {
+        lock(&self.0).iter().find(|listener| listener.folder == folder).map(|listener| listener.path.clone())
     }
 }
 
-impl Watched {
-    /// Whether changes are still told.
-    pub fn is_alive(&self) -> bool {
+impl Watching for Watch {
+    fn is_alive(&self) -> bool {
         lock(&self.shared.listeners.0).iter().any(|listener| listener.id == self.id)
     }
 }
 
-impl Drop for Watched {
+impl Drop for Watch {
     fn drop(&mut self) {
         let mut watcher = lock(&self.shared.watcher);
         let is_shared = {
@@ -232,7 +236,7 @@ mod tests {
 
     fn watch(changes: &Changes, folder: &Path) -> (Watched, Receiver<String>) {
         let (told, tell) = mpsc::channel();
-        (changes.watch(folder, move |change| drop(told.send(format!("{change:?}")))).unwrap(), tell)
+        (changes.watch(folder, Box::new(move |change| drop(told.send(format!("{change:?}"))))).unwrap(), tell)
     }
 
     fn is_told(told: &Receiver<String>, what: &str) -> bool {
@@ -280,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_watched_says_why() {
-        let error = Changes::default().watch(Path::new("/nowhere/at/all"), |_| {}).unwrap_err();
+        let error = Changes::default().watch(Path::new("/nowhere/at/all"), Box::new(|_| {})).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -4,18 +4,13 @@
 //! once a file; told of all of them first, it has them in one commit, and the later waits find nothing
 //! left to do.
 
-use std::fs::File;
-use std::path::Path;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use nix::fcntl::PosixFadviseAdvice;
-use nix::fcntl::posix_fadvise;
-
 use super::Dir;
-use super::Doing;
+use super::File;
 use super::FsError;
 
 /// So many files, and as many folders, are held open; then they are waited for.
@@ -26,7 +21,7 @@ const WAITERS: usize = 8;
 /// Files and folders to wait for.
 #[derive(Debug, Default)]
 pub struct Unsynced {
-    files: Vec<(PathBuf, File)>,
+    files: Vec<Arc<File>>,
     dirs: Vec<Dir>,
     /// Whether the folders are on a file system with one journal; `None` before the first of them.
     one_journal: Option<bool>,
@@ -35,10 +30,11 @@ pub struct Unsynced {
 }
 
 impl Unsynced {
-    /// Takes `file`, the new entry `name` of `dir`, and has the disk begin with it.
-    pub fn add_file(&mut self, dir: &Dir, name: impl AsRef<Path>, file: File) {
-        begin(&file);
-        self.files.push((dir.path().join(name), file));
+    /// Takes a new file, and has the disk begin with it.
+    pub fn add_file(&mut self, file: impl Into<Arc<File>>) {
+        let file = file.into();
+        file.begin();
+        self.files.push(file);
         if self.files.len() >= MOST {
             let files = std::mem::take(&mut self.files);
             // Whose turn it is need not be whose file it is: `sync` tells it.
@@ -88,13 +84,13 @@ impl Unsynced {
 }
 
 /// Waits for all of them, in any order: nobody relies on one before all are there.
-fn wait_for(files: &[(PathBuf, File)], dirs: &[Dir], meanwhile: impl FnOnce()) -> Result<(), FsError> {
+fn wait_for(files: &[Arc<File>], dirs: &[Dir], meanwhile: impl FnOnce()) -> Result<(), FsError> {
     let next = AtomicUsize::new(0);
     let wait = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             match (files.get(at), dirs.get(at.wrapping_sub(files.len()))) {
-                (Some((path, file)), _) => file.sync_all().map_err(|e| FsError::new(Doing::Sync, path, e))?,
+                (Some(file), _) => file.sync()?,
                 (None, Some(dir)) => dir.sync()?,
                 (None, None) => return Ok(()),
             }
@@ -116,35 +112,35 @@ fn wait_for(files: &[(PathBuf, File)], dirs: &[Dir], meanwhile: impl FnOnce()) -
     })
 }
 
-/// Has the disk begin to write `file`, without waiting: the kernel does so for pages that it is told
-/// are not needed. No more than a hint, whatever comes of it.
-pub fn begin(file: &File) {
-    let _ = posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::path::Path;
 
-    /// Something that cannot be waited for.
-    fn null() -> File {
-        File::open("/dev/null").unwrap()
-    }
+    use nix::errno::Errno;
+
+    use super::super::Doing;
+    use super::super::Owner;
+    use super::super::Shared;
+    use super::super::Simulated;
+    use super::*;
 
     #[test]
     fn one_that_fails_is_told_wherever_it_stands() {
-        let folder = tempfile::tempdir().unwrap();
-        let dir = Dir::open(folder.path()).unwrap();
+        let disk = Simulated::shared();
+        let shared: Shared = disk.clone();
+        let (dir, _) = Dir::open_or_create(&shared, Path::new("/folder"), 0o700).unwrap();
+        disk.fail(Doing::Sync, "/folder/bad", Errno::EIO);
         // Few are waited for by this thread, more by several, and so many before the rest is known.
         for (count, bad) in [(2, None), (2, Some(1)), (40, None), (40, Some(0)), (40, Some(39)), (MOST + 3, Some(5))] {
             let (mut unsynced, mut done) = (Unsynced::default(), false);
             for at in 0..count {
-                let file = if bad == Some(at) { null() } else { tempfile::tempfile_in(folder.path()).unwrap() };
-                unsynced.add_file(&dir, "file", file);
+                let name = if bad == Some(at) { "bad".to_owned() } else { at.to_string() };
+                dir.unlink(&name).unwrap();
+                unsynced.add_file(dir.create_file(&name, b"", 0o600, Owner::default()).unwrap());
             }
             let mut all = Unsynced::default();
             all.absorb(unsynced);
-            let synced = all.sync(|| Ok(vec![Dir::open(folder.path()).unwrap()]), || done = true);
+            let synced = all.sync(|| Ok(vec![dir.child(".").unwrap().unwrap()]), || done = true);
             assert_eq!(synced.is_ok(), bad.is_none(), "{count} {bad:?}");
             assert!(done || bad.is_some(), "what is done meanwhile");
         }

@@ -6,7 +6,7 @@ use super::ManifestError;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FileKind;
 use crate::node::fsx::FsError;
-use crate::node::fsx::kind;
+use crate::node::fsx::Shared;
 
 /// Inside the manifest folder: a sibling folder would be another mount under systemd's
 /// `ReadWritePaths=`, and a rename across mounts fails.
@@ -21,24 +21,24 @@ pub(super) struct ManifestFolder {
 
 impl ManifestFolder {
     /// Opens it for work.
-    pub(super) fn open(path: &Path) -> Result<Self, ManifestError> {
+    pub(super) fn open(disk: &Shared, path: &Path) -> Result<Self, ManifestError> {
         let fail = |source| ManifestError::ManifestFolder { path: path.to_owned(), source };
-        refuse_link(path)?;
-        let (dir, made) = Dir::open_or_create(path, 0o700).map_err(fail)?;
+        refuse_link(disk, path)?;
+        let (dir, made) = Dir::open_or_create(disk, path, 0o700).map_err(fail)?;
         let refuse =
             |why: &str, hint: String| ManifestError::Unsafe { path: path.to_owned(), why: why.to_owned(), hint };
         let stat = dir.own_stat().map_err(fail)?;
         let me = nix::unistd::geteuid();
-        if stat.st_uid != me.as_raw() {
-            let why = format!("is owned by user {}", stat.st_uid);
+        if stat.uid != me.as_raw() {
+            let why = format!("is owned by user {}", stat.uid);
             return Err(refuse(&why, format!("chown {me} {}", path.display())));
         }
-        if stat.st_mode & 0o022 != 0 {
+        if stat.mode & 0o022 != 0 {
             let hint = format!("chmod go-w {}", path.display());
             return Err(refuse("can be written to by others than its owner", hint));
         }
         if made {
-            sync_parent(path).map_err(fail)?;
+            sync_parent(disk, path).map_err(fail)?;
         }
         let (stage, _) = dir.child_or_create(STAGE, 0o700).map_err(fail)?;
         stage.set_mode(0o700).map_err(fail)?;
@@ -49,9 +49,9 @@ impl ManifestFolder {
     }
 
     /// Opens it to look at; `None` if it is not there.
-    pub(super) fn open_read_only(path: &Path) -> Result<Option<Self>, ManifestError> {
-        refuse_link(path)?;
-        match Dir::open(path) {
+    pub(super) fn open_read_only(disk: &Shared, path: &Path) -> Result<Option<Self>, ManifestError> {
+        refuse_link(disk, path)?;
+        match Dir::open(disk, path) {
             Ok(dir) => Ok(Some(Self { dir, stage: None })),
             Err(e) if e.source.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(ManifestError::ManifestFolder { path: path.to_owned(), source }),
@@ -70,17 +70,17 @@ impl ManifestFolder {
 
     /// Whether `path` still leads to this folder, and it is as safe as it was when it was opened.
     pub(super) fn is_at(&self, path: &Path) -> bool {
-        let (Ok(here), Ok(there)) = (self.dir.own_stat(), nix::sys::stat::lstat(path)) else { return false };
-        let is_safe = here.st_uid == nix::unistd::geteuid().as_raw() && here.st_mode & 0o022 == 0;
-        (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+        let (Ok(here), Ok(there)) = (self.dir.own_stat(), self.dir.disk().look_at_link(path)) else { return false };
+        let is_safe = here.uid == nix::unistd::geteuid().as_raw() && here.mode & 0o022 == 0;
+        here.stamp.is_same_file(&there.stamp)
             && (is_safe || self.stage.is_none())
-            && self.stage.as_ref().is_none_or(|stage| stage.own_stat().is_ok_and(|stat| stat.st_nlink > 0))
+            && self.stage.as_ref().is_none_or(|stage| stage.own_stat().is_ok_and(|stat| stat.links > 0))
     }
 }
 
-fn refuse_link(path: &Path) -> Result<(), ManifestError> {
-    match nix::sys::stat::lstat(path) {
-        Ok(stat) if kind(&stat) == FileKind::Link => Err(ManifestError::Unsafe {
+fn refuse_link(disk: &Shared, path: &Path) -> Result<(), ManifestError> {
+    match disk.look_at_link(path) {
+        Ok(stat) if stat.kind == FileKind::Link => Err(ManifestError::Unsafe {
             path: path.to_owned(),
             why: "is a symbolic link".to_owned(),
             hint: "name the folder that it leads to, here and in the kubelet's staticPodPath".to_owned(),
@@ -89,9 +89,9 @@ fn refuse_link(path: &Path) -> Result<(), ManifestError> {
     }
 }
 
-fn sync_parent(path: &Path) -> Result<(), FsError> {
+fn sync_parent(disk: &Shared, path: &Path) -> Result<(), FsError> {
     match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => Dir::open(parent)?.sync(),
+        Some(parent) if !parent.as_os_str().is_empty() => Dir::open(disk, parent)?.sync(),
         _ => Ok(()),
     }
 }

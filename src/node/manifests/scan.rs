@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::time::SystemTime;
 
-use nix::sys::stat::FileStat;
 use serde_json::Value;
 
 use super::MAX_BYTES;
@@ -23,7 +22,7 @@ use crate::node::fsx::Dir;
 use crate::node::fsx::FileKind;
 use crate::node::fsx::FsError;
 use crate::node::fsx::Stamp;
-use crate::node::fsx::kind;
+use crate::node::fsx::Stat;
 
 /// One of our manifests as it lies on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +114,7 @@ impl ScanCache {
             self.files.remove(name);
             return Ok(None);
         };
-        let stamp = Stamp::from(&stat);
+        let stamp = stat.stamp;
         let known = self.files.get(name);
         if let Some(known) = known.filter(|known| known.settled && known.stamp == stamp) {
             return Ok(Some(known.verdict.clone()));
@@ -142,13 +141,8 @@ impl ScanCache {
 }
 
 /// Whether the file `name` is ours by what it says; `written`: what was last written to it.
-fn judge(
-    dir: &Dir,
-    name: &OsStr,
-    stat: &FileStat,
-    written: Option<&Arc<Manifest>>,
-) -> Result<ScannedManifest, FsError> {
-    if kind(stat) != FileKind::File {
+fn judge(dir: &Dir, name: &OsStr, stat: &Stat, written: Option<&Arc<Manifest>>) -> Result<ScannedManifest, FsError> {
+    if stat.kind != FileKind::File {
         return Ok(Err("it is no regular file".to_owned()));
     }
     let Some(file) = name.to_str() else { return Ok(Err("its name is not UTF-8".to_owned())) };

@@ -15,7 +15,7 @@ use super::ManifestDir;
 use super::ManifestError;
 use crate::core::model::ObjectKey;
 use crate::core::yaml;
-use crate::node::fsx::changes::Changes;
+use crate::node::fsx::Real;
 
 const NAME: &str = "kube-system-net-abcde.yaml";
 
@@ -56,7 +56,7 @@ fn mode(path: &Path) -> u32 {
 /// A manifest folder that does not exist yet, opened.
 fn fresh() -> (tempfile::TempDir, ManifestDir) {
     let root = tempfile::tempdir().unwrap();
-    let dir = ManifestDir::open(&root.path().join("manifests")).unwrap();
+    let dir = ManifestDir::open(&Real::shared(), &root.path().join("manifests")).unwrap();
     (root, dir)
 }
 
@@ -68,7 +68,7 @@ fn a_written_manifest_is_found_again_with_all_it_says() {
     assert_eq!(mode(&dir.path().join(NAME)), 0o600);
     assert_eq!(names(dir.path()), [".daemonlet", NAME]);
     assert_eq!(names(&dir.path().join(".daemonlet")), [""; 0]);
-    let scan = ManifestDir::open(dir.path()).unwrap().scan().unwrap();
+    let scan = ManifestDir::open(&Real::shared(), dir.path()).unwrap().scan().unwrap();
     let found = &scan.ours[NAME];
     assert_eq!(found.owner, ObjectKey::new("kube-system", "net"));
     assert_eq!((found.namespace.as_str(), found.pod_name.as_str()), ("kube-system", "net-abcde"));
@@ -173,26 +173,26 @@ fn folders_that_are_not_safe_are_refused_with_what_to_do() {
     fs::create_dir(&path).unwrap();
     for unsafe_mode in [0o775, 0o707, 0o777, 0o1777] {
         fs::set_permissions(&path, PermissionsExt::from_mode(unsafe_mode)).unwrap();
-        let error = ManifestDir::open(&path).unwrap_err();
+        let error = ManifestDir::open(&Real::shared(), &path).unwrap_err();
         assert!(error.to_string().contains("can be written to by others"), "{error}");
         assert_eq!(error.hint().unwrap(), format!("chmod go-w {}", path.display()));
     }
     fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-    ManifestDir::open(&path).unwrap();
+    ManifestDir::open(&Real::shared(), &path).unwrap();
     assert_eq!(mode(&path), 0o755, "the mode of a folder that was there is its owner's word");
     let link = root.path().join("link");
     symlink(&path, &link).unwrap();
     for link in [link.clone(), link.join("")] {
-        let error = ManifestDir::open(&link).unwrap_err();
+        let error = ManifestDir::open(&Real::shared(), &link).unwrap_err();
         assert!(error.to_string().contains("is a symbolic link"), "{error}");
     }
     if nix::unistd::geteuid().is_root() {
         std::os::unix::fs::chown(&path, Some(1234), None).unwrap();
-        let error = ManifestDir::open(&path).unwrap_err();
+        let error = ManifestDir::open(&Real::shared(), &path).unwrap_err();
         assert!(error.to_string().contains("is owned by user 1234"), "{error}");
     }
     fs::write(root.path().join("file"), "").unwrap();
-    let error = ManifestDir::open(&root.path().join("file")).unwrap_err();
+    let error = ManifestDir::open(&Real::shared(), &root.path().join("file")).unwrap_err();
     assert!(error.hint().unwrap().contains("not a folder"), "{error}");
 }
 
@@ -204,7 +204,7 @@ fn what_a_crash_left_in_the_stage_is_swept_and_never_read() {
     fs::write(stage.join(NAME), "half").unwrap();
     fs::create_dir(stage.join("folder")).unwrap();
     put(&mut dir, &pod("b"));
-    let mut again = ManifestDir::open(dir.path()).unwrap();
+    let mut again = ManifestDir::open(&Real::shared(), dir.path()).unwrap();
     assert_eq!(names(&stage), [""; 0]);
     assert_eq!(again.scan().unwrap().ours.len(), 1);
 }
@@ -212,9 +212,9 @@ fn what_a_crash_left_in_the_stage_is_swept_and_never_read() {
 #[test]
 fn to_look_at_changes_nothing() {
     let root = tempfile::tempdir().unwrap();
-    assert!(ManifestDir::open_read_only(&root.path().join("absent")).unwrap().is_none());
+    assert!(ManifestDir::open_read_only(&Real::shared(), &root.path().join("absent")).unwrap().is_none());
     fs::write(root.path().join(NAME), bytes(&pod("a"))).unwrap();
-    let mut dir = ManifestDir::open_read_only(root.path()).unwrap().unwrap();
+    let mut dir = ManifestDir::open_read_only(&Real::shared(), root.path()).unwrap().unwrap();
     assert_eq!(dir.scan().unwrap().ours.len(), 1);
     assert!(matches!(dir.write(NAME, b"", &pod("a")).unwrap_err(), ManifestError::ReadOnly { .. }));
     assert!(matches!(dir.remove(NAME).unwrap_err(), ManifestError::ReadOnly { .. }));
@@ -253,7 +253,7 @@ async fn the_watch_tells_of_others_and_not_of_ourselves() {
     let (_root, mut dir) = fresh();
     let wakes = Arc::new(Notify::new());
     let waker = Arc::clone(&wakes);
-    dir.watch(Changes::default(), move || waker.notify_one()).unwrap();
+    dir.watch(move || waker.notify_one()).unwrap();
     let (long, short) = (Duration::from_secs(10), Duration::from_millis(100));
     let foreign = async |what: &str, act: &dyn Fn()| {
         act();
@@ -357,7 +357,7 @@ impl Drop for Tmpfs {
 #[test]
 fn a_full_or_read_only_disk_is_named_with_what_to_do_and_nothing_is_lost() {
     let Some(disk) = Tmpfs::mount() else { return };
-    let mut dir = ManifestDir::open(disk.0.path()).unwrap();
+    let mut dir = ManifestDir::open(&Real::shared(), disk.0.path()).unwrap();
     put(&mut dir, &pod("a"));
     let before = fs::read(dir.path().join(NAME)).unwrap();
     let mut large = pod("a");

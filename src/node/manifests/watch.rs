@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
+use crate::node::fsx::Shared;
 use crate::node::fsx::Stamp;
-use crate::node::fsx::changes::Changes;
 use crate::node::fsx::changes::FolderChange;
 use crate::node::fsx::changes::Watched;
 
@@ -40,10 +40,10 @@ impl Expected {
     }
 
     /// Whether a name came or went, and is now what we made of it. Told late, it may have done so several times.
-    fn is_ours(&self, change: FolderChange, path: &Path, name: &OsStr) -> bool {
+    fn is_ours(&self, disk: &Shared, change: FolderChange, path: &Path, name: &OsStr) -> bool {
         let Some(expected) = self.with(|names| names.get(name).copied()) else { return false };
-        match (expected, nix::sys::stat::lstat(path)) {
-            (Some(stamp), Ok(now)) => stamp.is_same_content(&Stamp::from(&now)),
+        match (expected, disk.look_at_link(path)) {
+            (Some(stamp), Ok(now)) => stamp.is_same_content(&now.stamp),
             (None, Err(_)) => {
                 // Where it is told late that the name appeared, it is yet to be told that it went.
                 if matches!(change, FolderChange::Gone(_)) {
@@ -58,7 +58,6 @@ impl Expected {
 
 /// A watch on the folder; ends when dropped.
 pub(super) struct ManifestsWatch {
-    changes: Changes,
     expected: Expected,
     wake: Arc<dyn Fn() + Send + Sync>,
     watched: Watched,
@@ -67,14 +66,14 @@ pub(super) struct ManifestsWatch {
 impl ManifestsWatch {
     /// Calls `wake` for each change in `folder` that `expected` does not know.
     pub(super) fn start(
-        changes: Changes,
+        disk: &Shared,
         folder: &Path,
         expected: Expected,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(wake);
-        let watched = watch(&changes, folder, &expected, &wake)?;
-        Ok(Self { changes, expected, wake, watched })
+        let watched = watch(disk, folder, &expected, &wake)?;
+        Ok(Self { expected, wake, watched })
     }
 
     /// Whether it still tells of changes.
@@ -83,8 +82,8 @@ impl ManifestsWatch {
     }
 
     /// Watches the folder that now is at `folder`.
-    pub(super) fn rearm(&mut self, folder: &Path) -> io::Result<()> {
-        self.watched = watch(&self.changes, folder, &self.expected, &self.wake)?;
+    pub(super) fn rearm(&mut self, disk: &Shared, folder: &Path) -> io::Result<()> {
+        self.watched = watch(disk, folder, &self.expected, &self.wake)?;
         Ok(())
     }
 }
@@ -95,26 +94,25 @@ impl fmt::Debug for ManifestsWatch {
     }
 }
 
-fn watch(
-    changes: &Changes,
-    folder: &Path,
-    expected: &Expected,
-    wake: &Arc<dyn Fn() + Send + Sync>,
-) -> io::Result<Watched> {
+fn watch(disk: &Shared, folder: &Path, expected: &Expected, wake: &Arc<dyn Fn() + Send + Sync>) -> io::Result<Watched> {
     let (path, expected, wake) = (folder.to_owned(), expected.clone(), Arc::clone(wake));
-    changes.watch(folder, move |change| {
-        if is_foreign(change, &path, &expected) {
+    let looks = Arc::clone(disk);
+    let tell = move |change: FolderChange| {
+        if is_foreign(&looks, change, &path, &expected) {
             wake();
         }
-    })
+    };
+    disk.watch(folder, Box::new(tell))
 }
 
-fn is_foreign(change: FolderChange, folder: &Path, expected: &Expected) -> bool {
+fn is_foreign(disk: &Shared, change: FolderChange, folder: &Path, expected: &Expected) -> bool {
     match change {
         FolderChange::Appeared(name) | FolderChange::Gone(name) | FolderChange::Altered(name) if is_hidden(name) => {
             false
         }
-        FolderChange::Appeared(name) | FolderChange::Gone(name) => !expected.is_ours(change, &folder.join(name), name),
+        FolderChange::Appeared(name) | FolderChange::Gone(name) => {
+            !expected.is_ours(disk, change, &folder.join(name), name)
+        }
         FolderChange::Altered(_) | FolderChange::Folder => true,
     }
 }

@@ -4,9 +4,6 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,11 +22,11 @@ use hyper_util::rt::TokioTimer;
 use tokio::io::AsyncRead;
 use tokio::io::AsyncWrite;
 use tokio::net::TcpListener;
-use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
 
 use crate::config::Listen;
 use crate::core::metrics::Exposition;
+use crate::node::fsx;
 
 use super::Recorder;
 
@@ -74,7 +71,7 @@ async fn accept(listen: &Listen, recorder: &Recorder) -> Result<Infallible, io::
             }
         }
         Listen::Unix(path) => {
-            let listener = unix(path)?;
+            let listener = fsx::bind(path)?;
             recorder.complain(None);
             loop {
                 let seat = seat().await?;
@@ -83,18 +80,6 @@ async fn accept(listen: &Listen, recorder: &Recorder) -> Result<Infallible, io::
             }
         }
     }
-}
-
-/// Listens on a socket of mode 0600; a leftover of an earlier agent is replaced, anything else is not.
-fn unix(path: &Path) -> io::Result<UnixListener> {
-    match std::fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path)?,
-        Ok(_) => return Err(io::Error::other("something that is no socket has that name")),
-        Err(_) => {}
-    }
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
 }
 
 /// One request and its answer.

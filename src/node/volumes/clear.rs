@@ -15,12 +15,12 @@ use super::write::is_into_data;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FileKind;
 use crate::node::fsx::FsError;
-use crate::node::fsx::kind;
+use crate::node::fsx::Shared;
 
 /// Clears the pod `uid` below `target`.
-pub(super) fn clear(target: &VolumesRoot, uid: &str) -> Result<Cleared, FsError> {
-    let Some(pod) = target.open_pod(uid)? else { return Ok(Cleared::Gone) };
-    if let Some(at) = mount_below(pod.path())? {
+pub(super) fn clear(disk: &Shared, target: &VolumesRoot, uid: &str) -> Result<Cleared, FsError> {
+    let Some(pod) = target.open_pod(disk, uid)? else { return Ok(Cleared::Gone) };
+    if let Some(at) = mount_below(disk, pod.path())? {
         return Ok(Cleared::Mounted { at });
     }
     let volumes_path = target.volumes_below_pod();
@@ -36,7 +36,7 @@ pub(super) fn clear(target: &VolumesRoot, uid: &str) -> Result<Cleared, FsError>
             remove_if_empty(&pod, path)?;
         }
     }
-    let pods = Dir::open(&target.pods())?;
+    let pods = Dir::open(disk, &target.pods())?;
     if remove_if_empty(&pods, uid)? {
         return Ok(Cleared::Gone);
     }
@@ -63,8 +63,13 @@ fn clear_markers(target: &VolumesRoot, pod: &Dir, volumes: Option<&Dir>) -> Resu
 }
 
 /// Removes our data from the volumes of the pod `uid` that `keep` does not name.
-pub(super) fn withdraw(target: &VolumesRoot, uid: &str, keep: impl Fn(&str) -> bool) -> Result<(), FsError> {
-    let Some(pod) = target.open_pod(uid)? else { return Ok(()) };
+pub(super) fn withdraw(
+    disk: &Shared,
+    target: &VolumesRoot,
+    uid: &str,
+    keep: impl Fn(&str) -> bool,
+) -> Result<(), FsError> {
+    let Some(pod) = target.open_pod(disk, uid)? else { return Ok(()) };
     let Some(volumes) = descend(&pod, &target.volumes_below_pod())? else { return Ok(()) };
     for name in volumes.names()?.iter().filter(|name| !name.to_str().is_some_and(&keep)) {
         clear_volume(&volumes, name)?;
@@ -84,7 +89,7 @@ fn descend(dir: &Dir, path: &Path) -> Result<Option<Dir>, FsError> {
 
 /// Removes the volume `name` if it has our layout.
 fn clear_volume(volumes: &Dir, name: &OsString) -> Result<(), FsError> {
-    if !matches!(volumes.stat(name)?, Some(stat) if kind(&stat) == FileKind::Folder) {
+    if !matches!(volumes.stat(name)?, Some(stat) if stat.kind == FileKind::Folder) {
         return Ok(());
     }
     let Some(volume) = volumes.child(name)? else { return Ok(()) };
@@ -110,7 +115,7 @@ fn clear_volume(volumes: &Dir, name: &OsString) -> Result<(), FsError> {
 
 /// Removes folders below `name` that have no files: mount points made for other volumes.
 fn remove_empty_tree(dir: &Dir, name: &OsString) -> Result<(), FsError> {
-    if !matches!(dir.stat(name)?, Some(stat) if kind(&stat) == FileKind::Folder) {
+    if !matches!(dir.stat(name)?, Some(stat) if stat.kind == FileKind::Folder) {
         return Ok(());
     }
     if let Some(child) = dir.child(name)? {
@@ -133,10 +138,10 @@ fn remove_if_empty(dir: &Dir, name: impl AsRef<Path>) -> Result<bool, FsError> {
 }
 
 /// A mount point at or below `path`, if there is one.
-fn mount_below(path: &Path) -> Result<Option<PathBuf>, FsError> {
-    let path = path.canonicalize().map_err(|e| FsError::reading(path, e))?;
+fn mount_below(disk: &Shared, path: &Path) -> Result<Option<PathBuf>, FsError> {
+    let path = disk.resolve(path).map_err(|e| FsError::reading(path, e.into()))?;
     let table = Path::new("/proc/self/mountinfo");
-    let table = std::fs::read(table).map_err(|e| FsError::reading(table, e))?;
+    let table = disk.load(table, u64::MAX).map_err(|e| FsError::reading(table, e))?;
     let mounts = table.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
     Ok(mounts.map(unescape).find(|mount| mount.starts_with(&path)))
 }

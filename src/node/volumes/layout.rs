@@ -7,6 +7,7 @@ use super::VolumeError;
 use crate::core::volume::VolumeData;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FsError;
+use crate::node::fsx::Shared;
 
 /// The kubelet's folder of emptyDirs, for volumes and for readiness markers.
 const EMPTY_DIR: &str = "kubernetes.io~empty-dir";
@@ -58,8 +59,8 @@ impl VolumesRoot {
     }
 
     /// The pod's folder, if it is there.
-    pub(super) fn open_pod(&self, uid: &str) -> Result<Option<Dir>, FsError> {
-        match Dir::open(&self.pods()) {
+    pub(super) fn open_pod(&self, disk: &Shared, uid: &str) -> Result<Option<Dir>, FsError> {
+        match Dir::open(disk, &self.pods()) {
             Ok(pods) => pods.child(uid),
             Err(e) if e.source.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
@@ -67,13 +68,13 @@ impl VolumesRoot {
     }
 
     /// The pod's folder, made as the kubelet makes it (makePodDataDirs: 0750) if it is not there.
-    pub(super) fn make_pod(&self, uid: &str) -> Result<Dir, FsError> {
-        self.make_pod_in(&self.make_pods()?, uid)
+    pub(super) fn make_pod(&self, disk: &Shared, uid: &str) -> Result<Dir, FsError> {
+        self.make_pod_in(&self.make_pods(disk)?, uid)
     }
 
     /// The folder of all pods, made if it is not there.
-    pub(super) fn make_pods(&self) -> Result<Dir, FsError> {
-        Ok(Dir::open_or_create(&self.pods(), 0o750)?.0)
+    pub(super) fn make_pods(&self, disk: &Shared) -> Result<Dir, FsError> {
+        Ok(Dir::open_or_create(disk, &self.pods(), 0o750)?.0)
     }
 
     /// As [`VolumesRoot::make_pod`], in the folder of all pods.

@@ -12,6 +12,7 @@ use super::Volumes;
 use super::VolumesRoot;
 use crate::core::volume::VolumeData;
 use crate::core::volume::VolumeFile;
+use crate::node::fsx::Real;
 
 const UID: &str = "0f8fad5b-d9cb-569f-a165-70867728950e";
 
@@ -33,7 +34,7 @@ fn place(root: &Path) -> PathBuf {
 
 fn root() -> (tempfile::TempDir, Volumes) {
     let root = tempfile::tempdir().unwrap();
-    let volumes = Volumes::new(VolumesRoot::kubelet(root.path()));
+    let volumes = Volumes::new(Real::shared(), VolumesRoot::kubelet(root.path()));
     (root, volumes)
 }
 
@@ -145,7 +146,7 @@ fn equal_data_writes_nothing_even_after_a_restart() {
     let before = (version(&place(root.path())), place(root.path()).metadata().unwrap().mtime_nsec());
     assert!(volumes.intact(UID));
     assert!(volumes.write(UID, &data).unwrap().is_empty());
-    let mut again = Volumes::new(VolumesRoot::kubelet(root.path()));
+    let mut again = Volumes::new(Real::shared(), VolumesRoot::kubelet(root.path()));
     assert!(!again.intact(UID), "nothing is known before it was compared");
     assert!(again.write(UID, &data).unwrap().is_empty());
     assert!(again.intact(UID));
@@ -203,14 +204,14 @@ fn what_a_crash_left_is_swept() {
     fs::write(half.join("a"), "half").unwrap();
     symlink("..2026_01_01_00_00_00.1", place.join("..data_tmp")).unwrap();
     assert_eq!(fs::read_to_string(place.join("a")).unwrap(), "1", "a reader still sees the old version");
-    let mut again = Volumes::new(VolumesRoot::kubelet(root.path()));
+    let mut again = Volumes::new(Real::shared(), VolumesRoot::kubelet(root.path()));
     again.write(UID, &data).unwrap();
     assert_eq!(tree(&place), right);
     // Died after the rename, before the links and the removal of the old version.
     fs::create_dir(place.join("..2026_01_01_00_00_00.2")).unwrap();
     symlink("..data/old", place.join("old")).unwrap();
     symlink("..2026_01_01_00_00_00.2", place.join("..data_tmp")).unwrap();
-    let mut again = Volumes::new(VolumesRoot::kubelet(root.path()));
+    let mut again = Volumes::new(Real::shared(), VolumesRoot::kubelet(root.path()));
     again.write(UID, &[volume(&[("a", "2")])]).unwrap();
     assert_eq!(tree(&place).len(), right.len());
     assert_eq!(fs::read_to_string(place.join("a")).unwrap(), "2");
@@ -279,7 +280,7 @@ fn names_that_would_leave_the_volume_are_refused() {
 #[test]
 fn plain_target_is_for_looking_at() {
     let root = tempfile::tempdir().unwrap();
-    let mut volumes = Volumes::new(VolumesRoot::plain(root.path()));
+    let mut volumes = Volumes::new(Real::shared(), VolumesRoot::plain(root.path()));
     volumes.write(UID, &[volume(&[("a", "1")])]).unwrap();
     assert_eq!(fs::read_to_string(root.path().join("volumes").join(UID).join("config/a")).unwrap(), "1");
     assert_eq!(fs::read_dir(root.path().join("volumes").join(UID)).unwrap().count(), 1);
@@ -361,8 +362,8 @@ fn what_many_pods_need_is_written_together_and_one_failure_is_its_own() {
     // A wait that fails takes all of it back, and it is written anew.
     let (root, mut volumes) = self::root();
     let mut broken = crate::node::fsx::Unsynced::default();
-    let null = fs::File::open("/dev/null").unwrap();
-    broken.add_file(&crate::node::fsx::Dir::open(root.path()).unwrap(), "null", null);
+    let devices = crate::node::fsx::Dir::open(&Real::shared(), Path::new("/dev")).unwrap();
+    broken.add_file(devices.open_file("null").unwrap().unwrap());
     assert!(!volumes.write_together(&[(UID, good.as_slice())], broken, || {}), "the null device cannot be waited for");
     assert!(!place(root.path()).join("..data").exists());
     assert_eq!(volumes.write(UID, &good).unwrap().published.len(), 1);

@@ -11,7 +11,6 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
-use nix::sys::stat::FileStat;
 
 use super::layout::VolumesRoot;
 use crate::core::volume::VolumeData;
@@ -21,8 +20,8 @@ use crate::node::fsx::FileKind;
 use crate::node::fsx::FsError;
 use crate::node::fsx::Owner;
 use crate::node::fsx::Stamp;
+use crate::node::fsx::Stat;
 use crate::node::fsx::Unsynced;
-use crate::node::fsx::kind;
 
 /// The link that names the version in force.
 pub(super) const DATA: &str = "..data";
@@ -64,15 +63,13 @@ impl VolumeOwnership {
         Owner { uid: Some(uid), gid: Some(gid) }
     }
 
-    fn is_owned(self, stat: &FileStat, uid: Option<u32>) -> bool {
+    fn is_owned(self, stat: &Stat, uid: Option<u32>) -> bool {
         let owner = self.owner(uid);
-        !self.strict || (Some(stat.st_uid) == owner.uid && Some(stat.st_gid) == owner.gid)
+        !self.strict || (Some(stat.uid) == owner.uid && Some(stat.gid) == owner.gid)
     }
 
-    fn is_folder(self, stat: &FileStat, mode: u32) -> bool {
-        kind(stat) == FileKind::Folder
-            && stat.st_mode & PERMISSIONS == self.folder_mode(mode)
-            && self.is_owned(stat, None)
+    fn is_folder(self, stat: &Stat, mode: u32) -> bool {
+        stat.kind == FileKind::Folder && stat.mode == self.folder_mode(mode) && self.is_owned(stat, None)
     }
 
     /// Owners that may not be given are let pass where they are not demanded.
@@ -161,7 +158,7 @@ fn current_version(dir: &Dir) -> Result<Option<(String, Dir)>, FsError> {
         return Ok(None);
     };
     match dir.stat(name)? {
-        Some(stat) if kind(&stat) == FileKind::Folder => Ok(dir.child(name)?.map(|version| (name.to_owned(), version))),
+        Some(stat) if stat.kind == FileKind::Folder => Ok(dir.child(name)?.map(|version| (name.to_owned(), version))),
         _ => Ok(None),
     }
 }
@@ -211,9 +208,9 @@ fn version_holds(version: &Dir, volume: &VolumeData, ownership: VolumeOwnership)
 
 fn file_holds(dir: &Dir, name: &str, file: &VolumeFile, ownership: VolumeOwnership) -> Result<bool, FsError> {
     let Some(stat) = dir.stat(name)? else { return Ok(false) };
-    if kind(&stat) != FileKind::File
-        || stat.st_mode & PERMISSIONS != file.mode & PERMISSIONS
-        || stat.st_size != i64::try_from(file.data.len()).unwrap_or(i64::MAX)
+    if stat.kind != FileKind::File
+        || stat.mode != file.mode & PERMISSIONS
+        || stat.size() != file.data.len() as u64
         || !ownership.is_owned(&stat, file.uid)
     {
         return Ok(false);
@@ -263,7 +260,7 @@ fn publish(
         dir.unlink(NEW_DATA)?;
         dir.symlink(Path::new(&name), NEW_DATA)?;
         ownership.lenient(dir.set_owner_of(NEW_DATA, ownership.owner(None)))?;
-        if matches!(dir.stat(DATA)?, Some(stat) if kind(&stat) == FileKind::Folder) {
+        if matches!(dir.stat(DATA)?, Some(stat) if stat.kind == FileKind::Folder) {
             dir.remove_tree(DATA)?;
         }
         dir.rename(NEW_DATA, dir, DATA)
@@ -313,7 +310,7 @@ fn fill(version: Dir, volume: &VolumeData, ownership: VolumeOwnership, unsynced:
             other => other?,
         };
         // File by file, not syncfs(2): that would wait for every other writer of the node's disk.
-        unsynced.add_file(dir, name, written);
+        unsynced.add_file(written);
     }
     opened.into_values().for_each(|dir| unsynced.add_dir(dir, true));
     unsynced.add_dir(version, true);
@@ -360,7 +357,7 @@ fn make_links(dir: &Dir, volume: &VolumeData, ownership: VolumeOwnership) -> Res
         let target = Path::new(DATA).join(name);
         match dir.stat(name)? {
             // A mount point of another volume: the kubelet leaves it, and the files below it hidden.
-            Some(stat) if kind(&stat) == FileKind::Folder => continue,
+            Some(stat) if stat.kind == FileKind::Folder => continue,
             Some(stat)
                 if dir.read_link(name)?.as_deref() == Some(target.as_os_str()) && ownership.is_owned(&stat, uid) =>
             {
@@ -417,7 +414,7 @@ fn stamps(
     for path in paths {
         // One that has gone meanwhile is left out; the folder's own state tells of it.
         if let Some(stat) = pod.stat(&path)? {
-            stamps.push((path, Stamp::from(&stat)));
+            stamps.push((path, stat.stamp));
         }
     }
     Ok(stamps)
