@@ -67,4 +67,5 @@ comma := ,
 # repository's own CNI, or a published file: make showcase MANIFEST=kube-flannel.yml.
 showcase: cluster-tools
 	cargo build --release
+	cargo build --example manuals
 	python3 tests/cluster/showcase.py
