@@ -75,7 +75,6 @@ pub struct CommandFailure {
 }
 
 impl CommandFailure {
-    /// A failure of one message.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, errors: vec![(message.into(), None)] }
     }

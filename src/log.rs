@@ -30,10 +30,7 @@ use crate::config::LogTarget;
 pub enum LogError {
     /// The filter does not parse.
     #[error("log filter \"{filter}\": expected a level such as \"info\" or \"info,daemonlet::node=debug\"")]
-    Filter {
-        /// The filter.
-        filter: String,
-    },
+    Filter { filter: String },
     /// The journal was asked for and cannot be reached.
     #[error("log.target: the journal cannot be reached")]
     Journal {

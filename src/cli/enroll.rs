@@ -61,7 +61,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
     let waits = |request: &str| {
         output::remarks(&format!(
-            "certificatesigningrequest {request} waits for its approval: kubectl certificate approve {request}\n"
+            "certificatesigningrequest {request} waits for approval: kubectl certificate approve {request}\n"
         ));
     };
     let enrolled = runtime.block_on(enrolment::enroll(&options, waits)).map_err(failure)?;

@@ -59,7 +59,6 @@ enum Form {
 enum Command {
     /// Show what runs on a node and why, or why not
     Explain {
-        /// The node
         node: String,
         /// One DaemonSet
         #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]

@@ -1,35 +1,34 @@
-//! Whether the kubelet has accepted an instance: what speaks for and against it, in the order of weight.
+//! Whether the kubelet has accepted an instance, from everything known about it, strongest evidence first.
 //!
-//! Owns the bounds. Its invariant: a kubelet that is away, that waits for the pod network, or that
-//! nobody can see is never taken for one that rejected a pod.
+//! Owns the time bounds. Invariant: a kubelet that is down, waits for the pod network, or cannot be observed never
+//! counts as one that rejected a pod.
 
 use crate::core::plan::Accepted;
 use crate::core::time::Span;
 
-/// An instance that has shown nothing for so long is asked about.
+/// An instance that has shown no sign of life for this long is asked about.
 pub const LATE: Span = Span::from_secs(10);
-/// An instance of which a kubelet at work has shown nothing for so long was not taken.
+/// If a working kubelet has shown nothing of an instance for this long, it has not accepted it.
 pub const BOUND: Span = Span::from_secs(30);
-/// The same while no API server answers, and no mirror pod can show: longer than the kubelet waits for
-/// volumes (2 min 3 s), which it does before it makes a sandbox.
+/// The same bound while no API server answers and so no mirror pod can appear. Longer than the kubelet waits for
+/// volumes (2 min 3 s), which it does before it creates a sandbox.
 pub const BOUND_WITHOUT_API: Span = Span::from_secs(150);
 
-/// How long the API is not asked again about an instance that the kubelet has had for `waited`: where
-/// all kubelets of a cluster are late together and stay so, the API server has enough to do.
+/// How long to wait before the API is asked again about an instance that the kubelet has had for `waited`. The pause
+/// grows, because in an outage all agents of a cluster ask at once.
 pub fn ask_again(waited: Span) -> Span {
     (waited / 2).clamp(LATE / 2, Span::from_secs(60))
 }
 
-/// What the kubelet itself says of a pod.
+/// What the kubelet reports about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KubeletReport {
     /// It was rejected: the reason.
     Rejected(String),
-    /// It was rejected because the node shuts down.
+    /// It was rejected because the node is shutting down.
     ShuttingDown,
-    /// The kubelet works on it.
     AtWork,
-    /// The kubelet ends lesser pods to make room.
+    /// The kubelet is preempting pods of lower priority to make room.
     MakesRoom,
 }
 
@@ -38,21 +37,22 @@ pub enum KubeletReport {
 pub struct AcceptanceEvidence {
     /// Whether its mirror pod, or a sandbox of it, has been seen in this boot of the node.
     pub seen: bool,
-    /// Whether somebody was asked since it is late.
+    /// Whether the runtime, the kubelet or the API has been asked since the instance is late.
     pub asked: bool,
-    /// Why nobody can say whether it has a sandbox, if that is so.
+    /// Why it is unknown whether the instance has a sandbox, if it is.
     pub no_runtime_view: Option<String>,
-    /// The kubelet's words.
+    /// The kubelet's own report, if there is one.
     pub report: Option<KubeletReport>,
-    /// For how long the kubelet has been seen at work since it could have begun; `None`: it is not.
+    /// For how long the kubelet has been observed working since it could have started the instance; `None`: it is not
+    /// working.
     pub at_work: Option<Span>,
-    /// Whether it needs the pod network and that is not up.
+    /// Whether it needs the pod network and the pod network is not ready.
     pub no_network: bool,
     /// Whether the API server answers.
     pub api_answers: bool,
 }
 
-/// The sum of them, `waited` after the kubelet could have begun.
+/// Judges the evidence when the kubelet could have started the instance `waited` ago.
 pub fn judge(waited: Span, evidence: &AcceptanceEvidence) -> Accepted {
     if evidence.seen {
         return Accepted::Yes;
@@ -63,7 +63,7 @@ pub fn judge(waited: Span, evidence: &AcceptanceEvidence) -> Accepted {
     match &evidence.report {
         Some(KubeletReport::Rejected(reason)) => return Accepted::No(reason.clone()),
         Some(KubeletReport::AtWork) => return Accepted::Yes,
-        Some(KubeletReport::ShuttingDown) => return Accepted::Unknown("the node shuts down".to_owned()),
+        Some(KubeletReport::ShuttingDown) => return Accepted::Unknown("the node is shutting down".to_owned()),
         Some(KubeletReport::MakesRoom) => return Accepted::NotYet,
         None => {}
     }
@@ -71,7 +71,7 @@ pub fn judge(waited: Span, evidence: &AcceptanceEvidence) -> Accepted {
         return Accepted::Unknown(why.clone());
     }
     let Some(worked) = evidence.at_work else {
-        return Accepted::Unknown("the kubelet is not seen at work".to_owned());
+        return Accepted::Unknown("the kubelet is not running, or cannot be observed".to_owned());
     };
     if evidence.no_network {
         return Accepted::Unknown("the pod network is not ready".to_owned());
@@ -86,8 +86,8 @@ pub fn judge(waited: Span, evidence: &AcceptanceEvidence) -> Accepted {
     ))
 }
 
-/// Reasons of warnings that the kubelet gives about pods that it works on; any other warning about a
-/// pod of which nothing runs is the reason of its rejection (`rejectPod`, reasons of admission handlers).
+/// Reasons of warnings about pods that the kubelet has accepted. Any other warning about a pod of which nothing runs
+/// is the reason why it was rejected (`rejectPod`, reasons of admission handlers).
 const AT_WORK: [&str; 17] = [
     "BackOff",
     "ErrImageNeverPull",
@@ -108,7 +108,7 @@ const AT_WORK: [&str; 17] = [
     "FailedMountOnFilesystemMismatch",
 ];
 
-/// What an event about a pod says.
+/// What an event about a pod means.
 pub fn event(is_warning: bool, reason: &str, message: &str) -> KubeletReport {
     match reason {
         "NodeShutdown" => KubeletReport::ShuttingDown,
@@ -117,7 +117,7 @@ pub fn event(is_warning: bool, reason: &str, message: &str) -> KubeletReport {
     }
 }
 
-/// What the kubelet's own list says of a pod.
+/// What an entry in the kubelet's own pod list means.
 pub fn report(phase: &str, reason: &str, message: &str) -> KubeletReport {
     match phase {
         "Failed" if crate::core::orders::is_shutdown(reason, message) => KubeletReport::ShuttingDown,

@@ -1,7 +1,6 @@
-//! Own manifests that the record does not know: made by an agent that lost its state or died between
-//! manifest and record.
+//! Manifests of ours that no record knows: the agent lost its state, or died between writing manifest and record.
 //!
-//! Owns the rule that what is in the folder and ours becomes an instance again, never garbage.
+//! Owns the rule that our manifests in the folder become instances again and are never removed as garbage.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -14,12 +13,10 @@ use crate::core::record::Phase;
 use crate::core::time::Timestamp;
 use crate::core::validate;
 
-/// A manifest of ours in the folder, by its own word.
+/// A manifest of ours in the folder, as the file describes itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdoptableManifest<'a> {
-    /// The pod's UID.
     pub uid: &'a str,
-    /// The pod's name.
     pub pod_name: &'a str,
     /// The incarnation number.
     pub incarnation: u64,
@@ -27,17 +24,16 @@ pub struct AdoptableManifest<'a> {
     pub revision: &'a str,
 }
 
-/// Adds `found` to the record if it is not there. The instance's template is not known then; it takes
-/// the wanted one when the revision is the same, else it is replaced in order. One that has the pod's
-/// name of a known instance and another UID is no instance of ours but a changed copy, and ends: the
-/// kubelet would take it for that pod. Gives whether the record changed.
+/// Adds `found` to the record unless it is there. Its template is unknown: it takes the wanted one if the revision is
+/// the same, else it is replaced in the normal order. A manifest with a known instance's pod name but another UID is a
+/// modified copy; it ends, because the kubelet would treat it as that pod. Returns whether the record changed.
 pub fn adopt(record: &mut DaemonRecord, found: &AdoptableManifest<'_>, now: Timestamp) -> bool {
     if record.instance(found.uid).is_some() {
         return false;
     }
     let is_copy = record.instances.iter().any(|i| i.pod_name == found.pod_name);
     let phase = match is_copy {
-        true => Phase::Ending { since: now, reason: "its UID was changed by somebody else".to_owned() },
+        true => Phase::Ending { since: now, reason: "its UID was changed in the manifest".to_owned() },
         false => Phase::Live,
     };
     record
@@ -48,10 +44,10 @@ pub fn adopt(record: &mut DaemonRecord, found: &AdoptableManifest<'_>, now: Time
     true
 }
 
-/// Gives the orphaned instances of other daemons that `daemon_set` selects to its record (upstream's adoption:
-/// no controller, and labels that match), new from `floor` if there is none. They keep name, UID and the definition that they were made from, so
-/// that nothing restarts. `present`: whether the DaemonSet of a record is there: it has its own orphans back.
-/// Gives whether anything changed.
+/// Moves orphaned instances of other daemons that `daemon_set` selects to its record, which starts from `floor` if it
+/// is new. The rule is upstream's adoption: no controller, and labels that match. They keep name, UID and definition,
+/// so nothing restarts. `present`: whether the DaemonSet of a record still exists; then its own orphans are its own.
+/// Returns whether anything changed.
 pub fn adopt_orphans(
     records: &mut BTreeMap<ObjectKey, DaemonRecord>,
     daemon_set: &DaemonSet,
@@ -84,8 +80,7 @@ pub fn adopt_orphans(
     true
 }
 
-/// Takes instances that another record has adopted out of the one that they came from: an agent died between
-/// the two writes.
+/// Removes adopted instances from the record they came from, if the agent died between the two writes.
 pub fn drop_adopted(records: &mut BTreeMap<ObjectKey, DaemonRecord>) {
     let of = |r: &DaemonRecord| -> BTreeSet<String> {
         let foreign = |i: &&Instance| i.daemon_set.as_ref().is_some_and(|d| d.key != r.key);

@@ -1,8 +1,7 @@
-//! The annotations and labels of ours that people write on DaemonSets.
+//! The annotations and labels of daemonlet that users write on DaemonSets.
 //!
-//! Owns their values, and the words about those that nobody understands: a name that is misspelt, a value
-//! that is none, a place where nobody looks. Must not refuse anything: what cannot be understood counts as
-//! not written, and that is said.
+//! Owns their values, and the warnings about what is not understood: a misspelt name, an invalid value, a wrong place.
+//! Must not refuse anything: what is not understood is ignored, with a warning.
 
 use crate::core::duration;
 use crate::core::json::at;
@@ -22,10 +21,11 @@ use crate::core::model::ROLLBACK;
 use crate::core::nearest;
 use crate::core::time::Span;
 
-/// What all names of ours begin with.
+/// The prefix of all our names.
 const OURS: &str = "daemonlet.dev/";
 
-/// An annotation: its name, whether a value is one of its values, what it takes, and what is used instead.
+/// An annotation: its name, whether a value is valid, what a valid value is, and what applies instead of an invalid
+/// one.
 type KnownAnnotation = (&'static str, fn(&str) -> bool, &'static str, &'static str);
 
 const KNOWN: [KnownAnnotation; 8] = [
@@ -52,17 +52,17 @@ pub fn int_or_percent(text: &str) -> Option<IntOrPercent> {
     }
 }
 
-/// Everything of ours on `daemon_set` that nobody understands.
+/// Every annotation and label of ours on `daemon_set` that is not understood.
 pub fn unknown_fields(daemon_set: &DaemonSet) -> Vec<FieldError> {
     let annotations = daemon_set.annotations.iter().filter(|(name, _)| name.starts_with(OURS));
     let mut found: Vec<FieldError> = annotations.filter_map(|(name, value)| annotation(name, value)).collect();
     found.extend(daemon_set.labels.iter().filter(|(name, _)| name.starts_with(OURS)).filter_map(|(n, v)| label(n, v)));
-    // Annotations that people put one level too deep.
+    // Annotations written on the pod template instead of the DaemonSet.
     let template = at(&daemon_set.template, &["metadata", "annotations"]).and_then(serde_json::Value::as_object);
     let misplaced = template.into_iter().flatten().filter(|(name, _)| KNOWN.iter().any(|(known, ..)| known == name));
     found.extend(misplaced.map(|(name, _)| FieldError {
         field: format!("spec.template.metadata.annotations[{name}]"),
-        reason: "nobody reads it on the pod template".to_owned(),
+        reason: "it is ignored on the pod template".to_owned(),
         hint: Some("write it into the DaemonSet's own metadata.annotations".to_owned()),
     }));
     found
@@ -101,7 +101,7 @@ fn label(name: &str, value: &str) -> Option<FieldError> {
 fn misplaced(field: String, what: &str, place: &str) -> FieldError {
     FieldError {
         field,
-        reason: format!("{what}: here nobody reads it"),
+        reason: format!("{what}, and is ignored here"),
         hint: Some(format!("write it into the DaemonSet's {place}")),
     }
 }
@@ -111,9 +111,9 @@ fn unknown(field: String, what: &str, name: &str, candidates: &[&'static str]) -
     let near = nearest::of(&short(name), candidates.iter().map(|candidate| candidate.trim_start_matches(OURS)));
     let hint = match near {
         Some(near) => format!("did you mean {OURS}{near}?"),
-        None => format!("those that there are: {}", candidates.join(", ")),
+        None => format!("known names: {}", candidates.join(", ")),
     };
-    FieldError { field, reason: format!("unknown {what}: nobody reads it"), hint: Some(hint) }
+    FieldError { field, reason: format!("unknown {what}, ignored"), hint: Some(hint) }
 }
 
 #[cfg(test)]

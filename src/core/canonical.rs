@@ -1,7 +1,7 @@
-//! The canonical form of a pod template: API defaults, empty values and key order taken out.
+//! The canonical form of a pod template: without API defaults, empty values and key order.
 //!
-//! Owns what "the same template" means: the file form, and the form that the API server keeps after
-//! defaulting, give one value. Must not take out anything that a pod would notice.
+//! Owns what "the same template" means: the template in a file and the same template after the API server's defaulting
+//! give one value. Must not remove anything that changes the pod.
 
 mod image;
 mod schema;
@@ -26,7 +26,7 @@ const DROPPED_ANNOTATIONS: [&str; 4] = [
 
 /// The canonical form of `template` (`{metadata, spec}`); keys are sorted, so its JSON is canonical too.
 ///
-/// Fields unknown here are kept as written, except nulls and empty lists.
+/// Unknown fields are kept as written, except nulls and empty lists.
 pub fn template(template: &Value) -> Value {
     let mut template = object(template, &schema::POD_TEMPLATE);
     if let Some(annotations) = template.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
@@ -44,7 +44,7 @@ pub fn template(template: &Value) -> Value {
     template
 }
 
-/// What defaulting does with an eye on more than one field.
+/// Defaults that depend on more than one field.
 fn pod_spec(spec: &mut Map<String, Value>) {
     if let Some(alias) = spec.remove("serviceAccount")
         && !spec.contains_key("serviceAccountName")
@@ -86,7 +86,7 @@ fn drop_pull_policy(map: &mut Map<String, Value>, image: &str, policy: &str) {
     }
 }
 
-/// With `hostNetwork` a pod's host port is its container port; older servers wrote that into templates.
+/// With `hostNetwork`, the host port equals the container port; older API servers wrote it into templates.
 fn drop_host_port(port: &mut Map<String, Value>) {
     if port.get("hostPort") == port.get("containerPort") {
         port.retain(|key, _| key != "hostPort");
@@ -137,7 +137,7 @@ fn field(value: &Value, rule: Rule) -> Option<Value> {
     (!is_absent(&value, rule)).then_some(value)
 }
 
-/// Whether `value` is what the API server makes of absence.
+/// Whether `value` is what defaulting makes of an absent field.
 fn is_absent(value: &Value, rule: Rule) -> bool {
     match rule {
         Rule::Never => true,

@@ -1,7 +1,7 @@
-//! From a parsed document to the objects that matter: lists expanded, old API versions converted.
+//! From a parsed document to its objects: lists expanded, old API versions converted.
 //!
-//! Owns what each kind must look like for the API server to take it, DaemonSets excepted (`validate`).
-//! Must not judge which objects are needed.
+//! Owns what each kind needs to be accepted by the API server, except DaemonSets (`validate`). Must not judge which
+//! objects are needed.
 
 mod checks;
 mod daemon_set;
@@ -15,10 +15,9 @@ use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 
-/// The most lists within lists that are expanded.
+/// The deepest nesting of lists that is expanded.
 const MAX_LISTS: usize = 8;
 
-/// An object of a document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DocumentObject {
     /// A DaemonSet, converted to apps/v1, not yet validated.
@@ -34,16 +33,16 @@ pub enum DocumentObject {
     },
 }
 
-/// Why something in a document is no object.
+/// Why a document, or an item of a list, is not a usable object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedObject {
-    /// The object, where the document says which.
+    /// The object, if the document names it.
     pub object: Option<ObjectName>,
-    /// What is wrong with it.
+    /// The field and what is wrong with it.
     pub error: FieldError,
 }
 
-/// The objects of one document, or why one of them is none.
+/// The objects of one document; for each, itself or why it cannot be used.
 pub fn objects(document: Value) -> Vec<Result<DocumentObject, RefusedObject>> {
     let mut found = Vec::new();
     expand(document, None, "", MAX_LISTS, &mut found);
@@ -60,7 +59,7 @@ pub fn name_of(object: &Value) -> Option<ObjectName> {
     Some(ObjectName { kind: kind.to_owned(), key: ObjectKey::new(namespace, name) })
 }
 
-/// Kinds that appear beside DaemonSets and have no namespace; for others the namespace is only a label in messages.
+/// Cluster-scoped kinds that appear beside DaemonSets. For other kinds the namespace is only used in messages.
 fn is_cluster_scoped(kind: &str) -> bool {
     matches!(
         kind,
@@ -97,7 +96,7 @@ fn expand(
         return;
     };
     if let Some((api_version, kind)) = item_of {
-        // The items of a typed list may leave both out; upstream takes them from the list.
+        // The items of a typed list may omit both; upstream takes them from the list.
         let unset = |value: Option<&Value>| value.is_none_or(Value::is_null);
         if unset(map.get("kind")) && unset(map.get("apiVersion")) {
             map.insert("apiVersion".to_owned(), api_version.as_str().into());
@@ -111,7 +110,7 @@ fn expand(
     };
     if kind.ends_with("List") && value.get("items").is_some_and(|items| items.is_array() || items.is_null()) {
         if lists == 0 {
-            return found.push(Err(refuse("items", "lists are nested too deep")));
+            return found.push(Err(refuse("items", "lists are nested too deeply")));
         }
         let item_of = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
         let item_of = item_of.map(|kind| (api_version.clone(), kind.to_owned()));
@@ -164,7 +163,7 @@ fn object(api_version: String, kind: String, mut value: Value) -> Result<Documen
             return Ok(DocumentObject::Ignored { kind: format!("{api_version} {kind}"), key });
         }
     };
-    // A DaemonSet with wrong labels still has a name to be refused by.
+    // A DaemonSet with invalid labels still has a name to report.
     let object = name_of(&value).filter(|_| known.is_none());
     let refuse = |error: FieldError| Box::new(RefusedObject { object: object.clone(), error });
     checks::metadata(&value, known).map_err(refuse)?;

@@ -1,6 +1,6 @@
-//! `daemonlet doctor`: what was found on this node and in its cluster, judged.
+//! `daemonlet doctor`: judges what was found on this node and in its cluster.
 //!
-//! Owns the checks: facts in, findings out, each with what to do about it. Must not gather anything.
+//! Owns the checks: facts in, findings out, each with what to do about it. Must not gather the facts.
 
 pub mod api;
 pub mod disk;
@@ -13,7 +13,7 @@ use serde::Serialize;
 /// The version of the JSON schema of [`DoctorReport`].
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The highest exit code of `doctor`: shells and systemd use those above for other things.
+/// The highest exit code of `doctor`; shells and systemd use the higher ones for other things.
 pub const MOST: usize = 100;
 
 /// How a check ended.
@@ -22,9 +22,9 @@ pub const MOST: usize = 100;
 pub enum Severity {
     /// As it should be.
     Ok,
-    /// Works, with something to know.
+    /// It works, but there is something to know.
     Warn,
-    /// Does not work, or will not after the next boot.
+    /// It does not work, or will not after the next boot.
     Bad,
 }
 
@@ -43,7 +43,7 @@ impl Severity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// The check: a word or two that stay the same.
+    /// The name of the check; the same in every version.
     pub check: String,
     /// How it ended.
     pub level: Severity,
@@ -100,7 +100,7 @@ impl DoctorReport {
         }
     }
 
-    /// The exit code: how many are bad, [`MOST`] at most.
+    /// The exit code: the number of bad findings, at most [`MOST`].
     pub fn exit_code(&self) -> u8 {
         u8::try_from(self.bad.min(MOST)).unwrap_or(u8::MAX)
     }
@@ -109,14 +109,14 @@ impl DoctorReport {
 /// The agent, as its socket shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentFinding {
-    /// It answers; how many problems it tells.
+    /// It answers, with so many problems.
     Runs {
-        /// Problems beside single daemons, and daemons in a bad state.
+        /// Problems not tied to a daemon, plus daemons in a bad state.
         problems: usize,
     },
-    /// Nobody listens on its socket.
+    /// Nothing listens on its socket.
     Absent,
-    /// It does not answer, or not understandably.
+    /// It does not answer, or not in a form that is understood.
     Unreachable(String),
 }
 
@@ -124,7 +124,7 @@ pub enum AgentFinding {
 pub fn agent(agent: &AgentFinding) -> Finding {
     const CHECK: &str = "agent";
     match agent {
-        AgentFinding::Runs { problems: 0 } => Finding::ok(CHECK, "runs, and has nothing to complain of"),
+        AgentFinding::Runs { problems: 0 } => Finding::ok(CHECK, "runs and reports no problems"),
         AgentFinding::Runs { problems } => Finding::warn(
             CHECK,
             format!("runs, and tells {problems} problem{}", if *problems == 1 { "" } else { "s" }),
@@ -142,9 +142,9 @@ pub fn agent(agent: &AgentFinding) -> Finding {
 pub enum RuntimeFinding {
     /// `runtime-endpoint = ""`.
     NotConfigured,
-    /// It says its name and version.
+    /// It answers with its name and version.
     Answers(String),
-    /// It does not, and what to do.
+    /// It does not answer; and what to do.
     Unreachable(String, Option<String>),
 }
 
@@ -155,29 +155,27 @@ pub fn runtime(runtime: &RuntimeFinding) -> Finding {
         RuntimeFinding::Answers(who) => Finding::ok(CHECK, format!("{who} answers")),
         RuntimeFinding::NotConfigured => Finding::warn(
             CHECK,
-            "none is configured: the end of a pod is waited for by its grace period, and nothing is pulled beforehand",
+            "none is configured: the end of a pod is inferred from its grace period, and images are not pulled in advance",
             "set runtime-endpoint to the runtime's socket",
         ),
         RuntimeFinding::Unreachable(why, hint) => {
-            let hint = hint.as_deref().unwrap_or("start it, or correct runtime-endpoint");
+            let hint = hint.as_deref().unwrap_or("start the runtime, or correct runtime-endpoint");
             Finding::bad(CHECK, why.clone(), hint)
         }
     }
 }
 
-/// Says how Secrets lie on disk; `sealed`: with which key, if they are.
+/// Judges how Secrets are stored on disk; `sealed`: the key that seals them, if they are.
 pub fn secrets(sealed: Option<&str>, state_dir: &str) -> Finding {
     const CHECK: &str = "secrets at rest";
     match sealed {
         Some(key) => Finding::ok(
             CHECK,
-            format!(
-                "sealed in {state_dir} with the key {key}; readable for root in the volumes while the machine runs"
-            ),
+            format!("sealed in {state_dir} with the key {key}; readable by root in the volumes while the machine runs"),
         ),
         None => Finding::warn(
             CHECK,
-            format!("Secrets and tokens lie readable for root in {state_dir} and in the volumes"),
+            format!("Secrets and tokens are readable by root in {state_dir} and in the volumes"),
             "seal them: [checkpoint] seal = \"systemd-creds\"",
         ),
     }

@@ -40,7 +40,6 @@ pub struct Question {
     pub daemon_set: Arc<DaemonSet>,
     /// Tells questions apart: another pod, another instance or a namespace that changed is another question.
     pub about: String,
-    /// The pod.
     pub pod: Value,
 }
 

@@ -1,8 +1,8 @@
-//! The identity of a node's agent: what it is named, and whose request for it may be approved.
+//! The identity of a node's agent: its name, and which requests for it may be approved.
 //!
-//! Owns the names, the certificate request and what is read of both. Must not make keys, sign or ask
-//! anybody. A request counts only if its subject is, byte for byte, the one that an agent would write: nobody
-//! can then read another name out of it than was judged here.
+//! Owns the names, the certificate request, and what is read from certificates. Must not make keys, sign, or do I/O. A
+//! request counts only if its subject is byte for byte what an agent writes, so it cannot contain a name other than
+//! the one that was checked.
 
 mod certificate;
 mod certificate_state;
@@ -20,15 +20,15 @@ pub use request::to_be_signed;
 
 use crate::core::rendering;
 
-/// What an agent's user name begins with; the node's name follows.
+/// The prefix of an agent's user name; the node's name follows.
 pub const USER_PREFIX: &str = "daemonlet:node:";
 /// The group of all agents.
 pub const GROUP: &str = "daemonlet:nodes";
-/// The signer of the API server's clients.
+/// The signer of API server client certificates.
 pub const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
-/// What an agent's certificate is for.
+/// The usages of an agent's certificate.
 pub const USAGES: [&str; 2] = ["digital signature", "client auth"];
-/// The group of bootstrap tokens that may ask for any node's identity.
+/// The group of bootstrap tokens that may request any node's identity.
 pub const BOOTSTRAP_GROUP: &str = "system:bootstrappers:daemonlet";
 
 /// The user name of a node's agent.
@@ -36,8 +36,8 @@ pub fn user(node: &str) -> String {
     format!("{USER_PREFIX}{node}")
 }
 
-/// The name of the request for a key: the same key gives the same name, so that who was interrupted goes on
-/// with the request that is there.
+/// The name of the request for a key. The same key gives the same name, so an interrupted enrolment continues with its
+/// request.
 pub fn request_name(public_key: &[u8]) -> String {
     format!("daemonlet-{}", &rendering::digest(public_key)[..32])
 }
@@ -57,12 +57,12 @@ pub struct CertificateRequest<'a> {
     pub request: &'a [u8],
 }
 
-/// What is to become of a request.
+/// What to do with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApprovalVerdict {
-    /// It is about somebody else: not a word about it.
+    /// It is not about an agent: ignored.
     NotOurs,
-    /// It is about an agent, and not for us to approve: left alone, and reported with this reason.
+    /// It is about an agent, but must not be approved automatically: left alone, and reported with this reason.
     LeaveAlone(String),
     /// It may be approved if the cluster has this Node.
     IfNodeExists(String),

@@ -1,7 +1,7 @@
-//! Why a daemon does or does not run here, term by term.
+//! Why a daemon runs here or not, term by term.
 //!
-//! Owns the wording of placement, mode and policy for people. Must not decide: it prints what
-//! [`placement::judge`], [`Covered`] and [`Admission`] say.
+//! Owns the texts about placement, mode and policy. Must not decide: it prints the results of [`placement::judge`],
+//! [`Covered`] and [`Admission`].
 
 use serde_json::Value;
 
@@ -21,9 +21,9 @@ use crate::core::record::AdmissionAnswer;
 use crate::core::record::Said;
 use crate::core::replies::Term;
 
-/// What policy and the namespace say of a DaemonSet.
+/// What policy and namespace say about a DaemonSet.
 pub struct ExplainRules<'a> {
-    /// Whether it is ours ([`crate::core::policy::Policy::covers`]; for a folder's DaemonSet its mode).
+    /// Whether it is ours ([`crate::core::policy::Policy::covers`]; for a folder's DaemonSet by its mode).
     pub covered: &'a Covered,
     /// Whether its pod may start.
     pub admission: &'a Admission,
@@ -31,9 +31,9 @@ pub struct ExplainRules<'a> {
     pub namespace_selector: Option<&'a NamespaceSelector>,
 }
 
-/// Everything that decides whether `daemon_set` runs on `node`, in the order of the decision: source,
-/// mode and policy, each rule that speaks against its pod, node name, each nodeSelector entry, each
-/// expression of each affinity term, each taint, the namespace's node selector, and the two answers.
+/// Everything that decides whether `daemon_set` runs on `node`, in the order of the decision: source, mode and policy,
+/// each rule against its pod, node name, each nodeSelector entry, each expression of each affinity term, each taint,
+/// the namespace's node selector, and the two results.
 pub fn explain(daemon_set: &DaemonSet, node: &NodeView, rules: &ExplainRules<'_>) -> Vec<Term> {
     let judgement = placement::judge(node, daemon_set, rules.namespace_selector);
     let mut terms = vec![term("source", None, daemon_set.source.to_string()), policy(daemon_set, rules.covered)];
@@ -69,9 +69,9 @@ fn policy(daemon_set: &DaemonSet, covered: &Covered) -> Term {
                 Mode::Bootstrap => "bootstrap: until the DaemonSet controller's pod can run",
             };
             let why = match (daemon_set.mode_label(), &daemon_set.source) {
-                (Some(_), _) => "by its label",
-                (None, Source::File { .. }) => "as its folder says",
-                (None, Source::Api) => "as the folder's file of that name, or default-mode, says",
+                (Some(_), _) => "from its label",
+                (None, Source::File { .. }) => "from its folder",
+                (None, Source::Api) => "from the folder's file of that name, or from default-mode",
             };
             term("mode and policy", Some(true), format!("{mode} ({why})"))
         }
@@ -79,22 +79,22 @@ fn policy(daemon_set: &DaemonSet, covered: &Covered) -> Term {
     }
 }
 
-/// What speaks against the pod, each with what to do about it; what people should know has no verdict.
+/// The rules against the pod, each with what to do about it; notes have no verdict.
 fn admission(admission: &Admission, terms: &mut Vec<Term>) {
     let text = FieldError::with_hint;
     match admission {
         Admission::Allowed(notes) => terms.extend(notes.iter().map(|e| term("pod", None, text(e)))),
         Admission::Refused(errors) => terms.extend(errors.iter().map(|e| term("pod", Some(false), text(e)))),
         Admission::Waits(missing) => {
-            terms.push(term("pod", None, format!("{missing} has not been seen: what it enforces is not known")));
+            terms.push(term("pod", None, format!("{missing} has not been read yet: what it enforces is unknown")));
         }
     }
 }
 
-/// What the API server last said of the pod (`policy.admission`), `time` in words.
+/// The last result of the API server's dry run (`policy.admission`); `time` is a text.
 pub fn answer(answer: &AdmissionAnswer, time: &str) -> Term {
     let (holds, text) = match &answer.said {
-        Said::Admitted(_) => (true, "it takes the pod".to_owned()),
+        Said::Admitted(_) => (true, "it accepts the pod".to_owned()),
         Said::Refused(words) => (false, words.clone()),
     };
     term("the API server's admission", Some(holds), format!("{text} (revision {}, {time})", answer.revision))
@@ -104,15 +104,15 @@ fn affinity(judgement: &Judgement, terms: &mut Vec<Term>) {
     let Some(alternatives) = &judgement.node_affinity else { return };
     let any = alternatives.iter().any(|alternative| alternative.matches);
     let verdict = match (alternatives.len(), any) {
-        (0, _) => "it has no terms, so that it matches no node".to_owned(),
-        (_, true) => "one term matches, which is enough".to_owned(),
+        (0, _) => "it has no terms, so it matches no node".to_owned(),
+        (_, true) => "one term matches, and one is enough".to_owned(),
         (count, false) => format!("none of its terms matches ({count})"),
     };
     terms.push(term("node affinity", Some(any), verdict));
     for (at, alternative) in alternatives.iter().enumerate() {
         let subject = format!("node affinity term {}", at + 1);
         if alternative.expressions.is_empty() {
-            terms.push(term(&subject, Some(false), "empty, so that it matches no node".to_owned()));
+            terms.push(term(&subject, Some(false), "empty, so it matches no node".to_owned()));
         }
         terms.extend(
             alternative.expressions.iter().map(|e: &ExpressionCheck| term(&subject, Some(e.matches), e.to_string())),
@@ -126,15 +126,15 @@ fn taint(check: &TaintCheck) -> Term {
             let whose = if check.automatic { "every daemon's toleration" } else { "its toleration" };
             format!("{check}: tolerated by {whose} {}", toleration_text(toleration))
         }
-        None if check.repels() && check.evicts() => format!("{check}: no toleration matches, and it ends what runs"),
-        None if check.repels() => format!("{check}: no toleration matches; what runs may stay"),
-        None => format!("{check}: not tolerated, which does not matter for daemons"),
+        None if check.repels() && check.evicts() => format!("{check}: no toleration matches; running pods end"),
+        None if check.repels() => format!("{check}: no toleration matches; running pods may stay"),
+        None => format!("{check}: not tolerated, but without effect on daemons"),
     };
     let holds = if check.tolerated_by.is_none() && !check.repels() { None } else { Some(!check.repels()) };
     term("taint", holds, text)
 }
 
-/// A toleration on one line, as `kubectl describe` has it.
+/// A toleration on one line, formatted as by `kubectl describe`.
 fn toleration_text(toleration: &Value) -> String {
     let part = |name: &str| toleration.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let mut text = part("key").unwrap_or("any key").to_owned();

@@ -1,7 +1,7 @@
-//! What keeps a pod from being available, from what kubelet and runtime say of it.
+//! Why a pod is not available, according to the kubelet and the runtime.
 //!
-//! Owns the reading of both. Must not ask anybody, nor decide what follows: a cause here is somebody's
-//! word or something that was seen, never the lack of an answer.
+//! Owns the reading of both. Must not do I/O or decide what follows. A cause is always something that was reported or
+//! observed, never a missing answer.
 
 mod runtime;
 mod status;
@@ -24,18 +24,15 @@ const LONGEST_LINE: usize = 300;
 /// A pod as the runtime has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFact {
-    /// Its sandboxes.
     pub sandboxes: Vec<SandboxFact>,
-    /// Its containers, older attempts too.
+    /// Includes earlier attempts.
     pub containers: Vec<ContainerFact>,
 }
 
-/// One sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxFact {
-    /// Whether it stands.
+    /// Whether it is ready.
     pub ready: bool,
-    /// When it was made.
     pub made: Timestamp,
 }
 
@@ -46,40 +43,36 @@ pub struct ContainerFact {
     pub name: String,
     /// How often it had been started before.
     pub restarts: u32,
-    /// What it does.
     pub does: Does,
-    /// When it was made.
     pub made: Timestamp,
 }
 
-/// What a container does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Does {
     /// Running.
     Runs,
-    /// Ended.
     Ended,
-    /// Made and not started, or the runtime does not know.
+    /// Created and not started, or unknown to the runtime.
     Else,
 }
 
-/// What was found out about a container that ended.
+/// What is known about a container that ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CrashDiagnosis {
     /// The container's name in the pod.
     pub container: String,
-    /// Its exit code, if the runtime knew it.
+    /// Its exit code, if the runtime knows it.
     pub exit_code: Option<i32>,
-    /// The runtime's word, such as `OOMKilled`, and more on that.
+    /// The runtime's reason, such as `OOMKilled`.
     pub reason: String,
-    /// More on that.
+    /// The runtime's message.
     pub message: String,
-    /// The last line of its log that says something.
+    /// The last non-empty line of its log.
     pub last_line: String,
 }
 
 impl CrashDiagnosis {
-    /// In words: how `container` ended.
+    /// A sentence about how `container` ended.
     pub fn words(&self, container: &str) -> String {
         let mut text = match self.exit_code {
             Some(code) => format!("container {container} ends with exit code {code}"),
@@ -97,8 +90,8 @@ impl CrashDiagnosis {
     }
 }
 
-/// The last line of a container's log, as the kubelet's log format has it
-/// (`2026-01-01T00:00:00.0Z stderr F text`), that has a text; partial lines (`P`) belong together.
+/// The last line with text of a container's log in the kubelet's format (`2026-01-01T00:00:00.0Z stderr F text`);
+/// partial lines (`P`) are joined.
 pub fn last_line(log: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(log);
     let mut line = String::new();
@@ -119,7 +112,7 @@ pub fn last_line(log: &[u8]) -> Option<String> {
     (!line.is_empty()).then_some(line)
 }
 
-/// A text on one line, without control characters, and not longer than a terminal takes.
+/// The text on one line, without control characters, cut to a terminal's width.
 fn one_line(text: &str) -> String {
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mut line = plain.split_whitespace().collect::<Vec<_>>().join(" ");

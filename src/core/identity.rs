@@ -1,7 +1,7 @@
-//! Who an instance is: UID and pod name, from template, node and incarnation and nothing else.
+//! An instance's identity: UID and pod name, from template, node and incarnation and nothing else.
 //!
-//! Owns the functions that every restart hangs on: a change of any byte that they hash replaces
-//! every daemon on every node. Must not look at labels, objects, versions or addresses.
+//! Owns the hash functions that every restart depends on: if any hashed byte changes, every daemon on every node is
+//! replaced. Must not use labels, objects, versions or addresses.
 
 use sha1::Digest;
 use sha1::Sha1;
@@ -10,14 +10,14 @@ use uuid::Uuid;
 
 use crate::core::model::ObjectKey;
 
-/// The namespace of our UUIDs. Never to change.
+/// The namespace of our UUIDs. Must never change.
 const NAMESPACE: Uuid =
     Uuid::from_bytes([0x5b, 0x0f, 0x1d, 0x4e, 0x62, 0xc7, 0x4a, 0x39, 0x9e, 0x18, 0xd3, 0x71, 0xc4, 0xa6, 0x2f, 0x80]);
 /// The version of the encoding, its first field.
 const ENCODING: &str = "daemonlet instance 1";
-/// Upstream's alphabet for generated names: no vowels, no look-alikes.
+/// Upstream's alphabet for generated names: no vowels, no characters that look alike.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// The length of the random-looking end of a pod name, as upstream's.
+/// The length of a pod name's generated suffix, as upstream.
 const SUFFIX: usize = 5;
 /// The longest name of a pod.
 const MAX_POD_NAME: usize = 253;
@@ -33,11 +33,10 @@ pub struct Identity {
 
 /// The identity of `incarnation` of the daemon `key` with the canonical template `canonical` on `node`.
 ///
-/// `canonical` is the JSON of what [`crate::core::canonical::template`] gives; its keys are sorted, so that it is
-/// one string of bytes. The DaemonSet's part of the pod name is shortened where the mirror
-/// pod, which the kubelet names `<pod name>-<node, lower case>`, would be longer than 253 bytes.
+/// `canonical` is the JSON of [`crate::core::canonical::template`], whose keys are sorted. The DaemonSet's part of the
+/// pod name is shortened if the mirror pod's name, `<pod name>-<node, lower case>`, would exceed 253 bytes.
 pub fn identity(key: &ObjectKey, canonical: &str, node: &str, incarnation: u64) -> Identity {
-    // UUIDv5, RFC 9562 5.5: a SHA-1 over the namespace and the name, which is all these fields.
+    // UUIDv5, RFC 9562 5.5: a SHA-1 over the namespace and the name, here all these fields.
     let mut hash = Sha1::new();
     hash.update(NAMESPACE.as_bytes());
     for field in [ENCODING, &key.namespace, &key.name, canonical, node, &incarnation.to_string()] {
@@ -57,8 +56,8 @@ pub fn revision_hash(canonical: &str) -> String {
     revision_hash_with(canonical, None)
 }
 
-/// [`revision_hash`] where another revision has that hash already: `collisions` goes into it as eight
-/// bytes, least first, as upstream's `ComputeHash` does.
+/// [`revision_hash`] when another revision already has that hash: `collisions` is hashed too, as eight bytes, least
+/// significant first, as in upstream's `ComputeHash`.
 pub fn revision_hash_with(canonical: &str, collisions: Option<i32>) -> String {
     let count = collisions.map(|count| i64::from(count).to_le_bytes());
     let hash = canonical

@@ -1,7 +1,7 @@
 //! The images that a pod needs, and the credentials that registries ask for them.
 //!
-//! Owns what is pure about pulling: which images a pod names, which credentials fit an image, and what
-//! a runtime's refusal means. Must not ask anybody.
+//! Owns the pure part of pulling: the images a pod names, the credentials that match an image, and the meaning of a
+//! runtime's refusal. Must not do I/O.
 
 pub mod keyring;
 pub mod reference;

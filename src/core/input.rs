@@ -1,7 +1,7 @@
-//! From the text of a file to the objects in it, each problem with its place.
+//! From the text of a file to the objects in it, each problem with its position.
 //!
-//! Owns the way `yaml` → `convert` → `validate` and the words of the report. One bad document or
-//! object never hides the others. Must not read files and must not decide which file counts.
+//! Owns the sequence `yaml` → `convert` → `validate` and the problem report. One bad document or object never hides
+//! the others. Must not read files or decide which files apply.
 
 use std::fmt;
 use std::path::Path;
@@ -20,21 +20,21 @@ use crate::core::policy;
 use crate::core::validate;
 use crate::core::yaml;
 
-/// What to do about a document that somebody's tool should have made into YAML first.
+/// The hint for a document that looks like a template a tool should have rendered.
 const TEMPLATE: &str = "this is a template: let its tool (helm template, kustomize build, …) fill it in first";
 
-/// Whether a document could not be read or an object in it is wrong.
+/// What a problem makes of its document or object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProblemKind {
-    /// The file or document cannot be read; which objects are in it is unknown.
+    /// The file or document cannot be read, so the objects in it are unknown.
     Syntax,
-    /// An object is not what the API server would take.
+    /// The API server would not accept the object.
     Invalid,
-    /// The object is good, and something in it says nothing to anybody.
+    /// The object is valid; one of its fields is unknown and ignored.
     UnknownField,
 }
 
-/// An object by the words of its own document.
+/// An object as its own document names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectName {
     /// `kind`, such as `DaemonSet`.
@@ -52,21 +52,19 @@ impl fmt::Display for ObjectName {
 /// What is wrong in a file, and where. Printed as `file:line:column: object: field: reason`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputProblem {
-    /// The file.
     pub file: PathBuf,
     /// Line in the file, from 1: of the error itself (syntax), else where the document begins. 0: the file as a whole.
     pub line: usize,
     /// Column, from 1; 0 where there is none.
     pub column: usize,
-    /// The object, where its document says which.
+    /// The object, if its document names it.
     pub object: Option<ObjectName>,
-    /// The field as a path, where one field is wrong.
+    /// The path of the field, if one field is wrong.
     pub field: Option<String>,
     /// What is wrong, in lower case without a full stop.
     pub reason: String,
     /// What to do about it, if there is something to do.
     pub hint: Option<String>,
-    /// Unreadable, refused or doubtful.
     pub kind: ProblemKind,
 }
 
@@ -77,13 +75,13 @@ impl fmt::Display for InputProblem {
 }
 
 impl InputProblem {
-    /// The file, with line and column where they are known.
+    /// The file, with line and column if known.
     pub fn place(&self) -> String {
         let number = |number: usize| if number > 0 { format!(":{number}") } else { String::new() };
         format!("{}{}{}", self.file.display(), number(self.line), number(self.column))
     }
 
-    /// What is wrong: the object and the field where they are known, and the reason.
+    /// The object and the field if known, and the reason.
     pub fn what(&self) -> String {
         let object = self.object.iter().map(ToString::to_string);
         object.chain(self.field.clone()).chain([self.reason.clone()]).collect::<Vec<_>>().join(": ")
@@ -110,14 +108,13 @@ pub struct ParsedFile {
     pub objects: Vec<(ObjectRef, Value)>,
     /// The objects of other kinds.
     pub ignored: Vec<Ignored>,
-    /// Everything that is wrong.
     pub problems: Vec<InputProblem>,
-    /// What nobody understands in objects that are good: fields that there are not.
+    /// Fields of valid objects that do not exist in the API, and are ignored.
     pub unknown_fields: Vec<InputProblem>,
 }
 
 impl ParsedFile {
-    /// Whether some document could not be read, so that nobody knows all the objects that the file should hold.
+    /// Whether a document could not be read, so that it is unknown which objects the file should define.
     pub fn is_incomplete(&self) -> bool {
         self.problems.iter().any(|problem| problem.object.is_none())
     }
@@ -144,7 +141,7 @@ pub fn parse_file(path: &Path, text: &str) -> ParsedFile {
     file
 }
 
-/// Whether `line` of `text`, from 1, has the marks of a template language.
+/// Whether `line` of `text` (from 1) looks like a template language.
 fn is_template(text: &str, line: usize) -> bool {
     let line = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
     line.contains("{{") || line.contains("{%")

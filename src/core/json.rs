@@ -1,10 +1,10 @@
-//! Reading JSON that passes look at again and again.
+//! Reading JSON values that every pass looks at.
 //!
-//! Owns the way down to a value: `Value::pointer` makes two strings for each step of it.
+//! Owns the lookup by path; unlike `Value::pointer` it allocates nothing.
 
 use serde_json::Value;
 
-/// The value at `path` below `value`; `null` is the same as not being there, as it is for the API's decoder.
+/// The value at `path` below `value`; `null` counts as absent, as in the API's decoder.
 pub fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(value, |value, name| value.get(name)).filter(|value| !value.is_null())
 }

@@ -1,4 +1,4 @@
-//! Labels: what is a valid key or value, requirements on them, and selectors.
+//! Labels: valid keys and values, requirements, and selectors.
 //!
 //! Follows apimachinery's `labels` package (`selector.go`). Must not know DaemonSets or nodes.
 
@@ -63,7 +63,7 @@ impl Requirement {
     /// A requirement on the label `key`.
     ///
     /// # Errors
-    /// An invalid key or value, or values that do not go with the operator.
+    /// An invalid key or value, or values that do not fit the operator.
     pub fn new(key: &str, operator: Operator, values: Vec<String>) -> Result<Self, LabelError> {
         if !is_label_key(key) {
             return Err(LabelError(format!("{key:?} is no valid label key")));
@@ -119,7 +119,7 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// Requirements that all have to be met; without any, everything matches.
+/// Requirements that must all be met; with none, everything matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
     requirements: Vec<Requirement>,

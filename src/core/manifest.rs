@@ -1,7 +1,7 @@
 //! The manifest as a file: its name and its text.
 //!
-//! Owns what a person reads first in the manifest folder. Must not know when, where or by which
-//! version it was written: the same pod gives the same bytes on every machine.
+//! Owns what an administrator sees in the manifest folder. Must not depend on time, place or version: the same pod
+//! gives the same bytes on every machine.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::core::yaml;
 
 /// The longest file name, in bytes.
 const LONGEST_NAME: usize = 200;
-/// How many hexadecimal digits of a hash stand in for what was cut.
+/// How many hexadecimal digits of a hash replace the cut part.
 const HASH: usize = 10;
 
 /// The text of the manifest of `pod`, an instance of the DaemonSet `key` at `revision`.
@@ -24,8 +24,8 @@ pub fn text(key: &ObjectKey, revision: &str, pod: &Value) -> String {
     )
 }
 
-/// The file name of the manifest of the pod `pod_name` (without the node's name):
-/// `<namespace>-<pod name>.yaml`, with a hash for its end where that is over 200 bytes.
+/// The file name of the manifest of the pod `pod_name` (without the node's name): `<namespace>-<pod name>.yaml`; if
+/// that exceeds 200 bytes, its end is replaced by a hash.
 pub fn file_name(namespace: &str, pod_name: &str) -> String {
     let stem = format!("{namespace}-{pod_name}");
     if stem.len() + ".yaml".len() <= LONGEST_NAME {

@@ -41,11 +41,9 @@ impl Type {
 /// One metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// The metric, as code names it.
     pub id: Id,
-    /// Its name; the unit is its ending, as Prometheus wants it.
+    /// Its name; it ends with the unit, by Prometheus' convention.
     pub name: &'static str,
-    /// What it is.
     pub kind: Type,
     /// Its unit, for people.
     pub unit: &'static str,
@@ -89,13 +87,13 @@ metrics! {
     Passes: Counter = ("daemonlet_passes_total", "passes", &[]);
     /// How long passes took.
     PassDuration: Histogram = ("daemonlet_pass_duration_seconds", "seconds", &[]);
-    /// When the last pass ended. One is made every 60 s at least.
+    /// When the last pass ended. There is at least one every 60 s.
     LastPass: Gauge = ("daemonlet_last_pass_timestamp_seconds", "seconds since 1970", &[]);
     /// Daemons of this node in each state.
     Daemons: Gauge = ("daemonlet_daemons", "daemons", &["state"]);
     /// The state of each daemon and the revision that runs or is to run.
     DaemonState: Gauge = ("daemonlet_daemon_state", "always 1", &["namespace", "daemonset", "state", "revision"]);
-    /// Whether each daemon is ready. Left out where nobody can say.
+    /// Whether each daemon is ready. Missing while its readiness is unknown.
     DaemonReady: Gauge = ("daemonlet_daemon_ready", "0 or 1", DAEMON);
     /// Daemons that are refused, by the field or rule that refuses them.
     Refusals: Gauge = ("daemonlet_refused_daemons", "daemons", &["reason"]);
@@ -108,15 +106,15 @@ metrics! {
     Ends: Counter = ("daemonlet_ends_total", "instances", &[]);
     /// Instances whose data or manifest was brought up to date in place.
     Refreshes: Counter = ("daemonlet_refreshes_total", "instances", &[]);
-    /// Changes to this node's disk that failed; each is tried again.
+    /// Writes to this node's disk that failed; each is retried.
     ApplyFailures: Counter = ("daemonlet_apply_failures_total", "failures", &[]);
-    /// What is wrong beside single daemons, as `daemonlet status` lists it.
+    /// Problems that do not concern a single daemon, as `daemonlet status` lists them.
     Problems: Gauge = ("daemonlet_problems", "problems", &[]);
     /// Instances whose images the agent is pulling or looking for.
     Pulls: Gauge = ("daemonlet_image_pulls", "instances", &[]);
-    /// Whether the API server answers and every watch works. Left out where none is configured.
+    /// Whether the API server answers and every watch works. Missing if no API server is configured.
     ApiConnected: Gauge = ("daemonlet_api_connected", "0 or 1", &[]);
-    /// Whether each watch has been listed and works.
+    /// Whether each watch has its first list and works.
     ApiWatchUp: Gauge = ("daemonlet_api_watch_up", "0 or 1", &["watch"]);
     /// Complete lists of each watch since it was opened.
     ApiWatchLists: Counter = ("daemonlet_api_watch_lists_total", "lists", &["watch"]);

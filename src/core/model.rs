@@ -1,7 +1,6 @@
-//! The words of the domain: objects, DaemonSets, the node, and what is known of them.
+//! The domain's vocabulary: objects, DaemonSets, the node, and what is known of them.
 //!
-//! Owns plain values only. Templates stay JSON, so that a field this program has never heard of
-//! survives; typed views serve decisions.
+//! Owns plain values only. Templates stay JSON, so fields unknown to this program survive; decisions use typed views.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,12 +15,10 @@ use serde_json::Value;
 pub struct ObjectKey {
     /// The namespace; empty for cluster-scoped objects.
     pub namespace: String,
-    /// The name.
     pub name: String,
 }
 
 impl ObjectKey {
-    /// Builds a key from its parts.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
@@ -52,7 +49,7 @@ pub enum Kind {
     RuntimeClass,
     /// v1 Namespace (cluster-scoped).
     Namespace,
-    /// v1 Service; only `default/kubernetes` is ever read.
+    /// v1 Service; only `default/kubernetes` is read.
     Service,
 }
 
@@ -82,10 +79,9 @@ impl fmt::Display for Kind {
     }
 }
 
-/// One object that something refers to.
+/// A reference to an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectRef {
-    /// The kind.
     pub kind: Kind,
     /// Namespace (empty for cluster-scoped kinds) and name.
     #[serde(flatten)]
@@ -93,7 +89,7 @@ pub struct ObjectRef {
 }
 
 impl ObjectRef {
-    /// Builds a reference; `namespace` is ignored for cluster-scoped kinds.
+    /// `namespace` is ignored for cluster-scoped kinds.
     pub fn new(kind: Kind, namespace: impl Into<String>, name: impl Into<String>) -> Self {
         let namespace = if kind.is_namespaced() { namespace.into() } else { String::new() };
         Self { kind, key: ObjectKey { namespace, name: name.into() } }
@@ -111,27 +107,26 @@ impl fmt::Display for ObjectRef {
 pub enum Lookup<'a> {
     /// It exists; this is its JSON.
     Present(&'a Value),
-    /// It is gone, and something that runs still uses what it last was: a required reference keeps
-    /// the last data, an optional one drops it, as the kubelet does.
+    /// It was deleted, but something that runs still uses it. As with the kubelet, a required reference keeps the last
+    /// data; an optional one drops it.
     Deleted(&'a Value),
-    /// A complete view says that it does not exist.
+    /// A complete list shows that it does not exist.
     Absent,
-    /// Nobody has been able to say yet. Never treated as absence.
+    /// Unknown so far. Never treated as absent.
     Unknown,
 }
 
-/// Where decisions look objects up. Implemented by plain maps; must not do I/O.
+/// Where decisions look up objects. Implemented by plain maps; must not do I/O.
 pub trait ObjectSource {
     /// What is known of `reference`.
     fn lookup(&self, reference: &ObjectRef) -> Lookup<'_>;
 }
 
-/// A fixed set of objects; what is not in it is absent (`complete`) or unknown.
+/// A fixed set of objects. Others are absent if the set is `complete`, else unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObjectMap {
-    /// The objects.
     pub objects: BTreeMap<ObjectRef, Value>,
-    /// Whether the map is all there is.
+    /// Whether the map contains everything there is.
     pub complete: bool,
 }
 
@@ -145,20 +140,20 @@ impl ObjectSource for ObjectMap {
     }
 }
 
-/// A service-account token that a pod asks for, bound to the Node when requested.
+/// A ServiceAccount token that a pod needs; tokens are bound to the Node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TokenRequest {
     /// Namespace and name of the ServiceAccount.
     pub service_account: ObjectKey,
     /// The audience; empty for the API server's own.
     pub audience: String,
-    /// The life asked for, in seconds (600 at least, as the API demands).
+    /// The requested lifetime in seconds (at least 600, as the API requires).
     pub expiration_seconds: i64,
 }
 
-/// Where rendering looks tokens up; must not do I/O.
+/// Where rendering looks up tokens; must not do I/O.
 pub trait TokenSource {
-    /// The last token issued for `request`, expired or not; `None` if there never was one.
+    /// The last token issued for `request`, even if it has expired; `None` if there never was one.
     fn token(&self, request: &TokenRequest) -> Option<&str>;
 }
 
@@ -172,7 +167,7 @@ impl TokenSource for BTreeMap<TokenRequest, String> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Source {
-    /// A document of a file in one of the folders.
+    /// A document of a file in one of the configured folders.
     File {
         /// The file.
         path: PathBuf,
@@ -196,7 +191,7 @@ impl fmt::Display for Source {
 pub enum Mode {
     /// In place of the stock DaemonSet controller.
     Static,
-    /// Until the stock controller's pod can run.
+    /// Only until the stock controller's pod can run.
     Bootstrap,
 }
 
@@ -208,20 +203,20 @@ pub const STATIC_GATE: &str = "daemonlet.dev/static";
 pub const RESTART_ON: &str = "daemonlet.dev/restart-on";
 /// Annotation: how long a new instance may take until it is available (a Go duration; default 10m).
 pub const PROGRESS_DEADLINE: &str = "daemonlet.dev/progress-deadline";
-/// Annotation: `auto` returns to the last good revision when the progress deadline has passed; `off` (the
-/// default) only says so.
+/// Annotation: `auto` returns to the last good revision once the progress deadline has passed; `off` (the default)
+/// only reports the failure.
 pub const ROLLBACK: &str = "daemonlet.dev/rollback";
-/// Annotation: `true` stops a rollout where it is.
+/// Annotation: `true` pauses a rollout.
 pub const PAUSED: &str = "daemonlet.dev/paused";
 /// Annotation: how many nodes stay on the old revision, as a number or a percentage.
 pub const PARTITION: &str = "daemonlet.dev/partition";
-/// Annotation: label selector of the nodes that go first.
+/// Annotation: label selector of the canary nodes, which are updated first.
 pub const CANARY: &str = "daemonlet.dev/canary";
-/// Annotation: how long all canary nodes have to be available before the others follow.
+/// Annotation: how long all canary nodes must be available before the other nodes follow.
 pub const CANARY_HOLD: &str = "daemonlet.dev/canary-hold";
 /// Annotation: on how many nodes a revision may fail before the rollout halts.
 pub const MAX_FAILED: &str = "daemonlet.dev/max-failed";
-/// Annotation of our manifests: `namespace/name` of the DaemonSet. This is the mark of ownership.
+/// Annotation of our manifests: `namespace/name` of the DaemonSet. It marks the file as ours.
 pub const OWNER_ANNOTATION: &str = "daemonlet.dev/daemonset";
 /// Annotation of our manifests: the incarnation number.
 pub const INCARNATION_ANNOTATION: &str = "daemonlet.dev/incarnation";
@@ -244,18 +239,17 @@ pub enum IntOrPercent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum UpdateStrategy {
-    /// RollingUpdate.
     RollingUpdate {
         /// `maxUnavailable`, default 1.
         max_unavailable: IntOrPercent,
         /// `maxSurge`, default 0.
         max_surge: IntOrPercent,
     },
-    /// OnDelete: a template change waits until the pod is deleted.
+    /// OnDelete: a template change takes effect when the pod is deleted.
     OnDelete,
 }
 
-/// A DaemonSet as decisions see it; apps/v1, validated (`validate`).
+/// A DaemonSet as decisions see it: apps/v1, validated (`validate`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonSet {
     /// Namespace and name; a missing namespace is `default`.
@@ -282,14 +276,14 @@ pub struct DaemonSet {
     pub min_ready_seconds: u32,
     /// Where it was read.
     pub source: Source,
-    /// What the API server's admission made of the template (`policy.admission`), in the template's form. An
-    /// instance that was made from it carries it; it is no part of the revision or of any identity.
+    /// The template as the API server's admission changed it (`policy.admission`). It is part of the instance made
+    /// from it, but not of the revision or of any identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<Arc<Value>>,
 }
 
 impl DaemonSet {
-    /// What a pod of it is made from: the template, as admission changed it if that was asked.
+    /// What its pods are made from: the template, or the one that admission returned.
     pub fn pod_template(&self) -> &Value {
         self.admitted.as_deref().unwrap_or(&self.template)
     }
@@ -302,7 +296,7 @@ impl DaemonSet {
         Arc::new(Self { admitted: admitted.cloned(), ..Self::clone(self) })
     }
 
-    /// Whether `other` defines the same, whatever admission made of either.
+    /// Whether `other` has the same definition, regardless of what admission changed in either.
     pub fn defines_the_same(&self, other: &Self) -> bool {
         let Self {
             key,
@@ -333,7 +327,7 @@ impl DaemonSet {
             && *source == other.source
     }
 
-    /// The mode that its label asks for; `None` without the label, and for a value that is no mode.
+    /// The mode that its label asks for; `None` without the label or with an invalid value.
     pub fn mode_label(&self) -> Option<Mode> {
         match self.labels.get(MODE_LABEL).map(String::as_str) {
             Some("static") => Some(Mode::Static),
@@ -346,7 +340,6 @@ impl DaemonSet {
 /// A taint of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Taint {
-    /// The key.
     pub key: String,
     /// The value; empty if none.
     #[serde(default)]
@@ -355,7 +348,7 @@ pub struct Taint {
     pub effect: String,
 }
 
-/// The node as decisions see it: "the parts that can change".
+/// The node as decisions see it: the parts that can change.
 #[derive(Clone, Debug, Default, PartialEq, Hash, Serialize, Deserialize)]
 pub struct NodeView {
     /// `metadata.name`.
@@ -368,7 +361,7 @@ pub struct NodeView {
     pub taints: Vec<Taint>,
     /// `status.nodeInfo.kubeletVersion`, such as `v1.36.2`, if known.
     pub kubelet_version: Option<String>,
-    /// Whether this is the API's Node (false: config and what the kubelet would set).
+    /// Whether this is the API's Node; `false`: what the configuration and the kubelet's defaults say.
     pub registered: bool,
 }
 

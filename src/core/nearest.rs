@@ -1,6 +1,6 @@
-//! The name that somebody may have meant.
+//! Suggestions for misspelt names.
 
-/// The candidate that `name` is a misspelling of: a different case, or a few letters.
+/// The candidate that `name` is probably a misspelling of: other case, or a few wrong letters.
 pub fn of<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
     candidates

@@ -1,6 +1,6 @@
 //! The Node object as decisions see it.
 //!
-//! Owns the step from a Node's JSON to a [`NodeView`]. Must not decide anything about it.
+//! Owns the conversion of a Node's JSON to a [`NodeView`]. Must not decide anything.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::core::model::FieldError;
 use crate::core::model::NodeView;
 use crate::core::model::Taint;
 
-/// The view of the Node object `node`; it counts as registered if the API server gave it a UID.
+/// The view of the Node object `node`; it is registered if it has a UID.
 ///
 /// # Errors
-/// An object of another kind (none is fine: the items of a list have none), or a field of the wrong type.
+/// An object of another kind (items of a list have none, which is fine), or a field of the wrong type.
 pub fn view(node: &Value) -> Result<NodeView, FieldError> {
     if !node["kind"].is_null() && node["kind"] != "Node" {
         let kind = node["kind"].as_str().unwrap_or("nothing");

@@ -1,8 +1,8 @@
-//! Whether what happened to a mirror pod orders a restart.
+//! Whether an event on a mirror pod orders a restart.
 //!
-//! Owns the exceptions: a deletion or a terminal phase of a live instance's mirror pod means that
-//! somebody wants a new pod, except where it follows from something else that goes. Must not do I/O:
-//! what direct questions to the API server gave arrives as values.
+//! Owns the exceptions. If a live instance's mirror pod is deleted or reaches a terminal phase, a user wants a new
+//! pod, unless the event is a consequence of something else being deleted. Must not do I/O: the answers of direct
+//! requests to the API server are arguments.
 
 use crate::core::record::Noted;
 use crate::core::record::RestartCause;
@@ -10,57 +10,55 @@ use crate::core::record::Seen;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-/// How long a pod that a node's shutdown ended is given to run again, once the node is back: its kubelet
-/// starts it anew, and says so late.
+/// How long a pod that a node shutdown ended has to run again once the node is back: its kubelet restarts it, but
+/// reports that late.
 const COMES_BACK: Span = Span::from_secs(60);
-/// How soon to ask again about what is not decided.
+/// When to ask again about an event that is not decided.
 pub const ASK_AGAIN: Span = Span::from_secs(5);
 
-/// What a direct question said of one object.
+/// The answer of a direct request for one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectState {
     /// It exists.
     There {
-        /// Its UID.
         uid: String,
-        /// Whether it is being deleted (a namespace: terminates).
+        /// Whether it is being deleted (a namespace: is terminating).
         going: bool,
     },
     /// It does not exist.
     Gone,
-    /// Nobody knows; why.
+    /// The request failed; why.
     Unknown(String),
 }
 
-/// What direct questions said of everything that a mirror pod goes with.
+/// The answers about everything that a mirror pod depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survey {
-    /// The DaemonSet and the UID that is remembered of it; `None` for a daemon that only a folder defines.
+    /// The DaemonSet, and its remembered UID; `None` for a daemon that only a folder defines.
     pub daemon_set: Option<(ObjectState, Option<String>)>,
     /// The own Node.
     pub node: ObjectState,
-    /// Whether the Node says that it is shutting down.
+    /// Whether the Node reports that it is shutting down.
     pub shutting_down: bool,
     /// Whether the Node is Ready.
     pub node_ready: bool,
-    /// The pod's namespace.
     pub namespace: ObjectState,
-    /// Whether the mirror pod's phase is (still) terminal.
+    /// Whether the mirror pod is (still) in a terminal phase.
     pub ended: bool,
 }
 
 /// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RestartVerdict {
-    /// A new incarnation is to take its place.
+    /// A new incarnation is to replace it.
     Order(RestartCause),
     /// Nothing; why.
     Dismiss(String),
-    /// It cannot be decided yet; why.
+    /// Undecided so far; why.
     Later(String),
 }
 
-/// Judges what was noted. `own`: the agent itself deleted that mirror pod.
+/// Judges a noted event. `own`: the agent itself deleted that mirror pod.
 pub fn judge(noted: &Noted, own: bool, survey: &Survey, now: Timestamp) -> RestartVerdict {
     let dismiss = |why: &str| RestartVerdict::Dismiss(why.to_owned());
     if own {
@@ -77,24 +75,24 @@ pub fn judge(noted: &Noted, own: bool, survey: &Survey, now: Timestamp) -> Resta
     for (kind, live, known) in objects {
         match live {
             ObjectState::Unknown(why) => {
-                return RestartVerdict::Later(format!("the {kind} could not be asked for: {why}"));
+                return RestartVerdict::Later(format!("the {kind} could not be read: {why}"));
             }
             ObjectState::Gone => return RestartVerdict::Dismiss(format!("the {kind} is gone")),
             ObjectState::There { going: true, .. } => {
                 return RestartVerdict::Dismiss(format!("the {kind} is being deleted"));
             }
             ObjectState::There { uid, .. } if known.is_some_and(|known| known != uid) => {
-                return RestartVerdict::Dismiss(format!("the {kind} is another one than the pod belonged to"));
+                return RestartVerdict::Dismiss(format!("the {kind} is not the one that the pod belonged to"));
             }
             ObjectState::There { .. } => {}
         }
     }
     match &noted.seen {
-        Seen::Deleting | Seen::Gone { .. } if survey.shutting_down => dismiss("the node shuts down"),
+        Seen::Deleting | Seen::Gone { .. } if survey.shutting_down => dismiss("the node is shutting down"),
         Seen::Deleting | Seen::Gone { .. } => RestartVerdict::Order(RestartCause::Deleted),
         Seen::Succeeded => RestartVerdict::Order(RestartCause::Succeeded),
         Seen::Failed { reason, message } if is_shutdown(reason, message) => after_shutdown(noted, survey, now),
-        Seen::Failed { .. } if survey.shutting_down => dismiss("the node shuts down"),
+        Seen::Failed { .. } if survey.shutting_down => dismiss("the node is shutting down"),
         Seen::Failed { reason, message } => {
             let words: Vec<&str> = [reason.as_str(), message.as_str()].into_iter().filter(|w| !w.is_empty()).collect();
             RestartVerdict::Order(RestartCause::Failed { message: words.join(": ") })
@@ -102,27 +100,27 @@ pub fn judge(noted: &Noted, own: bool, survey: &Survey, now: Timestamp) -> Resta
     }
 }
 
-/// A folder's daemon has no DaemonSet to lose.
+/// A folder's daemon has no DaemonSet in the API.
 fn daemon_set(survey: &Survey) -> (&ObjectState, Option<&String>) {
     const NONE: &ObjectState = &ObjectState::There { uid: String::new(), going: false };
     survey.daemon_set.as_ref().map_or((NONE, None), |(live, known)| (live, known.as_ref()))
 }
 
-/// The kubelet's words for a pod that a node's graceful shutdown ended, or kept from starting
+/// The kubelet's reasons for a pod that a graceful node shutdown ended or kept from starting
 /// (`nodeshutdown_manager.go`).
 pub fn is_shutdown(reason: &str, message: &str) -> bool {
     reason == "NodeShutdown" || (reason == "Terminated" && message.contains("node shutdown"))
 }
 
-/// A node that comes back runs the pod again. One whose shutdown was called off leaves it as it is.
+/// After a reboot the kubelet runs the pod again. If the shutdown was cancelled, the pod stays as it is.
 fn after_shutdown(noted: &Noted, survey: &Survey, now: Timestamp) -> RestartVerdict {
     if !survey.ended {
-        return RestartVerdict::Dismiss("the node shut down, and the pod runs again".to_owned());
+        return RestartVerdict::Dismiss("the node was shut down, and the pod runs again".to_owned());
     }
     if survey.shutting_down || !survey.node_ready || now - noted.at < COMES_BACK {
-        return RestartVerdict::Later("the node shuts down".to_owned());
+        return RestartVerdict::Later("the node is shutting down".to_owned());
     }
-    RestartVerdict::Order(RestartCause::Failed { message: "a shutdown of the node that was called off".to_owned() })
+    RestartVerdict::Order(RestartCause::Failed { message: "a node shutdown that was cancelled".to_owned() })
 }
 
 #[cfg(test)]

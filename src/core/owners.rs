@@ -1,9 +1,7 @@
-//! Whose a mirror pod is to be: the DaemonSet's, as a pod of the stock controller is, or the Node's, as the
-//! kubelet makes it.
-//!
-//! Owns when a mirror pod may belong to its DaemonSet: only where nobody else takes it for his own. The
-//! DaemonSet controller counts every pod of a DaemonSet as its own: it would delete one that should not run
-//! by its reckoning, and make none of its own where one is.
+//! The owner of a mirror pod: the DaemonSet, as for pods of the stock controller, or the Node, as the kubelet sets it.
+//! Owns when a mirror pod may belong to its DaemonSet: only if no stock controller claims it. The DaemonSet controller
+//! counts every pod owned by a DaemonSet: it would delete one that, by its rules, should not run, and would not create
+//! its own beside it.
 
 use serde_json::Value;
 
@@ -17,33 +15,31 @@ use crate::core::model::Source;
 use crate::core::record::Instance;
 use crate::core::record::Phase;
 
-/// Whose a mirror pod is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirrorPodOwner {
-    /// The DaemonSet's with this UID.
+    /// The DaemonSet with this UID.
     DaemonSet(String),
-    /// The Node's. One that is already is left as it is.
+    /// The Node. If it already is the owner, nothing changes.
     Node,
-    /// Whoever's it is now.
+    /// The present owner.
     AsItIs,
 }
 
-/// Annotation by which a kubelet tells whose image a mirror pod is: the UID of the static pod, unless its manifest has
-/// none.
+/// Annotation with which the kubelet marks a mirror pod: the UID of the static pod, unless the manifest has none.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
-/// What to do where a DaemonSet controller acts on a daemon that is to be left to us.
+/// The hint when a DaemonSet controller acts on a daemon that it should leave to daemonlet.
 pub const FIX: &str = "hint: switch the DaemonSet controller off, or keep it away with the node selector \
 daemonlet.dev/static: \"true\" in the DaemonSet's template, or label the DaemonSet daemonlet.dev/mode: bootstrap; a pod that \
 a controller left behind is deleted by hand";
 
-/// Whether a stock controller that runs beside us is kept away by a node selector that no node satisfies.
+/// Whether a node selector that matches no node keeps the stock controller away.
 pub fn is_gated(daemon_set: &DaemonSet) -> bool {
     at(&daemon_set.template, &["spec", "nodeSelector", STATIC_GATE]).is_some()
 }
 
-/// Whether a pod is one that a DaemonSet controller made for the DaemonSet of this name and UID (any without one), and is
-/// to stay. A mirror pod may have the same owner; nobody can take away what makes it one.
+/// Whether a DaemonSet controller created this pod for the DaemonSet of this name and UID (`None`: any), and it is to
+/// stay. A mirror pod may have the same owner; the kubelet's annotation distinguishes it and cannot be removed.
 pub fn is_stock_pod(pod: &Value, name: &str, uid: Option<&str>) -> bool {
     let is = |owner: &Value, field: &str, text: &str| owner.get(field).is_some_and(|v| v == text);
     let own = |owner: &Value| {
@@ -59,13 +55,13 @@ pub fn is_stock_pod(pod: &Value, name: &str, uid: Option<&str>) -> bool {
         && !matches!(phase, Some("Failed" | "Succeeded"))
 }
 
-/// Whether a kubelet made the pod, as the image of a static one.
+/// Whether the pod is a mirror pod of the kubelet.
 pub fn is_mirror_pod(pod: &Value) -> bool {
     at(pod, &["metadata", "annotations", MIRROR_ANNOTATION]).is_some()
 }
 
-/// Whose the mirror pod of `instance` is to be. `mode`: how the daemon is wanted here, if it is; `daemon_set`:
-/// the definition in force; `stock_acts`: a pod of the stock controller is here.
+/// The owner that the mirror pod of `instance` should have. `mode`: how the daemon is wanted here, if it is;
+/// `daemon_set`: the definition in force; `stock_acts`: a pod of the stock controller is here.
 pub fn owner(instance: &Instance, mode: Option<Mode>, daemon_set: &DaemonSet, stock_acts: bool) -> MirrorPodOwner {
     let stays = instance.phase == Phase::Live && !instance.orphaned && instance.restart.is_none();
     match (mode, &daemon_set.source, &daemon_set.uid) {

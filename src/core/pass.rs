@@ -1,7 +1,7 @@
-//! One whole pass: what the sources say of every daemon, and the plans that follow.
+//! One complete pass: what the sources say of every daemon, and the resulting plans.
 //!
-//! Owns the bound on removals: too many absences at once are held until a second complete list says
-//! the same. Must not do I/O.
+//! Owns the bound on removals: if too many daemons are missing at once, nothing is removed until a second complete
+//! list confirms it. Must not do I/O.
 
 use crate::core::model::NodeView;
 use crate::core::plan;
@@ -13,30 +13,28 @@ use crate::core::sources::Desired;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-/// How many absences that rest on a list's silence may act in one pass.
+/// How many removals may follow in one pass because a list no longer contains the DaemonSets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MaxRemovals {
-    /// More than half of what runs, and more than two, are held.
+    /// More than half of what runs, and more than two, are held back.
     #[default]
     HalfAndTwo,
-    /// More than this many are held.
+    /// More than this many are held back.
     Count(usize),
-    /// Nothing is held.
+    /// Nothing is held back.
     Off,
 }
 
-/// What is the same for every daemon.
+/// The same for all daemons.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PassContext<'a> {
-    /// Now.
     pub now: Timestamp,
-    /// The node.
     pub node: &'a NodeView,
     /// Upper bound of the per-node delay of an unapproved template change.
     pub update_jitter: Span,
     /// The bound on removals.
     pub max_removals: MaxRemovals,
-    /// Whether a second complete list, over a fresh connection, has said the same.
+    /// Whether a second complete list, over a new connection, has confirmed the first.
     pub second_list: bool,
     /// Which boot of the node this is.
     pub boot: &'a str,
@@ -47,9 +45,9 @@ pub struct PassContext<'a> {
 /// The plan of one pass: a value that can be printed, compared and executed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// One plan a daemon, in the order of their names.
+    /// One plan for each daemon, in the order of their names.
     pub daemons: Vec<DaemonPlan>,
-    /// Whether removals are held: a second complete list is wanted.
+    /// Whether removals are held back until a second complete list.
     pub removals_held: bool,
 }
 
@@ -60,8 +58,8 @@ pub struct Subject<'a> {
     pub desired: Desired,
     /// What the node remembers.
     pub record: &'a DaemonRecord,
-    /// Whether only a list's silence speaks against it, confirmed yet or not: confirmations come one
-    /// by one, and the bound is on all of them together.
+    /// Whether the only evidence against it is that a list does not contain it, confirmed by a GET or not.
+    /// Confirmations arrive one at a time, but the bound applies to all of them together.
     pub unlisted: bool,
 }
 
@@ -80,7 +78,7 @@ pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Fac
     Plan { daemons, removals_held }
 }
 
-/// Whether lists' silence would remove more than the bound allows.
+/// Whether more daemons are missing from lists than the bound allows to remove.
 fn too_many(subjects: &[Subject<'_>], bound: MaxRemovals) -> bool {
     let runs = |s: &&Subject<'_>| s.record.live().any(|i| !i.orphaned);
     let running = subjects.iter().filter(runs).count();
@@ -98,7 +96,7 @@ impl Plan {
         self.daemons.iter().all(|d| d.actions.is_empty())
     }
 
-    /// When to look again though nothing happens.
+    /// When to look again even if nothing happens.
     pub fn wake_at(&self) -> Option<Timestamp> {
         self.daemons.iter().filter_map(|d| d.wake_at).min()
     }

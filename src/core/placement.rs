@@ -1,7 +1,7 @@
 //! Whether a daemon belongs on this node: upstream's `NodeShouldRunDaemonPod`.
 //!
-//! Owns the two answers and the judgement of every rule behind them, which `explain` prints. Must not
-//! look at the node's conditions, resources or ports: upstream leaves those to the scheduler.
+//! Owns the two results and the judgement of every rule, which `explain` prints. Must not look at the node's
+//! conditions, resources or ports: as upstream, those are left to the scheduler.
 
 mod affinity;
 mod namespace;
@@ -24,18 +24,18 @@ pub use namespace::NamespaceSelector;
 pub use taints::TaintCheck;
 pub use taints::automatic_tolerations;
 
-/// Upstream's two answers, and why.
+/// Upstream's two results, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// A pod should be started here.
     pub should_run: bool,
     /// A pod that runs here may stay.
     pub should_continue_running: bool,
-    /// One line: the reason, empty when `should_run`.
+    /// The reason; empty if `should_run`.
     pub reason: String,
 }
 
-/// Every rule of placement with its verdict on one node.
+/// Every placement rule with its result on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Judgement {
@@ -47,11 +47,10 @@ pub struct Judgement {
     pub node_affinity: Option<Vec<TermCheck>>,
     /// The node selector of the namespace; `None`: there is none.
     pub namespace_selector: Option<NamespaceCheck>,
-    /// Each taint of the node.
     pub taints: Vec<TaintCheck>,
 }
 
-/// A template's `spec.nodeName` against the node's name.
+/// The template's `spec.nodeName` compared with the node's name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeNameCheck {
@@ -61,14 +60,13 @@ pub struct NodeNameCheck {
     pub matches: bool,
 }
 
-/// Upstream's `NodeShouldRunDaemonPod(node, ds)`
-/// (`pkg/controller/daemon/daemon_controller.go`), but for the key [`STATIC_GATE`], which is ignored; and the
-/// selector of its namespace, as OpenShift's controller adds it.
+/// Upstream's `NodeShouldRunDaemonPod(node, ds)` (`pkg/controller/daemon/daemon_controller.go`), except that the key
+/// [`STATIC_GATE`] is ignored and that the namespace's node selector applies, as in OpenShift's controller.
 pub fn should_run(node: &NodeView, daemon_set: &DaemonSet, namespace: Option<&NamespaceSelector>) -> Placement {
     judge(node, daemon_set, namespace).placement(node)
 }
 
-/// Judges every rule, also those behind the first that says no.
+/// Judges every rule, also those after the first that fails.
 pub fn judge(node: &NodeView, daemon_set: &DaemonSet, namespace: Option<&NamespaceSelector>) -> Judgement {
     let null = Value::Null;
     let spec = daemon_set.template.get("spec").unwrap_or(&null);
@@ -85,7 +83,7 @@ pub fn judge(node: &NodeView, daemon_set: &DaemonSet, namespace: Option<&Namespa
 }
 
 impl Judgement {
-    /// The two answers that follow, and the first reason against.
+    /// The two results, with the first failing rule as the reason.
     pub fn placement(&self, node: &NodeView) -> Placement {
         if let Some(reason) = self.misfit(node) {
             return Placement { should_run: false, should_continue_running: false, reason };
@@ -100,7 +98,7 @@ impl Judgement {
         }
     }
 
-    /// The last word, where nothing else speaks against the node. A selector that cannot be read ends nothing.
+    /// Checked last. An invalid selector starts nothing and ends nothing.
     fn placement_by_namespace(&self) -> Placement {
         match &self.namespace_selector {
             Some(check) if !check.matches => Placement {
@@ -112,7 +110,7 @@ impl Judgement {
         }
     }
 
-    /// Why the pod does not fit whatever the taints are.
+    /// Why the pod does not fit, regardless of taints.
     fn misfit(&self, node: &NodeView) -> Option<String> {
         if let Some(NodeNameCheck { wanted, matches: false }) = &self.node_name {
             return Some(format!("spec.nodeName is {wanted}, this is {}", node.name));
@@ -121,7 +119,7 @@ impl Judgement {
             return Some(format!("nodeSelector {check}"));
         }
         match self.node_affinity.as_deref() {
-            Some([]) => Some("required node affinity has no terms, so that it matches no node".to_owned()),
+            Some([]) => Some("required node affinity has no terms, so it matches no node".to_owned()),
             Some([term]) if !term.matches => Some(format!("required node affinity: {}", term.why_not())),
             Some(terms) if !terms.iter().any(|term| term.matches) => {
                 Some(format!("required node affinity: none of its {} terms matches", terms.len()))
@@ -137,7 +135,7 @@ impl fmt::Display for NodeNameCheck {
     }
 }
 
-/// Whether a node selector key is ours and says nothing about the node.
+/// Whether a node selector key is daemonlet's own and irrelevant to placement.
 fn is_gate(key: &str) -> bool {
     key == STATIC_GATE
 }

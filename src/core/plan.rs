@@ -1,8 +1,8 @@
 //! What one pass changes for one daemon: a function of what is wanted, remembered and observed.
 //!
-//! Owns the order of things: data before manifest, record before removal, old gone before new
-//! (unless surge is asked for). Must not do I/O or read a clock; the shell executes the actions as
-//! they stand and plans again from what it then observes.
+//! Owns the order of changes: data before manifest, record before removal, the old instance gone before the new one
+//! starts (unless surge is configured). Must not do I/O or read a clock; the shell executes the actions in order,
+//! observes, and plans again.
 
 mod admission;
 mod bootstrap;
@@ -53,20 +53,18 @@ pub use facts::Stock;
 pub use facts::StockPod;
 pub use run::jitter;
 
-/// How long after its manifest's removal an instance whose sandbox was never seen is waited for:
-/// the kubelet may have been about to start it (its housekeeping period).
+/// How long to wait, after its manifest's removal, for an instance whose sandbox was never seen: the kubelet may have
+/// been about to start it (its housekeeping period).
 pub const GONE_AFTER: Span = Span::from_secs(2);
 
 /// What is the same for every daemon of a pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanContext<'a> {
-    /// Now.
     pub now: Timestamp,
-    /// The node.
     pub node: &'a NodeView,
     /// Upper bound of the per-node delay of an unapproved template change.
     pub update_jitter: Span,
-    /// Whether removals that rest on a list's silence are held (`max-removals`).
+    /// Whether removals based only on lists are held back (`max-removals`).
     pub removals_held: bool,
     /// Which boot of the node this is.
     pub boot: &'a str,
@@ -74,21 +72,19 @@ pub struct PlanContext<'a> {
     pub booted: Timestamp,
 }
 
-/// One thing to do. The shell does them in order and stops at the first that fails.
+/// One change. The shell executes them in order and stops at the first that fails.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Save the record, then remove the manifest.
     End {
-        /// The instance.
         uid: String,
         /// Its pod's name.
         pod: String,
         /// Why.
         reason: String,
     },
-    /// Nothing of the instance runs any more: what is left of its folder is cleared in a while.
+    /// Nothing of the instance runs any more: the rest of its folder is cleared later.
     Finish {
-        /// The instance.
         uid: String,
         /// Its pod's name.
         pod: String,
@@ -100,7 +96,7 @@ pub enum Action {
         /// Why now.
         reason: String,
     },
-    /// Bring data or manifest of a live instance up to date, in place.
+    /// Update data or manifest of a live instance in place.
     Refresh {
         /// What to write.
         rendering: Arc<RenderResult>,
@@ -109,7 +105,7 @@ pub enum Action {
         /// The manifest differs.
         manifest: bool,
     },
-    /// Keep the data that the instance runs with, for a roll-back; before anything else.
+    /// Keep the data that the instance runs with for a roll-back; before any other action.
     Keep {
         /// What it runs with: what it refers to is kept.
         rendering: Arc<RenderResult>,
@@ -121,65 +117,57 @@ pub enum Action {
     },
 }
 
-/// What is to be said of a daemon after a pass.
+/// What to report about a daemon after a pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// Its state.
     pub state: State,
-    /// Why, for people; empty when there is nothing to say.
+    /// The reason for users; empty if there is none.
     pub reason: String,
     /// Where its definition comes from.
     pub source: Option<Source>,
-    /// Its mode.
     pub mode: Option<Mode>,
-    /// The revision of the instance that is shown.
+    /// The revision of the reported instance.
     pub revision: String,
-    /// The revision that is wanted, if another.
+    /// The wanted revision, if it differs.
     pub wanted_revision: Option<String>,
-    /// The pod, without the node's name.
+    /// The pod's name without the node's.
     pub pod: String,
-    /// The pod's UID.
     pub uid: String,
-    /// Whether it is ready; `None` when nobody can say.
+    /// Whether it is ready; `None`: unknown.
     pub ready: Option<bool>,
     /// Since when it is in this state, if known.
     pub since: Option<Timestamp>,
-    /// What it waits for.
     pub waiting_for: Vec<Missing>,
-    /// Notes for people (what was left out and what to do).
+    /// Notes for users (what was left out, and what to do).
     pub notes: Vec<String>,
-    /// A pod of the stock controller that is here beside a `static` instance, by name.
+    /// The name of a pod of the stock controller that runs beside a `static` instance.
     pub stock_pod: Option<String>,
     /// The wanted revision, if it failed here.
     pub failed: Option<FailedRevision>,
 }
 
-/// The plan for one daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DaemonPlan {
-    /// The daemon.
     pub key: ObjectKey,
-    /// What to do, in order.
+    /// The actions, in order.
     pub actions: Vec<Action>,
-    /// The record as it is when everything has been done.
+    /// The record after all actions.
     pub record: DaemonRecord,
-    /// What to say.
     pub summary: Summary,
-    /// What has to be watched for it.
+    /// The objects it needs watched.
     pub references: BTreeSet<ObjectRef>,
     /// The tokens that it needs.
     pub tokens: BTreeSet<TokenRequest>,
     /// The rendering whose images are wanted on the node before it is written.
     pub pull: Option<Arc<RenderResult>>,
-    /// The question about the pod of a new instance that is to be answered by the API server before it is made.
+    /// The dry run of a new instance's pod that must be answered before the instance is created.
     pub question: Option<Question>,
-    /// The revision whose approval is to be claimed, or that an instance is being replaced by.
+    /// The revision whose approval is to be claimed, or to which an instance is being updated.
     pub replacing: Option<String>,
-    /// When to look again though nothing happens.
+    /// When to look again even if nothing happens.
     pub wake_at: Option<Timestamp>,
 }
 
-/// Plans one daemon.
 pub fn plan_daemon(
     desired: &Desired,
     record: &DaemonRecord,
@@ -274,7 +262,7 @@ impl<'a> Planner<'a> {
         for instance in ending {
             let Phase::Ending { since, reason } = &instance.phase else { continue };
             if self.facts.manifest(&instance.uid) != ManifestFact::Missing {
-                // A crash came between record and removal, or somebody put it back.
+                // The agent crashed between record and removal, or the manifest was put back from outside.
                 self.actions.push(Action::End {
                     uid: instance.uid.clone(),
                     pod: instance.pod_name.clone(),
@@ -286,7 +274,7 @@ impl<'a> Planner<'a> {
             match self.facts.sandbox(&instance) {
                 Evidence::Gone if long_enough && self.facts.mirror_pod_deletion_pending(&instance) => {
                     self.wake(now + poll_interval(now - *since));
-                    self.summary.reason = format!("{} has ended, and the API is told", instance.pod_name);
+                    self.summary.reason = format!("{} has ended; its mirror pod is being deleted", instance.pod_name);
                 }
                 Evidence::Gone if long_enough => {
                     self.actions.push(Action::Finish { uid: instance.uid.clone(), pod: instance.pod_name.clone() });
@@ -302,7 +290,7 @@ impl<'a> Planner<'a> {
                 Evidence::Unknown(why) => {
                     self.wake(now + poll_interval(now - *since));
                     self.summary.reason =
-                        format!("{} ends ({reason}), and nothing says whether it is gone: {why}", instance.pod_name);
+                        format!("{} ends ({reason}); unknown whether it is gone: {why}", instance.pod_name);
                 }
             }
         }
@@ -327,7 +315,7 @@ impl<'a> Planner<'a> {
         self.wake(self.context.now + poll_interval(Span::ZERO));
     }
 
-    /// Keeps what runs, with its data fresh; starts nothing.
+    /// Keeps what runs, with its data up to date; starts nothing.
     fn keep(&mut self, state: State, reason: &str) {
         let live: Vec<Instance> = self.record.live().cloned().collect();
         for instance in &live {
@@ -357,7 +345,7 @@ impl<'a> Planner<'a> {
         if self.record.live().next().is_some() {
             self.keep(
                 State::Orphaned,
-                "its DaemonSet is gone and its pods were to be kept; removing its manifest stops it",
+                "its DaemonSet is gone and its pods were to be kept; to stop it, remove its manifest",
             );
             self.summary.state = State::Orphaned;
             return;
@@ -368,7 +356,7 @@ impl<'a> Planner<'a> {
         self.show_ended(reason);
     }
 
-    /// Nothing is to run here any more: says why, or what still ends.
+    /// Nothing should run here any more: says why, or what still ends.
     fn show_ended(&mut self, reason: &str) {
         let Some(instance) = self.record.instances.last() else {
             self.summary.state = State::NotSelected;
@@ -387,7 +375,7 @@ impl<'a> Planner<'a> {
     }
 
     fn orphaned(&mut self, reason: &str) {
-        // Nobody brings it back: removing its manifest is how an orphan is stopped.
+        // Nothing recreates it: an orphan is stopped by removing its manifest.
         self.end_lost_manifests();
         for instance in &mut self.record.instances {
             instance.orphaned = true;
@@ -411,7 +399,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// How soon to look again at something that ends: often at first, each second later.
+/// When to look again at an instance that ends: often at first, later every second.
 fn poll_interval(waited: Span) -> Span {
     match waited.as_millis() {
         ..2_000 => Span::from_millis(50),

@@ -1,8 +1,8 @@
-//! What the node's owner allows: modes and namespaces (`default-mode`, `selector`, `[policy]`), and what the
-//! namespaces of the cluster do.
+//! What this node's configuration allows: modes and namespaces (`default-mode`, `selector`, `[policy]`), and what the
+//! namespaces of the cluster enforce.
 //!
-//! Owns the question whether a DaemonSet of the API is ours and how it is run, and whether its pod may start
-//! ([`Admission`]). Must not look at nodes or evidence.
+//! Owns whether a DaemonSet of the API is ours, in which mode, and whether its pod may start ([`Admission`]). Must not
+//! look at nodes or evidence.
 
 mod admission;
 pub mod pod_security;
@@ -30,18 +30,18 @@ pub use rules::PodRules;
 pub enum Covered {
     /// It is, in this mode.
     Yes(Mode),
-    /// It is not; why, for people.
+    /// It is not, and why.
     No(String),
 }
 
-/// What the node's owner says about DaemonSets that the API has.
+/// What this node's configuration says about DaemonSets of the API.
 ///
 /// The default is the configuration's: the label decides, in `kube-system` only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// Mode of a DaemonSet without the mode label; `None` (`labelled`): it is left alone.
+    /// Mode of a DaemonSet without the mode label; `None` (`labelled`): it is not ours.
     default_mode: Option<Mode>,
-    /// Which DaemonSets are looked at.
+    /// Selects the DaemonSets to look at.
     selector: Selector,
     /// Namespaces whose DaemonSets may run here; `*` is all.
     namespaces: Vec<String>,
@@ -49,7 +49,7 @@ pub struct Policy {
     rules: PodRules,
     /// The PodSecurity level of a namespace without the label.
     pod_security_default: pod_security::Level,
-    /// The node selector of a namespace that has none; empty: none.
+    /// The node selector for namespaces that have none; may be empty.
     default_node_selector: String,
 }
 
@@ -70,34 +70,33 @@ impl Policy {
     /// The policy of the configuration keys `default-mode`, `selector` and `policy.namespaces`.
     ///
     /// # Errors
-    /// `selector` is no label selector.
+    /// `selector` is not a valid label selector.
     pub fn new(default_mode: Option<Mode>, selector: &str, namespaces: Vec<String>) -> Result<Self, LabelError> {
         Ok(Self { default_mode, selector: labels::parse(selector)?, namespaces, ..Self::default() })
     }
 
-    /// Itself with these rules for pods.
+    /// This policy with the given rules for pods.
     pub fn with_rules(self, rules: PodRules) -> Self {
         Self { rules, ..self }
     }
 
-    /// Itself with what counts for a namespace that does not say it: its PodSecurity level and its node selector.
+    /// This policy with the defaults for namespaces: PodSecurity level and node selector.
     pub fn with_defaults(self, pod_security_default: pod_security::Level, default_node_selector: String) -> Self {
         Self { pod_security_default, default_node_selector, ..self }
     }
 
-    /// The cluster's node selector for pods of namespaces that have none; may be empty.
+    /// The cluster's node selector for namespaces that have none; may be empty.
     pub fn default_node_selector(&self) -> &str {
         &self.default_node_selector
     }
 
-    /// The node selector of the namespace of `daemon_set`, of which `namespace` is known.
+    /// The node selector of the namespace of `daemon_set`; `namespace` is what is known of it.
     pub fn node_selector(&self, daemon_set: &DaemonSet, namespace: Lookup<'_>) -> Option<NamespaceSelector> {
         NamespaceSelector::of(&daemon_set.key.namespace, namespace, &self.default_node_selector)
     }
 
-    /// Whether `daemon_set`, as the API has it, runs here; `folder` is the folder's definition of the
-    /// same namespace/name, whose mode it inherits. Then policy is asked only about a template that is
-    /// not the folder's.
+    /// Whether `daemon_set` of the API runs here. `folder` is the folder's definition of the same name, whose mode it
+    /// inherits; the policy then only applies to a template that differs from the folder's.
     pub fn covers(&self, daemon_set: &DaemonSet, folder: Option<&Arc<DaemonSet>>) -> Covered {
         let mode = match (mode_label(daemon_set), folder) {
             (Err(reason), _) => return Covered::No(reason),
@@ -135,8 +134,8 @@ fn mode_label(daemon_set: &DaemonSet) -> Result<Option<Mode>, String> {
     }
 }
 
-/// `daemon_set`, unless its mode label has a value that is no mode: a folder's DaemonSet needs no label,
-/// and a wrong one must not be taken for none.
+/// `daemon_set`, unless its mode label has an invalid value. A folder's DaemonSet needs no label, but an invalid one
+/// must not count as absent.
 ///
 /// # Errors
 /// The label, with the values that it may have.

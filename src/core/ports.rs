@@ -1,7 +1,7 @@
-//! Host ports of pods, and which of them cannot be on one node together.
+//! Host ports of pods, and which of them conflict on one node.
 //!
 //! Owns the rule of the scheduler's and the kubelet's NodePorts (k8s.io/kubernetes/pkg/scheduler: `GetHostPorts`,
-//! `HostPortInfo.CheckConflict`). What a process listens on without saying so is nobody's knowledge.
+//! `HostPortInfo.CheckConflict`). Ports that a process opens without declaring them are unknown.
 
 use std::fmt;
 
@@ -10,19 +10,18 @@ use serde_json::Value;
 /// Every address of the node.
 const ANY: &str = "0.0.0.0";
 
-/// One port of the node that a pod asks for.
+/// A port of the node that a pod requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostPort {
     /// The address; `0.0.0.0`: all of them.
     pub address: String,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
-    /// The port.
     pub port: u64,
 }
 
 impl HostPort {
-    /// Whether both cannot be had at once.
+    /// Whether both conflict.
     pub fn clashes(&self, other: &Self) -> bool {
         let addresses = self.address == ANY || other.address == ANY || self.address == other.address;
         self.port == other.port && self.protocol == other.protocol && addresses
@@ -39,8 +38,8 @@ impl fmt::Display for HostPort {
     }
 }
 
-/// The host ports of a pod or a pod template: of its containers and of init containers that stay. On the
-/// host's network each container port is one, as the API's defaults have it.
+/// The host ports of a pod or pod template: of its containers and its sidecars. With `hostNetwork` each container port
+/// is a host port, as in the API's defaults.
 pub fn host_ports(pod: &Value) -> Vec<HostPort> {
     let on_host = pod.pointer("/spec/hostNetwork") == Some(&Value::Bool(true));
     let list = |field: &str| pod.pointer(&format!("/spec/{field}")).and_then(Value::as_array).into_iter().flatten();
@@ -59,7 +58,7 @@ pub fn host_ports(pod: &Value) -> Vec<HostPort> {
     ports.filter_map(of).collect()
 }
 
-/// The first port of `wanted` that cannot be had beside `held`.
+/// The first port of `wanted` that conflicts with `held`.
 pub fn clash<'a>(wanted: &'a [HostPort], held: &[HostPort]) -> Option<&'a HostPort> {
     wanted.iter().find(|port| held.iter().any(|other| port.clashes(other)))
 }

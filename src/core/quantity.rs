@@ -1,6 +1,6 @@
 //! Kubernetes quantities: parsing and upstream's canonical spelling (`0.1` is `100m`).
 //!
-//! Follows apimachinery's `resource.Quantity`. Must not round in any other direction than upstream: away from zero.
+//! Follows apimachinery's `resource.Quantity`. Must round only as upstream does: away from zero.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,16 +15,16 @@ const MAX_BINARY: i128 = i64::MAX as i128 * NANOS;
 const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 
-/// Why a string is no quantity.
+/// Why a string is not a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
     /// Not a number with a suffix.
     #[error("not a number with a suffix such as 100m, 1.5, 64Mi or 1e3")]
     Format,
-    /// The suffix is none of upstream's.
+    /// The suffix is not one of upstream's.
     #[error("unknown suffix, not one of n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei or e<number>")]
     Suffix,
-    /// Too many digits for this program.
+    /// More digits than this program supports.
     #[error("too large")]
     TooLarge,
 }

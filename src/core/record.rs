@@ -1,11 +1,11 @@
-//! What a node remembers of a daemon: its instances, each with its own revision, and the incarnation counter.
+//! What a node remembers of a daemon: its instances, each with its revision, and the incarnation counter.
 //!
-//! Owns the record that is on disk (`state-dir`). The invariants that it carries:
-//! * `next_incarnation` is above every number that was ever used here, so that a pod UID whose
-//!   manifest was removed is never used again;
-//! * it is saved before a manifest is removed, so that a crash in between cannot reuse a UID;
-//! * an instance keeps the DaemonSet it was rendered from until it ends, so that an old revision
-//!   stays renderable beside a new one.
+//! Owns the record on disk (`state-dir`). Its invariants:
+//! * `next_incarnation` is above every number ever used here, so the pod UID of a removed manifest is never used
+//!   again;
+//! * it is saved before a manifest is removed, so a crash in between cannot reuse a UID;
+//! * an instance keeps the DaemonSet it was rendered from until it ends, so an old revision can be rendered beside a
+//!   new one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,43 +57,41 @@ pub struct DaemonRecord {
     pub next_incarnation: u64,
     /// What runs or still ends here, oldest first.
     pub instances: Vec<Instance>,
-    /// Instances that have ended and whose folders are not cleared yet: UID, and since when.
+    /// Instances that have ended and whose folders are not cleared yet: UID, and when they ended.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ended: BTreeMap<String, Timestamp>,
-    /// The API's UID of the DaemonSet, once the API has shown it.
+    /// The DaemonSet's UID in the API, once it was seen there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_uid: Option<String>,
-    /// Fingerprint of the folder's file when the API's DaemonSet was deleted: the file is not
-    /// followed again until it changes.
+    /// Fingerprint of the folder's file when the API's DaemonSet was deleted: the file is ignored until it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignored_file: Option<String>,
-    /// That the stock controller's pod took over from a `bootstrap` instance.
+    /// The hand-over of a `bootstrap` instance to the stock controller's pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hand_over: Option<HandOver>,
-    /// When the revision that waits for its turn was first wanted, and which it is (`update-jitter`).
+    /// The revision that waits for `update-jitter`, and since when it is wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_update: Option<PendingUpdate>,
-    /// What a roll-back returns to: the last revision of which an instance was available here.
+    /// What a roll-back returns to: the last revision that was available here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub good: Option<Good>,
-    /// The wanted revision, when no instance of it became available in time.
+    /// The wanted revision, if none of its instances became available in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<FailedRevision>,
-    /// Since when the wanted revision is tried, over all its instances: its deadline counts from there.
+    /// Since when the wanted revision is tried, over all its instances: its deadline counts from then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
-    /// The revision that somebody asked to try here now: it waits for nobody's turn.
+    /// The revision that an administrator asked to try here now; it needs no permission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_hand: Option<String>,
-    /// What last ran here and ended without a new revision taking its place: it returns while the wanted
-    /// revision is not permitted.
+    /// What last ran here and ended without being replaced by a new revision: it returns while the wanted revision is
+    /// not permitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<LastRun>,
-    /// The revision before the wanted one, of which an instance ran here: a rollout that is taken back
-    /// returns to it.
+    /// The revision that ran here before the wanted one: a withdrawn rollout returns to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<LastRun>,
-    /// What the API server last said of the pod of a new instance.
+    /// The API server's last answer about the pod of a new instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<AdmissionAnswer>,
     /// How often in a row an instance had to be tried again.
@@ -101,7 +99,7 @@ pub struct DaemonRecord {
     pub backoff: Option<RetryBackoff>,
 }
 
-/// A template change that has been seen and not yet been rolled out here.
+/// A template change that has been seen but not yet rolled out here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingUpdate {
@@ -123,42 +121,41 @@ pub struct Instance {
     pub incarnation: u64,
     /// The hash of its revision.
     pub revision: String,
-    /// The DaemonSet as it was when the instance was made: its own revision. `None` for an instance
-    /// that was found in the folder and whose template is not known any more.
+    /// The DaemonSet at the time when the instance was made, with its revision. `None` for an adopted instance whose
+    /// template is unknown.
     #[serde(default)]
     pub daemon_set: Option<Arc<DaemonSet>>,
-    /// Version of the data it was made with (`restart-on: config` compares it).
+    /// Version of the data it was made with (compared for `restart-on: config`).
     pub data_version: String,
     /// When its manifest was first written.
     pub created: Timestamp,
-    /// Where it is in its life.
+    /// Its phase of life.
     pub phase: Phase,
-    /// Its mirror pod as it was last seen; it survives a restart of the agent, so that what happened
-    /// while the agent was down counts too.
+    /// Its mirror pod as last seen. It survives a restart of the agent, so events during the restart count too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mirror: Option<Mirror>,
-    /// What was seen of its mirror pod and has not been judged yet.
+    /// An event on its mirror pod that has not been judged yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noted: Option<Noted>,
     /// Whether a sandbox of it has ever been seen.
     #[serde(default)]
     pub started: bool,
-    /// Set when the DaemonSet went away and its pods were to be kept.
+    /// Set when the DaemonSet was deleted and its pods were to stay (orphan).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub orphaned: bool,
-    /// When it was first available: ready for `minReadySeconds`.
+    /// When it first was available: ready for `minReadySeconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available: Option<Timestamp>,
-    /// That a new incarnation is to take its place, at the revision that is permitted then.
+    /// The order to replace it with a new incarnation, at the revision permitted then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<RestartOrder>,
-    /// Whether it runs with the data that was kept of the good revision, not with today's.
+    /// Whether it runs with the rollback data of the good revision instead of the current data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
 }
 
 impl Instance {
-    /// A new instance, as it is when its manifest is about to be written.
+    /// A new instance, before its manifest is written.
     pub fn new(uid: &str, pod_name: &str, incarnation: u64, revision: &str, created: Timestamp) -> Self {
         Self {
             uid: uid.to_owned(),
@@ -184,13 +181,13 @@ impl Instance {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "camelCase")]
 pub enum Phase {
-    /// Its manifest is to be in the folder.
+    /// Its manifest should be in the folder.
     Live,
-    /// Its manifest is to be gone; the record stays until its sandbox is.
+    /// Its manifest should be gone; the record stays until its sandbox is gone.
     Ending {
         /// Since when.
         since: Timestamp,
-        /// Why, for people.
+        /// Why, for users.
         reason: String,
     },
 }
@@ -206,7 +203,7 @@ impl Phase {
 }
 
 impl DaemonRecord {
-    /// An empty record. `floor`: what a name without a record begins at ([`forget`]).
+    /// An empty record. `floor`: where a name without a record starts ([`forget`]).
     pub fn new(key: ObjectKey, floor: u64) -> Self {
         Self {
             key,
@@ -228,37 +225,35 @@ impl DaemonRecord {
         }
     }
 
-    /// The instances whose manifests are to be in the folder.
+    /// The instances whose manifests should be in the folder.
     pub fn live(&self) -> impl Iterator<Item = &Instance> {
         self.instances.iter().filter(|i| i.phase == Phase::Live)
     }
 
-    /// The instances that still end.
+    /// The instances that are ending.
     pub fn ending(&self) -> impl Iterator<Item = &Instance> {
         self.instances.iter().filter(|i| i.phase != Phase::Live)
     }
 
-    /// The instance with this UID.
     pub fn instance(&self, uid: &str) -> Option<&Instance> {
         self.instances.iter().find(|i| i.uid == uid)
     }
 
-    /// Marks `uid` as ending, and takes its number out of use.
+    /// Marks `uid` as ending, and retires its number.
     pub fn end(&mut self, uid: &str, now: Timestamp, reason: &str) {
         for instance in &mut self.instances {
             if instance.uid == uid && instance.phase == Phase::Live {
                 instance.phase = Phase::Ending { since: now, reason: reason.to_owned() };
                 self.next_incarnation = self.next_incarnation.max(instance.incarnation.saturating_add(1));
                 if let Some(good) = self.good.as_mut().filter(|g| g.revision == instance.revision) {
-                    // What it was rendered from outlives it: a roll-back needs it.
+                    // Its definition outlives it: a roll-back needs it.
                     good.daemon_set = instance.daemon_set.clone().or(good.daemon_set.take());
                 }
             }
         }
     }
 
-    /// Takes times in the future back to `now`: the clock was set back, and nothing is to wait for it
-    /// to get there again.
+    /// Resets times in the future to `now`: the clock was set back, and nothing should wait until it catches up.
     pub fn not_after(&mut self, now: Timestamp) {
         self.each_time(|time| *time = now.min(*time));
         for order in self.instances.iter_mut().filter_map(|i| i.restart.as_mut()) {
@@ -266,7 +261,7 @@ impl DaemonRecord {
         }
     }
 
-    /// Moves every time by `by`: the clock was set forward by that much, and nothing has grown older.
+    /// Shifts every time by `by`: the clock was set forward by that much, so nothing has become older.
     pub fn shift(&mut self, by: Span) {
         self.each_time(|time| *time += by);
         for order in self.instances.iter_mut().filter_map(|i| i.restart.as_mut()) {
@@ -296,7 +291,7 @@ impl DaemonRecord {
         times.into_iter().for_each(change);
     }
 
-    /// Whether nothing in it is worth keeping: no instance, and no number to protect above `floor`.
+    /// Whether nothing in it is worth keeping: no instance, and no number above `floor` to protect.
     pub fn is_empty(&self, floor: u64) -> bool {
         self.instances.is_empty()
             && self.next_incarnation <= floor

@@ -44,22 +44,20 @@ use crate::core::volume::VolumeData;
 pub struct Endpoint {
     /// Host name or address, IPv6 without brackets.
     pub host: String,
-    /// Port.
     pub port: u16,
 }
 
-/// What the node's owner and the node itself say about rendering.
+/// What the node's configuration and the node itself determine about rendering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenderOptions {
-    /// The node's name.
     pub node_name: String,
-    /// Major and minor version of the kubelet that reads the manifest; `None`: not known.
+    /// Major and minor version of the kubelet that reads the manifest; `None`: unknown.
     pub kubelet_version: Option<(u32, u32)>,
-    /// The API endpoint for hostNetwork pods; `None`: not known.
+    /// The API endpoint for hostNetwork pods; `None`: unknown.
     pub api_endpoint: Option<Endpoint>,
-    /// Whether there is an API server at all (false: variables that point to it are left out).
+    /// Whether an API server is configured (false: variables that point to it are left out).
     pub has_api: bool,
-    /// Whether Secret values that cannot be carried by a file may stand in the manifest.
+    /// Whether Secret values that a file cannot carry may be written into the manifest.
     pub inline_secret_env: bool,
     /// Who pulls images.
     pub pulls: Pulls,
@@ -73,7 +71,7 @@ pub enum Pulls {
     First,
     /// The agent, before an instance starts; policies stay as they are.
     AsWritten,
-    /// The kubelet alone: nobody else could pull anew what is `Always`, so it stays.
+    /// Only the kubelet: `Always` stays, because nothing else would pull again.
     ByKubelet,
 }
 
@@ -86,7 +84,6 @@ pub struct RenderInput<'a> {
     pub objects: &'a dyn ObjectSource,
     /// Service-account tokens.
     pub tokens: &'a dyn TokenSource,
-    /// Options.
     pub options: &'a RenderOptions,
     /// UID and pod name (`identity::identity`).
     pub identity: &'a Identity,
@@ -96,7 +93,7 @@ pub struct RenderInput<'a> {
     pub incarnation: u64,
 }
 
-/// Something that has to be there before the pod can start.
+/// Something that must exist before the pod can start.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Missing {
     /// `ConfigMap`, `Secret`, `ServiceAccount`, `ServiceAccountToken`, `PriorityClass`, `RuntimeClass`, `Service`, `APIEndpoint` or `KubeletVersion`.
@@ -110,7 +107,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// Whether it is `object` that is missing, or something in it.
+    /// Whether `object` itself or something in it is missing.
     pub fn is(&self, object: &ObjectRef) -> bool {
         (self.kind.as_str(), &self.namespace, &self.name)
             == (object.kind.as_str(), &object.key.namespace, &object.key.name)
@@ -139,24 +136,24 @@ pub struct RenderedPod {
     pub pod: Value,
     /// The data it mounts, in the order of the pod's volumes.
     pub volumes: Vec<VolumeData>,
-    /// What it refers to: what has to be watched.
+    /// The objects that it refers to, which must be watched.
     pub references: BTreeSet<ObjectRef>,
     /// Tokens it needs.
     pub tokens: BTreeSet<TokenRequest>,
-    /// What is not there yet. The agent holds the manifest back while this is not empty.
+    /// What is missing. The agent does not write the manifest until this is empty.
     pub waiting_for: Vec<Missing>,
-    /// Notes for people: what was left out and what to do (such as pull secrets).
+    /// Notes for users: what was left out and what to do (such as pull secrets).
     pub notes: Vec<FieldError>,
     /// A hash over the data of every reference (for `restart-on: config`).
     pub data_version: String,
-    /// The images that it needs and that may be pulled.
+    /// The images that it needs and that can be pulled.
     pub images: Vec<PodImage>,
-    /// The Secrets that its images are pulled with.
+    /// The Secrets with the credentials for its images.
     pub pull_secrets: Vec<ObjectRef>,
 }
 
 impl RenderedPod {
-    /// Itself without the pod, and without what is in the volumes.
+    /// Without the pod and the contents of its volumes.
     pub fn shrunk(&self) -> Self {
         let named = |volume: &VolumeData| VolumeData { name: volume.name.clone(), ..VolumeData::default() };
         Self {
@@ -178,17 +175,17 @@ impl RenderedPod {
 pub struct Refused {
     /// The fields, never empty.
     pub errors: Vec<FieldError>,
-    /// What was looked at: a change of it may change the answer.
+    /// What was read: if it changes, the answer may change.
     pub references: BTreeSet<ObjectRef>,
-    /// Tokens that were looked at.
+    /// Tokens that were read.
     pub tokens: BTreeSet<TokenRequest>,
 }
 
 /// Renders one instance: each step is one pass over the pod.
 ///
 /// # Errors
-/// Every field that a static pod cannot carry. What is merely not there yet is no error: it is named
-/// in [`RenderedPod::waiting_for`], and the pod is rendered with what there is.
+/// Every field that a static pod cannot carry. Something missing is not an error: it is listed in
+/// [`RenderedPod::waiting_for`], and the pod is rendered without it.
 pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     let ctx = &mut RenderContext::new(input);
     let template = json::at(input.daemon_set.pod_template(), &["spec"]).unwrap_or(&Value::Null);
@@ -233,11 +230,11 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     })
 }
 
-/// The kubelet appends the node's name: past 253 bytes no name of a pod is left.
+/// The kubelet appends the node's name; longer names are impossible.
 fn refuse_long_name(ctx: &mut RenderContext<'_>) {
     let length = ctx.input.identity.pod_name.len() + 1 + ctx.input.options.node_name.len();
     if length > 253 {
-        let reason = format!("the pod's name with the node's would have {length} bytes, more than 253");
+        let reason = format!("the pod's name with the node's would have {length} bytes; at most 253 are allowed");
         ctx.refuse("metadata.name", reason, "give the node a shorter name");
     }
 }

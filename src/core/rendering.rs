@@ -1,7 +1,7 @@
-//! One rendering, complete: identity, manifest text and data, or why there is none.
+//! One complete rendering: identity, manifest text and data, or why it is refused.
 //!
-//! Owns the step from a DaemonSet and an incarnation number to the bytes that go to disk. Must not
-//! do I/O; the shell caches it.
+//! Owns the step from a DaemonSet and an incarnation number to the bytes on disk. Must not do I/O; the shell caches
+//! it.
 
 use std::sync::Arc;
 
@@ -50,12 +50,12 @@ pub struct Rendered {
 }
 
 impl RenderResult {
-    /// Whether it can be written: text, pod and data are there.
+    /// Whether it still has what is needed to write it: text, pod and data.
     pub fn is_whole(&self) -> bool {
         self.result.as_ref().map_or(true, |rendered| !rendered.text.is_empty())
     }
 
-    /// Itself, but waiting for more.
+    /// The same, waiting for `more`.
     pub fn waiting_for(&self, more: Vec<Missing>) -> Self {
         let mut rendering = self.clone();
         if let Ok(rendered) = &mut rendering.result {
@@ -68,7 +68,7 @@ impl RenderResult {
         self.result.as_ref().is_ok_and(|rendered| rendered.pod.waiting_for.contains(missing))
     }
 
-    /// Itself with all that is compared, and without what is needed only to write it.
+    /// The same without what is only needed to write it; all that is compared stays.
     pub fn shrunk(&self) -> Self {
         let shrunk = |rendered: &Rendered| Rendered {
             file: rendered.file.clone(),
@@ -85,12 +85,11 @@ impl RenderResult {
     }
 }
 
-/// The canonical template of a DaemonSet with its hash: computed once per definition.
+/// The canonical template of a DaemonSet with its hash; computed once for each definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {
     /// The canonical template, as JSON.
     pub canonical: String,
-    /// Its hash.
     pub hash: String,
 }
 

@@ -1,4 +1,4 @@
-//! What the agent tells beside its status: the values behind `daemonlet plan` and `explain`.
+//! The values behind `daemonlet plan`, `explain`, `retry` and `restart`.
 //!
 //! Owns their schema; as with [`crate::core::status`], fields are only added.
 
@@ -21,23 +21,21 @@ pub struct PlanReport {
     pub agent_running: bool,
     /// The changes, in the order in which they would be made; empty: nothing to do.
     pub changes: Vec<PlannedChange>,
-    /// The daemons that do not run as they should, and that no change of this pass helps.
+    /// The daemons that do not run as they should and that this pass cannot help.
     #[serde(default)]
     pub held: Vec<HeldDaemon>,
-    /// What is wrong beside single daemons, as in `status`: files, folders, the API, the runtime.
+    /// Problems that do not concern a single daemon, as in `status`: files, folders, the API, the runtime.
     #[serde(default)]
     pub problems: Vec<Problem>,
 }
 
-/// A daemon for which there is nothing to do though it does not run as it should.
+/// A daemon that does not run as it should, but for which there is nothing to do now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldDaemon {
-    /// The DaemonSet's namespace.
     pub namespace: String,
-    /// The DaemonSet's name.
     pub name: String,
-    /// What it is doing instead.
+    /// The state it is in instead.
     pub state: State,
     /// Why.
     pub reason: String,
@@ -46,21 +44,18 @@ pub struct HeldDaemon {
     pub hint: Option<String>,
 }
 
-/// One change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedChange {
-    /// The DaemonSet's namespace.
     pub namespace: String,
-    /// The DaemonSet's name.
     pub name: String,
-    /// What would be done: a verb and its object, such as `write manifest kube-system-cni-7x2kp.yaml`.
+    /// The change: a verb and its object, such as `write manifest kube-system-cni-7x2kp.yaml`.
     pub action: String,
     /// Why.
     pub reason: String,
 }
 
-/// Why a daemon does or does not run here.
+/// Why a daemon runs here or not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExplainReport {
@@ -70,22 +65,22 @@ pub struct ExplainReport {
     pub node: String,
     /// Whether the agent answered. False: explained from checkpoint and folders.
     pub agent_running: bool,
-    /// Each thing that was looked at, in order.
+    /// Each term, in order.
     pub terms: Vec<Term>,
-    /// The daemon's status; none: no such DaemonSet is known.
+    /// The daemon's status; `None`: no such DaemonSet is known.
     pub status: Option<DaemonStatus>,
-    /// What is wrong with it in the files and in the API; where nothing names it, what may hide it.
+    /// What is wrong with it in the files and in the API; if nothing names it, problems that may hide it.
     #[serde(default)]
     pub problems: Vec<Problem>,
 }
 
-/// One thing that decides.
+/// One term of the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Term {
     /// What it is: `source`, `mode`, `policy`, `node selector`, `node affinity`, `taint`, …
     pub subject: String,
-    /// Whether it speaks for running here; `None`: it only informs.
+    /// Whether it allows the daemon to run here; `None`: it only informs.
     pub holds: Option<bool>,
     /// The term and the value it was compared with.
     pub text: String,
@@ -99,7 +94,7 @@ pub struct RetryReport {
     pub schema_version: u32,
     /// The node's name.
     pub node: String,
-    /// The failed revision that was forgotten; none: none had failed.
+    /// The failed revision that was reset; `None`: none had failed.
     pub forgotten: Option<String>,
     /// Whether a back-off was ended.
     pub backoff: bool,
@@ -115,13 +110,13 @@ pub struct RestartReport {
     pub schema_version: u32,
     /// The node's name.
     pub node: String,
-    /// The pods that end, without the node's name; empty: it waits.
+    /// The pods that end, without the node's name; empty: the restart waits.
     pub old: Vec<String>,
-    /// The pod that starts when they have ended; none: nothing can start yet.
+    /// The pod that starts after them; `None`: nothing can start yet.
     pub new: Option<String>,
     /// What it waits for, or what happens meanwhile.
     pub reason: String,
-    /// Why nobody can say yet when the old pods have ended, before which the new one does not start.
+    /// Why it is unknown when the old pods will be gone; the new one does not start before.
     #[serde(default)]
     pub unsure: Option<String>,
 }

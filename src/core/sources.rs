@@ -1,8 +1,7 @@
-//! What the folders and the API together say about one daemon.
+//! What folders and API together say about one daemon.
 //!
-//! Owns the evidence rules: absence is not deletion. A daemon is gone only when something says so
-//! that can be trusted; everything else keeps what runs. Must not do I/O: confirmations arrive as
-//! values.
+//! Owns the rules of evidence: absence is not deletion. A daemon is removed only on evidence that can be trusted; in
+//! all other cases what runs stays. Must not do I/O: confirmations are arguments.
 
 use std::sync::Arc;
 
@@ -18,17 +17,17 @@ use crate::core::policy::namespace_of;
 use crate::core::policy::same_template;
 use crate::core::record::DaemonRecord;
 
-/// What the folders say of one daemon.
+/// The state of one daemon in the folders.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FolderState<'a> {
     /// A file defines it.
     Present {
         /// The definition in force.
         daemon_set: &'a Arc<DaemonSet>,
-        /// Changes whenever the definition does.
+        /// Changes whenever the definition changes.
         fingerprint: &'a str,
     },
-    /// No file defines it, and the folder that it came from is there to say so.
+    /// No file defines it, and the folder that it came from is present and readable.
     Absent,
     /// No file defines it, but that proves nothing (folder missing, other file system, unreadable).
     Unsure {
@@ -37,78 +36,75 @@ pub enum FolderState<'a> {
     },
 }
 
-/// What a GET said after the API's view lacked the daemon, or no longer covered it.
+/// The answer of a GET that was sent because the API's view lacked the daemon, or no longer selected it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Confirmation {
-    /// Nobody has asked yet.
+    /// No GET has been sent.
     Unasked,
-    /// It is gone: NotFound, or another UID under the same name, on the same cluster.
+    /// It is gone: NotFound, or another UID under the same name, in the same cluster.
     Gone,
-    /// It is there, and not ours any more.
+    /// It exists, but is not ours any more.
     NotCovered,
-    /// It is there: the view is behind.
+    /// It exists: our view is behind.
     StillThere,
-    /// No answer, or one from another cluster; for people.
+    /// No answer, or one from another cluster; why.
     Failed(String),
 }
 
-/// What the API says of one daemon.
+/// The state of one daemon in the API.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ApiState<'a> {
-    /// There is no API server for this agent.
+    /// No API server is configured.
     None,
-    /// Never listed completely.
+    /// Not listed completely yet.
     Unknown,
-    /// It is there.
+    /// It exists.
     Present(&'a Arc<DaemonSet>),
-    /// It is there but cannot be used; what runs stays.
+    /// It exists but is invalid; what runs stays.
     Invalid {
         /// Why.
         reason: &'a str,
     },
-    /// A complete list lacks it, or it was seen to be deleted.
+    /// A complete list does not contain it, or a watch reported its deletion.
     Absent {
-        /// Whether a live watch reported the deletion (else a list lacked it).
+        /// Whether a watch reported the deletion (else a list did not contain it).
         by_event: bool,
     },
-    /// It was seen to be deleted, and its pods are to be kept.
+    /// A watch reported its deletion, and its pods are to stay (orphan).
     Orphaned,
 }
 
 /// Everything that is known of one daemon's definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownDefinition<'a> {
-    /// The folders' word.
     pub folder: FolderState<'a>,
-    /// The API's word.
     pub api: ApiState<'a>,
-    /// The API's last version of it, from the checkpoint: counts while the API is `Unknown`.
+    /// The API's last version of it from the checkpoint; used while the API is `Unknown`.
     pub remembered: Option<&'a Arc<DaemonSet>>,
-    /// What a GET said, if one was asked for.
+    /// The answer of the GET, if one was sent.
     pub confirmation: Confirmation,
 }
 
 impl KnownDefinition<'_> {
-    /// Whether only the silence of a complete list speaks against the daemon that `record` remembers:
-    /// what `max-removals` counts, whatever a GET has said of it so far.
+    /// Whether the only evidence against the daemon of `record` is that a complete list does not contain it. These
+    /// count against `max-removals`, whatever a GET says.
     pub fn is_unlisted(&self, record: &DaemonRecord) -> bool {
         self.api == ApiState::Absent { by_event: false } && record.api_uid.is_some()
     }
 }
 
-/// The sum.
+/// What the sources want of a daemon, in sum.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Desired {
-    /// It is to run where placement says yes.
+    /// It should run where placement allows it.
     Wanted {
         /// The definition in force.
         daemon_set: Arc<DaemonSet>,
-        /// How.
         mode: Mode,
-        /// Something that people should know, such as a refused API version.
+        /// A note for users, such as a refused API version.
         note: Option<String>,
     },
-    /// It exists and is left alone here (label, policy).
+    /// It exists but is not ours here (label, policy).
     Left {
         /// Why.
         reason: String,
@@ -117,31 +113,31 @@ pub enum Desired {
     Gone {
         /// Why.
         reason: String,
-        /// Whether only a list's silence said so (counted by `max-removals`).
+        /// Whether only a list said so (counted by `max-removals`).
         by_list: bool,
         /// Fingerprint of a folder file that must not bring it back.
         ignore_file: Option<String>,
     },
-    /// It goes, and its pods are to be kept.
+    /// It is gone, and its pods stay.
     Orphaned {
         /// Why.
         reason: String,
     },
-    /// A GET must confirm that it is gone or not ours; what runs stays until then.
+    /// A GET must confirm that it is gone or not ours; until then what runs stays.
     Confirm {
         /// What has to be confirmed.
         reason: String,
     },
-    /// Nothing can be said: what runs stays.
+    /// Unknown: what runs stays.
     Unsure {
         /// Why.
         reason: String,
     },
 }
 
-/// What the sources together say of the daemon that `record` remembers.
+/// What the sources want of the daemon that `record` remembers.
 ///
-/// `objects` is where Namespaces are looked up.
+/// `objects` contains the Namespaces.
 pub fn resolve(
     known: &KnownDefinition<'_>,
     record: &DaemonRecord,
@@ -162,11 +158,11 @@ pub fn resolve(
     }
 }
 
-/// Policy, and where it looks up Namespaces.
+/// Policy, and the Namespaces it needs.
 type PolicyAndObjects<'a> = (&'a Policy, &'a dyn ObjectSource);
 
-/// [`Policy::covers`]; and a template of the API that is not the folder's is ours only if it may start. One that
-/// already runs here stays, whatever has changed since.
+/// [`Policy::covers`]. In addition, a template of the API that differs from the folder's is ours only if it may start;
+/// one that already runs here stays, whatever has changed since.
 fn covers(
     rules: PolicyAndObjects<'_>,
     daemon_set: &DaemonSet,
@@ -179,7 +175,7 @@ fn covers(
     let why = match policy.admit(daemon_set, objects.lookup(&namespace_of(daemon_set))) {
         Admission::Allowed(_) => return covered,
         Admission::Refused(errors) => errors.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; "),
-        Admission::Waits(missing) => format!("{missing} has not been seen yet"),
+        Admission::Waits(missing) => format!("{missing} has not been read yet"),
     };
     let runs = |d: &Arc<DaemonSet>| d.source == Source::Api && same_template(d, daemon_set);
     if same_template(daemon_set, folder) || record.live().filter_map(|i| i.daemon_set.as_ref()).any(runs) {
@@ -201,7 +197,7 @@ fn resolve_present(
     match (covers(rules, daemon_set, folder_of(known, record), record), folder_of(known, record)) {
         (Covered::Yes(mode), _) => wanted(daemon_set, mode, None),
         (Covered::No(reason), Some(folder)) => match of_the_api(record, folder) {
-            // The folder's would be a step back that nobody approved, on all nodes at once.
+            // The folder's version would be an unapproved step back, on all nodes at once.
             Some(running) => {
                 let note = format!("the API's new version is not used, what runs stays: {reason}");
                 wanted(running, folder_mode(policy, folder), Some(note))
@@ -224,7 +220,7 @@ fn resolve_present(
     }
 }
 
-/// What the newest instance runs, if it came from the API and is not what `folder` has.
+/// What the newest instance runs, if it came from the API and differs from `folder`.
 fn of_the_api<'a>(record: &'a DaemonRecord, folder: &Arc<DaemonSet>) -> Option<&'a Arc<DaemonSet>> {
     let newest = record.instances.iter().rev().find_map(|instance| instance.daemon_set.as_ref())?;
     (newest.source == Source::Api && !same_template(newest, folder)).then_some(newest)

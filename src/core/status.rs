@@ -1,7 +1,7 @@
-//! What the agent tells: the value behind `daemonlet status [--json]`.
+//! What the agent reports: the value behind `daemonlet status [--json]`.
 //!
-//! Owns the schema. Must not gather anything. The JSON is a contract: fields are only added, and
-//! [`SCHEMA_VERSION`] grows when one changes its meaning or goes.
+//! Owns the schema. Must not gather anything. The JSON is a contract: fields are only added, and [`SCHEMA_VERSION`]
+//! grows when a field changes its meaning or is removed.
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use crate::core::render::Missing;
 /// The version of the JSON schema of [`StatusReport`].
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Everything that one node has to tell.
+/// The report of one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusReport {
@@ -26,7 +26,7 @@ pub struct StatusReport {
     pub agent: AgentStatus,
     /// The daemons, by namespace and name.
     pub daemons: Vec<DaemonStatus>,
-    /// What is wrong beside single daemons: files, folders, the API, the runtime.
+    /// Problems that do not concern a single daemon: files, folders, the API, the runtime.
     pub problems: Vec<Problem>,
 }
 
@@ -38,19 +38,17 @@ pub struct AgentStatus {
     pub running: bool,
     /// When it started (RFC 3339), if it runs.
     pub since: Option<String>,
-    /// Its version.
     pub version: String,
     /// The API server: `connected`, `none` (not configured), or why it is not connected.
     pub api: String,
     /// Since when the API is in that state (RFC 3339).
     pub api_since: Option<String>,
-    /// What it has cost the API server, if there is one.
+    /// Connections and requests to the API server, if one is configured.
     #[serde(default)]
     pub api_use: Option<ApiUse>,
-    /// The passes so far.
     #[serde(default)]
     pub passes: Passes,
-    /// The certificate that `daemonlet enroll` got, if the agent uses one.
+    /// The certificate from `daemonlet enroll`, if the agent uses one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<IdentityStatus>,
 }
@@ -65,7 +63,7 @@ pub struct IdentityStatus {
     pub expires: String,
     /// When it is to be renewed (RFC 3339).
     pub renewal_due: String,
-    /// How the renewal goes; empty while there is nothing to say.
+    /// The state of the renewal; empty if there is nothing to report.
     pub renewal: String,
 }
 
@@ -77,9 +75,9 @@ pub struct ApiUse {
     pub connections_opened: u64,
     /// Connections open now.
     pub connections: u64,
-    /// Requests sent since the start, each watch counted when it is opened.
+    /// Requests sent since the start; a watch counts once, when it is opened.
     pub requests: u64,
-    /// Requests open now: watches, mostly.
+    /// Requests open now: mostly watches.
     pub streams: u64,
 }
 
@@ -97,27 +95,24 @@ pub struct Passes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonStatus {
-    /// The DaemonSet's namespace.
     pub namespace: String,
-    /// The DaemonSet's name.
     pub name: String,
     /// Where it was read.
     pub source: Source,
-    /// Its mode; none: it is left alone.
+    /// Its mode; `None`: it is not ours.
     pub mode: Option<Mode>,
-    /// The hash of the revision that runs, or is to run.
+    /// The hash of the revision that runs, or that is to run.
     pub revision: String,
     /// The instance's pod name without the node's; empty if there is none.
     pub pod: String,
     /// The instance's pod UID; empty if there is none.
     pub uid: String,
-    /// What it is doing.
     pub state: State,
-    /// Whether it is ready; `None`: nobody can say.
+    /// Whether it is ready; `None`: unknown.
     pub ready: Option<bool>,
     /// Since when it is in that state (RFC 3339).
     pub since: Option<String>,
-    /// Why, in one line; empty if there is nothing to say.
+    /// The reason, in one line; empty if there is none.
     pub reason: String,
     /// The wanted revision, if no instance of it became available here in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,24 +120,22 @@ pub struct DaemonStatus {
     /// The image that is being pulled for its next instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull: Option<PullStatus>,
-    /// The revision that takes the place of the one that runs.
+    /// The revision that is replacing the running one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replacing: Option<String>,
-    /// What it waits for.
     pub waiting_for: Vec<Missing>,
-    /// Things to know, such as pull secrets that were left out.
+    /// Notes, such as pull secrets that were left out.
     pub notes: Vec<String>,
 }
 
-/// An image on its way. How much of it has come is known to the runtime alone.
+/// An image being pulled. Only the runtime knows how much of it has arrived.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PullStatus {
-    /// The image.
     pub image: String,
-    /// Which of those that have to be pulled, from 1.
+    /// Its number among those to be pulled, from 1.
     pub number: usize,
-    /// How many have to be pulled.
+    /// How many are to be pulled.
     pub count: usize,
     /// Since when (RFC 3339).
     pub since: String,
@@ -156,13 +149,13 @@ pub struct FailedStatus {
     pub revision: String,
     /// Why.
     pub cause: Cause,
-    /// The words of who says it: the kubelet's, the runtime's, the container's last line.
+    /// The message of the kubelet, the runtime, or the container's last log line.
     pub message: String,
     /// When that was decided (RFC 3339).
     pub since: String,
 }
 
-/// What a daemon is doing on this node.
+/// The state of a daemon on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
@@ -170,21 +163,21 @@ pub enum State {
     Running,
     /// Its manifest is there; the kubelet has not started it yet.
     Starting,
-    /// It needs something that is not there (`waitingFor`).
+    /// It needs something that is missing (`waitingFor`).
     Waiting,
-    /// An old instance ends before a new one starts.
+    /// The old instance ends before the new one starts.
     Replacing,
     /// Its manifest is gone, its pod is ending.
     Stopping,
-    /// It does not belong on this node.
+    /// It should not run on this node.
     NotSelected,
-    /// It cannot be a static pod, is invalid, or policy forbids it.
+    /// It cannot be a static pod, is invalid, or is forbidden by policy.
     Refused,
     /// The kubelet rejected it, or it crashes.
     Failing,
-    /// Its DaemonSet is gone and its pods were to be kept.
+    /// Its DaemonSet was deleted, and its pods stay (orphan).
     Orphaned,
-    /// Nobody can say.
+    /// Its state is unknown.
     Unknown,
 }
 
@@ -211,7 +204,7 @@ impl State {
     }
 }
 
-/// Something that is wrong.
+/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {

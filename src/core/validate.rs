@@ -1,7 +1,7 @@
 //! Upstream's validation of DaemonSets, for what matters here.
 //!
-//! Owns the judgement whether a DaemonSet is one that the API server would take (`ValidateDaemonSet`) and
-//! whether the kubelet could decode its pod template. Must not change what it judges.
+//! Owns whether the API server would accept a DaemonSet (`ValidateDaemonSet`) and whether the kubelet could decode its
+//! pod template. Must not change what it judges.
 
 mod pod;
 mod selector;
@@ -25,18 +25,18 @@ pub use types::pod_template_types;
 pub use types::pod_types;
 pub use types::unknown_fields;
 
-/// The deepest nesting of maps and lists in a spec. A checkpoint holds it a few levels deeper, and what
-/// reads checkpoints and manifests back stops near 120 ([`crate::core::yaml::MAX_DEPTH`]).
+/// The deepest nesting of maps and lists in a spec. A checkpoint nests it a few levels deeper, and readers of
+/// checkpoints and manifests stop near 120 ([`crate::core::yaml::MAX_DEPTH`]).
 const MAX_LEVELS: usize = 100;
 
-/// Validates an apps/v1 DaemonSet and gives the typed view.
+/// Validates an apps/v1 DaemonSet and returns the typed view.
 ///
 /// # Errors
 /// Every field that upstream would refuse.
 pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldError>> {
     let mut errors = Vec::new();
     if let Err(error) = types::daemon_set(value) {
-        // With a field of the wrong type the other judgements would only repeat it in other words.
+        // With a field of the wrong type, the other checks would report the same again.
         return Err(vec![error]);
     }
     let empty = Value::Null;

@@ -4,12 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One file of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeFile {
     /// The content.
     pub data: Vec<u8>,
-    /// Permission bits, as the kubelet's own plugin would leave them (fsGroup included).
+    /// Permission bits, as set by the kubelet's own plugin (fsGroup included).
     pub mode: u32,
     /// Owner; `None` is root (a token's `runAsUser`).
     pub uid: Option<u32>,
@@ -24,6 +23,6 @@ pub struct VolumeData {
     pub files: BTreeMap<String, VolumeFile>,
     /// `fsGroup` of the pod: group of every file and folder, folders setgid.
     pub fs_group: Option<u32>,
-    /// Folders that other volumes are mounted on inside this one (the kubelet's nested mount points).
+    /// Folders inside this volume on which other volumes are mounted (the kubelet's nested mount points).
     pub nested_mount_points: BTreeSet<String>,
 }

@@ -19,7 +19,6 @@ const MARKER: &str = "boot-guard";
 pub(super) struct BootEvidence {
     /// A guard has started before in this boot.
     pub(super) started_before: bool,
-    /// A kubelet runs.
     pub(super) kubelet_runs: bool,
     /// Seconds from the start of process 1 to the start of this one.
     pub(super) age: Option<u64>,

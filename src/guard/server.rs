@@ -41,7 +41,6 @@ pub(super) enum ServerError {
     Field {
         /// The kubeconfig.
         path: PathBuf,
-        /// The field.
         field: &'static str,
         /// What is wrong.
         reason: String,

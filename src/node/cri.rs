@@ -50,13 +50,10 @@ pub enum SandboxState {
 /// The sandbox of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandbox {
-    /// The runtime's id.
     pub id: String,
-    /// The pod's UID.
     pub uid: String,
     /// The pod's name (of a static pod: with the node's).
     pub name: String,
-    /// The pod's namespace.
     pub namespace: String,
     /// How often the pod got a new sandbox.
     pub attempt: u32,
@@ -71,7 +68,6 @@ pub struct Sandbox {
 pub enum ContainerState {
     /// Made and not started.
     Created,
-    /// Running.
     Running,
     /// Ended.
     Exited,
@@ -82,11 +78,8 @@ pub enum ContainerState {
 /// A container of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
-    /// The runtime's id.
     pub id: String,
-    /// The sandbox's id.
     pub sandbox_id: String,
-    /// The pod's UID.
     pub pod_uid: String,
     /// The container's name in the pod.
     pub name: String,
@@ -124,7 +117,6 @@ pub struct ContainerStatus {
 pub struct RuntimeVersion {
     /// Such as `containerd`.
     pub name: String,
-    /// Its version.
     pub version: String,
 }
 

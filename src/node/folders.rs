@@ -65,7 +65,6 @@ pub struct FolderView {
 /// One folder as it was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScannedFolder {
-    /// Its path.
     pub path: PathBuf,
     /// Whether it is there and could be listed.
     pub readable: bool,
@@ -80,9 +79,7 @@ pub struct ScannedFolder {
 pub struct FileView {
     /// Its name, without the folder.
     pub name: String,
-    /// Its path.
     pub path: PathBuf,
-    /// Its folder.
     pub folder: PathBuf,
     /// Hash of its bytes.
     pub fingerprint: String,

@@ -180,7 +180,6 @@ fn time((seconds, nanoseconds): (i64, i64)) -> SystemTime {
 pub enum FileKind {
     /// A regular file.
     File,
-    /// A folder.
     Folder,
     /// A symbolic link.
     Link,

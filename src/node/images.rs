@@ -46,9 +46,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// What is wanted for one instance-to-be.
 #[derive(Clone, Debug)]
 pub struct Wish {
-    /// The pod.
     pub pod: PullFor,
-    /// Its images.
     pub images: Vec<PodImage>,
     /// Its pull secrets, as far as they are known, by name.
     pub secrets: Vec<(String, Arc<Value>)>,
@@ -63,7 +61,6 @@ pub enum PullProgress {
     Looking(Option<String>),
     /// One image is being pulled.
     Pulling {
-        /// The image.
         image: String,
         /// Whether it is on the node, and pulled anew.
         present: bool,

@@ -44,17 +44,13 @@ type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 pub enum KubeletError {
     /// The endpoint is no `https://host:port`.
     #[error("kubelet-endpoint {endpoint:?} is no https URL of a host and port")]
-    Endpoint {
-        /// The endpoint.
-        endpoint: String,
-    },
+    Endpoint { endpoint: String },
     /// The credentials cannot be read.
     #[error("cannot ask the kubelet: no credentials")]
     Credentials(#[source] KubeconfigError),
     /// Nobody answers, or not as a kubelet does.
     #[error("the kubelet at {endpoint} does not answer {path}: it is asked again")]
     Unreachable {
-        /// The endpoint.
         endpoint: String,
         /// What was asked.
         path: &'static str,
@@ -65,25 +61,20 @@ pub enum KubeletError {
     /// No answer in time.
     #[error("the kubelet at {endpoint} has not answered {path} within {} s: it is asked again", ASK.as_secs())]
     Timeout {
-        /// The endpoint.
         endpoint: String,
         /// What was asked.
         path: &'static str,
     },
-    /// The kubelet refused.
     #[error("the kubelet at {endpoint} refused {path}: {status}")]
     Refused {
-        /// The endpoint.
         endpoint: String,
         /// What was asked.
         path: &'static str,
-        /// Its status.
         status: StatusCode,
     },
     /// The reply is no list of pods.
     #[error("the kubelet at {endpoint} answered {path} with something else than pods")]
     Decode {
-        /// The endpoint.
         endpoint: String,
         /// What was asked.
         path: &'static str,
@@ -126,9 +117,7 @@ fn is_untrusted(error: &(dyn std::error::Error + 'static)) -> bool {
 pub struct PodReport {
     /// The UID that the kubelet knows the pod by (of a static pod: the manifest's).
     pub uid: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// `Pending`, `Running`, `Succeeded` or `Failed`.
     pub phase: String,

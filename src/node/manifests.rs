@@ -75,10 +75,7 @@ pub enum ManifestError {
     },
     /// A name that the kubelet would not read, or that is no file name.
     #[error("{name:?} cannot be the file name of a manifest")]
-    Name {
-        /// The name.
-        name: String,
-    },
+    Name { name: String },
     /// The file that was to be brought up to date has just been removed by somebody else.
     #[error("manifest {} has just been removed by somebody else: it is not put back", path.display())]
     Gone {

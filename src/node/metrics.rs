@@ -46,7 +46,6 @@ pub struct Pass {
     pub approvals: Approvals,
     /// The API server, if there is one.
     pub api: Option<Api>,
-    /// The tokens.
     pub tokens: Tokens,
 }
 
@@ -70,7 +69,6 @@ struct Recorded {
 pub struct Health {
     /// Whether it does.
     pub works: bool,
-    /// In words.
     pub words: String,
 }
 

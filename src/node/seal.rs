@@ -40,7 +40,6 @@ pub enum SealError {
     /// `systemd-creds` could not be run, or gave no answer in time. What is sealed may still be good.
     #[error("{PROGRAM} cannot be run")]
     Program(#[source] std::io::Error),
-    /// It refused.
     #[error("{PROGRAM} {doing} failed: {said}")]
     Refused {
         /// `encrypt` or `decrypt`.

@@ -40,32 +40,16 @@ pub enum Request {
     /// What the next pass would change.
     Plan,
     /// Why one daemon does or does not run here.
-    Explain {
-        /// The DaemonSet's namespace.
-        namespace: String,
-        /// The DaemonSet's name.
-        name: String,
-    },
+    Explain { namespace: String, name: String },
     /// Try a failed revision again, and what waits out a back-off at once.
-    Retry {
-        /// The DaemonSet's namespace.
-        namespace: String,
-        /// The DaemonSet's name.
-        name: String,
-    },
+    Retry { namespace: String, name: String },
     /// Replace what runs of one daemon by a new instance.
-    Restart {
-        /// The DaemonSet's namespace.
-        namespace: String,
-        /// The DaemonSet's name.
-        name: String,
-    },
+    Restart { namespace: String, name: String },
 }
 
 /// A request on its way to the loop.
 #[derive(Debug)]
 pub struct SocketRequest {
-    /// The request.
     pub request: Request,
     /// Where the reply goes.
     pub reply: oneshot::Sender<Value>,
@@ -77,7 +61,6 @@ pub enum SocketError {
     /// The run folder or the socket could not be made.
     #[error("cannot listen on {path}")]
     Listen {
-        /// The socket.
         path: PathBuf,
         /// What went wrong.
         #[source]

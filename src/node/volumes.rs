@@ -33,26 +33,14 @@ pub use layout::VolumesRoot;
 pub enum VolumeError {
     /// A pod UID that cannot be the name of a folder.
     #[error("pod UID {uid:?} cannot name a folder")]
-    Uid {
-        /// The UID.
-        uid: String,
-    },
+    Uid { uid: String },
     /// A volume or file name that would leave the volume.
     #[error("volume {volume} of pod UID {uid}: {path:?} is no relative path inside a volume")]
-    Path {
-        /// The pod's UID.
-        uid: String,
-        /// The volume.
-        volume: String,
-        /// The path.
-        path: String,
-    },
+    Path { uid: String, volume: String, path: String },
     /// The data could not be written; what was there before is still in force.
     #[error("cannot write volume {volume} of pod UID {uid}")]
     Write {
-        /// The pod's UID.
         uid: String,
-        /// The volume.
         volume: String,
         /// The step that failed.
         #[source]
@@ -61,7 +49,6 @@ pub enum VolumeError {
     /// The pod's folder could not be made or opened.
     #[error("cannot prepare the folder of pod UID {uid}")]
     Pod {
-        /// The pod's UID.
         uid: String,
         /// The step that failed.
         #[source]
@@ -70,7 +57,6 @@ pub enum VolumeError {
     /// What an ended pod left could not be removed.
     #[error("cannot clear the folder of the ended pod UID {uid}")]
     Clear {
-        /// The pod's UID.
         uid: String,
         /// The step that failed.
         #[source]

@@ -127,7 +127,7 @@ fn plan_tells_what_is_wrong_with_files_and_ends_accordingly() {
             "a/refused: nothing, it is refused: spec.template.spec.volumes[0].persistentVolumeClaim: ",
             "\n  hint: use a hostPath volume",
             "invalid.yaml:2: DaemonSet a/invalid: spec.template.metadata.labels: the selector does not match",
-            "\n  hint: write the labels of spec.selector there too\n",
+            "\n  hint: add the labels of spec.selector to the template\n",
             "syntax.yaml:1:4: unclosed bracket",
         ] {
             assert!(out.contains(line), "{line}: {out}");
@@ -185,7 +185,7 @@ fn status_and_explain_tell_what_nobody_understands() {
     let [unknown, annotation] = [
         "d/good.yaml:2: spec.template.spec.hostNetwrok: unknown field: Kubernetes 1.36 does not have it \
          (hint: did you mean hostNetwork?)\n",
-        "metadata.annotations[daemonlet.dev/rolback]: unknown annotation: nobody reads it \
+        "metadata.annotations[daemonlet.dev/rolback]: unknown annotation, ignored \
          (hint: did you mean daemonlet.dev/rollback?)\n",
     ];
     for command in [["status"].as_slice(), &["explain", "a/good"]] {

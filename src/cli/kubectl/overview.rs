@@ -103,7 +103,6 @@ fn late(rollout: &Rollout, place: &Place, colour: Colour) -> Vec<Cell> {
     ]
 }
 
-/// The state in its colour.
 pub(super) fn state(place: &Place, colour: Colour) -> Cell {
     let word = place.word();
     let painted = match (place.is_bad(), word) {

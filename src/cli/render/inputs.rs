@@ -30,7 +30,6 @@ use crate::core::yaml;
 /// Everything that was read. Of objects that are there twice the last counts, as with `kubectl apply`.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Inputs {
-    /// The DaemonSets.
     pub(in crate::cli) daemon_sets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
     /// The other objects.
     pub(in crate::cli) objects: BTreeMap<ObjectRef, Value>,

@@ -20,7 +20,6 @@ use crate::core::rendering::Rendered;
 pub(in crate::cli) enum RenderEntry {
     /// It is a static pod.
     Rendered {
-        /// The DaemonSet.
         key: ObjectKey,
         /// UID and pod name.
         identity: Identity,
@@ -29,14 +28,12 @@ pub(in crate::cli) enum RenderEntry {
     },
     /// It does not belong on the node.
     NotSelected {
-        /// The DaemonSet.
         key: ObjectKey,
         /// Why not.
         reason: String,
     },
     /// It is not valid, or cannot be a static pod.
     Refused {
-        /// The DaemonSet.
         key: ObjectKey,
         /// Where it was read.
         source: Source,
@@ -48,7 +45,6 @@ pub(in crate::cli) enum RenderEntry {
 }
 
 impl RenderEntry {
-    /// The DaemonSet.
     pub(in crate::cli) fn key(&self) -> Option<&ObjectKey> {
         match self {
             RenderEntry::Rendered { key, .. }
@@ -58,7 +54,6 @@ impl RenderEntry {
         }
     }
 
-    /// What it waits for.
     fn waiting_for(&self) -> &[Missing] {
         match self {
             RenderEntry::Rendered { rendered, .. } => &rendered.pod.waiting_for,
@@ -170,7 +165,6 @@ fn join(errors: &[FieldError]) -> String {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Json<'a> {
-    /// A DaemonSet.
     #[serde(rename_all = "camelCase")]
     DaemonSet {
         namespace: &'a str,

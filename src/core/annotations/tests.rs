@@ -37,13 +37,9 @@ fn what_is_understood_is_not_mentioned() {
 #[test]
 fn names_are_corrected_and_values_explained() {
     let table = [
-        (
-            "progres-deadline",
-            "1m",
-            "unknown annotation: nobody reads it (did you mean daemonlet.dev/progress-deadline?)",
-        ),
-        ("Rollback", "auto", "unknown annotation: nobody reads it (did you mean daemonlet.dev/rollback?)"),
-        ("mode", "static", "it is a label: here nobody reads it (write it into the DaemonSet's metadata.labels)"),
+        ("progres-deadline", "1m", "unknown annotation, ignored (did you mean daemonlet.dev/progress-deadline?)"),
+        ("Rollback", "auto", "unknown annotation, ignored (did you mean daemonlet.dev/rollback?)"),
+        ("mode", "static", "it is a label, and is ignored here (write it into the DaemonSet's metadata.labels)"),
         (
             "progress-deadline",
             "0s",
@@ -68,18 +64,18 @@ fn names_are_corrected_and_values_explained() {
         assert_eq!(said(json!({}), annotations, json!({})), [format!("metadata.annotations[{name}]: {expected}")]);
     }
     let far = said(json!({}), json!({"daemonlet.dev/zzz": "x"}), json!({}));
-    assert!(far[0].contains("those that there are: daemonlet.dev/progress-deadline, "), "{far:?}");
+    assert!(far[0].contains("known names: daemonlet.dev/progress-deadline, "), "{far:?}");
 }
 
 #[test]
 fn labels_and_places() {
     for (name, value, expected) in [
         ("mode", "Static", "\"Static\" is neither static nor bootstrap (write one of the two)"),
-        ("moed", "static", "unknown label: nobody reads it (did you mean daemonlet.dev/mode?)"),
+        ("moed", "static", "unknown label, ignored (did you mean daemonlet.dev/mode?)"),
         (
             "paused",
             "true",
-            "it is an annotation: here nobody reads it (write it into the DaemonSet's metadata.annotations)",
+            "it is an annotation, and is ignored here (write it into the DaemonSet's metadata.annotations)",
         ),
     ] {
         let name = format!("daemonlet.dev/{name}");
@@ -89,7 +85,7 @@ fn labels_and_places() {
     let deep = said(json!({}), json!({}), json!({"daemonlet.dev/rollback": "auto"}));
     assert_eq!(
         deep,
-        ["spec.template.metadata.annotations[daemonlet.dev/rollback]: nobody reads it on the pod template \
+        ["spec.template.metadata.annotations[daemonlet.dev/rollback]: it is ignored on the pod template \
           (write it into the DaemonSet's own metadata.annotations)"]
     );
 }

@@ -1,12 +1,12 @@
-//! The default pull policy, which hangs on the image's tag.
+//! The default pull policy, which depends on the image's tag.
 
-/// The `imagePullPolicy` that defaulting gives an image: `Always` for `:latest`, written or implied,
-/// else `IfNotPresent` (upstream's `SetDefaults_Container`); the latter too for what is no image name.
+/// The `imagePullPolicy` that defaulting gives an image: `Always` for `:latest`, written or implied, else
+/// `IfNotPresent`, which invalid image names get too (upstream's `SetDefaults_Container`).
 pub(crate) fn default_pull_policy(image: &str) -> &'static str {
     if is_latest(image) { "Always" } else { "IfNotPresent" }
 }
 
-/// The grammar of `distribution/reference`, as far as it tells names from no names.
+/// The grammar of `distribution/reference`, as far as it decides whether this is an image name.
 fn is_latest(image: &str) -> bool {
     let (named, digest) = match image.split_once('@') {
         Some((named, digest)) => (named, Some(digest)),

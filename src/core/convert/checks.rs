@@ -11,7 +11,7 @@ pub(super) fn wrong(field: impl Into<String>, reason: impl Into<String>) -> Fiel
     FieldError { field: field.into(), reason: reason.into(), hint: None }
 }
 
-/// `metadata` of an object of `kind` (`None`: DaemonSet): a name that is one, a namespace that is one.
+/// Checks `metadata` of an object of `kind` (`None`: DaemonSet): valid name, valid namespace.
 pub(super) fn metadata(object: &Value, kind: Option<Kind>) -> Result<(), FieldError> {
     let metadata = match object.get("metadata") {
         None | Some(Value::Null) => return Err(wrong("metadata.name", "required")),
@@ -20,14 +20,14 @@ pub(super) fn metadata(object: &Value, kind: Option<Kind>) -> Result<(), FieldEr
     };
     let name = match metadata.get("name") {
         None | Some(Value::Null) if metadata.contains_key("generateName") => {
-            return Err(wrong("metadata.name", "required: generateName gives no name that lasts"));
+            return Err(wrong("metadata.name", "required: generateName would give another name each time"));
         }
         None | Some(Value::Null) => return Err(wrong("metadata.name", "required")),
         Some(Value::String(name)) => name,
         Some(_) => return Err(wrong("metadata.name", "must be a string")),
     };
     let bad_name = match kind {
-        // Names of DaemonSets are judged with their other fields.
+        // Names of DaemonSets are checked with their other fields.
         None if name.is_empty() => Some("required"),
         None => None,
         Some(Kind::Namespace | Kind::Service) => dns::label(name),
@@ -54,7 +54,7 @@ pub(super) fn metadata(object: &Value, kind: Option<Kind>) -> Result<(), FieldEr
     Ok(())
 }
 
-/// Checks a map whose values are strings; null is no map and an empty string.
+/// Checks a map of strings; null counts as an empty map, or as an empty string.
 pub(super) fn strings(value: Option<&Value>, field: &str) -> Result<(), FieldError> {
     match value {
         None | Some(Value::Null) => Ok(()),
@@ -66,7 +66,7 @@ pub(super) fn strings(value: Option<&Value>, field: &str) -> Result<(), FieldErr
     }
 }
 
-/// A value that must be a string and is `value`.
+/// The error for `value`, which must be a string.
 pub(super) fn not_a_string(field: String, value: &Value) -> FieldError {
     let (found, hint) = match value {
         Value::Bool(value) => (format!("the boolean {value}"), true),
@@ -96,7 +96,7 @@ pub(super) fn priority_class(object: &Value) -> Result<(), FieldError> {
     match object.get("value") {
         None | Some(Value::Null) => Ok(()),
         Some(value) if value.as_i64().is_some_and(|value| i32::try_from(value).is_ok()) => Ok(()),
-        Some(_) => Err(wrong("value", "must be an integer of 32 bits")),
+        Some(_) => Err(wrong("value", "must be a 32-bit integer")),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::core::model::FieldError;
 /// The most bytes of data in one object: upstream's `MaxSecretSize`, also that of ConfigMaps.
 const MAX_DATA: usize = 1 << 20;
 
-/// Base64 as Go's `StdEncoding` decodes it: padded, but careless about the last bits.
+/// Base64 as Go's `StdEncoding` decodes it: padding required, trailing bits ignored.
 const GO_BASE64: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
@@ -105,13 +105,13 @@ fn key_name(field: &str, key: &str) -> Result<(), FieldError> {
     }
     Err(wrong(
         format!("{field}[{key}]"),
-        "a key has letters, digits, '-', '_' and '.' only, 253 at most, and is no '..'",
+        "a key consists of letters, digits, '-', '_' and '.', at most 253 characters, and is not '..'",
     ))
 }
 
 fn too_large(size: usize) -> Result<(), FieldError> {
     if size > MAX_DATA {
-        return Err(wrong("data", format!("{size} bytes of data, more than the {MAX_DATA} that an object may have")));
+        return Err(wrong("data", format!("{size} bytes of data; an object may have at most {MAX_DATA}")));
     }
     Ok(())
 }

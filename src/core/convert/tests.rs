@@ -55,7 +55,7 @@ fn what_the_api_server_refuses_is_refused_with_its_field() {
         (config_map(json!({ "a": true })), "ConfigMap default/c: data[a]: must be a string, not the boolean true"),
         (
             config_map(json!({ "a/b": "" })),
-            "ConfigMap default/c: data[a/b]: a key has letters, digits, '-', '_' and '.' only, 253 at most, and is no '..'",
+            "ConfigMap default/c: data[a/b]: a key consists of letters, digits, '-', '_' and '.', at most 253 characters, and is not '..'",
         ),
         (
             json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s" }, "data": { "k": "no base64" } }),
@@ -67,7 +67,7 @@ fn what_the_api_server_refuses_is_refused_with_its_field() {
         ),
         (
             json!({ "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": "s" }, "value": 3000000000i64 }),
-            "PriorityClass s: value: must be an integer of 32 bits",
+            "PriorityClass s: value: must be a 32-bit integer",
         ),
     ];
     for (document, expected) in cases {

@@ -1,6 +1,7 @@
-//! The API server: reachable, with the rights that the agent needs, the same time, and nobody else at work.
+//! The API server: reachable, the rights that the agent needs, its clock, and no stock controller at work.
 //!
-//! Owns the list of rights, as `packaging/k8s/rbac.yaml` and `rbac-dry-run.yaml` grant them, and what tells a stock controller.
+//! Owns the list of rights, as `packaging/k8s/rbac.yaml` and `rbac-dry-run.yaml` grant them, and how a stock
+//! controller is recognised.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +13,9 @@ use crate::core::time::Span;
 
 use super::Finding;
 
-/// A clock that is off by more than this is worth a word: a second is what the server's answer is exact to.
+/// A larger difference between the clocks is a warning; the server's `Date` is exact to one second.
 const CLOCK_WARN: Span = Span::from_secs(5);
-/// More than this, and certificates and tokens are not valid yet, or not any more.
+/// With a larger difference, certificates and tokens are not valid yet, or no longer.
 const CLOCK_BAD: Span = Span::from_secs(30);
 
 /// A right in the API.
@@ -75,13 +76,13 @@ const NEEDED: &[Needs] = &[
     ("", "events", "", &["list"]),
     ("events.k8s.io", "events", "", &["create", "patch"]),
 ];
-/// What it needs where the cluster has NodeDaemons.
+/// What it needs in addition if the cluster has NodeDaemons.
 const NEEDED_WITH_CRD: &[Needs] = &[
     ("daemonlet.dev", "nodedaemons", "", &["get", "list", "watch", "create"]),
     ("daemonlet.dev", "nodedaemons/status", "", &["patch"]),
 ];
 
-/// The rights that are asked about; `crd`: the cluster has NodeDaemons.
+/// The rights that are checked; `crd`: the cluster has NodeDaemons.
 pub fn rights(crd: bool) -> BTreeSet<Right> {
     let more = if crd { NEEDED_WITH_CRD } else { &[] };
     let of = |(group, resource, name, verbs): &Needs| {
@@ -93,14 +94,14 @@ pub fn rights(crd: bool) -> BTreeSet<Right> {
     rights
 }
 
-/// The right to ask about pods (`policy.admission`), in the namespaces whose DaemonSets may run; `*` is all.
+/// The right to dry-run pods (`policy.admission`), in the namespaces whose DaemonSets may run; `*` is all.
 pub fn rights_to_ask(namespaces: &[String]) -> BTreeSet<Right> {
     let all = namespaces.iter().any(|namespace| namespace == "*");
     let namespaces = if all { vec![""] } else { namespaces.iter().map(String::as_str).collect() };
     namespaces.into_iter().map(|namespace| Right::new("create", "", "pods", namespace, "")).collect()
 }
 
-/// The rights that one daemon needs besides, by what its template names: its objects, its account, its token.
+/// The rights that one daemon needs in addition: the objects, the account and the token that its template names.
 pub fn rights_of(namespace: &str, template: &Value) -> BTreeSet<Right> {
     let mut rights = BTreeSet::new();
     let mut read = |resource: &str, name: &str| {
@@ -118,7 +119,7 @@ pub fn rights_of(namespace: &str, template: &Value) -> BTreeSet<Right> {
     rights
 }
 
-/// Tells each ConfigMap and Secret that is named anywhere in `value`.
+/// Calls `read` for each ConfigMap and Secret named anywhere in `value`.
 fn named(value: &Value, read: &mut impl FnMut(&str, &str)) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| named(item, read)),
@@ -158,40 +159,37 @@ fn has(value: &Value, field: &str) -> bool {
 /// What was found of the API server.
 #[derive(Clone, Debug)]
 pub enum ApiFacts {
-    /// There is none.
+    /// No API server is configured.
     NotConfigured,
-    /// It does not answer, or refuses us.
+    /// It does not answer, or refuses our credentials.
     Unreachable {
-        /// Why.
         why: String,
-        /// Whether it answered and does not take our credentials.
+        /// Whether it answered but does not accept our credentials.
         unauthorized: bool,
     },
-    /// It answers.
     Answers(Box<Answers>),
 }
 
-/// What an API server that answers said.
+/// What the API server answered.
 #[derive(Clone, Debug)]
 pub struct Answers {
     /// Its host and port, and its version.
     pub server: String,
-    /// By how much its clock is ahead of ours, if it tells.
+    /// By how much its clock is ahead of ours; `None`: it sent no time.
     pub ahead: Option<Span>,
-    /// Whether the Node is registered; none: not known.
+    /// Whether the Node is registered; `None`: unknown.
     pub registered: Option<bool>,
-    /// Whether the cluster has NodeDaemons; why that is not known.
+    /// Whether the cluster has NodeDaemons, or why that is unknown.
     pub crd: Result<bool, String>,
-    /// The rights that were denied, and how many were asked about.
     pub denied: Vec<Right>,
-    /// How many were asked about.
+    /// How many rights were checked.
     pub asked: usize,
-    /// Why they could not be asked about, if so.
+    /// Why they could not be checked, if so.
     pub unasked: Option<String>,
-    /// DaemonSets that run in place of the DaemonSet controller, as the API has them, with their pods
-    /// here that are no mirror pods.
+    /// DaemonSets that run in place of the DaemonSet controller, as the API has them, with their pods on this node
+    /// that are not mirror pods.
     pub daemons: Vec<(Value, Mode, Vec<String>)>,
-    /// The address of the Service `kubernetes`, and whether it answers from here; none: not asked.
+    /// The address of the Service `kubernetes`, and whether it answers from here; `None`: not checked.
     pub service: Option<(String, Result<(), String>)>,
 }
 
@@ -203,10 +201,10 @@ pub fn examine(facts: &ApiFacts, node: &str) -> Vec<Finding> {
             return vec![Finding::ok(CHECK, "none is configured: DaemonSets come from folders alone")];
         }
         ApiFacts::Unreachable { why, unauthorized: true } => {
-            return vec![Finding::bad(CHECK, why.clone(), "give the agent credentials that the API server takes")];
+            return vec![Finding::bad(CHECK, why.clone(), "give the agent credentials that the API server accepts")];
         }
         ApiFacts::Unreachable { why, .. } => {
-            let hint = "what the checkpoint has runs on; compare the server of the kubeconfig with the kubelet's";
+            let hint = "daemons in the checkpoint keep running; compare the kubeconfig's server with the kubelet's";
             return vec![Finding::bad(CHECK, why.clone(), hint)];
         }
         ApiFacts::Answers(answers) => answers,
@@ -217,10 +215,12 @@ pub fn examine(facts: &ApiFacts, node: &str) -> Vec<Finding> {
         Some(true) => Finding::ok("Node", format!("{node} is registered")),
         Some(false) => Finding::warn(
             "Node",
-            format!("{node} is not registered: no tokens can be had, which are bound to it"),
-            "see what the kubelet says; is node-name right?",
+            format!(
+                "{node} is not registered: ServiceAccount tokens, which are bound to the Node, cannot be requested"
+            ),
+            "check the kubelet's log, and whether node-name is right",
         ),
-        None => Finding::warn("Node", format!("{node} could not be asked for"), "see the rights below"),
+        None => Finding::warn("Node", format!("{node} could not be read"), "see the rights below"),
     });
     findings.extend(denied(answers));
     findings.push(crd(&answers.crd));
@@ -234,11 +234,11 @@ pub fn examine(facts: &ApiFacts, node: &str) -> Vec<Finding> {
 fn clock(ahead: Option<Span>) -> Finding {
     const CHECK: &str = "clock";
     let Some(ahead) = ahead else {
-        return Finding::warn(CHECK, "the API server does not tell its time", "compare it by hand");
+        return Finding::warn(CHECK, "the API server sends no time", "compare it by hand");
     };
     let (off, side) = (ahead.abs(), if ahead > Span::ZERO { "behind" } else { "ahead of" });
     let text = match (off + Span::from_millis(500)).as_secs() {
-        0..2 => "as the API server's".to_owned(),
+        0..2 => "the same as the API server's".to_owned(),
         seconds => format!("{seconds} s {side} the API server's"),
     };
     let hint = "set it: `timedatectl set-ntp true`";
@@ -254,12 +254,12 @@ fn denied(answers: &Answers) -> Vec<Finding> {
     if let Some(why) = &answers.unasked {
         return vec![Finding::warn(
             CHECK,
-            format!("could not be asked about: {why}"),
+            format!("could not be checked: {why}"),
             "compare them with /usr/share/daemonlet/k8s/rbac.yaml",
         )];
     }
     if answers.denied.is_empty() {
-        return vec![Finding::ok(CHECK, format!("all {} that are needed are granted", answers.asked))];
+        return vec![Finding::ok(CHECK, format!("all {} required rights are granted", answers.asked))];
     }
     // One line for the verbs of one resource.
     let mut lines: Vec<(Right, Vec<&str>)> = Vec::new();
@@ -292,20 +292,20 @@ fn denied(answers: &Answers) -> Vec<Finding> {
 fn crd(crd: &Result<bool, String>) -> Finding {
     const CHECK: &str = "NodeDaemons";
     match crd {
-        Ok(true) => Finding::ok(CHECK, "the cluster has the resource: replacements wait for approvals"),
+        Ok(true) => {
+            Finding::ok(CHECK, "the cluster has the resource: replacements wait for the coordinator's approval")
+        }
         Ok(false) => Finding::warn(
             CHECK,
-            "the cluster does not have the resource: rollouts keep no budget",
+            "the cluster does not have the resource: rollouts have no cluster-wide budget",
             "daemonlet generate crd | kubectl apply -f -, and run a coordinator",
         ),
-        Err(why) => {
-            Finding::warn(CHECK, format!("could not be asked for: {why}"), "see whether the API server is well")
-        }
+        Err(why) => Finding::warn(CHECK, format!("could not be read: {why}"), "see whether the API server is well"),
     }
 }
 
-/// A stock DaemonSet controller that acts on what runs here in its place: it has pods here, or it wrote the
-/// status that belongs to the present generation.
+/// Whether a stock DaemonSet controller acts on a daemon that runs here in its place: it has pods here, or it wrote
+/// the status of the current generation.
 fn stock(daemons: &[(Value, Mode, Vec<String>)]) -> Vec<Finding> {
     const CHECK: &str = "stock controller";
     const HINT: &str = "switch the DaemonSet controller off (--controllers=*,-daemonset-controller), or label the \
@@ -318,17 +318,17 @@ fn stock(daemons: &[(Value, Mode, Vec<String>)]) -> Vec<Finding> {
             let text = format!("{name} runs here twice: pod {} is the DaemonSet controller's", pods.join(", "));
             findings.push(Finding::bad(CHECK, text, HINT));
         } else if writes_status(daemon_set) {
-            let text = format!("kube-controller-manager wrote the status of {name}, which is static here");
+            let text = format!("kube-controller-manager manages the status of {name}, which is static on this node");
             findings.push(Finding::warn(CHECK, text, HINT));
         }
     }
     if findings.is_empty() {
-        findings.push(Finding::ok(CHECK, "none acts on what runs here in its place"));
+        findings.push(Finding::ok(CHECK, "none acts on the daemons of this node"));
     }
     findings
 }
 
-/// Whether the last word on the status is kube-controller-manager's, and about the present generation.
+/// Whether kube-controller-manager wrote the status last, for the current generation.
 fn writes_status(daemon_set: &Value) -> bool {
     let generation = |pointer: &str| daemon_set.pointer(pointer).and_then(Value::as_i64);
     let entries = daemon_set.pointer("/metadata/managedFields").and_then(Value::as_array);
@@ -347,7 +347,7 @@ fn service(address: &str, answer: &Result<(), String>) -> Finding {
         Err(why) => Finding::bad(
             CHECK,
             format!("{address}, where pods look for the API server, does not answer from this node: {why}"),
-            "see whether kube-proxy, or what does its work, runs here; daemons on the host's network do not need it",
+            "check that kube-proxy or its replacement runs here; daemons with hostNetwork do not need it",
         ),
     }
 }

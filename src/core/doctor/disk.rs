@@ -1,38 +1,36 @@
-//! The file systems below the folders that are written.
+//! The file systems of the folders that the agent writes to.
 //!
-//! Owns how much room is enough, and which file systems survive a pulled plug.
+//! Owns how much space is enough, and which file systems survive a power loss.
 
 use super::Finding;
 
-/// Less than this is too little to go on: a checkpoint of many daemons with their data.
+/// Too little for a checkpoint of many daemons with their data.
 const BAD_BYTES: u64 = 64 << 20;
-/// Less than this part, in percent, is worth a word (the kubelet evicts at 10 to 15).
+/// Below this percentage of free space, a warning (the kubelet evicts at 10 to 15).
 const WARN_PERCENT: u64 = 5;
 /// Fewer inodes than this.
 const BAD_INODES: u64 = 1_000;
 
-/// One folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskFolder {
     /// The configuration's key.
     pub key: &'static str,
-    /// The folder, or the nearest one above it that exists.
+    /// The folder, or its nearest existing parent.
     pub path: String,
-    /// Why nothing is known, if so.
+    /// Why nothing is known about it, if so.
     pub error: Option<String>,
-    /// The file system's kind, as the mount table has it: `ext4`.
+    /// The file system's type, as in the mount table: `ext4`.
     pub kind: String,
-    /// Bytes free for others than root, and all.
+    /// Bytes free for users other than root.
     pub free_bytes: u64,
-    /// All bytes.
     pub bytes: u64,
-    /// Inodes free.
+    /// 0: the file system does not count inodes.
     pub free_inodes: u64,
-    /// All inodes; 0: the file system does not count them.
+    /// 0: the file system does not count inodes.
     pub inodes: u64,
     /// Whether it is mounted read-only.
     pub read_only: bool,
-    /// Whether an ext4 has its journal; none: it is no ext4.
+    /// Whether an ext4 has its journal; `None`: it is not ext4.
     pub ext4_journal: Option<bool>,
 }
 
@@ -55,7 +53,7 @@ fn folder(folder: &DiskFolder) -> Finding {
         return Finding::bad(
             &check,
             format!("{path} is mounted read-only"),
-            "mount it for writing; after a disk error look into `dmesg`",
+            "remount it read-write; if a disk error caused this, see `dmesg`",
         );
     }
     let mib = folder.free_bytes >> 20;
@@ -63,14 +61,14 @@ fn folder(folder: &DiskFolder) -> Finding {
         return Finding::bad(
             &check,
             format!("{path} has {mib} MiB left"),
-            "make room: nothing new can be written safely",
+            "free space: nothing new can be written safely",
         );
     }
     if folder.inodes > 0 && folder.free_inodes < BAD_INODES {
         return Finding::bad(
             &check,
             format!("{path} has {} inodes left of {}", folder.free_inodes, folder.inodes),
-            "remove files: no new ones can be made",
+            "remove files: no new ones can be created",
         );
     }
     if matches!(folder.kind.as_str(), "tmpfs" | "ramfs") {
@@ -79,7 +77,7 @@ fn folder(folder: &DiskFolder) -> Finding {
     if folder.ext4_journal == Some(false) || matches!(folder.kind.as_str(), "ext2" | "vfat" | "exfat" | "msdos") {
         return Finding::warn(
             &check,
-            format!("{path} is {} without a journal: a pulled plug may leave it damaged", folder.kind),
+            format!("{path} is {} without a journal: a power loss may damage it", folder.kind),
             "use ext4 with a journal, xfs or btrfs",
         );
     }
@@ -87,21 +85,21 @@ fn folder(folder: &DiskFolder) -> Finding {
         return Finding::warn(
             &check,
             format!("{path} has {mib} MiB left, less than {WARN_PERCENT} %"),
-            "make room: a full disk stops updates, never what runs",
+            "free space: a full disk stops updates, but never what runs",
         );
     }
     Finding::ok(&check, format!("{path}: {}, {mib} MiB free", folder.kind))
 }
 
-/// A folder whose content is gone after a boot.
+/// A folder whose content is lost at boot.
 fn volatile(check: &str, folder: &DiskFolder) -> Finding {
     let text = format!("{} is {}: it is empty after a boot", folder.path, folder.kind);
     match folder.key {
         "state-dir" => Finding::bad(
             check,
-            format!("{text}, and nothing runs then before the API server answers"),
-            "put state-dir onto a disk",
+            format!("{text}, so nothing runs then until the API server answers"),
+            "put state-dir on a disk",
         ),
-        _ => Finding::warn(check, text, "the agent writes it anew from its checkpoint at each boot"),
+        _ => Finding::warn(check, text, "at each boot the agent rewrites it from its checkpoint"),
     }
 }

@@ -1,7 +1,7 @@
-//! The kubelet's settings against ours.
+//! The kubelet's settings compared with ours.
 //!
-//! Owns what of its flags and its configuration file matters to static pods. Flags win over files, as
-//! in the kubelet (`cmd/kubelet/app/server.go`).
+//! Owns which of its flags and configuration fields matter to static pods. Flags override the file, as in the kubelet
+//! (`cmd/kubelet/app/server.go`).
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Finding;
 use crate::core::node;
 
-/// The first kubelet that reads a variable from a file (`fileKeyRef` without its gate being set).
+/// The first kubelet that reads environment variables from a file (`fileKeyRef`) by default.
 const ENV_FILES: (u32, u32) = (1, 35);
 
 /// The kubelet's configuration file, with its drop-ins.
@@ -20,13 +20,13 @@ pub enum File {
     Missing,
     /// It cannot be read or parsed.
     Unreadable(String),
-    /// Its content, and whether others than root may write it.
+    /// Its content, and which files others than root may write to.
     Read {
         /// The document, drop-ins merged into it.
         content: Value,
-        /// It and its drop-ins, each with its path, in the order in which they count.
+        /// The file and its drop-ins with their paths, in the order in which they apply.
         parts: Vec<(String, Value)>,
-        /// Those of them that group or others may write to.
+        /// Those that group or others may write to.
         open: Vec<String>,
     },
     /// The kubelet runs without one.
@@ -34,7 +34,7 @@ pub enum File {
 }
 
 impl File {
-    /// The file that has the last word on `pointer`.
+    /// The file that sets `pointer` last.
     fn source(&self, pointer: &str) -> Option<&str> {
         let Self::Read { parts, .. } = self else { return None };
         parts.iter().rfind(|(_, part)| part.pointer(pointer).is_some()).map(|(path, _)| path.as_str())
@@ -44,13 +44,12 @@ impl File {
 /// What was found of the kubelet.
 #[derive(Clone, Debug)]
 pub struct KubeletFacts {
-    /// Command lines of the processes that are called kubelet.
+    /// Command lines of the running processes called kubelet.
     pub processes: Vec<Vec<String>>,
     /// Our `kubelet-config`.
     pub configured: String,
-    /// The path of the configuration file that was read: the one that the kubelet reads, where one runs.
+    /// The configuration file that was read: the running kubelet's, else our `kubelet-config`.
     pub path: String,
-    /// That file.
     pub file: File,
     /// Our `manifest-dir`, links resolved.
     pub manifest_dir: String,
@@ -64,11 +63,11 @@ pub struct KubeletFacts {
     pub host_name: String,
     /// The kubelet's version, if it is known.
     pub version: Option<String>,
-    /// Links of the paths in the kubelet's settings, resolved.
+    /// Paths in the kubelet's settings, symbolic links resolved.
     pub resolved: BTreeMap<String, String>,
 }
 
-/// The value of a flag on a command line, as pflag reads it: the last one wins.
+/// The value of a flag on a command line, as pflag reads it: the last one counts.
 pub fn flag<'a>(command: &'a [String], name: &str) -> Option<&'a str> {
     let mut found = None;
     let mut words = command.iter().skip(1).peekable();
@@ -83,7 +82,7 @@ pub fn flag<'a>(command: &'a [String], name: &str) -> Option<&'a str> {
     found
 }
 
-/// A text field of the configuration file that says something.
+/// A non-empty text field of the configuration file.
 pub fn field<'a>(content: &'a Value, name: &str) -> Option<&'a str> {
     content.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
@@ -96,7 +95,7 @@ impl KubeletFacts {
         }
     }
 
-    /// The flag of the one kubelet that runs, else the field of its file.
+    /// The flag of the only running kubelet, else the field of its file.
     fn setting(&self, name: &str, in_file: &str) -> Option<String> {
         let written = self.command().and_then(|command| flag(command, name));
         let content = match &self.file {
@@ -130,10 +129,10 @@ fn process(facts: &KubeletFacts) -> Finding {
     const CHECK: &str = "kubelet";
     match facts.processes.len() {
         1 => Finding::ok(CHECK, "runs"),
-        0 => Finding::warn(CHECK, "no process of that name runs: nobody starts the pods", "systemctl start kubelet"),
+        0 => Finding::warn(CHECK, "no process called kubelet runs, so no pod is started", "systemctl start kubelet"),
         many => Finding::warn(
             CHECK,
-            format!("{many} processes of that name run: whose flags count here cannot be told"),
+            format!("{many} processes called kubelet run: it is unclear whose flags apply"),
             "compare their --config and --root-dir with kubelet-config and kubelet-root",
         ),
     }
@@ -152,14 +151,14 @@ fn file(facts: &KubeletFacts) -> Finding {
     match &facts.file {
         File::Missing => Finding::warn(
             CHECK,
-            format!("{path} does not exist: nothing tells whether the kubelet reads {}", facts.manifest_dir),
+            format!("{path} does not exist, so it is unknown whether the kubelet reads {}", facts.manifest_dir),
             "set kubelet-config to the file that the kubelet's --config names",
         ),
-        File::Unused => Finding::ok(CHECK, "the kubelet runs without --config: its flags alone count"),
+        File::Unused => Finding::ok(CHECK, "the kubelet runs without --config: only its flags apply"),
         File::Unreadable(why) => Finding::bad(CHECK, format!("{path}: {why}"), "correct it, or set kubelet-config"),
         File::Read { open, .. } if !open.is_empty() => Finding::bad(
             CHECK,
-            format!("{} may be written by others than root, who so choose what runs as root", open.join(", ")),
+            format!("users other than root may write to {} and so decide what runs as root", open.join(", ")),
             format!("chmod go-w {}", open.join(" ")),
         ),
         File::Read { .. } => Finding::ok(CHECK, path.clone()),
@@ -199,7 +198,7 @@ fn root(facts: &KubeletFacts) -> Option<Finding> {
         false => Finding::bad(
             CHECK,
             format!(
-                "the kubelet's is {theirs}, and kubelet-root is {}: pods find none of their data",
+                "the kubelet's is {theirs}, but kubelet-root is {}: pods do not find their data",
                 facts.kubelet_root
             ),
             format!("set kubelet-root = \"{theirs}\""),
@@ -214,12 +213,12 @@ fn name(facts: &KubeletFacts) -> Finding {
     match written {
         Some(theirs) if theirs != *ours => Finding::bad(
             CHECK,
-            format!("the kubelet's is {theirs}, and node-name is {ours}: every pod's UID contains it"),
+            format!("the kubelet's is {theirs}, but node-name is {ours}: pod UIDs depend on it"),
             format!("set node-name = \"{theirs}\""),
         ),
         None if facts.host_name != *ours => Finding::warn(
             CHECK,
-            format!("{ours}, while the host is called {}, as the kubelet calls itself by default", facts.host_name),
+            format!("{ours}, but the host is called {}, the kubelet's default", facts.host_name),
             "set node-name to the name that `kubectl get nodes` shows",
         ),
         _ => Finding::ok(CHECK, ours.clone()),
@@ -261,7 +260,7 @@ fn gates(facts: &KubeletFacts) -> Finding {
                 }
             },
         ),
-        _ => Finding::ok(CHECK, "none that static pods need is off"),
+        _ => Finding::ok(CHECK, "every feature gate that static pods need is on"),
     }
 }
 
@@ -270,7 +269,7 @@ fn version(facts: &KubeletFacts) -> Finding {
     let unknown = |why: String| {
         Finding::warn(CHECK, why, "set node.kubelet-version; until then daemons with Secrets in their environment wait")
     };
-    let Some(version) = &facts.version else { return unknown("not known: no Node has been seen".to_owned()) };
+    let Some(version) = &facts.version else { return unknown("unknown: the Node has not been read yet".to_owned()) };
     match node::version(version) {
         Some(number) if number >= ENV_FILES => Finding::ok(CHECK, version.clone()),
         Some(_) => Finding::warn(
@@ -278,6 +277,6 @@ fn version(facts: &KubeletFacts) -> Finding {
             format!("{version} is older than v1.35: daemons with Secrets in their environment are held back"),
             "update the kubelet, or set policy.inline-secret-env",
         ),
-        None => unknown(format!("{version:?} is no version")),
+        None => unknown(format!("{version:?} is not a version")),
     }
 }

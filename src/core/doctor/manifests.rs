@@ -1,39 +1,33 @@
-//! The kubelet's manifest folder: whether it is safe, and who else writes there.
+//! The kubelet's manifest folder: whether it is safe, and whose other manifests are there.
 //!
-//! Owns what makes two static pods clash: the kubelet runs only one of two with the same name or UID
-//! (`kubetypes`, `pod_manager.go`), and refuses the second that wants a port of the host.
+//! Owns when two static pods clash: of two with the same name or UID the kubelet runs only one (`kubetypes`,
+//! `pod_manager.go`); of two with the same host port it rejects the second.
 
 use super::Finding;
 use crate::core::ports;
 use crate::core::ports::HostPort;
 
-/// One manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundManifest {
     /// The file's name.
     pub file: String,
     /// Why it does not parse as a pod, if so.
     pub error: Option<String>,
-    /// The pod's namespace.
     pub namespace: String,
     /// The pod's name as written, without the node's.
     pub name: String,
     /// The pod's UID; empty: the kubelet makes one from the file.
     pub uid: String,
-    /// Its ports of the host.
     pub ports: Vec<HostPort>,
 }
 
-/// The folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestFolderFacts {
-    /// Its path.
     pub path: String,
     /// Whether it is there.
     pub exists: bool,
     /// Why it cannot be used, and what to do, if so.
     pub error: Option<(String, Option<String>)>,
-    /// Our manifests.
     pub ours: Vec<FoundManifest>,
     /// Everybody else's.
     pub foreign: Vec<FoundManifest>,
@@ -45,7 +39,7 @@ pub fn examine(facts: &ManifestFolderFacts) -> Vec<Finding> {
     let clashes: Vec<Finding> = facts.foreign.iter().flat_map(|other| clashes(facts, other)).collect();
     if clashes.is_empty() {
         let (ours, foreign) = (facts.ours.len(), facts.foreign.len());
-        findings.push(Finding::ok(FOREIGN, format!("{foreign} beside {ours} of ours, none in their way")));
+        findings.push(Finding::ok(FOREIGN, format!("{foreign} foreign and {ours} of ours, no conflicts")));
     }
     findings.extend(clashes);
     findings
@@ -62,10 +56,10 @@ fn folder(facts: &ManifestFolderFacts) -> Finding {
         }
         None if !facts.exists => Finding::warn(
             CHECK,
-            format!("{path} does not exist; the agent makes it"),
+            format!("{path} does not exist; the agent creates it"),
             "systemd-tmpfiles --create daemonlet.conf makes it before the unit starts",
         ),
-        None => Finding::ok(CHECK, format!("{path} is root's alone to write")),
+        None => Finding::ok(CHECK, format!("only root may write to {path}")),
     }
 }
 
@@ -73,24 +67,24 @@ fn clashes(facts: &ManifestFolderFacts, other: &FoundManifest) -> Vec<Finding> {
     let file = &other.file;
     if let Some(error) = &other.error {
         let hint = format!("correct it, or move it out of {}", facts.path);
-        return vec![Finding::warn(FOREIGN, format!("{file} is no pod that the kubelet could run: {error}"), hint)];
+        return vec![Finding::warn(FOREIGN, format!("{file} is not a pod that the kubelet can run: {error}"), hint)];
     }
     let away = format!("move {file} out of {}, or rename its pod", facts.path);
     let mut found = Vec::new();
     for ours in &facts.ours {
         if (&ours.namespace, &ours.name) == (&other.namespace, &other.name) {
             let text = format!(
-                "{file} is a pod {}/{}, as {} is: the kubelet runs one of them",
+                "{file} is the pod {}/{}, and so is {}: the kubelet runs only one of them",
                 ours.namespace, ours.name, ours.file
             );
             found.push(Finding::bad(FOREIGN, text, away.clone()));
         } else if !ours.uid.is_empty() && ours.uid == other.uid {
-            let text = format!("{file} has the UID of {}: the kubelet takes both for one pod", ours.file);
-            found.push(Finding::bad(FOREIGN, text, format!("take metadata.uid out of {file}")));
+            let text = format!("{file} has the same UID as {}: the kubelet treats them as one pod", ours.file);
+            found.push(Finding::bad(FOREIGN, text, format!("remove metadata.uid from {file}")));
         } else if let Some(port) = ports::clash(&other.ports, &ours.ports) {
             let text =
-                format!("{file} wants the host's port {port}, as {} does: the kubelet refuses one of them", ours.file);
-            found.push(Finding::bad(FOREIGN, text, format!("give one of them another port, or move {file} away")));
+                format!("{file} wants host port {port}, and so does {}: the kubelet rejects one of them", ours.file);
+            found.push(Finding::bad(FOREIGN, text, format!("change the port of one of them, or move {file} away")));
         }
     }
     found

@@ -83,7 +83,7 @@ fn each_setting_of_the_kubelet_that_does_not_fit_is_one_finding() {
             "EnvFiles",
         ),
         (|f| f.version = Some("v1.34.1".into()), Severity::Warn, "kubelet version", "older than v1.35"),
-        (|f| f.version = None, Severity::Warn, "kubelet version", "not known"),
+        (|f| f.version = None, Severity::Warn, "kubelet version", "has not been read yet"),
         (|f| f.runtime = "unix:///run/crio/crio.sock".into(), Severity::Bad, "runtime endpoint", "crio"),
         (
             |f| f.file = kubelet::File::Unreadable("line 3: no".into()),
@@ -99,7 +99,7 @@ fn each_setting_of_the_kubelet_that_does_not_fit_is_one_finding() {
             },
             Severity::Bad,
             "kubelet configuration",
-            "/k/open.conf may be written by others",
+            "users other than root may write to /k/open.conf",
         ),
         (
             |f| {
@@ -242,19 +242,19 @@ fn a_foreign_manifest_clashes_by_name_uid_or_port() {
     };
     let well = manifests::examine(&facts(vec![manifest("etcd.yaml", "etcd", "", 2379)]));
     assert_eq!(levels(&well), [("manifest folder", Severity::Ok), ("foreign manifests", Severity::Ok)]);
-    assert_eq!(well[1].text, "1 beside 1 of ours, none in their way");
+    assert_eq!(well[1].text, "1 foreign and 1 of ours, no conflicts");
     for (other, level, text) in [
         (
             manifest("x.yaml", "cni-7x2kp", "", 1),
             Severity::Bad,
-            "x.yaml is a pod kube-system/cni-7x2kp, as ours.yaml is",
+            "x.yaml is the pod kube-system/cni-7x2kp, and so is ours.yaml",
         ),
-        (manifest("x.yaml", "x", "u1", 1), Severity::Bad, "has the UID of ours.yaml"),
-        (manifest("x.yaml", "x", "", 80), Severity::Bad, "wants the host's port TCP 80"),
+        (manifest("x.yaml", "x", "u1", 1), Severity::Bad, "has the same UID as ours.yaml"),
+        (manifest("x.yaml", "x", "", 80), Severity::Bad, "wants host port TCP 80"),
         (
             manifests::FoundManifest { file: "x".into(), error: Some("line 1: no".into()), ..Default::default() },
             Severity::Warn,
-            "x is no pod that the kubelet could run: line 1: no",
+            "x is not a pod that the kubelet can run: line 1: no",
         ),
     ] {
         let one = the_one(manifests::examine(&facts(vec![other])));
@@ -326,16 +326,20 @@ fn an_api_server_is_judged_by_what_it_says() {
             Severity::Bad,
             "90 s ahead of the API server's",
         ),
-        (api::Answers { ahead: None, ..answers() }, Severity::Warn, "does not tell its time"),
+        (api::Answers { ahead: None, ..answers() }, Severity::Warn, "sends no time"),
         (api::Answers { registered: Some(false), ..answers() }, Severity::Warn, "n1 is not registered"),
-        (api::Answers { crd: Ok(false), ..answers() }, Severity::Warn, "rollouts keep no budget"),
-        (api::Answers { unasked: Some("403".into()), ..answers() }, Severity::Warn, "could not be asked about"),
+        (api::Answers { crd: Ok(false), ..answers() }, Severity::Warn, "rollouts have no cluster-wide budget"),
+        (api::Answers { unasked: Some("403".into()), ..answers() }, Severity::Warn, "could not be checked"),
         (
             api::Answers { denied: vec![right("get", "kube-system"), right("list", "kube-system")], ..answers() },
             Severity::Bad,
             "may not get, list secrets kube-system/s",
         ),
-        (api::Answers { daemons: vec![stock(4)], ..answers() }, Severity::Warn, "wrote the status of kube-system/cni"),
+        (
+            api::Answers { daemons: vec![stock(4)], ..answers() },
+            Severity::Warn,
+            "manages the status of kube-system/cni",
+        ),
         (
             api::Answers { daemons: vec![twice(Mode::Static)], ..answers() },
             Severity::Bad,

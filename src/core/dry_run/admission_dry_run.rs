@@ -66,7 +66,6 @@ impl AdmissionDryRun {
         Self { about: about.to_owned(), since: now, open: None, tries: 0, last: None }
     }
 
-    /// What it is about.
     pub fn about(&self) -> &str {
         &self.about
     }
@@ -76,7 +75,6 @@ impl AdmissionDryRun {
         self.open.is_some()
     }
 
-    /// It is put now.
     pub fn put(&mut self, now: Timestamp) {
         self.open = Some(now);
     }

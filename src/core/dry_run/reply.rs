@@ -42,7 +42,6 @@ pub enum DryRunVerdict {
 /// Why nobody has judged a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unanswered {
-    /// Why.
     pub why: String,
     /// What to do.
     pub hint: Option<String>,

@@ -1,4 +1,4 @@
-//! What an own certificate says: whose it is, for which key, from when until when.
+//! What our own certificate says: its user, its key, and its validity.
 
 use x509_cert::der::DecodePem;
 
@@ -6,23 +6,23 @@ use crate::core::enrolment;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-/// Renewal is due after this share of the certificate's life, in percent, and up to [`SPREAD`] more.
+/// Renewal is due after this percentage of the certificate's life, plus up to [`SPREAD`] percent.
 const RENEW_AFTER: i64 = 70;
-/// So that not all nodes of one image ask in the same minute.
+/// Spreads the renewals of nodes that were installed together.
 const SPREAD: i64 = 10;
 
 /// Why a certificate is not an agent's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// Not PEM, or no certificate.
+    /// Not PEM, or not a certificate.
     #[error("it is no certificate")]
     NotACertificate,
     /// Another subject.
     #[error("it is for {subject}, not for {wanted}")]
     Subject {
-        /// Whom it is for.
+        /// The subject it has.
         subject: String,
-        /// Whom it should be for.
+        /// The subject it should have.
         wanted: String,
     },
 }
@@ -34,17 +34,15 @@ pub struct Certificate {
     pub user: String,
     /// The public key: an uncompressed point.
     pub public_key: Vec<u8>,
-    /// Valid from.
     pub not_before: Timestamp,
-    /// Valid until.
     pub not_after: Timestamp,
 }
 
 impl Certificate {
-    /// Reads the first certificate of `pem`, which has to be for the agent of `node`.
+    /// Reads the first certificate of `pem`, which must be for the agent of `node`.
     ///
     /// # Errors
-    /// It is none, or for somebody else.
+    /// It is not a certificate, or for another subject.
     pub fn read(pem: &str, node: &str) -> Result<Self, CertificateError> {
         const END: &str = "-----END CERTIFICATE-----";
         let begin = pem.find("-----BEGIN CERTIFICATE-----").ok_or(CertificateError::NotACertificate)?;
@@ -68,7 +66,7 @@ impl Certificate {
         })
     }
 
-    /// When it is to be renewed: at 70 to 80 percent of its life, each node and certificate at a moment of its own.
+    /// When to renew it: after 70 to 80 percent of its life, at a different time for each node and certificate.
     pub fn renew_at(&self) -> Timestamp {
         let life = (self.not_after - self.not_before).max(Span::ZERO);
         let own = self.public_key.iter().fold(0_i64, |sum, byte| (sum * 31 + i64::from(*byte)) % 1_000);

@@ -1,4 +1,4 @@
-//! How the agent's identity stands: what `status` says of it, and when it is a problem.
+//! The state of the agent's certificate: what `status` shows, and when it is a problem.
 
 use crate::core::enrolment::Certificate;
 use crate::core::status::IdentityStatus;
@@ -6,36 +6,36 @@ use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-/// A request that nobody approves is a problem after this.
+/// A request that is not approved for this long is a problem.
 const PATIENCE: Span = Span::from_secs(60);
-/// The last share of a certificate's life, in percent, in which it is near its end whatever the reason.
+/// The last percentage of a certificate's life, in which its expiry is always a problem.
 const NEAR_END: i64 = 15;
 
-/// How the renewal goes.
+/// The state of the renewal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Renewal {
-    /// Not due, or just begun.
+    /// Not due, or just started.
     #[default]
     None,
-    /// The request waits for its approval.
+    /// The request waits for approval.
     Waiting {
         /// The request's name.
         request: String,
         /// Since when.
         since: Timestamp,
     },
-    /// Somebody said no.
+    /// The request was denied.
     Denied {
         /// The request's name.
         request: String,
-        /// His words.
+        /// The reason given with the denial.
         message: String,
     },
-    /// It cannot be asked for.
+    /// The request cannot be made.
     Failing(String),
 }
 
-/// What `status` says.
+/// What `status` shows.
 pub fn status(certificate: &Certificate, renewal: &Renewal) -> IdentityStatus {
     IdentityStatus {
         user: certificate.user.clone(),
@@ -48,23 +48,23 @@ pub fn status(certificate: &Certificate, renewal: &Renewal) -> IdentityStatus {
 fn words(renewal: &Renewal) -> String {
     match renewal {
         Renewal::None => String::new(),
-        Renewal::Waiting { request, .. } => format!("certificatesigningrequest {request} waits for its approval"),
+        Renewal::Waiting { request, .. } => format!("certificatesigningrequest {request} waits for approval"),
         Renewal::Denied { request, message } if message.is_empty() => {
             format!("certificatesigningrequest {request} was denied")
         }
         Renewal::Denied { request, message } => format!("certificatesigningrequest {request} was denied: {message}"),
-        Renewal::Failing(why) => format!("a new one cannot be asked for: {why}"),
+        Renewal::Failing(why) => format!("renewal failed: {why}"),
     }
 }
 
-/// What is wrong with it at `now`.
+/// What is wrong with the certificate at `now`, if anything.
 pub fn problem(certificate: &Certificate, renewal: &Renewal, now: Timestamp) -> Option<Problem> {
     let expires = certificate.not_after;
     let problem = |reason, hint: String| Problem { object: "identity".to_owned(), reason, hint: Some(hint) };
     let user = &certificate.user;
     if now >= certificate.not_after {
         let reason = format!("the certificate of {user} expired at {expires}");
-        return Some(problem(reason, "`daemonlet enroll` asks for another one".to_owned()));
+        return Some(problem(reason, "run `daemonlet enroll` to request a new one".to_owned()));
     }
     let near = now >= certificate.not_after - (certificate.not_after - certificate.not_before) / 100 * NEAR_END;
     let (is_problem, hint) = match renewal {
@@ -72,9 +72,9 @@ pub fn problem(certificate: &Certificate, renewal: &Renewal, now: Timestamp) -> 
             (now - *since >= PATIENCE, format!("`kubectl certificate approve {request}`"))
         }
         Renewal::Denied { .. } => {
-            (true, "it is asked for again every hour; `daemonlet enroll --force` asks at once".to_owned())
+            (true, "the agent retries every hour; `daemonlet enroll --force` retries now".to_owned())
         }
-        Renewal::Failing(_) | Renewal::None => (near, "`daemonlet enroll --force` asks for another one".to_owned()),
+        Renewal::Failing(_) | Renewal::None => (near, "run `daemonlet enroll --force` to request a new one".to_owned()),
     };
     let words = words(renewal);
     let why = if words.is_empty() { "it is not renewed" } else { words.as_str() };

@@ -31,10 +31,10 @@ use crate::core::enrolment::GROUP;
 const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----\n";
 const END: &str = "-----END CERTIFICATE REQUEST-----";
 
-/// Why a request is none for an agent.
+/// Why a request is not one of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// Not exactly one PEM block with nothing around it.
+    /// Not exactly one PEM block, with nothing around it.
     #[error("the request is not one PEM block of a certificate request")]
     NotPem,
     /// Not PKCS#10 in DER.
@@ -52,19 +52,19 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// Whether it would have been for an identity of ours, had it been proper.
+    /// Whether it was meant for an agent, even though it is not valid.
     pub fn names_an_agent(&self) -> bool {
         matches!(self, Self::Subject { subject } if subject.contains("daemonlet:")) || *self == Self::Attributes
     }
 }
 
-/// What is to be signed, with ECDSA over P-256 and SHA-256, by the key whose uncompressed point is given.
-/// `None`: these values cannot be encoded.
+/// The part to be signed with ECDSA over P-256 and SHA-256 by the key with the given uncompressed point; `None`: these
+/// values cannot be encoded.
 pub fn to_be_signed(node: &str, point: &[u8]) -> Option<Vec<u8>> {
     info(node, point)?.to_der().ok()
 }
 
-/// The request, PEM, with its signature (ASN.1).
+/// The PEM of the request with its signature (ASN.1).
 pub fn request(node: &str, point: &[u8], signature: &[u8]) -> Option<String> {
     let request = CertReq {
         info: info(node, point)?,
@@ -82,10 +82,10 @@ pub fn request(node: &str, point: &[u8], signature: &[u8]) -> Option<String> {
     Some(pem)
 }
 
-/// The node whose agent's identity a request (PEM) asks for.
+/// The node for whose agent a request (PEM) asks for a certificate.
 ///
 /// # Errors
-/// It is not exactly what an agent would send, the key and the kind of string aside.
+/// It is not exactly what an agent would send, apart from the key and the string type.
 pub fn node_of(pem: &[u8]) -> Result<String, RequestError> {
     let request = CertReq::from_der(&block(pem)?).map_err(|_| RequestError::NotARequest)?;
     let words = request.info.subject.to_string();
@@ -110,7 +110,7 @@ fn block(pem: &[u8]) -> Result<Vec<u8>, RequestError> {
     let text = std::str::from_utf8(pem).map_err(|_| RequestError::NotPem)?;
     let body = text.trim_end_matches('\n').strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(END));
     let body: String = body.ok_or(RequestError::NotPem)?.split('\n').collect();
-    // What is left has no dash, so that there is no second block in it.
+    // The rest contains no dash, so no second block.
     STANDARD.decode(body).map_err(|_| RequestError::NotPem)
 }
 
@@ -132,7 +132,7 @@ fn subject(node: &str, tag: Tag) -> Option<Name> {
         Some(RelativeDistinguishedName::from(set))
     };
     let parts = vec![part(ORGANIZATION_NAME, GROUP)?, part(COMMON_NAME, &enrolment::user(node))?];
-    // A `Name` is made of bytes only: it takes no parts.
+    // `Name` is built only from bytes, not from parts.
     Name::from_der(&RdnSequence::from(parts).to_der().ok()?).ok()
 }
 

@@ -142,10 +142,10 @@ fn what_is_wrong_with_an_identity() {
     let denied = Renewal::Denied { request: "r".to_owned(), message: "no".to_owned() };
     assert_eq!(reason(&Renewal::None, at(700)), None);
     assert_eq!(reason(&waiting, at(730)), None);
-    assert!(reason(&waiting, at(760)).unwrap().ends_with("r waits for its approval"));
+    assert!(reason(&waiting, at(760)).unwrap().ends_with("r waits for approval"));
     assert!(reason(&denied, at(701)).unwrap().ends_with("r was denied: no"));
     assert_eq!(reason(&Renewal::Failing("x".to_owned()), at(701)), None);
-    assert!(reason(&Renewal::Failing("x".to_owned()), at(851)).unwrap().ends_with("cannot be asked for: x"));
+    assert!(reason(&Renewal::Failing("x".to_owned()), at(851)).unwrap().ends_with("renewal failed: x"));
     assert!(reason(&Renewal::None, at(851)).unwrap().ends_with("it is not renewed"));
     assert!(reason(&denied, at(1_000)).unwrap().contains("expired at 1970-01-01T00:16:40Z"));
 }

@@ -99,20 +99,20 @@ fn every_kind_of_term() {
         lines,
         [
             "- source: /etc/cni.yaml",
-            "yes mode and policy: static: in place of the DaemonSet controller (as its folder says)",
+            "yes mode and policy: static: in place of the DaemonSet controller (from its folder)",
             "- node selector: daemonlet.dev/static=true: daemonlet's own gate, ignored",
             "no node selector: disk=ssd: the node has no such label",
             "yes node selector: os=linux: the node has \"linux\"",
-            "yes node affinity: one term matches, which is enough",
+            "yes node affinity: one term matches, and one is enough",
             "yes node affinity term 1: os In [linux]: the node has \"linux\"",
-            "no node affinity term 2: cpu Gt [a]: invalid, so that its term matches no node: cpu: operator Gt needs \
+            "no node affinity term 2: cpu Gt [a]: invalid, so its term matches no node: cpu: operator Gt needs \
              exactly one whole number",
-            "no node affinity term 3: empty, so that it matches no node",
+            "no node affinity term 3: empty, so it matches no node",
             "yes taint: own=x:NoExecute: tolerated by its toleration own op=Exists",
             "yes taint: node.kubernetes.io/unschedulable:NoSchedule: tolerated by every daemon's toleration \
              node.kubernetes.io/unschedulable:NoSchedule op=Exists",
-            "- taint: soft:PreferNoSchedule: not tolerated, which does not matter for daemons",
-            "no taint: hard:NoSchedule: no toleration matches; what runs may stay",
+            "- taint: soft:PreferNoSchedule: not tolerated, but without effect on daemons",
+            "no taint: hard:NoSchedule: no toleration matches; running pods may stay",
             "no should run here: no: nodeSelector disk=ssd: the node has no such label",
             "no may continue running here: no",
         ]
@@ -131,5 +131,5 @@ fn the_api_servers_word_has_its_revision_and_time() {
     let refused = answer(&said(Said::Refused("exceeded quota".into())), "then");
     assert_eq!((refused.holds, refused.text.as_str()), (Some(false), "exceeded quota (revision 5d5, then)"));
     let taken = answer(&said(Said::Admitted(std::sync::Arc::new(daemon_set(json!({}))))), "then");
-    assert_eq!((taken.holds, taken.text.as_str()), (Some(true), "it takes the pod (revision 5d5, then)"));
+    assert_eq!((taken.holds, taken.text.as_str()), (Some(true), "it accepts the pod (revision 5d5, then)"));
 }

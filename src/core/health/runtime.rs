@@ -1,4 +1,4 @@
-//! The container runtime's view: it knows sandboxes and containers, and nothing of readiness.
+//! The container runtime's view: sandboxes and containers, but no readiness.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use super::CrashDiagnosis;
 use super::Does;
 use super::PodFact;
 
-/// Since when all containers that are to stay run, each in its latest attempt; `None`: they do not.
+/// Since when all long-running containers run, each in its latest attempt; `None`: not all of them run.
 pub fn steady_since(template: &Value, pod: &PodFact) -> Option<Timestamp> {
     let names = staying(template);
     let runs = |name: &str| latest(pod, name).filter(|c| c.does == Does::Runs).map(|c| c.made);
@@ -19,10 +19,10 @@ pub fn steady_since(template: &Value, pod: &PodFact) -> Option<Timestamp> {
     since?.into_iter().max()
 }
 
-/// The container that ended most lately of those that end again and again since `since`.
+/// Of the containers that have crashed repeatedly since `since`, the one that ended last.
 pub fn crashed<'a>(template: &Value, pod: &'a PodFact, since: Timestamp) -> Option<&'a ContainerFact> {
     let (names, stay) = (declared(template), staying(template));
-    // An init container that another one follows has ended well.
+    // An init container that is followed by another one has succeeded.
     let is_done = |at: usize, c: &ContainerFact| {
         !stay.contains(&names[at])
             && names[at + 1..].iter().any(|next| latest(pod, next).is_some_and(|n| n.made > c.made))
@@ -32,8 +32,8 @@ pub fn crashed<'a>(template: &Value, pod: &'a PodFact, since: Timestamp) -> Opti
     again.map(|(_, c)| c).max_by_key(|c| c.made)
 }
 
-/// What the runtime shows to be wrong. What was made before `since` (the instance's start, the node's
-/// boot) proves nothing: nobody may have worked on it.
+/// What is wrong according to the runtime. Sandboxes and containers from before `since` (the instance's start, the
+/// node's boot) prove nothing: the kubelet may not have started it yet.
 pub fn by_runtime(
     template: &Value,
     pod: &PodFact,
@@ -47,7 +47,7 @@ pub fn by_runtime(
     let newest = pod.sandboxes.iter().max_by_key(|s| s.made)?;
     let runs = pod.containers.iter().any(|c| c.does == Does::Runs);
     if !newest.ready && newest.made >= since && !runs {
-        let message = "its sandbox does not stand (pod network?)".to_owned();
+        let message = "its sandbox is not ready (pod network?)".to_owned();
         return Some(Failure { cause: Cause::Sandbox, message });
     }
     None
@@ -71,7 +71,7 @@ fn declared(template: &Value) -> Vec<&str> {
     containers(template, "initContainers").chain(containers(template, "containers")).filter_map(name).collect()
 }
 
-/// Containers that run for as long as the pod does.
+/// The containers that run as long as the pod does.
 fn staying(template: &Value) -> Vec<&str> {
     let sidecar = |c: &&Value| c.get("restartPolicy").is_some_and(|policy| policy == "Always");
     containers(template, "initContainers")

@@ -1,4 +1,4 @@
-//! The kubelet's view: a pod's status, as the mirror pod or the kubelet's `/pods` shows it.
+//! The kubelet's view: a pod's status in the mirror pod or in the kubelet's `/pods`.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::core::time::Timestamp;
 use super::CrashDiagnosis;
 use super::one_line;
 
-/// Why a container waits when its image is at fault (pkg/kubelet/images/types.go).
+/// Waiting reasons that blame the image (pkg/kubelet/images/types.go).
 const IMAGE: [&str; 7] = [
     "ErrImagePull",
     "ImagePullBackOff",
@@ -20,19 +20,19 @@ const IMAGE: [&str; 7] = [
     "RegistryUnavailable",
     "SignatureValidationFailed",
 ];
-/// Why it waits when it has ended again and again.
+/// The waiting reason of a container that has crashed repeatedly.
 const CRASH: [&str; 2] = ["CrashLoopBackOff", "RunContainerError"];
-/// Why it waits while nothing is wrong yet.
+/// Waiting reasons of a normal start.
 const PATIENCE: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// The condition Ready: whether it holds, and since when.
+/// The condition Ready: its value, and since when.
 pub fn readiness(pod: &Value) -> Option<(bool, Timestamp)> {
     let ready = condition(pod, "Ready")?;
     let since = ready.get("lastTransitionTime").and_then(Value::as_str).and_then(|time| time.parse().ok());
     Some((ready.get("status").is_some_and(|s| s == "True"), since.unwrap_or_default()))
 }
 
-/// What the kubelet says to be wrong with a pod; `None` when it is ready, or says nothing yet.
+/// What is wrong with a pod according to the kubelet; `None` if it is ready, or the kubelet reports nothing yet.
 pub fn by_status(pod: &Value, crash_diagnosis: Option<&CrashDiagnosis>) -> Option<Failure> {
     if condition(pod, "Ready").is_some_and(|c| c.get("status").is_some_and(|s| s == "True")) {
         return None;
@@ -60,17 +60,17 @@ pub fn by_status(pod: &Value, crash_diagnosis: Option<&CrashDiagnosis>) -> Optio
         let starting = statuses(pod, "containerStatuses").any(is_starting);
         let probe = if starting { "startup probe" } else { "readiness probe" };
         return match late.is_empty() {
-            false => failure(Cause::Probe, format!("the {probe} of container {} does not succeed", late.join(", "))),
-            // A readiness gate, which nobody on this node can open.
+            false => failure(Cause::Probe, format!("the {probe} of container {} fails", late.join(", "))),
+            // A readiness gate, which nothing on this node can set.
             true => failure(Cause::Container, why_not_ready(pod)),
         };
     }
-    // The kubelet counts sidecars as init containers, too: those are `started`.
+    // The kubelet also lists sidecars as init containers; those are `started`.
     let stuck = inits.find(|s| s.get("started") != Some(&Value::Bool(true)))?;
     failure(Cause::Container, format!("init container {} has not ended", name(stuck)))
 }
 
-/// The name of a container that ends again and again, and how often it was started anew.
+/// The name of a container that crashes repeatedly, and its restart count.
 pub fn crashing(pod: &Value) -> Option<(&str, u64)> {
     crash(pod).map(|(name, status)| (name, status.get("restartCount").and_then(Value::as_u64).unwrap_or(0)))
 }
@@ -86,7 +86,7 @@ fn crash(pod: &Value) -> Option<(&str, &Value)> {
     found.map(|status| (name(status), status))
 }
 
-/// How a container last ended: in the kubelet's words, with the runtime's and the log's.
+/// How a container last ended, from the kubelet, the runtime and the log.
 fn end(status: &Value, crash_diagnosis: Option<&CrashDiagnosis>) -> CrashDiagnosis {
     let ended = ["/state/terminated", "/lastState/terminated"].iter().find_map(|at| status.pointer(at));
     let mut end = crash_diagnosis.cloned().unwrap_or_default();
@@ -104,7 +104,7 @@ fn end(status: &Value, crash_diagnosis: Option<&CrashDiagnosis>) -> CrashDiagnos
     end
 }
 
-/// Why a pod is not ready, in the kubelet's words.
+/// Why a pod is not ready, according to the kubelet.
 pub fn why_not_ready(pod: &Value) -> String {
     if let Some((status, reason)) = waiting(pod).find(|(_, reason)| !PATIENCE.contains(reason)) {
         return said(status, reason);

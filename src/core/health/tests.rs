@@ -143,12 +143,9 @@ fn a_probe_is_named_only_for_containers_that_run() {
         status(false, json!({"phase": "Running", "containerStatuses": [main]}))
     };
     let words = by_status(&main(false, true, json!({"running": {}})), None).unwrap();
-    assert_eq!(
-        (words.cause, words.message.as_str()),
-        (Cause::Probe, "the readiness probe of container main does not succeed")
-    );
+    assert_eq!((words.cause, words.message.as_str()), (Cause::Probe, "the readiness probe of container main fails"));
     let words = by_status(&main(false, false, json!({"running": {}})), None).unwrap();
-    assert_eq!(words.message, "the startup probe of container main does not succeed");
+    assert_eq!(words.message, "the startup probe of container main fails");
     assert_eq!(cause(by_status(&main(true, true, json!({"running": {}})), None)), Some(Cause::Container));
     assert_eq!(by_status(&main(false, false, json!({})), None), None);
 }

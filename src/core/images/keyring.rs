@@ -19,7 +19,6 @@ const DEFAULT_REGISTRY: &str = "index.docker.io";
 pub struct RegistryCredentials {
     /// The user.
     pub username: String,
-    /// The password.
     pub password: String,
 }
 
@@ -36,7 +35,7 @@ pub type DockerConfig = BTreeMap<String, RegistryCredentials>;
 /// `legacy` `.dockercfg` and type `kubernetes.io/dockercfg`.
 ///
 /// # Errors
-/// What is wrong with it, in words that hold nothing of its content.
+/// What is wrong with it; the text never contains a credential.
 pub fn docker_config(bytes: &[u8], legacy: bool) -> Result<DockerConfig, String> {
     let value: Value = serde_json::from_slice(bytes).map_err(|_| "it is not JSON".to_owned())?;
     let entries = match legacy {
@@ -44,7 +43,7 @@ pub fn docker_config(bytes: &[u8], legacy: bool) -> Result<DockerConfig, String>
         false => value.get("auths").filter(|auths| !auths.is_null()),
     };
     let Some(entries) = entries else { return Ok(DockerConfig::new()) };
-    let entries = entries.as_object().ok_or("it is no map of registries")?;
+    let entries = entries.as_object().ok_or("it is not a map of registries")?;
     let entry = |(registry, entry): (&String, &Value)| Ok((registry.clone(), credentials(registry, entry)?));
     entries.iter().map(entry).collect()
 }
@@ -74,7 +73,6 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// Adds a docker config.
     pub fn add(&mut self, config: &DockerConfig) {
         for (location, credentials) in config {
             let Some(key) = key(location) else { continue };
@@ -124,7 +122,7 @@ fn port(host: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Whether `pattern` (globs in the host, a path as prefix) fits `target` (upstream's `URLsMatchStr`).
+/// Whether `pattern` (globs in the host, a path as prefix) matches `target` (upstream's `URLsMatchStr`).
 pub fn matches(pattern: &str, target: &str) -> bool {
     let (Some((pattern_host, pattern_path)), Some((host, path))) = (split(pattern), split(target)) else {
         return false;
@@ -153,7 +151,7 @@ fn fits(glob: &[char], text: &[char]) -> bool {
     }
 }
 
-/// Whether `c` is in the class that begins after its bracket, and what follows it; `None`: no class.
+/// Whether `c` is in the character class after the bracket, and what follows the class; `None`: not a class.
 fn class(glob: &[char], c: char) -> Option<(bool, &[char])> {
     let negated = glob.first() == Some(&'^');
     let mut at = usize::from(negated);
@@ -183,7 +181,7 @@ fn class(glob: &[char], c: char) -> Option<(bool, &[char])> {
     }
 }
 
-/// Whether an image without entry of its own is Docker Hub's.
+/// Whether an image without an entry of its own belongs to Docker Hub.
 fn is_default_registry(repository: &str) -> bool {
     match repository.split_once('/') {
         _ if repository.is_empty() => false,

@@ -1,4 +1,4 @@
-//! Names of images, as registries and runtimes write them out.
+//! Image names in the full form that registries and runtimes use.
 //!
 //! Follows `ParseNormalizedNamed` and `Familiar` names of `distribution/reference`.
 
@@ -19,8 +19,7 @@ pub fn repository(image: &str) -> String {
     }
 }
 
-/// The name under which a runtime keeps `image`: with its digest, else with its tag, `latest` if none is
-/// written.
+/// The name under which a runtime stores `image`: with its digest, else with its tag, `latest` by default.
 pub fn full_name(image: &str) -> String {
     let repository = repository(image);
     if let Some((_, digest)) = image.split_once('@') {
@@ -31,7 +30,7 @@ pub fn full_name(image: &str) -> String {
     format!("{repository}:{tag}")
 }
 
-/// What comes before the first slash is a host if it cannot be a path, or is `localhost`.
+/// What precedes the first slash is a host if it cannot be a path component, or is `localhost`.
 fn is_host(host: &str) -> bool {
     host.contains(['.', ':']) || host == "localhost" || host.bytes().any(|b| b.is_ascii_uppercase())
 }

@@ -1,20 +1,20 @@
-//! What a runtime's words say about a pull that failed.
+//! What a runtime's error text says about a failed pull.
 //!
-//! Runtimes give a registry's answer as text alone; where nothing is recognised the registry counts as
-//! away, which changes nothing unless the image is on the node already.
+//! Runtimes pass a registry's answer on only as text. If nothing in it is recognised, the registry counts as
+//! unreachable; that makes a difference only when the image is already on the node.
 
 /// Why an image could not be pulled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The registry wants other credentials.
+    /// The registry requires other credentials.
     Credentials,
-    /// The registry answers, and does not have the image; or its content is not accepted.
+    /// The registry answers that it does not have the image, or the image's content is not accepted.
     Image,
-    /// The registry does not answer, or anything else.
+    /// The registry does not answer, or any other error.
     Away,
 }
 
-/// What containerd, CRI-O and the registries behind them say of missing or wrong credentials.
+/// Texts of containerd, CRI-O and registries for missing or wrong credentials.
 const CREDENTIALS: [&str; 9] = [
     "401 unauthorized",
     "403 forbidden",
@@ -27,7 +27,7 @@ const CREDENTIALS: [&str; 9] = [
     "requested access to the resource is denied",
 ];
 
-/// What they say of an image that is not there, or that is not taken.
+/// Their texts for an image that does not exist or is not accepted.
 const IMAGE: [&str; 7] = [
     "not found",
     "manifest unknown",
@@ -38,7 +38,7 @@ const IMAGE: [&str; 7] = [
     "no match for platform",
 ];
 
-/// A network that fails speaks of hosts and addresses; it comes first, as its words hold others' words.
+/// Texts of network failures, which name hosts and addresses. Checked first, because they quote other texts.
 const AWAY: [&str; 8] = [
     "no such host",
     "connection refused",
@@ -50,7 +50,7 @@ const AWAY: [&str; 8] = [
     "deadline exceeded",
 ];
 
-/// What `words` mean.
+/// What the error text `words` means.
 pub fn refusal(words: &str) -> Refusal {
     let words = words.to_lowercase();
     let says = |list: &[&str]| list.iter().any(|text| words.contains(text));

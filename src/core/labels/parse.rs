@@ -84,7 +84,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `(a,b)`; what is empty between commas is the empty value, as is `()`.
+    /// `(a,b)`; nothing between two commas is the empty value, and so is `()`.
     fn values(&mut self) -> Result<Vec<String>, LabelError> {
         if self.peek() != Some("(") {
             return Err(expected(self.peek(), "'('"));
@@ -113,7 +113,7 @@ impl<'a> Parser<'a> {
 fn expected(found: Option<&str>, expected: &str) -> LabelError {
     match found {
         Some(found) => LabelError(format!("found {found:?}, expected {expected}")),
-        None => LabelError(format!("ends too early, expected {expected}")),
+        None => LabelError(format!("ends too early: expected {expected}")),
     }
 }
 

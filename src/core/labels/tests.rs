@@ -71,7 +71,7 @@ fn selectors_parse() {
 fn errors_say_what_was_expected() {
     let table = [
         ("x in a", "found \"a\", expected '('"),
-        ("x=a,", "ends too early, expected a label key or '!'"),
+        ("x=a,", "ends too early: expected a label key or '!'"),
         ("x y", "found \"y\", expected one of =, ==, !=, >, <, in, notin"),
         ("a b=c,-x", "found \"b\", expected one of =, ==, !=, >, <, in, notin"),
         ("-x", "\"-x\" is no valid label key"),

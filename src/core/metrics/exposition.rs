@@ -1,6 +1,6 @@
 //! The agent's state as samples.
 //!
-//! Owns what each metric is taken from. Same facts, same text.
+//! Owns the source of each metric's value. The same facts give the same text.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::Id;
 use super::PASS_BOUNDS;
 use super::refusal;
 
-/// Every state, for a sample of each though it be 0.
+/// Every state: each gets a sample, even if it is 0.
 const STATES: [State; 10] = [
     State::Running,
     State::Starting,
@@ -27,25 +27,23 @@ const STATES: [State; 10] = [
     State::Unknown,
 ];
 
-/// What only grows while the agent lives.
+/// Counters of the running agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Passes by [`PASS_BOUNDS`], the last for those above all.
+    /// Passes by [`PASS_BOUNDS`]; the last number counts those above all bounds.
     pub passes: [u64; PASS_BOUNDS.len() + 1],
-    /// How long all passes took together, in seconds.
+    /// The total duration of all passes, in seconds.
     pub pass_seconds: f64,
-    /// Manifests of new instances.
     pub starts: u64,
-    /// Manifests removed.
     pub ends: u64,
-    /// Instances brought up to date in place.
+    /// Instances updated in place.
     pub refreshes: u64,
-    /// Changes that failed.
+    /// Failed changes.
     pub failures: u64,
 }
 
 impl Counts {
-    /// Counts a pass that took so many seconds.
+    /// Counts a pass of so many seconds.
     pub fn passed(&mut self, seconds: f64) {
         let at = PASS_BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(PASS_BOUNDS.len());
         self.passes[at] += 1;
@@ -53,42 +51,39 @@ impl Counts {
     }
 }
 
-/// Replacements that the coordinator has a say in.
+/// Replacements by the coordinator's decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Approvals {
-    /// Approved, and not claimed yet.
+    /// Approved and not yet claimed.
     pub approved: usize,
-    /// Claimed: under way.
+    /// Claimed, so under way.
     pub claimed: usize,
     /// Not approved yet.
     pub withheld: usize,
 }
 
-/// One watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchFact {
-    /// What it covers.
+    /// The scope it covers.
     pub name: String,
-    /// Whether it has been listed and works.
+    /// Whether it has its first list and works.
     pub up: bool,
     /// Complete lists.
     pub lists: u64,
 }
 
-/// One token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenFact {
     /// The service account's namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// When it expires; none: there is no token.
+    /// When it expires; `None`: there is no token.
     pub expires: Option<Timestamp>,
     /// Whether the last request for it failed.
     pub failing: bool,
 }
 
-/// What the kernel says of the process.
+/// What the kernel reports about the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessFact {
     /// CPU time in seconds.
@@ -99,7 +94,7 @@ pub struct ProcessFact {
     pub fds: usize,
 }
 
-/// All that is exposed.
+/// Everything that is exposed.
 #[derive(Clone, Debug)]
 pub struct MetricFacts<'a> {
     /// The last pass's report.
@@ -108,19 +103,15 @@ pub struct MetricFacts<'a> {
     pub started: Timestamp,
     /// When the last pass ended.
     pub last_pass: Option<Timestamp>,
-    /// What only grows.
     pub counts: &'a Counts,
     /// Instances whose images are being pulled.
     pub pulls: usize,
-    /// Whether the API server answers and every watch works; none: there is none.
+    /// Whether the API server answers and every watch works; `None`: no API server is configured.
     pub connected: Option<bool>,
-    /// Each watch.
     pub watches: &'a [WatchFact],
-    /// Each token.
     pub tokens: &'a [TokenFact],
-    /// Replacements.
     pub approvals: Approvals,
-    /// The process, if the kernel tells.
+    /// The process, if the kernel reports it.
     pub process: Option<ProcessFact>,
 }
 

@@ -1,6 +1,6 @@
 //! Prometheus' text format, version 0.0.4.
 //!
-//! Owns the writing. A family is written once, with all its samples; one without samples is left out.
+//! Owns the format. A family is written once, with all its samples; without samples it is left out.
 
 use super::Id;
 use super::METRICS;
@@ -10,7 +10,7 @@ use super::of;
 
 use std::collections::BTreeMap;
 
-/// Samples on their way to text.
+/// Collects samples and writes them as text.
 #[derive(Debug, Default)]
 pub struct Exposition {
     samples: BTreeMap<Id, Vec<String>>,
@@ -32,8 +32,8 @@ impl Exposition {
         self.sample(id, &[], value);
     }
 
-    /// Adds a histogram: `counts` are the observations up to each bound and above the bound before it, and
-    /// at last those above all bounds; `sum` is their sum.
+    /// Adds a histogram: `counts` are the observations between each bound and the one before it, then those above all
+    /// bounds; `sum` is the sum of the observed values.
     pub fn histogram(&mut self, id: Id, bounds: &[f64], counts: &[u64], sum: f64) {
         let name = of(id).name;
         let mut lines = String::new();
@@ -47,7 +47,6 @@ impl Exposition {
         self.samples.entry(id).or_default().push(lines);
     }
 
-    /// The text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for metric in METRICS {
@@ -72,7 +71,7 @@ fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// A number as short as it can be said.
+/// The shortest text of a number.
 fn number(value: f64) -> String {
     format!("{value}")
 }

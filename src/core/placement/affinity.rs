@@ -18,7 +18,6 @@ const NAME_FIELD: &str = "metadata.name";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LabelCheck {
-    /// The label.
     pub key: String,
     /// The value it must have.
     pub wanted: String,
@@ -26,7 +25,7 @@ pub struct LabelCheck {
     pub found: Option<String>,
     /// Whether the entry is met.
     pub matches: bool,
-    /// Whether the entry is daemonlet's own gate, which says nothing about the node.
+    /// Whether the entry is daemonlet's own, which is ignored.
     pub ignored: bool,
 }
 
@@ -34,7 +33,7 @@ pub struct LabelCheck {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExpressionCheck {
-    /// The label, or the node's field.
+    /// The label or the node field.
     pub key: String,
     /// Whether `key` is a field (`matchFields`).
     pub field: bool,
@@ -42,11 +41,11 @@ pub struct ExpressionCheck {
     pub operator: String,
     /// The values as written.
     pub values: Vec<String>,
-    /// What the node has; `None`: nothing.
+    /// The node's value; `None`: it has none.
     pub found: Option<String>,
     /// Whether the expression is met.
     pub matches: bool,
-    /// Why the expression is invalid, which makes its term match nothing.
+    /// Why the expression is invalid; then its term matches nothing.
     pub invalid: Option<String>,
 }
 
@@ -61,7 +60,7 @@ pub struct TermCheck {
 }
 
 impl TermCheck {
-    /// One line: the first expression that fails.
+    /// The first expression that fails, as one line.
     pub(super) fn why_not(&self) -> String {
         let failed = self.expressions.iter().find(|e| e.invalid.is_some());
         match failed.or_else(|| self.expressions.iter().find(|e| !e.matches)) {
@@ -71,7 +70,7 @@ impl TermCheck {
     }
 }
 
-/// Each entry of `spec.nodeSelector`; a null value is `""`, as in Go.
+/// Each entry of `spec.nodeSelector`; a null value counts as `""`, as in Go.
 pub(super) fn node_selector(spec: &Value, node: &NodeView) -> Vec<LabelCheck> {
     let entries = spec.get("nodeSelector").and_then(Value::as_object);
     entries
@@ -87,7 +86,7 @@ pub(super) fn node_selector(spec: &Value, node: &NodeView) -> Vec<LabelCheck> {
         .collect()
 }
 
-/// Each term of the required node affinity; `None`: there is none, so that every node fits.
+/// Each term of the required node affinity; `None`: there is none, so every node matches.
 pub(super) fn required_terms(spec: &Value, node: &NodeView) -> Option<Vec<TermCheck>> {
     let required = spec.pointer("/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution")?;
     if required.is_null() {
@@ -108,7 +107,7 @@ fn check_term(term: &Value, node: &NodeView) -> TermCheck {
     }
     let mut expressions: Vec<_> = labels.collect();
     expressions.extend(array(term, "matchFields").iter().map(|e| check(e, true, &fields)));
-    // A node without a name has no fields, and fields then exclude nothing, unless they are invalid.
+    // A node without a name has no fields; field expressions then exclude nothing, unless they are invalid.
     let met = |e: &ExpressionCheck| e.invalid.is_none() && (e.matches || (e.field && fields.is_empty()));
     let matches = !expressions.is_empty() && expressions.iter().all(met);
     TermCheck { expressions, matches }
@@ -133,7 +132,7 @@ fn check(expression: &Value, field: bool, has: &BTreeMap<String, String>) -> Exp
     ExpressionCheck { key, field, operator, values, found, matches, invalid }
 }
 
-/// Field selectors read an absent field as empty.
+/// Field selectors treat an absent field as empty.
 fn check_field(
     key: &str,
     operator: Operator,
@@ -163,7 +162,7 @@ impl fmt::Display for ExpressionCheck {
             write!(f, " [{}]", self.values.join(", "))?;
         }
         match (&self.invalid, &self.found) {
-            (Some(reason), _) => write!(f, ": invalid, so that its term matches no node: {reason}"),
+            (Some(reason), _) => write!(f, ": invalid, so its term matches no node: {reason}"),
             (None, Some(found)) => write!(f, ": the node has {found:?}"),
             (None, None) => write!(f, ": the node has no such {}", if self.field { "field" } else { "label" }),
         }

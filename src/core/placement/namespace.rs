@@ -1,7 +1,7 @@
-//! The node selector of a namespace: where its pods may run, whatever they say themselves.
+//! The node selector of a namespace: which nodes its pods may run on, whatever their own selectors say.
 //!
-//! Follows the admission plugin PodNodeSelector (`plugin/pkg/admission/podnodeselector`) and OpenShift's
-//! DaemonSet controller, which has both annotations. Must not look at pods.
+//! Follows the admission plugin PodNodeSelector (`plugin/pkg/admission/podnodeselector`) and OpenShift's DaemonSet
+//! controller, each with its annotation. Must not look at pods.
 
 use std::fmt;
 
@@ -12,33 +12,31 @@ use crate::core::labels;
 use crate::core::model::Lookup;
 use crate::core::model::NodeView;
 
-/// The annotation that PodNodeSelector reads; it comes first.
+/// The annotation of PodNodeSelector; it takes precedence.
 const UPSTREAM: &str = "scheduler.alpha.kubernetes.io/node-selector";
 /// OpenShift's own annotation.
 const OPENSHIFT: &str = "openshift.io/node-selector";
 /// The configuration key of the cluster's default.
 const DEFAULT: &str = "policy.default-node-selector";
 
-/// A selector that the nodes of a namespace's pods have to match, and where it was found.
+/// A selector for the nodes of a namespace's pods, and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceSelector {
-    /// Who says so: an annotation or the configuration.
+    /// Its source: an annotation or the configuration.
     pub origin: String,
-    /// The selector, as it is written; never empty.
+    /// The selector as written; never empty.
     pub text: String,
 }
 
-/// A namespace's selector against the node's labels.
+/// A namespace's selector compared with the node's labels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceCheck {
-    /// Who says so.
     pub origin: String,
-    /// The selector.
     pub wanted: String,
     /// Whether the node matches.
     pub matches: bool,
-    /// Why it is no selector, if it is none.
+    /// Why the selector is invalid, if it is.
     pub invalid: Option<String>,
 }
 
@@ -48,14 +46,14 @@ fn written<'a>(namespace: &'a Value, key: &str) -> Option<&'a str> {
 }
 
 impl NamespaceSelector {
-    /// Whether the Namespace object itself has a node selector, be it an empty one.
+    /// Whether the Namespace object has a node selector of its own, even an empty one.
     pub fn is_in(namespace: &Value) -> bool {
         [UPSTREAM, OPENSHIFT].iter().any(|key| written(namespace, key).is_some())
     }
 
-    /// The selector for pods of the namespace `name`, of which `namespace` is known; `default` is the
-    /// cluster's. An annotation of the namespace takes the default's place, also an empty one. Without a
-    /// selector, and while nothing is known of the namespace, `None`: every node will do.
+    /// The selector for pods of the namespace `name`; `namespace` is what is known of it, `default` the cluster's
+    /// default. An annotation of the namespace, even an empty one, overrides the default. `None` without a selector,
+    /// and while nothing is known of the namespace: every node matches.
     pub fn of(name: &str, namespace: Lookup<'_>, default: &str) -> Option<Self> {
         let object = match namespace {
             Lookup::Present(object) | Lookup::Deleted(object) => Some(object),
@@ -85,7 +83,7 @@ impl fmt::Display for NamespaceCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}): ", self.wanted, self.origin)?;
         match &self.invalid {
-            Some(reason) => write!(f, "no selector, so that nothing new starts: {reason}"),
+            Some(reason) => write!(f, "invalid selector, so nothing new starts: {reason}"),
             None if self.matches => f.write_str("the node matches"),
             None => f.write_str("the node does not match"),
         }

@@ -20,16 +20,15 @@ const AUTOMATIC: [(&str, &str); 6] = [
     ("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
     ("node.kubernetes.io/unschedulable", NO_SCHEDULE),
 ];
-/// And of those in the host's network.
+/// Additional ones with `hostNetwork`.
 const NETWORK_UNAVAILABLE: (&str, &str) = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE);
 
 /// A taint, and the toleration that tolerates it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaintCheck {
-    /// The taint.
     pub taint: Taint,
-    /// The first toleration that tolerates it; `None`: no one does.
+    /// The first toleration that matches; `None`: not tolerated.
     pub tolerated_by: Option<Value>,
     /// Whether that toleration is one that every daemon pod gets.
     pub automatic: bool,
@@ -55,9 +54,9 @@ impl fmt::Display for TaintCheck {
     }
 }
 
-/// `tolerations` with those that upstream gives every daemon pod (`AddOrUpdateDaemonPodTolerations`):
-/// one of the same key, effect, operator and value is replaced where it stands (which drops its
-/// `tolerationSeconds`), the others are appended. `network-unavailable` only with `host_network`.
+/// `tolerations` plus those that upstream gives every daemon pod (`AddOrUpdateDaemonPodTolerations`). One with the
+/// same key, effect, operator and value is replaced in its position, which drops its `tolerationSeconds`; the others
+/// are appended. `network-unavailable` only with `host_network`.
 pub fn automatic_tolerations(tolerations: &[Value], host_network: bool) -> Vec<Value> {
     let mut all = tolerations.to_vec();
     for (key, effect) in AUTOMATIC.into_iter().chain(host_network.then_some(NETWORK_UNAVAILABLE)) {
@@ -98,7 +97,7 @@ fn tolerates(toleration: &Value, taint: &Taint) -> bool {
     }
 }
 
-/// Each taint with what tolerates it.
+/// Each taint with the toleration that matches it.
 pub(super) fn check(taints: &[Taint], own: &[Value], host_network: bool) -> Vec<TaintCheck> {
     if taints.is_empty() {
         return Vec::new();

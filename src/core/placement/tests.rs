@@ -248,7 +248,7 @@ fn reasons_are_one_line() {
         (json!({"nodeName": "m"}), "spec.nodeName is m, this is n"),
         (json!({"nodeSelector": {"os": "windows"}}), "nodeSelector os=windows: the node has \"linux\""),
         (json!({"nodeSelector": {"gpu": "yes"}}), "nodeSelector gpu=yes: the node has no such label"),
-        (required(json!([])), "required node affinity has no terms, so that it matches no node"),
+        (required(json!([])), "required node affinity has no terms, so it matches no node"),
         (required(json!([{}])), "required node affinity: an empty term matches no node"),
         (
             required(json!([labels(&[("os", "In", &["windows", "beos"])])])),
@@ -280,7 +280,7 @@ fn the_node_selector_of_the_namespace() {
         (&[(upstream, "disk=ssd"), (openshift, "disk=hdd")], "", (true, true), ""),
         (&[(upstream, ""), (openshift, "disk=hdd")], "", (true, true), ""),
         // What cannot be read starts nothing and ends nothing.
-        (&[(upstream, "disk in ssd")], "", (false, true), "no selector"),
+        (&[(upstream, "disk in ssd")], "", (false, true), "invalid selector"),
     ];
     for (annotations, default, answers, reason) in table {
         let annotations: std::collections::BTreeMap<_, _> = annotations.iter().copied().collect();

@@ -1,4 +1,4 @@
-//! Policy's word on new instances. What runs is never ended by it.
+//! Whether policy allows a new instance. It never ends what runs.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::core::policy::Admission;
 use super::Planner;
 
 impl Planner<'_> {
-    /// Whether a new instance may start; else the summary says which rule is against it.
+    /// Whether a new instance may start; else the summary says which rule forbids it.
     pub(super) fn admitted(&mut self, daemon_set: &Arc<DaemonSet>) -> bool {
         match self.facts.admission(daemon_set) {
             Admission::Allowed(notes) => {
@@ -29,7 +29,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Says of what runs that it could not start again as it is.
+    /// Notes for a running instance that it could not start again as it is.
     pub(super) fn note_admission(&mut self, daemon_set: &DaemonSet) {
         match self.facts.admission(daemon_set) {
             Admission::Allowed(notes) => self.note_all(&notes),

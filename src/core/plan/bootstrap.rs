@@ -1,7 +1,7 @@
-//! A `bootstrap` daemon: until the stock controller's pod is here, and again while that pod cannot come.
+//! A `bootstrap` daemon: runs until the stock controller's pod is here, and again if that pod cannot run.
 //!
-//! Owns the hand-over and the way back. The invariant: between an instance's end and the first readiness of
-//! the stock pod there is always something that brings the daemon back, if not the pod then the instance.
+//! Owns the hand-over and the return. Invariant: between an instance's end and the first readiness of the stock pod,
+//! either the pod or the returning instance will run.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use super::State;
 use super::Stock;
 use super::StockPod;
 
-/// How long nothing of the stock pod may run, while no API server answers, before the instance returns.
+/// If nothing of the stock pod runs and no API server answers for this long, the instance returns.
 pub(super) const MISSING: Span = Span::from_secs(30);
 
 impl Planner<'_> {
-    /// Whether the stock controller's pod has this node, or is about to; then what is to be done and said of
-    /// that is planned. Else the instance is to run.
+    /// Whether the stock controller's pod is on this node or about to be; then plans and reports that. Otherwise the
+    /// instance should run.
     pub(super) fn is_handed_over(&mut self, daemon_set: &Arc<DaemonSet>) -> bool {
         let known = self.record.hand_over.take().filter(|h| h.boot == self.context.boot);
         let runs = self.record.live().next().is_some();
@@ -37,7 +37,7 @@ impl Planner<'_> {
                 );
                 true
             }
-            // A rollout of the stock controller is no call for us.
+            // A rollout of the stock controller does not bring the instance back.
             Stock::Absent | Stock::Unlisted => {
                 let known = known.map(|known| HandOver { missing: None, ..known });
                 !runs
@@ -51,7 +51,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Tells of a stock controller that acts on a daemon that it is to leave to us.
+    /// Reports a stock controller that acts on a daemon of ours.
     pub(super) fn look_for_stock(&mut self, daemon_set: &Arc<DaemonSet>) {
         self.record.hand_over = None;
         if daemon_set.source != Source::Api {
@@ -64,7 +64,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The stock pod is here. It takes over when its images are.
+    /// The stock pod is here. It takes over once its images are.
     fn hand_over(&mut self, daemon_set: &Arc<DaemonSet>, pod: &StockPod, known: Option<HandOver>) -> bool {
         let done = pod.ready || known.as_ref().is_some_and(|known| known.done);
         let runs = self.record.live().next().is_some();
@@ -88,7 +88,7 @@ impl Planner<'_> {
         self.stays_handed_over(daemon_set, Some(hand_over), &format!("the stock controller's pod {} is here", pod.name))
     }
 
-    /// Nobody tells of the stock pod but the runtime.
+    /// Only the runtime knows anything of the stock pod.
     fn waits_for_lost(&mut self, daemon_set: &Arc<DaemonSet>, known: Option<HandOver>, evidence: Evidence) -> bool {
         let Some(known) = known else { return false };
         let now = self.context.now;
@@ -111,13 +111,13 @@ impl Planner<'_> {
             None => format!("it was handed over to the stock controller's pod {} in this boot", known.pod),
         };
         if !known.done {
-            // The runtime is asked from time to time, and nobody else wakes us.
+            // Nothing but this timer causes the runtime to be asked again.
             self.wake(now + Span::from_secs(5));
         }
         self.stays_handed_over(daemon_set, Some(HandOver { missing, ..known }), &reason)
     }
 
-    /// Nothing runs here any more; everything is kept with which the instance can return without an API server.
+    /// Nothing runs here any more; what the instance needs to return without an API server is kept.
     fn stays_handed_over(&mut self, daemon_set: &Arc<DaemonSet>, hand_over: Option<HandOver>, reason: &str) -> bool {
         let Some(hand_over) = hand_over else { return false };
         self.record.hand_over = Some(hand_over);
@@ -136,7 +136,7 @@ impl Planner<'_> {
         true
     }
 
-    /// What images the stock pod lacks here; they are pulled.
+    /// Which images the stock pod is missing here; they are pulled.
     fn lacks_images(&mut self, daemon_set: &Arc<DaemonSet>) -> Option<String> {
         let rendering = self.facts.rendering(daemon_set, self.record.next_incarnation, Data::Current);
         rendering.result.as_ref().ok()?;

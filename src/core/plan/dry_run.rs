@@ -1,13 +1,12 @@
-//! The API server's word on the pod of a new instance (`policy.admission = "dry-run"`).
+//! Dry runs of new instances' pods at the API server (`policy.admission = "dry-run"`).
 //!
-//! Owns when it is asked, and what counts while it does not answer. Its invariants:
-//! * an answer is taken for a new instance and stays that instance's: nothing restarts because a webhook would answer
-//!   otherwise today;
-//! * a refusal ends nothing, and keeps counting while nobody can be asked;
-//! * nothing that has to start waits for an API server that is away: what it last said of this revision counts, else
-//!   the template does. Only what would take the place of a running instance waits;
-//! * DaemonSets from folders are the node owner's word: nobody is asked about them, and they start the same with and
-//!   without an API server.
+//! Owns when the API server is asked, and what applies without an answer. Its invariants:
+//! * An answer is used for one new instance and stays with it: nothing restarts because a webhook would answer
+//!   differently today.
+//! * A refusal ends nothing, and stays in force while no API server can be asked.
+//! * No start waits for an unreachable API server: its last answer for this revision applies, else the template. Only
+//!   the replacement of a running instance waits.
+//! * DaemonSets from folders are not checked: they start the same with and without an API server.
 
 use std::sync::Arc;
 
@@ -29,11 +28,11 @@ const FIELD: &str = "pod";
 const SETTING: &str = "policy.admission = \"dry-run\"";
 
 impl Planner<'_> {
-    /// The target's DaemonSet as the next instance is made from it; `None` when the answer forbids it or is awaited:
-    /// then the summary says so. `replaces`: an instance ends for it.
+    /// The target's DaemonSet as the next instance is made from it; `None` if the answer forbids it or is pending,
+    /// which the summary then says. `replaces`: an instance ends for it.
     pub(super) fn as_admitted(&mut self, target: &Target, replaces: bool) -> Option<Arc<DaemonSet>> {
         let definition = &target.daemon_set;
-        // A roll-back goes by what is on this disk.
+        // A roll-back uses what is on this disk.
         if !self.facts.asks_admission() || definition.source != Source::Api || target.rollback {
             return Some(Arc::clone(definition));
         }
@@ -59,7 +58,7 @@ impl Planner<'_> {
                 Some(words) => self.refuse_pod(&words),
                 None => {
                     self.summary.state = State::Waiting;
-                    self.add_reason("asks the API server whether it takes the pod");
+                    self.add_reason("asks the API server whether it accepts the pod");
                     None
                 }
             },
@@ -67,11 +66,11 @@ impl Planner<'_> {
         }
     }
 
-    /// The answer for this very instance, while it counts.
+    /// The answer for this instance, while it is valid.
     fn fresh_answer(&mut self, target: &Target) -> Option<Arc<DaemonSet>> {
         let answer = self.record.answer.as_mut()?;
         let age = self.context.now - answer.at;
-        // What ran has ended for its sake: no second thoughts.
+        // The previous instance has ended for it: the answer is final.
         let committed = self.record.instances.iter().all(|i| i.phase.since().is_some());
         let mine = answer.revision == target.revision && answer.incarnation == self.record.next_incarnation;
         let Said::Admitted(admitted) = &mut answer.said else { return None };
@@ -87,7 +86,7 @@ impl Planner<'_> {
     fn remember(&mut self, target: &Target, said: Said) {
         let (revision, incarnation) = (target.revision.clone(), self.record.next_incarnation);
         let known = self.record.answer.as_ref();
-        // The same word again is no news that were worth a write.
+        // The same answer again is not worth a write.
         if known.is_none_or(|a| (&a.revision, a.incarnation, &a.said) != (&revision, incarnation, &said)) {
             self.record.answer = Some(AdmissionAnswer { revision, incarnation, at: self.context.now, said });
         }
@@ -101,31 +100,30 @@ impl Planner<'_> {
         }
     }
 
-    /// The DaemonSet as admission made it, if the node's owner allows that.
+    /// The DaemonSet as admission changed it, if this node's policy allows that.
     fn within_policy(&mut self, admitted: Arc<DaemonSet>) -> Option<Arc<DaemonSet>> {
         if self.admitted(&admitted) {
             return Some(admitted);
         }
-        self.summary.notes.push(format!("this is of the pod as the API server's admission made it ({SETTING})"));
+        self.summary.notes.push(format!("this concerns the pod as the API server's admission changed it ({SETTING})"));
         None
     }
 
     fn refuse_pod(&mut self, words: &str) -> Option<Arc<DaemonSet>> {
         let quota = words.contains("exceeded quota").then(|| {
-            "an instance that is to be replaced still counts when its successor is asked about: leave room for one pod"
-                .to_owned()
+            "the old instance still counts while its successor is checked: leave room for one more pod".to_owned()
         });
         self.refuse(&[FieldError {
             field: FIELD.to_owned(),
             reason: format!("the API server refuses it: {words}"),
             hint: quota.or_else(|| {
-                Some(format!("mend what it says; it is asked again, and at once by `daemonlet retry` ({SETTING})"))
+                Some(format!("correct what it says; the agent asks again later, `daemonlet retry` at once ({SETTING})"))
             }),
         }]);
         None
     }
 
-    /// Nobody has judged the pod.
+    /// The API server gave no answer about the pod.
     fn unanswered(&mut self, target: &Target, replaces: bool, why: &Unanswered) -> Option<Arc<DaemonSet>> {
         if let Some(words) = self.last_refusal(target) {
             return self.refuse_pod(&words);
@@ -141,7 +139,7 @@ impl Planner<'_> {
                 true => Arc::clone(known),
                 false => target.daemon_set.with_admitted(known.admitted.as_ref()),
             };
-            self.note_all(&[note("what it last said of this revision counts")]);
+            self.note_all(&[note("its last answer for this revision applies")]);
             return self.within_policy(admitted);
         }
         if replaces {
@@ -155,7 +153,7 @@ impl Planner<'_> {
         Some(Arc::clone(&target.daemon_set))
     }
 
-    /// The DaemonSet as admission last made it for its revision, or as it is.
+    /// The DaemonSet as admission last changed it for its revision, else unchanged.
     pub(super) fn last_admitted<'d>(&'d self, daemon_set: &'d Arc<DaemonSet>) -> &'d Arc<DaemonSet> {
         if !self.facts.asks_admission() || daemon_set.source != Source::Api {
             return daemon_set;
@@ -163,7 +161,7 @@ impl Planner<'_> {
         self.record.admitted(&self.facts.revision(daemon_set)).unwrap_or(daemon_set)
     }
 
-    /// Says of what runs that the API server has not been asked about it.
+    /// Notes for a running instance that the API server has not checked it.
     pub(super) fn note_unasked(&mut self, instance: &Instance) {
         let Some(own) = &instance.daemon_set else { return };
         if !self.facts.asks_admission() || own.source != Source::Api || own.admitted.is_some() {
@@ -171,8 +169,8 @@ impl Planner<'_> {
         }
         self.note_all(&[FieldError {
             field: FIELD.to_owned(),
-            reason: format!("it runs as its template says: it started without the API server's word ({SETTING})"),
-            hint: Some(format!("`daemonlet restart {}` gives it what admission makes of it", own.key)),
+            reason: format!("it runs as its template says: it started without the API server's check ({SETTING})"),
+            hint: Some(format!("`daemonlet restart {}` starts it again, as admission changes it", own.key)),
         }]);
     }
 }

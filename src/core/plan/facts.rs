@@ -1,4 +1,4 @@
-//! What planning asks of the world: a trait that the shell answers, and the words of the answers.
+//! What planning asks about the world: a trait that the shell implements, and the types of the answers.
 //!
 //! Owns the questions. Must not answer any.
 
@@ -32,11 +32,11 @@ pub enum ManifestFact<'a> {
 /// Whether anything of an instance still runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// Trusted: nothing of it runs.
+    /// Confirmed: nothing of it runs.
     Gone,
     /// Its sandbox is there.
     Running,
-    /// Nothing can be said; why.
+    /// Unknown; why.
     Unknown(String),
 }
 
@@ -48,59 +48,59 @@ pub enum Readiness {
         /// Since when.
         since: Timestamp,
     },
-    /// Nobody tells, and all its containers have run since then.
+    /// Readiness is not reported; all its containers have run since then.
     Steady {
-        /// When the youngest of them was made.
+        /// When the most recent of them was started.
         since: Timestamp,
     },
-    /// Not ready; the reason as the kubelet gives it.
+    /// Not ready; the kubelet's reason.
     NotReady(String),
-    /// Nobody can say; why.
+    /// Unknown; why.
     Unknown(String),
 }
 
 /// Which data an instance is rendered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Data {
-    /// What ConfigMaps and Secrets hold now.
+    /// What ConfigMaps and Secrets contain now.
     Current,
-    /// What was kept of the daemon's good revision ([`Action::Keep`]).
+    /// The rollback data of the daemon's good revision ([`Action::Keep`]).
     Rollback,
 }
 
-/// Whether the kubelet has taken an instance.
+/// Whether the kubelet has accepted an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// It has: a sandbox was seen, or its mirror pod.
+    /// Yes: a sandbox or its mirror pod was seen.
     Yes,
-    /// It has not said so, and its time is not over.
+    /// Not yet, and the time bound has not passed.
     NotYet,
-    /// It has not, and will not: rejected at admission, or no sandbox within the bound although the
-    /// kubelet is at work. The kubelet's words, or ours.
+    /// No: rejected at admission, or no sandbox within the bound although the kubelet works. The kubelet's reason, or
+    /// ours.
     No(String),
-    /// Nobody can say, or the kubelet itself is away; why.
+    /// Unknown, or the kubelet is down; why.
     Unknown(String),
 }
 
 /// Whether the images of a rendering are on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Images {
-    /// They are, or nothing has to be pulled before the kubelet does it.
+    /// They are, or only the kubelet can pull them.
     Present,
-    /// They are being pulled; how far, for people.
+    /// They are being pulled; the progress, for users.
     Pulling(String),
-    /// It goes on without: nobody can pull here, or pulling is the kubelet's; the risk, for people.
+    /// The instance starts without them: nothing here can pull them, or the kubelet does it; the risk, for users.
     Handed(String),
-    /// One cannot be pulled; it is tried again. The runtime's words.
+    /// One cannot be pulled, and is retried. The runtime's error.
     Failed(String),
 }
 
 /// Whether an instance may be replaced by one of the wanted revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// Nobody coordinates: each node by itself, after its delay (`update-jitter`).
+    /// No coordinator: each node by itself, after its delay (`update-jitter`).
     Free,
-    /// The coordinator approves; the agent has to claim that first.
+    /// The coordinator approved it; the agent must claim the approval first.
     Approved,
     /// The approval is claimed.
     Claimed,
@@ -111,30 +111,28 @@ pub enum Permission {
 /// A pod of the stock controller that has this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StockPod {
-    /// Its name.
     pub name: String,
-    /// Its UID.
     pub uid: String,
     /// Whether it is Ready.
     pub ready: bool,
-    /// Whether anything of it has run: its images are here.
+    /// Whether any of its containers has run: its images are here.
     pub runs: bool,
 }
 
 /// What is known of the stock controller's pod for this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stock {
-    /// It is bound to this node, or the scheduler could not bind it while the instance is here.
+    /// It is bound to this node, or unschedulable while the instance is here.
     Here(StockPod),
     /// The API server answers and has none.
     Absent,
-    /// The API server answers and has not told the pods of this node yet.
+    /// The API server answers, but the pods of this node have not been listed yet.
     Unlisted,
-    /// No API server answers: whether anything of the pod that was handed over to runs.
+    /// No API server answers; whether anything of the pod that took over runs.
     Lost(Evidence),
 }
 
-/// What the shell has observed, and what it can compute without effects.
+/// What the shell has observed, and what it can compute without side effects.
 pub trait Facts {
     /// Renders (cached) `incarnation` of a DaemonSet.
     fn rendering(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<RenderResult>;
@@ -148,26 +146,26 @@ pub trait Facts {
     fn sandbox(&self, instance: &Instance) -> Evidence;
     /// Whether the instance is ready.
     fn readiness(&self, instance: &Instance) -> Readiness;
-    /// The stock controller's pod for this daemon on this node; `known`: the one that was handed over to.
+    /// The stock controller's pod for this daemon on this node; `known`: the one that took over.
     fn stock(&self, daemon_set: &DaemonSet, known: Option<&HandOver>) -> Stock;
-    /// Whether the kubelet has taken the instance.
+    /// Whether the kubelet has accepted the instance.
     fn accepted(&self, instance: &Instance) -> Accepted;
-    /// Why the instance is not available, if somebody knows.
+    /// Why the instance is not available, if that is known.
     fn failure(&self, instance: &Instance) -> Option<Failure>;
     /// Whether the images for `rendering` are on the node; `replaces`: an instance ends for it.
     fn images(&self, rendering: &RenderResult, replaces: bool) -> Images;
-    /// Host ports of instances of other daemons than `key` on this node, with whose they are; `only_desired`: only
-    /// those that they will still have when they have followed their definitions.
+    /// Host ports of other daemons' instances on this node, with their daemons; `only_desired`: only those that they
+    /// will still use once they follow their definitions.
     fn held_ports(&self, key: &ObjectKey, only_desired: bool) -> Vec<(String, Vec<HostPort>)>;
     /// Whether the instance of an API DaemonSet may be replaced by one of `revision`.
     fn permission(&self, daemon_set: &DaemonSet, revision: &str) -> Permission;
-    /// The revision that `daemon_set` may be replaced by here, if the cluster says so.
+    /// The revision that the coordinator has approved for this node, if any.
     fn approved(&self, daemon_set: &DaemonSet) -> Option<&str> {
         let _ = daemon_set;
         None
     }
-    /// A fingerprint of what the kubelet's admission depends on beside the pod: when it changes, what
-    /// was rejected is tried again at once.
+    /// A fingerprint of what the kubelet's admission depends on besides the pod; when it changes, rejected instances
+    /// are retried at once.
     fn surroundings(&self) -> &str;
     /// Whether a new instance of a DaemonSet may start, by policy and by what its namespace enforces.
     fn admission(&self, daemon_set: &DaemonSet) -> Admission {
@@ -179,18 +177,17 @@ pub trait Facts {
         let _ = daemon_set;
         None
     }
-    /// Whether the API server is asked about the pod of each new instance (`policy.admission`).
+    /// Whether new instances' pods are dry-run at the API server (`policy.admission`).
     fn asks_admission(&self) -> bool {
         false
     }
-    /// Where the question about the pod of `incarnation` of a DaemonSet stands; only while
-    /// [`Facts::asks_admission`].
+    /// The state of the dry run for the pod of `incarnation` of a DaemonSet; only if [`Facts::asks_admission`].
     fn admission_dry_run(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> (Question, RequestState) {
         let question = Question::new(daemon_set, &self.revision(daemon_set), "", incarnation, Lookup::Unknown);
-        let answer = DryRunAnswer::Unanswered(Unanswered::passing("nobody is asked"));
+        let answer = DryRunAnswer::Unanswered(Unanswered::passing("the API server is not asked"));
         (question, RequestState { answer, due: false, again: None })
     }
-    /// Whether the API has yet to be told that an instance ends, and a successor waits for that.
+    /// Whether the instance's mirror pod has yet to be deleted, and a successor waits for that.
     fn mirror_pod_deletion_pending(&self, instance: &Instance) -> bool {
         let _ = instance;
         false

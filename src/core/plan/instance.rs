@@ -1,4 +1,4 @@
-//! Starting an instance, keeping one fresh, and saying how it is.
+//! Starting an instance, keeping it up to date, and describing it.
 
 use std::sync::Arc;
 
@@ -22,21 +22,20 @@ use super::State;
 use super::progress::Target;
 use super::ready::STEADY;
 
-/// How long an instance may take from its manifest to its first readiness before it counts as failing.
+/// If an instance takes longer than this from its manifest to its first readiness, it counts as failing.
 const STARTUP: Span = Span::from_secs(60);
 
 /// What a new instance is made from.
 pub(super) struct NewInstance {
-    /// Its rendering.
     pub(super) rendering: Arc<RenderResult>,
-    /// The DaemonSet that was rendered, as admission made it.
+    /// The DaemonSet that was rendered, as admission returned it.
     pub(super) daemon_set: Arc<DaemonSet>,
 }
 
 impl Planner<'_> {
-    /// The next incarnation's rendering if everything for it is there; else the summary says what is not.
-    /// Images that have to be on the node first are asked for; `replaces`: an instance ends for it, which
-    /// stays while they cannot be had.
+    /// The next incarnation's rendering if everything that it needs is there; else the summary says what is missing.
+    /// Also requests the images that must be pulled first. `replaces`: an instance will end for it, and stays while
+    /// the images cannot be pulled.
     pub(super) fn prepare(&mut self, target: &Target, replaces: bool) -> Option<NewInstance> {
         if !self.admitted(&target.daemon_set) {
             if self.summary.state == State::Waiting {
@@ -44,7 +43,7 @@ impl Planner<'_> {
             }
             return None;
         }
-        // What waits for something would be asked about in vain.
+        // A rendering that waits for something cannot be dry-run yet.
         let as_written = self.rendered(&target.daemon_set, target.data)?;
         let daemon_set = self.as_admitted(target, replaces)?;
         let rendering = match Arc::ptr_eq(&daemon_set, &target.daemon_set) {
@@ -54,8 +53,8 @@ impl Planner<'_> {
         Some(NewInstance { rendering: self.with_images(rendering, replaces)?, daemon_set })
     }
 
-    /// Asks for what the target waits for besides its Namespace, or the first daemon of a namespace would wait for two
-    /// answers, one after the other. For nothing secret: nobody has said yet that it may start.
+    /// Requests what the target waits for besides its Namespace, so that the first daemon of a namespace does not wait
+    /// for two answers in sequence. Not for Secrets: the daemon may not be allowed to start.
     fn ask_ahead(&mut self, target: &Target) {
         let (references, tokens) = (self.references.clone(), self.tokens.clone());
         let _ = self.rendered(&target.daemon_set, target.data);
@@ -65,7 +64,7 @@ impl Planner<'_> {
         self.tokens = tokens;
     }
 
-    /// The next incarnation's rendering if it can be written; else the summary says what is in the way.
+    /// The next incarnation's rendering if it can be written; else the summary says why not.
     fn rendered(&mut self, daemon_set: &Arc<DaemonSet>, data: Data) -> Option<Arc<RenderResult>> {
         let rendering = self.facts.rendering(daemon_set, self.record.next_incarnation, data);
         self.summary.revision.clone_from(&rendering.revision);
@@ -96,7 +95,7 @@ impl Planner<'_> {
         self.add_reason(&reasons.join("; "));
     }
 
-    /// Says what is not there yet.
+    /// Says what is missing.
     pub(super) fn wait_for(&mut self, missing: &[Missing]) {
         self.summary.state = State::Waiting;
         self.summary.waiting_for.extend_from_slice(missing);
@@ -104,7 +103,7 @@ impl Planner<'_> {
         self.add_reason(&format!("waits for {}", what.join(", ")));
     }
 
-    /// The outcome once its images are there, or as far as they can be.
+    /// The rendering once its images are there, or once the kubelet can try by itself.
     fn with_images(&mut self, rendering: Arc<RenderResult>, replaces: bool) -> Option<Arc<RenderResult>> {
         self.pull = Some(Arc::clone(&rendering));
         match self.facts.images(&rendering, replaces) {
@@ -113,7 +112,7 @@ impl Planner<'_> {
                 self.summary.notes.push(risk);
                 Some(rendering)
             }
-            // The kubelet tries by itself, and its words show in the API.
+            // The kubelet retries by itself and reports in the API.
             Images::Failed(why) if !replaces => {
                 self.summary.notes.push(why);
                 Some(rendering)
@@ -132,7 +131,7 @@ impl Planner<'_> {
         self.note_all(&rendered.pod.notes);
     }
 
-    /// Notes what people should know, each once.
+    /// Adds notes to the summary, each once.
     pub(super) fn note_all(&mut self, notes: &[FieldError]) {
         for note in notes {
             let text = note.with_hint();
@@ -183,7 +182,7 @@ impl Planner<'_> {
         };
         self.note(rendered);
         if rendering.identity.uid != instance.uid {
-            // Made by another version of the identity function: it runs, so it stays as it is.
+            // Made with another identity function: it keeps running as it is.
             return;
         }
         if !rendered.pod.waiting_for.is_empty() {
@@ -192,7 +191,7 @@ impl Planner<'_> {
             return self.add_reason(&format!("keeps its last data: missing {}", what.join(", ")));
         }
         for known in self.record.instances.iter_mut().filter(|i| i.uid == instance.uid && i.data_version.is_empty()) {
-            // An instance that was found in the folder: what it was made with is not known any better.
+            // An adopted instance: the data it was made with is still unknown.
             known.data_version.clone_from(&rendered.pod.data_version);
         }
         if !instance.started && !rendered.pod.pull_secrets.is_empty() && self.pull.is_none() {
@@ -209,7 +208,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Puts a live instance into the summary.
+    /// Describes a live instance in the summary.
     pub(super) fn show(&mut self, instance: &Instance) {
         if let Some(order) = instance.restart.as_ref().filter(|order| order.due > self.context.now) {
             let wait = (order.due - self.context.now).as_secs_ceil();
@@ -263,7 +262,7 @@ impl Planner<'_> {
     }
 }
 
-/// One thing that is waited for, in words.
+/// The text for something that is waited for.
 fn describe(missing: &Missing) -> String {
     let name = if missing.namespace.is_empty() {
         missing.name.clone()
@@ -271,7 +270,7 @@ fn describe(missing: &Missing) -> String {
         format!("{}/{}", missing.namespace, missing.name)
     };
     match (missing.kind.as_str(), missing.key.as_str()) {
-        ("KubeletVersion", _) => format!("the version of the kubelet, which Node {name} or node.kubelet-version tells"),
+        ("KubeletVersion", _) => format!("the kubelet's version, from Node {name} or node.kubelet-version"),
         ("APIEndpoint", _) => format!("the API server's address ({name})"),
         ("ServiceAccountToken", _) => format!("a token of ServiceAccount {name}"),
         (kind, "") => format!("{kind} {name}"),

@@ -1,9 +1,9 @@
-//! Whether a changed template may take an instance's place now.
+//! Whether an instance of a changed template may replace the current one now.
 //!
-//! Owns what a coordinator's approval means on the node: API DaemonSets change only by an approval that
-//! has been claimed, once the cluster has such approvals; a first instance never waits, and what was
-//! ended for another reason returns at the revision that it had. Changed data changes no revision, so that
-//! nobody could approve it: it is spread in time.
+//! Owns what a coordinator's approval means on the node. If the cluster has approvals, DaemonSets of the API change
+//! only by an approval that the agent has claimed. A first instance never waits. An instance that ended for another
+//! reason returns at its own revision. Restarts for changed data need no approval: they change no revision, so only
+//! `update-jitter` spreads them.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::progress::Target;
 
 impl Planner<'_> {
     fn permission(&self, target: &Target) -> Permission {
-        // The rollouts of a `bootstrap` daemon are the stock controller's: nobody approves ours.
+        // The stock controller does the rollouts of a `bootstrap` daemon; ours need no approval.
         match target.daemon_set.source {
             _ if self.summary.mode == Some(Mode::Bootstrap) => Permission::Free,
             Source::Api if !target.rollback => self.facts.permission(&target.daemon_set, &target.revision),
@@ -29,7 +29,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Remembers what runs here and is not the wanted revision.
+    /// Remembers which revision ran here, if it is not the wanted one.
     pub(super) fn note_previous(&mut self, daemon_set: &DaemonSet, desired: &str) {
         if daemon_set.source != Source::Api {
             return;
@@ -41,7 +41,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What ran before, where the cluster takes the rollout back.
+    /// The revision to return to, if the cluster withdraws the rollout.
     pub(super) fn taken_back(&mut self, daemon_set: &DaemonSet, desired: &str) -> Option<Target> {
         let approved = self.facts.approved(daemon_set).filter(|approved| *approved != desired)?;
         let previous = self.record.previous.as_ref().filter(|p| p.revision == approved)?;
@@ -55,8 +55,8 @@ impl Planner<'_> {
         Some(target)
     }
 
-    /// Why the target may not take the place of `old` now, if so; `beside`: it starts while that runs. Its images are
-    /// pulled meanwhile.
+    /// Why the target may not replace `old` yet, if so; its images are pulled meanwhile. `beside`: it starts while
+    /// `old` runs.
     pub(super) fn not_permitted(&mut self, target: &Target, old: &Instance, beside: bool) -> Option<String> {
         let permission = match old.revision == target.revision {
             true => Permission::Free,
@@ -75,11 +75,11 @@ impl Planner<'_> {
                 self.pull = rendering.result.is_ok().then_some(rendering);
                 Some(why)
             }
-            // Nothing is claimed that could not start.
+            // A rendering that could not start is not claimed.
             Permission::Approved => {
                 let before = self.summary.clone();
                 if self.in_the_way(target, old, beside).is_some() || self.prepare(target, true).is_none() {
-                    // Whoever replaces finds the same in the way, and says it.
+                    // The replacement itself hits the same obstacle and reports it.
                     self.summary = before;
                     return None;
                 }
@@ -89,12 +89,12 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether somebody asked on this node to try the revision now.
+    /// Whether an administrator asked on this node to try the revision now.
     pub(super) fn is_by_hand(&self, revision: &str) -> bool {
         self.record.by_hand.as_deref() == Some(revision)
     }
 
-    /// While the claimed replacement is under way, its claim is told.
+    /// While the claimed replacement is under way, the claim is reported.
     pub(super) fn note_claim(&mut self, target: &Target) {
         if self.permission(target) == Permission::Claimed {
             self.replacing = Some(target.revision.clone());
@@ -106,7 +106,7 @@ impl Planner<'_> {
             && matches!(self.permission(target), Permission::Withheld(_) | Permission::Approved)
     }
 
-    /// What an instance that is to be restarted is restarted as, if not as the target: its own revision.
+    /// The revision with which an instance is restarted if the target is not permitted: its own.
     pub(super) fn restart_target(&self, target: &Target, old: &Instance) -> Option<Target> {
         if old.revision == target.revision || !self.is_withheld(target) {
             return None;
@@ -116,7 +116,7 @@ impl Planner<'_> {
         Some(Target { daemon_set, revision: old.revision.clone(), data, rollback: false })
     }
 
-    /// What last ran here instead of the target, when nothing runs and the target is not permitted.
+    /// What last ran here, if nothing runs and the target is not permitted.
     pub(super) fn or_last(&mut self, target: Target) -> Target {
         let Some(last) = self.record.last.clone() else { return target };
         if self.record.live().next().is_some() || last.revision == target.revision || !self.is_withheld(&target) {
@@ -126,7 +126,7 @@ impl Planner<'_> {
         Target { daemon_set: last.daemon_set, revision: last.revision, data: Data::Current, rollback: false }
     }
 
-    /// Ends an instance that returns, at its own revision if no other is permitted.
+    /// Ends an instance that will return, at its own revision if no other is permitted.
     pub(super) fn end_for_restart(&mut self, instance: &Instance, reason: &str) {
         if let Some(daemon_set) = instance.daemon_set.clone() {
             self.record.last = Some(LastRun { revision: instance.revision.clone(), daemon_set });

@@ -1,7 +1,7 @@
-//! Host ports that keep a new instance from starting.
+//! Host ports that prevent a new instance from starting.
 //!
-//! Owns what is said of a clash. A clash is found before anything is written: the kubelet would reject the
-//! pod and never try it again, and for a surge the old instance would have waited for nothing.
+//! Owns the report of a conflict. It is found before anything is written: the kubelet would reject the pod and never
+//! retry it, and with surge the old instance would wait for nothing.
 
 use crate::core::ports;
 use crate::core::ports::HostPort;
@@ -11,7 +11,7 @@ use super::Planner;
 use super::progress::Target;
 
 impl Planner<'_> {
-    /// Whose host port keeps the target from starting beside `old`, or in its place.
+    /// The daemon whose host port prevents the target from starting beside `old`, or in its place.
     pub(super) fn in_the_way(&mut self, target: &Target, old: &Instance, beside: bool) -> Option<String> {
         match beside {
             true => self.clash_in_surge(target, old).or_else(|| self.clash_with_others(target, false)),
@@ -19,7 +19,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Why a new instance cannot run beside `old`, which has a port that it wants.
+    /// Why a new instance cannot run beside `old`, which uses a port that it needs.
     fn clash_in_surge(&mut self, target: &Target, old: &Instance) -> Option<String> {
         let wanted = ports::host_ports(target.daemon_set.pod_template());
         let held = ports::host_ports(old.daemon_set.as_ref()?.pod_template());
@@ -30,7 +30,8 @@ impl Planner<'_> {
         Some(format!("maxSurge wants it beside {}, and both want host port {port}", old.pod_name))
     }
 
-    /// Which port of the target another daemon of this node has; `only_desired`: and will not give up.
+    /// Which port of the target another daemon of this node uses; `only_desired`: and will still use once it follows
+    /// its definition.
     pub(super) fn clash_with_others(&mut self, target: &Target, only_desired: bool) -> Option<String> {
         let wanted = ports::host_ports(target.daemon_set.pod_template());
         if wanted.is_empty() {

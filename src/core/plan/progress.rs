@@ -1,17 +1,16 @@
-//! Which revision is to run here: the wanted one, or the last good one when the wanted one failed.
+//! Which revision should run here: the wanted one, or the last good one if the wanted one failed.
 //!
-//! Owns the judgement over revisions. Its invariants:
-//! * a revision fails only once nothing of it was available within its progress deadline *and* somebody
-//!   says what is wrong; what nobody can see never fails (unknown readiness is no evidence);
-//! * its time counts over all its instances: one that the kubelet does not take is tried again and again;
-//! * a revision is good once an instance of it was available, and for 30 s (or its deadline, if that is
-//!   shorter), as what crashes is ready for moments; where nobody tells readiness, once it ran
-//!   steadily and its time is over, or at once if nothing else has been good;
-//! * data that changed under a good instance is what a roll-back returns to only when the instance lived
-//!   with it for a while and no other revision was wanted, so that data and template that are changed
-//!   together are rolled back together;
-//! * what failed is not tried again until the template (or, with `restart-on: config`, the data) is
-//!   another, or somebody asks for it.
+//! Owns the judgement of revisions. Its invariants:
+//! * A revision fails only if no instance of it became available within its progress deadline *and* there is evidence
+//!   of what is wrong. Unknown readiness is no evidence.
+//! * The deadline covers all its instances: one that the kubelet does not accept is tried again and again.
+//! * A revision is good once an instance of it has been available for 30 s (or its deadline, if shorter), as a
+//!   crashing container is ready for moments. Without any source of readiness it is good once it ran steadily until
+//!   the deadline, or at once if no other revision has been good.
+//! * Data that changed under a good instance becomes the data of a roll-back only if the instance ran with it for a
+//!   while and no other revision was wanted. So data and template that change together are rolled back together.
+//! * What failed is not tried again until the template changes (with `restart-on: config` also the data), or an
+//!   administrator asks for it.
 
 use std::sync::Arc;
 
@@ -36,35 +35,34 @@ use super::Readiness;
 use super::ready::Availability;
 use super::ready::STEADY;
 
-/// The progress deadline of a DaemonSet that names none; upstream's of a Deployment.
+/// The default progress deadline; upstream's default for Deployments.
 const DEFAULT_DEADLINE: Span = Span::from_mins(10);
-/// How long a good instance has to live with changed data before a roll-back returns to it.
+/// How long a good instance must run with changed data before a roll-back returns to that data.
 const DATA_SETTLES: Span = Span::from_secs(30);
-/// How soon to look again at an instance that is not available, and at one that is late.
+/// How soon to look again at an unavailable instance, and at a late one.
 const LOOK_AGAIN: Span = Span::from_secs(5);
 const LOOK_AGAIN_LATE: Span = Span::from_secs(10);
 
-/// What is to run here.
+/// What should run here.
 pub(super) struct Target {
     /// The DaemonSet to render.
     pub(super) daemon_set: Arc<DaemonSet>,
-    /// Its revision.
     pub(super) revision: String,
     /// The data to render it with.
     pub(super) data: Data,
-    /// Whether it is what was good, because the wanted revision failed.
+    /// Whether this is the good revision, because the wanted one failed.
     pub(super) rollback: bool,
 }
 
 impl Planner<'_> {
-    /// Looks at what runs, and remembers what is good and what failed.
+    /// Looks at what runs, and records what is good and what failed.
     pub(super) fn judge(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) {
         self.forgive(daemon_set, desired);
         let mut live: Vec<Instance> = self.record.live().filter(|i| !i.orphaned).cloned().collect();
         live.sort_by_key(|i| i.incarnation);
         let mut serves = None;
         for instance in &live {
-            // A container that crashes is ready for a moment, too, if nothing probes it.
+            // Without a probe, a crashing container is ready for a moment, too.
             let least = STEADY.min(deadline_of(daemon_set));
             let availability = self.availability(daemon_set, instance, least);
             if availability == Availability::No {
@@ -94,13 +92,13 @@ impl Planner<'_> {
         self.summary.failed.clone_from(&self.record.failed);
     }
 
-    /// What failed is tried again when it is not what failed any more.
+    /// Forgets a failure once what failed is no longer wanted.
     fn forgive(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) {
         if self.record.by_hand.as_deref().is_some_and(|by_hand| by_hand != desired) {
             self.record.by_hand = None;
         }
         let Some(failed) = &self.record.failed else { return };
-        // Data that nobody can tell is no other data.
+        // Unknown data does not count as other data.
         let today = || self.data_version(daemon_set, Data::Current);
         let other_data = || failed.data_version.is_some() && today().is_some_and(|t| Some(t) != failed.data_version);
         if failed.revision != desired || other_data() {
@@ -109,7 +107,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The version of the data that a new instance would get; `None` while it cannot be told.
+    /// The version of the data that a new instance would get; `None` while it is unknown.
     fn data_version(&self, daemon_set: &Arc<DaemonSet>, data: Data) -> Option<String> {
         let rendering = self.facts.rendering(self.last_admitted(daemon_set), self.record.next_incarnation, data);
         let rendered = rendering.result.as_ref().ok().filter(|rendered| rendered.pod.waiting_for.is_empty())?;
@@ -131,14 +129,14 @@ impl Planner<'_> {
         let rendering = self.facts.rendering(own, instance.incarnation, Data::Current);
         let Ok(rendered) = &rendering.result else { return };
         let version = &rendered.pod.data_version;
-        // What is to be restarted for other data runs with what it was made with.
+        // An instance that is to be restarted for changed data still runs with its old data.
         let to_restart = restarts_on_data(daemon_set) && *version != instance.data_version;
         if !rendered.pod.waiting_for.is_empty() || to_restart {
             return;
         }
         let now = self.context.now;
         let keeps = rolls_back(daemon_set);
-        // It may have changed together with the template. (OnDelete may leave a revision for years.)
+        // It may have changed together with the template. (With OnDelete a revision may stay for years.)
         let in_doubt = instance.revision != desired && daemon_set.update_strategy != UpdateStrategy::OnDelete;
         let good = self.record.good.as_mut().filter(|good| good.revision == instance.revision);
         let changed = match good {
@@ -176,7 +174,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Decides whether the newest instance of the wanted revision had its time.
+    /// Decides whether the newest instance of the wanted revision has exceeded its deadline.
     fn watch_deadline(&mut self, daemon_set: &Arc<DaemonSet>, instance: &Instance, desired: &str) {
         let known = self.record.instance(&instance.uid);
         let judged = known.is_none_or(|i| i.available.is_some()) || self.record.failed.is_some();
@@ -190,7 +188,7 @@ impl Planner<'_> {
         let same_template = self.record.good.as_ref().is_some_and(|good| good.revision == desired);
         let today = || self.data_version(daemon_set, Data::Current);
         let data_version = match restarts_on_data(daemon_set) {
-            // It is about to be replaced for other data.
+            // It is about to be replaced because its data changed.
             true if today().is_some_and(|today| today != instance.data_version) => return,
             true => Some(instance.data_version.clone()),
             false => today().filter(|_| same_template),
@@ -207,8 +205,7 @@ impl Planner<'_> {
         }
     }
 
-    /// When the time of the wanted revision is over. It begins with its first instance, and the time that
-    /// the node was off does not count.
+    /// The deadline of the wanted revision. It counts from its first instance, without the time that the node was off.
     fn deadline_at(&mut self, daemon_set: &DaemonSet, instance: &Instance, desired: &str) -> Timestamp {
         let data_version = restarts_on_data(daemon_set).then(|| instance.data_version.clone());
         let same = |p: &&Progress| p.revision == desired && p.data_version == data_version;
@@ -217,13 +214,13 @@ impl Planner<'_> {
         since.max(self.context.booted) + deadline_of(daemon_set)
     }
 
-    /// Whether nobody has said anything against the instance until its deadline.
+    /// Whether there is no evidence against the instance up to its deadline.
     fn time_is_over(&mut self, daemon_set: &DaemonSet, instance: &Instance, desired: &str) -> bool {
         let judged = self.record.instance(&instance.uid).is_none_or(|i| i.available.is_some());
         judged || instance.revision != desired || self.deadline_at(daemon_set, instance, desired) <= self.context.now
     }
 
-    /// What is to run: the wanted revision, or the good one if that failed and a roll-back is asked for.
+    /// What should run: the wanted revision, or the good one if that failed and a roll-back is configured.
     pub(super) fn target(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) -> Target {
         let wanted = Target {
             daemon_set: Arc::clone(daemon_set),
@@ -247,7 +244,7 @@ impl Planner<'_> {
         };
         let Some((good, good_set)) = good.and_then(|good| Some((good.clone(), of(good)?))) else {
             let instead = match self.record.good.as_ref().is_some_and(|good| good.revision == desired) {
-                true => "nothing else has been good here",
+                true => "no other revision has been good here",
                 false => "no revision has been good here",
             };
             self.add_reason(&format!("revision {desired} did not become available in time ({what}), and {instead}"));

@@ -1,7 +1,7 @@
-//! Whether an instance is available: ready for as long as its DaemonSet asks for.
+//! Whether an instance is available: ready for `minReadySeconds`.
 //!
-//! Owns what stands in for readiness where nobody tells it: containers that all run for a while without
-//! a restart. That is enough to go on (a surge, the first good revision), and never a failure.
+//! Owns the substitute for readiness where neither kubelet nor API reports it: all containers run for a while without
+//! a restart. That is enough for a surge or a first good revision, but never proves a failure.
 
 use crate::core::model::DaemonSet;
 use crate::core::record::Instance;
@@ -10,22 +10,22 @@ use crate::core::time::Span;
 use super::Planner;
 use super::Readiness;
 
-/// How long all containers have to run without a restart where nobody tells readiness, at least.
+/// How long all containers must run without a restart, if readiness is not reported.
 pub(super) const STEADY: Span = Span::from_secs(30);
 
-/// Whether an instance serves.
+/// Whether an instance is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Availability {
-    /// It does not, or not for long enough, or nobody can say anything.
+    /// It is not, or not for long enough, or its readiness is unknown.
     No,
-    /// It runs steadily, and nobody tells whether it is ready.
+    /// It runs steadily, but readiness is not reported.
     Steady,
     /// It is ready for its `minReadySeconds`.
     Ready,
 }
 
 impl Planner<'_> {
-    /// Whether `instance` is available, ready for at least `least`; looks again when its time
+    /// Whether `instance` is available and has been ready for at least `least`; schedules another look when that time
     /// comes.
     pub(super) fn availability(&mut self, daemon_set: &DaemonSet, instance: &Instance, least: Span) -> Availability {
         let own = instance.daemon_set.as_deref().unwrap_or(daemon_set);
@@ -35,7 +35,7 @@ impl Planner<'_> {
             Readiness::Steady { since } => (since, asked.max(STEADY), Availability::Steady),
             Readiness::NotReady(_) | Readiness::Unknown(_) => return Availability::No,
         };
-        // A time in the future is one of a clock that was set back since.
+        // A time in the future means that the clock was set back.
         let since = if since > self.context.now { instance.created } else { since };
         let at = since + wait;
         if at > self.context.now {

@@ -1,7 +1,7 @@
-//! Instances that a new incarnation is to take the place of.
+//! Instances that a new incarnation is to replace.
 //!
-//! Owns when such an order is due. Orders that others give (a deleted pod, a failed one, somebody by
-//! hand) come with the record; that the kubelet did not take an instance is found here.
+//! Owns when such an order is due. Orders with other causes (a deleted or failed pod, an administrator) are in the
+//! record; instances that the kubelet does not accept are found here.
 
 use crate::core::record::Instance;
 use crate::core::record::RestartCause;
@@ -10,7 +10,7 @@ use super::Accepted;
 use super::Planner;
 
 impl Planner<'_> {
-    /// Orders another try for what the kubelet did not take.
+    /// Orders another try for an instance that the kubelet did not accept.
     pub(super) fn order_retries(&mut self) {
         let now = self.context.now;
         let live: Vec<Instance> = self.record.live().filter(|i| !i.orphaned).cloned().collect();
@@ -28,8 +28,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether a new incarnation is to take the instance's place now. One that was rejected is tried as
-    /// soon as what it was rejected for may have changed.
+    /// Whether a new incarnation should replace the instance now. A rejected one is retried as soon as the reason for
+    /// the rejection may have gone.
     pub(super) fn is_ordered(&mut self, instance: &Instance) -> bool {
         let Some(order) = &instance.restart else { return false };
         let not_accepted = matches!(order.cause, RestartCause::NotAccepted { .. });

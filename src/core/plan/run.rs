@@ -1,4 +1,4 @@
-//! The plan for a daemon that is wanted: start, refresh, replace, or say why not.
+//! The plan for a wanted daemon: start, refresh, replace, or say why not.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ use super::progress::restarts_on_data;
 use super::ready::Availability;
 
 impl Planner<'_> {
-    /// Plans a daemon that its sources want.
+    /// Plans a daemon that its sources define.
     pub(super) fn wanted(&mut self, daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<&str>) {
         self.summary.source = Some(daemon_set.source.clone());
         self.summary.mode = Some(mode);
         self.summary.notes.extend(note.map(str::to_owned));
-        // The very DaemonSet that left its pods behind (as the checkpoint remembers it) does not take
-        // them back; another one of that name does.
+        // The DaemonSet that orphaned its pods (as the checkpoint remembers it) does not adopt them again; a new one
+        // of that name does.
         let returns = daemon_set.source == Source::Api && self.record.api_uid == daemon_set.uid;
         if daemon_set.source == Source::Api {
             self.record.api_uid.clone_from(&daemon_set.uid);
@@ -41,12 +41,12 @@ impl Planner<'_> {
         self.end_lost_manifests();
         let placement = self.placed(daemon_set);
         if !placement.should_continue_running {
-            // A node that is not registered has shown only part of its labels and taints: enough to
-            // start nothing, and no evidence against what runs.
+            // A node that is not registered yet has only some of its labels and taints: not enough to start anything,
+            // and no evidence against what runs.
             if self.context.node.registered || self.record.live().next().is_none() {
                 return self.unplaced(&placement.reason);
             }
-            return self.keep(State::Unknown, &format!("{}; the Node has not been seen yet", placement.reason));
+            return self.keep(State::Unknown, &format!("{}; the Node has not been read yet", placement.reason));
         }
         match mode {
             Mode::Bootstrap if self.is_handed_over(daemon_set) => return,
@@ -56,13 +56,13 @@ impl Planner<'_> {
         self.run(daemon_set, placement.should_run, &placement.reason);
     }
 
-    /// An instance whose manifest somebody removed ends: the kubelet finishes its pod, and its UID
-    /// is used up.
+    /// An instance whose manifest was removed from outside ends: the kubelet ends its pod, and its UID is never used
+    /// again.
     pub(super) fn end_lost_manifests(&mut self) {
         let gone = |i: &&Instance| self.facts.manifest(&i.uid) == ManifestFact::Missing;
         let lost: Vec<Instance> = self.record.live().filter(gone).cloned().collect();
         for instance in lost {
-            self.end_for_restart(&instance, "its manifest was removed by somebody else");
+            self.end_for_restart(&instance, "its manifest was removed from the manifest folder");
         }
     }
 
@@ -129,7 +129,7 @@ impl Planner<'_> {
                     return self.add_reason(&why);
                 }
                 if let Some(prepared) = self.prepare(&target, false) {
-                    self.begin(&target, &prepared, "it belongs here and does not run");
+                    self.begin(&target, &prepared, "it should run here and does not");
                 }
             }
         }
@@ -141,8 +141,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Of several outdated instances the oldest that is ready serves until the new one does (upstream
-    /// keeps the oldest), else the oldest; it comes first.
+    /// Of several outdated instances the oldest ready one stays until the new one is ready (upstream keeps the
+    /// oldest); without a ready one, the oldest. It comes first.
     fn worth_keeping_first(&self, mut outdated: Vec<Instance>) -> Vec<Instance> {
         let ready = |i: &Instance| matches!(self.facts.readiness(i), Readiness::Ready { .. });
         if outdated.len() > 1 {
@@ -151,28 +151,27 @@ impl Planner<'_> {
         outdated
     }
 
-    /// Instances of the wanted revision follow what is outside the template (ServiceAccounts and
-    /// policies may have changed, the API may have taken over from a file); one that was found in
-    /// the folder and whose template nobody remembers takes the wanted one if its hash says so.
+    /// Updates instances of the wanted revision with what is outside the template (ServiceAccounts and policies may
+    /// have changed, or the API may have replaced a file as the source). An adopted instance of unknown template takes
+    /// the wanted one if its hash matches.
     fn follow_definition(&mut self, daemon_set: &Arc<DaemonSet>, wanted: &str) {
         for instance in &mut self.record.instances {
             let known = instance.daemon_set.as_ref();
-            // One that was adopted has its name and UID from the other's.
+            // An adopted instance has name and UID from the other DaemonSet.
             let adopted = known.is_some_and(|d| d.key != daemon_set.key);
-            // One that admission changed is compared; any other is shared, so that nothing has to be compared again.
+            // One that admission changed is compared; any other is shared, so it need not be compared again.
             let follows = |d: &Arc<DaemonSet>| {
                 Arc::ptr_eq(d, daemon_set) || (d.admitted.is_some() && d.defines_the_same(daemon_set))
             };
             if instance.revision == wanted && !adopted && !known.is_some_and(follows) {
-                // What admission made of the template stays the instance's own.
+                // What admission returned for the template stays with the instance.
                 let admitted = known.and_then(|d| d.admitted.clone());
                 instance.daemon_set = Some(daemon_set.with_admitted(admitted.as_ref()));
             }
         }
     }
 
-    /// Live instances of the target, and the others, each oldest first. Those of the target run with
-    /// its data from now on.
+    /// Live instances of the target, and the others, each oldest first. Those of the target use its data from now on.
     fn split(&mut self, target: &Target) -> (Vec<Instance>, Vec<Instance>) {
         let follows_data = target.data == Data::Current && restarts_on_data(&target.daemon_set);
         let mut live: Vec<Instance> = self.record.live().cloned().collect();
@@ -196,7 +195,7 @@ impl Planner<'_> {
         (current, outdated)
     }
 
-    /// Whether the instance was made with the data that failed, under a template that is good.
+    /// Whether the instance runs a good template with data that failed.
     fn failed_with(&self, instance: &Instance) -> bool {
         let failed = self.record.failed.as_ref();
         failed.is_some_and(|f| {
@@ -207,7 +206,7 @@ impl Planner<'_> {
     }
 
     fn data_changed(&self, daemon_set: &Arc<DaemonSet>, instance: &Instance) -> bool {
-        // What admission added may refer to data of its own.
+        // What admission added may refer to other data.
         let own = instance.daemon_set.as_ref().filter(|own| own.admitted.is_some());
         let daemon_set = own.unwrap_or(daemon_set);
         match &self.facts.rendering(daemon_set, instance.incarnation, Data::Current).result {
@@ -220,7 +219,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Old and new are both here: surge in progress, or a strategy that changed meanwhile.
+    /// Both the old and the new instance are here: surge in progress, or the strategy has changed.
     fn reconcile_two(&mut self, daemon_set: &Arc<DaemonSet>, new: &Instance, old: &Instance, surge: bool) {
         self.refresh(new);
         self.show(new);
@@ -237,7 +236,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Not ready, and somebody says what is wrong with it: a Node that is not ready is not its fault.
+    /// Not ready, with evidence of what is wrong with it. A Node that is not ready is no such evidence.
     fn is_broken(&self, instance: &Instance) -> bool {
         matches!(self.facts.readiness(instance), Readiness::NotReady(_))
             && self.facts.failure(instance).is_some_and(|f| f.cause.blames_revision())
@@ -273,10 +272,10 @@ impl Planner<'_> {
             self.summary.state = State::Waiting;
             return self.add_reason(&format!("revision {wanted} cannot start, the old instance stays: {why}"));
         }
-        // What runs has its images: another instance of the same revision is not held up by looking for them.
+        // A running instance has its images: another instance of its revision need not wait for a check of them.
         let same = order.is_some() && old.revision == target.revision;
         let Some(prepared) = self.prepare(target, !same) else {
-            // The summary says what the new revision lacks; the old instance stays.
+            // The summary says what the new revision is missing; the old instance stays.
             let (state, lacks) = (self.summary.state, std::mem::take(&mut self.summary.reason));
             self.stays(old);
             if state == State::Refused {
@@ -297,15 +296,15 @@ impl Planner<'_> {
         }
     }
 
-    /// The old instance stays. A claim is given back: the coordinator withdraws nothing that is claimed, so that it
-    /// would keep its slot for ever.
+    /// The old instance stays, and its claim is returned: the coordinator never withdraws a claim, so the slot would
+    /// be lost for ever.
     fn stays(&mut self, old: &Instance) {
         self.replacing = None;
         self.refresh(old);
         self.show(old);
     }
 
-    /// The per-node delay of a template change that nobody approves; folder daemons never wait.
+    /// The per-node delay of a template change that needs no approval; daemons from folders never wait.
     pub(super) fn not_yet(&mut self, daemon_set: &DaemonSet, wanted: &str) -> Option<String> {
         if daemon_set.source != Source::Api || self.context.update_jitter <= Span::ZERO {
             return None;
@@ -327,7 +326,7 @@ impl Planner<'_> {
     }
 }
 
-/// Whether the DaemonSet asks for a new pod beside the old one (upstream's `AllowsSurge`).
+/// Whether the DaemonSet asks for surge (upstream's `AllowsSurge`).
 fn may_surge(daemon_set: &DaemonSet) -> bool {
     match daemon_set.update_strategy {
         UpdateStrategy::RollingUpdate { max_surge, .. } => {
@@ -337,7 +336,7 @@ fn may_surge(daemon_set: &DaemonSet) -> bool {
     }
 }
 
-/// A delay in `0..bound` that depends on node and revision alone.
+/// A delay in `0..bound` that depends only on node and revision.
 pub fn jitter(node: &str, revision: &str, bound: Span) -> Span {
     let digest = crate::core::rendering::digest(format!("{node}\n{revision}").as_bytes());
     let number = digest.bytes().take(12).fold(0_i64, |n, b| n * 16 + i64::from((b as char).to_digit(16).unwrap_or(0)));

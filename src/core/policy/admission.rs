@@ -1,9 +1,9 @@
 //! Whether a new instance may start here, by the node's rules and the namespace's PodSecurity level.
 //!
-//! Owns whom which rule binds: `[policy]` and PodSecurity bind DaemonSets of the API. A folder's is the
-//! node owner's word and starts all the same; that the API will refuse its mirror pod is said. Judges the
-//! template, as the API would judge the pod made of it, never the rendered manifest. Must not end anything:
-//! what runs stays, as it does when a namespace's label changes upstream.
+//! Owns which rules bind whom: `[policy]` and PodSecurity bind DaemonSets of the API. A folder's DaemonSet starts in
+//! any case; a note says that the API will refuse its mirror pod. Judges the template, as the API would judge a pod
+//! made from it, never the rendered manifest. Must not end anything: as upstream when a namespace's label changes,
+//! what runs stays.
 
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
@@ -21,20 +21,20 @@ use super::pod_security::LEVEL_LABEL;
 /// Whether a new instance may start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It may; what people should know.
+    /// It may, with these notes.
     Allowed(Vec<FieldError>),
-    /// It may not: each rule that says so, with how to allow it.
+    /// It may not: each rule against it, with how to allow it.
     Refused(Vec<FieldError>),
-    /// It waits: nobody has been able to say what the namespace enforces.
+    /// It waits: what the namespace enforces is unknown so far.
     Waits(Missing),
 }
 
 impl Admission {
-    /// It may start, and nobody has to know anything.
+    /// It may start, without notes.
     pub const FREE: Self = Self::Allowed(Vec::new());
 }
 
-/// The Namespace object that decides about `daemon_set`.
+/// The Namespace object that applies to `daemon_set`.
 pub fn namespace_of(daemon_set: &DaemonSet) -> ObjectRef {
     ObjectRef::new(Kind::Namespace, "", &daemon_set.key.namespace)
 }
@@ -66,7 +66,7 @@ impl Policy {
     }
 }
 
-/// What PodSecurity says of the pod, in the API server's words.
+/// PodSecurity's violations, worded as the API server does.
 fn pod_security_error(enforced: Enforced, daemon_set: &DaemonSet) -> Option<FieldError> {
     let violations = pod_security::violations(enforced, daemon_set.pod_template());
     if violations.is_empty() {
@@ -94,9 +94,10 @@ fn least_level(enforced: Enforced, daemon_set: &DaemonSet) -> pod_security::Leve
     }
 }
 
-/// The same of a pod that starts all the same.
+/// The note for a pod that starts although the API will refuse its mirror pod.
 fn about_mirror_pod(error: FieldError) -> FieldError {
-    let reason = format!("the API refuses its mirror pod, so that it runs and cannot be seen there: {}", error.reason);
+    let reason =
+        format!("the API refuses its mirror pod, so the pod runs but is not visible in the API: {}", error.reason);
     FieldError { reason, ..error }
 }
 

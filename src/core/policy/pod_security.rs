@@ -1,8 +1,7 @@
-//! The Pod Security Standards: what a namespace's labels enforce, and whether a pod is within it.
+//! The Pod Security Standards: what a namespace's labels enforce, and whether a pod complies.
 //!
-//! Owns the table of checks ([`CHECKS`]) and the choice among them by level and version, as
-//! `k8s.io/pod-security-admission` makes it (`policy/registry.go`, `api/helpers.go`), and words as it does.
-//! Must not decide what follows from a violation.
+//! Owns the table of checks ([`CHECKS`]) and the selection by level and version, as in `k8s.io/pod-security-admission`
+//! (`policy/registry.go`, `api/helpers.go`), with its wording. Must not decide what follows from a violation.
 
 mod checks;
 mod pod;
@@ -20,15 +19,15 @@ pub const LEVEL_LABEL: &str = "pod-security.kubernetes.io/enforce";
 /// The label of a namespace with the version of the level that is enforced.
 pub const VERSION_LABEL: &str = "pod-security.kubernetes.io/enforce-version";
 
-/// How much a pod may.
+/// A Pod Security level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Everything.
+    /// Everything is allowed.
     #[default]
     Privileged,
-    /// Nothing that is known to lead to the host.
+    /// Known ways to the host are forbidden.
     Baseline,
-    /// As little as current practice asks for.
+    /// Current hardening practice is required.
     Restricted,
 }
 
@@ -48,10 +47,10 @@ impl Level {
     }
 }
 
-/// Which release's idea of a level counts.
+/// Which release's definition of a level applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
-    /// The newest that is known.
+    /// The newest known one.
     #[default]
     Latest,
     /// That of Kubernetes 1.n.
@@ -61,15 +60,13 @@ pub enum Version {
 /// What a namespace enforces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Enforced {
-    /// The level.
     pub level: Level,
-    /// The version of it.
     pub version: Version,
 }
 
 impl Enforced {
-    /// What the Namespace object `namespace` enforces; `default` is the level of one without the label. A
-    /// label that cannot be read counts as `restricted`, a version as `latest` (upstream's `PolicyToEvaluate`).
+    /// What the Namespace object `namespace` enforces; `default` applies without the label. An invalid level counts as
+    /// `restricted`, an invalid version as `latest` (upstream's `PolicyToEvaluate`).
     pub fn of_namespace(namespace: &Value, default: Level) -> Self {
         let label = |name: &str| namespace["metadata"]["labels"].get(name).and_then(Value::as_str);
         let level = label(LEVEL_LABEL).map(|text| Level::from_name(text).unwrap_or(Level::Restricted));
@@ -96,10 +93,10 @@ impl fmt::Display for Enforced {
     }
 }
 
-/// What a pod does that a level does not allow.
+/// What a level does not allow a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// In a word or two.
+    /// A short name.
     pub reason: String,
     /// Which containers, volumes or values, and what they must not do.
     pub detail: String,
@@ -118,11 +115,11 @@ struct Check {
     versions: &'static [VersionedCheck],
 }
 
-/// A check as it is since Kubernetes 1.`since`.
+/// A check since Kubernetes 1.`since`.
 struct VersionedCheck {
     since: u32,
     run: fn(&CheckedPod<'_>) -> Option<Violation>,
-    /// The baseline check that it takes the place of.
+    /// The baseline check that it replaces.
     instead_of: Option<&'static str>,
 }
 
@@ -188,8 +185,8 @@ const CHECKS: [Check; 19] = [
     ),
 ];
 
-/// What the pod of `template` (its `metadata` and `spec`) does that `enforced` does not allow, as the API
-/// server's admission would say it of the pod that it makes of it; empty if nothing.
+/// What the level does not allow of the pod of `template` (its `metadata` and `spec`), worded as the API server's
+/// admission does; empty if it complies.
 pub fn violations(enforced: Enforced, template: &Value) -> Vec<Violation> {
     if enforced.level == Level::Privileged {
         return Vec::new();

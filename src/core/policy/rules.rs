@@ -1,7 +1,7 @@
-//! What the node's owner lets a DaemonSet of the API do to the node: the keys of `[policy]`.
+//! What a DaemonSet of the API may do to the node: the keys of `[policy]`.
 //!
-//! Owns the rules and how a refusal is worded: the field, the rule, and how to allow it. Must not know
-//! where a DaemonSet comes from: folders are not asked here.
+//! Owns the rules and the wording of a refusal: the field, the rule, and how to allow it. Must not know where a
+//! DaemonSet comes from; the rules do not apply to folders.
 
 use std::fmt;
 
@@ -53,22 +53,22 @@ impl HostNamespace {
 /// The rules of `[policy]` about pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRules {
-    /// Namespaces whose DaemonSets may have the host: the next four do not bind them; `*` is all.
+    /// Namespaces whose DaemonSets have full access to the host: the next four rules do not bind them; `*` is all.
     pub trusted_namespaces: Vec<String>,
     /// Whether containers may be privileged.
     pub privileged: bool,
     /// The host's namespaces that may be shared.
     pub host_namespaces: Vec<HostNamespace>,
-    /// Paths of the host that may be mounted, with all below them.
+    /// Host paths that may be mounted, with everything below them.
     pub host_paths: Vec<String>,
     /// Capabilities that may be added, without `CAP_`; `*` is all.
     pub capabilities: Vec<String>,
-    /// Images that may run: patterns in which `*` is any text. They bind every namespace.
+    /// Images that may run: patterns in which `*` matches any text. They bind every namespace.
     pub images: Vec<String>,
 }
 
 impl Default for PodRules {
-    /// `kube-system` may have the host, as a CNI needs it; elsewhere nothing that leads to the host.
+    /// `kube-system` has full access to the host, as a CNI needs; other namespaces have none.
     fn default() -> Self {
         Self {
             trusted_namespaces: vec!["kube-system".to_owned()],
@@ -82,7 +82,7 @@ impl Default for PodRules {
 }
 
 impl PodRules {
-    /// What `daemon_set`'s pod does that the rules do not allow, each with its field, its rule and a hint.
+    /// What the pod of `daemon_set` does against the rules, each with its field, its rule and a hint.
     pub fn violations(&self, daemon_set: &DaemonSet) -> Vec<FieldError> {
         let namespace = &daemon_set.key.namespace;
         let spec = &daemon_set.pod_template()["spec"];
@@ -104,7 +104,7 @@ impl PodRules {
         let shared = HostNamespace::ALL.into_iter().filter(|n| spec[n.field()] == true);
         for namespace in shared.filter(|namespace| !self.host_namespaces.contains(namespace)) {
             let name = namespace.as_str();
-            let rule = format!("policy.host-namespaces does not have {name:?}");
+            let rule = format!("policy.host-namespaces does not contain {name:?}");
             refuse(namespace.field(), rule, format!("add {name:?} to policy.host-namespaces"));
         }
     }
@@ -133,7 +133,7 @@ impl PodRules {
                 if !self.capabilities.iter().any(allowed) {
                     let field = format!("{field}.securityContext.capabilities.add");
                     let entry = if name == "ALL" { "*" } else { name.as_str() };
-                    let rule = format!("policy.capabilities does not have {added}");
+                    let rule = format!("policy.capabilities does not contain {added}");
                     refuse(&field, rule, format!("add {entry:?} to policy.capabilities"));
                 }
             }
@@ -149,7 +149,7 @@ impl PodRules {
             let Some(image) = image.as_str().filter(|image| !image.is_empty()) else { continue };
             let full = reference::full_name(image);
             if !self.images.iter().any(|pattern| is_like(&full, pattern)) {
-                let reason = format!("{full} is like none of policy.images {}", Listed(&self.images));
+                let reason = format!("{full} matches none of policy.images {}", Listed(&self.images));
                 let (repository, end) = (reference::repository(image), if full.contains('@') { '@' } else { ':' });
                 found.push(error(&field, reason, format!("add \"{repository}{end}*\" to policy.images")));
             }
@@ -168,13 +168,13 @@ fn containers(spec: &Value) -> impl Iterator<Item = (String, &Value)> {
     })
 }
 
-/// A capability without its prefix, in capitals, as container runtimes read it.
+/// A capability without its prefix, in upper case, as container runtimes read it.
 fn capability(name: &str) -> String {
     let name = name.to_ascii_uppercase();
     name.strip_prefix("CAP_").map_or_else(|| name.clone(), str::to_owned)
 }
 
-/// Whether `path` is `prefix` or lies below it. A path that goes back up is below nothing.
+/// Whether `path` is `prefix` or below it. A path with `..` is below nothing.
 fn is_below(path: &str, prefix: &str) -> bool {
     let (path, prefix) = (parts(path), parts(prefix));
     !path.contains(&"..") && path.starts_with(&prefix)
@@ -184,12 +184,12 @@ fn parts(path: &str) -> Vec<&str> {
     path.split('/').filter(|part| !part.is_empty() && *part != ".").collect()
 }
 
-/// Whether `text` is like `pattern`, in which each `*` stands for any text.
+/// Whether `text` matches `pattern`, in which `*` matches any text.
 fn is_like(text: &str, pattern: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
     let mut middle: Vec<&str> = parts.collect();
-    // Without a `*` nothing may be left over.
+    // Without a `*` the whole text must match.
     let Some(last) = middle.pop() else { return rest.is_empty() };
     for part in middle {
         match rest.find(part) {

@@ -1,6 +1,6 @@
-//! What is remembered of the API server's word on the pod of a new instance (`policy.admission`).
+//! The API server's last answer about the pod of a new instance (`policy.admission`).
 //!
-//! Owns the values only; `core::plan` judges. On disk, so that a boot without API server has it.
+//! Owns the values only; `core::plan` judges. It is on disk, so a boot without API server has it.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::DaemonRecord;
 pub struct AdmissionAnswer {
     /// The hash of the revision that was asked about.
     pub revision: String,
-    /// The number of the instance that was asked for.
+    /// The number of the instance that was asked about.
     pub incarnation: u64,
     /// When it came.
     pub at: Timestamp,
@@ -30,14 +30,14 @@ pub struct AdmissionAnswer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Said {
-    /// The pod would be created: the DaemonSet with what admission made of its template.
+    /// The pod is accepted: the DaemonSet with its template as admission changed it.
     Admitted(Arc<DaemonSet>),
-    /// It would not, in the API server's words.
+    /// It is refused; the API server's reason.
     Refused(String),
 }
 
 impl DaemonRecord {
-    /// The DaemonSet as admission last made it for `revision`: by the last answer, else as an instance has it.
+    /// The DaemonSet as admission last changed it for `revision`: from the last answer, else from an instance.
     pub fn admitted(&self, revision: &str) -> Option<&Arc<DaemonSet>> {
         let answer = self.answer.as_ref().filter(|answer| answer.revision == revision);
         let said = answer.and_then(|answer| match &answer.said {

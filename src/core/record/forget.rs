@@ -1,27 +1,26 @@
-//! What may be forgotten of daemons that are gone, so that a node's memory of names does not grow for ever.
+//! Which records of removed daemons may be forgotten, so that they do not accumulate for ever.
 //!
-//! Owns the rule that makes forgetting safe. A record of which nothing but its number is left may go once that
-//! number is not above the floor, the number that a name without a record begins at: whatever UID was ever made
-//! of that name has a lower one.
+//! Owns the rule that makes forgetting safe. A record that contains only its number may go if that number is not above
+//! the floor, at which names without a record start: every UID ever made for that name used a lower number.
 
 use crate::core::model::ObjectKey;
 
 use super::DaemonRecord;
 
-/// So many records that are nothing but a number are kept.
+/// How many records that contain only a number are kept.
 pub const MAX_BARE: usize = 64;
 
-/// What [`forget`] says.
+/// The result of [`forget`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forgotten {
-    /// The floor from now on. It has to be on disk before the first of `keys` goes.
+    /// The new floor. It must be on disk before the first of `keys` is removed.
     pub floor: u64,
-    /// The records that are needed no more.
+    /// The records that are no longer needed.
     pub keys: Vec<ObjectKey>,
 }
 
-/// What of `records` is needed no more where names without a record begin at `floor`. Of more than `most` bare
-/// records those with the lowest numbers go: the floor rises as little as it can.
+/// The records that are not needed if names without a record start at `floor`. If more than `most` records contain
+/// only a number, those with the lowest numbers go, so the floor rises as little as possible.
 pub fn forget<'a>(records: impl Iterator<Item = &'a DaemonRecord>, floor: u64, most: usize) -> Forgotten {
     let mut bare: Vec<&DaemonRecord> = records.filter(|r| r.is_bare()).collect();
     bare.sort_by_key(|r| r.next_incarnation);
@@ -32,13 +31,13 @@ pub fn forget<'a>(records: impl Iterator<Item = &'a DaemonRecord>, floor: u64, m
 }
 
 impl DaemonRecord {
-    /// Whether nothing but its number is left of it.
+    /// Whether it contains nothing but its number.
     pub fn is_bare(&self) -> bool {
         self.instances.is_empty() && *self == Self::new(self.key.clone(), self.next_incarnation)
     }
 
-    /// Forgets all but what outlives the daemon: its number, what is to be cleared of it, and the file that must
-    /// not bring it back.
+    /// Removes everything except what outlives the daemon: its number, folders still to be cleared, and the file that
+    /// must not bring it back.
     pub fn retire(&mut self) {
         let ended = std::mem::take(&mut self.ended);
         let ignored_file = self.ignored_file.take();

@@ -1,7 +1,7 @@
-//! What was seen of an instance's mirror pod and has not been judged yet.
+//! Events on an instance's mirror pod that have not been judged yet.
 //!
-//! Owns the values only; `core::orders` judges. They are on disk: the kubelet undoes a deletion within
-//! seconds, and an agent that dies meanwhile must not forget it.
+//! Owns the values only; `core::orders` judges. They are on disk, because the kubelet undoes a deletion within seconds
+//! and an agent that crashes meanwhile must not forget it.
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -11,30 +11,30 @@ use crate::core::time::Timestamp;
 use super::DaemonRecord;
 use super::Phase;
 
-/// What may order a restart.
+/// The events that may order a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "seen", rename_all = "camelCase")]
 pub enum Seen {
     /// It got a deletion timestamp.
     Deleting,
-    /// It went, or another one stands in its place.
+    /// It was deleted, or another one has its name.
     Gone {
-        /// Whether the API server is older than it: restored from a backup.
+        /// Whether the API server has an older state: restored from a backup.
         #[serde(default, rename = "setBack")]
         set_back: bool,
     },
     /// Its phase became Failed.
     Failed {
-        /// One word, such as `Terminated`.
+        /// The reason, such as `Terminated`.
         reason: String,
-        /// More on that.
+        /// The message.
         message: String,
     },
     /// Its phase became Succeeded.
     Succeeded,
 }
 
-/// Something that was seen of one mirror pod.
+/// An event on one mirror pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Noted {
@@ -43,7 +43,6 @@ pub struct Noted {
     /// UID of the Node that it belonged to, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_uid: Option<String>,
-    /// What was seen.
     #[serde(flatten)]
     pub seen: Seen,
     /// When.
@@ -59,15 +58,15 @@ pub struct Mirror {
     /// UID of the Node that it belongs to, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_uid: Option<String>,
-    /// Its resource version when it was first seen: a later mirror pod with an older one is of an API
-    /// server that was restored from a backup.
+    /// Its resource version when it was first seen: a later mirror pod with a lower one comes from an API server that
+    /// was restored from a backup.
     #[serde(default)]
     pub version: u64,
 }
 
 impl DaemonRecord {
-    /// Notes what was seen of the mirror pod `mirror_uid` of the live instance `uid`. The first note of a
-    /// mirror pod stands, except that a phase is overtaken by a deletion.
+    /// Notes an event on the mirror pod `mirror_uid` of the live instance `uid`. The first event on a mirror pod is
+    /// kept, except that a deletion overrides a phase.
     pub fn note(&mut self, uid: &str, mirror_uid: &str, seen: Seen, now: Timestamp) {
         let live = |i: &&mut super::Instance| i.uid == uid && i.phase == Phase::Live && i.restart.is_none();
         let Some(instance) = self.instances.iter_mut().find(live) else { return };
@@ -82,8 +81,7 @@ impl DaemonRecord {
         }
     }
 
-    /// Takes note of the mirror pod that stands for the live instance `uid`: one in the place of another
-    /// says that the other was deleted.
+    /// Notes the mirror pod of the live instance `uid`: if it replaces another one, that one was deleted.
     pub fn follow_mirror(&mut self, uid: &str, mirror: Mirror, now: Timestamp) {
         let Some(instance) = self.instances.iter().find(|i| i.uid == uid) else { return };
         let Some(before) = instance.mirror.clone() else { return self.keep_mirror(uid, mirror) };

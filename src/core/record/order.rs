@@ -1,7 +1,7 @@
 //! Orders to replace an instance at the same revision, and how long to wait between tries.
 //!
-//! Owns the back-off: 1 s, doubled each time, at most 15 min, as upstream's `failedPodsBackoff` of the
-//! DaemonSet controller.
+//! Owns the back-off: 1 s, doubled each time, at most 15 min, as upstream's `failedPodsBackoff` of the DaemonSet
+//! controller.
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -16,11 +16,11 @@ const MIN_BACKOFF: Span = Span::from_secs(1);
 /// The longest delay.
 pub const MAX_BACKOFF: Span = Span::from_mins(15);
 
-/// Why a new incarnation is to take an instance's place.
+/// Why a new incarnation is to replace an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum RestartCause {
-    /// Somebody deleted its mirror pod.
+    /// Its mirror pod was deleted from outside.
     Deleted,
     /// Its mirror pod was marked Failed.
     Failed {
@@ -29,35 +29,35 @@ pub enum RestartCause {
     },
     /// Its mirror pod was marked Succeeded.
     Succeeded,
-    /// Somebody asked for it on this node.
+    /// An administrator asked for it on this node.
     ByHand,
-    /// The kubelet did not take it.
+    /// The kubelet did not accept it.
     NotAccepted {
-        /// The kubelet's words, if there are any.
+        /// The kubelet's reason, if there is one.
         reason: String,
     },
 }
 
 impl RestartCause {
-    /// Whether it is tried again ever more slowly.
+    /// Whether retries back off.
     pub fn backs_off(&self) -> bool {
         matches!(self, RestartCause::Failed { .. } | RestartCause::Succeeded | RestartCause::NotAccepted { .. })
     }
 
-    /// In words, as part of a sentence about the pod.
+    /// The cause as part of a sentence about the pod.
     pub fn words(&self) -> String {
         match self {
             RestartCause::Deleted => "its pod was deleted".to_owned(),
             RestartCause::Failed { message } if message.is_empty() => "its pod failed".to_owned(),
             RestartCause::Failed { message } => format!("its pod failed: {message}"),
-            RestartCause::Succeeded => "its pod ended by itself".to_owned(),
-            RestartCause::ByHand => "somebody asked for its restart".to_owned(),
-            RestartCause::NotAccepted { reason } => format!("the kubelet did not take it: {reason}"),
+            RestartCause::Succeeded => "its pod exited by itself".to_owned(),
+            RestartCause::ByHand => "a restart was requested on this node".to_owned(),
+            RestartCause::NotAccepted { reason } => format!("the kubelet did not accept it: {reason}"),
         }
     }
 }
 
-/// That a new incarnation is to take an instance's place.
+/// The order to replace an instance with a new incarnation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestartOrder {
@@ -66,7 +66,7 @@ pub struct RestartOrder {
     pub cause: RestartCause,
     /// When it was given.
     pub at: Timestamp,
-    /// Not before.
+    /// When it is due at the earliest.
     pub due: Timestamp,
 }
 
@@ -78,9 +78,9 @@ pub struct RetryBackoff {
     pub tries: u32,
     /// When the last was ordered.
     pub last: Timestamp,
-    /// What the kubelet's word may have depended on when it was last given: pods, Node, template.
+    /// What the kubelet's last rejection may have depended on: pods, Node, template.
     pub surroundings: String,
-    /// Whether the kubelet did not take it: then it starts anew as soon as an instance is taken.
+    /// Whether the kubelet rejected it: then the count restarts once an instance is accepted.
     #[serde(default)]
     pub not_accepted: bool,
 }
@@ -94,9 +94,8 @@ impl RetryBackoff {
 }
 
 impl DaemonRecord {
-    /// Orders that a new incarnation takes the place of `uid`; the first order stands. A cause that
-    /// backs off waits longer each time, and starts anew after twice the longest delay or when
-    /// `surroundings` have changed.
+    /// Orders that a new incarnation replaces `uid`; an earlier order stays. A cause that backs off waits longer each
+    /// time; the count restarts after twice the longest delay, or when `surroundings` have changed.
     pub fn order_restart(&mut self, uid: &str, cause: RestartCause, now: Timestamp, surroundings: &str) {
         let Some(instance) = self.instances.iter_mut().find(|i| i.uid == uid) else { return };
         if instance.restart.is_some() || instance.phase != super::Phase::Live {

@@ -18,15 +18,15 @@ use super::DaemonRecord;
 pub struct Good {
     /// The hash of the revision.
     pub revision: String,
-    /// Version of the data that an instance of it was available with, and that is kept for a roll-back.
+    /// Version of the data with which an instance of it was available, kept for a roll-back.
     pub data_version: String,
-    /// Whether that data is kept (it is only where a roll-back is asked for).
+    /// Whether that data is kept (only if a roll-back is configured).
     #[serde(default)]
     pub has_rollback_data: bool,
-    /// Data that an instance runs with since a short while, and that may become the good data.
+    /// Data that an instance has used for a short time, and that may become the good data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<DataCandidate>,
-    /// The DaemonSet of that revision; `None` while an instance of it is in the record and has it.
+    /// The DaemonSet of that revision; `None` while an instance in the record has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon_set: Option<Arc<DaemonSet>>,
 }
@@ -37,7 +37,6 @@ pub struct Good {
 pub struct LastRun {
     /// The hash of the revision.
     pub revision: String,
-    /// Its DaemonSet.
     pub daemon_set: Arc<DaemonSet>,
 }
 
@@ -45,19 +44,18 @@ pub struct LastRun {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DataCandidate {
-    /// Its version.
     pub data_version: String,
-    /// Since when an instance has run with it.
+    /// Since when an instance has used it.
     pub since: Timestamp,
 }
 
-/// That a revision is tried.
+/// A revision that is being tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
     /// The hash of the revision.
     pub revision: String,
-    /// Version of its data, for a daemon that is restarted on changed data.
+    /// Version of its data, for a daemon that restarts when its data changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_version: Option<String>,
     /// When the first instance of it was made.
@@ -70,8 +68,8 @@ pub struct Progress {
 pub struct FailedRevision {
     /// The hash of the revision.
     pub revision: String,
-    /// Version of its data, where that made the difference (`restart-on: config`, or a template that was
-    /// good with other data): with other data it is another try.
+    /// Version of its data, if that mattered (`restart-on: config`, or a template that was good with other data):
+    /// other data are another try.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_version: Option<String>,
     /// Why.
@@ -87,32 +85,32 @@ pub struct FailedRevision {
 pub struct Failure {
     /// The kind of cause.
     pub cause: Cause,
-    /// The words of who says it: kubelet, runtime, the container's last line.
+    /// The message of the kubelet, the runtime, or the container's last log line.
     pub message: String,
 }
 
-/// What keeps an instance from being available.
+/// What prevents an instance from being available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cause {
     /// An image cannot be pulled.
     Image,
-    /// A container ends again and again.
+    /// A container crashes repeatedly.
     CrashLoop,
-    /// A container cannot be made or started, or an init container does not end.
+    /// A container cannot be created or started, or an init container does not end.
     Container,
-    /// Its containers run and the kubelet says that a probe fails.
+    /// Its containers run, but a probe fails.
     Probe,
     /// The kubelet rejected it.
     Admission,
-    /// Its sandbox cannot be made: pod network, volumes.
+    /// Its sandbox cannot be created: pod network, volumes.
     Sandbox,
-    /// Nobody works on it: the kubelet does not respond. Another revision would fare no better.
+    /// The kubelet does not respond, so no revision could start.
     KubeletNotResponding,
 }
 
 impl Cause {
-    /// The cause in words.
+    /// The cause as a text.
     pub fn as_str(self) -> &'static str {
         match self {
             Cause::Image => "image",
@@ -125,24 +123,24 @@ impl Cause {
         }
     }
 
-    /// Whether the revision may be to blame.
+    /// Whether the revision may be the cause.
     pub fn blames_revision(self) -> bool {
         self != Cause::KubeletNotResponding
     }
 }
 
-/// What [`DaemonRecord::retry`] forgot.
+/// What [`DaemonRecord::retry`] reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retried {
     /// The revision that had failed.
     pub failed: Option<String>,
-    /// Whether a new instance waited out a back-off.
+    /// Whether a new instance was waiting for its back-off.
     pub backoff: bool,
 }
 
 impl DaemonRecord {
-    /// Forgets what failed and what waits out a back-off: it is tried again now, also where a revision
-    /// waits for its turn or for the deletion of a pod.
+    /// Clears failures and back-offs: what failed is tried again now, even if the revision waits for `update-jitter`
+    /// or for the deletion of a pod.
     pub fn retry(&mut self, now: Timestamp) -> Retried {
         let failed = self.failed.take().map(|failed| failed.revision);
         self.progress = None;

@@ -1,4 +1,5 @@
-//! `KUBERNETES_SERVICE_HOST` and `_PORT`: written out, because the kubelet may know no Service at a boot.
+//! `KUBERNETES_SERVICE_HOST` and `_PORT`: written into the manifest, because at boot the kubelet may not know the
+//! Service.
 
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
-//! Walking over the containers of a pod, and what all of them together say.
+//! Visiting the containers of a pod, and facts about all of them together.
 //!
-//! Must not change anything but what a visitor changes.
+//! Must not change anything but what the visitor changes.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub(super) fn for_each_mut(spec: &mut Object, mut visit: impl FnMut(&'static str
     }
 }
 
-/// The one user that all containers run as, if they say so and agree (upstream's `FsUserFrom`).
+/// The one user that all containers run as, if they all set the same (upstream's `FsUserFrom`).
 pub(super) fn common_run_as_user(spec: &Object) -> Option<u32> {
     let of_pod = json::member(spec, "securityContext").and_then(|context| context.get("runAsUser"));
     let mut common = None;
@@ -108,7 +108,7 @@ pub(super) fn clean_path(path: &str) -> String {
     }
 }
 
-/// Whether `path` is clean by its looks: nothing empty and nothing that begins with a dot between its slashes.
+/// Whether `path` looks clean: between slashes nothing is empty or starts with a dot.
 fn is_clean(path: &str) -> bool {
     let relative = path.strip_prefix('/').unwrap_or(path);
     !relative.starts_with(['/', '.'])

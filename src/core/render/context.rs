@@ -1,6 +1,6 @@
-//! What the passes share: the input, and what they find out on the way.
+//! The state that the passes share: the input, and what they find.
 //!
-//! Owns look-ups: each is remembered as a reference, and what is not there as missing.
+//! Owns look-ups: each is recorded as a reference, and absent objects as missing.
 
 use std::collections::BTreeSet;
 
@@ -57,8 +57,8 @@ impl<'a> RenderContext<'a> {
         matches!(self.input.daemon_set.source, Source::File { .. })
     }
 
-    /// What is known of an object in the daemon's namespace; remembers the reference. What was deleted
-    /// counts as it last was.
+    /// What is known of an object in the daemon's namespace; records the reference. A deleted object counts with its
+    /// last content.
     pub(super) fn look_up(&mut self, kind: Kind, name: &str) -> Lookup<'a> {
         self.look_up_in(kind, self.namespace(), name)
     }
@@ -78,16 +78,16 @@ impl<'a> RenderContext<'a> {
         lookup
     }
 
-    /// A ConfigMap or Secret that is needed, or `None`; then it is missing or was optional.
+    /// A required ConfigMap or Secret; `None` if it is missing, or optional and absent.
     ///
-    /// An optional object of which nothing is known is waited for when the DaemonSet comes from the
-    /// API, as the kubelet would; a daemon from a folder must not wait for an API that may not exist.
+    /// An unknown optional object is waited for if the DaemonSet comes from the API, as the kubelet does. A daemon
+    /// from a folder must not wait for an API that may not exist.
     pub(super) fn data_object(&mut self, kind: Kind, name: &str, optional: bool) -> Option<&'a Value> {
         match self.look_up_raw(ObjectRef::new(kind, self.namespace(), name)) {
             Lookup::Present(object) => return Some(object),
             Lookup::Deleted(object) if !optional => {
                 let field = format!("{kind} {}/{name}", self.namespace());
-                self.note(field, "it was deleted: its last data stays in use", "");
+                self.note(field, "it was deleted; its last data stays in use", "");
                 return Some(object);
             }
             Lookup::Absent | Lookup::Deleted(_) if optional => {}
@@ -98,7 +98,7 @@ impl<'a> RenderContext<'a> {
         None
     }
 
-    /// Remembers that something in the daemon's namespace is missing.
+    /// Records that something in the daemon's namespace is missing.
     pub(super) fn miss(&mut self, kind: &str, name: &str, key: &str) {
         let namespace = self.namespace();
         self.miss_in(kind, namespace, name, key);
@@ -120,13 +120,13 @@ impl<'a> RenderContext<'a> {
         self.errors.push(FieldError { field: field.into(), reason: reason.into(), hint });
     }
 
-    /// Says what was left out or changed in `field`.
+    /// Notes what was left out or changed in `field`.
     pub(super) fn note(&mut self, field: impl Into<String>, reason: impl Into<String>, hint: &str) {
         let hint = Some(hint.to_owned()).filter(|hint| !hint.is_empty());
         self.notes.push(FieldError { field: field.into(), reason: reason.into(), hint });
     }
 
-    /// Counts one used value into the data version; the cluster's CA is not the daemon's configuration.
+    /// Adds a used value to the data version, except the cluster's CA, which is not the daemon's configuration.
     pub(super) fn record(&mut self, kind: Kind, name: &str, key: &str, value: Option<&[u8]>) {
         if name == ROOT_CA {
             return;

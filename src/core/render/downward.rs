@@ -1,4 +1,4 @@
-//! Downward-API files inside a projected volume that is materialised: the values that are known here.
+//! Downward-API files inside a projected volume that we write: the values known here.
 //!
 //! Follows upstream's `downwardapi.CollectData`. Plain downwardAPI volumes stay with the kubelet.
 
@@ -20,11 +20,8 @@ use crate::core::render::payload::Payload;
 pub(super) struct PodView<'a> {
     /// The full name, with the node's.
     pub(super) name: String,
-    /// The namespace.
     pub(super) namespace: &'a str,
-    /// The pod's UID.
     pub(super) uid: &'a str,
-    /// The labels.
     pub(super) labels: Option<&'a Object>,
     /// The annotations, without those that the kubelet adds.
     pub(super) annotations: Option<&'a Object>,
@@ -63,7 +60,7 @@ pub(super) fn project(payload: &mut Payload<'_, '_>, pod: &PodView<'_>, spec: &O
             Err(member) => {
                 payload.ctx.refuse(
                     format!("{field}.{member}"),
-                    "only the kubelet knows this value, and it shares its volume with data that the kubelet cannot fetch",
+                    "only the kubelet knows this value, but the volume also contains data that the kubelet cannot fetch",
                     "move it to a downwardAPI volume of its own",
                 );
                 continue;
@@ -156,8 +153,8 @@ fn is_print(c: char) -> bool {
     c.is_ascii() || ['a', c].iter().collect::<String>().escape_debug().nth(1) == Some(c)
 }
 
-/// The value of a container's resource (upstream's `ExtractContainerResourceValue`), where the container
-/// itself decides it: a limit that it leaves open is what the node can allocate, and is not known here.
+/// The value of a container's resource (upstream's `ExtractContainerResourceValue`), if the container sets it. An
+/// unset limit is what the node can allocate, which is unknown here.
 fn resource_value(spec: &Object, reference: &Value) -> Option<String> {
     let container = json::text(reference, "containerName")?;
     let found = ["containers", "initContainers"]

@@ -1,7 +1,7 @@
 //! Container environments: what refers to ConfigMaps and Secrets becomes values and file keys.
 //!
-//! Follows upstream's `makeEnvironmentVariables`: `envFrom` first, later sources over earlier ones, then
-//! `env` in order. How a Secret's value is carried is `env_file`'s business.
+//! Follows upstream's `makeEnvironmentVariables`: `envFrom` first, where later sources override earlier ones, then
+//! `env` in order. `env_file` owns how a Secret's value is passed.
 
 use std::borrow::Cow;
 
@@ -18,11 +18,11 @@ use crate::core::render::json;
 use crate::core::render::json::Object;
 use crate::core::render::payload;
 
-/// A variable on its way into the pod.
+/// A variable before it is written.
 enum Variable<'a> {
-    /// As it will stand there.
+    /// Written as it is.
     Ready(Value),
-    /// From a Secret; `None`: the value is not there yet.
+    /// From a Secret; `None`: the value is missing.
     Secret { name: String, value: Option<Cow<'a, [u8]>>, from: SecretKey },
 }
 
@@ -39,7 +39,7 @@ impl Variable<'_> {
         matches!(self, Variable::Ready(variable) if refers_to(variable, name))
     }
 
-    /// Whether the kubelet may leave it out.
+    /// Whether the kubelet may omit it.
     fn is_optional(&self) -> bool {
         let Variable::Ready(variable) = self else { return false };
         json::at(variable, &["valueFrom", "fileKeyRef"]).is_some_and(|reference| json::flag(reference, "optional"))
@@ -74,7 +74,7 @@ fn reference_of<'s>(source: &'s Value, config_map: &str, secret: &str) -> Option
     config_map.or_else(|| json::at(source, &[secret]).map(|reference| (Kind::Secret, reference)))
 }
 
-/// The variables of `envFrom`, which is taken out.
+/// The variables of `envFrom`, which is removed.
 fn env_from<'a>(ctx: &mut RenderContext<'a>, container: &mut Object, field: &str) -> Vec<Variable<'a>> {
     let Some(Value::Array(sources)) = container.remove("envFrom") else { return Vec::new() };
     let mut variables: Vec<Variable<'a>> = Vec::new();
@@ -88,7 +88,7 @@ fn env_from<'a>(ctx: &mut RenderContext<'a>, container: &mut Object, field: &str
             let name = format!("{prefix}{key}");
             if !name_is_valid(ctx, &name) {
                 let reason =
-                    format!("the key {key:?} of {kind} {object_name} is left out: {name:?} is no variable name");
+                    format!("the key {key:?} of {kind} {object_name} is left out: {name:?} is not a variable name");
                 ctx.note(&field, reason, "choose another key or prefix, or a kubelet of 1.32 or later");
                 continue;
             }
@@ -107,14 +107,14 @@ fn env_from<'a>(ctx: &mut RenderContext<'a>, container: &mut Object, field: &str
     variables
 }
 
-/// The variables of `env`, which is taken out.
+/// The variables of `env`, which is removed.
 fn env<'a>(ctx: &mut RenderContext<'a>, account: &str, container: &mut Object, field: &str) -> Vec<Variable<'a>> {
     let own = json::take_list(container, "env").into_iter().enumerate();
     own.filter_map(|(index, variable)| resolve_one(ctx, account, variable, || format!("{field}.env[{index}]")))
         .collect()
 }
 
-/// One variable without references to the API; `None` if it is left out.
+/// One variable without references to the API; `None` if it is omitted.
 fn resolve_one<'a>(
     ctx: &mut RenderContext<'a>,
     account: &str,
@@ -133,7 +133,7 @@ fn resolve_one<'a>(
         ctx.refuse(
             format!("{}.valueFrom", field()),
             "the variable has more than one source",
-            "name one source, as the API demands",
+            "name one source, as the API requires",
         );
         return None;
     }
@@ -147,7 +147,7 @@ fn resolve_one<'a>(
     let key = json::text(reference, "key").unwrap_or_default();
     let optional = json::flag(reference, "optional");
     let object = ctx.data_object(kind, object_name, optional);
-    // `binaryData` has no part in environments.
+    // `binaryData` is not used in environments.
     let counts = |object: &Value| kind == Kind::Secret || json::at(object, &["data", key]).is_some();
     let value = object.filter(|object| counts(object)).and_then(|object| payload::value(kind, object, key));
     if object.is_some() {
@@ -163,7 +163,7 @@ fn resolve_one<'a>(
     variable(kind, name.to_owned(), value, from)
 }
 
-/// The variable `name` from a ConfigMap or Secret; nothing for a ConfigMap's value that is not there.
+/// The variable `name` from a ConfigMap or Secret; `None` for an absent value of a ConfigMap.
 fn variable(kind: Kind, name: String, value: Option<Cow<'_, [u8]>>, from: SecretKey) -> Option<Variable<'_>> {
     match kind {
         Kind::Secret => Some(Variable::Secret { name, value, from }),
@@ -176,7 +176,7 @@ pub(super) fn literal(name: &str, value: &str) -> Value {
     json!({"name": name, "value": expansion::escape(value)})
 }
 
-/// `from` before `own`, without those of `from` that `own` replaces and that nothing refers to.
+/// `from` followed by `own`, without the variables of `from` that `own` overrides and nothing refers to.
 fn merge<'a>(mut from: Vec<Variable<'a>>, own: Vec<Variable<'a>>) -> impl Iterator<Item = Variable<'a>> {
     from.retain(|variable| {
         let name = variable.name();
@@ -191,10 +191,10 @@ pub(super) fn refers_to(variable: &Value, name: &str) -> bool {
     json::text(variable, "value").is_some_and(|value| expansion::references(value).any(|found| found == name))
 }
 
-/// Whether the kubelet takes `name` for a variable from `envFrom`.
+/// Whether the kubelet accepts `name` as a variable from `envFrom`.
 ///
-/// Since 1.32 any printable ASCII but `=` will do (`IsRelaxedEnvVarName`); before, others were skipped
-/// (`IsEnvVarName`).
+/// Since 1.32 any printable ASCII character except `=` is allowed (`IsRelaxedEnvVarName`); before, other names were
+/// skipped (`IsEnvVarName`).
 fn name_is_valid(ctx: &RenderContext<'_>, name: &str) -> bool {
     let relaxed = ctx.input.options.kubelet_version.is_none_or(|version| version >= (1, 32));
     if relaxed {

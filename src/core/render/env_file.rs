@@ -1,6 +1,6 @@
-//! Values of Secrets in a container's environment: one file per container that the kubelet reads.
+//! Values of Secrets in a container's environment: one file per container, read by the kubelet.
 //!
-//! Owns what upstream's parser (`pkg/kubelet/util/env`) can carry. A value never shows in a message.
+//! Owns what upstream's parser (`pkg/kubelet/util/env`) can read. A value never appears in a message.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -18,8 +18,8 @@ use crate::core::render::json::Object;
 use crate::core::volume::VolumeData;
 use crate::core::volume::VolumeFile;
 
-/// Where the container sees the file, with a number behind it where something is mounted there already;
-/// the kubelet demands that somebody mounts its volume.
+/// Where the container mounts the file, with a number appended if the path is used; the kubelet requires that the
+/// volume is mounted.
 const MOUNT_PATH: &str = "/.daemonlet-env";
 /// The file's name in its volume.
 const FILE: &str = "env";
@@ -33,9 +33,7 @@ const MAX_LINE: usize = 64 * 1024 - 1;
 pub(super) struct SecretKey {
     /// The field that refers to it.
     pub(super) field: String,
-    /// The Secret.
     pub(super) secret: String,
-    /// The key.
     pub(super) key: String,
 }
 
@@ -47,13 +45,13 @@ pub(super) struct EnvFile {
 }
 
 impl EnvFile {
-    /// An empty file for `container`, in a volume that is none of `volumes`.
+    /// An empty file for `container`, in a volume whose name is not among `volumes`.
     pub(super) fn new(container: &Object, volumes: &[Value]) -> Self {
         let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
         Self { volume: volume_name(name, volumes), content: String::new(), keys: BTreeSet::new() }
     }
 
-    /// The variable `name` with `value` (`None`: not there yet); nothing if it cannot be written.
+    /// The variable `name` with `value` (`None`: missing); `None` if it cannot be written.
     pub(super) fn carry(
         &mut self,
         ctx: &mut RenderContext<'_>,
@@ -97,7 +95,7 @@ impl EnvFile {
         Some(json!({"name": name, "valueFrom": {"fileKeyRef": reference}}))
     }
 
-    /// A key for the variable `name` that the parser takes and that no other variable has.
+    /// A key for the variable `name` that the parser accepts and no other variable has.
     fn key(&mut self, name: &str) -> String {
         let safe: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         let safe = if safe.starts_with(|c: char| c.is_ascii_digit()) { format!("_{safe}") } else { safe };
@@ -127,10 +125,10 @@ impl EnvFile {
 
 fn refuse(ctx: &mut RenderContext<'_>, at: &SecretKey, reason: &str, hint: &str) {
     let secret = format!("the key {:?} of Secret {}/{}", at.key, ctx.namespace(), at.secret);
-    ctx.refuse(&at.field, format!("a static pod cannot take this variable from {secret}, {reason}"), hint);
+    ctx.refuse(&at.field, format!("a static pod cannot have this variable from {secret}, {reason}"), hint);
 }
 
-/// Why the kubelet's parser cannot carry `text`.
+/// Why the kubelet's parser cannot read `text`.
 fn unfit(name: &str, text: &str) -> Option<&'static str> {
     if text.contains('\'') {
         return Some("whose value has a single quote");
@@ -138,12 +136,12 @@ fn unfit(name: &str, text: &str) -> Option<&'static str> {
     if text.contains("\r\n") {
         return Some("whose value has a carriage return before a line break");
     }
-    // The key may get up to a dozen characters more than the name has.
+    // The key may be up to a dozen characters longer than the name.
     let longest = text.split('\n').map(str::len).max().unwrap_or(0) + name.len() + 16;
     (longest > MAX_LINE).then_some("whose value has a line of more than 64 KiB")
 }
 
-/// A path at which nothing of `mounts` is mounted: the kubelet refuses a path that is there twice.
+/// A path that is not among `mounts`: the kubelet refuses a path that is mounted twice.
 fn mount_path(mounts: &[Value]) -> String {
     let taken = |path: &str| {
         let mut paths = mounts.iter().filter_map(|mount| json::text(mount, "mountPath"));
@@ -158,7 +156,7 @@ fn mount_path(mounts: &[Value]) -> String {
     path
 }
 
-/// A volume name for `container`: readable, at most 63 characters, and none of `volumes`.
+/// A volume name for `container`: readable, at most 63 characters, and not among `volumes`.
 fn volume_name(container: &str, volumes: &[Value]) -> String {
     let taken = |name: &str| volumes.iter().any(|volume| json::text(volume, "name") == Some(name));
     let plain = format!("daemonlet-env-{container}");

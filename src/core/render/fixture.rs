@@ -114,7 +114,6 @@ impl Fixture {
         self
     }
 
-    /// Renders.
     pub(super) fn render(&self) -> Result<RenderedPod, Refused> {
         let identity = Identity { uid: "5f3c0b9e-0000-5000-8000-000000000000".into(), pod_name: "agent-abcde".into() };
         render(RenderInput {

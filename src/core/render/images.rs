@@ -1,7 +1,7 @@
 //! Pull policies: an image that is on the node starts without its registry.
 //!
-//! Owns what is written as pull policy. With `Always` the kubelet asks the registry at each start and has
-//! no way on without it; the agent asks instead, once for each new instance.
+//! Owns the pull policy in manifests. With `Always` the kubelet asks the registry at every start and fails without it;
+//! the agent asks instead, once for each new instance.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use crate::core::render::context::RenderContext;
 use crate::core::render::json;
 use crate::core::render::json::Object;
 
-/// Writes `Always` as `IfNotPresent` where the agent pulls; gives the images that the pod needs.
+/// Writes `Always` as `IfNotPresent` if the agent pulls; returns the images that the pod needs.
 pub(super) fn write_policies(ctx: &mut RenderContext<'_>, spec: &mut Object) -> Vec<PodImage> {
     let needed = images::of_spec(&Value::Object(wanted(spec)));
     match ctx.input.options.pulls {
@@ -29,7 +29,10 @@ pub(super) fn write_policies(ctx: &mut RenderContext<'_>, spec: &mut Object) -> 
         Pulls::AsWritten => {}
         Pulls::ByKubelet => {
             for image in needed.iter().filter(|image| image.always) {
-                let reason = format!("image {} is Always: it does not start while its registry is away", image.image);
+                let reason = format!(
+                    "image {} has the pull policy Always: it does not start while its registry is unreachable",
+                    image.image
+                );
                 let hint = "set runtime-endpoint: the agent then pulls it for each new instance, and what is on \
                     the node starts";
                 ctx.note("spec.template.spec.containers", reason, hint);
@@ -106,6 +109,6 @@ mod tests {
         fixture.options.pulls = Pulls::ByKubelet;
         let pod = fixture.rendered();
         assert_eq!(spec(&pod, "/containers/0/imagePullPolicy"), "Always");
-        assert!(pod.notes[0].reason.contains("registry is away"), "{:?}", pod.notes);
+        assert!(pod.notes[0].reason.contains("registry is unreachable"), "{:?}", pod.notes);
     }
 }

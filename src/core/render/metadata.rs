@@ -1,6 +1,6 @@
-//! The pod's metadata: the template's labels and annotations, and who the instance is.
+//! The pod's metadata: labels and annotations of the template, and the instance's identity.
 //!
-//! Everything else that a template's metadata may hold (finalizers, owners, generateName) is not carried over.
+//! Everything else in a template's metadata (finalizers, owners, generateName) is dropped.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use crate::core::render::json::Object;
 
 /// The annotation of a DaemonSet from which upstream takes the generation label.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
-/// Annotations that belong to the kubelet; a mirror annotation on a static pod would make it one.
+/// Annotations that belong to the kubelet; a mirror annotation on a static pod would make it a mirror pod.
 const OF_KUBELET: &str = "kubernetes.io/config.";
 
 /// Builds the metadata of the instance.

@@ -19,15 +19,15 @@ use crate::core::volume::VolumeFile;
 
 /// Upstream's default mode of configMap, secret, projected and downwardAPI volumes.
 const DEFAULT_MODE: u32 = 0o644;
-/// The life of a projected token that does not ask for one, in seconds.
+/// The lifetime of a projected token that requests none, in seconds.
 const DEFAULT_EXPIRATION: i64 = 3600;
-/// The shortest life that the API grants, in seconds.
+/// The shortest lifetime that the API grants, in seconds.
 const MIN_EXPIRATION: i64 = 600;
 
 /// The files of a volume by clean path.
 pub(super) type VolumeFiles = BTreeMap<String, VolumeFile>;
 
-/// What the whole pod decides about the files of its volumes.
+/// What the pod as a whole determines about the files of its volumes.
 #[derive(Clone, Copy)]
 pub(super) struct FileOwnership {
     /// The pod's `fsGroup`.
@@ -47,7 +47,7 @@ impl FileOwnership {
         VolumeFile { data, mode: self.widened(mode), uid: None }
     }
 
-    /// A token: for its user alone as soon as user or group of the pod are known.
+    /// A token: readable only by its user once user or group of the pod are known.
     fn token(self, data: Vec<u8>, default_mode: u32) -> VolumeFile {
         let known = self.fs_user.is_some() || self.fs_group.is_some();
         VolumeFile { data, mode: self.widened(if known { 0o600 } else { default_mode }), uid: self.fs_user }
@@ -94,7 +94,7 @@ pub(super) fn keys(kind: Kind, object: &Value, binary: bool) -> Vec<&str> {
     keys
 }
 
-/// Base64 as Go's decoder of `[]byte` takes it: line breaks are skipped.
+/// Base64 as Go decodes `[]byte`: line breaks are skipped.
 fn decode(text: &str) -> Option<Vec<u8>> {
     if text.contains(['\n', '\r']) {
         STANDARD.decode(text.replace(['\n', '\r'], "")).ok()
@@ -105,17 +105,16 @@ fn decode(text: &str) -> Option<Vec<u8>> {
 
 /// Gathers the files of one volume.
 pub(super) struct Payload<'c, 'a> {
-    /// Where missing and refused things are remembered.
+    /// Records missing and refused things.
     pub(super) ctx: &'c mut RenderContext<'a>,
     /// The files so far; a later source overwrites an equal path.
     pub(super) files: VolumeFiles,
     /// The volume's `defaultMode`.
     pub(super) mode: u32,
-    /// Owners.
     pub(super) owner: FileOwnership,
 }
 
-/// An object that exists, and how it is referred to.
+/// An object that exists, and the reference to it.
 #[derive(Clone, Copy)]
 struct Referenced<'a> {
     kind: Kind,
@@ -124,7 +123,7 @@ struct Referenced<'a> {
 }
 
 impl<'a> Payload<'_, 'a> {
-    /// Adds the files of the ConfigMap or Secret `name`, as `source` at `field` asks for.
+    /// Adds the files of the ConfigMap or Secret `name`, as `source` at `field` requests.
     pub(super) fn object(&mut self, kind: Kind, name: &str, source: &Value, field: &str) {
         let optional = json::flag(source, "optional");
         let Some(object) = self.ctx.data_object(kind, name, optional) else { return };
@@ -156,7 +155,7 @@ impl<'a> Payload<'_, 'a> {
         }
     }
 
-    /// Adds the token that the projected `source` asks for.
+    /// Adds the token that the projected `source` requests.
     pub(super) fn token(&mut self, account: &str, source: &Value, field: &str) {
         let asked = source.get("expirationSeconds").and_then(Value::as_i64).unwrap_or(DEFAULT_EXPIRATION);
         let request = TokenRequest {
@@ -175,31 +174,31 @@ impl<'a> Payload<'_, 'a> {
         self.ctx.tokens.insert(request);
     }
 
-    /// Adds `file` at `path`, which `field` has asked for.
+    /// Adds `file` at `path`, which `field` requests.
     pub(super) fn insert(&mut self, path: &str, file: VolumeFile, field: &str) {
         match volume_path(path) {
             Ok(path) => {
                 self.files.insert(path, file);
             }
-            Err(reason) => self.ctx.refuse(field, reason, "the kubelet writes no such file; choose another path"),
+            Err(reason) => self.ctx.refuse(field, reason, "the kubelet cannot write such a file; choose another path"),
         }
     }
 
-    /// The files, once none of them lies where another needs a folder.
+    /// The files, after checking that none of them lies where another needs a folder.
     pub(super) fn finish(self, field: &str) -> VolumeFiles {
         let Self { ctx, files, .. } = self;
         for path in files.keys() {
             let parents = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
             for parent in parents.filter(|parent| files.contains_key(*parent)) {
-                let reason = format!("the path {path:?} needs a folder where the file {parent:?} is");
-                ctx.refuse(field, reason, "choose paths of which none lies inside another");
+                let reason = format!("the path {path:?} needs the folder {parent:?}, which is a file");
+                ctx.refuse(field, reason, "choose paths that do not lie inside each other");
             }
         }
         files
     }
 }
 
-/// `path` made clean, if the kubelet's AtomicWriter takes it (its `validatePath`).
+/// The cleaned `path`, if the kubelet's AtomicWriter accepts it (its `validatePath`).
 fn volume_path(path: &str) -> Result<String, String> {
     if path.starts_with('/') {
         return Err(format!("the path {path:?} is not relative"));
@@ -208,7 +207,7 @@ fn volume_path(path: &str) -> Result<String, String> {
         return Err(format!("the path {path:?} is too long for a file name"));
     }
     if path.split('/').any(|part| part == "..") || path.starts_with("..") {
-        return Err(format!("the path {path:?} has `..` in it or starts with it"));
+        return Err(format!("the path {path:?} contains or starts with `..`"));
     }
     match clean_path(path) {
         clean if clean == "." => Err(format!("the path {path:?} names no file")),

@@ -1,6 +1,6 @@
-//! What scheduler and admission would have settled: placement fields, tolerations, priority, overhead.
+//! What scheduler and admission would have added: placement fields, tolerations, priority, overhead.
 //!
-//! Follows upstream's Priority and RuntimeClass admission. Placement itself is `placement`'s.
+//! Follows upstream's Priority and RuntimeClass admission. `placement` owns the placement itself.
 
 use serde_json::Value;
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::core::render::json;
 use crate::core::render::json::Object;
 use crate::core::validate;
 
-/// The classes that every cluster has.
+/// The priority classes of every cluster.
 const SYSTEM_CLASSES: [(&str, i64); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
@@ -29,7 +29,7 @@ pub(super) fn refuse_claims(ctx: &mut RenderContext<'_>, spec: &Object) {
     }
 }
 
-/// Takes out what has been decided, and what the kubelet would judge again at a boot without API.
+/// Removes placement fields, which are decided already and which the kubelet would judge again at a boot without API.
 pub(super) fn drop_placement(spec: &mut Object) {
     for member in ["nodeSelector", "nodeName", "schedulingGates"] {
         spec.remove(member);
@@ -48,12 +48,12 @@ pub(super) fn tolerate(spec: &mut Object) {
     spec.insert("tolerations".to_owned(), Value::Array(tolerations));
 }
 
-/// Sets the number that belongs to the priority class, as the kubelet knows no classes.
+/// Sets the numeric priority of the priority class, as the kubelet does not know classes.
 pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     let Some(class) = json::member(spec, "priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty())
     else {
         if json::member(spec, "priority").is_some_and(|priority| priority.as_i64() != Some(0)) {
-            let reason = "left out: the API takes no priority without a class";
+            let reason = "left out: the API accepts no priority without a class";
             ctx.note("spec.template.spec.priority", reason, "set priorityClassName");
             spec.remove("priority");
         }
@@ -91,7 +91,7 @@ pub(super) fn overhead(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     match fixed {
         Some(fixed) => match validate::pod_types(&json!({"spec": {"overhead": fixed}})) {
             Ok(()) => drop(spec.insert("overhead".to_owned(), canonical::untouched(fixed))),
-            // A manifest that does not decode would end what runs.
+            // A manifest that cannot be decoded would end what runs.
             Err(error) => {
                 let (class, reason) = (class.unwrap_or_default(), error.reason);
                 let hint = "correct overhead.podFixed of the RuntimeClass";
@@ -103,7 +103,7 @@ pub(super) fn overhead(ctx: &mut RenderContext<'_>, spec: &mut Object) {
             }
         },
         None if json::member(spec, "overhead").is_some() => {
-            let reason = "left out: the API takes no overhead that its runtime class does not have";
+            let reason = "left out: the API accepts only the overhead of the runtime class";
             ctx.note("spec.template.spec.overhead", reason, "set it in the RuntimeClass");
             spec.remove("overhead");
         }

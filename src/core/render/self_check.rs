@@ -1,7 +1,7 @@
-//! The last look: nothing may remain that the kubelet refuses in a static pod.
+//! The final check: nothing may remain that the kubelet refuses in a static pod.
 //!
-//! A port of upstream's `HasAPIObjectReference` to JSON, independent of the passes that should have
-//! removed everything: what it finds is refused by name rather than written to a file that kills.
+//! A port of upstream's `HasAPIObjectReference` to JSON, independent of the passes that should have removed every
+//! reference. What it finds is refused with its field name; written to a file, it would end the running pod.
 
 use serde_json::Value;
 
@@ -51,7 +51,7 @@ fn is_of_api(kind: &str, source: &Value) -> bool {
 }
 
 fn refuse(ctx: &mut RenderContext<'_>, field: String) {
-    ctx.refuse(field, "this still refers to an object of the API, and the kubelet takes no such static pod", HINT);
+    ctx.refuse(field, "this still refers to an object of the API; the kubelet refuses such a static pod", HINT);
 }
 
 fn is_empty(value: &Value) -> bool {

@@ -1,6 +1,6 @@
 //! ServiceAccounts: the default token volume, as upstream's admission adds it, and pull secrets.
 //!
-//! Owns what replaces `serviceAccountName` and `imagePullSecrets`. The token's file is `payload`'s work.
+//! Owns the replacement of `serviceAccountName` and `imagePullSecrets`. `payload` owns the token's file.
 
 use serde_json::Value;
 use serde_json::json;
@@ -14,18 +14,18 @@ use crate::core::render::context::RenderContext;
 use crate::core::render::json;
 use crate::core::render::json::Object;
 
-/// Where every container finds its token.
+/// Where containers expect their token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// The name of the volume that is added; the API's has a random suffix.
+/// The name of the added volume; the API's has a random suffix.
 const VOLUME: &str = "kube-api-access";
-/// A volume of this prefix in the template is taken for the token volume, as upstream does.
+/// A volume of the template with this prefix counts as the token volume, as upstream.
 const VOLUME_PREFIX: &str = "kube-api-access-";
-/// The life that the API asks for on behalf of a pod, in seconds.
+/// The lifetime that the API requests for a pod's token, in seconds.
 const EXPIRATION: i64 = 3607;
 
 const CREDENTIALS: &str =
     "give the node the registry's credentials: its docker config or the kubelet's credential-provider configuration";
-/// What becomes of pull secrets, which a static pod cannot name.
+/// The note about pull secrets, which a static pod cannot name.
 const USED_FIRST: &str =
     "used by the agent, which pulls the images before a new instance starts; the kubelet cannot use them";
 const USED_IN_VAIN: &str = "used by the agent before a new instance starts, and not by the kubelet, which pulls \
@@ -37,7 +37,7 @@ pub(super) fn name(spec: &Value) -> &str {
     json::text(spec, "serviceAccountName").or_else(|| json::text(spec, "serviceAccount")).unwrap_or("default")
 }
 
-/// Adds the default token volume, and takes out what names objects of the API. Gives the pull secrets.
+/// Adds the default token volume, and removes names of API objects. Returns the pull secrets.
 pub(super) fn apply(ctx: &mut RenderContext<'_>, account: &str, spec: &mut Object) -> Vec<ObjectRef> {
     let of_pod = json::member(spec, "automountServiceAccountToken").and_then(Value::as_bool);
     let object = match ctx.look_up(Kind::ServiceAccount, account) {
@@ -56,8 +56,8 @@ pub(super) fn apply(ctx: &mut RenderContext<'_>, account: &str, spec: &mut Objec
     pull_secrets(ctx, account, object, spec)
 }
 
-/// Takes the pull secrets out, says what becomes of them, and gives those that images are pulled with: the
-/// pod's, else the ServiceAccount's, as upstream's admission has it.
+/// Removes the pull secrets, notes how they are used, and returns those for pulling: the pod's, else the
+/// ServiceAccount's, as upstream's admission does.
 fn pull_secrets(
     ctx: &mut RenderContext<'_>,
     account: &str,

@@ -1,6 +1,6 @@
-//! Volumes: what the API would be asked for becomes an emptyDir with files; what cannot be carried is refused.
+//! Volumes: references to API objects become an emptyDir with files; what cannot be carried is refused.
 //!
-//! Owns the choice per volume source (upstream's `HasAPIObjectReference`). Files are `payload`'s work.
+//! Owns the choice for each volume source (upstream's `HasAPIObjectReference`). `payload` owns the files.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::core::render::payload::FileOwnership;
 use crate::core::render::payload::Payload;
 use crate::core::volume::VolumeData;
 
-/// Sources that the kubelet takes in a static pod as they are, once they name no Secret.
+/// Sources that the kubelet accepts in a static pod, if they name no Secret.
 const KEPT: [&str; 23] = [
     "awsElasticBlockStore",
     "azureDisk",
@@ -48,7 +48,7 @@ const KEPT: [&str; 23] = [
 const HOST_STORAGE: &str =
     "use a hostPath volume on the node's own disk, or leave this DaemonSet to the stock controller";
 
-/// Sources that only an API server can resolve: why, and what to do instead.
+/// Sources that need an API server: why they are refused, and what to use instead.
 const REFUSED: [(&str, &str, &str); 5] = [
     ("persistentVolumeClaim", "a static pod cannot claim a persistent volume", HOST_STORAGE),
     (
@@ -59,7 +59,7 @@ const REFUSED: [(&str, &str, &str); 5] = [
     (
         "csi",
         "a static pod cannot have an inline CSI volume: its driver is looked up in the API",
-        "mount what the driver gives by hostPath, or leave this DaemonSet to the stock controller",
+        "mount the driver's data with hostPath, or leave this DaemonSet to the stock controller",
     ),
     ("azureFile", "a static pod cannot mount azureFile: its credentials are a Secret", HOST_STORAGE),
     ("glusterfs", "a static pod cannot mount glusterfs: its servers are Endpoints in the API", HOST_STORAGE),
@@ -91,7 +91,7 @@ pub(super) fn nest(ctx: &mut RenderContext<'_>, spec: &Object) {
     }
 }
 
-/// The files of `volume`, if it is one that is converted.
+/// The files of `volume`, if it is converted.
 fn files(
     ctx: &mut RenderContext<'_>,
     pod: &downward::PodView<'_>,
@@ -103,7 +103,7 @@ fn files(
     let mut set = volume.iter().filter(|(member, value)| *member != "name" && !value.is_null());
     let (kind, source) = set.next()?;
     if set.next().is_some() {
-        ctx.refuse(field, "the volume has more than one source", "name one source, as the API demands");
+        ctx.refuse(field, "the volume has more than one source", "name one source, as the API requires");
         return None;
     }
     let field = format!("{field}.{kind}");
@@ -132,7 +132,7 @@ fn files(
     Some(payload.finish(&field))
 }
 
-/// The member of a projected source that is set; `None` unless it is exactly one.
+/// The only member that is set in a projected source; `None` unless it is exactly one.
 fn source_kind(source: &Value) -> Option<&str> {
     let mut set = source.as_object()?.iter().filter(|(_, value)| !value.is_null());
     set.next().map(|(kind, _)| kind.as_str()).filter(|_| set.next().is_none())
@@ -174,7 +174,7 @@ fn project(payload: &mut Payload<'_, '_>, pod: &downward::PodView<'_>, spec: &Ob
     }
 }
 
-/// Refuses a source that is kept as it is but that the kubelet would not take.
+/// Refuses a source that is passed through but that the kubelet would not accept.
 fn judge(ctx: &mut RenderContext<'_>, kind: &str, source: &Value, field: &str) {
     if let Some((_, reason, hint)) = REFUSED.iter().find(|(refused, _, _)| *refused == kind) {
         ctx.refuse(field, *reason, hint);
@@ -187,7 +187,7 @@ fn judge(ctx: &mut RenderContext<'_>, kind: &str, source: &Value, field: &str) {
     }
 }
 
-/// Makes every mount of the `converted` volumes read-only, as the kubelet mounts what they were.
+/// Makes every mount of the `converted` volumes read-only, as the kubelet does.
 fn mount_read_only(spec: &mut Object, converted: &BTreeSet<String>) {
     containers::for_each_mut(spec, |_, _, container| {
         let Some(mounts) = container.get_mut("volumeMounts").and_then(Value::as_array_mut) else { return };

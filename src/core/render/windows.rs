@@ -11,7 +11,7 @@ const OS_LABELS: [&str; 2] = ["kubernetes.io/os", "beta.kubernetes.io/os"];
 const WINDOWS: &str = "windows";
 const REASON: &str = "this daemon is for Windows nodes, and this program runs Linux nodes";
 
-/// Refuses `spec` once for every field that says that it is for Windows alone.
+/// Refuses `spec`, once for every field that requires Windows.
 pub(super) fn refuse(ctx: &mut RenderContext<'_>, spec: &Object) {
     if json::member(spec, "os").and_then(|os| json::text(os, "name")) == Some(WINDOWS) {
         ctx.refuse("spec.template.spec.os.name", REASON, "");
@@ -46,7 +46,7 @@ fn host_process(context: &Value) -> bool {
     json::at(context, &["windowsOptions"]).is_some_and(|options| json::flag(options, "hostProcess"))
 }
 
-/// Whether one of the term's expressions allows Windows alone.
+/// Whether an expression of the term requires Windows.
 fn term_is_windows(term: &Value) -> bool {
     json::list(term, "matchExpressions").iter().any(|expression| {
         let values = json::list(expression, "values");

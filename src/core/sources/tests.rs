@@ -285,7 +285,7 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
     let unseen = ObjectMap::default();
     assert_eq!(
         desired(&running, &unseen).1,
-        "the API's version is not used, the folder's stays in force: Namespace kube-system has not been seen yet"
+        "the API's version is not used, the folder's stays in force: Namespace kube-system has not been read yet"
     );
     // What came to run while it was allowed is not replaced by the folder's.
     running.instances[0].daemon_set = Some(Arc::clone(&changed));

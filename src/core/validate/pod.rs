@@ -1,7 +1,7 @@
-//! `spec.template`: what the kubelet's validation of a pod refuses, of what people get wrong.
+//! `spec.template`: the common mistakes that the kubelet's pod validation refuses.
 //!
-//! A file in a folder has seen no API server; what is not told here by name would end as a manifest that
-//! the kubelet drops. Follows `ValidatePodSpec`, but for the fields that the passes replace.
+//! A file in a folder was never checked by an API server. A mistake that is not reported here ends as a manifest that
+//! the kubelet ignores. Follows `ValidatePodSpec`, except for fields that the passes replace.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +15,9 @@ use crate::core::quantity::parse_json;
 
 const PLACE: &str = "spec.template.spec";
 const LABEL_KEY: &str =
-    "must be a name of letters, digits, '-', '_' and '.' (63 at most), a DNS name and '/' may precede it";
+    "must be letters, digits, '-', '_' and '.' (at most 63), optionally preceded by a DNS name and '/'";
 const LABEL_VALUE: &str =
-    "must be empty or letters, digits, '-', '_' and '.' (63 at most), beginning and ending with a letter or digit";
+    "must be empty, or letters, digits, '-', '_' and '.' (at most 63), beginning and ending with a letter or digit";
 const BACKSTEPS: &str = "must not contain '..'";
 const HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 const HOOKS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
@@ -86,7 +86,10 @@ fn container(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &
         if name.is_empty() {
             errors.push(wrong(place, "required"));
         } else if !name.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'=') {
-            errors.push(wrong(place, format!("{name:?} is no variable name: printable ASCII characters but '=' only")));
+            errors.push(wrong(
+                place,
+                format!("{name:?} is not a variable name: only printable ASCII characters except '=' are allowed"),
+            ));
         }
     }
     mounts(container, volumes, place, errors);
@@ -102,7 +105,7 @@ fn container(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &
     }
 }
 
-/// `validateEnvVarValueFrom`, as far as nobody else tells it.
+/// `validateEnvVarValueFrom`, as far as no other check covers it.
 fn value_from(variable: &Value, place: &str, errors: &mut Vec<FieldError>) {
     let Some(from) = variable.get("valueFrom").and_then(Value::as_object) else { return };
     if text(variable, "value").is_empty() && from.values().all(Value::is_null) {
@@ -129,7 +132,7 @@ fn mounts(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &mut
         if path.is_empty() {
             errors.push(wrong(format!("{place}.mountPath"), "required"));
         } else if !paths.insert(path) {
-            errors.push(wrong(format!("{place}.mountPath"), format!("something is mounted at {path} already")));
+            errors.push(wrong(format!("{place}.mountPath"), format!("another volume is mounted at {path}")));
         }
         if text(mount, "mountPropagation") == "Bidirectional" && !privileged {
             errors.push(wrong(format!("{place}.mountPropagation"), "Bidirectional needs a privileged container"));
@@ -169,7 +172,7 @@ fn ports(container: &Value, place: &str, errors: &mut Vec<FieldError>) {
             let reason = "must be at most 15 lower case letters, digits and single '-' between them, with a letter";
             errors.push(wrong(format!("{place}.name"), reason));
         } else if !names.insert(name) {
-            errors.push(wrong(format!("{place}.name"), format!("{name} is there twice")));
+            errors.push(wrong(format!("{place}.name"), format!("{name} is used twice")));
         }
     }
 }
@@ -190,13 +193,13 @@ fn host_ports(spec: &Value, errors: &mut Vec<FieldError>) {
             }
             let protocol = Some(text(port, "protocol")).filter(|protocol| !protocol.is_empty()).unwrap_or("TCP");
             if !taken.insert((protocol, text(port, "hostIP"), own)) {
-                errors.push(wrong(place, format!("port {own}/{protocol} of the host is taken by another port here")));
+                errors.push(wrong(place, format!("host port {own}/{protocol} is used twice in this pod")));
             }
         }
     }
 }
 
-/// No request above its limit, and nothing below zero.
+/// No request above its limit, and none negative.
 fn resources(container: &Value, place: &str, errors: &mut Vec<FieldError>) {
     let of = |kind: &str, name: &str| {
         let amount = container.get("resources")?.get(kind)?.get(name)?;
@@ -217,16 +220,16 @@ fn resources(container: &Value, place: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Exactly one of `kinds`, where there is a probe or hook at all.
+/// Exactly one of `kinds`, if there is a probe or hook at all.
 fn handler(found: Option<&Value>, kinds: &[&str], place: &str, errors: &mut Vec<FieldError>) {
     let Some(found) = found.and_then(Value::as_object) else { return };
     let set = found.iter().filter(|(kind, value)| kinds.contains(&kind.as_str()) && !value.is_null()).count();
     if set != 1 {
-        errors.push(wrong(place, format!("must have one of {}, and not more", kinds.join(", "))));
+        errors.push(wrong(place, format!("must have exactly one of {}", kinds.join(", "))));
     }
 }
 
-/// A field that takes one of `words` or nothing.
+/// A field that is unset or one of `words`.
 fn word(value: &Value, field: &str, words: &[&str], place: &str, errors: &mut Vec<FieldError>) {
     let found = text(value, field);
     if !found.is_empty() && !words.contains(&found) {

@@ -7,8 +7,7 @@ use serde_json::Value;
 use super::wrong;
 use crate::core::model::FieldError;
 
-/// Whether a label selector as the API has it, which is valid there, matches `labels`; an empty one matches
-/// nothing.
+/// Whether a label selector from the API, which is valid, matches `labels`; an empty one matches nothing.
 pub fn selects(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
     let wanted = super::strings(selector.get("matchLabels"));
     let expressions = selector.get("matchExpressions").and_then(Value::as_array);
@@ -50,7 +49,7 @@ pub(super) fn check(selector: Option<&Value>, labels: &BTreeMap<String, String>,
         errors.push(FieldError {
             field: "spec.template.metadata.labels".to_owned(),
             reason: "the selector does not match the labels of the template".to_owned(),
-            hint: Some("write the labels of spec.selector there too".to_owned()),
+            hint: Some("add the labels of spec.selector to the template".to_owned()),
         });
     }
 }

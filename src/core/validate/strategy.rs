@@ -17,7 +17,7 @@ pub(super) fn read(strategy: Option<&Value>, errors: &mut Vec<FieldError>) -> Up
         "" | "RollingUpdate" => {}
         other => errors.push(wrong(
             format!("{PLACE}.type"),
-            format!("{other:?} is no strategy, must be RollingUpdate or OnDelete"),
+            format!("{other:?} is not a strategy: must be RollingUpdate or OnDelete"),
         )),
     }
     let rolling = strategy.and_then(|strategy| strategy.get("rollingUpdate"));

@@ -1,4 +1,4 @@
-//! `spec.template`: what a DaemonSet's pod must have and must not have.
+//! `spec.template`: fields that a DaemonSet's pod must or must not have.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::wrong;
 use crate::core::dns;
 use crate::core::model::FieldError;
 
-/// Checks the template; the types of its fields are judged elsewhere (`types`).
+/// Checks the template; `types` checks the types of its fields.
 pub(super) fn check(template: Option<&Value>, errors: &mut Vec<FieldError>) {
     let Some(spec) = template.and_then(|template| template.get("spec")).filter(|spec| spec.is_object()) else {
         errors.push(wrong("spec.template.spec", "required"));
@@ -60,7 +60,7 @@ fn named<'a>(item: &'a Value, place: &str, names: &mut Vec<&'a str>, errors: &mu
     if let Some(reason) = dns::label(name) {
         errors.push(wrong(format!("{place}.name"), reason));
     } else if names.contains(&name) {
-        errors.push(wrong(format!("{place}.name"), format!("{name} is there twice")));
+        errors.push(wrong(format!("{place}.name"), format!("{name} is used twice")));
     }
     names.push(name);
 }

@@ -79,10 +79,10 @@ fn what_upstream_refuses_is_refused_by_field() {
         (with(&format!("{SPEC}/containers"), json!([])), "spec.template.spec.containers: required".to_owned()),
         (with(&format!("{SPEC}/containers/0/name"), json!("")), "spec.template.spec.containers[0].name: required".to_owned()),
         (with(&format!("{SPEC}/containers/0/image"), Value::Null), "spec.template.spec.containers[0].image: required".to_owned()),
-        (with(&format!("{SPEC}/initContainers"), json!([{ "name": "c", "image": "i" }])), "spec.template.spec.containers[0].name: c is there twice".to_owned()),
+        (with(&format!("{SPEC}/initContainers"), json!([{ "name": "c", "image": "i" }])), "spec.template.spec.containers[0].name: c is used twice".to_owned()),
         (with("/spec/minReadySeconds", json!(-1)), "spec.minReadySeconds: must not be negative".to_owned()),
         (with("/spec/revisionHistoryLimit", json!(0)), "good".to_owned()),
-        (with("/spec/updateStrategy", json!({ "type": "Recreate" })), "spec.updateStrategy.type: \"Recreate\" is no strategy, must be RollingUpdate or OnDelete".to_owned()),
+        (with("/spec/updateStrategy", json!({ "type": "Recreate" })), "spec.updateStrategy.type: \"Recreate\" is not a strategy: must be RollingUpdate or OnDelete".to_owned()),
         (rolling(json!({ "maxUnavailable": "10%" })), "good".to_owned()),
         (rolling(json!({ "maxUnavailable": "101%" })), format!("{ROLLING}.maxUnavailable: must not be more than 100%")),
         (rolling(json!({ "maxUnavailable": "10" })), format!("{ROLLING}.maxUnavailable: must be a number or a percentage such as 10%")),
@@ -114,17 +114,17 @@ fn types_are_those_that_go_takes() {
         (
             "ports",
             json!([{ "containerPort": "80" }]),
-            "ports[0].containerPort: must be an integer of 32 bits, not the string \"80\"",
+            "ports[0].containerPort: must be a 32-bit integer, not the string \"80\"",
         ),
         (
             "ports",
             json!([{ "containerPort": 3000000000i64 }]),
-            "ports[0].containerPort: must be an integer of 32 bits, not the number 3000000000",
+            "ports[0].containerPort: must be a 32-bit integer, not the number 3000000000",
         ),
         (
             "ports",
             json!([{ "containerPort": 8.5 }]),
-            "ports[0].containerPort: must be an integer of 32 bits, not the number 8.5",
+            "ports[0].containerPort: must be a 32-bit integer, not the number 8.5",
         ),
         ("command", json!("sh"), "command: must be a list, not the string \"sh\""),
         ("args", json!(["a", true]), "args[1]: must be a string, not the boolean true"),
@@ -164,7 +164,7 @@ fn types_are_those_that_go_takes() {
     }
     let pod = json!({ "metadata": { "name": "p" }, "spec": { "hostNetwork": "true" } });
     assert_eq!(pod_types(&pod).unwrap_err().field, "spec.hostNetwork");
-    assert_eq!(pod_types(&pod).unwrap_err().hint.as_deref(), Some("take the quotes away"));
+    assert_eq!(pod_types(&pod).unwrap_err().hint.as_deref(), Some("remove the quotes"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! The types of fields, as Go's decoder takes them: what fails here would fail in the kubelet too.
+//! The types of fields, as Go's decoder accepts them: what fails here would fail in the kubelet, too.
 //!
-//! `k8s-openapi` knows the types; a deserializer of our own puts Go's rules in place of serde's
-//! (null is every type's zero value, quantities may be numbers) and knows the field it is at.
+//! `k8s-openapi` provides the types; our own deserializer applies Go's rules instead of serde's (null is every type's
+//! zero value, quantities may be numbers) and tracks the current field.
 
 mod go;
 
@@ -14,14 +14,14 @@ use serde_json::Value;
 use crate::core::model::FieldError;
 use crate::core::nearest;
 
-/// Checks the types of a DaemonSet's metadata and spec; its status is nobody's business here.
+/// Checks the types of a DaemonSet's metadata and spec, but not of its status.
 pub(super) fn daemon_set(value: &Value) -> Result<(), FieldError> {
     go::check::<ObjectMeta>(value.get("metadata"), "metadata")?;
     go::check::<DaemonSetSpec>(value.get("spec"), "spec")
 }
 
-/// The fields of a DaemonSet that no API server of this program's version knows, each with what was perhaps
-/// meant. The API server drops them, and `kubectl` warns; none of them is a mistake for sure.
+/// The fields of a DaemonSet that Kubernetes 1.36 does not have, each with a suggestion. The API server drops them and
+/// `kubectl` warns; they need not be mistakes.
 pub fn unknown_fields(daemon_set: &Value) -> Vec<FieldError> {
     let known = ["apiVersion", "kind", "metadata", "spec", "status"];
     let others = daemon_set.as_object().into_iter().flatten().map(|(key, _)| key);
@@ -39,18 +39,18 @@ pub fn unknown_fields(daemon_set: &Value) -> Vec<FieldError> {
 
 /// Checks that the kubelet can decode `template`, `{metadata, spec}` of a DaemonSet, field by field.
 ///
-/// Unknown fields are left alone, as the kubelet leaves them. Fields are named from the template on.
+/// Unknown fields are ignored, as by the kubelet. Field names start at the template.
 ///
 /// # Errors
-/// The first field whose value has a type that Go would not take.
+/// The first field whose type Go does not accept.
 pub fn pod_template_types(template: &Value) -> Result<(), FieldError> {
     go::check::<PodTemplateSpec>(Some(template), "")
 }
 
-/// Checks that the kubelet can decode `pod`, a whole v1 Pod, as [`pod_template_types`] does a template.
+/// Checks that the kubelet can decode `pod`, a complete v1 Pod, as [`pod_template_types`] does for a template.
 ///
 /// # Errors
-/// The first field whose value has a type that Go would not take.
+/// The first field whose type Go does not accept.
 pub fn pod_types(pod: &Value) -> Result<(), FieldError> {
     go::check::<ObjectMeta>(pod.get("metadata"), "metadata")?;
     go::check::<PodSpec>(pod.get("spec"), "spec")

@@ -59,7 +59,6 @@ impl Drop for StreamGuard {
     }
 }
 
-/// The body of a response.
 pub(super) struct ResponseBody {
     incoming: Incoming,
     line: Arc<Line>,

@@ -43,7 +43,6 @@ pub enum FailureKind {
 /// A failed request or connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ApiFailure {
-    /// What kind it is.
     pub kind: FailureKind,
     /// The cause in words, lower case.
     pub message: String,
@@ -58,7 +57,6 @@ impl fmt::Display for ApiFailure {
 impl StdError for ApiFailure {}
 
 impl ApiFailure {
-    /// A failure of this kind with this message.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
     }

@@ -54,7 +54,6 @@ pub enum EventKind {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentEvent {
-    /// The DaemonSet.
     pub daemon_set: ObjectKey,
     /// Its `metadata.uid`.
     pub uid: String,

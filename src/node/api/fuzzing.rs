@@ -11,11 +11,8 @@ use super::object::RawObject;
 /// A kind of object, by how it is kept.
 #[derive(Clone, Copy, Debug)]
 pub enum Kept {
-    /// A DaemonSet.
     DaemonSet,
-    /// A Node.
     Node,
-    /// A pod.
     Pod,
     /// An object that a daemon refers to.
     Object,

@@ -45,7 +45,6 @@ pub enum KubeconfigError {
     /// The file does not read or parse.
     #[error("kubeconfig {path} cannot be read")]
     Read {
-        /// The kubeconfig.
         path: PathBuf,
         /// Why.
         #[source]
@@ -54,11 +53,9 @@ pub enum KubeconfigError {
     /// A file that it names does not read.
     #[error("kubeconfig {path}: {field} {file} cannot be read")]
     File {
-        /// The kubeconfig.
         path: PathBuf,
         /// The field that names it.
         field: &'static str,
-        /// The file.
         file: PathBuf,
         /// Why.
         #[source]
@@ -67,9 +64,7 @@ pub enum KubeconfigError {
     /// A field's value is not usable.
     #[error("kubeconfig {path}: {field}: {reason}")]
     Field {
-        /// The kubeconfig.
         path: PathBuf,
-        /// The field.
         field: &'static str,
         /// What is wrong and what to do.
         reason: String,
@@ -77,7 +72,6 @@ pub enum KubeconfigError {
     /// Certificates or keys are not usable.
     #[error("kubeconfig {path}")]
     Tls {
-        /// The kubeconfig.
         path: PathBuf,
         /// What is wrong.
         #[source]

@@ -33,7 +33,6 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 pub(super) struct RawObject {
     /// Boxed: it is large, and part of the state of every watch.
     meta: Box<ObjectMeta>,
-    /// The object.
     pub(super) value: Value,
 }
 
@@ -175,7 +174,6 @@ pub(super) fn api_resource(group: &str, kind: &str, plural: &str) -> ApiResource
     ApiResource { group: group.into(), version: "v1".into(), api_version, kind: kind.into(), plural: plural.into() }
 }
 
-/// NodeDaemons.
 pub(super) fn node_daemons() -> ApiResource {
     let (group, version) = (node_daemons::GROUP, node_daemons::VERSION);
     ApiResource {

@@ -23,14 +23,10 @@ const MAX_MESSAGE: usize = 16 << 20;
 pub enum CriError {
     /// The endpoint is no unix socket's path.
     #[error("runtime-endpoint {endpoint:?} is no path of a unix socket")]
-    Endpoint {
-        /// The endpoint.
-        endpoint: String,
-    },
+    Endpoint { endpoint: String },
     /// Nobody answers at the socket.
     #[error("container runtime at {} does not answer {method}: it is asked again", socket.display())]
     Unreachable {
-        /// The socket.
         socket: PathBuf,
         /// The call.
         method: String,
@@ -45,7 +41,6 @@ pub enum CriError {
         limit.as_secs()
     )]
     Timeout {
-        /// The socket.
         socket: PathBuf,
         /// The call.
         method: String,
@@ -55,11 +50,9 @@ pub enum CriError {
     /// The runtime answered with an error.
     #[error("container runtime at {} refused {method}: {message} ({code:?})", socket.display())]
     Refused {
-        /// The socket.
         socket: PathBuf,
         /// The call.
         method: String,
-        /// Its code.
         code: Code,
         /// Its words.
         message: String,

@@ -28,7 +28,6 @@ const PULL: Duration = Duration::from_secs(1800);
 /// An image on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// The runtime's id.
     pub id: String,
     /// Its names: those with tags, then those with digests.
     pub names: Vec<String>,
@@ -41,9 +40,7 @@ pub struct Image {
 pub struct PullFor {
     /// The pod's name, as a sandbox has it.
     pub name: String,
-    /// The pod's namespace.
     pub namespace: String,
-    /// The pod's UID.
     pub uid: String,
 }
 

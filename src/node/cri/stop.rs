@@ -10,7 +10,6 @@ use super::Cri;
 use super::CriError;
 use super::messages::Empty;
 
-/// StopContainerRequest.
 #[derive(Clone, PartialEq, Message)]
 struct StopContainerRequest {
     #[prost(string, tag = "1")]
@@ -19,28 +18,24 @@ struct StopContainerRequest {
     timeout: i64,
 }
 
-/// StatusRequest.
 #[derive(Clone, PartialEq, Message)]
 struct StatusRequest {
     #[prost(bool, tag = "1")]
     verbose: bool,
 }
 
-/// StatusResponse.
 #[derive(Clone, PartialEq, Message)]
 struct StatusResponse {
     #[prost(message, optional, tag = "1")]
     status: Option<RuntimeStatus>,
 }
 
-/// RuntimeStatus.
 #[derive(Clone, PartialEq, Message)]
 struct RuntimeStatus {
     #[prost(message, repeated, tag = "1")]
     conditions: Vec<RuntimeCondition>,
 }
 
-/// RuntimeCondition.
 #[derive(Clone, PartialEq, Message)]
 struct RuntimeCondition {
     #[prost(string, tag = "1")]

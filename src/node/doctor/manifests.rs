@@ -17,7 +17,6 @@ use crate::node::manifests::ManifestDir;
 /// The longest manifest that the kubelet reads.
 const MAX_BYTES: u64 = 10 << 20;
 
-/// What is in the folder.
 pub(super) fn facts(folder: &Path) -> ManifestFolderFacts {
     let (exists, error) = match ManifestDir::open_read_only(&Real::shared(), folder) {
         Ok(found) => (found.is_some(), None),

@@ -20,7 +20,6 @@ const EVERY: Duration = Duration::from_secs(1);
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct EnrollOptions {
-    /// The node.
     pub node: String,
     /// The kubeconfigs to ask with: the first that exists.
     pub sources: Vec<PathBuf>,

@@ -13,7 +13,6 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::core::enrolment;
 
-/// A private key.
 pub(super) struct PrivateKey {
     pkcs8: Vec<u8>,
     pair: EcdsaKeyPair,

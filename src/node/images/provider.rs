@@ -156,7 +156,6 @@ impl Providers {
     }
 }
 
-/// The registry of a repository.
 fn registry(repository: &str) -> &str {
     repository.split('/').next().unwrap_or_default()
 }

@@ -58,7 +58,6 @@ impl ManifestFolder {
         }
     }
 
-    /// The folder.
     pub(super) fn dir(&self) -> &Dir {
         &self.dir
     }

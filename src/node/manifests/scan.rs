@@ -31,7 +31,6 @@ pub struct Manifest {
     pub file: String,
     /// The DaemonSet: the annotation that makes the file ours.
     pub owner: ObjectKey,
-    /// The pod's namespace.
     pub namespace: String,
     /// The pod's name as written, without the node's.
     pub pod_name: String,

@@ -100,7 +100,7 @@ class Admission(Story):
         self.assertNotRegex(first.text, r"kube-api-access-(?!token)")
         self.assertFalse(self.admin.list("pods", self.namespace), "nothing was created")
         told = agent.cli("explain", f"{self.namespace}/mesh").stdout
-        self.assertIn("yes  the API server's admission: it takes the pod (revision ", told)
+        self.assertIn("yes  the API server's admission: it accepts the pod (revision ", told)
         self.settled(agent)
         self.assertEqual(self.dry_runs() - before, 1, "one question for one instance")
         # It would answer otherwise now; what runs stays as it is, over a restart and without the API server, too.
@@ -171,7 +171,7 @@ class Admission(Story):
         agent = self.start()
         self.put(self.daemon("net"))
         first = self.instance(agent, "net")
-        self.says_of(agent, "net", "it started without the API server's word")
+        self.says_of(agent, "net", "it started without the API server's check")
         found = agent.cli("doctor").stdout
         self.assertRegex(found, rf"bad +rights +may not create pods in {self.namespace}\n +hint: kubectl apply -f .*/rbac-dry-run.yaml")
         self.change("net", "two")

@@ -189,7 +189,7 @@ class IdentityTest(Story):
         made.restart()
         self.addCleanup(made.restart)
         self.addCleanup(made.env.clear)
-        until(lambda: "waits for its approval" in (self.identity(made) or {}).get("renewal", ""), SOON, f"it waits: {made.process.tail(20)}")
+        until(lambda: "waits for approval" in (self.identity(made) or {}).get("renewal", ""), SOON, f"it waits: {made.process.tail(20)}")
         request = re.search(r"daemonlet-\w+", self.identity(made)["renewal"]).group()
         self.admin.kubectl("certificate", "deny", request)
         until(lambda: re.search(rf"problem: identity: the certificate of daemonlet:node:n2 expires at .*{request} was denied", made.cli("status").stdout),

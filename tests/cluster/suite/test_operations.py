@@ -263,7 +263,7 @@ class OperationsTest(Story):
         self.only("feature gates", "EnvFiles is off")
         self.write_kubelet()
         self.kubelet_file.chmod(0o666)
-        self.only("kubelet configuration", "may be written by others")
+        self.only("kubelet configuration", "users other than root may write to")
         self.kubelet_file.write_text("kind: [", encoding="utf-8")
         # The settings that come from this file are written in the agent's configuration: it loads.
         self.only("kubelet configuration", "line 1")

@@ -81,7 +81,7 @@ class Policy(Story):
         agent = self.start_agent(policy={"namespaces": [self.namespace], "trusted-namespaces": []})
         self.put(self.daemon("mighty", PRIVILEGED, hostNetwork=True))
         status = self.refused(agent, "mighty", "securityContext.privileged: policy.privileged is false")
-        self.assertIn('policy.host-namespaces does not have "network"', status["reason"])
+        self.assertIn('policy.host-namespaces does not contain "network"', status["reason"])
         self.assertIn("hint: set policy.privileged = true, or add", "\n".join(status["notes"]))
         (agent.folder / "own.yaml").write_text(json.dumps(self.daemon("own", PRIVILEGED, labels={})), encoding="utf-8")
         own = self.instance(agent, "own")

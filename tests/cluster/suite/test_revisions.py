@@ -211,7 +211,7 @@ class Revisions(unittest.TestCase):
         back = self.rolled_back("probed", good, 60)
         self.assertEqual(self.word(back), ("old", "old"))
         failed = self.status("probed")["failed"]
-        self.assertEqual((failed["cause"], failed["message"]), ("probe", "the readiness probe of container main does not succeed"))
+        self.assertEqual((failed["cause"], failed["message"]), ("probe", "the readiness probe of container main fails"))
 
     def test_an_image_that_cannot_be_had_is_named_and_a_first_revision_is_left_alone(self):
         body = daemonset("nowhere", NAMESPACE, labels=MODE, container={"image": "registry.invalid/nowhere:1", "command": SLEEP}, hostNetwork=True)

@@ -42,7 +42,7 @@ fn a_new_instance_waits_for_the_answer_is_made_of_it_and_keeps_it() {
     assert!(plan.actions.is_empty() && plan.question.is_some());
     assert_eq!(
         (plan.summary.state, plan.summary.reason.as_str()),
-        (State::Waiting, "asks the API server whether it takes the pod")
+        (State::Waiting, "asks the API server whether it accepts the pod")
     );
     bench.world.says = Some(mirrored("m/a"));
     assert_eq!(bench.pass(&desired), ["start uid-a-0"], "identity is the template's");
@@ -102,7 +102,7 @@ fn a_refusal_starts_nothing_ends_nothing_and_outlasts_the_connection_and_the_age
         let plan = bench.plan(&desired);
         assert_eq!((plan.summary.state, plan.actions.len()), (State::Refused, 0));
         assert_eq!(plan.summary.reason, "pod: the API server refuses it: exceeded quota: q");
-        assert!(notes(&plan).contains("leave room for one pod"), "{}", notes(&plan));
+        assert!(notes(&plan).contains("leave room for one more pod"), "{}", notes(&plan));
         assert_eq!(bench.pass(&desired), NONE);
         assert!(!bench.record.is_empty(0), "or it would not be on disk");
     }
@@ -160,7 +160,7 @@ fn what_it_last_said_of_a_revision_counts_while_it_is_away() {
     bench.world.running.clear();
     bench.now += GONE_AFTER;
     let plan = bench.plan(&desired);
-    assert!(notes(&plan).contains("what it last said of this revision counts"), "{}", notes(&plan));
+    assert!(notes(&plan).contains("its last answer for this revision applies"), "{}", notes(&plan));
     assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-a-1"]);
     assert_eq!(made_of(&bench), "m/a");
 }
@@ -233,7 +233,7 @@ fn the_nodes_owner_judges_what_admission_made() {
     let mut bench = asking(mirrored("evil/a"));
     let plan = bench.plan(&wanted(&of_api("a")));
     assert_eq!((plan.summary.state, plan.actions.len()), (State::Refused, 0));
-    assert!(notes(&plan).contains("as the API server's admission made it"), "{}", notes(&plan));
+    assert!(notes(&plan).contains("as the API server's admission changed it"), "{}", notes(&plan));
     assert!(matches!(plan.record.answer.expect("remembered").said, Said::Admitted(_)));
     bench.world.says = Some(mirrored("m/a"));
     bench.now += ms(1);
@@ -283,5 +283,5 @@ fn what_stands_against_an_approved_revision_is_said_once() {
     let plan = bench.plan(&wanted(&of_api("b")));
     assert_eq!(plan.replacing, None, "it is not claimed");
     assert_eq!(plan.summary.reason.matches("the API server refuses it").count(), 1, "{}", plan.summary.reason);
-    assert_eq!(notes(&plan).matches("mend what it says").count(), 1, "{}", notes(&plan));
+    assert_eq!(notes(&plan).matches("correct what it says").count(), 1, "{}", notes(&plan));
 }

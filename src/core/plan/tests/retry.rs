@@ -58,7 +58,7 @@ fn what_the_kubelet_rejects_is_tried_again_and_at_once_when_its_reason_may_have_
     bench.world.not_accepted.insert("uid-a-0".into(), "NodePorts".into());
     assert_eq!(bench.pass(&desired), NONE);
     let plan = bench.plan(&desired);
-    assert!(plan.summary.reason.contains("the kubelet did not take it: NodePorts"), "{}", plan.summary.reason);
+    assert!(plan.summary.reason.contains("the kubelet did not accept it: NodePorts"), "{}", plan.summary.reason);
     bench.now += ms(1_000);
     assert_eq!(bench.replaced(&desired), ["end uid-a-0", "finish uid-a-0", "start uid-a-1"]);
     bench.world.not_accepted.insert("uid-a-1".into(), "NodePorts".into());

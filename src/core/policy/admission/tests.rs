@@ -57,7 +57,7 @@ fn the_rules_bind_the_api_and_not_folders() {
     let namespace = enforcing("privileged");
     let known = Lookup::Present(&namespace);
     let spec = json!({"hostPID": true, "containers": [{"name": "c", "image": "i"}]});
-    let rule = "spec.template.spec.hostPID: policy.host-namespaces does not have \"pid\"";
+    let rule = "spec.template.spec.hostPID: policy.host-namespaces does not contain \"pid\"";
     assert_eq!(words(&policy.admit(&of_api(spec.clone()), known)), format!("refused: {rule}"));
     assert_eq!(words(&policy.admit(&of_folder(spec.clone()), known)), "allowed: ");
     assert_eq!(policy.admit(&daemon_set(Source::Api, "kube-system", spec), known), Admission::FREE);
@@ -82,7 +82,7 @@ fn the_namespace_binds_the_api_and_is_told_of_folders() {
     assert_eq!(
         words(&open.admit(&of_folder(spec), known)),
         format!(
-            "allowed: namespace a: the API refuses its mirror pod, so that it runs and cannot be seen there: {BASELINE}"
+            "allowed: namespace a: the API refuses its mirror pod, so the pod runs but is not visible in the API: {BASELINE}"
         )
     );
 }

@@ -1,7 +1,7 @@
 //! The checks themselves, one function each.
 //!
-//! Owns what a check looks at and its words, both as upstream's `policy/check_*.go` have them. Must not
-//! know levels or versions: the table does.
+//! Owns what each check looks at and its wording, both as in upstream's `policy/check_*.go`. Must not know levels or
+//! versions: the table does.
 
 use std::collections::BTreeSet;
 
@@ -327,7 +327,7 @@ fn must_not_include(bad: &[&str], capabilities: &[String]) -> String {
     format!("{} must not include {} in securityContext.capabilities.add", containers(bad), quoted(capabilities))
 }
 
-/// Whose security context is bad: the pod's, the containers', or both.
+/// Whose security context violates: the pod's, the containers', or both.
 fn setters(pod: &CheckedPod<'_>, mut is_bad: impl FnMut(&Value) -> bool) -> Vec<String> {
     let mut setters = Vec::new();
     if is_bad(&pod.spec()["securityContext"]) {
@@ -340,7 +340,7 @@ fn setters(pod: &CheckedPod<'_>, mut is_bad: impl FnMut(&Value) -> bool) -> Vec<
     setters
 }
 
-/// The names of the containers that are bad.
+/// The names of the violating containers.
 fn bad_containers<'p>(pod: &'p CheckedPod<'_>, mut is_bad: impl FnMut(&'p Value) -> bool) -> Vec<&'p str> {
     pod.containers().filter(|container| is_bad(container)).map(name).collect()
 }

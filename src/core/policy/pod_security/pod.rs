@@ -1,6 +1,6 @@
-//! A pod as the checks look at it.
+//! A pod as the checks see it.
 //!
-//! Owns the few defaults of the API that a check can see. Must not judge.
+//! Owns the few API defaults that matter to a check. Must not judge.
 
 use std::borrow::Cow;
 
@@ -13,8 +13,8 @@ pub(super) struct CheckedPod<'a> {
 }
 
 impl<'a> CheckedPod<'a> {
-    /// The pod that the API makes of a template: one with `hostNetwork` gets its ports as host ports, and a
-    /// volume without a source is an `emptyDir`.
+    /// The pod that the API makes of a template: with `hostNetwork`, ports become host ports; a volume without a
+    /// source becomes an `emptyDir`.
     pub(super) fn of_template(template: &'a Value) -> Self {
         let spec = &template["spec"];
         let bare =
@@ -63,13 +63,13 @@ impl<'a> CheckedPod<'a> {
         self.spec()["os"]["name"] == "windows"
     }
 
-    /// Whether the pod has a user namespace of its own: root in it is nobody on the host.
+    /// Whether the pod has its own user namespace, where root is unprivileged on the host.
     pub(super) fn has_own_users(&self) -> bool {
         self.spec()["hostUsers"] == false
     }
 }
 
-/// The items of a list; none of anything else.
+/// The items of a list; empty for anything else.
 pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }

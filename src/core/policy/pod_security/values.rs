@@ -2,7 +2,7 @@
 //!
 //! Owns the lists and their order. Must not know which level or version allows what.
 
-/// Capabilities that a runtime gives by itself.
+/// Capabilities that a runtime grants by default.
 pub(in crate::core::policy) const DEFAULT_CAPABILITIES: [&str; 13] = [
     "AUDIT_WRITE",
     "CHOWN",
@@ -19,7 +19,7 @@ pub(in crate::core::policy) const DEFAULT_CAPABILITIES: [&str; 13] = [
     "SYS_CHROOT",
 ];
 
-/// Sysctls that are a pod's own, in the order in which they came to be allowed.
+/// Namespaced sysctls, in the order in which they were allowed.
 pub(super) const SYSCTLS: [&str; 12] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -35,7 +35,7 @@ pub(super) const SYSCTLS: [&str; 12] = [
     "net.ipv4.tcp_wmem",
 ];
 
-/// SELinux types of containers, in the order in which they came to be allowed.
+/// SELinux types of containers, in the order in which they were allowed.
 pub(super) const SELINUX_TYPES: [&str; 5] =
     ["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
 
@@ -52,7 +52,7 @@ pub(super) const VOLUME_TYPES: [&str; 9] = [
     "secret",
 ];
 
-/// Volume sources that it does not, in the order in which upstream looks for them.
+/// Volume sources that it forbids, in the order in which upstream looks for them.
 pub(super) const OTHER_VOLUME_TYPES: [&str; 21] = [
     "hostPath",
     "gcePersistentDisk",

@@ -36,19 +36,19 @@ fn each_rule_names_its_field_and_how_to_allow_it() {
     let table = [
         (
             json!({"hostNetwork": true}),
-            "hostNetwork: policy.host-namespaces does not have \"network\"",
+            "hostNetwork: policy.host-namespaces does not contain \"network\"",
             "add \"network\" to policy.host-namespaces",
             PodRules { host_namespaces: vec![HostNamespace::Network], ..none() },
         ),
         (
             json!({"hostPID": true}),
-            "hostPID: policy.host-namespaces does not have \"pid\"",
+            "hostPID: policy.host-namespaces does not contain \"pid\"",
             "add \"pid\" to policy.host-namespaces",
             PodRules { host_namespaces: vec![HostNamespace::Pid], ..none() },
         ),
         (
             json!({"hostIPC": true}),
-            "hostIPC: policy.host-namespaces does not have \"ipc\"",
+            "hostIPC: policy.host-namespaces does not contain \"ipc\"",
             "add \"ipc\" to policy.host-namespaces",
             PodRules { host_namespaces: HostNamespace::ALL.to_vec(), ..none() },
         ),
@@ -60,13 +60,13 @@ fn each_rule_names_its_field_and_how_to_allow_it() {
         ),
         (
             container("initContainers", json!({"capabilities": {"add": ["CHOWN", "CAP_net_admin"]}})),
-            "initContainers[c].securityContext.capabilities.add: policy.capabilities does not have CAP_net_admin",
+            "initContainers[c].securityContext.capabilities.add: policy.capabilities does not contain CAP_net_admin",
             "add \"NET_ADMIN\" to policy.capabilities",
             PodRules { capabilities: vec!["CHOWN".into(), "NET_ADMIN".into()], ..none() },
         ),
         (
             container("containers", json!({"capabilities": {"add": ["ALL"]}})),
-            "containers[c].securityContext.capabilities.add: policy.capabilities does not have ALL",
+            "containers[c].securityContext.capabilities.add: policy.capabilities does not contain ALL",
             "add \"*\" to policy.capabilities",
             PodRules { capabilities: vec!["*".into()], ..none() },
         ),
@@ -141,7 +141,7 @@ fn images_are_written_out_and_bind_every_namespace() {
     let found = rules(&["r.test/*", "s.test/*"]).violations(&daemon_set("kube-system", volume));
     assert_eq!(
         found[0].to_string(),
-        "spec.template.spec.volumes[v].image.reference: evil.test/x@sha256:1 is like none of policy.images (r.test/*, s.test/*)"
+        "spec.template.spec.volumes[v].image.reference: evil.test/x@sha256:1 matches none of policy.images (r.test/*, s.test/*)"
     );
     assert_eq!(found[0].hint.as_deref(), Some("add \"evil.test/x@*\" to policy.images"));
 }

@@ -150,7 +150,7 @@ fn names_that_an_older_kubelet_skips_are_left_out_with_a_note() {
     fixture.options.kubelet_version = Some((1, 31));
     assert_eq!(env(&fixture), json!([plain("a.b-c", "c")]));
     let notes: Vec<_> = fixture.rendered().notes.iter().map(ToString::to_string).collect();
-    let expected = r#"spec.template.spec.containers[0].envFrom[0]: the key "1st" of ConfigMap odd is left out: "1st" is no variable name"#;
+    let expected = r#"spec.template.spec.containers[0].envFrom[0]: the key "1st" of ConfigMap odd is left out: "1st" is not a variable name"#;
     assert_eq!(notes.len(), 2);
     assert_eq!(notes[1], expected);
 }

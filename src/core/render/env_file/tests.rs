@@ -102,7 +102,7 @@ fn values_that_the_parser_cannot_carry_are_refused_by_name_and_key() {
     for (value, reason) in cases {
         let refused = fixture(value.as_bytes()).refused();
         let expected = format!(
-            "spec.template.spec.containers[0].env[0]: a static pod cannot take this variable from the key \"k\" of \
+            "spec.template.spec.containers[0].env[0]: a static pod cannot have this variable from the key \"k\" of \
              Secret kube-system/s, {reason}"
         );
         assert_eq!(refused, [expected]);

@@ -149,7 +149,7 @@ fn paths_that_the_kubelet_would_not_write_are_refused() {
     }
     let items = json!([{"key": "a", "path": "x"}, {"key": "b", "path": "x/y"}]);
     let refused = config_map(json!({"name": "conf", "items": items})).refused();
-    assert!(refused[0].contains(r#"the path "x/y" needs a folder where the file "x" is"#), "{refused:?}");
+    assert!(refused[0].contains(r#"the path "x/y" needs the folder "x", which is a file"#), "{refused:?}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn what_the_kubelet_refuses_in_a_container_is_told_by_field() {
         (json!({"env": [{"value": "x"}]}), "env[0].name: required"),
         (
             json!({"env": [{"name": "a=b"}]}),
-            "env[0].name: \"a=b\" is no variable name: printable ASCII characters but '=' only",
+            "env[0].name: \"a=b\" is not a variable name: only printable ASCII characters except '=' are allowed",
         ),
         (mount(json!({"name": "w", "mountPath": "/w"})), "volumeMounts[0].name: the pod has no volume w"),
         (json!({"env": [{"name": "a", "valueFrom": {}}]}), "env[0].valueFrom: must have a source"),
@@ -42,7 +42,7 @@ fn what_the_kubelet_refuses_in_a_container_is_told_by_field() {
         (mount(json!({"name": "v"})), "volumeMounts[0].mountPath: required"),
         (
             json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}, {"name": "v", "mountPath": "/v"}]}),
-            "volumeMounts[1].mountPath: something is mounted at /v already",
+            "volumeMounts[1].mountPath: another volume is mounted at /v",
         ),
         (
             mount(json!({"name": "v", "mountPath": "/v", "subPath": "/x"})),
@@ -71,11 +71,11 @@ fn what_the_kubelet_refuses_in_a_container_is_told_by_field() {
         ),
         (
             json!({"ports": [{"containerPort": 1, "name": "m"}, {"containerPort": 2, "name": "m"}]}),
-            "ports[1].name: m is there twice",
+            "ports[1].name: m is used twice",
         ),
         (
             json!({"ports": [{"containerPort": 1, "hostPort": 5}, {"containerPort": 2, "hostPort": 5}]}),
-            "ports[1].hostPort: port 5/TCP of the host is taken by another port here",
+            "ports[1].hostPort: host port 5/TCP is used twice in this pod",
         ),
         (
             json!({"resources": {"limits": {"cpu": 1}, "requests": {"cpu": "1001m"}}}),
@@ -88,11 +88,11 @@ fn what_the_kubelet_refuses_in_a_container_is_told_by_field() {
         ),
         (
             json!({"livenessProbe": {"periodSeconds": 1}}),
-            "livenessProbe: must have one of exec, httpGet, tcpSocket, grpc, and not more",
+            "livenessProbe: must have exactly one of exec, httpGet, tcpSocket, grpc",
         ),
         (
             json!({"lifecycle": {"preStop": {"exec": {}, "sleep": {}}}}),
-            "lifecycle.preStop: must have one of exec, httpGet, tcpSocket, sleep, and not more",
+            "lifecycle.preStop: must have exactly one of exec, httpGet, tcpSocket, sleep",
         ),
     ];
     for (container, expected) in cases {
@@ -128,7 +128,7 @@ fn the_pod_itself_is_judged_too() {
     assert_eq!(errors(json!({}), json!({"containers": two})), "");
     assert_eq!(
         errors(json!({}), json!({"hostNetwork": true, "containers": two})),
-        "spec.template.spec.containers[1].ports[0].hostPort: port 80/TCP of the host is taken by another port here; \
+        "spec.template.spec.containers[1].ports[0].hostPort: host port 80/TCP is used twice in this pod; \
          spec.template.spec.containers[2].ports[0].hostPort: must be the containerPort with hostNetwork"
     );
     let tolerations = json!({"tolerations": [{"operator": "Exists"}, {"effect": "NoSchedule"}]});

@@ -20,7 +20,7 @@ use crate::core::nearest;
 use crate::core::quantity::Quantity;
 use crate::core::quantity::QuantityError;
 
-/// Fields that a type does not have, as paths, each with the name that was perhaps meant.
+/// Paths of unknown fields, each with a suggested name.
 pub(super) type Unknown = Vec<(String, Option<&'static str>)>;
 
 /// Whether Go would decode `value`, found at the field `place`, as a `T`.
@@ -41,7 +41,7 @@ pub(super) fn check<'de, T: Deserialize<'de>>(value: Option<&'de Value>, place: 
 pub(super) fn unknown<'de, T: Deserialize<'de>>(value: Option<&'de Value>, place: &str) -> Unknown {
     let Some(value) = value else { return Unknown::new() };
     let structs = Structs::default();
-    // Of a value that is refused nobody asks this.
+    // Not used for a value that is refused.
     let _ = T::deserialize(Go { value, structs: &structs });
     let mut unknown = Unknown::new();
     structs.walk(value, place, &mut |_, place, field| {
@@ -126,7 +126,7 @@ impl<'de> Go<'de, '_> {
         let hint = match wanted {
             "a string" if quote => Some("put the value in quotes".to_owned()),
             "a list" | "an object" => None,
-            _ if self.value.as_str().is_some_and(is_quoted_scalar) => Some("take the quotes away".to_owned()),
+            _ if self.value.as_str().is_some_and(is_quoted_scalar) => Some("remove the quotes".to_owned()),
             _ => None,
         };
         TypeError { value: Some(self.value), reason: format!("must be {wanted}, not {found}"), hint }
@@ -177,11 +177,11 @@ impl<'de> Deserializer<'de> for Go<'de, '_> {
     }
 
     fn deserialize_i32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TypeError> {
-        visitor.visit_i64(self.integer(i32::MIN.into(), i32::MAX.into(), "an integer of 32 bits")?)
+        visitor.visit_i64(self.integer(i32::MIN.into(), i32::MAX.into(), "a 32-bit integer")?)
     }
 
     fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TypeError> {
-        visitor.visit_i64(self.integer(i64::MIN, i64::MAX, "an integer of 64 bits")?)
+        visitor.visit_i64(self.integer(i64::MIN, i64::MAX, "a 64-bit integer")?)
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TypeError> {

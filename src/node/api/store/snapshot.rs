@@ -92,7 +92,6 @@ pub enum Presence {
 pub struct Snapshot {
     /// The store's version.
     pub version: u64,
-    /// DaemonSets.
     pub daemon_sets: BTreeMap<ObjectKey, Definition>,
     /// The own Node.
     pub node: Option<Entry>,

@@ -33,7 +33,6 @@ const SPREAD: f64 = 0.05;
 pub struct IssuedToken {
     /// What it was asked for.
     pub request: TokenRequest,
-    /// The token.
     pub token: String,
     /// When it was issued, by the API server's clock.
     #[serde(with = "seconds")]
