@@ -88,7 +88,7 @@ def obey(cluster, parts, name, word):
 def inside():
     """The command prefix that enters the running cluster's namespaces."""
     pid = (HOME / "init").read_text(encoding="ascii") if (HOME / "init").exists() else sys.exit("no cluster: shell.py up")
-    return ["nsenter", "--target", pid, "--all", "--wd=/"]
+    return ["nsenter", "--target", pid, "--all", f"--wd={os.getcwd()}"]
 
 
 def enter(name, *command):

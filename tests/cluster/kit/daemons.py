@@ -30,8 +30,9 @@ def images_of(manifest):
     found = []
     for line in manifest.splitlines():
         key, _, value = line.strip().removeprefix("- ").partition(":")
-        if key == "image" and value.strip() not in found:
-            found.append(value.strip())
+        name = value.split(" #")[0].strip().strip("\"'")
+        if key == "image" and name and name not in found:
+            found.append(name)
     return found
 
 

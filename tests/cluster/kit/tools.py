@@ -216,7 +216,7 @@ def _build_containerd():
     module = "github.com/containerd/containerd/v2/cmd"
     for name in ("containerd", _SHIM):
         subprocess.run(["go", "install", "-trimpath", "-ldflags", "-s -w", "-tags", "no_btrfs,no_devmapper,no_zfs,no_aufs",
-                        f"{module}/{name}@v{CONTAINERD}"], check=True, env=os.environ | {"GOBIN": str(out)})
+                        f"{module}/{name}@v{CONTAINERD}"], check=True, env=os.environ | {"GOBIN": str(out), "CGO_ENABLED": "0"})
     say(f"built containerd {CONTAINERD} in {time.monotonic() - began:.0f} s")
 
 
