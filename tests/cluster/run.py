@@ -99,7 +99,7 @@ class Report(unittest.TestResult):
 def _title(test):
     """A test's sentence: its name with spaces. What is no test is the preparation of a module or class."""
     name = getattr(test, "_testMethodName", None)
-    return name.removeprefix("test_").replace("_", " ") if name else str(test)
+    return name.removeprefix("test_").replace("_", " ") if name else f"all of it ({test})"
 
 
 class AsWritten(unittest.TestLoader):

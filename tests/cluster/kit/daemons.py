@@ -5,6 +5,8 @@ Owns images and manifests only; what they do once they run is in the programs th
 
 import glob
 import json
+import os
+from pathlib import Path
 
 from . import images
 from . import tools
@@ -12,7 +14,7 @@ from .control_plane import PODS
 
 CORPUS = tools.REPO.parent / "shared" / "corpus"
 EXAMPLE_CNI = tools.REPO / "examples" / "cni"
-FLANNEL = CORPUS / "flannel.yaml"
+FLANNEL = Path(os.environ.get("DAEMONLET_FLANNEL") or CORPUS / "flannel.yaml")
 KUBE_PROXY_IMAGE = f"registry.k8s.io/kube-proxy:v{tools.KUBERNETES}"
 # A container that runs until it is told to end, at once.
 SLEEP = ["sh", "-c", "trap exit TERM; while :; do sleep 3600 & wait; done"]

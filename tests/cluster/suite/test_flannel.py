@@ -32,7 +32,7 @@ NAMES = ("n1", "n2", "n3")
 def setUpModule():  # noqa: N802 (unittest's name)
     """Three machines, switched on and registered."""
     if not daemons.FLANNEL.exists():
-        raise unittest.SkipTest(f"no {daemons.FLANNEL}: the corpus of published files is not part of the repository")
+        raise unittest.SkipTest(f"no {daemons.FLANNEL}: DAEMONLET_FLANNEL names flannel's published file, kube-flannel.yml")
     WORLD.lan = lan = Lan()
     WORLD.cluster = cluster = unittest.enterModuleContext(ControlPlane(GATEWAY))
     cluster.start_controllers()
