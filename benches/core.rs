@@ -32,6 +32,7 @@ use daemonlet::core::plan::ManifestFact;
 use daemonlet::core::plan::Permission;
 use daemonlet::core::plan::Readiness;
 use daemonlet::core::plan::Stock;
+use daemonlet::core::plan::VolumesFact;
 use daemonlet::core::record::DaemonRecord;
 use daemonlet::core::record::Failure;
 use daemonlet::core::record::HandOver;
@@ -176,8 +177,12 @@ impl Facts for Quiet {
         mine.map_or(ManifestFact::Missing, |mine| ManifestFact::Present(&mine.result.as_ref().unwrap().digest))
     }
 
-    fn volumes_current(&self, _: &RenderResult) -> bool {
-        true
+    fn unreadable_manifests(&self) -> Option<&str> {
+        None
+    }
+
+    fn volumes(&self, _rendering: &RenderResult) -> VolumesFact {
+        VolumesFact::Current
     }
 
     fn sandbox(&self, _: &Instance) -> Evidence {

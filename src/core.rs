@@ -19,6 +19,7 @@ pub mod identity;
 pub mod images;
 pub mod input;
 pub mod json;
+pub mod knowledge;
 pub mod labels;
 pub mod manifest;
 pub mod metrics;

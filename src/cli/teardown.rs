@@ -17,8 +17,8 @@ use crate::core::time::Span;
 use crate::node::agent;
 use crate::node::agent::Agent;
 use crate::node::agent::AgentError;
-use crate::node::agent::Drain;
-use crate::node::agent::Draining;
+use crate::node::agent::Leftover;
+use crate::node::agent::Teardown;
 use crate::node::notify::Notifier;
 
 /// Drain this node: end every daemon that daemonlet runs here, and remove what it wrote for them
@@ -49,7 +49,7 @@ fn patience(text: &str) -> Result<Duration, String> {
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
     if arguments.dry_run {
-        let drain = agent::drain_offline(config.clone())?;
+        let drain = agent::teardown_offline(config.clone())?;
         output::data(&would(&config, &drain))?;
         return Ok(Exit::Success);
     }
@@ -60,7 +60,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
     let drain = runtime.block_on(async {
         let agent = Agent::new(config.clone(), Arc::new(Notifier::from_environment())).map_err(refusal)?;
-        Ok::<Drain, CommandFailure>(agent.drain(arguments.timeout).await)
+        Ok::<Teardown, CommandFailure>(agent.teardown(arguments.timeout).await)
     })?;
     output::data(&done(&config, &drain))?;
     Ok(if drain.left.is_empty() { Exit::Success } else { Exit::Refused })
@@ -78,10 +78,10 @@ fn refusal(error: AgentError) -> CommandFailure {
 }
 
 /// What a dry run says.
-fn would(config: &Config, drain: &Drain) -> String {
+fn would(config: &Config, drain: &Teardown) -> String {
     let mut text = String::new();
     for one in &drain.found {
-        let Draining { daemon, pod, uid, .. } = one;
+        let Leftover { daemon, pod, uid, .. } = one;
         match pod.is_empty() {
             true => text.push_str(&format!("would clear what is left of pod {uid} of {daemon}\n")),
             false => {
@@ -98,7 +98,7 @@ fn would(config: &Config, drain: &Drain) -> String {
 }
 
 /// What a drain says at its end.
-fn done(config: &Config, drain: &Drain) -> String {
+fn done(config: &Config, drain: &Teardown) -> String {
     let folder = config.manifest_dir.display();
     if drain.left.is_empty() {
         let count = drain.found.len();
@@ -109,7 +109,7 @@ fn done(config: &Config, drain: &Drain) -> String {
         );
     }
     let mut text = format!("{} is not drained yet; another `daemonlet teardown` goes on with it\n", drain.node);
-    for Draining { daemon, pod, uid, what } in &drain.left {
+    for Leftover { daemon, pod, uid, what } in &drain.left {
         let name = if pod.is_empty() { uid } else { pod };
         text.push_str(&format!("  {daemon} {name}: {what}\n"));
     }
@@ -117,7 +117,7 @@ fn done(config: &Config, drain: &Drain) -> String {
     text
 }
 
-fn problems(drain: &Drain) -> String {
+fn problems(drain: &Teardown) -> String {
     drain.problems.iter().map(|problem| format!("  {}: {}\n", problem.object, problem.reason)).collect()
 }
 
@@ -134,24 +134,24 @@ mod tests {
         crate::config::load(Some(&file)).unwrap()
     }
 
-    fn pod(pod: &str, what: &str) -> Draining {
-        Draining { daemon: ObjectKey::new("a", "b"), pod: pod.into(), uid: "u".into(), what: what.into() }
+    fn pod(pod: &str, what: &str) -> Leftover {
+        Leftover { daemon: ObjectKey::new("a", "b"), pod: pod.into(), uid: "u".into(), what: what.into() }
     }
 
     #[test]
     fn a_dry_run_names_files_and_folders() {
         let found = vec![pod("b-1", ""), pod("", "")];
-        let text = would(&config(), &Drain { node: "n1".into(), found, ..Drain::default() });
+        let text = would(&config(), &Teardown { node: "n1".into(), found, ..Teardown::default() });
         assert_eq!(text, "would end b-1 of a/b: /m/a-b-1.yaml\nwould clear what is left of pod u of a/b\n");
-        let text = would(&config(), &Drain { node: "n1".into(), ..Drain::default() });
+        let text = would(&config(), &Teardown { node: "n1".into(), ..Teardown::default() });
         assert_eq!(text, "nothing of daemonlet is on n1\n");
     }
 
     #[test]
     fn the_end_says_what_is_left_and_why() {
-        let drain = Drain { node: "n1".into(), found: vec![pod("b-1", "")], ..Drain::default() };
+        let drain = Teardown { node: "n1".into(), found: vec![pod("b-1", "")], ..Teardown::default() };
         assert_eq!(done(&config(), &drain), "n1 is drained: 1 pod ended, no manifest of daemonlet is left in /m\n");
-        let drain = Drain { left: vec![pod("b-1", "the runtime is silent")], ..drain };
+        let drain = Teardown { left: vec![pod("b-1", "the runtime is silent")], ..drain };
         let text = done(&config(), &drain);
         assert!(text.ends_with("goes on with it\n  a/b b-1: the runtime is silent\n"), "{text}");
     }

@@ -3,12 +3,16 @@
 //! Owns the bound on removals: if too many daemons are missing at once, nothing is removed until a second complete
 //! list confirms it. Must not do I/O.
 
+use std::sync::Arc;
+
 use crate::core::model::NodeView;
 use crate::core::plan;
+use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Facts;
 use crate::core::plan::PlanContext;
 use crate::core::record::DaemonRecord;
+use crate::core::record::Instance;
 use crate::core::sources::Desired;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -94,6 +98,26 @@ impl Plan {
     /// Whether there is nothing to do.
     pub fn is_quiet(&self) -> bool {
         self.daemons.iter().all(|d| d.actions.is_empty())
+    }
+
+    /// The instances that end and whose manifests are gone, with their daemons.
+    pub fn ended_manifests(&self) -> impl Iterator<Item = (&DaemonPlan, &Instance)> {
+        let ends = |daemon: &DaemonPlan, instance: &Instance| {
+            daemon.actions.iter().any(|action| matches!(action, Action::End { uid, .. } if *uid == instance.uid))
+        };
+        let ending = self.daemons.iter().flat_map(|daemon| daemon.record.ending().map(move |i| (daemon, i)));
+        ending.filter(move |(daemon, instance)| !ends(daemon, instance))
+    }
+
+    /// Gives up what is only needed to write.
+    pub fn shrink(&mut self) {
+        for action in self.daemons.iter_mut().flat_map(|daemon| &mut daemon.actions) {
+            if let Action::Start { rendering, .. } | Action::Refresh { rendering, .. } | Action::Verify { rendering } =
+                action
+            {
+                *rendering = Arc::new(rendering.shrunk());
+            }
+        }
     }
 
     /// When to look again even if nothing happens.

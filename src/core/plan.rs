@@ -51,6 +51,7 @@ pub use facts::Permission;
 pub use facts::Readiness;
 pub use facts::Stock;
 pub use facts::StockPod;
+pub use facts::VolumesFact;
 pub use run::jitter;
 
 /// How long to wait, after its manifest's removal, for an instance whose sandbox was never seen: the kubelet may have
@@ -105,6 +106,11 @@ pub enum Action {
         /// The manifest differs.
         manifest: bool,
     },
+    /// Compare the data of a live instance, which an earlier process wrote, with what it is to be, and mend what differs.
+    Verify {
+        /// What to compare with.
+        rendering: Arc<RenderResult>,
+    },
     /// Keep the data that the instance runs with for a roll-back; before any other action.
     Keep {
         /// What it runs with: what it refers to is kept.
@@ -118,7 +124,7 @@ pub enum Action {
 }
 
 /// What to report about a daemon after a pass.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
     pub state: State,
     /// The reason for users; empty if there is none.
@@ -175,6 +181,10 @@ pub fn plan_daemon(
     facts: &dyn Facts,
 ) -> DaemonPlan {
     let mut plan = Planner::new(record, context, facts);
+    if let Some(why) = facts.unreadable_manifests() {
+        plan.keep(State::Unknown, &format!("its manifest cannot be read: {why}"));
+        return plan.done();
+    }
     plan.finish_ended();
     match desired {
         Desired::Wanted { daemon_set, mode, note } => plan.wanted(daemon_set, *mode, note.as_deref()),
@@ -188,6 +198,23 @@ pub fn plan_daemon(
         Desired::Unsure { reason } => plan.keep(State::Unknown, reason),
     }
     plan.done()
+}
+
+/// The plan of a daemon of which nothing is to be done.
+#[cfg(test)]
+pub(crate) fn empty(record: DaemonRecord) -> DaemonPlan {
+    DaemonPlan {
+        key: record.key.clone(),
+        actions: Vec::new(),
+        record,
+        summary: Summary::default(),
+        references: BTreeSet::new(),
+        tokens: BTreeSet::new(),
+        pull: None,
+        question: None,
+        replacing: None,
+        wake_at: None,
+    }
 }
 
 /// Collects one daemon's plan.
@@ -207,22 +234,7 @@ struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     fn new(record: &DaemonRecord, context: &'a PlanContext<'a>, facts: &'a dyn Facts) -> Self {
-        let summary = Summary {
-            state: State::NotSelected,
-            reason: String::new(),
-            source: None,
-            mode: None,
-            revision: String::new(),
-            wanted_revision: None,
-            pod: String::new(),
-            uid: String::new(),
-            ready: None,
-            since: None,
-            waiting_for: Vec::new(),
-            notes: Vec::new(),
-            stock_pod: None,
-            failed: None,
-        };
+        let summary = Summary::default();
         let mut record = record.clone();
         record.not_after(context.now);
         Self {

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
+use crate::core::rendering::Rendered;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -127,6 +128,9 @@ pub struct Instance {
     pub daemon_set: Option<Arc<DaemonSet>>,
     /// Version of the data it was made with (compared for `restart-on: config`).
     pub data_version: String,
+    /// The volume data that was last written for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<WrittenData>,
     /// When its manifest was first written.
     pub created: Timestamp,
     /// Its phase of life.
@@ -154,6 +158,24 @@ pub struct Instance {
     pub pinned: bool,
 }
 
+/// Volume data as it was last written: what an agent that starts compares with before it reads the disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WrittenData {
+    /// Digest of all of it.
+    pub digest: String,
+    /// The volumes that have data.
+    pub volumes: Vec<String>,
+}
+
+impl WrittenData {
+    /// The data of a rendering.
+    pub fn of(rendered: &Rendered) -> Self {
+        let volumes = rendered.pod.volumes.iter().map(|volume| volume.name.clone()).collect();
+        Self { digest: rendered.data_digest.clone(), volumes }
+    }
+}
+
 impl Instance {
     /// A new instance, before its manifest is written.
     pub fn new(uid: &str, pod_name: &str, incarnation: u64, revision: &str, created: Timestamp) -> Self {
@@ -164,6 +186,7 @@ impl Instance {
             revision: revision.to_owned(),
             daemon_set: None,
             data_version: String::new(),
+            data: None,
             created,
             phase: Phase::Live,
             mirror: None,

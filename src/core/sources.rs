@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::core::knowledge::OVERRIDE_ANNOTATION;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Mode;
@@ -144,6 +145,9 @@ pub fn resolve(
     policy: &Policy,
     objects: &dyn ObjectSource,
 ) -> Desired {
+    if let Some(folder) = folder_of(known, record).filter(|folder| is_override(folder) && !is_newer(known)) {
+        return wanted(folder, folder_mode(policy, folder), None);
+    }
     match &known.api {
         ApiState::Present(daemon_set) => resolve_present(known, daemon_set, record, (policy, objects)),
         ApiState::Invalid { reason } => resolve_invalid(known, reason, record),
@@ -155,6 +159,19 @@ pub fn resolve(
             None => resolve_folder(known, record, "the API has not answered yet"),
         },
         ApiState::None => resolve_folder(known, record, "there is no API server to ask"),
+    }
+}
+
+/// Whether the node's owner gives a folder's DaemonSet precedence.
+pub fn is_override(daemon_set: &DaemonSet) -> bool {
+    daemon_set.annotations.get(OVERRIDE_ANNOTATION).is_some_and(|value| value == "true")
+}
+
+/// Whether the API shows another version than the one that is remembered.
+fn is_newer(known: &KnownDefinition<'_>) -> bool {
+    match (&known.api, known.remembered) {
+        (ApiState::Present(daemon_set), Some(remembered)) => !daemon_set.defines_the_same(remembered),
+        _ => false,
     }
 }
 
@@ -292,11 +309,12 @@ fn resolve_absent(known: &KnownDefinition<'_>, by_event: bool, record: &DaemonRe
 /// The newest version that the API is known to have had. The checkpoint may be behind: where it could not be
 /// saved, what runs here was made from a later one, and does not go back.
 fn last_known<'a>(remembered: Option<&'a Arc<DaemonSet>>, record: &'a DaemonRecord) -> Option<&'a Arc<DaemonSet>> {
-    let remembered = remembered?;
     let made_from = record.instances.iter().filter_map(|i| i.daemon_set.as_ref());
     let of_the_api = made_from.filter(|d| d.source == Source::Api && d.uid.is_some() && d.uid == record.api_uid);
-    let later = |d: &&Arc<DaemonSet>| d.uid != remembered.uid || d.generation > remembered.generation;
-    of_the_api.filter(later).max_by_key(|d| d.generation).or(Some(remembered))
+    let is_later = |d: &&Arc<DaemonSet>| {
+        remembered.is_none_or(|remembered| d.uid != remembered.uid || d.generation > remembered.generation)
+    };
+    of_the_api.filter(is_later).max_by_key(|d| d.generation).or(remembered)
 }
 
 fn resolve_remembered(

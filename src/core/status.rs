@@ -156,7 +156,7 @@ pub struct FailedStatus {
 }
 
 /// The state of a daemon on this node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
     /// Its manifest is there and its pod runs.
@@ -170,6 +170,7 @@ pub enum State {
     /// Its manifest is gone, its pod is ending.
     Stopping,
     /// It should not run on this node.
+    #[default]
     NotSelected,
     /// It cannot be a static pod, is invalid, or is forbidden by policy.
     Refused,

@@ -39,6 +39,9 @@ impl Timestamp {
 
     /// From seconds since the epoch.
     pub const fn from_secs(seconds: i64) -> Self {
+        // Whole seconds stay whole: what is written in seconds is read as it was.
+        const MOST: i64 = i64::MAX / 1_000;
+        let seconds = if seconds > MOST { MOST } else { seconds };
         Self(seconds.saturating_mul(1_000))
     }
 

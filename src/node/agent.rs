@@ -1,250 +1,149 @@
-//! The loop: one task that fetches, plans, applies and reports, level-triggered.
+//! The agent of one node: one loop that observes, decides, executes and reports.
 //!
-//! Owns the agent's life. Events only wake it; each pass looks at everything there is. Must not
-//! decide: plans come from `crate::core`.
+//! ```text
+//! Inputs::collect ─> Observation ─┐
+//!                                 ├─> decide() ─> Decision ─> Executor ─> EffectOutcome
+//!                    AgentState ──┘       │                        │
+//!                         ^               └─> Requests, after the effects; replies come with the next Observation
+//!                         └──────────── AgentState::commit <───────┘
+//!                    Reporter: status, events, metrics and the systemd line, from all of them
+//! ```
+//!
+//! Owns the agent's life. Events only wake the loop; each pass looks at everything there is.
 
-mod acceptance;
-mod apply;
-mod confirm;
-mod coordination;
-mod crash_diagnosis;
+mod answers;
+mod concerns;
+mod decide;
+mod decision;
 mod definitions;
-mod drain;
-mod dry_run;
 mod evidence;
-mod facts;
+mod executor;
 mod failing;
-mod folder;
-mod forget;
+mod failure;
 #[cfg(any(fuzzing, debug_assertions))]
 pub mod fuzzing;
-mod history;
-mod images;
-mod inbox;
-mod keep;
-mod kubelet_resync;
-mod manifests_lost_at_boot;
-mod metering;
-mod mirror;
-mod mirror_pod_deletions;
+mod inputs;
+mod log;
 mod objects;
-mod offline;
-mod orders;
+mod observation;
+mod observed_folders;
+mod observed_state;
 mod orphans;
-mod owners;
-mod pass;
 mod planning;
 mod pod_status_source;
-mod preempted;
 mod reload;
 mod remembered_inputs;
 mod render_cache;
 mod report;
-mod restart;
-mod retry;
+mod requests;
 mod rollback_data;
 mod sealing;
-mod setup;
 mod signals;
-mod stock;
-mod stuck_sandboxes;
-mod volume_check_schedule;
+mod start;
+mod state;
+mod teardown;
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
+use std::time::Instant;
 
-use tokio::sync::Notify;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
 
-use crate::clock::now;
+use crate::clock;
 use crate::config::Config;
-use crate::core::model::NodeView;
-use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
-use crate::core::policy::Policy;
-use crate::core::sources::Confirmation;
-use crate::core::status::Passes;
 use crate::core::status::Problem;
 use crate::core::status::StatusReport;
-use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
-use crate::node::api::ApiFailure;
-use crate::node::api::Tokens;
-use crate::node::cri::Cri;
-use crate::node::enrolment::AgentIdentity;
-use crate::node::fsx::Dir;
-use crate::node::images::Pins;
-use crate::node::images::Puller;
-use crate::node::kubelet::Kubelet;
-use crate::node::manifests::ManifestDir;
-use crate::node::metrics::Recorder;
-use crate::node::notify::Notifier;
+use crate::node::api::ApiOptions;
+use crate::node::fsx::Handle;
 use crate::node::notify::ReadyGuard;
-use crate::node::notify::Watchdog;
 use crate::node::socket;
 use crate::node::socket::SocketRequest;
 
-use acceptance::Acceptance;
-use apply::Disk;
-use coordination::Coordination;
-use definitions::ApiDefinitions;
-use dry_run::AdmissionDryRuns;
-use evidence::Runtime;
-use folder::Folders;
-use kubelet_resync::KubeletResync;
-use manifests_lost_at_boot::ManifestsLostAtBoot;
-use mirror_pod_deletions::MirrorPodDeletions;
-use orders::Orders;
-use owners::Owners;
-use pod_status_source::PodStatusSource;
-use preempted::Preempted;
-use remembered_inputs::RememberedInputs;
+use decision::Decision;
+use executor::EffectOutcome;
+use executor::Executor;
+use inputs::Inputs;
+use observation::Observation;
+use reload::Reread;
 use render_cache::RenderCache;
+use report::Reporter;
+use report::View;
+use requests::Requests;
 use signals::SignalCommand;
 use signals::Signals;
-use stuck_sandboxes::StuckSandboxes;
-use volume_check_schedule::VolumeCheckSchedule;
+use state::AgentState;
 
-pub use drain::Drain;
-pub use drain::Draining;
-pub use drain::drain_offline;
-pub use offline::answer_offline;
+pub use answers::answer_offline;
 pub use reload::Ended;
 pub use reload::block_sighup;
-pub use setup::AgentError;
+pub use start::AgentError;
+pub use teardown::Leftover;
+pub use teardown::Teardown;
+pub use teardown::teardown_offline;
 
-/// A pass is made at least this often, whatever happens.
-const PERIOD: Span = Span::from_secs(60);
-/// Changed inputs are saved this long after the pass that saw them; those by which what runs is changed, or could not
-/// be ended, at once.
-const SAVE_AFTER: Span = Span::from_secs(1);
-/// The runtime is asked for readiness no more often than this while the API does not answer.
-const RUNTIME_PERIOD: Span = Span::from_secs(5);
-/// How long a pass waits for the runtime's answer, and for one that is overdue; later passes take it.
-const RUNTIME_PATIENCE: Duration = Duration::from_millis(500);
-const RUNTIME_OVERDUE: Duration = Duration::from_millis(20);
-/// How long the loop rests at least after a pass in which something failed.
-const FAILED_REST: Span = Span::from_secs(1);
-
-/// A manifest folder that cannot be used or watched is looked at this often.
-const UNWATCHED_PERIOD: Span = Span::from_secs(5);
+/// How long events that wait for others are sent when the agent ends.
+const FLUSH: Duration = Duration::from_secs(1);
 
 /// The agent of one node.
 pub struct Agent {
     config: Config,
-    policy: Policy,
-    started: Timestamp,
-    /// The kernel's `boot_id`.
-    boot: String,
-    manifests_lost_at_boot: ManifestsLostAtBoot,
-    disk: Disk,
+    inputs: Inputs,
+    state: AgentState,
     render_cache: RenderCache,
-    options: render_cache::Options,
-    api: Option<Api>,
-    tokens: Tokens,
-    definitions: ApiDefinitions,
-    folders: Folders,
-    cri: Option<Arc<Cri>>,
-    /// The kubelet's API, where it may be asked.
-    kubelet: Option<Arc<Kubelet>>,
-    admission_dry_runs: AdmissionDryRuns,
-    puller: Puller,
-    pins: Pins,
-    pod_status_source: Option<PodStatusSource>,
-    runtime: Runtime,
-    runtime_at: Timestamp,
-    /// A question to the runtime that is still out, and when it was asked.
-    runtime_asked: Option<(Timestamp, pod_status_source::Answer)>,
-    api_freshness: failing::ApiFreshness,
-    crash_diagnoses: crash_diagnosis::CrashDiagnoses,
-    /// When the last pass began, by the wall clock and by one that nobody sets.
-    last_pass: Timestamp,
-    last_pass_steady: std::time::Instant,
-    /// Passes made so far.
-    pass_number: u64,
-    remembered_inputs: RememberedInputs,
-    /// Fingerprint of the inputs on disk.
-    saved: u64,
-    /// What it would be if they named this boot, at the start.
-    saved_but_for_boot: Option<u64>,
-    save_at: Option<Timestamp>,
-    volume_check_schedule: VolumeCheckSchedule,
-    node: NodeView,
-    /// The last plan, for `status`.
+    executor: Executor,
+    requests: Requests,
+    reporter: Reporter,
+    last: LastPass,
+}
+
+/// What the last pass saw, decided and did.
+struct LastPass {
+    observation: Observation,
     plan: Plan,
-    /// Failures of the last pass, by daemon.
-    failures: BTreeMap<ObjectKey, apply::Failure>,
+    outcome: EffectOutcome,
     problems: Vec<Problem>,
-    /// Problems that no pass can mend, such as a damaged checkpoint.
-    startup_problems: Vec<Problem>,
-    removals: Option<Removals>,
-    passes: Passes,
-    cluster: confirm::Cluster,
-    history: history::History,
-    sealing: sealing::Sealing,
-    coordination: Coordination,
-    identity: AgentIdentity,
-    reported: report::Reported,
-    patched: mirror::Patched,
-    kubelet_resync: KubeletResync,
-    orders: Orders,
-    owners: Owners,
-    reported_stock_pods: stock::ReportedStockPods,
-    acceptance: Acceptance,
-    mirror_pod_deletions: MirrorPodDeletions,
-    stuck_sandboxes: StuckSandboxes,
-    preempted: Preempted,
-    /// Made to answer one question without an agent: nothing is changed.
-    offline: bool,
-    metrics: Option<Recorder>,
-    /// Nothing is wanted here any more: what runs ends.
-    draining: bool,
-    notifier: Arc<Notifier>,
-    watchdog: Watchdog,
-    wake: Arc<Notify>,
-    answers: mpsc::UnboundedSender<Answer>,
-    answered: mpsc::UnboundedReceiver<Answer>,
-    /// Held for the agent's life: the state folder is its own.
-    lock: Option<Dir>,
+    due: Timestamp,
 }
 
-/// Removals that wait for a second complete list.
-#[derive(Clone, Copy, Debug)]
-struct Removals {
-    /// When a fresh list may be asked for.
-    at: Timestamp,
-    /// The number that the list must exceed, once it was asked for.
-    asked: Option<u64>,
-}
-
-/// The answer to a GET.
-struct Answer {
-    /// Which cluster answered; `None` if nobody did.
-    cluster_uid: Option<String>,
-    /// What it said of a daemon, if it was asked about one, and about which version of it.
-    daemon: Option<(ObjectKey, u64, Confirmation)>,
-    /// A write of the node's NodeDaemons ended; why it failed, if it did.
-    published: Option<Option<String>>,
-}
-
-impl Answer {
-    /// A write of the node's NodeDaemons ended.
-    fn published(written: Result<(), ApiFailure>) -> Self {
-        Self { cluster_uid: None, daemon: None, published: Some(written.err().map(|failure| failure.to_string())) }
+impl Default for LastPass {
+    fn default() -> Self {
+        let plan = Plan { daemons: Vec::new(), removals_held: false };
+        Self {
+            observation: Observation::default(),
+            plan,
+            outcome: EffectOutcome::default(),
+            problems: Vec::new(),
+            due: Timestamp::MIN,
+        }
     }
+}
+
+/// When the loop ends by itself.
+#[derive(Clone, Copy, Debug)]
+enum Until {
+    /// Never: a signal ends it.
+    Stopped,
+    /// When nothing is left that the API server or a pull could still change at once, or at this time.
+    Settled(tokio::time::Instant),
+    /// When nothing of ours runs on the node any more, or at this time.
+    TornDown(tokio::time::Instant),
+}
+
+/// Who may speak to the loop.
+struct Callers {
+    signals: Option<Signals>,
+    asked: Option<mpsc::Receiver<SocketRequest>>,
 }
 
 /// Why the loop woke.
 enum Wake {
     Changed,
     Asked(SocketRequest),
-    Answer(Answer),
-    Timer,
-    WatchdogPing,
+    Ping,
     Signal(SignalCommand),
 }
 
@@ -255,11 +154,11 @@ impl Agent {
     /// # Errors
     /// When the agent cannot work at all: another one has the state folder, or the socket cannot be made.
     pub async fn run(mut self, ready: ReadyGuard, file: Option<&Path>) -> Result<Ended, AgentError> {
-        let (ask, mut asked) = mpsc::channel(8);
+        let (ask, asked) = mpsc::channel(8);
         let listener = socket::listen(&self.config.run_dir)?;
         tokio::spawn(socket::serve(listener, ask));
-        let mut signals = Signals::listen()?;
-        reload::listen();
+        let mut callers = Callers { signals: Some(Signals::listen()?), asked: Some(asked) };
+        reload::unblock_sighup();
         let kubeconfig = self.config.kubeconfig.as_deref().map_or_else(|| "none".into(), |k| k.display().to_string());
         tracing::info!(
             node = self.config.node_name,
@@ -267,55 +166,22 @@ impl Agent {
             self.config.node_name,
             self.config.manifest_dir.display()
         );
-        self.start_metrics();
+        self.reporter.start_metrics(&self.config, &mut self.state);
         // The first pass is from disk alone and never waits for the API.
         self.pass().await;
         ready.ready(&self.status_line());
-        // What changed between the look and the watch is seen by the pass that this wakes.
-        self.watch();
-        // What runs from now on runs in this boot: what is missing at the next start was removed.
-        self.save_inputs();
-        self.start_api();
-        let mut changed = self.api.as_ref().map(|api| api.store().changed());
-        let mut ended = loop {
-            self.watchdog.ping();
-            let next = self.next_wake();
-            let wake = tokio::select! {
-                biased;
-                command = signals.next() => Wake::Signal(command),
-                Some(request) = asked.recv() => Wake::Asked(request),
-                Some(answer) = self.answered.recv() => Wake::Answer(answer),
-                () = api_change(&mut changed) => Wake::Changed,
-                () = self.wake.notified() => Wake::Changed,
-                () = self.watchdog.due() => Wake::WatchdogPing,
-                () = sleep_until(next) => Wake::Timer,
-            };
-            match wake {
-                Wake::Signal(SignalCommand::Stop) => break Ended::Stopped,
-                Wake::WatchdogPing => continue,
-                Wake::Asked(SocketRequest { request, reply }) => {
-                    // Nobody waits for a reply that nobody reads.
-                    let _ = reply.send(self.answer(&request));
-                    continue;
-                }
-                Wake::Answer(answer) => self.take_answer(answer),
-                Wake::Signal(SignalCommand::Reload) => {
-                    if self.reload(file) {
-                        break Ended::Reconfigured;
-                    }
-                }
-                Wake::Changed | Wake::Timer => {}
-            }
-            self.pass().await;
-            self.notifier.status(&self.status_line());
-        };
+        // What changed between the look and the watch is seen by the pass that follows.
+        self.inputs.watch_folders();
+        self.connect();
+        let mut ended = self.drive(Until::Stopped, &mut callers, file).await;
         if ended == Ended::Stopped {
-            self.notifier.stopping();
+            self.reporter.notifier().stopping();
         }
         self.put_away().await;
         // A stop may have overtaken a reload.
-        if ended == Ended::Reconfigured && signals.is_stop_waiting() {
-            self.notifier.stopping();
+        let is_stop_waiting = callers.signals.as_mut().is_some_and(Signals::is_stop_waiting);
+        if ended == Ended::Reconfigured && is_stop_waiting {
+            self.reporter.notifier().stopping();
             ended = Ended::Stopped;
         }
         tracing::info!("stopping; what runs on this node goes on running");
@@ -328,86 +194,220 @@ impl Agent {
     /// # Errors
     /// As [`Agent::run`].
     pub async fn run_once(mut self) -> Result<StatusReport, AgentError> {
-        self.puller.hurry(Span::from(self.config.once_timeout) / 2);
+        self.requests.hurry((self.config.once_timeout / 2).into());
+        let bound = tokio::time::Instant::now() + self.config.once_timeout;
         self.pass().await;
-        if self.api_is_configured() {
-            self.start_api();
-        }
-        if !self.is_settled() {
-            let bound = tokio::time::Instant::now() + self.config.once_timeout;
-            let mut changed = self.api.as_ref().map(|api| api.store().changed());
-            while !self.is_settled() && tokio::time::Instant::now() < bound {
-                let next = self.next_wake();
-                tokio::select! {
-                    () = tokio::time::sleep_until(bound) => {}
-                    () = api_change(&mut changed) => {}
-                    () = self.wake.notified() => {}
-                    Some(answer) = self.answered.recv() => self.take_answer(answer),
-                    () = sleep_until(next) => {}
-                }
-                self.pass().await;
-            }
-        }
+        self.connect();
+        self.drive(Until::Settled(bound), &mut Callers { signals: None, asked: None }, None).await;
         self.save_inputs();
         Ok(self.status())
     }
 
-    /// Whether nothing is left that the API or a pull could still change at once.
+    /// Passes until `until`: the one loop of the agent.
+    async fn drive(&mut self, until: Until, callers: &mut Callers, file: Option<&Path>) -> Ended {
+        let mut changed = self.inputs.api_changes();
+        loop {
+            let bound = match until {
+                Until::Stopped => None,
+                Until::Settled(bound) | Until::TornDown(bound) => Some(bound),
+            };
+            let is_reached = match until {
+                Until::Stopped => false,
+                Until::Settled(_) => self.is_settled(),
+                Until::TornDown(_) => self.is_torn_down(),
+            };
+            if is_reached || bound.is_some_and(|bound| tokio::time::Instant::now() >= bound) {
+                return Ended::Stopped;
+            }
+            self.reporter.watchdog().ping();
+            let wake = tokio::select! {
+                biased;
+                signal = next_signal(&mut callers.signals) => Wake::Signal(signal),
+                request = next_request(&mut callers.asked) => Wake::Asked(request),
+                () = api_change(&mut changed) => Wake::Changed,
+                () = self.inputs.woken() => Wake::Changed,
+                () = self.reporter.watchdog().due() => Wake::Ping,
+                () = sleep_until(self.last.due) => Wake::Changed,
+                () = bounded(bound) => Wake::Changed,
+            };
+            match wake {
+                Wake::Signal(SignalCommand::Stop) => return Ended::Stopped,
+                Wake::Signal(SignalCommand::Reload) => {
+                    if self.reload(file) {
+                        return Ended::Reconfigured;
+                    }
+                    self.pass().await;
+                }
+                Wake::Asked(SocketRequest { request, reply }) => {
+                    // A reply that is not read is not waited for.
+                    let _ = reply.send(self.answer(&request).await);
+                }
+                Wake::Changed => self.pass().await,
+                Wake::Ping => {}
+            }
+        }
+    }
+
+    /// One pass. Infallible: what fails is reported by daemon, and tried again.
+    async fn pass(&mut self) {
+        let began = Instant::now();
+        let observation = self.observe().await;
+        let decision = decide::decide(&observation, &self.state, &self.config, &mut self.render_cache);
+        self.carry_out(observation, decision, began);
+    }
+
+    /// What a pass knows: its one wait.
+    async fn observe(&mut self) -> Observation {
+        self.inputs.collect(&self.state, &self.config, &mut self.executor, &mut self.requests).await
+    }
+
+    /// Executes a decision, keeps what came of it, sends its requests and reports.
+    fn carry_out(&mut self, observation: Observation, mut decision: Decision, began: Instant) {
+        let watchdog = self.reporter.watchdog();
+        let mut outcome = self.executor.execute(&decision, &observation, &self.config, watchdog);
+        self.render_cache.shrink();
+        self.requests.send(std::mem::take(&mut decision.requests), observation.now);
+        let mut problems = std::mem::take(&mut decision.problems);
+        problems.append(&mut outcome.problems);
+        problems.extend(self.executor.sealing.problem());
+        self.reporter.log(&decision, &outcome, self.inputs.api());
+        let mut plan = decision.plan.clone();
+        plan.shrink();
+        let due = match outcome.failures.is_empty() {
+            true => decision.due,
+            false => decide::after_failure(decision.due, observation.now),
+        };
+        self.state = AgentState::commit(decision, &outcome, observation.now);
+        self.last = LastPass { observation, plan, outcome, problems, due };
+        self.last.problems.extend(self.reporter.metrics_problem());
+        self.reporter.log_problems(&self.last.problems);
+        self.reporter.passed(began.elapsed());
+        self.reporter.measure(&self.view(), self.inputs.tokens(), began.elapsed());
+        self.reporter.notifier().status(&self.status_line());
+    }
+
+    /// Connects to the API server, if there is one.
+    fn connect(&mut self) {
+        let Some(kubeconfig) = self.config.kubeconfig.clone() else { return };
+        let options = ApiOptions {
+            kubeconfig,
+            node_name: self.config.node_name.clone(),
+            selector: (!self.config.selector.is_empty()).then(|| self.config.selector.clone()),
+            known: self.state.inputs.objects.keys().cloned().collect(),
+            namespaces_bind: !self.config.default_node_selector.is_empty(),
+        };
+        let api = Api::start(options);
+        api.store().had_reached(self.state.inputs.reached);
+        self.inputs.connect(&api);
+        self.reporter.connect(&self.config, &api);
+        self.requests.connect(api);
+    }
+
+    /// Whether nothing is left that the API server or a pull could still change at once.
     fn is_settled(&self) -> bool {
         let waits = |d: &crate::core::plan::DaemonPlan| {
-            !d.actions.is_empty() || !d.summary.waiting_for.is_empty() || self.admission_dry_runs.is_open(&d.key)
+            let is_asked = self.state.concerns.admission_dry_runs.is_open(&d.key);
+            !d.actions.is_empty() || !d.summary.waiting_for.is_empty() || is_asked
         };
-        let is_complete = |api: &Api| api.store().snapshot().is_complete() && !self.plan.daemons.iter().any(waits);
-        self.api.as_ref().is_none_or(is_complete) && self.puller.open_since().next().is_none()
+        let is_complete = |api: &Api| api.store().snapshot().is_complete() && !self.last.plan.daemons.iter().any(waits);
+        self.inputs.api().is_none_or(is_complete) && self.last.observation.pulls.open() == 0
     }
 
-    /// When the next pass is due though nothing happens.
-    fn next_wake(&self) -> Timestamp {
-        let removals = self.removals.filter(|r| r.asked.is_none()).map(|r| r.at);
-        let clear = self.disk.clear_at();
-        let due = [
-            self.plan.wake_at(),
-            self.save_at,
-            removals,
-            clear,
-            self.definitions.ask_again_at(),
-            self.folders.recheck_at(),
-            self.kubelet_resync.next(),
-            self.orders.next(),
-            self.owners.next(),
-            self.acceptance.next(),
-            self.images_due(),
-            self.coordination.due(),
-            self.unwatched(),
-            self.volume_check_schedule.next(!self.disk.written.is_empty()),
-        ];
-        let failed = (!self.failures.is_empty()).then(|| now() + Span::from_secs(5));
-        let next = due.into_iter().flatten().chain(failed).fold(now() + PERIOD, Timestamp::min);
-        // What fails at once must not be tried as fast as it fails; a pass without a manifest folder ends early, and
-        // all that was due stays due.
-        let works = self.failures.is_empty() && self.disk.manifests.is_some();
-        if works { next } else { next.max(now() + FAILED_REST) }
-    }
-
-    /// When to look again at a manifest folder that cannot be used or watched.
-    fn unwatched(&self) -> Option<Timestamp> {
-        let watched = self.disk.manifests.as_ref().is_some_and(ManifestDir::is_watched);
-        (!watched).then(|| now() + UNWATCHED_PERIOD)
-    }
-
-    fn take_answer(&mut self, answer: Answer) {
-        self.cluster.answered(answer.cluster_uid, &mut self.remembered_inputs.cluster_uid);
-        if let Some(failure) = answer.published {
-            self.published(failure);
+    /// Reads the configuration from `file` again, and with it everything that is read anyway: folders,
+    /// and the API's objects by fresh lists. True if the agent is to end and start over.
+    fn reload(&mut self, file: Option<&Path>) -> bool {
+        self.reporter.notifier().reloading();
+        self.state.startup_problems.retain(|problem| problem.object != reload::CONFIGURATION);
+        match reload::reread(file, &self.config) {
+            Reread::Another => {
+                tracing::info!("the configuration has changed: starting over with it");
+                return true;
+            }
+            Reread::Same => {
+                tracing::info!("the configuration is the same: folders and the API's objects are read again");
+            }
+            Reread::Unusable(problems) => {
+                for Problem { reason, hint, .. } in &problems {
+                    tracing::error!(hint = hint.as_deref(), "{reason}; the configuration before it stays in force");
+                }
+                self.state.startup_problems.extend(problems);
+            }
         }
-        if let Some((key, about, confirmation)) = answer.daemon {
-            self.definitions.answered(&key, about, confirmation, now());
+        self.inputs.reread();
+        self.reporter.notifier().ready(&self.status_line());
+        false
+    }
+
+    /// Removes every manifest of ours, waits until nothing of their pods runs any more and clears
+    /// their folders; gives up waiting after `patience`.
+    ///
+    /// What is given up is named in [`Teardown::left`], and another teardown goes on with it.
+    pub async fn teardown(mut self, patience: Duration) -> Teardown {
+        self.state.tear_down();
+        let bound = tokio::time::Instant::now() + patience;
+        self.pass().await;
+        let found = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);
+        self.connect();
+        self.drive(Until::TornDown(bound), &mut Callers { signals: None, asked: None }, None).await;
+        let left = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);
+        Teardown { node: self.config.node_name.clone(), found, left, problems: self.last.problems.clone() }
+    }
+
+    /// Whether nothing of ours runs on the node any more, as far as the manifest folder tells.
+    fn is_torn_down(&self) -> bool {
+        let left = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);
+        left.is_empty() && self.last.observation.manifests.current().is_some()
+    }
+
+    /// What there is to report of.
+    fn view(&self) -> View<'_> {
+        View { config: &self.config, state: &self.state, last: &self.last, api: self.inputs.api() }
+    }
+
+    fn status(&self) -> StatusReport {
+        self.reporter.status(&self.view())
+    }
+
+    /// One line for systemd.
+    fn status_line(&self) -> String {
+        self.view().status_line()
+    }
+
+    /// Leaves all as the next agent, or nobody, shall find it.
+    async fn put_away(&mut self) {
+        // With what alone is not worth a write: how far the API server's history had come.
+        self.save_inputs();
+        sealing::withdraw_secrets(&mut self.executor, &self.state.records);
+        let _ = self.executor.files.unlink(&Handle::Start, &self.config.socket());
+        if let Some(api) = self.inputs.api() {
+            api.flush_events(FLUSH).await;
+        }
+    }
+
+    /// Saves what is remembered, as of the last pass.
+    fn save_inputs(&mut self) {
+        let mut outcome = EffectOutcome::default();
+        self.executor.save_inputs_of(&self.state, &self.last.observation, &mut outcome);
+        for problem in &outcome.problems {
+            tracing::warn!(object = problem.object, hint = problem.hint, "{}", problem.reason);
         }
     }
 }
 
-async fn sleep_until(at: Timestamp) {
-    tokio::time::sleep((at - now()).to_duration()).await;
+async fn next_signal(signals: &mut Option<Signals>) -> SignalCommand {
+    match signals {
+        Some(signals) => signals.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_request(asked: &mut Option<mpsc::Receiver<SocketRequest>>) -> SocketRequest {
+    if let Some(asked) = asked
+        && let Some(request) = asked.recv().await
+    {
+        return request;
+    }
+    std::future::pending().await
 }
 
 /// Waits for the API's store to change; for ever without an API.
@@ -418,4 +418,15 @@ async fn api_change(changed: &mut Option<watch::Receiver<u64>>) {
         return;
     }
     std::future::pending().await
+}
+
+async fn sleep_until(at: Timestamp) {
+    tokio::time::sleep((at - clock::now()).to_duration()).await;
+}
+
+async fn bounded(bound: Option<tokio::time::Instant>) {
+    match bound {
+        Some(bound) => tokio::time::sleep_until(bound).await,
+        None => std::future::pending().await,
+    }
 }

@@ -117,6 +117,11 @@ impl FolderView {
         self.daemon_sets.values().map(|(daemon_set, _)| daemon_set)
     }
 
+    /// The definition of `key` in force.
+    pub fn daemon_set(&self, key: &ObjectKey) -> Option<&Arc<DaemonSet>> {
+        self.daemon_sets.get(key).map(|(daemon_set, _)| daemon_set)
+    }
+
     /// The other objects in force.
     pub fn objects(&self) -> impl Iterator<Item = (&ObjectRef, &Arc<Value>)> {
         self.objects.iter()
@@ -181,12 +186,12 @@ impl FolderView {
         }
         let Some(origin) = origin else { return FolderState::Absent };
         let unsure = |reason| FolderState::Unsure { reason };
-        if let Some(file) = self.files.iter().find(|file| file.path == origin.path)
-            && !self.defines_well(file, key)
-        {
+        let name = origin.path.file_name().map(|name| name.to_string_lossy());
+        // A file of the same name in another folder hides it, and what that defines may not be known either.
+        let is_it = |file: &&Arc<FileView>| file.path == origin.path || name.as_deref() == Some(file.name.as_str());
+        if self.files.iter().filter(is_it).any(|file| !self.defines_well(file, key)) {
             return unsure("its file is not good");
         }
-        let name = origin.path.file_name().map(|name| name.to_string_lossy());
         if self.masked.iter().any(|masked| name.as_deref() == Some(masked)) {
             return FolderState::Absent;
         }

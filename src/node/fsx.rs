@@ -134,7 +134,7 @@ impl FsError {
 pub type FileId = (u64, u64);
 
 /// What tells one state of a file from another without reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     dev: u64,
     ino: u64,

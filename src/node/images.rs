@@ -44,7 +44,7 @@ const PATIENCE: Span = Span::from_secs(60);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What is wanted for one instance-to-be.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Wish {
     pub pod: PullFor,
     pub images: Vec<PodImage>,
@@ -80,6 +80,24 @@ pub enum PullProgress {
         /// What they mean.
         refusal: Refusal,
     },
+}
+
+/// What is known of pulls at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pulls {
+    /// How far each wish is, and since when it is wanted, by pod UID.
+    pub progress: BTreeMap<String, (PullProgress, Timestamp)>,
+    /// What there was to say of wishes that were fulfilled, by pod UID.
+    pub said: BTreeMap<String, String>,
+    /// How long a daemon of which nothing runs waits for what it could do without.
+    pub patience: Span,
+}
+
+impl Pulls {
+    /// How many wishes are not fulfilled yet.
+    pub fn open(&self) -> usize {
+        self.progress.values().filter(|(progress, _)| !matches!(progress, PullProgress::Done(_))).count()
+    }
 }
 
 /// The wishes of a node.
@@ -121,44 +139,19 @@ impl Puller {
         Self { cri, sources: Arc::new(sources), wake, patience: PATIENCE, jobs: BTreeMap::new(), said: BTreeMap::new() }
     }
 
-    /// Whether there is a runtime to pull by.
-    pub fn can_pull(&self) -> bool {
-        self.cri.is_some()
+    /// What is known now.
+    pub fn pulls(&self) -> Pulls {
+        let progress = self.jobs.iter().map(|(uid, job)| (uid.clone(), (job.progress(), job.since)));
+        Pulls { progress: progress.collect(), said: self.said.clone(), patience: self.patience }
     }
 
     /// How long a daemon of which nothing runs waits for what it could do without.
-    pub fn patience(&self) -> Span {
-        self.patience
-    }
-
-    /// Sets [`Puller::patience`].
     pub fn hurry(&mut self, patience: Span) {
         self.patience = patience;
     }
 
-    /// How far the wish for the pod `uid` is, and since when it is wanted; `None`: it is not.
-    pub fn progress(&self, uid: &str) -> Option<(PullProgress, Timestamp)> {
-        let job = self.jobs.get(uid)?;
-        Some((job.progress(), job.since))
-    }
-
-    /// Since when what is not done yet is wanted.
-    pub fn open_since(&self) -> impl Iterator<Item = Timestamp> {
-        self.jobs.values().filter(|job| !matches!(job.progress(), PullProgress::Done(_))).map(|job| job.since)
-    }
-
-    /// What there was to say when the wish for the pod `uid` had been fulfilled.
-    pub fn said(&self, uid: &str) -> Option<&str> {
-        self.said.get(uid).map(String::as_str)
-    }
-
-    /// Forgets what there was to say of pods that are not `known`.
-    pub fn forget_said(&mut self, known: impl Fn(&str) -> bool) {
-        self.said.retain(|uid, _| known(uid));
-    }
-
-    /// Works on these wishes and on no others.
-    pub fn want(&mut self, wishes: Vec<Wish>, now: Timestamp) {
+    /// Works on these wishes and on no others; what there was to say of pods that are not `known` is forgotten.
+    pub fn want(&mut self, wishes: Vec<Wish>, known: &BTreeSet<String>, now: Timestamp) {
         let Some(cri) = &self.cri else { return };
         let wanted: BTreeSet<&str> = wishes.iter().map(|wish| wish.pod.uid.as_str()).collect();
         let said = &mut self.said;
@@ -169,6 +162,7 @@ impl Puller {
             }
             keeps
         });
+        said.retain(|uid, _| known.contains(uid));
         for wish in wishes {
             let uid = wish.pod.uid.clone();
             let known = self.jobs.get(&uid);

@@ -255,6 +255,18 @@ impl Volumes {
         }
     }
 
+    /// Whether each of these volumes of the pod `uid` has data, right or wrong.
+    pub fn has_data(&self, uid: &str, volumes: &[String]) -> bool {
+        let pod = match self.target.open_pod(&self.disk, uid) {
+            Ok(Some(pod)) => pod,
+            Ok(None) => return volumes.is_empty(),
+            // What cannot be looked at is not known to lack anything.
+            Err(_) => return true,
+        };
+        let data = |volume: &String| self.target.volumes_below_pod().join(volume).join("..data");
+        volumes.iter().all(|volume| !matches!(pod.stat(data(volume)), Ok(None)))
+    }
+
     /// Takes our data from the volumes of the pod `uid`, but for those that `keep` names, whether anything reads
     /// them or not. The folders stay the pod's.
     pub fn withdraw(&mut self, uid: &str, keep: impl Fn(&str) -> bool) -> Result<(), VolumeError> {

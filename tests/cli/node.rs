@@ -110,7 +110,7 @@ fn without_an_agent_status_says_what_is_and_promises_nothing() {
     assert_eq!(node.manifests().len(), 1);
     let status = node.ask(&["status"]);
     assert_eq!(status.code, 1, "whether it runs is not known");
-    let reason = "its manifest is there; the agent is not running: nobody has asked whether it runs";
+    let reason = "its manifest is there; whether it runs is unknown";
     assert!(status.out.contains("unknown") && status.out.contains(reason), "{}", status.out);
     let plan = node.ask(&["plan"]);
     assert_eq!((plan.code, plan.out.as_str()), (0, "nothing to do\n"), "nobody has looked: nothing is held");
@@ -203,7 +203,7 @@ fn a_restart_that_nobody_could_finish_is_refused() {
     restart.is(
         1,
         "",
-        "error: a/good is not restarted: nobody here could tell when its old pod has ended, before which no new one \
+        "error: a/good is not restarted: nothing here could tell when its old pod has ended, before which no new one \
          starts: neither runtime-endpoint nor kubeconfig is set\n",
     );
     assert_eq!(node.manifests(), before, "what runs goes on");

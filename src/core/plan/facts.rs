@@ -29,6 +29,17 @@ pub enum ManifestFact<'a> {
     Present(&'a str),
 }
 
+/// How volume data on disk compares with a rendering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumesFact {
+    /// It is the same.
+    Current,
+    /// It was the same when it was written, by an earlier process.
+    Unverified,
+    /// It differs.
+    Differ,
+}
+
 /// Whether anything of an instance still runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evidence {
@@ -140,8 +151,10 @@ pub trait Facts {
     fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String;
     /// The instance's manifest in the folder.
     fn manifest(&self, uid: &str) -> ManifestFact<'_>;
-    /// Whether the data on disk is what `rendering` says.
-    fn volumes_current(&self, rendering: &RenderResult) -> bool;
+    /// Why the manifests in the folder cannot be read, if so: then nothing starts and nothing ends.
+    fn unreadable_manifests(&self) -> Option<&str>;
+    /// How the data on disk compares with what `rendering` says.
+    fn volumes(&self, rendering: &RenderResult) -> VolumesFact;
     /// Whether anything of the instance still runs.
     fn sandbox(&self, instance: &Instance) -> Evidence;
     /// Whether the instance is ready.

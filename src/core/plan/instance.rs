@@ -7,6 +7,7 @@ use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::ObjectRef;
 use crate::core::record::Instance;
+use crate::core::record::WrittenData;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::Rendered;
@@ -19,6 +20,7 @@ use super::ManifestFact;
 use super::Planner;
 use super::Readiness;
 use super::State;
+use super::VolumesFact;
 use super::progress::Target;
 use super::ready::STEADY;
 
@@ -152,6 +154,7 @@ impl Planner<'_> {
         let instance = Instance {
             daemon_set: Some(Arc::clone(daemon_set)),
             data_version: rendered.pod.data_version.clone(),
+            data: Some(WrittenData::of(rendered)),
             pinned: target.data == Data::Rollback,
             ..Instance::new(
                 &rendering.identity.uid,
@@ -199,10 +202,21 @@ impl Planner<'_> {
             self.pull = Some(Arc::clone(&rendering));
         }
         let manifest = match self.facts.manifest(&instance.uid) {
-            ManifestFact::Missing => return,
+            ManifestFact::Missing if self.facts.unreadable_manifests().is_none() => return,
+            ManifestFact::Missing => false,
             ManifestFact::Present(digest) => digest != rendered.digest,
         };
-        let volumes = !self.facts.volumes_current(&rendering);
+        let data = self.facts.volumes(&rendering);
+        let volumes = data == VolumesFact::Differ || data == VolumesFact::Unverified && manifest;
+        for known in self.record.instances.iter_mut().filter(|i| i.uid == instance.uid) {
+            let written = WrittenData::of(rendered);
+            if known.data.as_ref() != Some(&written) {
+                known.data = Some(written);
+            }
+        }
+        if data == VolumesFact::Unverified && !volumes {
+            self.actions.push(Action::Verify { rendering: Arc::clone(&rendering) });
+        }
         if manifest || volumes {
             self.actions.push(Action::Refresh { rendering: Arc::clone(&rendering), volumes, manifest });
         }

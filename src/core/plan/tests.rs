@@ -57,6 +57,7 @@ struct World {
     not_accepted: BTreeMap<String, String>,
     failures: BTreeMap<String, Failure>,
     images: Option<Images>,
+    unreadable_manifests: Option<String>,
     surroundings: String,
     mirror_pod_deletions: bool,
     held_ports: Vec<(String, Vec<HostPort>, bool)>,
@@ -124,8 +125,15 @@ impl Facts for World {
         self.manifests.get(uid).map_or(ManifestFact::Missing, |d| ManifestFact::Present(d))
     }
 
-    fn volumes_current(&self, rendering: &RenderResult) -> bool {
-        !self.stale_volumes.contains(&rendering.identity.uid)
+    fn unreadable_manifests(&self) -> Option<&str> {
+        self.unreadable_manifests.as_deref()
+    }
+
+    fn volumes(&self, rendering: &RenderResult) -> VolumesFact {
+        match self.stale_volumes.contains(&rendering.identity.uid) {
+            true => VolumesFact::Differ,
+            false => VolumesFact::Current,
+        }
     }
 
     fn sandbox(&self, instance: &Instance) -> Evidence {
@@ -225,7 +233,7 @@ impl World {
                     self.stale_volumes.remove(&rendering.identity.uid);
                 }
                 Action::Keep { .. } => self.rollback_version.clone_from(&self.data_version),
-                Action::Finish { .. } | Action::Confirm { .. } => {}
+                Action::Finish { .. } | Action::Verify { .. } | Action::Confirm { .. } => {}
             }
         }
     }
@@ -322,6 +330,7 @@ fn short(action: &Action) -> String {
         Action::Refresh { rendering, volumes, manifest } => {
             format!("refresh {} volumes={volumes} manifest={manifest}", rendering.identity.uid)
         }
+        Action::Verify { rendering } => format!("verify {}", rendering.identity.uid),
         Action::Confirm { .. } => "confirm".to_owned(),
         Action::Keep { rendering } => format!("keep {}", rendering.identity.uid),
     }

@@ -3,6 +3,8 @@
 //! Owns the order of evidence: the CRI before anything else, the mirror pod last; the kubelet's
 //! `/pods` says nothing about what ended.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::core::health;
@@ -12,6 +14,7 @@ use crate::core::health::PodFact;
 use crate::core::health::SandboxFact;
 use crate::core::json::list_at;
 use crate::core::json::text_at;
+use crate::core::knowledge::Knowledge;
 use crate::core::model::ObjectKey;
 use crate::core::owners::MIRROR_ANNOTATION;
 use crate::core::plan::Evidence;
@@ -25,6 +28,8 @@ use crate::node::api::Snapshot;
 use crate::node::cri::ContainerState;
 use crate::node::cri::SandboxState;
 
+use super::observation::Observation;
+
 /// How long the kubelet is given to create a mirror pod before others tell in its stead.
 pub(super) const MIRROR_LATE: Span = Span::from_secs(20);
 
@@ -33,18 +38,6 @@ const LETS_GO: Span = Span::from_secs(15);
 
 /// How long after its grace period an instance that still runs counts as forgotten.
 const FORGOTTEN: Span = Span::from_secs(60);
-
-/// What the container runtime has, or why it did not say.
-#[derive(Clone, Debug, Default)]
-pub(super) enum Runtime {
-    /// No runtime endpoint is configured.
-    #[default]
-    None,
-    /// It did not answer; why.
-    Unreachable(String),
-    /// Its pods.
-    Pods(Vec<RuntimePod>),
-}
 
 /// One pod as the runtime has it.
 #[derive(Clone, Debug)]
@@ -65,16 +58,6 @@ pub(super) struct RuntimePod {
     pub(super) reported: Option<Value>,
 }
 
-impl Runtime {
-    /// The pod with this UID.
-    pub(super) fn pod(&self, uid: &str) -> Option<&RuntimePod> {
-        match self {
-            Runtime::Pods(pods) => pods.iter().find(|p| p.uid == uid),
-            Runtime::None | Runtime::Unreachable(_) => None,
-        }
-    }
-}
-
 /// Puts sandboxes and containers together by pod.
 pub(super) fn runtime_pods(
     sandboxes: &[crate::node::cri::Sandbox],
@@ -84,7 +67,7 @@ pub(super) fn runtime_pods(
     for sandbox in sandboxes {
         let of_pod = || containers.iter().filter(|c| c.pod_uid == sandbox.uid);
         let running = of_pod().filter(|c| c.state == ContainerState::Running);
-        let running_since = running.map(|c| Timestamp::from_nanos(c.created_at_ns)).max();
+        let running_since = running.map(|c| Timestamp::from_millis(c.created_at_ns / 1_000_000)).max();
         let alive = sandbox.state == SandboxState::Ready || running_since.is_some();
         let ended_again = |c: &crate::node::cri::Container| {
             let later = |o: &crate::node::cri::Container| o.name == c.name && o.created_at_ns > c.created_at_ns;
@@ -124,7 +107,7 @@ fn fact(uid: &str, sandboxes: &[crate::node::cri::Sandbox], containers: &[crate:
         sandboxes: sandboxes
             .map(|s| SandboxFact {
                 ready: s.state == SandboxState::Ready,
-                made: Timestamp::from_nanos(s.created_at_ns),
+                made: Timestamp::from_millis(s.created_at_ns / 1_000_000),
             })
             .collect(),
         containers: containers
@@ -132,7 +115,7 @@ fn fact(uid: &str, sandboxes: &[crate::node::cri::Sandbox], containers: &[crate:
                 name: c.name.clone(),
                 restarts: c.restarts,
                 does: does(c.state),
-                made: Timestamp::from_nanos(c.created_at_ns),
+                made: Timestamp::from_millis(c.created_at_ns / 1_000_000),
             })
             .collect(),
     }
@@ -154,25 +137,18 @@ pub(super) fn mirror<'a>(api: &'a Snapshot, namespace: &str, instance: &Instance
 ///
 /// Without a runtime the mirror pod is the last evidence: gone for longer than the kubelet's
 /// housekeeping period, and for the pod's whole grace period, as nobody can tell who deleted it.
-pub(super) fn sandbox(
-    instance: &Instance,
-    runtime: &Runtime,
-    api: Option<&Snapshot>,
-    namespace: &str,
-    node: &str,
-    now: Timestamp,
-) -> Evidence {
-    match runtime {
-        Runtime::Pods(pods) => match pods.iter().any(|p| p.uid == instance.uid && p.alive) {
-            true => Evidence::Running,
+pub(super) fn sandbox(instance: &Instance, observation: &Observation, namespace: &str, node: &str) -> Evidence {
+    let (api, now) = (observation.snapshot(), observation.now);
+    match &observation.runtime {
+        Knowledge::Current(_) => match observation.runtime_pod(&instance.uid) {
+            Some(pod) if pod.alive => Evidence::Running,
             // A sandbox that is being made is in no list yet: the kubelet drops the mirror pod when it is done.
-            false if !instance.started && kubelet_holds(instance, api, namespace, node, now) => {
+            _ if !instance.started && kubelet_holds(instance, api, namespace, node, now) => {
                 Evidence::Unknown("the kubelet may still be about to start it".to_owned())
             }
-            false => Evidence::Gone,
+            _ => Evidence::Gone,
         },
-        Runtime::Unreachable(why) => Evidence::Unknown(why.clone()),
-        Runtime::None => {
+        Knowledge::Absent(_) => {
             let Some(api) = api.filter(|api| api.lists(&Scope::Pods) > 0) else {
                 let why = "no runtime endpoint is configured, and no API server shows its mirror pod";
                 return Evidence::Unknown(why.to_owned());
@@ -182,7 +158,7 @@ pub(super) fn sandbox(
             }
             let Phase::Ending { since, .. } = &instance.phase else { return Evidence::Running };
             let waited = now - *since;
-            let grace = grace(instance) + crate::core::plan::GONE_AFTER;
+            let grace = grace_period(instance) + crate::core::plan::GONE_AFTER;
             match waited >= grace {
                 true => Evidence::Gone,
                 false => Evidence::Unknown(format!(
@@ -191,6 +167,15 @@ pub(super) fn sandbox(
                 )),
             }
         }
+        unknown => Evidence::Unknown(why_unknown(unknown)),
+    }
+}
+
+/// Why the runtime's pods are not known.
+pub(super) fn why_unknown(runtime: &Knowledge<Arc<Vec<RuntimePod>>>) -> String {
+    match runtime {
+        Knowledge::Unreadable(why) => why.clone(),
+        _ => "the container runtime has not been asked yet".to_owned(),
     }
 }
 
@@ -201,14 +186,14 @@ fn kubelet_holds(instance: &Instance, api: Option<&Snapshot>, namespace: &str, n
 }
 
 /// Whether the kubelet, which is there, has left an instance running that should have ended `waited`
-/// ago. A Node turns NotReady at the latest 50 s after its kubelet went.
+/// milliseconds ago. A Node turns NotReady at the latest 50 s after its kubelet went.
 pub(super) fn is_forgotten(instance: &Instance, api: Option<&Snapshot>, waited: Span) -> bool {
-    let is_late = waited >= grace(instance) + FORGOTTEN;
+    let is_late = waited >= grace_period(instance) + FORGOTTEN;
     is_late && api.is_some_and(|api| api.node.is_some() && node_ready(api))
 }
 
 /// The pod's grace period; the API's default is 30 s.
-pub(super) fn grace(instance: &Instance) -> Span {
+pub(super) fn grace_period(instance: &Instance) -> Span {
     let spec = instance.daemon_set.as_ref().and_then(|d| d.pod_template().get("spec"));
     let seconds = spec.and_then(|s| s.get("terminationGracePeriodSeconds")).and_then(Value::as_i64);
     Span::from_secs(seconds.unwrap_or(30))
@@ -216,21 +201,14 @@ pub(super) fn grace(instance: &Instance) -> Span {
 
 /// Whether an instance is ready: the mirror pod's word while the API answers, else the kubelet's, else the
 /// runtime's. A mirror pod that does not come (the API may refuse it) keeps nobody else from telling.
-pub(super) fn readiness(
-    instance: &Instance,
-    runtime: &Runtime,
-    api: Option<&Snapshot>,
-    api_answers: bool,
-    namespace: &str,
-    node: &str,
-    now: Timestamp,
-) -> Readiness {
-    let pod = runtime.pod(&instance.uid);
-    if let Some(api) = api.filter(|api| api_answers && api.lists(&Scope::Pods) > 0) {
+pub(super) fn readiness(instance: &Instance, observation: &Observation, namespace: &str, node: &str) -> Readiness {
+    let pod = observation.runtime_pod(&instance.uid);
+    let api = observation.snapshot().filter(|_| observation.api_answers());
+    if let Some(api) = api.filter(|api| api.lists(&Scope::Pods) > 0) {
         if let Some(mirror) = mirror(api, namespace, instance, node) {
             return reported_readiness(mirror, node_ready(api));
         }
-        if now - instance.created < MIRROR_LATE || pod.is_none() {
+        if observation.now - instance.created < MIRROR_LATE || pod.is_none() {
             return Readiness::NotReady("the kubelet has not created its mirror pod".to_owned());
         }
     }
@@ -241,19 +219,19 @@ pub(super) fn readiness(
         Some(daemon_set) if !p.fact.sandboxes.is_empty() => health::steady_since(daemon_set.pod_template(), &p.fact),
         _ => p.running_since,
     };
-    match (pod, runtime) {
+    match (pod, &observation.runtime) {
         (Some(pod), _) => match (steady(pod), pod.running_since) {
             (Some(since), _) => Readiness::Steady { since },
             (None, Some(_)) => Readiness::Unknown("not all of its containers run".to_owned()),
             (None, None) => Readiness::NotReady("no container of it runs".to_owned()),
         },
-        (None, Runtime::Pods(_)) => Readiness::NotReady("no container of it runs".to_owned()),
-        (None, Runtime::Unreachable(why)) => Readiness::Unknown(why.clone()),
-        (None, Runtime::None) => {
+        (None, Knowledge::Current(_)) => Readiness::NotReady("no container of it runs".to_owned()),
+        (None, Knowledge::Absent(_)) => {
             let why =
                 "its manifest is there; whether it runs is unknown: no runtime to ask, and no API server that answers";
             Readiness::Unknown(why.to_owned())
         }
+        (None, unknown) => Readiness::Unknown(why_unknown(unknown)),
     }
 }
 
@@ -291,9 +269,10 @@ pub(super) fn has_started(pod: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use crate::core::time::at;
     use crate::core::time::ms;
-    use serde_json::json;
 
     use super::*;
 
@@ -316,17 +295,18 @@ mod tests {
         let pod = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "u"}}});
         let entry = crate::node::api::Entry { version: 1, value: std::sync::Arc::new(pod) };
         api.pods.insert(mirror_key("a", "p", "n"), entry);
-        let nothing_runs = Runtime::Pods(Vec::new());
-        let word =
-            |instance: &Instance, api: &Snapshot, now| sandbox(instance, &nothing_runs, Some(api), "a", "n", now);
-        assert!(matches!(word(&instance, &api, at(5_000)), Evidence::Unknown(_)));
-        assert_eq!(word(&instance, &Snapshot::default(), at(5_000)), Evidence::Gone);
+        let word = |instance: &Instance, api: &Snapshot, now: i64| {
+            let observation = Observation::of(Some(api.clone()), Knowledge::Current(Arc::default()), now);
+            sandbox(instance, &observation, "a", "n")
+        };
+        assert!(matches!(word(&instance, &api, 5_000), Evidence::Unknown(_)));
+        assert_eq!(word(&instance, &Snapshot::default(), 5_000), Evidence::Gone);
         assert_eq!(
-            word(&instance, &api, at(1_000) + LETS_GO),
+            word(&instance, &api, 1_000 + LETS_GO.as_millis()),
             Evidence::Gone,
             "a kubelet that is away holds nothing up"
         );
-        assert_eq!(word(&Instance { started: true, ..instance.clone() }, &api, at(5_000)), Evidence::Gone);
+        assert_eq!(word(&Instance { started: true, ..instance.clone() }, &api, 5_000), Evidence::Gone);
 
         let node = |ready: &str| {
             let value = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
@@ -335,7 +315,7 @@ mod tests {
             api.node = Some(node);
             api
         };
-        let late = ms(30_000) + FORGOTTEN;
+        let late = Span::from_secs(30) + FORGOTTEN;
         assert!(is_forgotten(&instance, Some(&node("True")), late));
         assert!(!is_forgotten(&instance, Some(&node("True")), late - ms(1)));
         assert!(!is_forgotten(&instance, Some(&node("Unknown")), late), "nobody would start the next one");

@@ -3,8 +3,6 @@
 //! Exists for the fuzzer (`cfg(fuzzing)`) and in debug builds, whose tests replay the seeds. Must not do what
 //! the agent does not do.
 
-use std::collections::BTreeMap;
-
 use crate::core::model::NodeView;
 use crate::node::api::Tokens;
 use crate::node::checkpoint::CheckpointError;
@@ -14,6 +12,7 @@ use crate::node::checkpoint::Store;
 use super::remembered_inputs;
 use super::remembered_inputs::RememberedInputs;
 use super::remembered_inputs::SavedInputs;
+use super::state::Records;
 
 /// Loads the inputs `name` of `store` into memory and saves them again; gives whether they were
 /// whole, and whether what was saved is what was loaded.
@@ -21,17 +20,17 @@ use super::remembered_inputs::SavedInputs;
 /// # Errors
 /// The store's.
 pub fn inputs(store: &Store, name: &str) -> Result<Option<bool>, CheckpointError> {
+    // As the agent does: the tokens go through the one that holds them.
+    let through = |mut saved: SavedInputs| {
+        let tokens = Tokens::default();
+        tokens.import(std::mem::take(&mut saved.tokens));
+        RememberedInputs::restore(saved, &Records::new()).to_save(&tokens.export())
+    };
     let Loaded::Present(saved) = store.load::<SavedInputs>(name)? else { return Ok(None) };
-    let (tokens, records) = (Tokens::default(), BTreeMap::new());
-    let remembered_inputs = RememberedInputs::restore(saved, &tokens, &records);
-    let fingerprint = remembered_inputs.fingerprint(&tokens);
-    let again = remembered_inputs.to_save(&tokens);
+    let again = through(saved);
     store.save(name, &again)?;
     let Loaded::Present(read) = store.load::<SavedInputs>(name)? else { return Ok(Some(false)) };
-    let tokens = Tokens::default();
-    let remembered_inputs = RememberedInputs::restore(read, &tokens, &records);
-    let _ = fingerprint;
-    Ok(Some(remembered_inputs.to_save(&tokens) == again))
+    Ok(Some(through(read) == again))
 }
 
 /// What decisions see of a Node of the API.

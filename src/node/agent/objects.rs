@@ -1,6 +1,6 @@
-//! One view of the objects that daemons refer to: the API's, else the folders', else what was last known.
+//! One view of the objects that daemons refer to, by the one precedence of [`crate::core::knowledge`].
 //!
-//! Owns that order. An object that is only unknown is never absent.
+//! An object that is only unknown is never absent.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -8,13 +8,22 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::core::json::text_at;
+use crate::core::knowledge::OVERRIDE_ANNOTATION;
+use crate::core::knowledge::Origin;
+use crate::core::knowledge::Said;
+use crate::core::knowledge::Sources;
+use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
+use crate::core::policy::Policy;
 use crate::node::api::Entry;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
+use super::observation::Observation;
+use super::remembered_inputs::RememberedInputs;
 use super::render_cache::VersionedObjects;
 use super::rollback_data;
 
@@ -24,73 +33,136 @@ pub(super) type Versioned = BTreeMap<ObjectRef, Entry>;
 /// The view of one pass.
 #[derive(Clone, Copy)]
 pub(super) struct Objects<'a> {
-    /// The API's word; `None` without an API.
+    /// What the API server says; `None` without an API server.
     pub(super) api: Option<&'a Snapshot>,
     /// Objects from the folders.
     pub(super) folders: &'a Versioned,
     /// What the API last said of objects in use, from the checkpoint and from earlier passes.
     pub(super) remembered: &'a Versioned,
+    /// Says which namespaces the API may speak for.
+    pub(super) policy: &'a Policy,
     /// What was kept for a roll-back, for an instance that runs with it.
     pub(super) rollback_data: Option<&'a Versioned>,
-    /// For an instance that runs: a deleted object is told as deleted, with its last value.
+    /// For an instance that runs: a deleted object is reported as deleted, with its last value.
     pub(super) live: bool,
 }
 
-/// Where an answer came from; part of its version.
-#[derive(Clone, Copy)]
-enum Origin {
-    Api = 1,
-    Folder = 2,
-    Remembered = 3,
-    Deleted = 4,
-    Absent = 5,
-    Unknown = 6,
-    Rollback = 7,
+/// Which source counts; part of an object's version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Source(Origin),
+    Deleted,
+    Absent,
+    Unknown,
+    Rollback,
 }
 
+impl Found {
+    fn number(self) -> u64 {
+        match self {
+            Found::Source(Origin::Api) => API,
+            Found::Source(Origin::Folder) => 2,
+            Found::Source(Origin::Remembered) => 3,
+            Found::Deleted => 4,
+            Found::Absent => 5,
+            Found::Unknown => 6,
+            Found::Rollback => 7,
+            Found::Source(Origin::Record) => 8,
+        }
+    }
+}
+
+/// The number of [`Origin::Api`], and how many numbers there are.
+const API: u64 = 1;
+const NUMBERS: u64 = 16;
+
 impl<'a> Objects<'a> {
+    /// What the sources say in this pass.
+    pub(super) fn today(observation: &'a Observation, inputs: &'a RememberedInputs, policy: &'a Policy) -> Self {
+        Self {
+            api: observation.snapshot(),
+            folders: &observation.folders.objects,
+            remembered: &inputs.objects,
+            policy,
+            rollback_data: None,
+            live: false,
+        }
+    }
+
     /// The object as it is used, if it is known.
     pub(super) fn entry(&self, reference: &ObjectRef) -> Option<&'a Entry> {
         self.find(reference).1
     }
 
-    fn find(&self, reference: &ObjectRef) -> (Origin, Option<&'a Entry>) {
+    /// The folder's object that is passed over, if the folders have one and another source counts.
+    pub(super) fn passed_over(&self, reference: &ObjectRef) -> Option<Origin> {
+        let (found, _) = self.find(reference);
+        match found {
+            Found::Source(origin) if origin != Origin::Folder && self.folders.contains_key(reference) => Some(origin),
+            _ => None,
+        }
+    }
+
+    fn find(&self, reference: &ObjectRef) -> (Found, Option<&'a Entry>) {
         let rollback_data = self.rollback_data.and_then(|rollback_data| rollback_data.get(reference));
         if self.rollback_data.is_some() && rollback_data::is_pinned(reference) {
             // What was not there then (it was optional) is not there now.
-            return rollback_data.map_or((Origin::Absent, None), |entry| (Origin::Rollback, Some(entry)));
+            return rollback_data.map_or((Found::Absent, None), |entry| (Found::Rollback, Some(entry)));
         }
-        match (self.today(reference), rollback_data) {
-            ((Origin::Absent | Origin::Unknown, None), Some(entry)) => (Origin::Rollback, Some(entry)),
+        match (self.now(reference), rollback_data) {
+            ((Found::Absent | Found::Unknown, None), Some(entry)) => (Found::Rollback, Some(entry)),
             (found, _) => found,
         }
     }
 
-    fn today(&self, reference: &ObjectRef) -> (Origin, Option<&'a Entry>) {
-        if let Some(entry) = self.api.and_then(|api| api.objects.get(reference)) {
-            return (Origin::Api, Some(entry));
-        }
-        if let Some(entry) = self.folders.get(reference) {
-            return (Origin::Folder, Some(entry));
-        }
-        let Some(api) = self.api else { return (Origin::Absent, None) };
+    fn now(&self, reference: &ObjectRef) -> (Found, Option<&'a Entry>) {
+        let folder = self.folders.get(reference);
         let remembered = self.remembered.get(reference);
-        let listed = api.lists(&Scope::Object(reference.clone())) > 0;
-        match (listed, remembered) {
-            (true, Some(entry)) if self.live => (Origin::Deleted, Some(entry)),
-            (true, _) => (Origin::Absent, None),
-            (false, Some(entry)) => (Origin::Remembered, Some(entry)),
-            (false, None) => (Origin::Unknown, None),
+        let listed = |api: &Snapshot| api.lists(&Scope::Object(reference.clone())) > 0;
+        let said = self.api.map_or(Said::NotConfigured, |api| match api.objects.get(reference) {
+            Some(entry) => Said::Present(entry),
+            None if listed(api) => Said::Gone,
+            None => Said::Nothing,
+        });
+        let sources = Sources {
+            api: said,
+            remembered,
+            record: None,
+            folder,
+            overrides: folder.is_some_and(|entry| is_override(&entry.value)),
+            is_newer: matches!((said, remembered), (Said::Present(api), Some(old)) if api.value != old.value),
+            api_may_speak: folder.is_none() || self.policy.allows_namespace(namespace(reference)),
+        };
+        if let Some((origin, entry)) = sources.choose() {
+            return (Found::Source(origin), Some(entry));
+        }
+        match (said, remembered) {
+            (Said::Gone, Some(entry)) if self.live => (Found::Deleted, Some(entry)),
+            (Said::NotConfigured | Said::Gone, _) => (Found::Absent, None),
+            _ => (Found::Unknown, None),
         }
     }
+}
+
+/// The namespace that decides whether the API may speak for an object.
+fn namespace(reference: &ObjectRef) -> &str {
+    match reference.kind == Kind::Namespace {
+        true => &reference.key.name,
+        false => &reference.key.namespace,
+    }
+}
+
+/// Whether the node's owner gives a folder's object precedence.
+pub(super) fn is_override(value: &Value) -> bool {
+    text_at(value, &["metadata", "annotations", OVERRIDE_ANNOTATION]) == Some("true")
 }
 
 impl ObjectSource for Objects<'_> {
     fn lookup(&self, reference: &ObjectRef) -> Lookup<'_> {
         match self.find(reference) {
-            (Origin::Deleted, Some(entry)) => Lookup::Deleted(&entry.value),
+            (Found::Deleted, Some(entry)) => Lookup::Deleted(&entry.value),
             (_, Some(entry)) => Lookup::Present(&entry.value),
-            (Origin::Unknown, None) => Lookup::Unknown,
+            (Found::Unknown, None) => Lookup::Unknown,
             (_, None) => Lookup::Absent,
         }
     }
@@ -98,40 +170,41 @@ impl ObjectSource for Objects<'_> {
 
 impl VersionedObjects for Objects<'_> {
     fn version(&self, reference: &ObjectRef) -> u64 {
-        let (origin, entry) = self.find(reference);
-        entry.map_or(0, |e| e.version) * 8 + origin as u64
+        let (found, entry) = self.find(reference);
+        entry.map_or(0, |e| e.version) * NUMBERS + found.number()
     }
 
-    /// The store's version: it grows with every change of what the API says, and the API's word comes first.
+    /// The store's version: it grows with every change of what the API says, and the API's word comes first. Folders
+    /// that override it do not follow it.
     fn epoch(&self) -> u64 {
         // Data that was kept with a revision comes before it.
-        if self.rollback_data.is_some() { 0 } else { self.api.map_or(0, |api| api.version) }
+        match self.rollback_data.is_some() || !self.folders.is_empty() {
+            true => 0,
+            false => self.api.map_or(0, |api| api.version),
+        }
     }
 
     fn follows_epoch(&self, version: u64) -> bool {
-        version % 8 == Origin::Api as u64
+        version % NUMBERS == API
     }
 }
 
 /// Remembers what the API says of the objects in use, and forgets those that are not. An object that
-/// the API lacks stays as it last was: something may still run with it.
-pub(super) fn remember(remembered: &mut Versioned, api: &Snapshot, used: &BTreeSet<ObjectRef>) {
-    if remembered.keys().eq(used) {
-        for (reference, old) in remembered {
-            if let Some(entry) = api.objects.get(reference)
-                && old.version != entry.version
-            {
-                *old = entry.clone();
-            }
-        }
-        return;
-    }
+/// the API lacks stays as it last was: something may still run with it; so does one that a folder's overrides, or every
+/// version that the API shows would be the remembered one.
+pub(super) fn remember(
+    remembered: &mut Versioned,
+    api: &Snapshot,
+    used: &BTreeSet<ObjectRef>,
+    is_overridden: impl Fn(&ObjectRef) -> bool,
+) {
     remembered.retain(|reference, _| used.contains(reference));
     for reference in used {
-        if let Some(entry) = api.objects.get(reference)
-            && remembered.get(reference).is_none_or(|old| old.version != entry.version)
-        {
-            remembered.insert(reference.clone(), entry.clone());
+        let Some(entry) = api.objects.get(reference) else { continue };
+        match remembered.get_mut(reference) {
+            Some(old) if old.version == entry.version || is_overridden(reference) => {}
+            Some(old) => *old = entry.clone(),
+            None => drop(remembered.insert(reference.clone(), entry.clone())),
         }
     }
 }

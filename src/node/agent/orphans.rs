@@ -1,21 +1,12 @@
-//! Instances whose DaemonSet went without them: how that shows, and who takes them.
-//!
-//! Owns what the API's pods say of it. Must not end anything.
-
-use std::collections::BTreeMap;
+//! Instances whose DaemonSet went without them: how that shows in the API's pods.
 
 use serde_json::Value;
 
-use crate::core::adopt;
-use crate::core::model::Mode;
-use crate::core::model::ObjectKey;
-use crate::core::policy::Covered;
 use crate::core::record::DaemonRecord;
 use crate::core::sources::ApiState;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
-use super::Agent;
 use super::evidence;
 
 /// The word on a DaemonSet that is not there: its pods were to be kept if the mirror pod of one that runs here has
@@ -42,33 +33,6 @@ pub(super) fn unless_orphaned<'a>(
     if mirrors.any(nobodys) { ApiState::Orphaned } else { state }
 }
 
-impl Agent {
-    /// Gives orphans to a DaemonSet of the API that selects them. Its record is on disk first: what is in neither
-    /// record would be a stranger's.
-    pub(super) fn adopt_orphans(&mut self, records: &mut BTreeMap<ObjectKey, DaemonRecord>, api: Option<&Snapshot>) {
-        adopt::drop_adopted(records);
-        if !self.api_answers(api) || !records.values().any(|r| r.live().any(|i| i.orphaned)) {
-            return;
-        }
-        let floor = self.disk.floor;
-        let keys: Vec<ObjectKey> = self.definitions.ours(&self.policy).cloned().collect();
-        for key in keys {
-            let Some(daemon_set) = self.definitions.get(&key).filter(|d| !d.deleting) else { continue };
-            let is_static = self.policy.covers(daemon_set, None) == Covered::Yes(Mode::Static);
-            if !is_static
-                || !adopt::adopt_orphans(records, daemon_set, floor, |key| self.definitions.get(key).is_some())
-            {
-                continue;
-            }
-            let Some(record) = records.get(&key).cloned() else { continue };
-            let pods: Vec<&str> = record.live().map(|i| i.pod_name.as_str()).collect();
-            tracing::info!(daemonset = %key, "{key} adopts {}", pods.join(", "));
-            // A failure shows when the plan is applied, and that is tried again.
-            let _ = self.disk.save(&record);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::core::time::at;
@@ -76,6 +40,7 @@ mod tests {
 
     use serde_json::json;
 
+    use crate::core::model::ObjectKey;
     use crate::core::record::Instance;
     use crate::node::api::Entry;
     use crate::node::api::ScopeState;

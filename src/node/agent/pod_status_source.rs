@@ -10,16 +10,16 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
+use crate::clock;
 use crate::core::health::PodFact;
 use crate::node::cri::Cri;
 use crate::node::cri::CriError;
 use crate::node::kubelet::Kubelet;
 use crate::node::kubelet::KubeletError;
 
-use super::apply;
 use super::evidence;
 use super::evidence::RuntimePod;
-use super::now;
+use super::failure;
 
 /// How long the runtime's answer waits for the kubelet's word on it: without the API server, which
 /// tells the kubelet who may ask, it may hang.
@@ -43,7 +43,7 @@ impl PodStatusSource {
         match self.clone() {
             PodStatusSource::Runtime(cri, kubelet) => tokio::spawn(async move {
                 let (seen, reported) = tokio::join!(seen(&cri), reported(kubelet.as_deref()));
-                let mut pods = seen.map_err(|error| apply::failure(&error, None).message)?;
+                let mut pods = seen.map_err(|error| failure::of(&error, None).message)?;
                 for pod in &mut pods {
                     pod.reported = reported.get(&pod.uid).cloned();
                 }
@@ -51,7 +51,7 @@ impl PodStatusSource {
             }),
             PodStatusSource::Kubelet(kubelet) => tokio::spawn(async move {
                 let asked = async { Ok::<_, KubeletError>((kubelet.running_uids().await?, kubelet.pods().await?)) };
-                let (running, reported) = asked.await.map_err(|error| apply::failure(&error, error.hint()).message)?;
+                let (running, reported) = asked.await.map_err(|error| failure::of(&error, error.hint()).message)?;
                 let mut reported: BTreeMap<String, Value> = reported.into_iter().map(|p| (p.uid, p.reported)).collect();
                 Ok(running.into_iter().map(|uid| runs(reported.remove(&uid), uid)).collect())
             }),
@@ -78,7 +78,7 @@ fn runs(reported: Option<Value>, uid: String) -> RuntimePod {
     RuntimePod {
         uid,
         alive: true,
-        running_since: Some(now()),
+        running_since: Some(clock::now()),
         sandboxes: Vec::new(),
         crashing: false,
         fact: PodFact::default(),

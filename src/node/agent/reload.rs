@@ -14,11 +14,10 @@ use crate::config::Config;
 use crate::core::status::Problem;
 
 use super::Agent;
-use super::apply;
-use super::offline;
+use super::failure;
 
 /// What [`Problem::object`] is called where the configuration on disk is not in force.
-const CONFIGURATION: &str = "configuration";
+pub(super) const CONFIGURATION: &str = "configuration";
 
 /// Why an agent ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +34,7 @@ pub fn block_sighup() {
 }
 
 /// Takes the SIGHUP that waited, once somebody listens.
-pub(super) fn listen() {
+pub(super) fn unblock_sighup() {
     let _ = hangup().thread_unblock();
 }
 
@@ -43,50 +42,35 @@ fn hangup() -> SigSet {
     SigSet::from(Signal::SIGHUP)
 }
 
-impl Agent {
-    /// Reads the configuration from `file` again, and with it everything that is read anyway: folders,
-    /// and the API's objects by fresh lists. True if the agent is to end and start over.
-    pub(super) fn reload(&mut self, file: Option<&Path>) -> bool {
-        self.notifier.reloading();
-        self.startup_problems.retain(|problem| problem.object != CONFIGURATION);
-        match self.read_again(file) {
-            Ok(config) if !says_the_same(&config, &self.config) => {
-                tracing::info!("the configuration has changed: starting over with it");
-                return true;
-            }
-            Ok(_) => tracing::info!("the configuration is the same: folders and the API's objects are read again"),
-            Err(problems) => {
-                for Problem { reason, hint, .. } in &problems {
-                    tracing::error!(hint = hint.as_deref(), "{reason}; the configuration before it stays in force");
-                }
-                self.startup_problems.extend(problems);
-            }
-        }
-        self.folders.reread();
-        if let Some(api) = &self.api {
-            api.relist_fresh();
-        }
-        self.notifier.ready(&self.status_line());
-        false
-    }
+/// What the configuration on disk is now.
+pub(super) enum Reread {
+    /// The one that is in force.
+    Same,
+    /// Another one, which an agent can start with.
+    Another,
+    /// None that can be used: what is wrong with it.
+    Unusable(Vec<Problem>),
+}
 
-    /// Whether the configuration on disk could not be used at the last reload.
-    pub(super) fn keeps_configuration(&self) -> bool {
-        self.startup_problems.iter().any(|problem| problem.object == CONFIGURATION)
-    }
-
-    fn read_again(&self, file: Option<&Path>) -> Result<Config, Vec<Problem>> {
-        let problem = |reason, hint| Problem { object: CONFIGURATION.to_owned(), reason, hint };
-        let config = config::load(file)
-            .map_err(|error| error.problems.into_iter().map(|p| problem(p.message, p.hint)).collect::<Vec<_>>())?;
-        if !says_the_same(&config, &self.config) {
-            // What would keep an agent from starting is better found by one that runs.
-            offline::offline(config.clone()).map_err(|error| {
-                let failure = apply::failure(&error, None);
-                vec![problem(failure.message, failure.hint)]
-            })?;
+/// Reads the configuration from `file` again, as [`config::load`] takes it.
+pub(super) fn reread(file: Option<&Path>, in_force: &Config) -> Reread {
+    let problem = |reason, hint| Problem { object: CONFIGURATION.to_owned(), reason, hint };
+    let config = match config::load(file) {
+        Ok(config) => config,
+        Err(error) => {
+            return Reread::Unusable(error.problems.into_iter().map(|p| problem(p.message, p.hint)).collect());
         }
-        Ok(config)
+    };
+    if says_the_same(&config, in_force) {
+        return Reread::Same;
+    }
+    // What would keep an agent from starting is better found by one that runs.
+    match Agent::to_answer(config) {
+        Ok(_) => Reread::Another,
+        Err(error) => {
+            let failure = failure::of(&error, None);
+            Reread::Unusable(vec![problem(failure.message, failure.hint)])
+        }
     }
 }
 

@@ -18,16 +18,15 @@ use crate::core::model::Kind;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
-use crate::core::record::DaemonRecord;
 use crate::node::api::IssuedToken;
 use crate::node::api::Snapshot;
-use crate::node::api::Tokens;
 use crate::node::folders::Origin;
 
 use super::objects;
 use super::objects::Versioned;
 use super::rollback_data::RollbackData;
 use super::rollback_data::RollbackDataOf;
+use super::state::Records;
 
 /// The record's name in the state folder.
 pub(super) const INPUTS: &str = "inputs";
@@ -43,7 +42,7 @@ pub(super) struct SavedInputs {
     pub(super) sealed: bool,
     /// The boot (`boot_id`) in which it was saved.
     #[serde(default)]
-    boot: Option<String>,
+    pub(super) boot: Option<String>,
     /// The resource version that the cluster's history had reached.
     #[serde(default)]
     reached: u64,
@@ -54,7 +53,7 @@ pub(super) struct SavedInputs {
     /// Objects in use.
     objects: Vec<(ObjectRef, Value)>,
     /// Tokens, expired or not.
-    tokens: Vec<IssuedToken>,
+    pub(super) tokens: Vec<IssuedToken>,
     /// Where daemons from files came from.
     origins: Vec<(ObjectKey, Origin)>,
     /// Whether the cluster has approvals.
@@ -70,7 +69,7 @@ pub(super) struct SavedInputs {
 #[serde(rename_all = "camelCase")]
 pub(super) struct SavedSecrets {
     objects: Vec<(ObjectRef, Value)>,
-    tokens: Vec<IssuedToken>,
+    pub(super) tokens: Vec<IssuedToken>,
     /// Data of good revisions with Secrets in it.
     #[serde(default)]
     rollback_data: Vec<SealedRollbackData>,
@@ -90,7 +89,7 @@ fn is_secret((reference, _): &(ObjectRef, Value)) -> bool {
 }
 
 /// The revision whose data is kept of a daemon.
-fn rollback_revision(records: &BTreeMap<ObjectKey, DaemonRecord>, daemon: &ObjectKey) -> Option<String> {
+fn rollback_revision(records: &Records, daemon: &ObjectKey) -> Option<String> {
     let good = records.get(daemon)?.good.as_ref().filter(|good| good.has_rollback_data)?;
     Some(good.revision.clone())
 }
@@ -123,7 +122,7 @@ impl SavedInputs {
 }
 
 /// What is remembered while the agent runs.
-#[derive(Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RememberedInputs {
     /// UID of the namespace kube-system.
     pub(super) cluster_uid: Option<String>,
@@ -146,9 +145,8 @@ pub(super) struct RememberedInputs {
 }
 
 impl RememberedInputs {
-    /// From a checkpoint; its tokens go to `tokens`.
-    pub(super) fn restore(saved: SavedInputs, tokens: &Tokens, records: &BTreeMap<ObjectKey, DaemonRecord>) -> Self {
-        tokens.import(saved.tokens);
+    /// From a checkpoint, but for its tokens.
+    pub(super) fn restore(saved: SavedInputs, records: &Records) -> Self {
         let rollback_data = saved.rollback_data.into_iter().map(|(daemon, objects)| {
             let revision = rollback_revision(records, &daemon).unwrap_or_default();
             (daemon, RollbackData { revision, objects: objects::restore(objects) })
@@ -167,8 +165,7 @@ impl RememberedInputs {
     }
 
     /// Takes secrets from a checkpoint, except where there is something newer.
-    pub(super) fn take(&mut self, secrets: SavedSecrets, tokens: &Tokens, records: &BTreeMap<ObjectKey, DaemonRecord>) {
-        tokens.import(secrets.tokens);
+    pub(super) fn take(&mut self, secrets: SavedSecrets, records: &Records) {
         // Versions of their own, above those of the other objects from the checkpoint.
         let first = self.objects.values().map(|entry| entry.version).max().unwrap_or(0) + 1;
         for (reference, mut entry) in objects::restore(secrets.objects) {
@@ -185,9 +182,9 @@ impl RememberedInputs {
     }
 
     /// For a checkpoint.
-    pub(super) fn to_save(&self, tokens: &Tokens) -> SavedInputs {
+    pub(super) fn to_save(&self, tokens: &[IssuedToken]) -> SavedInputs {
         SavedInputs {
-            tokens: tokens.export(),
+            tokens: tokens.to_vec(),
             cluster_uid: self.cluster_uid.clone(),
             sealed: false,
             boot: self.boot.clone(),
@@ -205,8 +202,9 @@ impl RememberedInputs {
         }
     }
 
-    /// A number that changes whenever [`RememberedInputs::to_save`] would. Cheap: it reads no data.
-    pub(super) fn fingerprint(&self, tokens: &Tokens) -> u64 {
+    /// A number that changes whenever [`RememberedInputs::to_save`] would. `tokens`: the
+    /// fingerprint of the tokens. Cheap: it reads no data.
+    pub(super) fn fingerprint(&self, tokens: u64) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.cluster_uid, &self.boot, &self.node, &self.origins, self.coordinated).hash(&mut hasher);
         for (key, daemon_set) in &self.daemon_sets {
@@ -220,7 +218,7 @@ impl RememberedInputs {
             rollback_data.revision.hash(&mut hasher);
             rollback_data.objects.iter().for_each(|(reference, entry)| (reference, entry.version).hash(&mut hasher));
         }
-        tokens.fingerprint(&mut hasher);
+        tokens.hash(&mut hasher);
         hasher.finish()
     }
 
@@ -231,6 +229,7 @@ impl RememberedInputs {
         wanted: &BTreeMap<ObjectKey, Arc<DaemonSet>>,
         used: &BTreeSet<ObjectRef>,
         is_kept: impl Fn(&ObjectKey) -> bool,
+        is_overridden: impl Fn(&ObjectRef) -> bool,
     ) {
         self.daemon_sets.retain(|key, _| wanted.contains_key(key) || is_kept(key));
         for (key, daemon_set) in wanted {
@@ -238,7 +237,7 @@ impl RememberedInputs {
                 self.daemon_sets.insert(key.clone(), Arc::clone(daemon_set));
             }
         }
-        objects::remember(&mut self.objects, api, used);
+        objects::remember(&mut self.objects, api, used, is_overridden);
     }
 }
 
@@ -269,6 +268,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::core::record::DaemonRecord;
     use crate::core::record::Good;
 
     /// A memory with a Secret in use, and a Secret and a ConfigMap that were kept.
@@ -299,39 +299,39 @@ mod tests {
     }
 
     /// Records of which `revision` was good with the data that is kept.
-    fn records(revision: &str) -> BTreeMap<ObjectKey, DaemonRecord> {
+    fn records(revision: &str) -> Records {
         let (daemon, revision) = (ObjectKey::new("ns", "d"), revision.to_owned());
         let good =
             Good { revision, data_version: String::new(), has_rollback_data: true, candidate: None, daemon_set: None };
         let record = DaemonRecord { good: Some(good), ..DaemonRecord::new(daemon.clone(), 0) };
-        BTreeMap::from([(daemon, record)])
+        Records::from([(daemon, record)])
     }
 
     #[test]
     fn what_is_sealed_is_nowhere_else_and_comes_back_whole() {
-        let (remembered_inputs, tokens, records) = (remembered_inputs(), Tokens::default(), records("good"));
-        let mut saved = remembered_inputs.to_save(&tokens);
+        let (remembered_inputs, records) = (remembered_inputs(), records("good"));
+        let mut saved = remembered_inputs.to_save(&[]);
         assert!(saved.has_secrets());
         let secrets = saved.take_secrets(&remembered_inputs.rollback_data);
         assert!(!saved.has_secrets());
         let text = serde_json::to_string(&saved).unwrap();
         assert!(!text.contains("used") && !text.contains("{\"k\":\"kept\"}"), "{text}");
-        let mut again = RememberedInputs::restore(saved, &tokens, &records);
+        let mut again = RememberedInputs::restore(saved, &records);
         assert!(again.rollback_data.is_empty());
-        let closed = again.fingerprint(&tokens);
-        again.take(secrets, &tokens, &records);
+        let closed = again.fingerprint(0);
+        again.take(secrets, &records);
         assert_eq!(values(&again), values(&remembered_inputs));
         assert_eq!(objects::values(&again.objects), objects::values(&remembered_inputs.objects));
-        assert_ne!(again.fingerprint(&tokens), closed);
+        assert_ne!(again.fingerprint(0), closed);
     }
 
     #[test]
     fn data_of_another_revision_is_not_taken_for_that_of_the_good_one() {
-        let (remembered_inputs, tokens) = (remembered_inputs(), Tokens::default());
-        let mut saved = remembered_inputs.to_save(&tokens);
+        let remembered_inputs = remembered_inputs();
+        let mut saved = remembered_inputs.to_save(&[]);
         let secrets = saved.take_secrets(&remembered_inputs.rollback_data);
-        let mut again = RememberedInputs::restore(saved, &tokens, &records("another"));
-        again.take(secrets, &tokens, &records("another"));
+        let mut again = RememberedInputs::restore(saved, &records("another"));
+        again.take(secrets, &records("another"));
         assert!(again.rollback_data.is_empty());
     }
 

@@ -46,6 +46,7 @@ pub(super) trait VersionedTokens: TokenSource {
 }
 
 /// Render options with a version that grows whenever they change.
+#[derive(Clone, Debug)]
 pub(super) struct Options {
     options: RenderOptions,
     version: u64,

@@ -8,13 +8,16 @@ use std::collections::BTreeSet;
 
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+use crate::core::pass::Plan;
 use crate::core::plan::Action;
+use crate::core::plan::DaemonPlan;
+use crate::core::policy::Policy;
 use crate::core::rendering::RenderResult;
-use crate::node::api::Snapshot;
 
-use super::Agent;
 use super::objects::Objects;
 use super::objects::Versioned;
+use super::observation::Observation;
+use super::remembered_inputs::RememberedInputs;
 
 /// The ConfigMap with the cluster's certificate, which every namespace has.
 const ROOT_CA: &str = "kube-root-ca.crt";
@@ -23,7 +26,7 @@ const ROOT_CA: &str = "kube-root-ca.crt";
 pub(super) type RollbackDataOf = BTreeMap<ObjectKey, RollbackData>;
 
 /// What is kept of one daemon.
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct RollbackData {
     /// The revision that was good with it.
     pub(super) revision: String,
@@ -36,32 +39,21 @@ pub(super) fn is_pinned(reference: &ObjectRef) -> bool {
     matches!(reference.kind.as_str(), "ConfigMap" | "Secret") && reference.key.name != ROOT_CA
 }
 
-impl Agent {
-    /// Keeps the data that the plan asks to keep, on disk before anything changes.
-    pub(super) fn keep_data(&mut self, api: Option<&Snapshot>) {
-        let rollback_data: Vec<(ObjectKey, RollbackData)> = {
-            let remembered = &self.remembered_inputs.objects;
-            let objects = Objects { api, folders: self.folders.objects(), remembered, rollback_data: None, live: true };
-            let asked = |action: &Action| match action {
-                Action::Keep { rendering } => Some(copy(rendering, &objects)),
-                _ => None,
-            };
-            let of = |d: &crate::core::plan::DaemonPlan| Some((d.key.clone(), d.actions.iter().find_map(asked)?));
-            self.plan.daemons.iter().filter_map(of).collect()
-        };
-        if !rollback_data.is_empty() {
-            self.remembered_inputs.rollback_data.extend(rollback_data);
-            self.save_inputs();
-        }
-        let holds: BTreeSet<&ObjectKey> = self
-            .plan
-            .daemons
-            .iter()
-            .filter(|d| d.record.good.as_ref().is_some_and(|g| g.has_rollback_data))
-            .map(|d| &d.key)
-            .collect();
-        self.remembered_inputs.rollback_data.retain(|key, _| holds.contains(key));
-    }
+/// Keeps the data that `plan` asks to keep, and forgets what no record needs. Gives whether there is more than before.
+pub(super) fn keep(observation: &Observation, inputs: &mut RememberedInputs, policy: &Policy, plan: &Plan) -> bool {
+    let objects = Objects { live: true, ..Objects::today(observation, inputs, policy) };
+    let asked = |action: &Action| match action {
+        Action::Keep { rendering } => Some(copy(rendering, &objects)),
+        _ => None,
+    };
+    let of = |d: &DaemonPlan| Some((d.key.clone(), d.actions.iter().find_map(asked)?));
+    let kept: Vec<(ObjectKey, RollbackData)> = plan.daemons.iter().filter_map(of).collect();
+    let is_more = !kept.is_empty();
+    inputs.rollback_data.extend(kept);
+    let needs = |d: &&DaemonPlan| d.record.good.as_ref().is_some_and(|good| good.has_rollback_data);
+    let needed: BTreeSet<&ObjectKey> = plan.daemons.iter().filter(needs).map(|d| &d.key).collect();
+    inputs.rollback_data.retain(|key, _| needed.contains(key));
+    is_more
 }
 
 /// What `rendering` was rendered from.

@@ -22,10 +22,10 @@ use crate::node::seal::SealError;
 use crate::node::seal::Sealed;
 use crate::node::seal::SealingKey;
 
-use super::Agent;
-use super::apply;
-use super::now;
+use super::executor::Executor;
+use super::failure;
 use super::remembered_inputs::SavedSecrets;
+use super::state::Records;
 
 /// The record's name in the state folder.
 const SECRETS: &str = "secrets";
@@ -47,7 +47,7 @@ pub(super) struct Sealing {
 }
 
 /// What was found on disk.
-pub(super) enum Found {
+pub(super) enum Opened {
     /// The secrets.
     Secrets(SavedSecrets),
     /// None that can be used now.
@@ -68,11 +68,15 @@ impl Sealing {
     }
 
     /// Opens what is on disk.
-    pub(super) fn load(&mut self, store: &Store) -> Result<Found, crate::node::checkpoint::CheckpointError> {
+    pub(super) fn load(
+        &mut self,
+        store: &Store,
+        now: Timestamp,
+    ) -> Result<Opened, crate::node::checkpoint::CheckpointError> {
         let sealed = match store.load::<Sealed>(SECRETS)? {
             Loaded::Present(sealed) => sealed,
-            Loaded::Absent => return Ok(Found::Damaged(store.reject(SECRETS, "is missing".to_owned()))),
-            Loaded::Damaged(why) => return Ok(Found::Damaged(why)),
+            Loaded::Absent => return Ok(Opened::Damaged(store.reject(SECRETS, "is missing".to_owned()))),
+            Loaded::Damaged(why) => return Ok(Opened::Damaged(why)),
         };
         let opened = sealed.open().and_then(|(data, key)| {
             let secrets = serde_json::from_slice(&data).map_err(|_| SealError::Broken)?;
@@ -84,23 +88,28 @@ impl Sealing {
                 self.trouble = None;
                 self.saved = (self.with.as_deref() == Some(key.with())).then_some(saved);
                 self.key = Some(key);
-                Ok(Found::Secrets(secrets))
+                Ok(Opened::Secrets(secrets))
             }
             Err(error) if error.is_passing() => {
                 self.is_closed = true;
-                self.fail("the sealed secrets cannot be opened now", &error);
-                Ok(Found::Nothing)
+                self.fail("the sealed secrets cannot be opened now", &error, now);
+                Ok(Opened::Nothing)
             }
             Err(error) => {
-                let why = format!("cannot be opened on this machine ({})", apply::failure(&error, None).message);
-                Ok(Found::Damaged(store.reject(SECRETS, why)))
+                let why = format!("cannot be opened on this machine ({})", failure::of(&error, None).message);
+                Ok(Opened::Damaged(store.reject(SECRETS, why)))
             }
         }
     }
 
     /// When what failed is due again.
-    pub(super) fn due(&self, at: Timestamp) -> bool {
-        self.trouble.as_ref().is_some_and(|(_, again)| at >= *again)
+    pub(super) fn again_at(&self) -> Option<Timestamp> {
+        self.trouble.as_ref().map(|(_, again)| *again)
+    }
+
+    /// Whether what failed is due again.
+    pub(super) fn is_due(&self, now: Timestamp) -> bool {
+        self.again_at().is_some_and(|again| now >= again)
     }
 
     /// Whether what is on disk waits to be opened.
@@ -109,11 +118,11 @@ impl Sealing {
     }
 
     /// Saves `secrets` sealed, if they differ from what is on disk. What fails is told by [`Sealing::problem`].
-    pub(super) fn save(&mut self, store: &Store, secrets: &SavedSecrets) {
+    pub(super) fn save(&mut self, store: &Store, secrets: &SavedSecrets, now: Timestamp) {
         let Some(with) = self.with.clone().filter(|_| !self.is_closed) else { return };
         let Ok(data) = serde_json::to_vec(secrets) else { return };
         let hash = fingerprint(&data);
-        if self.saved == Some(hash) || self.trouble.is_some() && !self.due(now()) {
+        if self.saved == Some(hash) || self.trouble.is_some() && !self.is_due(now) {
             return;
         }
         let key = match self.key.take().filter(|key| key.with() == with) {
@@ -126,10 +135,10 @@ impl Sealing {
             sealed
         });
         match sealed {
-            Err(error) => self.fail("Secrets and tokens cannot be sealed and are not saved", &error),
+            Err(error) => self.fail("Secrets and tokens cannot be sealed and are not saved", &error, now),
             Ok(sealed) => match store.save(SECRETS, &sealed) {
                 Ok(()) => (self.saved, self.trouble) = (Some(hash), None),
-                Err(error) => self.fail("sealed secrets cannot be saved", &error),
+                Err(error) => self.fail("sealed secrets cannot be saved", &error, now),
             },
         }
     }
@@ -142,16 +151,15 @@ impl Sealing {
         }
     }
 
-    fn fail(&mut self, what: &str, error: &dyn std::error::Error) {
+    fn fail(&mut self, what: &str, error: &dyn std::error::Error, now: Timestamp) {
         self.saved = None;
-        self.trouble = Some((format!("{what}: {}", apply::failure(error, None).message), now() + AGAIN));
+        self.trouble = Some((format!("{what}: {}", failure::of(error, None).message), now + AGAIN));
     }
 
     /// What is to be said of it.
     pub(super) fn problem(&self) -> Option<Problem> {
         let (reason, _) = self.trouble.as_ref()?;
-        let hint = "create the host's key with `systemd-creds setup`; for a TPM give the unit the drop-in of \
-             /usr/share/doc/daemonlet/docs/security.md";
+        let hint = "`systemd-creds setup` makes the host's key; a TPM needs a drop-in for the unit (see /usr/share/doc/daemonlet/docs/security.md)";
         Some(Problem { object: "checkpoint".to_owned(), reason: reason.clone(), hint: Some(hint.to_owned()) })
     }
 
@@ -161,31 +169,19 @@ impl Sealing {
     }
 }
 
-impl Agent {
-    /// Opens what could not be opened before.
-    pub(super) fn reopen_secrets(&mut self) {
-        let Some(store) = &self.disk.inputs_store else { return };
-        if let Ok(Found::Secrets(secrets)) = self.sealing.load(store) {
-            self.remembered_inputs.take(secrets, &self.tokens, &self.disk.records);
-            self.wake.notify_one();
+/// The machine is being shut down: takes secret data from the volumes, once it is sealed on disk. A stop of
+/// the agent alone takes nothing: daemons read it.
+pub(super) fn withdraw_secrets(executor: &mut Executor, records: &Records) {
+    if !executor.sealing.is_safe() || !seal::is_shutting_down() {
+        return;
+    }
+    for instance in records.values().flat_map(|record| &record.instances) {
+        let harmless = harmless(instance);
+        if let Err(error) = executor.volumes.withdraw(&instance.uid, |volume| harmless.contains(volume)) {
+            tracing::warn!(pod = instance.pod_name, "{}", failure::of(&error, None).message);
         }
     }
-
-    /// The machine is being shut down: takes secret data from the volumes, once it is sealed on disk. A stop of
-    /// the agent alone takes nothing: daemons read it.
-    pub(super) fn withdraw_secrets(&mut self) {
-        if !self.sealing.is_safe() || !seal::is_shutting_down() {
-            return;
-        }
-        let instances = self.disk.records.values().flat_map(|record| &record.instances);
-        for instance in instances {
-            let harmless = harmless(instance);
-            if let Err(error) = self.disk.volumes.withdraw(&instance.uid, |volume| harmless.contains(volume)) {
-                tracing::warn!(pod = instance.pod_name, "{}", apply::failure(&error, None).message);
-            }
-        }
-        tracing::info!("the machine shuts down: secrets are sealed on disk, and gone from the volumes");
-    }
+    tracing::info!("the machine shuts down: secrets are sealed on disk, and gone from the volumes");
 }
 
 /// The volumes of an instance that hold no secret, by their template; all others may.

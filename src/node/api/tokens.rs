@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::hash::DefaultHasher;
 use std::hash::Hash;
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -87,12 +88,14 @@ impl Tokens {
     }
 
     /// Hashes all that [`Tokens::export`] gives but the tokens themselves, which differ where the rest does.
-    pub fn fingerprint(&self, hasher: &mut impl Hasher) {
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
         self.with(|state| {
             for (request, held) in &state.held {
-                (request, held.issued, held.expires, &held.node_uid).hash(hasher);
+                (request, held.issued, held.expires, &held.node_uid).hash(&mut hasher);
             }
         });
+        hasher.finish()
     }
 
     /// Every token, for the checkpoint.

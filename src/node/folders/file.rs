@@ -17,7 +17,27 @@ use crate::core::model::ObjectKey;
 use crate::core::yaml;
 use crate::node::fsx::FileKind;
 use crate::node::fsx::Shared;
+use crate::node::fsx::Stamp;
 use crate::node::fsx::Stat;
+
+/// A file that could not be looked at yet: what it defines is not known.
+pub(super) fn unread(path: &Path, folder: &Path) -> FileView {
+    FileView {
+        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        path: path.to_owned(),
+        folder: folder.to_owned(),
+        fingerprint: String::new(),
+        daemon_sets: Vec::new(),
+        objects: Vec::new(),
+        ignored: Vec::new(),
+        problems: Vec::new(),
+        unknown_fields: Vec::new(),
+        complete: false,
+        stamp: Stamp::default(),
+        quiet: false,
+        mounted: None,
+    }
+}
 
 /// The file at `path` as it is now, with what `previous`, the last of its name, defined and this one may not take away.
 pub(super) fn read(
@@ -34,21 +54,7 @@ pub(super) fn read(
     if let Some(previous) = previous.filter(unchanged) {
         return Arc::clone(previous);
     }
-    let mut view = FileView {
-        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-        path: path.to_owned(),
-        folder: folder.to_owned(),
-        fingerprint: String::new(),
-        daemon_sets: Vec::new(),
-        objects: Vec::new(),
-        ignored: Vec::new(),
-        problems: Vec::new(),
-        unknown_fields: Vec::new(),
-        complete: false,
-        stamp,
-        quiet,
-        mounted: None,
-    };
+    let mut view = FileView { stamp, quiet, ..unread(path, folder) };
     match text(disk, path, stat) {
         Ok((text, fingerprint)) => {
             view.fingerprint = fingerprint;

@@ -47,7 +47,9 @@ pub fn read(disk: &Shared, folders: &[PathBuf], previous: &FolderView, now: Syst
             Err(error) => {
                 view.problems.push(file::unreadable(&candidate.path, &error));
                 view.recheck = Some(QUIET_PERIOD);
-                view.files.extend(before.map(incomplete));
+                // At the first look, too, it says nothing about what it defines.
+                let unread = || Arc::new(file::unread(&candidate.path, &candidate.folder));
+                view.files.push(before.map_or_else(unread, incomplete));
             }
             Ok(stat) if is_mask(&stat) => {
                 // An empty file may be one that is just being written.

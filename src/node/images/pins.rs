@@ -30,7 +30,7 @@ pub struct Pins {
     wake: Arc<Notify>,
     /// A fingerprint of what was last needed, and when it was looked at.
     done: Option<(u64, Timestamp)>,
-    unpinned: Arc<Mutex<BTreeSet<String>>>,
+    unpinned: Arc<Mutex<Arc<BTreeSet<String>>>>,
     task: Option<JoinHandle<()>>,
 }
 
@@ -57,8 +57,8 @@ impl Pins {
             match keep(&cri, &images).await {
                 Ok(found) => {
                     let mut known = unpinned.lock().unwrap_or_else(PoisonError::into_inner);
-                    if *known != found {
-                        *known = found;
+                    if **known != found {
+                        *known = Arc::new(found);
                         wake.notify_one();
                     }
                 }
@@ -67,9 +67,9 @@ impl Pins {
         }));
     }
 
-    /// Whether the image is on the node and the runtime does not keep it, as it last said.
-    pub fn is_unpinned(&self, image: &str) -> bool {
-        self.unpinned.lock().unwrap_or_else(PoisonError::into_inner).contains(image)
+    /// Images that are on the node and that the runtime does not keep, as it last said.
+    pub fn unpinned(&self) -> Arc<BTreeSet<String>> {
+        Arc::clone(&self.unpinned.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

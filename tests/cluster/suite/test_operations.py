@@ -276,7 +276,7 @@ class OperationsTest(Story):
         foreign = self.one.node.manifests / "foreign.yaml"
         foreign.write_text(f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: kube-system}}\n"
                            "spec: {containers: [{name: x, image: y}]}\n", encoding="utf-8")
-        self.only("foreign manifests", f"as {manifest} is")
+        self.only("foreign manifests", f"and so is {manifest}")
         foreign.unlink()
 
         role = self.admin.get("clusterroles", agent.ROLE)

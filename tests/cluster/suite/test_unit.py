@@ -111,6 +111,7 @@ class Unit(unittest.TestCase):
         never(lambda: self.machine.cri.of("steady-") != [before], 2, "a started agent changed what ran")
 
     def test_the_journal_has_the_daemons_name_as_a_field(self):
+        self.machine.run("daemonlet", "retry", "kube-system/steady")
         entries = until(lambda: self.machine.journal("DAEMONSET=kube-system/steady"), 10, "entries with DAEMONSET= in the journal")
         self.assertTrue(all(entry["_SYSTEMD_UNIT"] == "daemonlet.service" for entry in entries), entries[0])
 

@@ -281,7 +281,7 @@ class Values(Story):
         self.put(self.daemon("secretive", {"env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "key"}}}]}))
         self.put(self.daemon("open"))
         self.instance(agent, "open")
-        self.says(agent, "secretive.*waits for the version of the kubelet")
+        self.says(agent, "secretive.*waits for the kubelet.s version")
         never(lambda: self.instances(agent, "secretive"), 1, "it started though nobody knows the kubelet's version")
         agent.node.tell_version("v1.36.2")
         first = self.instance(agent, "secretive")

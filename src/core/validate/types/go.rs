@@ -54,6 +54,9 @@ pub(super) fn unknown<'de, T: Deserialize<'de>>(value: Option<&'de Value>, place
 
 type Fields = &'static [&'static str];
 
+/// Takes a value, its place and, in a struct, its name and the fields that there are.
+type See<'a> = dyn FnMut(*const Value, &str, Option<(&str, Fields)>) + 'a;
+
 /// The objects that are structs, by their addresses, with the fields of their types; other objects are maps.
 #[derive(Default)]
 struct Structs(RefCell<HashMap<*const Value, Fields>>);
@@ -61,7 +64,7 @@ struct Structs(RefCell<HashMap<*const Value, Fields>>);
 impl Structs {
     /// Shows `see` each value below `value`, which is at `place`: the value, its place and, in a struct, its name
     /// and the fields that there are.
-    fn walk(&self, value: &Value, place: &str, see: &mut dyn FnMut(*const Value, &str, Option<(&str, Fields)>)) {
+    fn walk(&self, value: &Value, place: &str, see: &mut See<'_>) {
         if let Value::Array(items) = value {
             for (index, item) in items.iter().enumerate() {
                 let place = format!("{place}[{index}]");

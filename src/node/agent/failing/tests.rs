@@ -3,15 +3,18 @@ use crate::core::health::ContainerFact;
 use crate::core::health::Does;
 use crate::core::health::PodFact;
 use crate::core::health::SandboxFact;
+use crate::core::knowledge::Knowledge;
 use crate::core::model::DaemonSet;
 use crate::core::model::IntOrPercent;
+use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::time::at;
-use crate::core::time::ms;
 use crate::node::agent::evidence::RuntimePod;
+use crate::node::agent::observation::Boot;
 use crate::node::api::Entry;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 fn instance() -> Instance {
@@ -36,6 +39,8 @@ fn instance() -> Instance {
     Instance { daemon_set: Some(Arc::new(daemon_set)), ..Instance::new("u", "b-x", 0, "r", at(1_000)) }
 }
 
+type Runtime = Knowledge<Arc<Vec<RuntimePod>>>;
+
 fn crashing() -> Runtime {
     let fact = PodFact {
         sandboxes: vec![SandboxFact { ready: true, made: at(2_000) }],
@@ -50,7 +55,7 @@ fn crashing() -> Runtime {
         fact,
         reported: None,
     };
-    Runtime::Pods(vec![pod])
+    Knowledge::Current(Arc::new(vec![pod]))
 }
 
 fn api(pod: Option<Value>, node: &str) -> Snapshot {
@@ -66,8 +71,9 @@ fn api(pod: Option<Value>, node: &str) -> Snapshot {
 }
 
 fn reported(api: Option<&Snapshot>, runtime: &Runtime, rejected: Option<&str>) -> Option<(Cause, String)> {
+    let observation = Observation::of(None, runtime.clone(), 0);
     let failure_evidence =
-        FailureEvidence { api, runtime, crash_diagnoses: &CrashDiagnoses::default(), node: "n", booted: at(0) };
+        FailureEvidence { api, observation: &observation, crash_diagnoses: &CrashDiagnoses::default(), node: "n" };
     failure(&instance(), "a", rejected.map(str::to_owned), &failure_evidence).map(|f| (f.cause, f.message))
 }
 
@@ -89,36 +95,21 @@ fn the_kubelet_comes_before_the_runtime_and_a_silent_one_before_all() {
 
 #[test]
 fn a_rejected_pod_is_named_and_what_nobody_sees_is_not_the_revisions_fault() {
-    let nothing = Runtime::Pods(Vec::new());
+    let nothing = Knowledge::Current(Arc::default());
     assert_eq!(reported(None, &nothing, Some("NodePorts")), Some((Cause::Admission, "NodePorts".to_owned())));
     assert_eq!(cause(None, &nothing, None), Some(Cause::KubeletNotResponding));
-    assert_eq!(cause(None, &Runtime::Unreachable(String::new()), None), Some(Cause::KubeletNotResponding));
+    assert_eq!(cause(None, &Knowledge::Unreadable(String::new()), None), Some(Cause::KubeletNotResponding));
 }
 
 #[test]
 fn what_the_runtime_has_of_another_boot_proves_nothing() {
-    let runtime = crashing();
+    let boot = Boot { id: String::new(), at: at(4_000) };
+    let observation = Observation { boot, ..Observation::of(None, crashing(), 0) };
     let failure_evidence = FailureEvidence {
         api: None,
-        runtime: &runtime,
+        observation: &observation,
         crash_diagnoses: &CrashDiagnoses::default(),
         node: "n",
-        booted: at(4_000),
     };
     assert_eq!(failure(&instance(), "a", None, &failure_evidence), None);
-}
-
-#[test]
-fn after_an_outage_the_kubelet_is_given_time_to_say_how_its_pods_are_now() {
-    let mut api_freshness = ApiFreshness::default();
-    api_freshness.follow(false, at(0));
-    assert!(!api_freshness.is_current(at(0)));
-    api_freshness.follow(true, at(1_000));
-    assert!(api_freshness.is_current(at(1_000)), "the agent started, the kubelet did not");
-    api_freshness.follow(false, at(2_000));
-    api_freshness.follow(true, at(3_000));
-    assert!(!api_freshness.is_current(at(3_000) + CURRENT_AFTER - ms(1)));
-    assert!(api_freshness.is_current(at(3_000) + CURRENT_AFTER));
-    api_freshness.follow(true, at(500));
-    assert!(api_freshness.is_current(at(500) + CURRENT_AFTER), "a clock that was set back");
 }

@@ -37,9 +37,10 @@ pub(in crate::node::agent) fn changes(plan: &Plan) -> Vec<PlannedChange> {
 }
 
 /// What a plan would change for one daemon.
-pub(super) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = PlannedChange> + '_ {
+pub(in crate::node::agent) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = PlannedChange> + '_ {
     let change = move |action: &Action| {
         let (what, reason) = match action {
+            Action::Verify { .. } => return None,
             Action::End { pod, reason, .. } => {
                 let file = manifest::file_name(&daemon.key.namespace, pod);
                 (format!("remove manifest {file}"), reason.clone())
@@ -65,7 +66,12 @@ pub(super) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = PlannedChange> + '
             ),
             Action::Confirm { reason } => ("ask the API server".to_owned(), reason.clone()),
         };
-        PlannedChange { namespace: daemon.key.namespace.clone(), name: daemon.key.name.clone(), action: what, reason }
+        Some(PlannedChange {
+            namespace: daemon.key.namespace.clone(),
+            name: daemon.key.name.clone(),
+            action: what,
+            reason,
+        })
     };
-    daemon.actions.iter().map(change)
+    daemon.actions.iter().filter_map(change)
 }

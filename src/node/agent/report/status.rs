@@ -12,62 +12,62 @@ use crate::core::status::ApiUse;
 use crate::core::status::DaemonStatus;
 use crate::core::status::FailedStatus;
 use crate::core::status::Problem;
+use crate::core::status::PullStatus;
 use crate::core::status::SCHEMA_VERSION;
 use crate::core::status::State;
 use crate::core::status::StatusReport;
 use crate::core::time::Timestamp;
+use crate::node::agent::failure::EffectFailure;
 use crate::node::api::ConnectionCounters;
 use crate::node::api::LinkHealth;
+use crate::node::images::PullProgress;
 
-use super::Agent;
-use super::Failure;
+use super::Reporter;
+use super::View;
 use super::changes;
 
-impl Agent {
+impl Reporter {
     /// The whole status.
-    pub(in crate::node::agent) fn status(&self) -> StatusReport {
-        let (api, since) = self.api_words();
+    pub(in crate::node::agent) fn status(&self, view: &View<'_>) -> StatusReport {
+        let (api, since) = view.api_words();
+        let mut problems = view.last.problems.clone();
+        problems.extend(view.api_problems());
+        problems.extend(self.identity.problem());
         StatusReport {
             schema_version: SCHEMA_VERSION,
-            node: self.config.node_name.clone(),
+            node: view.config.node_name.clone(),
             agent: AgentStatus {
-                running: !self.offline,
-                since: (!self.offline).then(|| self.started.to_string()),
+                running: view.is_running(),
+                since: view.is_running().then(|| view.state.started.to_string()),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 api,
                 api_since: since,
-                api_use: self.api.as_ref().map(|api| api_use(api.connector().counters())),
+                api_use: view.api.map(|api| api_use(api.connector().counters())),
                 passes: self.passes,
                 identity: self.identity.status(),
             },
-            daemons: self.plan.daemons.iter().filter_map(|d| self.daemon_status(d)).collect(),
-            problems: self.all_problems(),
+            daemons: view.last.plan.daemons.iter().filter_map(|d| view.daemon_status(d)).collect(),
+            problems,
         }
     }
+}
 
-    /// What is wrong beside single daemons.
-    pub(super) fn all_problems(&self) -> Vec<Problem> {
-        let mut problems = self.problems.clone();
-        problems.extend(self.api_problems());
-        problems.extend(self.identity.problem());
-        problems
-    }
-
+impl View<'_> {
     pub(super) fn daemon_status(&self, plan: &DaemonPlan) -> Option<DaemonStatus> {
         let summary = &plan.summary;
         let idle = plan.record.instances.is_empty() && summary.state == State::NotSelected;
         if idle && summary.source.is_none() {
             return None;
         }
-        if self.offline && !plan.actions.is_empty() {
+        if !self.is_running() && changes::of(plan).next().is_some() {
             return Some(self.undone(plan));
         }
-        let failure = self.failures.get(&plan.key);
+        let failure = self.last.outcome.failures.get(&plan.key);
         let reason = failure.map_or_else(|| summary.reason.clone(), |f| f.message.clone());
         let mut notes = summary.notes.clone();
         let doubts = self.doubts(&plan.key, summary.source.as_ref());
         notes.extend(doubts.iter().map(FieldError::with_hint));
-        notes.extend(self.preempted.note(&plan.key));
+        notes.extend(self.state.concerns.preempted.note(&plan.key));
         notes.extend(failure.and_then(|f| f.hint.clone()).map(|hint| format!("hint: {hint}")));
         Some(DaemonStatus {
             namespace: plan.key.namespace.clone(),
@@ -94,11 +94,23 @@ impl Agent {
         })
     }
 
+    /// The image that is being pulled for the next instance of a daemon.
+    fn pull_status(&self, daemon: &DaemonPlan) -> Option<PullStatus> {
+        let uid = &daemon.pull.as_ref()?.identity.uid;
+        match self.last.observation.pulls.progress.get(uid)? {
+            (PullProgress::Pulling { image, number, count, since, .. }, _) => {
+                let (image, since) = (image.clone(), since.to_string());
+                Some(PullStatus { image, number: *number, count: *count, since })
+            }
+            _ => None,
+        }
+    }
+
     /// The status of a daemon for which an agent, if one ran, would have something to do: what is, not what
     /// would be.
     fn undone(&self, plan: &DaemonPlan) -> DaemonStatus {
         let summary = &plan.summary;
-        let there = self.disk.records.get(&plan.key).and_then(|record| record.live().next());
+        let there = self.state.records.get(&plan.key).and_then(|record| record.live().next());
         let changes = changes::of(plan).map(|change| format!("{} ({})", change.action, change.reason));
         let changes = changes.collect::<Vec<_>>().join(", ");
         let doubts = self.doubts(&plan.key, summary.source.as_ref());
@@ -118,19 +130,19 @@ impl Agent {
     fn doubts(&self, key: &ObjectKey, source: Option<&Source>) -> Vec<FieldError> {
         let of_file = matches!(source, Some(Source::File { .. }));
         let daemon_set = match of_file {
-            true => self.folders.get(key),
-            false => self.definitions.get(key).or_else(|| self.remembered_inputs.daemon_sets.get(key)),
+            true => self.last.observation.folders.get(key),
+            false => self.state.definitions.get(key).or_else(|| self.state.inputs.daemon_sets.get(key)),
         };
         let mut doubts = daemon_set.map(|daemon_set| annotations::unknown_fields(daemon_set)).unwrap_or_default();
         if of_file {
-            doubts.extend(self.folders.doubts_of(key));
+            doubts.extend(self.last.observation.folders.unknown_fields_of(key));
         }
         doubts
     }
 
     /// `connected`, `none`, or why not, and since when.
     fn api_words(&self) -> (String, Option<String>) {
-        let Some(api) = &self.api else { return ("none".to_owned(), None) };
+        let Some(api) = self.api else { return ("none".to_owned(), None) };
         match api.health().state {
             LinkHealth::NotConfigured => ("none".to_owned(), None),
             LinkHealth::Connecting => ("connecting".to_owned(), None),
@@ -139,36 +151,36 @@ impl Agent {
         }
     }
 
-    fn api_problems(&self) -> Vec<Problem> {
-        let Some(api) = &self.api else { return Vec::new() };
+    pub(super) fn api_problems(&self) -> Vec<Problem> {
+        let Some(api) = self.api else { return Vec::new() };
         let health = api.health();
         let problem = |object: String, reason: String| Problem { object, reason, hint: None };
         let kubeconfig = health.kubeconfig_error.map(|error| problem("kubeconfig".to_owned(), error));
         let scopes = health.scopes.into_iter().filter_map(|s| Some(problem(format!("API: {}", s.scope), s.error?)));
         let tokens =
-            self.tokens.problems().into_iter().map(|(request, (why, _))| {
-                problem(format!("token of ServiceAccount {}", request.service_account), why)
+            self.last.observation.tokens.refused.iter().map(|(request, why)| {
+                problem(format!("token of ServiceAccount {}", request.service_account), why.clone())
             });
         kubeconfig.into_iter().chain(scopes).chain(tokens).collect()
     }
 
     /// What is wrong with the definitions of a daemon.
     pub(super) fn problems_of(&self, key: &ObjectKey) -> Vec<Problem> {
-        let of_api = self.definitions.refused(key).map(|why| Problem {
+        let of_api = self.state.definitions.refused(key).map(|why| Problem {
             object: "API".to_owned(),
             reason: format!("DaemonSet {key}: {why}"),
             hint: None,
         });
         match of_api {
             // It has a name there: no document without one hides it.
-            Some(problem) if self.folders.get(key).is_none() => vec![problem],
-            problem => problem.into_iter().chain(self.folders.problems_of(key)).collect(),
+            Some(problem) if self.last.observation.folders.get(key).is_none() => vec![problem],
+            problem => problem.into_iter().chain(self.last.observation.folders.problems_of(key)).collect(),
         }
     }
 }
 
 /// What could not be done for a daemon, as a problem.
-pub(super) fn failed((key, failure): (&ObjectKey, &Failure)) -> Problem {
+pub(super) fn failed((key, failure): (&ObjectKey, &EffectFailure)) -> Problem {
     Problem { object: key.to_string(), reason: failure.message.clone(), hint: failure.hint.clone() }
 }
 

@@ -1,0 +1,184 @@
+//! How well something is known, and which of several sources counts.
+//!
+//! Owns the one precedence for everything that is read: DaemonSets, Namespaces, ConfigMaps, Secrets, ServiceAccounts,
+//! tokens and the Node. Only evidence makes something absent.
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::core::time::Timestamp;
+
+/// How one thing is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Knowledge<T> {
+    /// As it is now.
+    Current(T),
+    /// As it was last known to be, and since when nothing newer has been heard.
+    Remembered(T, Timestamp),
+    /// Its source has not answered yet.
+    #[default]
+    NeverHeard,
+    /// Its source is there and cannot be read; why.
+    Unreadable(String),
+    /// It is not there, and its source says so.
+    Absent(Absence),
+}
+
+/// What says that something is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Absence {
+    /// There is no such source: none is configured.
+    NotConfigured,
+    /// The source was read completely and does not have it.
+    NotListed,
+    /// The source was seen to lose it.
+    Deleted,
+}
+
+impl<T> Knowledge<T> {
+    /// The value, however old.
+    pub fn value(&self) -> Option<&T> {
+        match self {
+            Knowledge::Current(value) | Knowledge::Remembered(value, _) => Some(value),
+            Knowledge::NeverHeard | Knowledge::Unreadable(_) | Knowledge::Absent(_) => None,
+        }
+    }
+
+    /// The value as it is now.
+    pub fn current(&self) -> Option<&T> {
+        match self {
+            Knowledge::Current(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// By this annotation (`"true"`) the node's owner gives a folder's object precedence over what the API last said, and
+/// over what it says now as long as that is nothing newer.
+pub const OVERRIDE_ANNOTATION: &str = "daemonlet.dev/override";
+
+/// What to do where a folder's object is passed over.
+pub const OVERRIDE_HINT: &str =
+    "annotate the object in the file with daemonlet.dev/override: \"true\" to use it instead";
+
+/// What the API server says of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said<T> {
+    /// No API server is configured.
+    NotConfigured,
+    /// Nothing yet.
+    Nothing,
+    /// It is there.
+    Present(T),
+    /// It is not there.
+    Gone,
+}
+
+/// Which source counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Origin {
+    /// What the API says now.
+    Api,
+    /// What the API last said, remembered on disk.
+    Remembered,
+    /// The definition that the running instance was made from, which the API once had.
+    Record,
+    /// A folder, now or as it was last read well.
+    Folder,
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Origin::Api => "the API server's version",
+            Origin::Remembered => "the version that the API server last had",
+            Origin::Record => "the version that runs, which the API server once had,",
+            Origin::Folder => "the folder's version",
+        })
+    }
+}
+
+/// What every source has of one object.
+#[derive(Clone, Copy, Debug)]
+pub struct Sources<T> {
+    /// What the API says now.
+    pub api: Said<T>,
+    /// What it last said.
+    pub remembered: Option<T>,
+    /// What the running instance was made from, if that came from the API.
+    pub record: Option<T>,
+    /// The folder's, as it is or as it was last read well.
+    pub folder: Option<T>,
+    /// Whether the folder's carries [`OVERRIDE_ANNOTATION`].
+    pub overrides: bool,
+    /// Whether what the API says is newer than what is remembered.
+    pub is_newer: bool,
+    /// Whether the API may speak for a folder's object: policy covers its namespace.
+    pub api_may_speak: bool,
+}
+
+impl<T: Copy> Sources<T> {
+    /// The object that counts, and whose it is. `None`: no source has it.
+    ///
+    /// What the API says, what it last said, what runs and came from it, the folder: in this order. Where the API says
+    /// that it is gone, the folder counts again; a folder's override comes before everything but a newer version.
+    pub fn choose(&self) -> Option<(Origin, T)> {
+        let folder = self.folder.map(|folder| (Origin::Folder, folder));
+        if folder.is_some() && (!self.api_may_speak || self.overrides && !self.is_newer) {
+            return folder;
+        }
+        match self.api {
+            Said::Present(api) => Some((Origin::Api, api)),
+            Said::Gone | Said::NotConfigured => folder,
+            Said::Nothing => {
+                let remembered = self.remembered.map(|remembered| (Origin::Remembered, remembered));
+                let record = self.record.map(|record| (Origin::Record, record));
+                remembered.or(record).or(folder)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Sources<u8> = Sources {
+        api: Said::Present(1),
+        remembered: Some(2),
+        record: Some(3),
+        folder: Some(4),
+        overrides: false,
+        is_newer: false,
+        api_may_speak: true,
+    };
+
+    #[test]
+    fn each_source_counts_where_those_before_it_say_nothing() {
+        let of = |sources: Sources<u8>| sources.choose();
+        let quiet = Sources { api: Said::Nothing, ..ALL };
+        assert_eq!(of(ALL), Some((Origin::Api, 1)));
+        assert_eq!(of(quiet), Some((Origin::Remembered, 2)), "the folder is older, however long the API is away");
+        assert_eq!(of(Sources { remembered: None, ..quiet }), Some((Origin::Record, 3)));
+        assert_eq!(of(Sources { remembered: None, record: None, ..quiet }), Some((Origin::Folder, 4)));
+        assert_eq!(of(Sources { remembered: None, record: None, folder: None, ..quiet }), None);
+        assert_eq!(of(Sources { api: Said::Gone, ..ALL }), Some((Origin::Folder, 4)), "it counts again");
+        assert_eq!(of(Sources { api: Said::Gone, folder: None, ..ALL }), None);
+        assert_eq!(of(Sources { api: Said::NotConfigured, ..ALL }), Some((Origin::Folder, 4)));
+    }
+
+    #[test]
+    fn an_override_comes_before_everything_but_a_newer_version() {
+        let overrides = Sources { overrides: true, ..ALL };
+        assert_eq!(overrides.choose(), Some((Origin::Folder, 4)));
+        assert_eq!(Sources { api: Said::Nothing, ..overrides }.choose(), Some((Origin::Folder, 4)));
+        assert_eq!(Sources { is_newer: true, ..overrides }.choose(), Some((Origin::Api, 1)));
+    }
+
+    #[test]
+    fn the_api_does_not_speak_for_a_namespace_that_policy_does_not_cover() {
+        let refused = Sources { api_may_speak: false, ..ALL };
+        assert_eq!(refused.choose(), Some((Origin::Folder, 4)));
+        assert_eq!(Sources { folder: None, ..refused }.choose(), Some((Origin::Api, 1)), "it is no folder's object");
+    }
+}

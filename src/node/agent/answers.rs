@@ -1,0 +1,223 @@
+//! Answers to `status`, `plan`, `explain`, `retry` and `restart`.
+//!
+//! All of them come from [`super::decide::decide`]: `plan` shows the decision of the very pass that follows it, and
+//! `retry` and `restart` differ from that only in the state that they pass. Without an agent the decision is that of the
+//! first pass of a starting one, and nothing of it is carried out.
+
+use std::time::Instant;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::config::Config;
+use crate::core::model::ObjectKey;
+use crate::core::plan::Action;
+use crate::core::plan::DaemonPlan;
+use crate::core::record::RestartCause;
+use crate::core::replies::PlannedChange;
+use crate::core::replies::RestartReport;
+use crate::core::replies::RetryReport;
+use crate::core::status::SCHEMA_VERSION;
+use crate::node::socket::Request;
+
+use super::Agent;
+use super::AgentError;
+use super::LastPass;
+use super::decide::decide;
+use super::decision::Decision;
+use super::report::changes;
+use super::report::to_json;
+
+/// The answer to `request` while no agent runs: from checkpoint, folders and manifests. Changes nothing.
+///
+/// # Errors
+/// When the state folder cannot be read.
+pub fn answer_offline(config: Config, request: &Request) -> Result<Value, AgentError> {
+    let mut agent = Agent::to_answer(config)?;
+    let decision = agent.decide_now()?;
+    let (due, plan, problems) = (decision.due, decision.plan, decision.problems);
+    // What the pass would know; its effects are not carried out.
+    agent.state = decision.state;
+    agent.last = LastPass { plan, problems, due, ..std::mem::take(&mut agent.last) };
+    let view = agent.view();
+    Ok(match request {
+        Request::Status => to_json(&agent.reporter.status(&view)),
+        Request::Plan => to_json(&view.plan_report()),
+        Request::Explain { namespace, name } => to_json(&view.explain(&ObjectKey::new(namespace, name))),
+        Request::Retry { .. } => json!({"error": "the agent does not run: nothing is changed"}),
+        Request::Restart { namespace, name } => {
+            json!({"error": format!("{namespace}/{name} is not restarted: no agent is running here")})
+        }
+    })
+}
+
+impl Agent {
+    /// The decision of a first pass, without a running event loop.
+    pub(super) fn decide_now(&mut self) -> Result<Decision, AgentError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(AgentError::Loop)?;
+        let observation = runtime.block_on(self.observe());
+        let decision = decide(&observation, &self.state, &self.config, &mut self.render_cache);
+        self.last.observation = observation;
+        Ok(decision)
+    }
+
+    /// The answer to a request of the socket.
+    pub(super) async fn answer(&mut self, request: &Request) -> Value {
+        match request {
+            Request::Status => to_json(&self.status()),
+            Request::Plan => self.answer_plan().await,
+            Request::Explain { namespace, name } => to_json(&self.view().explain(&ObjectKey::new(namespace, name))),
+            Request::Retry { namespace, name } => self.retry(&ObjectKey::new(namespace, name)).await,
+            Request::Restart { namespace, name } => self.restart(&ObjectKey::new(namespace, name)).await,
+        }
+    }
+
+    /// What the pass that follows does: it is made with the same observation.
+    async fn answer_plan(&mut self) -> Value {
+        let began = Instant::now();
+        let observation = self.observe().await;
+        let decision = decide(&observation, &self.state, &self.config, &mut self.render_cache);
+        let report = self.view().plan_report_of(&decision.plan, &decision.problems);
+        self.carry_out(observation, decision, began);
+        to_json(&report)
+    }
+
+    /// Forgets the daemon's failed revision and its back-offs, on disk first, and makes a pass.
+    async fn retry(&mut self, key: &ObjectKey) -> Value {
+        let Some(mut record) = self.state.records.get(key).cloned() else {
+            return json!({"error": format!("{key} has never run on this node: there is nothing to retry")});
+        };
+        let began = Instant::now();
+        let observation = self.observe().await;
+        let retried = record.retry(observation.now);
+        let mut state = self.state.clone();
+        state.set_record(record);
+        let asked = state.concerns.admission_dry_runs.forget(key);
+        tracing::info!(daemonset = %key, "a retry of {key} was asked for");
+        let decision = decide(&observation, &state, &self.config, &mut self.render_cache);
+        let next = decision.daemon(key).map(|daemon| steps(daemon, decision.state.unlinked(&observation).is_none()));
+        self.state = state;
+        self.carry_out(observation, decision, began);
+        if let Some(failure) = self.last.outcome.failures.get(key) {
+            return json!({"error": format!("{key}: {}; nothing is changed", failure.message)});
+        }
+        to_json(&RetryReport {
+            schema_version: SCHEMA_VERSION,
+            node: self.config.node_name.clone(),
+            forgotten: retried.failed,
+            backoff: retried.backoff || asked,
+            changes: next.unwrap_or_default(),
+        })
+    }
+
+    /// Orders a new incarnation of a daemon; gives what follows, or why nothing does.
+    async fn restart(&mut self, key: &ObjectKey) -> Value {
+        let refuse = |why: &str| json!({"error": format!("{key} is not restarted: {why}")});
+        let record = match self.restarted(key) {
+            Ok(record) => record,
+            Err(why) => return refuse(&why),
+        };
+        let can_see_the_end = self.config.runtime_endpoint.is_some() || self.config.kubelet_endpoint.is_some();
+        if !can_see_the_end && self.config.kubeconfig.is_none() {
+            return refuse(
+                "nothing here could tell when its old pod has ended, before which no new one starts: neither \
+                 runtime-endpoint nor kubeconfig is set",
+            );
+        }
+        let began = Instant::now();
+        let observation = self.observe().await;
+        let unreadable = observation.manifests.current().is_none();
+        let mut state = self.state.clone();
+        let mut ordered = record;
+        order(&mut ordered, observation.now);
+        state.set_record(ordered);
+        let mut decision = decide(&observation, &state, &self.config, &mut self.render_cache);
+        let refusal = match decision.daemon(key) {
+            _ if unreadable => Some(format!("{} cannot be read", self.config.manifest_dir.display())),
+            None => Some("it is not known any more".to_owned()),
+            Some(daemon) if daemon.summary.mode.is_none() => Some(daemon.summary.reason.clone()),
+            Some(_) => None,
+        };
+        if refusal.is_some() {
+            decision = decide(&observation, &self.state, &self.config, &mut self.render_cache);
+        } else {
+            self.state = state;
+            tracing::info!(daemonset = %key, "a restart of {key} was asked for");
+        }
+        let unsure = (!can_see_the_end && !observation.api_answers()).then(|| {
+            "runtime-endpoint is not set, and the API server, which would show it, does not answer".to_owned()
+        });
+        let report = decision.daemon(key).map(|daemon| {
+            let ends = |action: &Action| match action {
+                Action::End { pod, .. } => Some(pod.clone()),
+                _ => None,
+            };
+            let old: Vec<String> = daemon.actions.iter().filter_map(ends).collect();
+            let new = daemon.pull.as_ref().filter(|_| !old.is_empty());
+            RestartReport {
+                schema_version: SCHEMA_VERSION,
+                node: self.config.node_name.clone(),
+                new: new.map(|rendering| rendering.identity.pod_name.clone()),
+                reason: daemon.summary.reason.clone(),
+                unsure,
+                old,
+            }
+        });
+        self.carry_out(observation, decision, began);
+        match (refusal, report, self.last.outcome.failures.get(key)) {
+            (Some(why), ..) => refuse(&why),
+            (None, _, Some(failure)) => refuse(&failure.message),
+            (None, Some(report), None) => to_json(&report),
+            (None, None, None) => refuse("it is not known any more"),
+        }
+    }
+
+    /// The record of a daemon that can be restarted.
+    fn restarted(&self, key: &ObjectKey) -> Result<crate::core::record::DaemonRecord, String> {
+        let Some(record) = self.state.records.get(key) else {
+            return Err("no such daemon has run on this node".to_owned());
+        };
+        if record.live().any(|instance| instance.orphaned) {
+            return Err("its DaemonSet is gone: nothing says what a new instance would be".to_owned());
+        }
+        match (record.live().next(), record.ending().next()) {
+            (Some(_), _) => Ok(record.clone()),
+            (None, Some(ending)) => Err(format!("{} is ending already", ending.pod_name)),
+            (None, None) => {
+                let known = self.last.plan.daemons.iter().find(|d| d.key == *key);
+                let why = known.map(|d| d.summary.reason.as_str()).filter(|reason| !reason.is_empty());
+                Err(why.unwrap_or("it does not run on this node").to_owned())
+            }
+        }
+    }
+}
+
+/// Orders a new instance in the place of each that lives; who asks does not wait for a back-off.
+fn order(record: &mut crate::core::record::DaemonRecord, now: crate::core::time::Timestamp) {
+    let live: Vec<String> = record.live().map(|instance| instance.uid.clone()).collect();
+    for instance in record.instances.iter_mut().filter(|i| live.contains(&i.uid)) {
+        instance.restart = None;
+    }
+    for uid in &live {
+        record.order_restart(uid, RestartCause::ByHand, now, "");
+    }
+}
+
+/// What a pass does for a daemon, and what it asks for before it can.
+fn steps(daemon: &DaemonPlan, linked: bool) -> Vec<PlannedChange> {
+    let change = |action: &str, reason: &str| PlannedChange {
+        namespace: daemon.key.namespace.clone(),
+        name: daemon.key.name.clone(),
+        action: action.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let mut steps: Vec<PlannedChange> = changes::of(daemon).collect();
+    if daemon.actions.is_empty() && daemon.question.is_some() && daemon.pull.is_none() && linked {
+        steps.push(change("ask the API server about its pod", ""));
+    }
+    // Before anything ends for it, its images are looked for.
+    if daemon.actions.is_empty() && daemon.pull.is_some() {
+        steps.push(change("get its images", &daemon.summary.reason));
+    }
+    steps
+}

@@ -1,0 +1,83 @@
+//! The concerns of a node beside its daemons: each a closed value that knows what it waits for.
+//!
+//! A concern takes what was observed (`observe`), says what is to be asked or done over a network (`requests`), when it
+//! is to be looked at again (`due`) and what is wrong (`problems`). No concern calls another.
+
+pub(super) mod acceptance;
+pub(super) mod admission;
+pub(super) mod api_freshness;
+pub(super) mod claims;
+pub(super) mod crash_diagnosis;
+pub(super) mod etcd_rollback;
+pub(super) mod images;
+pub(super) mod kubelet_resync;
+pub(super) mod manifests_lost_at_boot;
+pub(super) mod mirror_labels;
+pub(super) mod mirror_owners;
+pub(super) mod mirror_pod_deletions;
+pub(super) mod preempted;
+pub(super) mod removal_guard;
+pub(super) mod restart_orders;
+pub(super) mod stock_controller;
+pub(super) mod stuck_sandboxes;
+pub(super) mod volume_checks;
+
+use crate::core::time::Timestamp;
+
+use super::state::AgentState;
+
+/// All of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Concerns {
+    pub(super) acceptance: acceptance::Acceptance,
+    pub(super) admission_dry_runs: admission::AdmissionDryRuns,
+    pub(super) api_freshness: api_freshness::ApiFreshness,
+    pub(super) claims: claims::Claims,
+    pub(super) crash_diagnoses: crash_diagnosis::CrashDiagnoses,
+    pub(super) kubelet_resync: kubelet_resync::KubeletResync,
+    pub(super) manifests_lost_at_boot: manifests_lost_at_boot::ManifestsLostAtBoot,
+    pub(super) mirror_labels: mirror_labels::MirrorLabels,
+    pub(super) mirror_owners: mirror_owners::MirrorOwners,
+    pub(super) mirror_pod_deletions: mirror_pod_deletions::MirrorPodDeletions,
+    pub(super) preempted: preempted::Preempted,
+    pub(super) removal_guard: removal_guard::RemovalGuard,
+    pub(super) restart_orders: restart_orders::RestartOrders,
+    pub(super) stock: stock_controller::StockController,
+    pub(super) stuck_sandboxes: stuck_sandboxes::StuckSandboxes,
+    pub(super) volume_checks: volume_checks::VolumeChecks,
+}
+
+impl Concerns {
+    /// When each is to be looked at again. A concern that is added here without a time does not compile.
+    pub(super) fn due(&self, state: &AgentState) -> Vec<Option<Timestamp>> {
+        let Self {
+            acceptance,
+            // Their times are in the plan, which asks them.
+            admission_dry_runs: _,
+            claims,
+            kubelet_resync,
+            mirror_owners,
+            removal_guard,
+            restart_orders,
+            volume_checks,
+            // These follow what is observed, and wait for nothing.
+            api_freshness: _,
+            crash_diagnoses: _,
+            manifests_lost_at_boot: _,
+            mirror_labels: _,
+            mirror_pod_deletions: _,
+            preempted: _,
+            stock: _,
+            stuck_sandboxes: _,
+        } = self;
+        vec![
+            acceptance.due(),
+            claims.due(),
+            kubelet_resync.due(),
+            mirror_owners.due(),
+            removal_guard.due(),
+            restart_orders.due(),
+            volume_checks.due(!state.written.is_empty()),
+        ]
+    }
+}

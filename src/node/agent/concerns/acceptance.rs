@@ -1,0 +1,234 @@
+//! Whether the kubelet has accepted instances.
+//!
+//! Owns the questions: to the runtime, the kubelet and the API server's events, and only while an instance is late. What
+//! follows from the answers, `crate::core::acceptance` says.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::hash::Hash;
+use std::hash::Hasher;
+
+use serde_json::Value;
+
+use crate::core::acceptance;
+use crate::core::acceptance::AcceptanceEvidence;
+use crate::core::acceptance::KubeletReport;
+use crate::core::acceptance::LATE;
+use crate::core::plan::Accepted;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Instance;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::api::Scope;
+
+use super::super::evidence;
+use super::super::observation::Observation;
+use super::super::requests::Late;
+use super::super::requests::LateAnswer;
+use super::super::requests::Reply;
+use super::super::requests::Request;
+use super::super::state::Records;
+
+/// How soon the node's own components are asked again about an instance that is still late; from the third time on
+/// half as often. The API server is asked when [`acceptance::ask_again`] says so.
+const ASK_AGAIN: Span = Span::from_secs(5);
+/// A Node turns NotReady at the latest so long after its kubelet went.
+const NODE_LAGS: Span = Span::from_secs(60);
+
+/// What is known of instances that may not have been accepted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in super::super) struct Acceptance {
+    /// Instances whose mirror pod or sandbox has been seen in this boot.
+    seen: BTreeSet<String>,
+    /// What follows, by pod UID, for this pass.
+    accepted: BTreeMap<String, Accepted>,
+    /// When somebody was last asked, and how often by then.
+    asked: Option<(Timestamp, u32)>,
+    /// When the API server was last asked about an instance, by pod UID.
+    asked_api: BTreeMap<String, Timestamp>,
+    /// What it last had as events of them.
+    events: BTreeMap<String, KubeletReport>,
+    answer: Option<LateAnswer>,
+    question: Option<Request>,
+    next: Option<Timestamp>,
+    surroundings: String,
+    /// Since when the kubelet has been seen at work, while an instance is late.
+    at_work: Option<Timestamp>,
+}
+
+impl Acceptance {
+    /// Whether the kubelet has accepted an instance.
+    pub(in super::super) fn of(&self, instance: &Instance) -> Accepted {
+        self.accepted.get(&instance.uid).cloned().unwrap_or(Accepted::NotYet)
+    }
+
+    /// A fingerprint of what the kubelet's admission depends on; empty while it does not matter.
+    pub(in super::super) fn surroundings(&self) -> &str {
+        &self.surroundings
+    }
+
+    /// When to look again.
+    pub(in super::super) fn due(&self) -> Option<Timestamp> {
+        self.next
+    }
+
+    /// The question about instances that are late, if it is due.
+    pub(in super::super) fn requests(&self) -> Vec<Request> {
+        self.question.iter().cloned().collect()
+    }
+
+    /// Judges every live instance. `started`: when the agent was.
+    pub(in super::super) fn observe(
+        &mut self,
+        observation: &Observation,
+        records: &Records,
+        started: Timestamp,
+        node: &str,
+    ) {
+        let (now, booted) = (observation.now, observation.boot.at);
+        self.question = None;
+        self.take_answers(observation);
+        let live: Vec<(&DaemonRecord, &Instance)> =
+            records.values().flat_map(|r| r.live().filter(|i| !i.orphaned).map(move |i| (r, i))).collect();
+        let uids: BTreeSet<&str> = live.iter().map(|(_, i)| i.uid.as_str()).collect();
+        self.seen.retain(|uid| uids.contains(uid.as_str()));
+        let (mut accepted, mut late) = (BTreeMap::new(), Vec::new());
+        self.next = None;
+        for (record, instance) in live {
+            let since = instance.created.max(booted).max(started);
+            let evidence = self.evidence(record, instance, since, observation, node);
+            if evidence.seen {
+                self.seen.insert(instance.uid.clone());
+            } else if now - since >= LATE {
+                let (uid, namespace) = (instance.uid.clone(), record.key.namespace.clone());
+                let waited = now - since.max(self.at_work.unwrap_or(since));
+                late.push(Late { uid, namespace, pod: instance.pod_name.clone(), waited });
+            } else {
+                self.look_at(since + LATE);
+            }
+            accepted.insert(instance.uid.clone(), acceptance::judge(now - since, &evidence));
+        }
+        self.accepted = accepted;
+        let waits = |r: &DaemonRecord| r.backoff.is_some() || r.instances.iter().any(|i| i.noted.is_some());
+        let matters = !late.is_empty() || records.values().any(waits);
+        self.surroundings = if matters { self.fingerprint(observation) } else { String::new() };
+        if late.is_empty() {
+            (self.answer, self.asked, self.at_work) = (None, None, None);
+            self.asked_api.clear();
+            self.events.clear();
+            return;
+        }
+        let times = self.asked.map_or(0, |(_, times)| times);
+        let pause = ASK_AGAIN * if times > 1 { 2 } else { 1 };
+        let due = self.asked.map_or(now, |(asked, _)| (asked + pause).min(now + pause));
+        if due <= now {
+            self.asked = Some((now, times + 1));
+            self.question = Some(self.ask(late, times, observation));
+        }
+        self.look_at(due.max(now) + ASK_AGAIN);
+    }
+
+    fn take_answers(&mut self, observation: &Observation) {
+        for reply in &observation.replies {
+            let Reply::LateAnswered(answer) = reply else { continue };
+            for (uid, words) in &answer.events {
+                match words {
+                    Some(words) => drop(self.events.insert(uid.clone(), words.clone())),
+                    None => drop(self.events.remove(uid)),
+                }
+            }
+            self.asked_api.retain(|uid, _| !answer.unanswered.contains(uid));
+            let since = self.at_work.unwrap_or(observation.now).min(observation.now);
+            self.at_work = answer.kubelet_answers.then_some(since);
+            self.answer = Some(answer.clone());
+        }
+    }
+
+    fn look_at(&mut self, at: Timestamp) {
+        self.next = Some(self.next.map_or(at, |next| next.min(at)));
+    }
+
+    fn evidence(
+        &self,
+        record: &DaemonRecord,
+        instance: &Instance,
+        since: Timestamp,
+        observation: &Observation,
+        node: &str,
+    ) -> AcceptanceEvidence {
+        let (uid, now) = (&instance.uid, observation.now);
+        let answer = self.answer.as_ref().filter(|answer| answer.about.contains(uid));
+        let sandboxes = answer.and_then(|answer| answer.sandboxes.as_ref());
+        let api = observation.snapshot();
+        let mirror = api.and_then(|api| evidence::mirror(api, &record.key.namespace, instance, node));
+        let api_answers = observation.api_answers();
+        let node_ready = api.is_some_and(|api| api.node.is_some() && evidence::node_ready(api));
+        let at_work = match self.at_work {
+            Some(seen) => Some(now - seen.max(since)),
+            // A Node stays Ready for a while without its kubelet.
+            None if api_answers && node_ready => Some(now - since - NODE_LAGS).filter(|worked| *worked >= Span::ZERO),
+            None => None,
+        };
+        let spec = instance.daemon_set.as_ref().and_then(|d| d.pod_template().get("spec"));
+        let host_network = spec.and_then(|s| s.get("hostNetwork")) == Some(&Value::Bool(true));
+        AcceptanceEvidence {
+            seen: self.seen.contains(uid)
+                || (instance.started && instance.created >= observation.boot.at)
+                || mirror.is_some()
+                || observation.runtime_pod(uid).is_some_and(|pod| pod.alive)
+                || matches!(sandboxes, Some(Ok(pods)) if pods.contains(uid)),
+            asked: answer.is_some(),
+            no_runtime_view: match sandboxes {
+                Some(Ok(_)) => None,
+                Some(Err(why)) => Some(why.clone()),
+                None => Some("neither a container runtime nor the kubelet shows whether it has a sandbox".to_owned()),
+            },
+            report: answer.and_then(|answer| answer.words.get(uid).or_else(|| self.events.get(uid)).cloned()),
+            at_work,
+            no_network: !host_network && answer.and_then(|answer| answer.network_ready) != Some(true),
+            api_answers,
+        }
+    }
+
+    /// What admission depends on beside the pod: the other pods, and what the Node is. Of what the API has
+    /// listed once, and before that of the runtime's sandboxes.
+    fn fingerprint(&self, observation: &Observation) -> String {
+        let mut hasher = std::hash::DefaultHasher::new();
+        match observation.snapshot().filter(|api| api.lists(&Scope::Pods) > 0) {
+            Some(api) => {
+                for (key, entry) in &api.pods {
+                    let text = |pointer: &str| entry.value.pointer(pointer).and_then(Value::as_str);
+                    if !matches!(text("/status/phase"), Some("Failed" | "Succeeded")) {
+                        (key, text("/metadata/uid")).hash(&mut hasher);
+                    }
+                }
+                for pointer in ["/metadata/labels", "/spec/taints", "/status/allocatable"] {
+                    let value = api.node.as_ref().and_then(|node| node.value.pointer(pointer));
+                    value.map(Value::to_string).hash(&mut hasher);
+                }
+            }
+            None => {
+                let answer = self.answer.as_ref().and_then(|answer| answer.sandboxes.as_ref());
+                let Some(Ok(sandboxes)) = answer else { return String::new() };
+                sandboxes.hash(&mut hasher);
+            }
+        }
+        format!("{:016x}", hasher.finish())
+    }
+
+    /// The question, after `times` others.
+    fn ask(&mut self, late: Vec<Late>, times: u32, observation: &Observation) -> Request {
+        let now = observation.now;
+        let is_late = |uid: &String| late.iter().any(|late| late.uid == *uid);
+        self.events.retain(|uid, _| is_late(uid));
+        self.asked_api.retain(|uid, _| is_late(uid));
+        let is_due = |late: &&Late| {
+            let asked = self.asked_api.get(&late.uid);
+            asked.is_none_or(|asked| !(Span::ZERO..acceptance::ask_again(late.waited)).contains(&(now - *asked)))
+        };
+        let answers = observation.api_answers();
+        let ask_api: Vec<Late> = late.iter().filter(|late| answers && is_due(late)).cloned().collect();
+        self.asked_api.extend(ask_api.iter().map(|late| (late.uid.clone(), now)));
+        Request::AskAboutLate { late, ask_api, look_for_preemption: times > 0, at: now }
+    }
+}

@@ -1,0 +1,264 @@
+//! This node's NodeDaemons: the coordinator's approvals read, the agent's status written.
+//!
+//! Owns what is said of this node's daemons to the cluster, and when: on change, at most once a second,
+//! what nobody waits for a little later, a claim at once. A claim is written on the very resource version
+//! whose approval was read, so that a withdrawal and a claim cannot both go through. Without the resource
+//! there is nothing to do.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::cluster::node_daemons::Approval;
+use crate::core::cluster::node_daemons::Spec;
+use crate::core::cluster::node_daemons::Status;
+use crate::core::model::DaemonSet;
+use crate::core::model::NodeView;
+use crate::core::plan::Permission;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::api::FailureKind;
+use crate::node::api::Scope;
+use crate::node::api::Snapshot;
+
+use super::super::log::Log;
+use super::super::observation::Observation;
+use super::super::requests::Reply;
+use super::super::requests::Request;
+
+mod news;
+mod status;
+
+pub(in crate::node::agent) use status::status;
+
+/// Why a replacement waits.
+pub(in super::super) const NOT_APPROVED: &str = "the coordinator has not approved it for this node yet";
+
+/// Between two writes of the status.
+const PERIOD: Span = Span::from_secs(1);
+/// What nobody waits for is written up to so long after it became known, at another moment on each node: mostly
+/// something that matters follows, and takes it along.
+const PATIENCE: Span = Span::from_secs(6);
+/// After a write that failed.
+const AGAIN: Span = Span::from_secs(5);
+/// After a write that was taken and did not come back as it was sent: the resource in the cluster may be older
+/// than this agent and drop what it does not know.
+const INSIST: Span = Span::from_secs(60);
+
+/// This node's NodeDaemons as last seen, and what is being written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in super::super) struct Claims {
+    /// The store's version of what is held here.
+    version: u64,
+    uid: String,
+    resource_version: String,
+    spec: Spec,
+    live: Status,
+    /// Whether the object was there.
+    exists: bool,
+    /// What is to be said.
+    wanted: Status,
+    /// Not before.
+    next: Timestamp,
+    /// Not before, unless somebody waits for it; `None` while there is nothing to say.
+    patient: Option<Timestamp>,
+    /// Whether a write is under way.
+    writing: bool,
+    /// Whether the last one failed, other than by a conflict.
+    failed: bool,
+    /// The resource version of the last claim.
+    claimed_on: String,
+    /// What is being written.
+    sent: Option<Status>,
+    /// What was last taken by the API server.
+    accepted: Option<Status>,
+    /// When that is written again, if it does not show.
+    insist_at: Timestamp,
+    /// Claims that were given back, or may have been, and are still read.
+    returned: BTreeSet<Claim>,
+}
+
+/// Namespace and name of a DaemonSet, and the revision that is claimed.
+type Claim = (String, String, String);
+
+fn holds(status: &Status, (namespace, name, revision): &Claim) -> bool {
+    let mut of_it = status.daemons.iter().filter(|d| d.namespace == *namespace && d.name == *name);
+    of_it.any(|d| d.replacing.as_ref() == Some(revision))
+}
+
+impl Claims {
+    /// Takes what the API shows.
+    fn follow(&mut self, api: &Snapshot) {
+        let Some(entry) = &api.node_daemons else {
+            self.exists = false;
+            self.version = 0;
+            (self.spec, self.live, self.returned) = Default::default();
+            return;
+        };
+        if self.exists && self.version == entry.version {
+            return;
+        }
+        let text = |name: &str| entry.value.pointer(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let part = |name: &str| entry.value.get(name).cloned().unwrap_or_default();
+        self.exists = true;
+        self.version = entry.version;
+        self.uid = text("/metadata/uid");
+        self.resource_version = text("/metadata/resourceVersion");
+        self.spec = serde_json::from_value(part("spec")).unwrap_or_default();
+        self.live = serde_json::from_value(part("status")).unwrap_or_default();
+        self.returned.retain(|claim| holds(&self.live, claim));
+    }
+
+    /// Whether something is to be claimed that is not, as far as is known.
+    fn claims(&self) -> bool {
+        self.wanted.claims(&self.live) || self.returned.iter().any(|claim| holds(&self.wanted, claim))
+    }
+
+    /// The revision that is approved for `daemon_set`.
+    pub(in super::super) fn approved(&self, daemon_set: &DaemonSet) -> Option<&str> {
+        let (key, uid) = (&daemon_set.key, daemon_set.uid.as_deref().unwrap_or_default());
+        let mine = |a: &&crate::core::cluster::node_daemons::Approval| {
+            a.namespace == key.namespace && a.name == key.name && a.uid == uid
+        };
+        self.spec.approvals.iter().find(mine).map(|a| a.revision.as_str())
+    }
+
+    /// Whether an instance of `daemon_set` may be replaced by one of `revision`; `coordinated`: the cluster has
+    /// approvals.
+    pub(in super::super) fn permission(&self, coordinated: bool, daemon_set: &DaemonSet, revision: &str) -> Permission {
+        if !coordinated {
+            return Permission::Free;
+        }
+        let (key, uid) = (&daemon_set.key, daemon_set.uid.as_deref().unwrap_or_default());
+        let mine = |a: &&Approval| {
+            a.namespace == key.namespace && a.name == key.name && a.uid == uid && a.revision == revision
+        };
+        if !self.spec.approvals.iter().any(|a| mine(&a)) {
+            return Permission::Withheld(NOT_APPROVED.to_owned());
+        }
+        let claimed = self.live.daemon(&key.namespace, &key.name, uid).and_then(|d| d.replacing.as_deref());
+        // What is read may be older than what was said: a claim that was given back holds no more, until it is made anew.
+        let claim = (key.namespace.clone(), key.name.clone(), revision.to_owned());
+        match claimed == Some(revision) && !self.returned.contains(&claim) {
+            true => Permission::Claimed,
+            false => Permission::Approved,
+        }
+    }
+
+    /// What the cluster reads of this node.
+    pub(in super::super) fn live(&self) -> &Status {
+        &self.live
+    }
+
+    /// Approvals that have not been claimed.
+    pub(in super::super) fn unclaimed(&self) -> usize {
+        let claims = |a: &&Approval| {
+            let daemon = self.live.daemon(&a.namespace, &a.name, &a.uid);
+            daemon.and_then(|d| d.replacing.as_deref()) == Some(a.revision.as_str())
+        };
+        self.spec.approvals.iter().filter(|a| !claims(a)).count()
+    }
+
+    /// When the status is to be written: nothing to say, or a write under way, is never. A claim does not wait
+    /// for its time; it is made once on what was read, unless the last write failed.
+    pub(in super::super) fn due(&self) -> Option<Timestamp> {
+        let claims = self.claims();
+        if !self.exists || self.writing || (self.wanted == self.live && !claims) {
+            return None;
+        }
+        if !self.failed && self.claimed_on != self.resource_version && claims {
+            return Some(Timestamp::MIN);
+        }
+        let patient = self.patient.filter(|_| !news::matters(&self.wanted, &self.live));
+        let next = patient.map_or(self.next, |patient| patient.max(self.next));
+        let accepted = self.accepted.as_ref() == Some(&self.wanted);
+        Some(if accepted { next.max(self.insist_at) } else { next })
+    }
+
+    /// The write that is due at `at`, which is under way from now on. A claim binds it to the version that was
+    /// read.
+    fn send(&mut self, at: Timestamp) -> Option<Value> {
+        self.due().filter(|due| *due <= at)?;
+        let mut metadata = json!({"uid": self.uid});
+        if self.claims() {
+            metadata["resourceVersion"] = json!(self.resource_version);
+            self.claimed_on.clone_from(&self.resource_version);
+        }
+        for daemon in &self.live.daemons {
+            let Some(revision) = daemon.replacing.clone() else { continue };
+            let claim = (daemon.namespace.clone(), daemon.name.clone(), revision);
+            if !holds(&self.wanted, &claim) {
+                self.returned.insert(claim);
+            }
+        }
+        self.sent = Some(self.wanted.clone());
+        self.patient = None;
+        self.writing = true;
+        Some(json!({"metadata": metadata, "status": self.wanted}))
+    }
+
+    /// Whether the object is to be made at `at`; that is under way from now on.
+    fn create(&mut self, at: Timestamp) -> bool {
+        let due = !self.exists && !self.writing && at >= self.next;
+        self.writing |= due;
+        due
+    }
+
+    /// Takes what is to be said as of `at`; `spread`: 0 to 1, another on each node.
+    pub(in super::super) fn want(&mut self, status: Status, at: Timestamp, spread: f64) {
+        self.wanted = status;
+        // A clock that was set back makes nothing wait longer.
+        let known = self.patient.filter(|patient| *patient <= at + PATIENCE);
+        let patient = known.unwrap_or(at + PATIENCE.mul_f64(0.5 + spread / 2.0));
+        self.patient = (self.wanted != self.live).then_some(patient);
+    }
+
+    /// A write has ended at `at`.
+    fn ended(&mut self, failure: Option<FailureKind>, at: Timestamp) {
+        self.writing = false;
+        self.failed = failure.is_some_and(|kind| kind != FailureKind::Conflict);
+        self.next = at + if self.failed { AGAIN } else { PERIOD };
+        self.accepted = self.sent.take().filter(|_| failure.is_none());
+        if let Some(said) = &self.accepted {
+            // What it claims was bound to the version that was read: nothing came in between.
+            self.returned.retain(|claim| !holds(said, claim));
+        }
+        self.insist_at = at + INSIST;
+    }
+}
+
+impl Claims {
+    /// Reads the approvals. Gives whether the cluster has them, where that is known: one that had them has them still
+    /// while nothing says otherwise.
+    pub(in super::super) fn observe(&mut self, observation: &Observation, log: &mut Log) -> Option<bool> {
+        for reply in &observation.replies {
+            let Reply::Published(result) = reply else { continue };
+            self.ended(result.as_ref().err().map(|failure| failure.kind), observation.now);
+            if let Err(failure) = result {
+                log.info(format!("the node's NodeDaemons is not written: {failure}; trying again"));
+            }
+        }
+        let api = observation.snapshot()?;
+        self.follow(api);
+        match api.scopes.get(&Scope::NodeDaemons)? {
+            state if state.lists > 0 => Some(true),
+            state if state.missing => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The write that is due, if any.
+    pub(in super::super) fn requests(&mut self, observation: &Observation, node: &NodeView) -> Option<Request> {
+        let api = observation.snapshot().filter(|api| api.lists(&Scope::NodeDaemons) > 0)?;
+        if let Some(patch) = self.send(observation.now) {
+            return Some(Request::Publish(patch));
+        }
+        // Not for a Node that is gone: it would own what nothing wants.
+        let node_uid = node.uid.clone().filter(|_| api.node.is_some())?;
+        self.create(observation.now).then_some(Request::CreateNodeDaemons { node_uid })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! What an agent says of its node's daemons.
+//!
+//! Owns the report as a function of a plan; it neither sends nor decides.
+
+use crate::core::cluster::node_daemons::DaemonReport;
+use crate::core::cluster::node_daemons::FailedReport;
+use crate::core::cluster::node_daemons::InstanceReport;
+use crate::core::cluster::node_daemons::Status;
+use crate::core::pass::Plan;
+use crate::core::plan::DaemonPlan;
+use crate::core::plan::Facts;
+use crate::core::plan::Readiness;
+use crate::core::record::Instance;
+use crate::core::record::Phase;
+use crate::core::status::State;
+use crate::node::agent::evidence::mirror_key;
+
+/// What is said of every daemon of a plan; `live`: what the cluster reads of this node now.
+pub(in crate::node::agent) fn status(plan: &Plan, facts: &dyn Facts, node: &str, live: &Status) -> Status {
+    let reported = |d: &&DaemonPlan| {
+        d.summary.mode.is_some() && (!d.record.instances.is_empty() || d.summary.state.is_bad() || waits(d))
+    };
+    let daemons: Vec<&DaemonPlan> = plan.daemons.iter().filter(reported).collect();
+    let ready = daemons.iter().filter(|d| d.summary.ready == Some(true)).count();
+    let trouble = daemons.iter().find(|d| d.summary.state.is_bad()).or_else(|| daemons.iter().find(|d| waits(d)));
+    Status {
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        ready: format!("{ready}/{}", daemons.len()),
+        worst: trouble
+            .map_or_else(String::new, |d| format!("{}: {}: {}", d.key, d.summary.state.as_str(), d.summary.reason)),
+        daemons: daemons.into_iter().map(|d| report(d, facts, node, live)).collect(),
+    }
+}
+
+fn waits(daemon: &DaemonPlan) -> bool {
+    daemon.summary.state == State::Waiting
+}
+
+fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> DaemonReport {
+    let uid = daemon.record.api_uid.clone().unwrap_or_default();
+    let before = live.daemon(&daemon.key.namespace, &daemon.key.name, &uid);
+    let instance = |i: &Instance| {
+        let pod = mirror_key("", &i.pod_name, node).name;
+        let reported = before.and_then(|d| d.instances.iter().find(|t| t.pod == pod));
+        InstanceReport {
+            revision: i.revision.clone(),
+            created: i.created.to_string(),
+            ready_since: ready_since(&facts.readiness(i), reported),
+            ending: i.phase != Phase::Live,
+            pod,
+        }
+    };
+    let running = daemon.summary.state == State::Running;
+    DaemonReport {
+        namespace: daemon.key.namespace.clone(),
+        name: daemon.key.name.clone(),
+        uid,
+        mode: daemon.summary.mode,
+        phase: Some(daemon.summary.state),
+        message: if running { String::new() } else { daemon.summary.reason.clone() },
+        instances: daemon.record.instances.iter().map(instance).collect(),
+        replacing: daemon.replacing.clone(),
+        failed: daemon.record.failed.as_ref().map(|f| FailedReport {
+            revision: f.revision.clone(),
+            cause: f.failure.cause.as_str().to_owned(),
+            message: f.failure.message.clone(),
+        }),
+        stock_pod: daemon.summary.stock_pod.clone(),
+        previous: daemon.record.previous.as_ref().map(|p| p.revision.clone()),
+    }
+}
+
+/// Since when an instance is ready. What is not known now stays as it was `reported`: an agent that starts has heard of
+/// no pod yet, and a coordinator takes a node that is not ready for one that costs nothing to replace.
+fn ready_since(readiness: &Readiness, reported: Option<&InstanceReport>) -> Option<String> {
+    match readiness {
+        Readiness::Ready { since } => Some(since.to_string()),
+        Readiness::NotReady(_) => None,
+        Readiness::Steady { .. } | Readiness::Unknown(_) => reported.and_then(|t| t.ready_since.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::time::at;
+
+    #[test]
+    fn what_is_not_known_stays_as_it_was_told() {
+        let reported = InstanceReport { ready_since: Some("2026-01-01T00:00:00Z".to_owned()), ..Default::default() };
+        let unready = InstanceReport::default();
+        let unknown = Readiness::Unknown("no pod has been listed".to_owned());
+        assert_eq!(ready_since(&unknown, Some(&reported)), reported.ready_since);
+        assert_eq!(ready_since(&Readiness::Steady { since: at(0) }, Some(&reported)), reported.ready_since);
+        assert_eq!(ready_since(&unknown, Some(&unready)), None);
+        assert_eq!(ready_since(&unknown, None), None);
+    }
+
+    #[test]
+    fn what_is_known_is_said() {
+        let reported = InstanceReport { ready_since: Some("2026-01-01T00:00:00Z".to_owned()), ..Default::default() };
+        assert_eq!(ready_since(&Readiness::NotReady("a probe fails".to_owned()), Some(&reported)), None);
+        let ready = Readiness::Ready { since: at(1_000) };
+        assert_eq!(ready_since(&ready, Some(&reported)).as_deref(), Some("1970-01-01T00:00:01Z"));
+    }
+}

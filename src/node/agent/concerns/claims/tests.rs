@@ -1,0 +1,142 @@
+use super::*;
+use crate::core::cluster::node_daemons::DaemonReport;
+use crate::core::cluster::node_daemons::InstanceReport;
+use crate::core::model::Source;
+use crate::core::time::at;
+use crate::core::time::ms;
+use crate::core::validate;
+
+/// One that has read version `7` with nothing said, and wants to say `replacing`.
+fn claims(replacing: Option<&str>) -> Claims {
+    let daemon = DaemonReport { name: "net".to_owned(), replacing: replacing.map(str::to_owned), ..Default::default() };
+    let wanted = Status { daemons: vec![daemon], ..Default::default() };
+    Claims { exists: true, resource_version: "7".to_owned(), wanted, ..Default::default() }
+}
+
+#[test]
+fn a_claim_waits_for_nothing_and_is_made_once_on_what_was_read() {
+    let mut c = claims(Some("r2"));
+    c.next = at(5_000);
+    let patch = c.send(at(1_000)).expect("it is due");
+    assert_eq!(patch["metadata"]["resourceVersion"], "7");
+    assert_eq!(c.due(), None, "one write at a time");
+    c.ended(Some(FailureKind::Conflict), at(1_000));
+    assert_eq!(c.due(), Some(at(2_000)), "the same version again is no haste");
+    c.resource_version = "8".to_owned();
+    assert_eq!(c.due(), Some(Timestamp::MIN), "another version is");
+}
+
+#[test]
+fn a_failure_is_waited_out_and_a_conflict_is_none() {
+    let mut c = claims(Some("r2"));
+    c.send(at(0)).expect("it is due");
+    c.ended(Some(FailureKind::Forbidden), at(0));
+    c.resource_version = "8".to_owned();
+    assert_eq!(c.due(), Some(at(0) + AGAIN), "a claim, too");
+    c.send(at(0) + AGAIN).expect("it is due");
+    c.ended(Some(FailureKind::Conflict), at(0) + AGAIN);
+    assert_eq!(c.due(), Some(at(0) + AGAIN + PERIOD));
+}
+
+#[test]
+fn a_claim_that_is_given_back_holds_no_more_whatever_is_still_read() {
+    let template =
+        json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let value = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "net", "namespace": "a", "uid": "u"},
+        "spec": {"selector": {"matchLabels": {"app": "net"}}, "template": template}});
+    let daemon_set = validate::daemon_set(&value, Source::Api).expect("a DaemonSet");
+    let text = str::to_owned;
+    let (namespace, name, uid, revision, approved_at) = (text("a"), text("net"), text("u"), text("r2"), text(""));
+    let mut c = claims(None);
+    c.spec.approvals = vec![Approval { namespace, name, uid, revision, approved_at }];
+    c.live = claims(Some("r2")).wanted;
+    for daemon in c.live.daemons.iter_mut().chain(&mut c.wanted.daemons) {
+        (daemon.namespace, daemon.uid) = (text("a"), text("u"));
+    }
+    let claimed = c.live.clone();
+    let permission = |c: &Claims| c.permission(true, &daemon_set, "r2");
+    assert_eq!(permission(&c), Permission::Claimed, "nothing else has been said");
+    c.send(at(0)).expect("it is due");
+    assert_eq!(permission(&c), Permission::Approved, "that it holds no more is being said");
+    c.ended(Some(FailureKind::Timeout), at(100));
+    assert_eq!(permission(&c), Permission::Approved, "it may have been heard");
+    c.send(at(100) + AGAIN).expect("it is due");
+    c.ended(None, at(100) + AGAIN);
+    assert_eq!(permission(&c), Permission::Approved, "what is read is older");
+    // It is wanted again, and bound to what was read: it is not there, or nothing came in between.
+    c.want(claimed, at(200) + AGAIN, 0.0);
+    assert_eq!(c.wanted, c.live);
+    assert_eq!(c.due(), Some(Timestamp::MIN), "as any claim");
+    let patch = c.send(at(200) + AGAIN).expect("it is due");
+    assert_eq!(patch["metadata"]["resourceVersion"], "7");
+    assert_eq!(permission(&c), Permission::Approved, "it is not made yet");
+    c.ended(Some(FailureKind::Conflict), at(200) + AGAIN);
+    assert_eq!(permission(&c), Permission::Approved);
+    c.resource_version = "8".to_owned();
+    c.send(at(300) + AGAIN).expect("it is due");
+    c.ended(None, at(300) + AGAIN);
+    assert_eq!(permission(&c), Permission::Claimed);
+    assert_eq!(c.due(), None);
+}
+
+#[test]
+fn what_is_no_claim_is_bound_to_no_version_and_waits_for_its_time() {
+    let mut c = claims(None);
+    c.next = at(500);
+    assert_eq!(c.send(at(499)), None);
+    let patch = c.send(at(500)).expect("it is due");
+    assert_eq!(patch["metadata"].get("resourceVersion"), None);
+}
+
+#[test]
+fn what_was_taken_and_does_not_show_is_insisted_on_rarely() {
+    let mut c = claims(None);
+    c.send(at(0)).expect("it is due");
+    c.ended(None, at(100));
+    assert_eq!(c.due(), Some(at(100) + INSIST));
+    c.wanted.worst = "news".to_owned();
+    assert_eq!(c.due(), Some(at(100) + PERIOD), "other words are another matter");
+    c.live = c.wanted.clone();
+    assert_eq!(c.due(), None, "nothing to say");
+}
+
+#[test]
+fn the_object_is_made_once_at_a_time_and_not_while_the_last_failure_is_fresh() {
+    let mut c = Claims::default();
+    assert!(c.create(at(0)));
+    assert!(!c.create(at(0)), "one write at a time");
+    c.ended(Some(FailureKind::Forbidden), at(0));
+    assert!(!c.create(at(0) + AGAIN - ms(1)));
+    assert!(c.create(at(0) + AGAIN));
+    assert_eq!(c.due(), None, "what is not there is not patched");
+}
+
+#[test]
+fn what_nobody_waits_for_has_patience_and_goes_with_what_matters() {
+    let mut c = Claims { exists: true, ..Default::default() };
+    let said = |ready: bool| {
+        let mut status = claims(None).wanted;
+        let ready_since = ready.then(|| "2026-01-01T00:00:00Z".to_owned());
+        let instance = InstanceReport { pod: "a".to_owned(), ready_since, ..Default::default() };
+        status.daemons[0].instances.push(instance);
+        status
+    };
+    c.want(said(false), at(1_000), 0.0);
+    assert_eq!(c.due(), Some(at(1_000) + PATIENCE / 2));
+    c.want(said(false), at(2_000), 1.0);
+    assert_eq!(c.due(), Some(at(1_000) + PATIENCE / 2), "since it became known");
+    c.want(said(true), at(2_100), 0.0);
+    assert!(c.due() <= Some(at(2_100)), "somebody waits for that");
+    c.want(said(false), at(2_200), 0.0);
+    c.send(at(10_000)).expect("it is due");
+    c.ended(None, at(10_000));
+    c.live = c.wanted.clone();
+    c.want(said(false), at(11_000), 0.0);
+    assert_eq!((c.due(), c.patient), (None, None), "nothing to say");
+    c.want(Status::default(), at(12_000), 0.0);
+    c.live.daemons.clear();
+    c.live.worst = "x".to_owned();
+    assert_eq!(c.due(), Some(at(12_000) + PATIENCE / 2), "patience is new each time");
+    c.want(c.wanted.clone(), at(0), 0.0);
+    assert_eq!(c.due(), Some(at(11_000)), "a clock that was set back");
+}

@@ -1,0 +1,99 @@
+//! Which containers are worth a look at what they left behind: exit code and last log line.
+//!
+//! Owns when that is asked for. The look itself is a request.
+
+use std::collections::BTreeMap;
+
+use crate::core::health;
+use crate::core::health::CrashDiagnosis;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+
+use super::super::evidence;
+use super::super::observation::Observation;
+use super::super::requests::Reply;
+use super::super::requests::Request;
+use super::super::state::Records;
+
+/// An instance that goes on crashing is looked at no more often than this.
+const AGAIN: Span = Span::from_secs(10);
+
+/// The diagnoses of instances, by pod UID.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in super::super) struct CrashDiagnoses {
+    looks: BTreeMap<String, Look>,
+    questions: Vec<Request>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Look {
+    /// Container and how often it had been started.
+    at: (String, u64),
+    asked: Timestamp,
+    under_way: bool,
+    diagnosis: Option<CrashDiagnosis>,
+}
+
+impl CrashDiagnoses {
+    /// What was found out of an instance.
+    pub(in super::super) fn of(&self, uid: &str) -> Option<&CrashDiagnosis> {
+        self.looks.get(uid)?.diagnosis.as_ref()
+    }
+
+    /// Whether the first diagnosis of an instance is under way: it is worth to wait for.
+    pub(in super::super) fn is_pending(&self, uid: &str) -> bool {
+        self.looks.get(uid).is_some_and(|look| look.under_way && look.diagnosis.is_none())
+    }
+
+    /// Takes what was found, and asks about the containers that have ended since; forgets instances that crash no more.
+    pub(in super::super) fn observe(&mut self, observation: &Observation, records: &Records, node: &str) {
+        self.questions.clear();
+        let crashing = crashing(observation, records, node);
+        for reply in &observation.replies {
+            let Reply::CrashDiagnosed { uid, diagnosis } = reply else { continue };
+            if let Some(look) = self.looks.get_mut(uid) {
+                look.under_way = false;
+                look.diagnosis = Some(diagnosis.clone());
+            }
+        }
+        self.looks.retain(|uid, _| crashing.contains_key(uid));
+        for (uid, at) in crashing {
+            let known = self.looks.get(&uid);
+            if known.is_some_and(|look| look.at == at || look.under_way || observation.now - look.asked < AGAIN) {
+                continue;
+            }
+            let diagnosis = known.and_then(|look| look.diagnosis.clone());
+            self.questions.push(Request::DiagnoseCrash { uid: uid.clone(), container: at.0.clone() });
+            self.looks.insert(uid, Look { at, asked: observation.now, under_way: true, diagnosis });
+        }
+    }
+
+    /// The looks that are due.
+    pub(in super::super) fn requests(&self) -> Vec<Request> {
+        self.questions.clone()
+    }
+}
+
+/// The container that crashes of each instance, and how often it had been started.
+fn crashing(observation: &Observation, records: &Records, node: &str) -> BTreeMap<String, (String, u64)> {
+    let mut crashing = BTreeMap::new();
+    if !observation.can_ask_runtime {
+        return crashing;
+    }
+    for (record, instance) in records.values().flat_map(|r| r.live().map(move |i| (r, i))) {
+        if instance.available.is_some() {
+            continue;
+        }
+        let mirror =
+            observation.snapshot().and_then(|api| evidence::mirror(api, &record.key.namespace, instance, node));
+        let reported = mirror.and_then(health::crashing).map(|(name, restarts)| (name.to_owned(), restarts));
+        let seen = || {
+            let pod = observation.runtime_pod(&instance.uid)?;
+            let template = instance.daemon_set.as_ref()?.pod_template();
+            let crashed = health::crashed(template, &pod.fact, instance.created)?;
+            Some((crashed.name.clone(), u64::from(crashed.restarts)))
+        };
+        crashing.extend(reported.or_else(seen).map(|container| (instance.uid.clone(), container)));
+    }
+    crashing
+}

@@ -1,0 +1,68 @@
+//! An API server whose history went back: etcd was restored from a backup, and what was made since is missing.
+//!
+//! Owns the doubt: until a second complete list has said the same, nothing that is missing counts as gone, however little
+//! it is.
+
+use crate::core::pass::MaxRemovals;
+use crate::core::pass::Plan;
+use crate::core::status::Problem;
+use crate::node::api;
+use crate::node::api::Scope;
+use crate::node::api::Snapshot;
+
+/// What is known of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in super::super) struct EtcdRollback {
+    seen: u64,
+    back: Option<api::EtcdRollback>,
+}
+
+impl EtcdRollback {
+    /// Follows the API's view.
+    pub(in super::super) fn observe(&mut self, api: &Snapshot) {
+        if let Some(back) = api.etcd_rollback_detection.rollback.filter(|back| back.number != self.seen) {
+            self.seen = back.number;
+            self.back = Some(back);
+        }
+    }
+
+    /// The resource version to remember: an agent that starts anew in the middle of it must doubt again.
+    pub(in super::super) fn reached(&self, api: &Snapshot) -> u64 {
+        self.back.map_or(api.etcd_rollback_detection.reached, |back| back.from)
+    }
+
+    /// How many absences may act in this pass: none while their list may be of a restored backup, unless
+    /// nothing is to be held at all.
+    pub(in super::super) fn max_removals(&self, api: Option<&Snapshot>, configured: MaxRemovals) -> MaxRemovals {
+        let open = |api: &Snapshot| {
+            api.lists(&Scope::DaemonSets) > 0
+                && !api.etcd_rollback_detection.is_known
+                && api.etcd_rollback_detection.reached > 0
+        };
+        match configured {
+            MaxRemovals::Off => MaxRemovals::Off,
+            _ if self.back.is_some() || api.is_some_and(open) => MaxRemovals::Count(0),
+            bound => bound,
+        }
+    }
+
+    /// A pass was planned: the doubt is over when nothing is missing any more.
+    pub(in super::super) fn planned(&mut self, plan: &Plan, api: Option<&Snapshot>, second_list: bool) {
+        if api.is_some_and(|api| api.etcd_rollback_detection.is_known) && !plan.removals_held && !second_list {
+            self.back = None;
+        }
+    }
+
+    /// What is to be said of it.
+    pub(in super::super) fn problem(&self) -> Option<Problem> {
+        let api::EtcdRollback { from, to, .. } = self.back?;
+        Some(Problem {
+            object: "API".to_owned(),
+            reason: format!(
+                "its history went back (resource version {to} after {from}), as after a restored backup: what is \
+                 missing there is kept until a second complete list agrees"
+            ),
+            hint: Some("apply what is still wanted again, before `removals-delay` is over".to_owned()),
+        })
+    }
+}

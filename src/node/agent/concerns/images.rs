@@ -1,0 +1,196 @@
+//! From what a plan wants to pulls and pins, and from pulls to what the next plan knows.
+//!
+//! Owns what a pull's progress means for an instance: the old one stays while the new one's images can be had, and where
+//! nothing runs no pull holds a daemon up for long.
+
+use std::collections::BTreeSet;
+use std::hash::DefaultHasher;
+use std::hash::Hash;
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::core::images::of_spec;
+use crate::core::images::refusal::Refusal;
+use crate::core::model::DaemonSet;
+use crate::core::model::ObjectRef;
+use crate::core::pass::Plan;
+use crate::core::plan::DaemonPlan;
+use crate::core::plan::Images;
+use crate::core::rendering::RenderResult;
+use crate::core::rendering::Rendered;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::api::Scope;
+use crate::node::cri::images::PullFor;
+use crate::node::images::PullProgress;
+use crate::node::images::Wish;
+
+use super::super::objects::Objects;
+use super::super::observation::Observation;
+use super::super::requests::Request;
+
+/// How long a daemon of which nothing runs waits for a runtime that does not answer.
+const UNREACHABLE: Span = Span::from_secs(10);
+
+/// What one pass knows of images.
+#[derive(Clone, Copy)]
+pub(in super::super) struct ImageFacts<'a> {
+    pub(in super::super) observation: &'a Observation,
+    /// `images.require-prepull`.
+    pub(in super::super) require_prepull: bool,
+    /// `images.on-pull-failure = "go-on"`.
+    pub(in super::super) go_on: bool,
+}
+
+impl<'a> ImageFacts<'a> {
+    /// As configured.
+    pub(in super::super) fn new(observation: &'a Observation, config: &Config) -> Self {
+        let go_on = config.replace_unpulled || config.exact_rollouts;
+        Self { observation, require_prepull: config.require_prepull, go_on }
+    }
+
+    /// Whether the images for `rendering` are there, as far as that matters.
+    pub(in super::super) fn of(&self, rendering: &RenderResult, replaces: bool, objects: &Objects<'_>) -> Images {
+        let Ok(rendered) = &rendering.result else { return Images::Present };
+        if !needed(rendered, replaces) {
+            return Images::Present;
+        }
+        let (pulls, now) = (&self.observation.pulls, self.observation.now);
+        if !self.observation.can_ask_runtime {
+            return match replaces {
+                true => Images::Handed(
+                    "its images are pulled by the kubelet after the old instance has ended: no runtime-endpoint is configured"
+                        .to_owned(),
+                ),
+                false => Images::Present,
+            };
+        }
+        if let Some(secret) = self.awaited_secret(rendered, objects).filter(|_| replaces) {
+            return Images::Pulling(format!("waits for {secret}, a pull secret"));
+        }
+        let looking = (PullProgress::Looking(None), now);
+        let (progress, since) = pulls.progress.get(&rendering.identity.uid).cloned().unwrap_or(looking);
+        let waited = now - since;
+        match progress {
+            PullProgress::Done(None) => Images::Present,
+            PullProgress::Done(Some(said)) => Images::Handed(said),
+            PullProgress::Looking(Some(why)) if !replaces && waited >= UNREACHABLE.min(pulls.patience) => {
+                Images::Failed(why)
+            }
+            PullProgress::Looking(Some(why)) => Images::Pulling(why),
+            PullProgress::Looking(None) => Images::Pulling("looks for its images".to_owned()),
+            PullProgress::Pulling { image, present: true, .. } if !replaces && waited >= pulls.patience => {
+                Images::Handed(format!(
+                    "image {image} is not pulled anew yet: it starts with the one that is on the node"
+                ))
+            }
+            PullProgress::Pulling { image, number, count, since, .. } => {
+                Images::Pulling(format!("pulls image {number} of {count} ({image}) since {since}"))
+            }
+            PullProgress::Failed { words, refusal } => self.failed(words, refusal, replaces),
+        }
+    }
+
+    fn failed(&self, words: String, refusal: Refusal, replaces: bool) -> Images {
+        if !replaces {
+            return Images::Failed(words);
+        }
+        if self.go_on {
+            return Images::Handed(format!("{words}; the old instance ends all the same (images.on-pull-failure)"));
+        }
+        if refusal == Refusal::Credentials && !self.require_prepull {
+            return Images::Handed(format!(
+                "{words}; the old instance ends and pulling is left to the kubelet, which may know other \
+                 credentials (images.require-prepull would keep it)"
+            ));
+        }
+        Images::Failed(format!("{words}; it is tried again"))
+    }
+
+    /// A pull secret of which the API has yet to say whether it exists.
+    fn awaited_secret<'r>(&self, rendered: &'r Rendered, objects: &Objects<'_>) -> Option<&'r ObjectRef> {
+        let api = self.observation.snapshot().filter(|_| self.observation.api_answers())?;
+        rendered.pod.pull_secrets.iter().find(|secret| {
+            let scope = Scope::Object((*secret).clone());
+            let refused = api.scopes.get(&scope).is_some_and(|state| state.error.is_some());
+            !refused && objects.entry(secret).is_none() && api.lists(&scope) == 0
+        })
+    }
+}
+
+/// Whether the agent has to pull: always for a replacement; where nothing runs only what the kubelet
+/// could not pull, or would not pull anew.
+fn needed(rendered: &Rendered, replaces: bool) -> bool {
+    let pod = &rendered.pod;
+    !pod.images.is_empty() && (replaces || !pod.pull_secrets.is_empty() || pod.images.iter().any(|image| image.always))
+}
+
+/// The pulls and pins that `plan` wants. Notes in it which images may be lost.
+pub(in super::super) fn requests(
+    observation: &Observation,
+    plan: &mut Plan,
+    objects: &Objects<'_>,
+    node: &str,
+) -> Vec<Request> {
+    let wishes = plan.daemons.iter().filter_map(|daemon| wish(daemon, objects, node)).collect();
+    let mut needed = BTreeSet::new();
+    for daemon in &mut plan.daemons {
+        let said = daemon.record.live().filter_map(|i| observation.pulls.said.get(&i.uid).cloned());
+        let news: Vec<String> = said.filter(|said| !daemon.summary.notes.contains(said)).collect();
+        daemon.summary.notes.extend(news);
+        let record = &daemon.record;
+        let templates = record.instances.iter().filter_map(|i| i.daemon_set.as_ref());
+        let good = record.good.as_ref().and_then(|good| good.daemon_set.as_ref());
+        templates.chain(good).for_each(|daemon_set| needed.extend(names(daemon_set)));
+        let wanted = daemon.pull.as_ref().and_then(|rendering| rendering.result.as_ref().ok());
+        needed.extend(wanted.into_iter().flat_map(|r| r.pod.images.iter().map(|image| image.image.clone())));
+        // An image that no container uses is the first to go.
+        let unpinned = good.into_iter().flat_map(names).find(|image| observation.is_unpinned(image));
+        if let Some(image) = unpinned {
+            daemon.summary.notes.push(format!(
+                "image {image} of the last good revision may be lost to image garbage collection: the container \
+                 runtime does not keep it"
+            ));
+        }
+    }
+    let instances = plan.daemons.iter().flat_map(|daemon| &daemon.record.instances);
+    let pods = instances.map(|instance| instance.uid.clone()).collect();
+    vec![Request::Pull { wishes, pods }, Request::Pin(needed)]
+}
+
+/// When to look again at what is waited for no longer than a while.
+pub(in super::super) fn due(observation: &Observation) -> Option<Timestamp> {
+    let pulls = &observation.pulls;
+    let open = pulls.progress.values().filter(|(progress, _)| !matches!(progress, PullProgress::Done(_)));
+    let due = open.flat_map(|(_, since)| [*since + UNREACHABLE.min(pulls.patience), *since + pulls.patience]);
+    due.filter(|due| *due > observation.now).min()
+}
+
+/// The images of a DaemonSet's template.
+fn names(daemon_set: &Arc<DaemonSet>) -> impl Iterator<Item = String> {
+    let spec = daemon_set.pod_template().get("spec");
+    spec.map(of_spec).unwrap_or_default().into_iter().map(|image| image.image)
+}
+
+fn wish(daemon: &DaemonPlan, objects: &Objects<'_>, node: &str) -> Option<Wish> {
+    let rendering = daemon.pull.as_ref()?;
+    let rendered = rendering.result.as_ref().ok()?;
+    let replaces = daemon.record.live().any(|instance| instance.uid != rendering.identity.uid);
+    if !needed(rendered, replaces) {
+        return None;
+    }
+    let mut version = DefaultHasher::new();
+    let mut secrets = Vec::new();
+    for secret in &rendered.pod.pull_secrets {
+        let entry = objects.entry(secret);
+        (secret, entry.map(|entry| entry.version)).hash(&mut version);
+        secrets.extend(entry.map(|entry| (secret.key.name.clone(), Arc::clone(&entry.value))));
+    }
+    let pod = PullFor {
+        name: format!("{}-{}", rendering.identity.pod_name, node.to_lowercase()),
+        namespace: daemon.key.namespace.clone(),
+        uid: rendering.identity.uid.clone(),
+    };
+    Some(Wish { pod, images: rendered.pod.images.clone(), secrets, secrets_version: version.finish() })
+}

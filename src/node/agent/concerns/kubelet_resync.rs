@@ -1,0 +1,184 @@
+//! Having the kubelet try again at once, when what a pod failed for has just come back.
+//!
+//! Owns two facts of timing. The kubelet tries a pod whose sandbox could not be made (no pod network yet) again after
+//! 10 to 15 s; a change of the manifest under the same UID makes it try at once. So when a daemon of this node has
+//! become ready, or the API server answers again, the manifests of instances without a sandbox get one more annotation
+//! for a moment.
+//!
+//! And a daemon that crashed for want of the API server waits out a back-off that outlasts the outage. The kubelet takes
+//! it from the container that ended: with its sandbox removed the same instance starts at once. A new instance would not
+//! do: its mirror pod, which flannel asks for, comes only when the kubelet has heard from the API server, many seconds
+//! later.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use crate::core::model::ObjectKey;
+use crate::core::pass::Plan;
+use crate::core::plan::State;
+use crate::core::record::DaemonRecord;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::api::Link;
+
+use super::super::log::Log;
+use super::super::observation::Observation;
+use super::super::requests::Request;
+use super::super::state::Records;
+
+/// When to try again after something came back: what it has to set up takes it a moment.
+const AFTER: [Span; 3] = [Span::from_millis(300), Span::from_millis(1_500), Span::from_secs(4)];
+/// While the API server has just come back, it is tried again this often.
+const EVERY: Span = Span::from_millis(1_500);
+/// How long a manifest keeps the annotation: two changes too close together are one to the kubelet.
+const FOR: Span = Span::from_secs(1);
+/// How long the return of the API server counts as just now.
+const BACK: Span = Span::from_secs(15);
+
+/// What is to be tried again, and what has been.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in super::super) struct KubeletResync {
+    due: BTreeSet<Timestamp>,
+    touched: BTreeMap<String, Touched>,
+    ready: BTreeSet<String>,
+    /// Instances that were restarted since the API server came back.
+    restarted: BTreeSet<String>,
+    link_was_down: bool,
+    api_back: Option<Timestamp>,
+}
+
+/// A manifest with the annotation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Touched {
+    until: Timestamp,
+    /// Digest of the file with the annotation, and of the one without.
+    written: String,
+    meant: String,
+}
+
+/// An instance whose manifest is to be touched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct ToTouch {
+    pub(in super::super) daemon: ObjectKey,
+    pub(in super::super) pod: String,
+    pub(in super::super) uid: String,
+}
+
+impl KubeletResync {
+    /// Notes when the API server comes back after it was seen to be away.
+    pub(in super::super) fn observe(&mut self, observation: &Observation, log: &mut Log) {
+        let Some(api) = &observation.api else { return };
+        match &api.link {
+            Link::Down { .. } if self.link_was_down => {}
+            Link::Down { failure, .. } => {
+                self.link_was_down = true;
+                log.warn(format!("the API server is unreachable: {failure}; what runs here goes on running"));
+            }
+            Link::Up if std::mem::take(&mut self.link_was_down) => {
+                log.info("the API server answers again");
+                self.api_back = Some(observation.now);
+                self.restarted.clear();
+                self.schedule(observation.now);
+            }
+            Link::Up | Link::Connecting => {}
+        }
+    }
+
+    /// When the API server came back, if that was just now.
+    fn api_back(&self, now: Timestamp) -> Option<Timestamp> {
+        self.api_back.filter(|back| now - *back < BACK)
+    }
+
+    /// Whether the pods of the runtime are wanted.
+    pub(in super::super) fn asks_runtime(&self, now: Timestamp) -> bool {
+        self.due.first().is_some_and(|due| *due <= now) || self.api_back(now).is_some()
+    }
+
+    /// When to look again.
+    pub(in super::super) fn due(&self) -> Option<Timestamp> {
+        let restore = self.touched.values().map(|touched| touched.until).min();
+        self.due.first().copied().into_iter().chain(restore).min()
+    }
+
+    /// The digest that a touched manifest is meant to have, while it is touched.
+    pub(in super::super) fn meant(&self, uid: &str, on_disk: &str, now: Timestamp) -> Option<&str> {
+        let touched = self.touched.get(uid).filter(|touched| touched.written == on_disk && now < touched.until);
+        touched.map(|touched| touched.meant.as_str())
+    }
+
+    /// A manifest was touched at `now`: digests of the file with the annotation and without.
+    pub(in super::super) fn was_touched(&mut self, uid: &str, written: String, meant: String, now: Timestamp) {
+        self.touched.insert(uid.to_owned(), Touched { until: now + FOR, written, meant });
+    }
+
+    fn schedule(&mut self, now: Timestamp) {
+        self.due.extend(AFTER.iter().map(|after| now + *after));
+    }
+
+    /// The instances without a sandbox whose manifests are to be touched now.
+    pub(in super::super) fn manifests_to_touch(
+        &mut self,
+        observation: &Observation,
+        plan: &Plan,
+        records: &Records,
+    ) -> Vec<ToTouch> {
+        let now = observation.now;
+        let ready = self.seen_running(observation, plan);
+        let news = !ready.is_subset(&self.ready);
+        self.ready = ready;
+        let waits = plan.daemons.iter().any(|d| d.summary.state != State::Running && d.record.live().next().is_some());
+        if news && waits {
+            self.schedule(now);
+        }
+        self.touched.retain(|_, touched| now < touched.until);
+        if self.due.first().is_none_or(|due| *due > now) {
+            return Vec::new();
+        }
+        self.due = self.due.split_off(&(now + Span::from_millis(1)));
+        if self.api_back(now).is_some() && waits {
+            self.due.insert(now + EVERY);
+        }
+        if observation.runtime.current().is_none() {
+            return Vec::new();
+        }
+        let alive: BTreeSet<&str> =
+            observation.runtime_pods().iter().filter(|p| p.alive).map(|p| p.uid.as_str()).collect();
+        let instances = records.values().flat_map(|r| r.live().map(move |i| (r, i)));
+        instances
+            .filter(|(_, i)| !alive.contains(i.uid.as_str()) && now - i.created > FOR)
+            .filter(|(_, i)| !self.touched.contains_key(&i.uid))
+            .map(|(r, i)| ToTouch { daemon: r.key.clone(), pod: i.pod_name.clone(), uid: i.uid.clone() })
+            .collect()
+    }
+
+    /// UIDs of instances that are ready, or have a running container while the API server is behind.
+    fn seen_running(&self, observation: &Observation, plan: &Plan) -> BTreeSet<String> {
+        let ready = plan.daemons.iter().filter(|d| d.summary.state == State::Running);
+        let mut seen: BTreeSet<String> = ready.map(|d| d.summary.uid.clone()).collect();
+        if self.api_back(observation.now).is_some() {
+            let running = observation.runtime_pods().iter().filter(|p| p.running_since.is_some());
+            seen.extend(running.map(|p| p.uid.clone()));
+        }
+        seen
+    }
+
+    /// Ends crash back-offs of an outage with the outage: once an instance.
+    pub(in super::super) fn requests(
+        &mut self,
+        observation: &Observation,
+        records: &Records,
+        log: &mut Log,
+    ) -> Vec<Request> {
+        let Some(back) = self.api_back(observation.now) else { return Vec::new() };
+        let mut requests = Vec::new();
+        for instance in records.values().flat_map(DaemonRecord::live).filter(|i| i.created < back) {
+            let mut pods = observation.runtime_pods().iter();
+            let crashed = pods.find(|p| p.uid == instance.uid && p.crashing && p.running_since.is_none());
+            let Some(crashed) = crashed.filter(|_| self.restarted.insert(instance.uid.clone())) else { continue };
+            let pod = instance.pod_name.clone();
+            log.info(format!("restarting {pod}: it was in crash back-off when the API server came back")).pod(&pod);
+            requests.push(Request::RestartSandboxes { pod, sandboxes: crashed.sandboxes.clone() });
+        }
+        requests
+    }
+}

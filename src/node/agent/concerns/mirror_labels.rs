@@ -1,0 +1,74 @@
+//! Labels of mirror pods: the kubelet never brings a changed label to the API under the same UID.
+//!
+//! Owns the patch that corrects the labels of revision and generation in place, without a restart.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::json::at;
+use crate::core::json::text_at;
+use crate::core::model::GENERATION_LABEL;
+use crate::core::model::HASH_LABEL;
+
+use super::super::evidence;
+use super::super::log::Log;
+use super::super::observation::Observation;
+use super::super::observed_state::GENERATION_ANNOTATION;
+use super::super::requests::Reply;
+use super::super::requests::Request;
+use super::super::state::Records;
+
+/// What has been asked for, by mirror pod UID: a patch that was refused is not sent again and again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in super::super) struct MirrorLabels(BTreeMap<String, Value>);
+
+impl MirrorLabels {
+    /// Reports patches that failed.
+    pub(in super::super) fn observe(&mut self, observation: &Observation, log: &mut Log) {
+        for reply in &observation.replies {
+            if let Reply::MirrorPodNotLabelled { pod, failure } = reply {
+                log.warn(format!("labels of mirror pod {pod} are not corrected: {failure}")).pod(&pod.name);
+            }
+        }
+    }
+
+    /// The patches for mirror pods whose labels are not those of their manifests.
+    pub(in super::super) fn requests(
+        &mut self,
+        observation: &Observation,
+        records: &Records,
+        node: &str,
+    ) -> Vec<Request> {
+        let Some(api) = observation.snapshot() else { return Vec::new() };
+        let mut requests = Vec::new();
+        let mut wrong = BTreeMap::new();
+        for (record, instance) in records.values().flat_map(|r| r.live().map(move |i| (r, i))) {
+            let Some(daemon_set) = &instance.daemon_set else { continue };
+            let namespace = &record.key.namespace;
+            let Some(pod) = evidence::mirror(api, namespace, instance, node) else { continue };
+            let wanted = [
+                (HASH_LABEL, Some(&instance.revision)),
+                (GENERATION_LABEL, daemon_set.annotations.get(GENERATION_ANNOTATION)),
+            ];
+            let labels = at(pod, &["metadata", "labels"]).unwrap_or(&Value::Null);
+            let differs = |name: &str, value: &str| labels.get(name).and_then(Value::as_str) != Some(value);
+            let patch: serde_json::Map<String, Value> = wanted
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, value?)))
+                .filter(|(name, value)| differs(name, value))
+                .map(|(name, value)| (name.to_owned(), json!(value)))
+                .collect();
+            let Some(uid) = text_at(pod, &["metadata", "uid"]).filter(|_| !patch.is_empty()) else { continue };
+            let patch = json!({"metadata": {"uid": uid, "labels": patch}});
+            if self.0.get(uid) != Some(&patch) {
+                let pod = evidence::mirror_key(namespace, &instance.pod_name, node);
+                requests.push(Request::LabelMirrorPod { pod, uid: uid.to_owned(), patch: patch.clone() });
+            }
+            wrong.insert(uid.to_owned(), patch);
+        }
+        self.0 = wrong;
+        requests
+    }
+}

@@ -1,0 +1,263 @@
+//! Asking again before something is removed: a GET for one daemon, a second complete list for many, and which cluster it
+//! is that answers.
+//!
+//! Owns what counts as confirmed. Until it is, nothing that is missing in the API counts as gone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::core::model::ObjectKey;
+use crate::core::pass::MaxRemovals;
+use crate::core::pass::Plan;
+use crate::core::plan::Action;
+use crate::core::sources::Confirmation;
+use crate::core::status::Problem;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::api::Scope;
+use crate::node::api::Snapshot;
+
+use super::super::definitions::ApiDefinitions;
+use super::super::log::Log;
+use super::super::observation::Observation;
+use super::super::requests::Reply;
+use super::super::requests::Request;
+use super::super::state::Records;
+use super::etcd_rollback::EtcdRollback;
+
+/// How long a GET that failed, or that contradicted the watch, is taken for an answer; and how often a cluster is asked
+/// which one it is.
+const ASK_AGAIN: Span = Span::from_secs(5);
+
+/// What has been asked, and what was answered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in super::super) struct RemovalGuard {
+    confirmations: BTreeMap<ObjectKey, Asked>,
+    cluster: Cluster,
+    second_list: Option<SecondList>,
+    pub(in super::super) etcd_rollback: EtcdRollback,
+}
+
+/// An answer to a GET, and what it was an answer about.
+#[derive(Clone, Debug, PartialEq)]
+struct Asked {
+    about: u64,
+    at: Timestamp,
+    /// `None` while the GET is under way.
+    answer: Option<Confirmation>,
+}
+
+/// Which cluster answers: another one under the same address proves nothing about what runs here.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Cluster {
+    asked_at: Option<Timestamp>,
+    /// The connection on which it last said who it is: behind a new one there may be another cluster, and its watches
+    /// need not tell (resource versions of the old one mean nothing there).
+    known_on: Option<u64>,
+    asked_on: u64,
+    /// The UID of another cluster than the one that is remembered.
+    other: Option<String>,
+}
+
+/// Removals that wait for a second complete list.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct SecondList {
+    /// When a fresh list may be asked for.
+    at: Timestamp,
+    asked: bool,
+    /// The number that the count of lists must exceed, once the list is under way.
+    beyond: Option<u64>,
+}
+
+/// What a question is made from.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Known<'a> {
+    pub(in super::super) records: &'a Records,
+    /// The number that a daemon without a record begins at.
+    pub(in super::super) floor: u64,
+    pub(in super::super) definitions: &'a ApiDefinitions,
+    /// The cluster that is remembered.
+    pub(in super::super) cluster: Option<&'a String>,
+    pub(in super::super) removals_delay: Span,
+}
+
+impl Asked {
+    fn confirmation(&self, now: Timestamp) -> Confirmation {
+        match &self.answer {
+            Some(Confirmation::Failed(_) | Confirmation::StillThere) if now - self.at >= ASK_AGAIN => {
+                Confirmation::Unasked
+            }
+            Some(answer) => answer.clone(),
+            None => Confirmation::Unasked,
+        }
+    }
+}
+
+impl RemovalGuard {
+    /// Takes the answers that have come. `cluster`: the one that is remembered; the first one to answer is.
+    pub(in super::super) fn observe(
+        &mut self,
+        observation: &Observation,
+        definitions: &ApiDefinitions,
+        cluster: &mut Option<String>,
+    ) {
+        if let Some(api) = observation.snapshot() {
+            self.etcd_rollback.observe(api);
+        }
+        // An absence that was confirmed says nothing of the next one, once the object has been back.
+        self.confirmations.retain(|key, asked| asked.about == definitions.version(key));
+        for reply in &observation.replies {
+            match reply {
+                Reply::ClusterIdentity { connection, cluster: Ok(uid) } => {
+                    self.cluster.is(uid, *connection, cluster);
+                }
+                Reply::RemovalConfirmed { key, about, cluster: answered, confirmation } => {
+                    if let Some(uid) = answered {
+                        self.cluster.is(uid, self.cluster.asked_on, cluster);
+                    }
+                    // One to a question that is not asked any more is dropped.
+                    if let Some(asked) = self.confirmations.get_mut(key).filter(|asked| asked.about == *about) {
+                        let answer = Some(confirmation.clone());
+                        *asked = Asked { about: *about, at: observation.now, answer };
+                    }
+                }
+                Reply::Relisting { lists } => {
+                    if let Some(second) = &mut self.second_list {
+                        second.beyond = Some(*lists);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The clock was set back: answers are asked for anew, and nothing waits until it gets there again.
+    pub(in super::super) fn clock_set_back(&mut self, now: Timestamp, removals_delay: Span) {
+        self.confirmations.clear();
+        if let Some(second) = &mut self.second_list {
+            second.at = second.at.min(now + removals_delay);
+        }
+    }
+
+    /// What a GET said of the daemon, if one was asked for.
+    pub(in super::super) fn confirmation(&self, key: &ObjectKey, about: u64, now: Timestamp) -> Confirmation {
+        let asked = self.confirmations.get(key).filter(|asked| asked.about == about);
+        asked.map_or(Confirmation::Unasked, |asked| asked.confirmation(now))
+    }
+
+    /// Whether another cluster than the one that is remembered answers.
+    pub(in super::super) fn is_another_cluster(&self) -> bool {
+        self.cluster.other.is_some()
+    }
+
+    /// Whether a second complete list, over a fresh connection, has said the same.
+    pub(in super::super) fn has_second_list(&self, api: Option<&Snapshot>) -> bool {
+        let beyond = self.second_list.and_then(|second| second.beyond);
+        beyond.zip(api).is_some_and(|(beyond, api)| api.lists(&Scope::DaemonSets) > beyond)
+    }
+
+    /// How many absences may act in this pass.
+    pub(in super::super) fn max_removals(&self, api: Option<&Snapshot>, configured: MaxRemovals) -> MaxRemovals {
+        self.etcd_rollback.max_removals(api, configured)
+    }
+
+    /// The questions that are due after a pass was planned.
+    pub(in super::super) fn requests(
+        &mut self,
+        observation: &Observation,
+        plan: &Plan,
+        known: &Known<'_>,
+        log: &mut Log,
+    ) -> Vec<Request> {
+        let Known { records, floor, definitions, cluster, removals_delay } = *known;
+        let now = observation.now;
+        let api = observation.snapshot();
+        self.etcd_rollback.planned(plan, api, self.has_second_list(api));
+        let known = |key: &ObjectKey| plan.daemons.iter().any(|d| d.key == *key && !d.record.is_empty(floor));
+        self.confirmations.retain(|key, _| known(key));
+        let mut requests = Vec::new();
+        let confirms = |a: &Action| matches!(a, Action::Confirm { .. });
+        for daemon in plan.daemons.iter().filter(|d| d.actions.iter().any(confirms)) {
+            let (key, about) = (&daemon.key, definitions.version(&daemon.key));
+            let asked = self.confirmations.get(key).filter(|asked| asked.about == about);
+            let is_fresh = |a: &Asked| a.answer.is_none() || a.confirmation(now) != Confirmation::Unasked;
+            if observation.api.is_none() || asked.is_some_and(is_fresh) {
+                continue;
+            }
+            log.info(format!("asking the API server itself whether {key} is gone")).daemonset(key);
+            self.confirmations.insert(key.clone(), Asked { about, at: now, answer: None });
+            let api_uid = records.get(key).and_then(|record| record.api_uid.clone());
+            requests.push(Request::ConfirmRemoval { key: key.clone(), about, api_uid, cluster: cluster.cloned() });
+        }
+        requests.extend(self.identify_cluster(observation));
+        requests.extend(self.hold_removals(plan.removals_held, now, removals_delay));
+        requests
+    }
+
+    /// Learns which cluster this is as soon as it has listed its DaemonSets, long before anything is
+    /// missing, and asks again on every new connection.
+    fn identify_cluster(&mut self, observation: &Observation) -> Option<Request> {
+        let api = observation.api.as_ref()?;
+        let listed = api.snapshot.lists(&Scope::DaemonSets) > 0;
+        let due = self.cluster.asked_at.is_none_or(|at| observation.now - at >= ASK_AGAIN);
+        let connection = api.connections_opened;
+        if !listed || !due || self.cluster.known_on == Some(connection) || !observation.is_linked() {
+            return None;
+        }
+        self.cluster.asked_at = Some(observation.now);
+        self.cluster.asked_on = connection;
+        Some(Request::ClusterIdentity { connection })
+    }
+
+    fn hold_removals(&mut self, held: bool, now: Timestamp, delay: Span) -> Option<Request> {
+        if !held {
+            self.second_list = None;
+            return None;
+        }
+        let second = self.second_list.get_or_insert(SecondList { at: now + delay, asked: false, beyond: None });
+        if second.asked || now < second.at {
+            return None;
+        }
+        second.asked = true;
+        Some(Request::RelistDaemonSets)
+    }
+
+    /// When to ask again.
+    pub(in super::super) fn due(&self) -> Option<Timestamp> {
+        let passing = |asked: &&Asked| matches!(asked.answer, Some(Confirmation::Failed(_) | Confirmation::StillThere));
+        let again = self.confirmations.values().filter(passing).map(|asked| asked.at + ASK_AGAIN);
+        let second = self.second_list.filter(|second| !second.asked).map(|second| second.at);
+        again.chain(second).min()
+    }
+
+    /// What is wrong. `cluster`: the one that is remembered, in the file `inputs`.
+    pub(in super::super) fn problems(&self, cluster: Option<&String>, inputs: &Path) -> Vec<Problem> {
+        let other = self.cluster.other.as_ref().zip(cluster).map(|(other, known)| Problem {
+            object: "API".to_owned(),
+            reason: format!(
+                "another cluster answers (namespace kube-system has UID {other}, not {known}): \
+                 nothing that is missing there is removed here"
+            ),
+            hint: Some(format!(
+                "if this node belongs to that cluster now, stop the agent, remove {} and start it",
+                inputs.display()
+            )),
+        });
+        let rollback = if other.is_none() { self.etcd_rollback.problem() } else { None };
+        other.into_iter().chain(rollback).collect()
+    }
+}
+
+impl Cluster {
+    /// A cluster has said who it is; the first one is remembered.
+    fn is(&mut self, uid: &str, connection: u64, known: &mut Option<String>) {
+        self.known_on = Some(connection);
+        match known {
+            Some(known) => self.other = (*known != uid).then(|| uid.to_owned()),
+            None => *known = Some(uid.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

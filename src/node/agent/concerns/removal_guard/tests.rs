@@ -1,0 +1,114 @@
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::knowledge::Knowledge;
+use crate::core::model::MODE_LABEL;
+use crate::core::plan;
+use crate::core::record::DaemonRecord;
+use crate::core::time::at;
+use crate::node::api::Definition;
+
+use super::*;
+
+fn object(uid: &str, labels: Value) -> Value {
+    json!({
+        "metadata": {"namespace": "kube-system", "name": "net", "uid": uid, "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": {"app": "net"}},
+            "template": {
+                "metadata": {"labels": {"app": "net"}},
+                "spec": {"containers": [{"name": "c", "image": "i:1"}]}
+            }
+        }
+    })
+}
+
+fn key() -> ObjectKey {
+    ObjectKey::new("kube-system", "net")
+}
+
+/// The guard after a pass at `millis` whose plan wants the daemon confirmed; the question that it sends, if any.
+fn pass(guard: &mut RemovalGuard, definitions: &ApiDefinitions, millis: i64, replies: Vec<Reply>) -> Option<u64> {
+    let api = Some(Snapshot::default());
+    let observation = Observation { replies, ..Observation::of(api, Knowledge::NeverHeard, millis) };
+    guard.observe(&observation, definitions, &mut None);
+    let mut record = DaemonRecord::new(key(), 1);
+    record.api_uid = Some("u1".to_owned());
+    let records = Records::from([(key(), record.clone())]);
+    let mut daemon = plan::empty(record);
+    daemon.actions.push(Action::Confirm { reason: String::new() });
+    let plan = Plan { daemons: vec![daemon], removals_held: false };
+    let known = Known { records: &records, floor: 0, definitions, cluster: None, removals_delay: Span::from_secs(30) };
+    let requests = guard.requests(&observation, &plan, &known, &mut Log::default());
+    requests.into_iter().find_map(|request| match request {
+        Request::ConfirmRemoval { about, .. } => Some(about),
+        _ => None,
+    })
+}
+
+fn answer(about: u64, confirmation: Confirmation) -> Vec<Reply> {
+    vec![Reply::RemovalConfirmed { key: key(), about, cluster: None, confirmation }]
+}
+
+/// What the API shows: nothing, or the DaemonSet of this UID.
+fn shown(uid: Option<&str>) -> Snapshot {
+    let mut api = Snapshot::default();
+    let definition = |uid| Definition::of(&object(uid, json!({MODE_LABEL: "static"})), 7);
+    api.daemon_sets.extend(uid.map(|uid| (key(), definition(uid))));
+    api
+}
+
+#[test]
+fn what_a_get_said_of_a_deleted_daemon_is_not_believed_of_its_successor() {
+    let (mut guard, mut definitions) = (RemovalGuard::default(), ApiDefinitions::default());
+    let about = pass(&mut guard, &definitions, 0, Vec::new()).unwrap();
+    assert_eq!(pass(&mut guard, &definitions, 1, answer(about, Confirmation::Gone)), None);
+    definitions.update(&shown(Some("u2")));
+    pass(&mut guard, &definitions, 2, Vec::new());
+    definitions.update(&shown(None));
+    assert!(pass(&mut guard, &definitions, 3, Vec::new()).is_some(), "a later absence is asked about anew");
+}
+
+#[test]
+fn a_get_is_sent_once_and_again_when_it_gave_no_lasting_answer() {
+    let (mut guard, definitions) = (RemovalGuard::default(), ApiDefinitions::default());
+    let about = pass(&mut guard, &definitions, 0, Vec::new()).unwrap();
+    assert_eq!(pass(&mut guard, &definitions, 1, Vec::new()), None, "it is under way");
+    let failed = answer(about, Confirmation::Failed("timeout".into()));
+    assert_eq!(pass(&mut guard, &definitions, 2, failed), None);
+    assert_eq!(guard.due(), Some(at(2) + ASK_AGAIN));
+    let again = 2 + ASK_AGAIN.as_millis();
+    assert!(pass(&mut guard, &definitions, again, Vec::new()).is_some());
+    assert_eq!(pass(&mut guard, &definitions, 9_000, answer(about, Confirmation::Gone)), None);
+    assert_eq!(pass(&mut guard, &definitions, 1_000_000, Vec::new()), None, "this answer lasts");
+}
+
+#[test]
+fn a_reply_that_comes_late_or_twice_changes_nothing() {
+    let (mut guard, mut definitions) = (RemovalGuard::default(), ApiDefinitions::default());
+    let about = pass(&mut guard, &definitions, 0, Vec::new()).unwrap();
+    definitions.update(&shown(Some("u2")));
+    pass(&mut guard, &definitions, 1, answer(about, Confirmation::Gone));
+    definitions.update(&shown(None));
+    assert!(
+        pass(&mut guard, &definitions, 2, Vec::new()).is_some(),
+        "an answer that came while it was back is dropped"
+    );
+    let gone = answer(about, Confirmation::Gone);
+    assert_eq!(pass(&mut guard, &definitions, 3, [gone.clone(), gone].concat()), None);
+    assert_eq!(guard.confirmation(&key(), about, at(4)), Confirmation::Gone);
+}
+
+#[test]
+fn another_cluster_under_the_same_address_proves_nothing() {
+    let (mut guard, mut known) = (RemovalGuard::default(), Some("one".to_owned()));
+    let reply = |uid: &str| vec![Reply::ClusterIdentity { connection: 1, cluster: Ok(uid.to_owned()) }];
+    let observe = |guard: &mut RemovalGuard, known: &mut Option<String>, uid: &str| {
+        let observation = Observation { replies: reply(uid), ..Observation::of(None, Knowledge::NeverHeard, 0) };
+        guard.observe(&observation, &ApiDefinitions::default(), known);
+    };
+    observe(&mut guard, &mut known, "two");
+    assert!(guard.is_another_cluster() && known.as_deref() == Some("one"));
+    observe(&mut guard, &mut known, "one");
+    assert!(!guard.is_another_cluster());
+}

@@ -1,0 +1,192 @@
+//! From what happened to mirror pods to orders for a restart.
+//!
+//! Owns the questions that have to be answered first. What follows from the answers, `crate::core::orders` says.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::core::json::at;
+use crate::core::json::list_at;
+use crate::core::json::text_at;
+use crate::core::model::Source;
+use crate::core::orders;
+use crate::core::orders::RestartVerdict;
+use crate::core::orders::Survey;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Instance;
+use crate::core::record::Mirror;
+use crate::core::record::Phase;
+use crate::core::record::Seen;
+use crate::core::time::Timestamp;
+use crate::node::api::Snapshot;
+
+use super::super::evidence;
+use super::super::log::Log;
+use super::super::observation::Observation;
+use super::super::requests::Reply;
+use super::super::requests::Request;
+use super::super::state::Records;
+
+/// Questions that are under way.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in super::super) struct RestartOrders {
+    /// When the objects behind a mirror pod were last asked for, by its UID.
+    asked: BTreeMap<String, Timestamp>,
+    /// The questions that are due.
+    questions: Vec<Request>,
+    next: Option<Timestamp>,
+}
+
+/// What else a verdict depends on.
+pub(in super::super) struct Surroundings<'a> {
+    pub(in super::super) node: &'a str,
+    /// The cluster that is remembered.
+    pub(in super::super) cluster: Option<&'a String>,
+    /// Whether the agent itself deleted the mirror pod of that UID.
+    pub(in super::super) is_own: &'a dyn Fn(&str) -> bool,
+    /// A fingerprint of what the kubelet's admission depends on beside the pod.
+    pub(in super::super) fingerprint: &'a str,
+}
+
+/// Notes in the records what happened to mirror pods.
+pub(in super::super) fn note_mirrors(observation: &Observation, records: &mut Records, node: &str) {
+    let Some(api) = &observation.api else { return };
+    for sighting in &api.sightings {
+        for record in records.values_mut() {
+            record.note(&sighting.static_uid, &sighting.mirror_uid, sighting.seen.clone(), observation.now);
+        }
+    }
+    for record in records.values_mut() {
+        let namespace = record.key.namespace.clone();
+        let mirror = |i: &Instance| {
+            let pod = evidence::mirror(&api.snapshot, &namespace, i, node)?;
+            let mirror = read_mirror(pod, &api.snapshot).filter(|m| i.mirror.as_ref() != Some(m))?;
+            Some((i.uid.clone(), mirror))
+        };
+        let changed: Vec<(String, Mirror)> = record.live().filter_map(mirror).collect();
+        for (uid, mirror) in changed {
+            record.follow_mirror(&uid, mirror, observation.now);
+        }
+    }
+}
+
+impl RestartOrders {
+    /// Judges what was noted and has been answered; the rest is asked about.
+    pub(in super::super) fn observe(
+        &mut self,
+        observation: &Observation,
+        records: &mut Records,
+        surroundings: &Surroundings<'_>,
+        log: &mut Log,
+    ) {
+        self.questions.clear();
+        let Some(api) = observation.snapshot() else { return };
+        let now = observation.now;
+        let mut answers: BTreeMap<&str, &Survey> = BTreeMap::new();
+        for reply in &observation.replies {
+            if let Reply::Surveyed { mirror_uid, survey } = reply {
+                answers.insert(mirror_uid, survey);
+            }
+        }
+        self.next = None;
+        let mut open = BTreeMap::new();
+        for record in records.values_mut() {
+            let noted: Vec<Instance> =
+                record.instances.iter().filter(|i| i.phase == Phase::Live && i.noted.is_some()).cloned().collect();
+            for instance in noted {
+                let Some(noted) = &instance.noted else { continue };
+                let uid = noted.mirror_uid.clone();
+                let mut verdict = answers.get(uid.as_str()).map(|survey| {
+                    let ended = has_ended(api, &record.key.namespace, &instance, surroundings.node);
+                    orders::judge(noted, (surroundings.is_own)(&uid), &Survey { ended, ..(*survey).clone() }, now)
+                });
+                if instance.orphaned {
+                    verdict = Some(RestartVerdict::Dismiss("its DaemonSet is gone and its pods are kept".to_owned()));
+                }
+                let (pod, what) = (&instance.pod_name, words(&noted.seen));
+                match verdict {
+                    Some(RestartVerdict::Order(cause)) => {
+                        let line = format!("mirror pod of {pod} {what}: a new instance takes its place");
+                        log.info(line).daemonset(&record.key).pod(pod);
+                        record.order_restart(&instance.uid, cause, now, surroundings.fingerprint);
+                        forget(record, &instance.uid);
+                        continue;
+                    }
+                    Some(RestartVerdict::Dismiss(why)) => {
+                        let line = format!("mirror pod of {pod} {what}, and that restarts nothing: {why}");
+                        log.info(line).daemonset(&record.key).pod(pod);
+                        forget(record, &instance.uid);
+                        continue;
+                    }
+                    Some(RestartVerdict::Later(why)) => {
+                        log.debug(format!("mirror pod of {pod} {what}: not decided yet: {why}")).daemonset(&record.key);
+                    }
+                    None => {}
+                }
+                let due =
+                    self.asked.get(&uid).map_or(now, |asked| (*asked + orders::ASK_AGAIN).min(now + orders::ASK_AGAIN));
+                if due <= now {
+                    self.questions.push(question(record, &instance, &uid, surroundings.cluster));
+                    open.insert(uid, now);
+                } else {
+                    open.insert(uid, due - orders::ASK_AGAIN);
+                }
+            }
+        }
+        self.next = open.values().map(|asked| *asked + orders::ASK_AGAIN).min();
+        self.asked = open;
+    }
+
+    /// The questions that are due.
+    pub(in super::super) fn requests(&self, observation: &Observation) -> Vec<Request> {
+        if observation.api.is_some() { self.questions.clone() } else { Vec::new() }
+    }
+
+    /// When to ask again.
+    pub(in super::super) fn due(&self) -> Option<Timestamp> {
+        self.next
+    }
+}
+
+fn question(record: &DaemonRecord, instance: &Instance, mirror_uid: &str, cluster: Option<&String>) -> Request {
+    let from_api = instance.daemon_set.as_ref().is_none_or(|d| d.source == Source::Api);
+    Request::Survey {
+        mirror_uid: mirror_uid.to_owned(),
+        key: record.key.clone(),
+        daemon_set: record.api_uid.clone().filter(|_| from_api),
+        cluster: cluster.cloned(),
+    }
+}
+
+/// Whether the mirror pod of an instance shows a terminal phase.
+fn has_ended(api: &Snapshot, namespace: &str, instance: &Instance, node: &str) -> bool {
+    let pod = evidence::mirror(api, namespace, instance, node);
+    let phase = pod.and_then(|pod| pod.pointer("/status/phase")).and_then(Value::as_str);
+    matches!(phase, Some("Failed" | "Succeeded"))
+}
+
+fn forget(record: &mut DaemonRecord, uid: &str) {
+    for instance in record.instances.iter_mut().filter(|i| i.uid == uid) {
+        instance.noted = None;
+    }
+}
+
+fn words(seen: &Seen) -> String {
+    match seen {
+        Seen::Deleting | Seen::Gone { .. } => "was deleted".to_owned(),
+        Seen::Failed { reason, .. } => format!("failed ({reason})"),
+        Seen::Succeeded => "succeeded".to_owned(),
+    }
+}
+
+/// A mirror pod, and the Node that it belongs to: by its owner, else the one that is there.
+fn read_mirror(pod: &Value, api: &Snapshot) -> Option<Mirror> {
+    let uid = text_at(pod, &["metadata", "uid"])?.to_owned();
+    let version = text_at(pod, &["metadata", "resourceVersion"]).and_then(|v| v.parse().ok());
+    let owners = list_at(pod, &["metadata", "ownerReferences"]);
+    let node = owners.iter().find(|o| o.get("kind").is_some_and(|kind| kind == "Node"));
+    let there = || api.node.as_ref().and_then(|node| at(&node.value, &["metadata", "uid"]));
+    let node_uid = node.and_then(|owner| owner.get("uid")).or_else(there).and_then(Value::as_str);
+    Some(Mirror { uid, node_uid: node_uid.map(str::to_owned), version: version.unwrap_or(0) })
+}

@@ -1,0 +1,154 @@
+//! The stock controller's pods for this node: bound ones, and those that the scheduler could not bind.
+//!
+//! Owns how they are told from mirror pods, which may have the same owner.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::core::knowledge::Knowledge;
+use crate::core::model::DaemonSet;
+use crate::core::model::Mode;
+use crate::core::model::ObjectKey;
+use crate::core::owners;
+use crate::core::pass::Plan;
+use crate::core::plan::Evidence;
+use crate::core::plan::Stock;
+use crate::core::plan::StockPod;
+use crate::core::record::HandOver;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::api::Entry;
+use crate::node::api::EventKind;
+use crate::node::api::Scope;
+use crate::node::api::Snapshot;
+
+use super::super::decision::DaemonEvent;
+use super::super::definitions::ApiDefinitions;
+use super::super::evidence;
+use super::super::log::Log;
+use super::super::observation::Observation;
+use super::super::requests::Request;
+use super::super::state::Records;
+
+/// A pod that no kubelet made, and so may be a stock controller's.
+pub(in super::super) type UnrelatedPod<'a> = (&'a ObjectKey, &'a Entry);
+
+/// The node's pods that no kubelet made: few where all daemons are ours, and looked at once for each daemon.
+pub(in super::super) fn unrelated_pods(api: Option<&Snapshot>) -> Vec<UnrelatedPod<'_>> {
+    let pods = api.into_iter().flat_map(|api| &api.pods);
+    pods.filter(|(_, entry)| !owners::is_mirror_pod(&entry.value)).collect()
+}
+
+/// What is known of the stock controller's pod for `daemon_set` on this node.
+pub(in super::super) fn stock(
+    observation: &Observation,
+    unrelated_pods: &[UnrelatedPod<'_>],
+    node: &str,
+    daemon_set: &DaemonSet,
+    known: Option<&HandOver>,
+) -> Stock {
+    let snapshot = observation.snapshot();
+    let Some(api) = snapshot.filter(|_| observation.api_answers()) else {
+        let state = snapshot.and_then(|api| api.scopes.get(&Scope::Pods));
+        let listing = state.is_some_and(|s| s.lists == 0 && s.error.is_none());
+        let answers = snapshot.is_some_and(|api| api.lists(&Scope::DaemonSets) > 0);
+        return match listing && answers {
+            true => Stock::Unlisted,
+            false => Stock::Lost(runs(observation, known)),
+        };
+    };
+    let bound = unrelated_pods.iter().filter(|(k, _)| k.namespace == daemon_set.key.namespace);
+    let bound = bound.map(|(_, entry)| *entry).find(|entry| is_stock(&entry.value, daemon_set));
+    let pending = api.pending.iter().filter(|((of, _), _)| *of == daemon_set.key).map(|(_, entry)| entry);
+    let here = |entry: &&Entry| {
+        entry.value.pointer("/spec/target").is_some_and(|t| t == node) && is_stock(&entry.value, daemon_set)
+    };
+    let Some(entry) = bound.or_else(|| pending.into_iter().find(here)) else { return Stock::Absent };
+    let text = |pointer: &str| entry.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    Stock::Here(StockPod {
+        name: text("/metadata/name"),
+        uid: text("/metadata/uid"),
+        ready: is_ready(&entry.value, observation.boot.at),
+        runs: evidence::has_started(&entry.value),
+    })
+}
+
+/// Whether the pod has become Ready in this boot: the API server remembers how it was before.
+fn is_ready(pod: &Value, booted: Timestamp) -> bool {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+    let mut ready = conditions.into_iter().flatten().filter(|c| c.get("type").is_some_and(|t| t == "Ready"));
+    let since = |c: &Value| c.get("lastTransitionTime")?.as_str()?.parse::<Timestamp>().ok();
+    // Times in the API are whole seconds.
+    let of_this_boot = |c: &Value| since(c).is_some_and(|since| since + Span::from_secs(1) > booted);
+    ready.any(|c| c.get("status").is_some_and(|s| s == "True") && of_this_boot(c))
+}
+
+/// Whether a container of the pod that was handed over to is there.
+fn runs(observation: &Observation, known: Option<&HandOver>) -> Evidence {
+    let Some(known) = known else { return Evidence::Gone };
+    match &observation.runtime {
+        Knowledge::Current(_) => match observation.runtime_pod(&known.uid) {
+            Some(pod) if pod.running_since.is_some() || !pod.fact.containers.is_empty() => Evidence::Running,
+            Some(_) | None => Evidence::Gone,
+        },
+        Knowledge::Absent(_) => Evidence::Unknown("no runtime endpoint is configured".to_owned()),
+        unknown => Evidence::Unknown(evidence::why_unknown(unknown)),
+    }
+}
+
+fn is_stock(pod: &Value, daemon_set: &DaemonSet) -> bool {
+    owners::is_stock_pod(pod, &daemon_set.key.name, daemon_set.uid.as_deref())
+}
+
+/// Daemons of which was reported that a stock controller acts on them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in super::super) struct StockController(BTreeSet<ObjectKey>);
+
+impl StockController {
+    /// Reports once, where everybody looks, that a stock controller acts on a daemon that is ours.
+    pub(in super::super) fn report(&mut self, plan: &Plan, node: &str, log: &mut Log) -> Vec<DaemonEvent> {
+        let mut acts = BTreeSet::new();
+        let mut events = Vec::new();
+        for daemon in &plan.daemons {
+            let Some(pod) = &daemon.summary.stock_pod else { continue };
+            acts.insert(daemon.key.clone());
+            if !self.0.contains(&daemon.key) {
+                let note =
+                    format!("Pod {pod} of a DaemonSet controller runs on node {node} beside ours ({})", owners::FIX);
+                log.warn(note.clone()).daemonset(&daemon.key).pod(pod);
+                events.push(DaemonEvent::new(daemon, EventKind::Warning, "StockController", "Run", note));
+            }
+        }
+        self.0 = acts;
+        events
+    }
+
+    /// Watches stock pods that cannot be bound, for the daemons that bridge.
+    pub(in super::super) fn requests(&self, plan: &Plan, definitions: &ApiDefinitions) -> Vec<Request> {
+        let bridges = |d: &&crate::core::plan::DaemonPlan| {
+            d.summary.mode == Some(Mode::Bootstrap) && d.record.live().next().is_some()
+        };
+        let selector = |key: &ObjectKey| Some((key.clone(), labels(&definitions.get(key)?.selector)));
+        let wanted: BTreeMap<ObjectKey, String> =
+            plan.daemons.iter().filter(bridges).filter_map(|d| selector(&d.key)).collect();
+        vec![Request::FollowPending(wanted)]
+    }
+}
+
+/// Whether only the runtime can tell of a stock pod that was handed over to in this boot.
+pub(in super::super) fn hand_over_is_open(records: &Records, boot: &str) -> bool {
+    let open = |h: &HandOver| !h.done && h.boot == boot;
+    records.values().any(|r| r.hand_over.as_ref().is_some_and(open))
+}
+
+/// The labels that a selector asks for; its expressions are left out, which only shows more.
+fn labels(selector: &Value) -> String {
+    let labels = selector.get("matchLabels").and_then(Value::as_object);
+    let pairs = labels.into_iter().flatten().filter_map(|(k, v)| Some(format!("{k}={}", v.as_str()?)));
+    pairs.collect::<Vec<String>>().join(",")
+}
+
+#[cfg(test)]
+mod tests;

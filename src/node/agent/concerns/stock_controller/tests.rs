@@ -1,0 +1,124 @@
+//! What counts as the stock controller's pod.
+
+use super::super::super::evidence::RuntimePod;
+use super::super::super::observation::Boot;
+use super::*;
+use crate::core::health::ContainerFact;
+use crate::core::health::Does;
+use crate::core::health::PodFact;
+use crate::core::knowledge::Absence;
+use crate::core::model::Source;
+use crate::core::time::at;
+use crate::core::validate;
+use crate::node::api::ScopeState;
+use serde_json::json;
+use std::sync::Arc;
+
+fn daemon_set() -> DaemonSet {
+    let template =
+        json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let value = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "net", "namespace": "a", "uid": "d"},
+        "spec": {"selector": {"matchLabels": {"app": "net"}}, "template": template}});
+    validate::daemon_set(&value, Source::Api).unwrap()
+}
+
+fn pod(uid: &str) -> Value {
+    let owner = json!({"kind": "DaemonSet", "name": "net", "uid": uid, "controller": true});
+    json!({"metadata": {"name": "net-1", "namespace": "a", "uid": "s", "ownerReferences": [owner]}, "status": {}})
+}
+
+fn with(pod: Value, pending: bool) -> Snapshot {
+    let mut api = Snapshot::default();
+    let key = ObjectKey::new("a", "net-1");
+    let entry = Entry { version: 1, value: Arc::new(pod) };
+    match pending {
+        true => drop(api.pending.insert((ObjectKey::new("a", "net"), key), entry)),
+        false => drop(api.pods.insert(key, entry)),
+    }
+    api
+}
+
+fn booted(observation: Observation, millis: i64) -> Observation {
+    Observation { boot: Boot { id: String::new(), at: at(millis) }, ..observation }
+}
+
+fn look(api: &Snapshot) -> Stock {
+    let runtime = Knowledge::Absent(Absence::NotConfigured);
+    let observation = booted(Observation::of(Some(api.clone()), runtime, 2_000_000), 1_000_000);
+    let unrelated_pods = unrelated_pods(observation.snapshot());
+    stock(&observation, &unrelated_pods, "n1", &daemon_set(), None)
+}
+
+#[test]
+fn a_pod_of_the_daemon_set_that_is_no_mirror_pod_counts() {
+    let here = |ready| Stock::Here(StockPod { name: "net-1".to_owned(), uid: "s".to_owned(), ready, runs: false });
+    assert_eq!(look(&with(pod("d"), false)), here(false));
+    assert_eq!(look(&with(pod("other"), false)), Stock::Absent);
+    let mut mirror = pod("d");
+    mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "u"});
+    let mut going = pod("d");
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut failed = pod("d");
+    failed["status"]["phase"] = json!("Failed");
+    for other in [mirror, going, failed] {
+        assert_eq!(look(&with(other, false)), Stock::Absent);
+    }
+    for (time, ready) in [("1970-01-01T00:16:39Z", false), ("1970-01-01T00:16:41Z", true)] {
+        let mut pod = pod("d");
+        pod["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "lastTransitionTime": time}]);
+        assert_eq!(look(&with(pod, false)), here(ready), "readiness of before the boot is the past");
+    }
+}
+
+#[test]
+fn one_that_cannot_be_bound_counts_where_it_is_meant_for_this_node() {
+    let pending = |node: &str| {
+        let mut pod = pod("d");
+        pod["spec"] = json!({"target": node});
+        with(pod, true)
+    };
+    assert!(matches!(look(&pending("n1")), Stock::Here(_)));
+    assert_eq!(look(&pending("n2")), Stock::Absent);
+}
+
+#[test]
+fn without_an_api_server_the_runtime_tells() {
+    let known =
+        HandOver { boot: String::new(), pod: "net-1".to_owned(), uid: "s".to_owned(), done: false, missing: None };
+    let word = |runtime: Knowledge<Arc<Vec<RuntimePod>>>| {
+        stock(&Observation::of(None, runtime, 0), &[], "n1", &daemon_set(), Some(&known))
+    };
+    assert!(matches!(word(Knowledge::Unreadable("hangs".to_owned())), Stock::Lost(Evidence::Unknown(_))));
+    assert_eq!(word(Knowledge::Current(Arc::default())), Stock::Lost(Evidence::Gone));
+    let with = |containers: Vec<ContainerFact>| {
+        Knowledge::Current(Arc::new(vec![RuntimePod {
+            uid: "s".to_owned(),
+            alive: true,
+            running_since: None,
+            sandboxes: Vec::new(),
+            crashing: false,
+            fact: PodFact { sandboxes: Vec::new(), containers },
+            reported: None,
+        }]))
+    };
+    assert_eq!(word(with(Vec::new())), Stock::Lost(Evidence::Gone), "a sandbox without a container does not serve");
+    let ended = ContainerFact { name: "c".to_owned(), restarts: 1, does: Does::Ended, made: at(0) };
+    assert_eq!(word(with(vec![ended])), Stock::Lost(Evidence::Running), "one that crashes is the kubelet's business");
+}
+
+#[test]
+fn an_api_server_that_has_not_listed_the_pods_yet_says_nothing() {
+    let mut api = Snapshot::default();
+    api.scopes.insert(Scope::DaemonSets, ScopeState { lists: 1, ..ScopeState::default() });
+    api.scopes.insert(Scope::Pods, ScopeState::default());
+    let mut observation = Observation::of(Some(api), Knowledge::Absent(Absence::NotConfigured), 0);
+    let listing = observation.api.as_mut().unwrap();
+    Arc::make_mut(&mut listing.snapshot).scopes.insert(Scope::Pods, ScopeState::default());
+    assert_eq!(stock(&observation, &[], "n1", &daemon_set(), None), Stock::Unlisted);
+}
+
+#[test]
+fn a_selector_is_asked_for_by_its_labels() {
+    assert_eq!(labels(&json!({"matchLabels": {"a": "1", "b": "2"}, "matchExpressions": [{}]})), "a=1,b=2");
+    assert_eq!(labels(&json!({})), "");
+}

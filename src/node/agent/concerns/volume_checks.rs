@@ -1,0 +1,99 @@
+//! When the volume data on disk is looked at: nothing reports changes in it.
+
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+
+/// All data is compared with what was written this often.
+const PERIOD: Span = Span::from_secs(30);
+/// That of instances which the kubelet may not know yet is looked at no more often than this: its housekeeping,
+/// which takes such data for an orphan's, goes round every two seconds.
+const NOT_STARTED_PERIOD: Span = Span::from_secs(1);
+
+/// Whose data a pass looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in super::super) enum Look {
+    /// At nobody's.
+    #[default]
+    None,
+    /// At that of instances which the kubelet may not know yet.
+    NotStarted,
+    /// At all.
+    All,
+}
+
+/// When the last looks were.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in super::super) struct VolumeChecks {
+    all_at: Option<Timestamp>,
+    not_started_at: Option<Timestamp>,
+    /// The kubelet has just started an instance: all data is looked at once more.
+    at_once: bool,
+    /// There are instances that the kubelet may not know yet.
+    not_started: bool,
+}
+
+impl VolumeChecks {
+    /// What a pass at `now` is to look at. A clock that was set back makes everything due.
+    pub(in super::super) fn look(&self, now: Timestamp) -> Look {
+        let is_due = |at: Option<Timestamp>, period| at.is_none_or(|at| !(Span::ZERO..period).contains(&(now - at)));
+        match () {
+            () if self.at_once || is_due(self.all_at, PERIOD) => Look::All,
+            () if is_due(self.not_started_at, NOT_STARTED_PERIOD) => Look::NotStarted,
+            () => Look::None,
+        }
+    }
+
+    /// A pass at `now` has looked. `started`: the kubelet has just started an instance; `not_started`: there are others
+    /// that it may not know yet.
+    pub(in super::super) fn observe(&mut self, look: Look, now: Timestamp, started: bool, not_started: bool) {
+        if look == Look::All {
+            // Whoever started in between has not taken the others' turn.
+            let is_turn = self.all_at.is_none_or(|at| !(Span::ZERO..PERIOD).contains(&(now - at)));
+            self.all_at = if is_turn { Some(now) } else { self.all_at };
+            self.at_once = false;
+        }
+        if look >= Look::NotStarted {
+            self.not_started_at = Some(now);
+        }
+        self.at_once |= started;
+        self.not_started = not_started;
+    }
+
+    /// When a pass is to look again, if anything `is_written`.
+    pub(in super::super) fn due(&self, is_written: bool) -> Option<Timestamp> {
+        if self.at_once {
+            return Some(Timestamp::MIN);
+        }
+        let all = self.all_at.filter(|_| is_written).map(|at| at + PERIOD);
+        let not_started = self.not_started_at.filter(|_| self.not_started).map(|at| at + NOT_STARTED_PERIOD);
+        all.into_iter().chain(not_started).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::time::at;
+
+    use super::*;
+
+    #[test]
+    fn everything_has_its_turn_and_what_has_not_started_has_it_more_often() {
+        let mut checks = VolumeChecks::default();
+        let pass = |checks: &mut VolumeChecks, now, started, not_started| {
+            let look = checks.look(at(now));
+            checks.observe(look, at(now), started, not_started);
+            look
+        };
+        assert_eq!(pass(&mut checks, 50_000, false, true), Look::All);
+        assert_eq!(pass(&mut checks, 50_400, false, true), Look::None);
+        assert_eq!(checks.due(true), Some(at(51_000)), "they are not forgotten where nothing else happens");
+        assert_eq!(pass(&mut checks, 51_000, false, false), Look::NotStarted);
+        assert_eq!((checks.due(true), checks.due(false)), (Some(at(80_000)), None));
+        assert_eq!(pass(&mut checks, 51_100, true, false), Look::None);
+        assert_eq!(checks.due(false), Some(Timestamp::MIN), "one has started");
+        assert_eq!(pass(&mut checks, 51_110, false, false), Look::All);
+        assert_eq!(checks.due(true), Some(at(80_000)), "it has not taken the others' turn");
+        assert_eq!(pass(&mut checks, 80_000, false, false), Look::All);
+        assert_eq!(pass(&mut checks, 10_000, false, true), Look::All, "the clock was set back");
+    }
+}

@@ -1,0 +1,235 @@
+//! What one pass decides, as a function of what it observes and what the agent carries from pass to pass.
+//!
+//! Owns the order in which a decision is made. Pure and total: no I/O, no clock, no logging. The render cache may change
+//! its speed only. `plan`, `explain`, `retry`, `restart`, `teardown`, `run --once` and the running agent all call
+//! [`decide`]; they differ in the state that they pass.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::core::model::DaemonSet;
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
+use crate::core::model::Source;
+use crate::core::model::TokenRequest;
+use crate::core::pass::Plan;
+use crate::core::plan::Action;
+use crate::core::plan::DaemonPlan;
+use crate::core::sources;
+use crate::core::status::Problem;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::api::Scope;
+
+use super::concerns::images;
+use super::concerns::removal_guard::Known;
+use super::decision::Decision;
+use super::decision::SaveInputs;
+use super::log::Log;
+use super::objects::Objects;
+use super::objects::is_override;
+use super::observation::Observation;
+use super::planning;
+use super::remembered_inputs::INPUTS;
+use super::render_cache::RenderCache;
+use super::requests::Request;
+use super::rollback_data;
+use super::state::AgentState;
+
+/// A pass is made at least this often, whatever happens.
+const PERIOD: Span = Span::from_secs(60);
+/// Changed inputs are saved this long after the pass that saw them; those by which what runs is changed, or could not
+/// be ended, at once.
+const SAVE_AFTER: Span = Span::from_secs(1);
+/// How long the loop rests at least after a pass in which something failed, and until it is tried again.
+const FAILED_REST: Span = Span::from_secs(1);
+const FAILED_AGAIN: Span = Span::from_secs(5);
+/// A manifest folder that cannot be used or watched is looked at this often.
+const UNWATCHED_PERIOD: Span = Span::from_secs(5);
+
+/// What follows from `observation` for an agent in `state`.
+pub(super) fn decide(
+    observation: &Observation,
+    state: &AgentState,
+    config: &Config,
+    cache: &mut RenderCache,
+) -> Decision {
+    let mut state = state.clone();
+    let mut log = Log::default();
+    let adopters = state.absorb(observation, config, &mut log);
+    let mut plan = planning::plan(observation, &state, config, cache);
+    let incomplete = planning::unwritable(&plan);
+    if !incomplete.is_empty() {
+        cache.make_whole(&incomplete);
+        plan = planning::plan(observation, &state, config, cache);
+    }
+    let claims = planning::report_to_cluster(observation, &state, config, cache, &plan);
+    let gave_up = state.concerns.manifests_lost_at_boot.give_up(&plan);
+    let mut requests = Vec::new();
+    requests.extend(follow(observation, &mut state, &plan));
+    let save_inputs = remember(observation, &mut state, &plan);
+    requests.extend(concerns(observation, &mut state, config, &mut plan, &mut log));
+    if let Some(status) = claims {
+        state.concerns.claims.want(status, observation.now, observation.random);
+    }
+    requests.extend(state.concerns.claims.requests(observation, &state.node));
+    let events = state.concerns.stock.report(&plan, &config.node_name, &mut log);
+    let to_touch = state.concerns.kubelet_resync.manifests_to_touch(observation, &plan, &state.records);
+    let due = if gave_up { observation.now } else { due(observation, &state, &plan) };
+    Decision {
+        save_inputs,
+        adopters,
+        to_touch,
+        to_clear: state.to_clear(observation.now),
+        requests,
+        events,
+        problems: problems(observation, &state, config),
+        log,
+        due,
+        plan,
+        state,
+    }
+}
+
+/// Watches and asks for exactly what the daemons name.
+fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Option<Request> {
+    let api = observation.snapshot()?;
+    let objects: BTreeSet<ObjectRef> = plan.daemons.iter().flat_map(|d| d.references.iter().cloned()).collect();
+    let tokens: BTreeSet<TokenRequest> = plan.daemons.iter().flat_map(|d| d.tokens.iter().cloned()).collect();
+    let mut ours: BTreeMap<ObjectKey, Arc<DaemonSet>> = BTreeMap::new();
+    // What a folder's overrides stays as it was remembered: else every version of the API's would be that one.
+    let is_frozen = |key: &ObjectKey| {
+        state.inputs.daemon_sets.contains_key(key)
+            && observation.folders.get(key).is_some_and(|d| sources::is_override(d))
+    };
+    let of_api = plan.daemons.iter().filter(|d| d.summary.source == Some(Source::Api)).map(|d| &d.key);
+    for key in of_api.filter(|key| !is_frozen(key)) {
+        if let Some(daemon_set) = state.definitions.get(key) {
+            ours.insert(key.clone(), Arc::clone(daemon_set));
+        }
+    }
+    let runs: BTreeSet<&ObjectKey> =
+        plan.daemons.iter().filter(|d| d.record.live().next().is_some()).map(|d| &d.key).collect();
+    let unlisted = api.lists(&Scope::DaemonSets) == 0;
+    let folders = &observation.folders.objects;
+    let is_overridden = |reference: &ObjectRef| folders.get(reference).is_some_and(|entry| is_override(&entry.value));
+    state.inputs.follow(api, &ours, &objects, |key| unlisted || runs.contains(key), is_overridden);
+    Some(Request::Follow { objects, tokens })
+}
+
+/// What is remembered for the next start, and when it is to be on disk.
+///
+/// Before what runs is changed by it, its data or itself: after a crash and without an API server it would go back to
+/// what it was, or come back from the dead. So is from which file a first instance comes: an agent that dies and forgot
+/// it would keep the instance when the file goes.
+fn remember(observation: &Observation, state: &mut AgentState, plan: &Plan) -> SaveInputs {
+    let kept = rollback_data::keep(observation, &mut state.inputs, &state.policy, plan);
+    let starting = || plan.daemons.iter().filter(|daemon| starts(daemon)).map(|daemon| &daemon.key);
+    let folders = &observation.folders;
+    let is_new_origin = folders.note_origins(&mut state.inputs.origins, starting());
+    // Of one that could not be started, too: the next try is no news.
+    folders.follow_origins(&mut state.inputs.origins, state.records.values(), starting());
+    let on_disk = &mut state.inputs_on_disk;
+    let fingerprint = state.inputs.fingerprint(observation.tokens.fingerprint);
+    if fingerprint == on_disk.saved {
+        on_disk.due = None;
+        return SaveInputs::No;
+    }
+    if kept || is_new_origin || plan.daemons.iter().any(changes_what_runs) {
+        let is_boot_alone = !kept && on_disk.saved_but_for_boot == Some(fingerprint);
+        if is_boot_alone {
+            on_disk.due.get_or_insert(observation.now + SAVE_AFTER);
+            on_disk.saved_but_for_boot = None;
+            return SaveInputs::BootBefore;
+        }
+        return SaveInputs::Before;
+    }
+    match *on_disk.due.get_or_insert(observation.now + SAVE_AFTER) <= observation.now {
+        true => SaveInputs::After,
+        false => SaveInputs::No,
+    }
+}
+
+fn changes_what_runs(daemon: &DaemonPlan) -> bool {
+    daemon.actions.iter().any(|action| match action {
+        Action::End { .. } | Action::Refresh { volumes: true, .. } => true,
+        // The first one of all replaces nothing, and need not wait.
+        Action::Start { .. } => daemon.record.next_incarnation > 1,
+        _ => false,
+    })
+}
+
+/// Whether an instance is to start.
+fn starts(daemon: &DaemonPlan) -> bool {
+    daemon.actions.iter().any(|action| matches!(action, Action::Start { .. }))
+}
+
+/// The requests of every concern but claims.
+fn concerns(
+    observation: &Observation,
+    state: &mut AgentState,
+    config: &Config,
+    plan: &mut Plan,
+    log: &mut Log,
+) -> Vec<Request> {
+    let (node, unlinked) = (&config.node_name, state.unlinked(observation));
+    let mut requests = Vec::new();
+    let objects = Objects::today(observation, &state.inputs, &state.policy);
+    requests.extend(images::requests(observation, plan, &objects, node));
+    let AgentState { concerns, records, definitions, inputs, node: view, .. } = state;
+    let known = Known {
+        records,
+        floor: state.floor,
+        definitions,
+        cluster: inputs.cluster_uid.as_ref(),
+        removals_delay: config.removals_delay.into(),
+    };
+    requests.extend(concerns.removal_guard.requests(observation, plan, &known, log));
+    requests.extend(concerns.stock.requests(plan, definitions));
+    requests.extend(concerns.admission_dry_runs.requests(observation, plan, node, unlinked));
+    requests.extend(concerns.crash_diagnoses.requests());
+    requests.extend(concerns.acceptance.requests());
+    requests.extend(concerns.restart_orders.requests(observation));
+    requests.extend(concerns.mirror_labels.requests(observation, records, node));
+    requests.extend(concerns.mirror_owners.requests(observation, plan, definitions, view));
+    requests.extend(concerns.mirror_pod_deletions.requests(observation, plan, node));
+    requests.extend(concerns.stuck_sandboxes.requests(observation, plan, records, state.started, log));
+    requests.extend(concerns.kubelet_resync.requests(observation, records, log));
+    concerns.preempted.observe(observation, records, log);
+    requests
+}
+
+/// What is wrong beside single daemons.
+fn problems(observation: &Observation, state: &AgentState, config: &Config) -> Vec<Problem> {
+    let mut problems = state.startup_problems.clone();
+    problems.extend(observation.problems.iter().cloned());
+    let inputs = config.state_dir.join(INPUTS).with_extension("json");
+    problems.extend(state.concerns.removal_guard.problems(state.inputs.cluster_uid.as_ref(), &inputs));
+    problems.extend(state.concerns.mirror_owners.problem());
+    problems
+}
+
+/// When to look again after a pass in which something failed: what fails at once must not be tried as fast as it fails.
+pub(super) fn after_failure(due: Timestamp, now: Timestamp) -> Timestamp {
+    due.clamp(now + FAILED_REST, now + FAILED_AGAIN)
+}
+
+/// When to look again though nothing happens.
+fn due(observation: &Observation, state: &AgentState, plan: &Plan) -> Timestamp {
+    let now = observation.now;
+    let is_usable = observation.manifests.current().is_some();
+    let own = [
+        plan.wake_at(),
+        state.inputs_on_disk.due,
+        state.clear_at(),
+        observation.folders.again_at,
+        images::due(observation),
+        (!is_usable || !observation.manifests_watched).then(|| now + UNWATCHED_PERIOD),
+        // The first pass is from disk alone, before anything is watched.
+        (state.passes == 0).then_some(now),
+    ];
+    let next = own.into_iter().chain(state.concerns.due(state)).flatten().fold(now + PERIOD, Timestamp::min);
+    if is_usable { next } else { after_failure(next, now) }
+}

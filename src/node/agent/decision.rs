@@ -1,0 +1,87 @@
+//! What one pass decides: effects in order, requests, what to report, and when to look again.
+//!
+//! A value that can be printed, compared, executed and recorded.
+
+use std::collections::BTreeSet;
+
+use crate::core::model::ObjectKey;
+use crate::core::pass::Plan;
+use crate::core::plan::DaemonPlan;
+use crate::core::status::Problem;
+use crate::core::time::Timestamp;
+use crate::node::api::EventKind;
+
+use super::concerns::kubelet_resync::ToTouch;
+use super::log::Log;
+use super::requests::Request;
+use super::state::AgentState;
+
+/// What one pass decides.
+#[derive(Clone, Debug)]
+pub(super) struct Decision {
+    /// One plan a daemon: its actions in order, the record to be written, and its summary.
+    pub(super) plan: Plan,
+    /// Whether the remembered inputs are written before anything else, and after everything else.
+    pub(super) save_inputs: SaveInputs,
+    /// Daemons that adopt instances of others: their records are written first, or what is in neither record would be
+    /// unrelated.
+    pub(super) adopters: Vec<ObjectKey>,
+    /// Manifests that are touched so that the kubelet tries again.
+    pub(super) to_touch: Vec<ToTouch>,
+    /// Folders of ended pods that are to be cleared.
+    pub(super) to_clear: BTreeSet<String>,
+    /// Sent after the effects.
+    pub(super) requests: Vec<Request>,
+    /// Events on DaemonSets that do not follow from an action.
+    pub(super) events: Vec<DaemonEvent>,
+    /// What is wrong beside single daemons.
+    pub(super) problems: Vec<Problem>,
+    pub(super) log: Log,
+    /// When to look again though nothing happens.
+    pub(super) due: Timestamp,
+    /// The agent's state when everything has been done.
+    pub(super) state: AgentState,
+}
+
+/// When the remembered inputs are written in a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SaveInputs {
+    /// Not in this pass.
+    No,
+    /// Before the other effects: what runs is changed by them.
+    Before,
+    /// Before the other effects, and without waiting for the disk: nothing in them is new but the name of this boot.
+    BootBefore,
+    /// After the other effects: some time has passed since they changed.
+    After,
+}
+
+/// An event on a DaemonSet.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct DaemonEvent {
+    pub(super) daemon: ObjectKey,
+    pub(super) kind: EventKind,
+    pub(super) reason: &'static str,
+    pub(super) action: &'static str,
+    pub(super) note: String,
+}
+
+impl DaemonEvent {
+    /// An event on the DaemonSet of `daemon`.
+    pub(super) fn new(
+        daemon: &DaemonPlan,
+        kind: EventKind,
+        reason: &'static str,
+        action: &'static str,
+        note: impl Into<String>,
+    ) -> Self {
+        Self { daemon: daemon.key.clone(), kind, reason, action, note: note.into() }
+    }
+}
+
+impl Decision {
+    /// The plan of one daemon.
+    pub(super) fn daemon(&self, key: &ObjectKey) -> Option<&DaemonPlan> {
+        self.plan.daemons.iter().find(|daemon| daemon.key == *key)
+    }
+}

@@ -1,0 +1,224 @@
+//! Carries out the effects of a decision on this node's disk.
+//!
+//! Owns the handles on manifest folder, volume data and state folder, and the one order of effects
+//! ([`Executor::execute`]). Must not decide anything: what became of each effect goes back as a value.
+
+mod daemon;
+mod inputs;
+mod records;
+mod touch;
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use crate::config::Config;
+use crate::core::model::ObjectKey;
+use crate::core::record::Forgotten;
+use crate::core::status::Problem;
+use crate::node::checkpoint::Store;
+use crate::node::fsx::Dir;
+use crate::node::fsx::Shared;
+use crate::node::manifests::ManifestDir;
+use crate::node::notify::Watchdog;
+use crate::node::volumes::Cleared;
+use crate::node::volumes::Volumes;
+
+use super::decision::Decision;
+use super::decision::SaveInputs;
+use super::failure;
+use super::failure::EffectFailure;
+use super::observation::Observation;
+use super::sealing::Sealing;
+use super::start;
+
+pub(super) use records::FLOOR;
+pub(super) use records::Floor;
+
+/// The node's disk as the agent writes it.
+pub(super) struct Executor {
+    pub(super) files: Shared,
+    /// `None` while the folder cannot be used.
+    pub(super) manifests: Option<ManifestDir>,
+    pub(super) volumes: Volumes,
+    /// The state folder; `None` while it cannot be used: then nothing is removed or replaced.
+    pub(super) state: Option<StateFolder>,
+    pub(super) sealing: Sealing,
+    /// Whether the floor is on disk.
+    floor_saved: bool,
+    /// Records that were written without waiting for the disk.
+    unsynced: Vec<(ObjectKey, crate::node::checkpoint::UnsyncedRecord)>,
+    /// Daemons whose manifests were renamed into place without waiting for the disk.
+    renamed: Vec<ObjectKey>,
+}
+
+/// The state folder, opened for work.
+pub(super) struct StateFolder {
+    pub(super) inputs: Store,
+    pub(super) records: Store,
+    /// Held for the agent's life: the state folder is its own. `None`: opened to look at.
+    #[expect(dead_code, reason = "held, not read")]
+    pub(super) lock: Option<Dir>,
+}
+
+impl StateFolder {
+    /// Whether it is still the folder at its path: somebody may have removed or replaced it.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.inputs.is_in_place() && self.records.is_in_place()
+    }
+}
+
+/// What became of a decision's effects.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct EffectOutcome {
+    /// Daemons of which an effect failed; what came before it was done.
+    pub(super) failures: BTreeMap<ObjectKey, EffectFailure>,
+    /// What became of the planned records; of a daemon that is not here the record before stays in force.
+    pub(super) records: BTreeMap<ObjectKey, RecordFate>,
+    /// Digests of the volume data that was written, by pod UID.
+    pub(super) written: BTreeMap<String, String>,
+    /// Instances of which nothing runs any more.
+    pub(super) finished: BTreeSet<String>,
+    /// Manifests that were touched: digests of the file with the annotation and without, by pod UID.
+    pub(super) touched: BTreeMap<String, (String, String)>,
+    /// Folders of ended pods: what became of each.
+    pub(super) cleared: BTreeMap<String, ClearResult>,
+    /// What was forgotten.
+    pub(super) forgotten: Option<Forgotten>,
+    /// The state folder was made anew: nothing that is remembered is on disk.
+    pub(super) state_folder_is_new: bool,
+    /// The fingerprint of the remembered inputs that were saved.
+    pub(super) inputs_saved: Option<u64>,
+    /// What went wrong beside single daemons.
+    pub(super) problems: Vec<Problem>,
+    /// Effects that were executed.
+    pub(super) counts: Counts,
+}
+
+/// What became of a planned record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RecordFate {
+    OnDisk,
+    /// It could not be written, and its numbers are used up all the same.
+    InMemory,
+}
+
+/// What became of the folder of an ended pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClearResult {
+    Gone,
+    /// Something is mounted in it.
+    Mounted,
+    Failed,
+}
+
+/// Effects that were executed, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) starts: u64,
+    pub(super) ends: u64,
+    pub(super) refreshes: u64,
+}
+
+/// What is wrong with a part of the disk.
+pub(super) fn problem(object: &str, failure: EffectFailure) -> Problem {
+    Problem { object: object.to_owned(), reason: failure.message, hint: failure.hint }
+}
+
+impl Executor {
+    /// A disk of which nothing has been read.
+    pub(super) fn new(files: Shared, volumes: Volumes, state: Option<StateFolder>, sealing: Sealing) -> Self {
+        Self {
+            files,
+            manifests: None,
+            volumes,
+            state,
+            sealing,
+            floor_saved: true,
+            unsynced: Vec::new(),
+            renamed: Vec::new(),
+        }
+    }
+
+    /// Does what `decision` says, in this order:
+    ///
+    /// 1. the state folder is made anew where it was removed;
+    /// 2. data for a roll-back and the other remembered inputs, where what runs is changed by them;
+    /// 3. records of daemons that adopt instances of others;
+    /// 4. manifests and volume data that are new on this disk, staged together;
+    /// 5. daemon by daemon: record before a removal; volume data, record, manifest at a start. Whoever acts goes first:
+    ///    no manifest waits for what is only noted of other daemons;
+    /// 6. one wait for the disk;
+    /// 7. manifests that are touched so that the kubelet tries again;
+    /// 8. folders of ended pods;
+    /// 9. the floor, then the records that it covers;
+    /// 10. the remembered inputs, where some time has passed since they changed.
+    pub(super) fn execute(
+        &mut self,
+        decision: &Decision,
+        observation: &Observation,
+        config: &Config,
+        watchdog: &mut Watchdog,
+    ) -> EffectOutcome {
+        let mut outcome = EffectOutcome::default();
+        self.keep_state_folder(config, &mut outcome);
+        match decision.save_inputs {
+            SaveInputs::Before => self.save_inputs(decision, observation, &mut outcome),
+            SaveInputs::BootBefore => self.write_boot(decision, observation, &mut outcome),
+            SaveInputs::No | SaveInputs::After => {}
+        }
+        self.save_adopters(decision, &mut outcome);
+        self.prewrite(decision);
+        let daemons = &decision.plan.daemons;
+        let (acting, noting): (Vec<_>, Vec<_>) = daemons.iter().partition(|d| !d.actions.is_empty());
+        for daemon in acting.into_iter().chain(noting) {
+            // Many daemons on a slow disk take their time, and that is no loop that hangs.
+            watchdog.ping();
+            if let Err(failure) = self.apply(daemon, decision, &mut outcome) {
+                outcome.failures.insert(daemon.key.clone(), failure);
+            }
+        }
+        self.sync(&mut outcome);
+        self.touch(decision, observation.now, &mut outcome);
+        self.clear(decision, &mut outcome);
+        self.forget(decision, &mut outcome);
+        if decision.save_inputs == SaveInputs::After {
+            self.save_inputs(decision, observation, &mut outcome);
+        }
+        outcome
+    }
+
+    /// Makes a state folder that somebody removed or replaced anew: what the agent remembers is what runs.
+    fn keep_state_folder(&mut self, config: &Config, outcome: &mut EffectOutcome) {
+        if self.state.as_ref().is_some_and(StateFolder::is_in_place) {
+            return;
+        }
+        match start::open_state(&self.files, config) {
+            Ok(state) => {
+                tracing::warn!("the state folder was removed or replaced: all that is remembered is saved anew");
+                self.state = Some(state);
+                self.floor_saved = false;
+                outcome.state_folder_is_new = true;
+            }
+            Err(error) => {
+                // What was opened may be a folder that cannot be found any more.
+                self.state = None;
+                outcome.problems.push(problem("checkpoint", failure::of(&error, error.hint())));
+            }
+        }
+    }
+
+    /// Clears folders of ended pods; what is still mounted is tried again later.
+    fn clear(&mut self, decision: &Decision, outcome: &mut EffectOutcome) {
+        for uid in &decision.to_clear {
+            let result = match self.volumes.clear(uid) {
+                Ok(Cleared::Gone | Cleared::Foreign { .. }) => ClearResult::Gone,
+                Ok(Cleared::Mounted { .. }) => ClearResult::Mounted,
+                Err(error) => {
+                    outcome.problems.push(problem("volume data", failure::of(&error, error.hint())));
+                    ClearResult::Failed
+                }
+            };
+            outcome.cleared.insert(uid.clone(), result);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The effects of one daemon's plan, in the plan's order, stopping at the first that fails.
+
+use std::collections::BTreeSet;
+
+use crate::core::manifest;
+use crate::core::plan::Action;
+use crate::core::plan::DaemonPlan;
+use crate::core::record::DaemonRecord;
+use crate::core::rendering::RenderResult;
+use crate::core::rendering::Rendered;
+use crate::node::agent::decision::Decision;
+use crate::node::agent::failure;
+use crate::node::agent::failure::EffectFailure;
+use crate::node::fsx::Unsynced;
+use crate::node::manifests::ManifestError;
+
+use super::EffectOutcome;
+use super::Executor;
+use super::RecordFate;
+
+impl Executor {
+    /// Stages the manifests and writes the volume data of all instances that are new on this disk, and
+    /// waits for the disk once for all of them: [`Executor::apply`] finds it done. A boot has many of them.
+    ///
+    /// No more than a hint: nothing takes its name, and what fails is done again by [`Executor::apply`], which reports it.
+    pub(super) fn prewrite(&mut self, decision: &Decision) {
+        let lost: BTreeSet<&str> = decision.state.concerns.manifests_lost_at_boot.uids().collect();
+        let news = decision.plan.daemons.iter().filter_map(|plan| new_here(plan, &lost));
+        let news: Vec<_> = news.filter_map(|new| Some((new.identity.uid.as_str(), rendered(new)?))).collect();
+        let Some(manifests) = self.manifests.as_mut().filter(|_| news.len() > 1) else { return };
+        let mut unsynced = Unsynced::default();
+        for (_, rendered) in &news {
+            manifests.prepare(&rendered.file, rendered.text.as_bytes(), Some(&mut unsynced));
+        }
+        let pods: Vec<_> = news.iter().map(|(uid, rendered)| (*uid, rendered.pod.volumes.as_slice())).collect();
+        let texts = news.iter().map(|(_, new)| (new.file.as_str(), new.text.as_bytes(), &new.pod.pod));
+        let are = self.volumes.write_together(&pods, unsynced, || manifests.decode(texts));
+        manifests.are_synced(are);
+    }
+
+    /// Does what `plan` says.
+    ///
+    /// # Errors
+    /// The first effect that failed; what came before it was done.
+    pub(super) fn apply(
+        &mut self,
+        plan: &DaemonPlan,
+        decision: &Decision,
+        outcome: &mut EffectOutcome,
+    ) -> Result<(), EffectFailure> {
+        for action in &plan.actions {
+            match action {
+                Action::End { uid, pod, .. } => {
+                    self.end(plan, uid, pod, decision, outcome)?;
+                    outcome.counts.ends += 1;
+                }
+                Action::Finish { uid, .. } => drop(outcome.finished.insert(uid.clone())),
+                Action::Start { rendering, .. } => {
+                    let Some(rendered) = rendered(rendering) else { continue };
+                    if let Some(manifests) = self.manifests.as_mut().filter(|m| !m.has_prepared(&rendered.file)) {
+                        // Its place is taken when the data is there; the disk can take it with the data.
+                        manifests.prepare(&rendered.file, rendered.text.as_bytes(), None);
+                    }
+                    self.write_volumes(rendering, rendered, outcome)?;
+                    self.start(plan, rendered, decision, outcome)?;
+                    self.renamed.push(plan.key.clone());
+                    outcome.counts.starts += 1;
+                }
+                Action::Refresh { rendering, volumes, manifest } => {
+                    let Some(rendered) = rendered(rendering) else { continue };
+                    if *volumes {
+                        self.write_volumes(rendering, rendered, outcome)?;
+                    }
+                    if *manifest {
+                        self.rewrite_manifest(&rendering.identity.uid, rendered, decision)?;
+                        self.renamed.push(plan.key.clone());
+                    }
+                    outcome.counts.refreshes += 1;
+                }
+                Action::Verify { rendering } => {
+                    let Some(rendered) = rendered(rendering) else { continue };
+                    self.write_volumes(rendering, rendered, outcome)?;
+                }
+                Action::Confirm { .. } | Action::Keep { .. } => {}
+            }
+        }
+        self.persist(plan, decision, outcome).inspect_err(|_| {
+            // What has been done is remembered all the same: a number that was used is used up.
+            outcome.records.insert(plan.key.clone(), RecordFate::InMemory);
+        })
+    }
+
+    /// The record first: an agent that dies after the manifest must find its number used up, or it would
+    /// use it again if somebody removed the manifest meanwhile. A record that cannot be saved holds no
+    /// daemon up; the end of the plan reports it.
+    ///
+    /// It is written without fsync, which survives the agent, and synced when the manifest is in place
+    /// ([`Executor::sync`]). A pod UID whose manifest was removed is never used again, whatever a loss of power takes in
+    /// between:
+    /// * the manifest is there: its number is read from it (`adopt`), and so is used up;
+    /// * the record is there: it is used up;
+    /// * neither is there: the kubelet and the runtime that may have seen the manifest, even its removal by
+    ///   somebody else, went with the power, and the kubelet that starts has never seen it go;
+    /// * the agent removed the manifest itself: the record was saved and synced before ([`Executor::end`]).
+    fn start(
+        &mut self,
+        plan: &DaemonPlan,
+        rendered: &Rendered,
+        decision: &Decision,
+        outcome: &mut EffectOutcome,
+    ) -> Result<(), EffectFailure> {
+        let state = &decision.state;
+        let before = state.records.get(&plan.key).cloned().unwrap_or_else(|| state.new_record(&plan.key));
+        let written = self.write_record(&plan.record, outcome);
+        self.write_manifest(rendered).inspect_err(|_| {
+            if written.is_ok() && self.save_record(&before).is_ok() {
+                // The instance is not there, and its number is still free.
+                outcome.records.remove(&plan.key);
+            }
+        })
+    }
+
+    /// The record first: its incarnation number must be on disk before the manifest goes.
+    fn end(
+        &mut self,
+        plan: &DaemonPlan,
+        uid: &str,
+        pod: &str,
+        decision: &Decision,
+        outcome: &mut EffectOutcome,
+    ) -> Result<(), EffectFailure> {
+        let is_written = outcome.records.contains_key(&plan.key);
+        if self.is_unsynced(&plan.key) || !is_written && is_news(&plan.record, decision, outcome) {
+            self.save_record(&plan.record)?;
+        }
+        outcome.records.insert(plan.key.clone(), RecordFate::OnDisk);
+        let file = manifest::file_name(&plan.key.namespace, pod);
+        let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
+        let scan = manifests.scan().map_err(|e| failure::of(&e, e.hint()))?;
+        // A copy under another name would keep the pod alive.
+        let mut found: Vec<&str> = scan.ours.values().filter(|m| m.uid == uid).map(|m| m.file.as_str()).collect();
+        if found.is_empty() {
+            found.push(&file);
+        }
+        for file in found {
+            manifests.remove(file).map_err(|e| failure::of(&e, e.hint()))?;
+        }
+        Ok(())
+    }
+
+    fn write_volumes(
+        &mut self,
+        rendering: &RenderResult,
+        rendered: &Rendered,
+        outcome: &mut EffectOutcome,
+    ) -> Result<(), EffectFailure> {
+        let uid = &rendering.identity.uid;
+        self.volumes.write(uid, &rendered.pod.volumes).map_err(|e| failure::of(&e, e.hint()))?;
+        outcome.written.insert(uid.clone(), rendered.data_digest.clone());
+        Ok(())
+    }
+
+    /// One that has just been removed is for the next pass, which finds it missing; one that went with the disk
+    /// is put back.
+    fn rewrite_manifest(&mut self, uid: &str, rendered: &Rendered, decision: &Decision) -> Result<(), EffectFailure> {
+        if decision.state.concerns.manifests_lost_at_boot.uids().any(|lost| lost == uid) {
+            return self.write_manifest(rendered);
+        }
+        let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
+        match manifests.rewrite(&rendered.file, rendered.text.as_bytes(), &rendered.pod.pod) {
+            Ok(()) | Err(ManifestError::Gone { .. }) => Ok(()),
+            Err(e) => Err(failure::of(&e, e.hint())),
+        }
+    }
+
+    fn write_manifest(&mut self, rendered: &Rendered) -> Result<(), EffectFailure> {
+        let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
+        let written = manifests.write(&rendered.file, rendered.text.as_bytes(), &rendered.pod.pod);
+        written.map_err(|e| failure::of(&e, e.hint()))
+    }
+
+    /// Writes a record that differs from the one on disk: nothing that is done before [`Executor::sync`] needs it, and no
+    /// other daemon's manifest waits for it.
+    fn persist(
+        &mut self,
+        plan: &DaemonPlan,
+        decision: &Decision,
+        outcome: &mut EffectOutcome,
+    ) -> Result<(), EffectFailure> {
+        if outcome.records.contains_key(&plan.key) {
+            return Ok(());
+        }
+        if is_news(&plan.record, decision, outcome) {
+            return self.write_record(&plan.record, outcome);
+        }
+        outcome.records.insert(plan.key.clone(), RecordFate::OnDisk);
+        Ok(())
+    }
+}
+
+/// Whether a record says more than what is on disk.
+fn is_news(record: &DaemonRecord, decision: &Decision, outcome: &EffectOutcome) -> bool {
+    let state = &decision.state;
+    match state.records.get(&record.key) {
+        Some(known) => known != record || state.unsaved.contains(&record.key) || outcome.state_folder_is_new,
+        None => !record.is_empty(state.floor),
+    }
+}
+
+/// The instance that `plan` puts on this disk as the first thing that it does.
+fn new_here<'a>(plan: &'a DaemonPlan, lost: &BTreeSet<&str>) -> Option<&'a RenderResult> {
+    match plan.actions.first()? {
+        Action::Start { rendering, .. } => Some(rendering),
+        Action::Refresh { rendering, volumes: true, manifest: true }
+            if lost.contains(rendering.identity.uid.as_str()) =>
+        {
+            Some(rendering)
+        }
+        _ => None,
+    }
+}
+
+fn rendered(rendering: &RenderResult) -> Option<&Rendered> {
+    rendering.result.as_ref().ok()
+}
+
+/// That a folder cannot be used.
+pub(super) fn unusable(folder: &str) -> EffectFailure {
+    EffectFailure { message: format!("the {folder} folder cannot be used: nothing is changed"), hint: None }
+}

@@ -1,0 +1,59 @@
+//! The remembered inputs on disk, sealed where the node's owner wants that.
+
+use crate::node::agent::decision::Decision;
+use crate::node::agent::failure;
+use crate::node::agent::observation::Observation;
+use crate::node::agent::remembered_inputs::INPUTS;
+use crate::node::agent::state::AgentState;
+
+use super::EffectOutcome;
+use super::Executor;
+use super::problem;
+
+impl Executor {
+    /// Saves the remembered inputs.
+    pub(super) fn save_inputs(&mut self, decision: &Decision, observation: &Observation, outcome: &mut EffectOutcome) {
+        self.save_inputs_of(&decision.state, observation, outcome);
+    }
+
+    /// Saves what `state` remembers for the next start.
+    pub(in crate::node::agent) fn save_inputs_of(
+        &mut self,
+        state: &AgentState,
+        observation: &Observation,
+        outcome: &mut EffectOutcome,
+    ) {
+        let Some(folder) = &self.state else { return };
+        let fingerprint = state.inputs.fingerprint(observation.tokens.fingerprint);
+        let mut inputs = state.inputs.to_save(&observation.tokens.issued);
+        if self.sealing.is_on() {
+            let secrets = inputs.take_secrets(&state.inputs.rollback_data);
+            self.sealing.save(&folder.inputs, &secrets, observation.now);
+        } else {
+            // What waits to be opened is not in it, and is not to be forgotten.
+            inputs.sealed = self.sealing.is_closed();
+        }
+        match folder.inputs.save(INPUTS, &inputs) {
+            Ok(()) => {
+                outcome.inputs_saved = Some(fingerprint);
+                self.sealing.drop_sealed(&folder.inputs);
+            }
+            Err(error) => outcome.problems.push(problem("checkpoint", failure::of(&error, error.hint()))),
+        }
+    }
+
+    /// Writes the inputs, which are those on disk, with the name of this boot: an agent that dies finds it there. The
+    /// disk is not waited for: a loss of power that takes it ends this boot, and the name on disk is another's as before.
+    pub(super) fn write_boot(&mut self, decision: &Decision, observation: &Observation, outcome: &mut EffectOutcome) {
+        let Some(folder) = &self.state else { return };
+        let remembered = &decision.state.inputs;
+        let mut inputs = remembered.to_save(&observation.tokens.issued);
+        if self.sealing.is_on() {
+            // They are as they were sealed.
+            drop(inputs.take_secrets(&remembered.rollback_data));
+        }
+        if let Err(error) = folder.inputs.write_unsynced(INPUTS, &inputs) {
+            outcome.problems.push(problem("checkpoint", failure::of(&error, error.hint())));
+        }
+    }
+}

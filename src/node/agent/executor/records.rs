@@ -1,0 +1,132 @@
+//! Records of daemons on disk, and the floor that outlives them.
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::core::model::ObjectKey;
+use crate::core::record;
+use crate::core::record::DaemonRecord;
+use crate::core::record::MAX_BARE;
+use crate::node::agent::decision::Decision;
+use crate::node::agent::failure;
+use crate::node::agent::failure::EffectFailure;
+use crate::node::manifests::ManifestDir;
+
+use super::EffectOutcome;
+use super::Executor;
+use super::RecordFate;
+use super::daemon::unusable;
+use super::problem;
+
+/// The floor's name in the state folder.
+pub(in crate::node::agent) const FLOOR: &str = "floor";
+
+/// The number that a name without a record begins at.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::node::agent) struct Floor {
+    pub(in crate::node::agent) next_incarnation: u64,
+}
+
+/// A record's name in the state folder; a namespace has no underscore.
+fn file_name(key: &ObjectKey) -> String {
+    format!("{}_{}", key.namespace, key.name)
+}
+
+impl Executor {
+    /// Writes a record and waits for the disk.
+    pub(super) fn save_record(&mut self, record: &DaemonRecord) -> Result<(), EffectFailure> {
+        let Some(state) = &self.state else { return Err(unusable("state")) };
+        state.records.save(&file_name(&record.key), record).map_err(|e| failure::of(&e, e.hint()))?;
+        self.unsynced.retain(|(key, _)| *key != record.key);
+        Ok(())
+    }
+
+    /// As [`Executor::save_record`], for a loss of power only after [`Executor::sync`].
+    pub(super) fn write_record(
+        &mut self,
+        record: &DaemonRecord,
+        outcome: &mut EffectOutcome,
+    ) -> Result<(), EffectFailure> {
+        let Some(state) = &self.state else { return Err(unusable("state")) };
+        let written = state.records.write_unsynced(&file_name(&record.key), record);
+        let written = written.map_err(|e| failure::of(&e, e.hint()))?;
+        self.unsynced.retain(|(key, _)| *key != record.key);
+        self.unsynced.push((record.key.clone(), written));
+        outcome.records.insert(record.key.clone(), RecordFate::OnDisk);
+        Ok(())
+    }
+
+    /// Whether the record of `key` has been written in this pass without waiting for the disk.
+    pub(super) fn is_unsynced(&self, key: &ObjectKey) -> bool {
+        self.unsynced.iter().any(|(unsynced, _)| unsynced == key)
+    }
+
+    /// Saves the records of daemons that adopt instances of others. What fails is tried again with the daemon's plan.
+    pub(super) fn save_adopters(&mut self, decision: &Decision, outcome: &mut EffectOutcome) {
+        for key in &decision.adopters {
+            let Some(record) = decision.state.records.get(key) else { continue };
+            if let Err(failure) = self.save_record(record) {
+                outcome.problems.push(problem("checkpoint", failure));
+            }
+        }
+    }
+
+    /// Waits until the manifests' names and the records that were written are on stable storage.
+    pub(super) fn sync(&mut self, outcome: &mut EffectOutcome) {
+        let renamed = std::mem::take(&mut self.renamed);
+        if let Some(Err(e)) = self.manifests.as_mut().map(ManifestDir::sync) {
+            let failed = failure::of(&e, e.hint());
+            outcome.failures.extend(renamed.into_iter().map(|key| (key, failed.clone())));
+        }
+        let Some(state) = &self.state else { return };
+        let renamed = |(key, written)| {
+            let renamed = state.records.rename(&written);
+            (key, written, renamed)
+        };
+        let renamed: Vec<_> = std::mem::take(&mut self.unsynced).into_iter().map(renamed).collect();
+        // Who was the last to be renamed is waited for, and all the others with it.
+        let last = renamed.iter().rev().find(|(_, _, renamed)| renamed.is_ok());
+        let synced = last.map_or(Ok(()), |(_, written, _)| state.records.sync_dir(written));
+        for (key, _, renamed) in renamed {
+            if let Err(e) = renamed.as_ref().and(synced.as_ref()) {
+                outcome.records.insert(key.clone(), RecordFate::InMemory);
+                outcome.failures.insert(key, failure::of(e, e.hint()));
+            }
+        }
+    }
+
+    /// Forgets daemons that are gone: the floor first, then the records that it covers. What may go,
+    /// [`record::forget`] says.
+    pub(super) fn forget(&mut self, decision: &Decision, outcome: &mut EffectOutcome) {
+        if let Err(failure) = self.try_forget(decision, outcome) {
+            outcome.problems.push(problem("checkpoint", failure));
+        }
+    }
+
+    fn try_forget(&mut self, decision: &Decision, outcome: &mut EffectOutcome) -> Result<(), EffectFailure> {
+        let records = decision.plan.daemons.iter().filter(|d| outcome.records.contains_key(&d.key)).map(|d| &d.record);
+        let floor = decision.state.floor;
+        let forgotten = record::forget(records, floor, MAX_BARE);
+        let is_new = forgotten.floor > floor || !self.floor_saved && floor > 0;
+        if !is_new && forgotten.keys.is_empty() {
+            return Ok(());
+        }
+        let Some(state) = &self.state else { return Ok(()) };
+        if is_new {
+            let floor = Floor { next_incarnation: forgotten.floor };
+            state.inputs.save(FLOOR, &floor).map_err(|e| failure::of(&e, e.hint()))?;
+            self.floor_saved = true;
+        }
+        for key in &forgotten.keys {
+            state.records.remove(&file_name(key)).map_err(|e| failure::of(&e, e.hint()))?;
+        }
+        outcome.forgotten = Some(forgotten);
+        Ok(())
+    }
+
+    /// The floor could not be trusted: it is to be written anew.
+    pub(in crate::node::agent) fn floor_is_unsaved(&mut self) {
+        self.floor_saved = false;
+    }
+}

@@ -1,0 +1,336 @@
+//! Where observations come from: the one place of the agent that reads the world.
+//!
+//! Owns the sources and what they keep to read only what may have changed. [`Inputs::collect`] has the only `await` of a
+//! pass. Must not decide: whatever could not be read is in the observation as such.
+
+mod folders;
+mod node;
+mod runtime;
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::Notify;
+use tokio::sync::watch;
+
+use crate::clock;
+use crate::config::Config;
+use crate::core::knowledge::Knowledge;
+use crate::core::record::DaemonRecord;
+use crate::core::status::Problem;
+use crate::core::time::Timestamp;
+use crate::node::api::Api;
+use crate::node::api::IssuedToken;
+use crate::node::api::Link;
+use crate::node::api::Tokens;
+use crate::node::api::random;
+use crate::node::cri::Cri;
+use crate::node::fsx::Shared;
+use crate::node::kubelet::Kubelet;
+use crate::node::manifests::ManifestDir;
+use crate::node::manifests::ManifestError;
+use crate::node::manifests::Scan;
+
+use super::concerns::volume_checks::Look;
+use super::executor::Executor;
+use super::executor::problem;
+use super::failure;
+use super::observation::Boot;
+use super::observation::Observation;
+use super::observation::ObservedApi;
+use super::observation::ObservedTokens;
+use super::observation::Seal;
+use super::observation::VolumeData;
+use super::planning::is_copy;
+use super::requests::Requests;
+use super::sealing::Opened;
+use super::state::AgentState;
+use folders::FolderReader;
+use runtime::RuntimeReader;
+
+/// The sources of observations.
+pub(super) struct Inputs {
+    folders: FolderReader,
+    runtime: RuntimeReader,
+    api: Option<Api>,
+    tokens: Tokens,
+    issued: (u64, Arc<Vec<IssuedToken>>),
+    boot: Boot,
+    started: Instant,
+    can_ask_runtime: bool,
+    files: Shared,
+    /// Wakes the loop.
+    wake: Arc<Notify>,
+}
+
+/// What an agent does with what it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// It works.
+    Work,
+    /// It answers one question and changes nothing.
+    Answer,
+}
+
+impl Inputs {
+    /// For this node; without an API server until [`Inputs::connect`].
+    pub(super) fn new(
+        config: &Config,
+        cri: Option<Arc<Cri>>,
+        kubelet: Option<Arc<Kubelet>>,
+        files: Shared,
+        wake: &Arc<Notify>,
+    ) -> Self {
+        Self {
+            folders: FolderReader::new(Arc::clone(&files), config.folders.clone()),
+            can_ask_runtime: cri.is_some(),
+            runtime: RuntimeReader::new(cri, kubelet),
+            api: None,
+            tokens: Tokens::default(),
+            issued: (0, Arc::default()),
+            boot: Boot { id: files.boot_id().unwrap_or_default(), at: clock::now() - node::uptime() },
+            started: Instant::now(),
+            files,
+            wake: Arc::clone(wake),
+        }
+    }
+
+    /// The API server, once there is one.
+    pub(super) fn api(&self) -> Option<&Api> {
+        self.api.as_ref()
+    }
+
+    /// Waits until something wakes the loop.
+    pub(super) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// The kernel's name of this boot.
+    pub(super) fn boot_id(&self) -> &str {
+        &self.boot.id
+    }
+
+    /// Tokens of a checkpoint.
+    pub(super) fn import_tokens(&self, tokens: Vec<IssuedToken>) {
+        self.tokens.import(tokens);
+    }
+
+    /// The tokens that are held.
+    pub(super) fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// From now on there is an API server. Its tokens are renewed by it.
+    pub(super) fn connect(&mut self, api: &Api) {
+        api.tokens().import(self.tokens.export());
+        self.tokens = api.tokens().clone();
+        // A lost or new connection is worth a pass, though no object changed.
+        let (mut link, wake) = (api.connector().link(), Arc::clone(&self.wake));
+        tokio::spawn(async move {
+            while link.changed().await.is_ok() {
+                wake.notify_one();
+            }
+        });
+        self.api = Some(api.clone());
+    }
+
+    /// Changes with everything that the API server says.
+    pub(super) fn api_changes(&self) -> Option<watch::Receiver<u64>> {
+        self.api.as_ref().map(|api| api.store().changed())
+    }
+
+    /// Wakes the loop whenever a folder may have changed.
+    pub(super) fn watch_folders(&mut self) {
+        self.folders.watch(Arc::clone(&self.wake));
+    }
+
+    /// The next pass reads folders again, and the API's objects by fresh lists.
+    pub(super) fn reread(&mut self) {
+        self.folders.reread();
+        if let Some(api) = &self.api {
+            api.relist_fresh();
+        }
+    }
+
+    /// Everything that a pass of an agent in `state` knows. The disk is read through `executor`, which writes it.
+    pub(super) async fn collect(
+        &mut self,
+        state: &AgentState,
+        config: &Config,
+        executor: &mut Executor,
+        requests: &mut Requests,
+    ) -> Observation {
+        let asks_runtime = self.asks_runtime(state, config);
+        // The only wait: nothing that follows is older than what it gives.
+        let runtime = self.runtime.read(state, asks_runtime, clock::now()).await;
+        let now = clock::now();
+        let mut problems = Vec::new();
+        let manifests = self.read_manifests(state, config, executor, &mut problems);
+        let volume_look = state.concerns.volume_checks.look(now);
+        Observation {
+            now,
+            steady: self.started.elapsed().into(),
+            random: random(),
+            boot: self.boot.clone(),
+            folders: self.folders.read(now, &mut problems),
+            api: config.kubeconfig.is_some().then(|| self.read_api()),
+            tokens: self.read_tokens(),
+            kubelet_started: state
+                .concerns
+                .stuck_sandboxes
+                .asks_for_kubelet_start(&state.records)
+                .then(|| node::kubelet_started(&self.files, self.boot.at))
+                .flatten(),
+            volumes: volumes(state, executor, volume_look),
+            volume_look,
+            run_in_this_boot: match state.concerns.manifests_lost_at_boot.asks() {
+                true => node::run_in_this_boot(&self.files, &config.kubelet_root, &state.records),
+                false => BTreeSet::new(),
+            },
+            manifests_watched: executor.manifests.as_ref().is_some_and(ManifestDir::is_watched),
+            seal: self.read_seal(executor, now),
+            can_ask_runtime: self.can_ask_runtime,
+            pulls: requests.pulls(),
+            unpinned: requests.unpinned(),
+            replies: requests.take_replies(),
+            runtime,
+            manifests,
+            problems,
+        }
+    }
+
+    /// Whether the runtime's pods matter to the coming pass: something ends, or the API server does not tell readiness.
+    fn asks_runtime(&self, state: &AgentState, config: &Config) -> bool {
+        let now = clock::now();
+        let snapshot = self.api.as_ref().map(|api| api.store().snapshot());
+        runtime::matter(state, snapshot.as_deref(), now, &self.boot.id, &config.node_name, self.runtime.is_fresh(now))
+    }
+
+    fn read_api(&self) -> ObservedApi {
+        let Some(api) = &self.api else {
+            return ObservedApi {
+                snapshot: Arc::default(),
+                link: Link::Connecting,
+                endpoint: None,
+                connections_opened: 0,
+                sightings: Vec::new(),
+            };
+        };
+        ObservedApi {
+            sightings: api.store().take_sightings(),
+            snapshot: api.store().snapshot(),
+            link: api.connector().link().borrow().clone(),
+            endpoint: api.endpoint(),
+            connections_opened: api.connector().counters().connections_opened,
+        }
+    }
+
+    fn read_tokens(&mut self) -> ObservedTokens {
+        let fingerprint = self.tokens.fingerprint();
+        if self.issued.0 != fingerprint {
+            self.issued = (fingerprint, Arc::new(self.tokens.export()));
+        }
+        let refused = self.tokens.problems().into_iter().map(|(request, (why, _))| (request, why)).collect();
+        ObservedTokens { held: self.tokens.snapshot(), issued: Arc::clone(&self.issued.1), fingerprint, refused }
+    }
+
+    fn read_manifests(
+        &self,
+        state: &AgentState,
+        config: &Config,
+        executor: &mut Executor,
+        problems: &mut Vec<Problem>,
+    ) -> Knowledge<Arc<Scan>> {
+        let unreadable = |error: ManifestError, problems: &mut Vec<Problem>| {
+            let failure = failure::of(&error, error.hint());
+            problems.push(problem("manifest folder", failure.clone()));
+            Knowledge::Unreadable(failure.message)
+        };
+        if executor.manifests.is_none() {
+            let opened = match state.purpose {
+                Purpose::Work => ManifestDir::open(&self.files, &config.manifest_dir).map(Some),
+                Purpose::Answer => ManifestDir::open_read_only(&self.files, &config.manifest_dir),
+            };
+            match opened {
+                Ok(manifests) => executor.manifests = manifests,
+                Err(error) => return unreadable(error, problems),
+            }
+        }
+        // Nothing is watched before the manifests of a boot are there: they come first.
+        if state.passes > 0 {
+            self.watch_manifests(executor, problems);
+        }
+        let Some(manifests) = &mut executor.manifests else { return Knowledge::Current(Arc::default()) };
+        match manifests.scan() {
+            Ok(scan) => {
+                let unreadable = scan.unreadable.iter();
+                problems.extend(unreadable.map(|(file, error)| problem(file, failure::of(error, error.hint()))));
+                problems.extend(copies(&scan));
+                Knowledge::Current(Arc::new(scan))
+            }
+            Err(error) => {
+                executor.manifests = None;
+                unreadable(error, problems)
+            }
+        }
+    }
+
+    /// Watches the manifest folder where it is not watched yet; failing that, the next pass tries again.
+    fn watch_manifests(&self, executor: &mut Executor, problems: &mut Vec<Problem>) {
+        let wake = Arc::clone(&self.wake);
+        let manifests = executor.manifests.as_mut();
+        let Some(manifests) = manifests.filter(|manifests| !manifests.is_watched()) else { return };
+        if let Err(error) = manifests.watch(move || wake.notify_one()) {
+            problems.push(problem("manifest folder", failure::of(&error, error.hint())));
+        }
+    }
+
+    fn read_seal(&self, executor: &mut Executor, now: Timestamp) -> Seal {
+        let sealing = &mut executor.sealing;
+        let is_due = sealing.is_due(now);
+        let mut seal = Seal { retry: is_due && !sealing.is_closed(), ..Seal::default() };
+        if let Some(state) = executor.state.as_ref().filter(|_| is_due && sealing.is_closed())
+            && let Ok(Opened::Secrets(secrets)) = sealing.load(&state.inputs, now)
+        {
+            // What is sealed comes back before it is sealed anew.
+            self.tokens.import(secrets.tokens.clone());
+            seal.opened = Some(Arc::new(secrets));
+        }
+        seal.is_closed = sealing.is_closed();
+        seal.again_at = sealing.again_at();
+        seal
+    }
+}
+
+/// The volume data that this pass looks at.
+fn volumes(state: &AgentState, executor: &Executor, look: Look) -> BTreeMap<String, VolumeData> {
+    let looks_at = |started: bool| look == Look::All || look == Look::NotStarted && !started;
+    let live = state.records.values().flat_map(DaemonRecord::live).filter(|i| looks_at(i.started));
+    let data = live.map(|instance| {
+        let uid = &instance.uid;
+        let data = match state.written.contains_key(uid) {
+            true if executor.volumes.intact(uid) => VolumeData::Intact,
+            true => VolumeData::Touched,
+            false => match &instance.data {
+                Some(data) if !executor.volumes.has_data(uid, &data.volumes) => VolumeData::Touched,
+                _ => VolumeData::Unverified,
+            },
+        };
+        (uid.clone(), data)
+    });
+    data.collect()
+}
+
+/// Manifests of ours that somebody copied: the kubelet takes one of them, and which is chance.
+fn copies(scan: &Scan) -> impl Iterator<Item = Problem> {
+    let twins = |m: &crate::node::manifests::Manifest| {
+        scan.ours.values().any(|other| other.uid == m.uid && other.file != m.file)
+    };
+    scan.ours.values().filter(move |m| is_copy(m) && twins(m)).map(|m| Problem {
+        object: m.file.clone(),
+        reason: format!("a copy of the manifest of pod {}: the kubelet takes only one of them", m.pod_name),
+        hint: Some("remove the copy from the manifest folder".to_owned()),
+    })
+}

@@ -1,0 +1,106 @@
+//! The folders as they are read: again when they may have changed, with what was last good.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use tokio::sync::Notify;
+
+use crate::core::status::Problem;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::agent::objects::Versioned;
+use crate::node::agent::observation::ObservedFolders;
+use crate::node::agent::observed_folders::as_problem;
+use crate::node::api::Entry;
+use crate::node::folders;
+use crate::node::folders::FoldersWatch;
+use crate::node::fsx::Shared;
+
+/// The folders are read at least this often: a link's target can change unseen.
+const PERIOD: Span = Span::from_secs(60);
+
+/// The folders and what was last read of them.
+pub(super) struct FolderReader {
+    disk: Shared,
+    paths: Vec<PathBuf>,
+    last: ObservedFolders,
+    /// Grows with every object that changes.
+    version: u64,
+    changed: Arc<AtomicBool>,
+    read_at: Timestamp,
+    /// Why the folders are polled, if they are.
+    trouble: Arc<Mutex<Option<String>>>,
+}
+
+impl FolderReader {
+    /// Folders in ascending precedence; nothing is read yet.
+    pub(super) fn new(disk: Shared, paths: Vec<PathBuf>) -> Self {
+        Self {
+            disk,
+            paths,
+            last: ObservedFolders::default(),
+            version: 0,
+            changed: Arc::new(AtomicBool::new(true)),
+            read_at: Timestamp::MIN,
+            trouble: Arc::default(),
+        }
+    }
+
+    /// Wakes the loop whenever a folder may have changed.
+    pub(super) fn watch(&mut self, wake: Arc<Notify>) {
+        let mut watch = FoldersWatch::new(Arc::clone(&self.disk), &self.paths);
+        let (changed, trouble) = (Arc::clone(&self.changed), Arc::clone(&self.trouble));
+        let note = move |watch: &FoldersWatch| {
+            *trouble.lock().unwrap_or_else(PoisonError::into_inner) = watch.trouble().map(str::to_owned);
+        };
+        note(&watch);
+        tokio::spawn(async move {
+            loop {
+                watch.changed().await;
+                note(&watch);
+                changed.store(true, Ordering::Relaxed);
+                wake.notify_one();
+            }
+        });
+    }
+
+    /// The next pass reads them again.
+    pub(super) fn reread(&mut self) {
+        self.changed.store(true, Ordering::Relaxed);
+    }
+
+    /// What the folders say at `now`, and what is wrong with them.
+    pub(super) fn read(&mut self, now: Timestamp, problems: &mut Vec<Problem>) -> ObservedFolders {
+        let due =
+            self.last.again_at.is_some_and(|at| now >= at) || !(Span::ZERO..PERIOD).contains(&(now - self.read_at));
+        if self.changed.swap(false, Ordering::Relaxed) || due {
+            let view = folders::read(&self.disk, &self.paths, &self.last.view, SystemTime::now());
+            self.read_at = now;
+            self.last.again_at = view.recheck.map(|after| now + after.into());
+            self.last.view = Arc::new(view);
+            self.follow_objects();
+        }
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        problems.extend(trouble.map(|why| Problem { object: "folders".to_owned(), reason: why, hint: None }));
+        problems.extend(self.last.view.all_problems().map(as_problem));
+        self.last.clone()
+    }
+
+    fn follow_objects(&mut self) {
+        let mut objects = Versioned::new();
+        for (reference, value) in self.last.view.objects() {
+            let known = self.last.objects.get(reference).filter(|entry| entry.value == *value);
+            let entry = known.cloned().unwrap_or_else(|| {
+                self.version += 1;
+                Entry { version: self.version, value: Arc::clone(value) }
+            });
+            objects.insert(reference.clone(), entry);
+        }
+        self.last.objects = Arc::new(objects);
+    }
+}

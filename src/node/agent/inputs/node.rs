@@ -1,0 +1,123 @@
+//! What `/proc` and the kubelet's folder say of this boot.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+use std::time::SystemTime;
+
+use crate::core::record::DaemonRecord;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::agent::state::Records;
+use crate::node::fsx::Shared;
+
+/// Times of files are coarser than the clock.
+const COARSE: Duration = Duration::from_secs(1);
+
+/// How long the node has been up; for ever if the kernel does not say.
+pub(super) fn uptime() -> Span {
+    let clock = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
+    clock.map_or(Span::from_secs(i64::from(u32::MAX)), |t| {
+        Span::from_millis(t.tv_sec() * 1_000 + t.tv_nsec() / 1_000_000)
+    })
+}
+
+/// When the youngest kubelet of this node was started; `None` if there is none to be seen.
+pub(super) fn kubelet_started(files: &Shared, booted: Timestamp) -> Option<Timestamp> {
+    let ticks = ticks_a_second()?;
+    let proc = Path::new("/proc");
+    let started = files.list(proc).ok()?.into_iter().filter_map(|process| {
+        let stat = files.text(proc.join(process).join("stat")).ok()?;
+        Some(booted + Span::from_millis(start_ticks(&stat, "kubelet")? * 1_000 / ticks))
+    });
+    started.max()
+}
+
+fn ticks_a_second() -> Option<i64> {
+    nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten().filter(|ticks| *ticks > 0)
+}
+
+/// The start time of a process of that name (`/proc/<pid>/stat`, field 22), in ticks since boot.
+fn start_ticks(stat: &str, name: &str) -> Option<i64> {
+    let (head, rest) = stat.rsplit_once(')')?;
+    let (_, command) = head.split_once('(')?;
+    if command != name {
+        return None;
+    }
+    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// The live instances of which the kubelet has made something since the machine booted.
+pub(super) fn run_in_this_boot(files: &Shared, kubelet_root: &Path, records: &Records) -> BTreeSet<String> {
+    // Where the kernel does not say when that was, all of them: what is missing was removed.
+    let booted = machine_booted(files);
+    let live = records.values().flat_map(DaemonRecord::live);
+    let run = live
+        .filter(|i| booted.is_none_or(|booted| kubelet_knows(files, &kubelet_root.join("pods").join(&i.uid), booted)));
+    run.map(|i| i.uid.clone()).collect()
+}
+
+/// Whether the kubelet has made a container of the pod since the machine booted: each gets a hosts file
+/// and a folder of its own below the pod's.
+fn kubelet_knows(files: &Shared, pod: &Path, booted: SystemTime) -> bool {
+    let changed = |path: &Path| match files.look_at_link(path) {
+        Ok(stat) => stat.stamp.modified() + COARSE >= booted,
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    };
+    if changed(&pod.join("etc-hosts")) {
+        return true;
+    }
+    let folder = pod.join("containers");
+    match files.list(&folder) {
+        Ok(containers) => containers.iter().any(|container| changed(&folder.join(container))),
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
+}
+
+/// When the machine booted, by the age of its first process: the kernel's own uptime is the host's where
+/// the machine is a container.
+fn machine_booted(files: &Shared) -> Option<SystemTime> {
+    let stat = files.text("/proc/1/stat").ok()?;
+    let started: f64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    let ticks = ticks_a_second()?;
+    let up = uptime().as_millis() as f64 / 1_000.0;
+    let age = Duration::try_from_secs_f64((up - started / ticks as f64).max(0.0)).ok()?;
+    SystemTime::now().checked_sub(age)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::node::fsx::Real;
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_name_whatever_is_in_it() {
+        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
+        assert_eq!(start_ticks(&format!("42 (kubelet) {rest}"), "kubelet"), Some(4_711));
+        assert_eq!(start_ticks(&format!("42 (not) kubelet) {rest}"), "kubelet"), None);
+        assert_eq!(start_ticks("42 (kubelet", "kubelet"), None);
+    }
+
+    #[test]
+    fn what_the_kubelet_made_since_the_boot_tells_that_it_ran_the_pod() {
+        let (files, root) = (Real::shared(), tempfile::tempdir().unwrap());
+        let pod = root.path().join("pods/live");
+        std::fs::create_dir_all(pod.join("containers/c")).unwrap();
+        let before = SystemTime::now() + Duration::from_secs(60);
+        assert!(!kubelet_knows(&files, &pod, before), "older than the boot");
+        assert!(kubelet_knows(&files, &pod, SystemTime::UNIX_EPOCH));
+        assert!(!kubelet_knows(&files, &root.path().join("pods/other"), SystemTime::UNIX_EPOCH), "no folder at all");
+        std::fs::remove_dir(pod.join("containers/c")).unwrap();
+        std::fs::create_dir(pod.join("volumes")).unwrap();
+        assert!(!kubelet_knows(&files, &pod, SystemTime::UNIX_EPOCH), "volume data is our own");
+        std::fs::write(pod.join("etc-hosts"), "").unwrap();
+        assert!(kubelet_knows(&files, &pod, SystemTime::UNIX_EPOCH));
+    }
+
+    #[test]
+    fn the_machine_booted_in_the_past() {
+        let booted = machine_booted(&Real::shared()).unwrap();
+        assert!(booted < SystemTime::now() && booted > SystemTime::UNIX_EPOCH);
+    }
+}

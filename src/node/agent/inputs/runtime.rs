@@ -1,0 +1,119 @@
+//! The container runtime's pods, else the kubelet's: asked when they matter, and waited for only a while.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::knowledge::Absence;
+use crate::core::knowledge::Knowledge;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Instance;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::agent::concerns::stock_controller;
+use crate::node::agent::evidence;
+use crate::node::agent::evidence::RuntimePod;
+use crate::node::agent::pod_status_source::Answer;
+use crate::node::agent::pod_status_source::PodStatusSource;
+use crate::node::agent::state::AgentState;
+use crate::node::api::Snapshot;
+use crate::node::cri::Cri;
+use crate::node::kubelet::Kubelet;
+
+/// The runtime is asked for readiness no more often than this while the API server does not answer.
+const PERIOD: Span = Span::from_secs(5);
+/// How long a pass waits for the runtime's answer, and for one that is overdue; later passes take it.
+const PATIENCE: Duration = Duration::from_millis(500);
+const OVERDUE: Duration = Duration::from_millis(20);
+
+/// Asks, and keeps what was last said.
+pub(super) struct RuntimeReader {
+    source: Option<PodStatusSource>,
+    last: Knowledge<Arc<Vec<RuntimePod>>>,
+    read_at: Timestamp,
+    /// A question that is still out, and when it was asked.
+    asked: Option<(Timestamp, Answer)>,
+}
+
+impl RuntimeReader {
+    pub(super) fn new(cri: Option<Arc<Cri>>, kubelet: Option<Arc<Kubelet>>) -> Self {
+        let source = match (cri, kubelet) {
+            (Some(cri), kubelet) => Some(PodStatusSource::Runtime(cri, kubelet)),
+            (None, Some(kubelet)) => Some(PodStatusSource::Kubelet(kubelet)),
+            (None, None) => None,
+        };
+        Self { source, last: Knowledge::NeverHeard, read_at: Timestamp::MIN, asked: None }
+    }
+
+    /// Whether what was last said is not older than the period; a clock that was set back makes it old.
+    pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
+        (Span::ZERO..PERIOD).contains(&(now - self.read_at))
+    }
+
+    /// What the runtime has. A runtime that hangs holds nothing up that has nothing to do with it.
+    pub(super) async fn read(
+        &mut self,
+        state: &AgentState,
+        asks: bool,
+        now: Timestamp,
+    ) -> Knowledge<Arc<Vec<RuntimePod>>> {
+        let Some(source) = &self.source else { return Knowledge::Absent(Absence::NotConfigured) };
+        if state.passes == 0 {
+            // The first pass is from disk alone: at boot the runtime may hang, and the kubelet waits.
+            return Knowledge::NeverHeard;
+        }
+        if !asks {
+            return self.last.clone();
+        }
+        let (asked_at, mut asked, patience) = match self.asked.take() {
+            Some((asked_at, asked)) => (asked_at, asked, OVERDUE),
+            None => (now, source.ask(), PATIENCE),
+        };
+        self.read_at = now;
+        let ended = state.records.values().flat_map(DaemonRecord::ending).filter_map(|i| i.phase.since()).max();
+        self.last = match tokio::time::timeout(patience, &mut asked).await {
+            // What was asked for before an instance ended may be older than its sandbox.
+            Ok(Ok(Ok(_))) if ended.is_some_and(|ended| ended > asked_at) => {
+                Knowledge::Unreadable("the container runtime is asked again".to_owned())
+            }
+            Ok(Ok(Ok(pods))) => Knowledge::Current(Arc::new(pods)),
+            Ok(Ok(Err(why))) => Knowledge::Unreadable(why),
+            Ok(Err(error)) => Knowledge::Unreadable(format!("the container runtime could not be asked: {error}")),
+            Err(_) => {
+                self.asked = Some((asked_at, asked));
+                let why = "the container runtime has not answered yet: is it running well?";
+                Knowledge::Unreadable(why.to_owned())
+            }
+        };
+        self.last.clone()
+    }
+}
+
+/// Whether the runtime's pods matter to the coming pass: something ends, or the API server does not tell readiness.
+/// `is_fresh`: they have been asked for just now.
+pub(super) fn matter(
+    state: &AgentState,
+    api: Option<&Snapshot>,
+    now: Timestamp,
+    boot: &str,
+    node: &str,
+    is_fresh: bool,
+) -> bool {
+    let records = || state.records.values();
+    if records().any(|r| r.ending().next().is_some()) || state.concerns.kubelet_resync.asks_runtime(now) {
+        return true;
+    }
+    let runs = || records().any(|r| r.live().next().is_some());
+    let is_unclear = !state.concerns.api_freshness.is_current(now)
+        && (runs() || stock_controller::hand_over_is_open(&state.records, boot));
+    let matters = is_unclear || api.is_some_and(|api| lacks_mirror_pods(state, api, now, node));
+    matters && (!is_fresh || state.passes == 1)
+}
+
+/// Whether an instance has no mirror pod though the API answers and the kubelet had time for it.
+fn lacks_mirror_pods(state: &AgentState, api: &Snapshot, now: Timestamp, node: &str) -> bool {
+    state.records.values().any(|record| {
+        let late = |i: &&Instance| i.available.is_none() && now - i.created >= evidence::MIRROR_LATE;
+        let lacks = |i: &Instance| evidence::mirror(api, &record.key.namespace, i, node).is_none();
+        record.live().filter(late).any(lacks)
+    })
+}

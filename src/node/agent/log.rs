@@ -1,0 +1,77 @@
+//! Log lines of a pass, as values: what decides does not log.
+
+use crate::core::model::ObjectKey;
+
+/// How much a line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Level {
+    Debug,
+    Info,
+    Warn,
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LogLine {
+    pub(super) level: Level,
+    pub(super) text: String,
+    pub(super) daemonset: Option<String>,
+    pub(super) pod: Option<String>,
+    pub(super) hint: Option<String>,
+}
+
+/// The lines of a pass, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Log(pub(super) Vec<LogLine>);
+
+impl LogLine {
+    /// Of this DaemonSet.
+    pub(super) fn daemonset(&mut self, key: &ObjectKey) -> &mut Self {
+        self.daemonset = Some(key.to_string());
+        self
+    }
+
+    /// Of this pod.
+    pub(super) fn pod(&mut self, pod: &str) -> &mut Self {
+        self.pod = Some(pod.to_owned());
+        self
+    }
+
+    /// What to do about it.
+    pub(super) fn hint(&mut self, hint: Option<&str>) -> &mut Self {
+        self.hint = hint.map(str::to_owned);
+        self
+    }
+
+    /// Writes it to the log.
+    pub(super) fn write(&self) {
+        let Self { level, text, daemonset, pod, hint } = self;
+        let (daemonset, pod, hint) = (daemonset.as_deref(), pod.as_deref(), hint.as_deref());
+        match level {
+            Level::Debug => tracing::debug!(daemonset, pod, hint, "{text}"),
+            Level::Info => tracing::info!(daemonset, pod, hint, "{text}"),
+            Level::Warn => tracing::warn!(daemonset, pod, hint, "{text}"),
+        }
+    }
+}
+
+impl Log {
+    /// Adds a line.
+    pub(super) fn line(&mut self, level: Level, text: impl Into<String>) -> &mut LogLine {
+        self.0.push(LogLine { level, text: text.into(), daemonset: None, pod: None, hint: None });
+        let last = self.0.len() - 1;
+        &mut self.0[last]
+    }
+
+    pub(super) fn debug(&mut self, text: impl Into<String>) -> &mut LogLine {
+        self.line(Level::Debug, text)
+    }
+
+    pub(super) fn info(&mut self, text: impl Into<String>) -> &mut LogLine {
+        self.line(Level::Info, text)
+    }
+
+    pub(super) fn warn(&mut self, text: impl Into<String>) -> &mut LogLine {
+        self.line(Level::Warn, text)
+    }
+}

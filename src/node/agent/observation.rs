@@ -1,0 +1,196 @@
+//! What one pass knows of the world: a value, made once at the beginning of the pass.
+//!
+//! Owns the form of that value. Whatever could not be read is in it as such: "not readable", "not heard yet" and "not
+//! there" are three things. Must not read anything: `super::inputs` does.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::core::knowledge::Knowledge;
+use crate::core::model::TokenRequest;
+use crate::core::render::Endpoint;
+use crate::core::status::Problem;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::api::IssuedToken;
+use crate::node::api::Link;
+use crate::node::api::Scope;
+use crate::node::api::Sighting;
+use crate::node::api::Snapshot;
+use crate::node::api::TokenSnapshot;
+use crate::node::folders::FolderView;
+use crate::node::images::Pulls;
+use crate::node::manifests::Scan;
+
+use super::concerns::volume_checks::Look;
+use super::evidence::RuntimePod;
+use super::objects::Versioned;
+use super::remembered_inputs::SavedSecrets;
+use super::requests::Reply;
+
+/// Everything that one pass knows of the world.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Observation {
+    /// The wall clock, read once, after everything else.
+    pub(super) now: Timestamp,
+    /// How long the agent runs, by a clock that nobody sets.
+    pub(super) steady: Span,
+    /// A number from 0 to 1, another one in each pass and on each node.
+    pub(super) random: f64,
+    pub(super) boot: Boot,
+    pub(super) folders: ObservedFolders,
+    /// `None`: no API server is configured.
+    pub(super) api: Option<ObservedApi>,
+    pub(super) tokens: ObservedTokens,
+    /// The pods of this node as the container runtime, else the kubelet, has them. `Absent`: neither is configured.
+    pub(super) runtime: Knowledge<Arc<Vec<RuntimePod>>>,
+    /// When the youngest kubelet process of this node was started; read only while a stuck sandbox asks for it.
+    pub(super) kubelet_started: Option<Timestamp>,
+    /// Our manifests in the kubelet's folder.
+    pub(super) manifests: Knowledge<Arc<Scan>>,
+    /// Whether the manifest folder is watched; else it is polled.
+    pub(super) manifests_watched: bool,
+    /// Whose volume data was looked at.
+    pub(super) volume_look: Look,
+    /// Volume data that was looked at in this pass, by pod UID.
+    pub(super) volumes: BTreeMap<String, VolumeData>,
+    /// Instances of which the kubelet has made something since the machine booted; looked at in the first pass of a boot.
+    pub(super) run_in_this_boot: BTreeSet<String>,
+    /// Whether a container runtime is configured, to pull images and look into crashes.
+    pub(super) can_ask_runtime: bool,
+    pub(super) pulls: Pulls,
+    /// Images that the container runtime does not keep from garbage collection although they were to be kept.
+    pub(super) unpinned: Arc<BTreeSet<String>>,
+    pub(super) seal: Seal,
+    /// What came in for requests of earlier passes.
+    pub(super) replies: Vec<Reply>,
+    /// What the inputs themselves could not do: watch a folder, open the state folder.
+    pub(super) problems: Vec<Problem>,
+}
+
+/// Which boot of the machine this is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Boot {
+    /// The kernel's `boot_id`; empty where there is none, and then every boot is the same.
+    pub(super) id: String,
+    /// When the machine booted.
+    pub(super) at: Timestamp,
+}
+
+/// The folders of DaemonSet files.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ObservedFolders {
+    pub(super) view: Arc<FolderView>,
+    /// The objects other than DaemonSets.
+    pub(super) objects: Arc<Versioned>,
+    /// When to read them again though nothing is seen to change: something in them does not rest yet.
+    pub(super) again_at: Option<Timestamp>,
+}
+
+/// The API server.
+#[derive(Clone, Debug)]
+pub(super) struct ObservedApi {
+    /// Empty before the first answer.
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) link: Link,
+    /// The server that the kubeconfig names, once that was read.
+    pub(super) endpoint: Option<Endpoint>,
+    /// How many connections have been opened: behind a new one there may be another cluster.
+    pub(super) connections_opened: u64,
+    /// What happened to mirror pods since the last pass.
+    pub(super) sightings: Vec<Sighting>,
+}
+
+/// The ServiceAccount tokens that the agent holds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ObservedTokens {
+    pub(super) held: TokenSnapshot,
+    /// All of them, for a checkpoint.
+    pub(super) issued: Arc<Vec<IssuedToken>>,
+    /// Changes whenever what a checkpoint would hold of them does.
+    pub(super) fingerprint: u64,
+    /// Tokens that the API server does not give, and why.
+    pub(super) refused: BTreeMap<TokenRequest, String>,
+}
+
+/// Secrets that are sealed on disk.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seal {
+    /// Whether they could not be opened yet.
+    pub(super) is_closed: bool,
+    /// What was opened in this pass.
+    pub(super) opened: Option<Arc<SavedSecrets>>,
+    /// Whether saving them failed and is to be tried again now.
+    pub(super) retry: bool,
+    /// When what failed is tried again.
+    pub(super) again_at: Option<Timestamp>,
+}
+
+/// The volume data of one instance on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum VolumeData {
+    /// As this process last wrote it.
+    Intact,
+    /// Touched since, or gone.
+    Touched,
+    /// This process has not written it yet, and every volume has data.
+    Unverified,
+}
+
+/// Observations of tests.
+#[cfg(test)]
+impl Observation {
+    /// At `millis`, with an API server that answers and shows `api`, if any, and with what the runtime has.
+    pub(super) fn of(api: Option<Snapshot>, runtime: Knowledge<Arc<Vec<RuntimePod>>>, millis: i64) -> Self {
+        let mut observation = Self { runtime, now: Timestamp::from_millis(millis), ..Self::default() };
+        observation.api = api.map(|mut snapshot| {
+            snapshot.scopes.entry(Scope::Pods).or_default().lists += 1;
+            ObservedApi {
+                snapshot: Arc::new(snapshot),
+                link: Link::Up,
+                endpoint: None,
+                connections_opened: 1,
+                sightings: Vec::new(),
+            }
+        });
+        observation
+    }
+}
+
+impl Observation {
+    /// The API server's snapshot; `None` without an API server.
+    pub(super) fn snapshot(&self) -> Option<&Snapshot> {
+        self.api.as_ref().map(|api| &*api.snapshot)
+    }
+
+    /// Whether what the API server shows of this node's pods is current.
+    pub(super) fn api_answers(&self) -> bool {
+        let Some(api) = &self.api else { return false };
+        let pods = api.snapshot.scopes.get(&Scope::Pods);
+        api.link == Link::Up && pods.is_some_and(|state| state.lists > 0 && state.error.is_none())
+    }
+
+    /// Whether there is a connection to the API server.
+    pub(super) fn is_linked(&self) -> bool {
+        self.api.as_ref().is_some_and(|api| api.link == Link::Up)
+    }
+
+    /// The pod with this UID as the runtime has it.
+    pub(super) fn runtime_pod(&self, uid: &str) -> Option<&RuntimePod> {
+        self.runtime_pods().iter().find(|pod| pod.uid == uid)
+    }
+
+    /// Whether the container runtime does not keep an image from garbage collection although it was to be kept.
+    pub(super) fn is_unpinned(&self, image: &str) -> bool {
+        self.unpinned.contains(image)
+    }
+
+    /// The pods that the runtime has; none where it does not answer.
+    pub(super) fn runtime_pods(&self) -> &[RuntimePod] {
+        match &self.runtime {
+            Knowledge::Current(pods) => pods,
+            _ => &[],
+        }
+    }
+}

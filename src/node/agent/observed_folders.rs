@@ -1,0 +1,103 @@
+//! What a pass asks of the folders that it observed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::core::input;
+use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
+use crate::core::record::DaemonRecord;
+use crate::core::sources::FolderState;
+use crate::core::status::Problem;
+use crate::node::folders::Origin;
+
+use super::observation::ObservedFolders;
+
+/// A problem of a file, as `status` shows it.
+pub(super) fn as_problem(problem: &input::InputProblem) -> Problem {
+    Problem { object: problem.place(), reason: problem.what(), hint: problem.hint.clone() }
+}
+
+impl ObservedFolders {
+    /// The DaemonSets that files define.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.view.daemon_sets().map(|daemon_set| &daemon_set.key)
+    }
+
+    /// The definition in force.
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<DaemonSet>> {
+        self.view.daemon_set(key)
+    }
+
+    /// The file that defines an object which is no DaemonSet.
+    pub(super) fn file_of(&self, reference: &ObjectRef) -> Option<String> {
+        let defines = |file: &&Arc<crate::node::folders::FileView>| file.objects.iter().any(|(r, _)| r == reference);
+        self.view.files.iter().rev().find(defines).map(|file| file.path.display().to_string())
+    }
+
+    /// What is wrong with `key` in the files; where no file names it, what may hide it.
+    pub(super) fn problems_of(&self, key: &ObjectKey) -> Vec<Problem> {
+        let of_it: Vec<Problem> = self.view.problems_of(key).map(as_problem).collect();
+        match of_it.is_empty() && self.get(key).is_none() {
+            true => self.view.nameless_problems().map(as_problem).collect(),
+            false => of_it,
+        }
+    }
+
+    /// The fields that are not understood in the definition of `key` that is in force.
+    pub(super) fn unknown_fields_of(&self, key: &ObjectKey) -> impl Iterator<Item = FieldError> {
+        self.view.unknown_fields_of(key).map(|unknown| FieldError {
+            field: format!("{}: {}", unknown.place(), unknown.field.as_deref().unwrap_or_default()),
+            reason: unknown.reason.clone(),
+            hint: unknown.hint.clone(),
+        })
+    }
+
+    /// Notes where daemons that are about to start come from; gives whether one of them was not known before.
+    pub(super) fn note_origins<'a>(
+        &self,
+        origins: &mut BTreeMap<ObjectKey, Origin>,
+        daemons: impl Iterator<Item = &'a ObjectKey>,
+    ) -> bool {
+        let known = origins.len();
+        for key in daemons {
+            if let Some(origin) = self.view.origin_of(key) {
+                origins.entry(key.clone()).or_insert(origin);
+            }
+        }
+        origins.len() > known
+    }
+
+    /// Where each daemon that runs or starts comes from: kept when it is defined, remembered when it is not.
+    pub(super) fn follow_origins<'a>(
+        &self,
+        origins: &mut BTreeMap<ObjectKey, Origin>,
+        records: impl Iterator<Item = &'a DaemonRecord>,
+        starting: impl Iterator<Item = &'a ObjectKey>,
+    ) {
+        let known = std::mem::take(origins);
+        for key in records.filter(|r| !r.instances.is_empty()).map(|r| &r.key).chain(starting) {
+            let origin = self.view.origin_of(key).or_else(|| known.get(key).cloned());
+            origins.extend(origin.map(|origin| (key.clone(), origin)));
+        }
+    }
+
+    /// What the folders say of a daemon.
+    pub(super) fn state<'a>(
+        &'a self,
+        key: &ObjectKey,
+        origins: &BTreeMap<ObjectKey, Origin>,
+        record: &DaemonRecord,
+    ) -> FolderState<'a> {
+        let origin = origins.get(key);
+        let unknown = origin.is_none() && record.api_uid.is_none() && !record.instances.is_empty();
+        match self.view.state(key, origin) {
+            FolderState::Absent if unknown => {
+                FolderState::Unsure { reason: "no file defines it, and where it came from is not remembered" }
+            }
+            state => state,
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What the agent has observed, as planning asks for it.
+//!
+//! Owns nothing: it borrows what one pass sees.
+
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::core::dry_run::Question;
+use crate::core::dry_run::RequestState;
+use crate::core::knowledge::Knowledge;
+use crate::core::model::DaemonSet;
+use crate::core::model::Kind;
+use crate::core::model::Lookup;
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectSource;
+use crate::core::model::UpdateStrategy;
+use crate::core::pass::Subject;
+use crate::core::placement::NamespaceSelector;
+use crate::core::plan::Accepted;
+use crate::core::plan::Data;
+use crate::core::plan::Evidence;
+use crate::core::plan::Facts;
+use crate::core::plan::Images;
+use crate::core::plan::ManifestFact;
+use crate::core::plan::Permission;
+use crate::core::plan::Readiness;
+use crate::core::plan::Stock;
+use crate::core::plan::VolumesFact;
+use crate::core::policy::Admission;
+use crate::core::policy::namespace_of;
+use crate::core::ports;
+use crate::core::ports::HostPort;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Failure;
+use crate::core::record::HandOver;
+use crate::core::record::Instance;
+use crate::core::record::Phase;
+use crate::core::render::Missing;
+use crate::core::rendering::RenderResult;
+use crate::core::sources::Desired;
+
+use super::concerns::images::ImageFacts;
+use super::concerns::stock_controller;
+use super::concerns::stock_controller::UnrelatedPod;
+use super::evidence;
+use super::failing;
+use super::failing::FailureEvidence;
+use super::objects::Objects;
+use super::observation::Observation;
+use super::observation::VolumeData;
+use super::render_cache::Inputs;
+use super::render_cache::RenderCache;
+use super::state::AgentState;
+
+/// Annotation with the generation of the template, which the API shows on every DaemonSet.
+pub(super) const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
+
+/// What one pass knows, as planning asks for it.
+pub(super) struct ObservedState<'a> {
+    pub(super) observation: &'a Observation,
+    pub(super) state: &'a AgentState,
+    pub(super) config: &'a Config,
+    pub(super) render_cache: &'a RenderCache,
+    pub(super) objects: Objects<'a>,
+    pub(super) inputs: Inputs<'a>,
+    /// SHA-256 of the manifests in the folder, by pod UID; of one that cannot be read, another text.
+    pub(super) manifests: &'a BTreeMap<&'a str, &'a str>,
+    /// What is planned for: what the sources want of each daemon.
+    pub(super) subjects: &'a [Subject<'a>],
+    /// The record's namespace and the instance, by pod UID ([`by_uid`] of the records).
+    pub(super) instances: &'a HashMap<&'a str, (&'a str, &'a Instance)>,
+    pub(super) unrelated_pods: &'a [UnrelatedPod<'a>],
+    /// Why the API server cannot be asked now, if so.
+    pub(super) unlinked: Option<&'a str>,
+}
+
+/// Every instance with its record's namespace, by pod UID.
+pub(super) fn by_uid(records: &BTreeMap<ObjectKey, DaemonRecord>) -> HashMap<&str, (&str, &Instance)> {
+    let mut instances = HashMap::with_capacity(records.len());
+    for record in records.values() {
+        instances.extend(record.instances.iter().map(|i| (i.uid.as_str(), (record.key.namespace.as_str(), i))));
+    }
+    instances
+}
+
+impl ObservedState<'_> {
+    fn namespace(&self, instance: &Instance) -> &str {
+        self.instances.get(instance.uid.as_str()).map_or("", |(namespace, _)| namespace)
+    }
+}
+
+impl Facts for ObservedState<'_> {
+    fn rendering(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<RenderResult> {
+        let record = self.state.records.get(&daemon_set.key);
+        let own = |i: &Instance| i.daemon_set.as_ref().is_some_and(|d| Arc::ptr_eq(d, daemon_set));
+        let adopted = |i: &Instance| i.phase == Phase::Live && i.incarnation == incarnation && own(i);
+        let live = record.is_some_and(|r| r.live().any(|i| i.incarnation == incarnation))
+            || self.instances.values().any(|(_, i)| adopted(i));
+        let rollback_data = if data == Data::Rollback {
+            self.state.inputs.rollback_data.get(&daemon_set.key).map(|rollback_data| &rollback_data.objects)
+        } else {
+            None
+        };
+        let objects = Objects { live, rollback_data, ..self.objects };
+        let rendering = self.render_cache.rendering(
+            daemon_set,
+            incarnation,
+            (live, data),
+            Inputs { objects: &objects, ..self.inputs },
+        );
+        let is_away = data == Data::Rollback && rollback_data.is_none();
+        if !(self.observation.seal.is_closed || is_away && live) {
+            return rendering;
+        }
+        // What runs stays as it is while nobody can say what it is to have, and nothing starts without what is sealed.
+        let mut missing: Vec<Missing> = Vec::new();
+        if is_away {
+            let name = format!("that was kept with revision {}", rendering.revision);
+            missing.push(Missing { kind: "data".to_owned(), namespace: String::new(), name, key: String::new() });
+        }
+        match &rendering.result {
+            Ok(rendered) if live && self.observation.seal.is_closed => {
+                let secrets = rendered.pod.references.iter().filter(|reference| reference.kind == Kind::Secret);
+                let unknown = secrets.filter(|secret| matches!(objects.lookup(secret), Lookup::Unknown));
+                missing.extend(unknown.map(|secret| Missing {
+                    kind: Kind::Secret.as_str().to_owned(),
+                    namespace: secret.key.namespace.clone(),
+                    name: secret.key.name.clone(),
+                    key: String::new(),
+                }));
+            }
+            _ => {}
+        }
+        if missing.is_empty() { rendering } else { Arc::new(rendering.waiting_for(missing)) }
+    }
+
+    fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {
+        self.render_cache.revision(daemon_set)
+    }
+
+    fn unreadable_manifests(&self) -> Option<&str> {
+        match &self.observation.manifests {
+            Knowledge::Unreadable(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    fn manifest(&self, uid: &str) -> ManifestFact<'_> {
+        let Some(sha256) = self.manifests.get(uid) else { return ManifestFact::Missing };
+        let meant = self.state.concerns.kubelet_resync.meant(uid, sha256, self.observation.now);
+        ManifestFact::Present(meant.unwrap_or(sha256))
+    }
+
+    fn volumes(&self, rendering: &RenderResult) -> VolumesFact {
+        let Ok(rendered) = &rendering.result else { return VolumesFact::Current };
+        if rendered.pod.volumes.is_empty() {
+            return VolumesFact::Current;
+        }
+        let uid = rendering.identity.uid.as_str();
+        let on_disk = self.observation.volumes.get(uid);
+        match self.state.written.get(uid) {
+            Some(written) if *written != rendered.data_digest => VolumesFact::Differ,
+            Some(_) => match on_disk {
+                Some(VolumeData::Touched) => VolumesFact::Differ,
+                Some(VolumeData::Intact | VolumeData::Unverified) | None => VolumesFact::Current,
+            },
+            // Written by an agent before this one: the record says what.
+            None => {
+                let known = self.instances.get(uid).and_then(|(_, instance)| instance.data.as_ref());
+                match (on_disk, known) {
+                    (Some(VolumeData::Touched), _) => VolumesFact::Differ,
+                    (_, Some(known)) if known.digest != rendered.data_digest => VolumesFact::Differ,
+                    _ => VolumesFact::Unverified,
+                }
+            }
+        }
+    }
+
+    fn sandbox(&self, instance: &Instance) -> Evidence {
+        evidence::sandbox(instance, self.observation, self.namespace(instance), &self.config.node_name)
+    }
+
+    fn readiness(&self, instance: &Instance) -> Readiness {
+        evidence::readiness(instance, self.observation, self.namespace(instance), &self.config.node_name)
+    }
+
+    fn stock(&self, daemon_set: &DaemonSet, known: Option<&HandOver>) -> Stock {
+        let node = &self.config.node_name;
+        stock_controller::stock(self.observation, self.unrelated_pods, node, daemon_set, known)
+    }
+
+    fn accepted(&self, instance: &Instance) -> Accepted {
+        self.state.concerns.acceptance.of(instance)
+    }
+
+    fn failure(&self, instance: &Instance) -> Option<Failure> {
+        let rejected = match self.accepted(instance) {
+            Accepted::No(reason) => Some(reason),
+            Accepted::Yes | Accepted::NotYet | Accepted::Unknown(_) => None,
+        };
+        let concerns = &self.state.concerns;
+        let api = self.observation.snapshot().filter(|_| concerns.api_freshness.is_current(self.observation.now));
+        let evidence = FailureEvidence {
+            api,
+            observation: self.observation,
+            crash_diagnoses: &concerns.crash_diagnoses,
+            node: &self.config.node_name,
+        };
+        failing::failure(instance, self.namespace(instance), rejected, &evidence)
+    }
+
+    fn images(&self, rendering: &RenderResult, replaces: bool) -> Images {
+        ImageFacts::new(self.observation, self.config).of(rendering, replaces, &self.objects)
+    }
+
+    fn held_ports(&self, key: &ObjectKey, only_desired: bool) -> Vec<(String, Vec<HostPort>)> {
+        let mut held = Vec::new();
+        for record in self.state.records.values().filter(|r| r.key != *key) {
+            let wanted = match self.subjects.iter().find(|s| s.record.key == record.key).map(|s| &s.desired) {
+                Some(Desired::Gone { .. }) if only_desired => continue,
+                Some(Desired::Wanted { daemon_set, .. }) if daemon_set.update_strategy != UpdateStrategy::OnDelete => {
+                    Some(daemon_set)
+                }
+                _ => None,
+            };
+            for instance in record.instances.iter().filter(|i| !only_desired || i.phase == Phase::Live) {
+                let Some(own) = &instance.daemon_set else { continue };
+                let mut has = ports::host_ports(own.pod_template());
+                if let Some(wanted) = wanted.filter(|wanted| only_desired && !Arc::ptr_eq(wanted, own)) {
+                    let later = ports::host_ports(wanted.pod_template());
+                    has.retain(|port| later.iter().any(|l| l.clashes(port)));
+                }
+                held.push((format!("{} (pod {})", record.key, instance.pod_name), has));
+            }
+        }
+        held
+    }
+
+    fn permission(&self, daemon_set: &DaemonSet, revision: &str) -> Permission {
+        self.state.concerns.claims.permission(self.state.inputs.coordinated, daemon_set, revision)
+    }
+
+    fn approved(&self, daemon_set: &DaemonSet) -> Option<&str> {
+        self.state.concerns.claims.approved(daemon_set)
+    }
+
+    fn surroundings(&self) -> &str {
+        self.state.concerns.acceptance.surroundings()
+    }
+
+    fn admission(&self, daemon_set: &DaemonSet) -> Admission {
+        self.state.policy.admit(daemon_set, self.objects.lookup(&namespace_of(daemon_set)))
+    }
+
+    fn asks_admission(&self) -> bool {
+        self.config.dry_run_admission
+    }
+
+    fn admission_dry_run(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> (Question, RequestState) {
+        let revision = self.render_cache.revision(daemon_set);
+        let namespace = self.objects.lookup(&namespace_of(daemon_set));
+        let node = &self.config.node_name;
+        let question = Question::new(daemon_set, &revision, node, incarnation, namespace);
+        let dry_runs = &self.state.concerns.admission_dry_runs;
+        let request_state = dry_runs.state(&question, self.observation.now, node, self.unlinked);
+        (question, request_state)
+    }
+
+    fn namespace_selector(&self, daemon_set: &DaemonSet) -> Option<NamespaceSelector> {
+        self.state.policy.node_selector(daemon_set, self.objects.lookup(&namespace_of(daemon_set)))
+    }
+
+    fn mirror_pod_deletion_pending(&self, instance: &Instance) -> bool {
+        let (node, observation) = (&self.config.node_name, self.observation);
+        let mirror =
+            observation.snapshot().and_then(|api| evidence::mirror(api, self.namespace(instance), instance, node));
+        let deletions = &self.state.concerns.mirror_pod_deletions;
+        observation.api_answers() && deletions.is_pending(instance, mirror, observation.now)
+    }
+}

@@ -1,0 +1,62 @@
+//! What a pass leaves for metrics: what was executed, never what was planned.
+
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::core::metrics::Approvals;
+use crate::core::status::Problem;
+use crate::node::agent::concerns::claims::NOT_APPROVED;
+use crate::node::agent::state::AgentState;
+use crate::node::api::Tokens;
+use crate::node::metrics::Pass;
+use crate::node::metrics::Recorder;
+
+use super::Reporter;
+use super::View;
+
+impl Reporter {
+    /// Starts serving metrics, where the configuration says where.
+    pub(in crate::node::agent) fn start_metrics(&mut self, config: &Config, state: &mut AgentState) {
+        let Some(listen) = config.metrics_listen.clone() else { return };
+        match Recorder::serve(listen, state.started) {
+            Ok(recorder) => self.metrics = Some(recorder),
+            Err(error) => state.startup_problems.push(Problem {
+                object: "metrics".to_owned(),
+                reason: format!("cannot be served: no thread can be started: {error}"),
+                hint: None,
+            }),
+        }
+    }
+
+    /// Hands over what there is to measure after a pass. Costs nothing where metrics are not configured.
+    pub(in crate::node::agent) fn measure(&self, view: &View<'_>, tokens: &Tokens, took: Duration) {
+        let Some(metrics) = &self.metrics else { return };
+        let counts = view.last.outcome.counts;
+        let failures = u64::try_from(view.last.outcome.failures.len()).unwrap_or(u64::MAX);
+        let daemons = &view.last.plan.daemons;
+        metrics.record(Pass {
+            status: self.status(view),
+            ended: view.last.observation.now,
+            took,
+            changes: [counts.starts, counts.ends, counts.refreshes, failures],
+            pulls: view.last.observation.pulls.open(),
+            approvals: Approvals {
+                approved: view.state.concerns.claims.unclaimed(),
+                claimed: daemons.iter().filter(|daemon| daemon.replacing.is_some()).count(),
+                withheld: daemons.iter().filter(|d| d.summary.reason.contains(NOT_APPROVED)).count(),
+            },
+            api: view.api.cloned(),
+            tokens: tokens.clone(),
+        });
+    }
+
+    /// Why metrics are not served, if so.
+    pub(in crate::node::agent) fn metrics_problem(&self) -> Option<Problem> {
+        let reason = self.metrics.as_ref()?.complaint()?;
+        Some(Problem {
+            object: "metrics".to_owned(),
+            reason,
+            hint: Some("set metrics.listen to an address or socket that is free".to_owned()),
+        })
+    }
+}

@@ -1,0 +1,196 @@
+//! Log lines and events: each piece of news once.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use crate::core::annotations;
+use crate::core::model::FieldError;
+use crate::core::model::ObjectKey;
+use crate::core::model::Source;
+use crate::core::plan::Action;
+use crate::core::plan::DaemonPlan;
+use crate::core::plan::Summary;
+use crate::core::record::FailedRevision;
+use crate::core::status::Problem;
+use crate::core::status::State;
+use crate::node::agent::decision::Decision;
+use crate::node::agent::executor::EffectOutcome;
+use crate::node::agent::failure::EffectFailure;
+use crate::node::api::AgentEvent;
+use crate::node::api::Api;
+use crate::node::api::EventKind;
+
+/// What has been reported, so that it is reported once.
+#[derive(Default)]
+pub(super) struct Reported {
+    daemons: BTreeMap<ObjectKey, (State, String)>,
+    failures: BTreeMap<ObjectKey, String>,
+    /// The fields that are not understood in a DaemonSet of the API, and which one that was.
+    unknown_fields: BTreeMap<ObjectKey, (Option<String>, Vec<FieldError>)>,
+    /// Failed revisions and whether they were rolled back.
+    failed: BTreeMap<ObjectKey, (FailedRevision, bool)>,
+    problems: Vec<Problem>,
+}
+
+/// Where the news of one pass goes.
+struct News<'a> {
+    reported: &'a mut Reported,
+    decision: &'a Decision,
+    api: Option<&'a Api>,
+    node: &'a str,
+}
+
+impl Reported {
+    /// Logs and sends as events what a pass decided and did.
+    pub(super) fn pass(&mut self, decision: &Decision, outcome: &EffectOutcome, api: Option<&Api>, node: &str) {
+        decision.log.0.iter().for_each(crate::node::agent::log::LogLine::write);
+        let mut news = News { reported: self, decision, api, node };
+        for daemon in &decision.plan.daemons {
+            news.tell(daemon, outcome.failures.get(&daemon.key));
+        }
+        for event in &decision.events {
+            if let Some(daemon) = decision.daemon(&event.daemon) {
+                news.event(daemon, event.kind, event.reason, event.action, &event.note);
+            }
+        }
+        let planned: BTreeSet<&ObjectKey> = decision.plan.daemons.iter().map(|d| &d.key).collect();
+        self.daemons.retain(|key, _| planned.contains(key));
+        self.unknown_fields.retain(|key, _| planned.contains(key));
+    }
+
+    /// Logs problems that are new, or gone.
+    pub(super) fn problems(&mut self, problems: &[Problem]) {
+        for problem in problems.iter().filter(|p| !self.problems.contains(p)) {
+            let hint = problem.hint.as_deref();
+            tracing::warn!(object = problem.object, hint, "{}: {}", problem.object, problem.reason);
+        }
+        for problem in self.problems.iter().filter(|p| !problems.contains(p)) {
+            tracing::info!(object = problem.object, "{}: no longer: {}", problem.object, problem.reason);
+        }
+        self.problems = problems.to_vec();
+    }
+}
+
+impl News<'_> {
+    /// Logs and sends as events what a daemon's plan did.
+    fn tell(&mut self, plan: &DaemonPlan, failure: Option<&EffectFailure>) {
+        let daemonset = plan.key.to_string();
+        if let Some(failure) = failure {
+            let said = self.reported.failures.insert(plan.key.clone(), failure.message.clone());
+            if said.as_ref() == Some(&failure.message) {
+                return;
+            }
+            let hint = failure.hint.as_deref();
+            tracing::error!(daemonset, hint, "{}: {}; trying again", plan.key, failure.message);
+            self.event(plan, EventKind::Warning, "Failed", "Apply", &failure.message);
+            return;
+        }
+        self.reported.failures.remove(&plan.key);
+        for action in &plan.actions {
+            match action {
+                Action::Start { rendering, reason } => {
+                    let (pod, revision, uid) =
+                        (&rendering.identity.pod_name, &rendering.revision, &rendering.identity.uid);
+                    tracing::info!(daemonset, pod, revision, uid, "rendered {pod}: {reason}");
+                    let note = format!("Rendered static pod {pod} on node {}: {reason}", self.node);
+                    self.event(plan, EventKind::Normal, "Rendered", "Render", &note);
+                }
+                Action::Refresh { rendering, volumes, manifest } => {
+                    let pod = &rendering.identity.pod_name;
+                    tracing::info!(daemonset, pod, volumes, manifest, "brought {pod} up to date in place");
+                }
+                Action::End { pod, reason, .. } => {
+                    tracing::info!(daemonset, pod, "removed {pod}: {reason}");
+                    let note = format!("Removed static pod {pod} from node {}: {reason}", self.node);
+                    self.event(plan, EventKind::Normal, "Removed", "Remove", &note);
+                }
+                Action::Finish { pod, .. } => tracing::info!(daemonset, pod, "{pod} has ended"),
+                Action::Confirm { .. } | Action::Keep { .. } | Action::Verify { .. } => {}
+            }
+        }
+        self.tell_failed(plan);
+        self.tell_unknown_fields(plan);
+        let said = (plan.summary.state, plan.summary.reason.clone());
+        let before = self.reported.daemons.insert(plan.key.clone(), said.clone());
+        if before.as_ref() == Some(&said) {
+            return;
+        }
+        let Summary { state, reason, .. } = &plan.summary;
+        match state {
+            State::Refused => {
+                tracing::warn!(daemonset, "refused: {reason}");
+                self.event(plan, EventKind::Warning, "Refused", "Render", reason);
+            }
+            State::Waiting => tracing::info!(daemonset, "{reason}"),
+            _ => tracing::debug!(daemonset, state = state.as_str(), "{reason}"),
+        }
+    }
+
+    /// Says once that a revision failed, and once that another runs in its stead.
+    fn tell_failed(&mut self, plan: &DaemonPlan) {
+        let Some(failed) = &plan.summary.failed else {
+            self.reported.failed.remove(&plan.key);
+            return;
+        };
+        let back = plan.summary.wanted_revision.as_ref() == Some(&failed.revision);
+        let now = (failed.clone(), back);
+        let before = self.reported.failed.insert(plan.key.clone(), now.clone());
+        // What the checkpoint remembers was said by an earlier agent.
+        if before.as_ref() == Some(&now) || self.decision.state.passes == 0 {
+            return;
+        }
+        let (daemonset, node) = (plan.key.to_string(), self.node);
+        let why = format!("{}: {}", failed.failure.cause.as_str(), failed.failure.message);
+        let revision = &failed.revision;
+        if before.as_ref().map(|(failed, _)| failed) != Some(failed) {
+            let note = format!("Revision {revision} did not become available on node {node} in time ({why})");
+            tracing::warn!(daemonset, revision, "{note}");
+            self.event(plan, EventKind::Warning, "ProgressDeadlineExceeded", "Judge", &note);
+        }
+        if back {
+            let good = plan.record.good.as_ref().map_or("the last good one", |good| good.revision.as_str());
+            let note = format!("Rolled node {node} back from revision {revision} to {good} ({why})");
+            tracing::warn!(daemonset, revision, good, "{note}");
+            self.event(plan, EventKind::Warning, "RolledBack", "RollBack", &note);
+        }
+    }
+
+    /// Says once what nobody understands in a DaemonSet of the API: its owner looks there, not on nodes.
+    fn tell_unknown_fields(&mut self, plan: &DaemonPlan) {
+        let from_api = plan.summary.source == Some(Source::Api) && self.api.is_some();
+        let Some(daemon_set) = self.decision.state.definitions.get(&plan.key).filter(|_| from_api) else { return };
+        let unknown_fields = annotations::unknown_fields(daemon_set);
+        if unknown_fields.is_empty() {
+            self.reported.unknown_fields.remove(&plan.key);
+            return;
+        }
+        let now = (daemon_set.uid.clone(), unknown_fields);
+        if self.reported.unknown_fields.get(&plan.key) == Some(&now) {
+            return;
+        }
+        let note = now.1.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; ");
+        tracing::warn!(daemonset = plan.key.to_string(), "{note}");
+        self.event(plan, EventKind::Warning, "NotUnderstood", "Read", &note);
+        self.reported.unknown_fields.insert(plan.key.clone(), now);
+    }
+
+    fn event(&self, plan: &DaemonPlan, kind: EventKind, reason: &str, action: &str, note: &str) {
+        let Some(api) = &self.api else { return };
+        let uid = self
+            .decision
+            .state
+            .definitions
+            .get(&plan.key)
+            .and_then(|d| d.uid.clone())
+            .or_else(|| plan.record.api_uid.clone());
+        let Some(uid) = uid else { return };
+        api.events().record(AgentEvent {
+            daemon_set: plan.key.clone(),
+            uid,
+            kind,
+            reason: reason.to_owned(),
+            action: action.to_owned(),
+            note: note.to_owned(),
+        });
+    }
+}

@@ -1,0 +1,298 @@
+//! Everything that leaves the node, and what comes back: one place for each.
+//!
+//! Owns the tasks of requests that are under way. A request says what it is about (UID, version, number), so that a late
+//! or doubled reply is recognised by whoever takes it. Must not decide when a request is due.
+
+mod acceptance;
+mod crash;
+mod mirror;
+mod sandboxes;
+mod survey;
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::sync::mpsc;
+
+use crate::config::Config;
+use crate::core::dry_run::DryRunReply;
+use crate::core::dry_run::Question;
+use crate::core::health::CrashDiagnosis;
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
+use crate::core::model::TokenRequest;
+use crate::core::orders::Survey;
+use crate::core::policy::Policy;
+use crate::core::sources::Confirmation;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::api::Api;
+use crate::node::api::ApiFailure;
+use crate::node::cri::Cri;
+use crate::node::fsx::Shared;
+use crate::node::images::Pins;
+use crate::node::images::Puller;
+use crate::node::images::Pulls;
+use crate::node::images::Sources;
+use crate::node::images::Wish;
+use crate::node::kubelet::Kubelet;
+
+pub(super) use acceptance::Late;
+pub(super) use acceptance::LateAnswer;
+pub(super) use mirror::OwnerChange;
+pub(super) use mirror::OwnerResult;
+
+/// Something that is asked of, or told to, the API server, the container runtime or the kubelet.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Request {
+    /// Which cluster answers on connection number `connection`?
+    ClusterIdentity { connection: u64 },
+    /// Is the DaemonSet gone, or not ours any more? `about`: the store's version of it, 0 for an absence.
+    ConfirmRemoval { key: ObjectKey, about: u64, api_uid: Option<String>, cluster: Option<String> },
+    /// A complete list of the DaemonSets over a new connection.
+    RelistDaemonSets,
+    /// Watch exactly these objects and hold exactly these tokens.
+    Follow { objects: BTreeSet<ObjectRef>, tokens: BTreeSet<TokenRequest> },
+    /// Watch the pods of exactly these DaemonSets that the scheduler could not bind, by label selector.
+    FollowPending(BTreeMap<ObjectKey, String>),
+    /// Everything that a deleted or ended mirror pod goes with. `daemon_set`: the UID that is remembered of it.
+    Survey { mirror_uid: String, key: ObjectKey, daemon_set: Option<String>, cluster: Option<String> },
+    /// Delete the mirror pod `uid`, whose pod has ended or ends.
+    DeleteMirrorPod { pod: ObjectKey, uid: String, grace_seconds: u32 },
+    /// Correct the labels of the mirror pod `uid`.
+    LabelMirrorPod { pod: ObjectKey, uid: String, patch: Value },
+    /// Give a mirror pod to its DaemonSet, or back to the Node.
+    ChangeOwner(OwnerChange),
+    /// End the containers and remove the sandboxes of a pod that no kubelet ends.
+    StopSandboxes { pod: String, uid: String, sandboxes: Vec<String>, grace: Span },
+    /// Remove the sandboxes of a pod in crash back-off: the kubelet starts it at once.
+    RestartSandboxes { pod: String, sandboxes: Vec<String> },
+    /// Exit code and last log line of a container that ended.
+    DiagnoseCrash { uid: String, container: String },
+    /// Whether the kubelet has accepted instances that show nothing.
+    AskAboutLate { late: Vec<Late>, ask_api: Vec<Late>, look_for_preemption: bool, at: Timestamp },
+    /// Would the API server create the pod of a new instance?
+    DryRun(Question),
+    /// Write the status of this node's NodeDaemons.
+    Publish(Value),
+    /// Make this node's NodeDaemons, owned by the Node of this UID.
+    CreateNodeDaemons { node_uid: String },
+    /// Have the images of exactly these wishes pulled. `pods`: the pods of this node.
+    Pull { wishes: Vec<Wish>, pods: BTreeSet<String> },
+    /// Keep exactly these images from garbage collection.
+    Pin(BTreeSet<String>),
+}
+
+/// What came back.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Reply {
+    /// Of [`Request::ClusterIdentity`].
+    ClusterIdentity { connection: u64, cluster: Result<String, ApiFailure> },
+    /// Of [`Request::ConfirmRemoval`]; `cluster`: which cluster answered.
+    RemovalConfirmed { key: ObjectKey, about: u64, cluster: Option<String>, confirmation: Confirmation },
+    /// Of [`Request::RelistDaemonSets`]: the list is complete once the snapshot counts more lists than this.
+    Relisting { lists: u64 },
+    /// Of [`Request::Survey`].
+    Surveyed { mirror_uid: String, survey: Survey },
+    /// Of [`Request::DeleteMirrorPod`].
+    MirrorPodDeleted { uid: String, result: Result<(), ApiFailure> },
+    /// Of [`Request::LabelMirrorPod`], when it failed.
+    MirrorPodNotLabelled { pod: ObjectKey, failure: ApiFailure },
+    /// Of [`Request::ChangeOwner`].
+    OwnerChanged { mirror_uid: String, result: OwnerResult },
+    /// Of [`Request::DiagnoseCrash`].
+    CrashDiagnosed { uid: String, diagnosis: CrashDiagnosis },
+    /// Of [`Request::AskAboutLate`].
+    LateAnswered(LateAnswer),
+    /// Of [`Request::DryRun`].
+    DryRun { question: Question, reply: DryRunReply },
+    /// Of [`Request::Publish`] and [`Request::CreateNodeDaemons`].
+    Published(Result<(), ApiFailure>),
+    /// Of [`Request::StopSandboxes`] and [`Request::RestartSandboxes`], when it failed.
+    SandboxesNotStopped { pod: String, why: String },
+}
+
+/// Sends requests, and keeps the replies until the next pass takes them.
+pub(super) struct Requests {
+    clients: Clients,
+    puller: Puller,
+    pins: Pins,
+    wake: Arc<Notify>,
+    replies: mpsc::UnboundedSender<Reply>,
+    replied: mpsc::UnboundedReceiver<Reply>,
+}
+
+/// What a request is sent with.
+#[derive(Clone)]
+struct Clients {
+    node: String,
+    policy: Policy,
+    api: Option<Api>,
+    cri: Option<Arc<Cri>>,
+    kubelet: Option<Arc<Kubelet>>,
+    files: Shared,
+}
+
+impl Requests {
+    /// For this node; without an API server until [`Requests::connect`].
+    pub(super) fn new(
+        config: &Config,
+        policy: Policy,
+        cri: Option<Arc<Cri>>,
+        kubelet: Option<Arc<Kubelet>>,
+        files: Shared,
+        wake: &Arc<Notify>,
+    ) -> Self {
+        let provider_config = config.credential_provider_config.as_deref();
+        let provider_bin = config.credential_provider_bin_dir.as_deref();
+        let credentials = Sources::new(&config.kubelet_root, provider_config, provider_bin);
+        let (replies, replied) = mpsc::unbounded_channel();
+        Self {
+            puller: Puller::new(cri.clone(), credentials, Arc::clone(wake)),
+            pins: Pins::new(cri.clone(), Arc::clone(wake)),
+            clients: Clients { node: config.node_name.clone(), policy, api: None, cri, kubelet, files },
+            wake: Arc::clone(wake),
+            replies,
+            replied,
+        }
+    }
+
+    /// From now on there is an API server to ask.
+    pub(super) fn connect(&mut self, api: Api) {
+        self.clients.api = Some(api);
+    }
+
+    /// What is known of pulls, for an observation.
+    pub(super) fn pulls(&self) -> Pulls {
+        self.puller.pulls()
+    }
+
+    /// Images that the runtime does not keep, for an observation.
+    pub(super) fn unpinned(&self) -> Arc<BTreeSet<String>> {
+        self.pins.unpinned()
+    }
+
+    /// How long a daemon of which nothing runs waits for a pull that it could do without.
+    pub(super) fn hurry(&mut self, patience: Span) {
+        self.puller.hurry(patience);
+    }
+
+    /// Sends what is to be sent; a pass is woken for each reply.
+    pub(super) fn send(&mut self, requests: Vec<Request>, now: Timestamp) {
+        for request in requests {
+            match request {
+                Request::Pull { wishes, pods } => self.puller.want(wishes, &pods, now),
+                Request::Pin(images) => self.pins.keep(&images, now),
+                request => self.start(request),
+            }
+        }
+    }
+
+    /// The replies that have come since this was last asked.
+    pub(super) fn take_replies(&mut self) -> Vec<Reply> {
+        std::iter::from_fn(|| self.replied.try_recv().ok()).collect()
+    }
+
+    fn start(&self, request: Request) {
+        let clients = self.clients.clone();
+        match request {
+            Request::Follow { objects, tokens } => {
+                let Some(api) = &clients.api else { return };
+                api.set_wanted(&objects);
+                api.tokens().set_wanted(&tokens);
+            }
+            Request::FollowPending(daemon_sets) => {
+                let Some(api) = &clients.api else { return };
+                api.set_pending(&daemon_sets);
+            }
+            Request::RelistDaemonSets => {
+                let Some(api) = &clients.api else { return };
+                self.reply(Reply::Relisting { lists: api.relist_fresh() });
+            }
+            request => {
+                let (replies, wake) = (self.replies.clone(), Arc::clone(&self.wake));
+                tokio::spawn(async move {
+                    // After the agent's end nobody takes it.
+                    if let Some(reply) = perform(request, &clients).await
+                        && replies.send(reply).is_ok()
+                    {
+                        wake.notify_one();
+                    }
+                });
+            }
+        }
+    }
+
+    fn reply(&self, reply: Reply) {
+        if self.replies.send(reply).is_ok() {
+            self.wake.notify_one();
+        }
+    }
+}
+
+/// Sends one request and waits for its answer; `None`: there is nothing to say, or nobody to ask.
+async fn perform(request: Request, clients: &Clients) -> Option<Reply> {
+    let Clients { node, api, cri, .. } = clients;
+    match request {
+        Request::ClusterIdentity { connection } => {
+            let cluster = api.as_ref()?.cluster_uid().await;
+            Some(Reply::ClusterIdentity { connection, cluster })
+        }
+        Request::ConfirmRemoval { key, about, api_uid, cluster } => {
+            let of = survey::Removal { key, about, api_uid, cluster };
+            Some(survey::confirm_removal(api.as_ref()?, &clients.policy, of).await)
+        }
+        Request::Survey { mirror_uid, key, daemon_set, cluster } => {
+            let survey = survey::survey(api.as_ref()?, node, &key, daemon_set, cluster).await;
+            Some(Reply::Surveyed { mirror_uid, survey })
+        }
+        Request::DeleteMirrorPod { pod, uid, grace_seconds } => {
+            let result = api.as_ref()?.delete_pod(&pod, &uid, grace_seconds).await;
+            Some(Reply::MirrorPodDeleted { uid, result })
+        }
+        Request::LabelMirrorPod { pod, patch, .. } => {
+            let failure = api.as_ref()?.patch_pod(&pod, &patch).await.err()?;
+            Some(Reply::MirrorPodNotLabelled { pod, failure })
+        }
+        Request::ChangeOwner(change) => {
+            let result = mirror::change_owner(api.as_ref()?, &change).await;
+            Some(Reply::OwnerChanged { mirror_uid: change.uid, result })
+        }
+        Request::StopSandboxes { pod, uid, sandboxes, grace } => {
+            let stopped = sandboxes::stop(cri.as_ref()?, &uid, &sandboxes, grace).await;
+            stopped.err().map(|error| Reply::SandboxesNotStopped { pod, why: error.to_string() })
+        }
+        Request::RestartSandboxes { pod, sandboxes } => {
+            let removed = sandboxes::remove(cri.as_ref()?, &sandboxes).await;
+            removed.err().map(|error| Reply::SandboxesNotStopped { pod, why: error.to_string() })
+        }
+        Request::DiagnoseCrash { uid, container } => {
+            // What the runtime does not say is left out: the kubelet's own report has to do.
+            let diagnosis = crash::diagnose(cri.as_ref()?, Arc::clone(&clients.files), &uid, &container).await;
+            let diagnosis = diagnosis.ok().flatten().unwrap_or_default();
+            Some(Reply::CrashDiagnosed { uid, diagnosis })
+        }
+        Request::AskAboutLate { late, ask_api, look_for_preemption, at } => {
+            let question = acceptance::AboutLate { late, ask_api, look_for_preemption, at };
+            Some(Reply::LateAnswered(acceptance::ask(clients, question).await))
+        }
+        Request::DryRun(question) => {
+            let namespace = &question.daemon_set.key.namespace;
+            let reply = api.as_ref()?.dry_run_pod(namespace, question.pod.clone()).await;
+            Some(Reply::DryRun { question, reply })
+        }
+        Request::Publish(patch) => Some(Reply::Published(api.as_ref()?.patch_node_daemons(node, &patch).await)),
+        Request::CreateNodeDaemons { node_uid } => {
+            Some(Reply::Published(api.as_ref()?.create_node_daemons(node, &node_uid).await))
+        }
+        // Answered without waiting by [`Requests::start`] and [`Requests::send`].
+        Request::RelistDaemonSets
+        | Request::Follow { .. }
+        | Request::FollowPending(_)
+        | Request::Pull { .. }
+        | Request::Pin(_) => None,
+    }
+}

@@ -1,0 +1,132 @@
+//! Asking the runtime, the kubelet and the API server's events about instances that show nothing.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::io::AsyncWriteExt;
+
+use crate::core::acceptance;
+use crate::core::acceptance::KubeletReport;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::agent::failure;
+use crate::node::api::Api;
+use crate::node::api::PodEvent;
+use crate::node::cri::Cri;
+use crate::node::cri::SandboxState;
+
+use super::Clients;
+
+/// How long the kubelet may take to end lesser pods after it last said so.
+const MAKES_ROOM: Span = Span::from_secs(120);
+/// Where a kubelet says that it is at work (its default `healthzBindAddress` and `healthzPort`).
+const HEALTHZ: &str = "127.0.0.1:10248";
+/// How long it may take to say so.
+const HEALTHZ_WITHIN: Duration = Duration::from_secs(2);
+
+/// An instance that is asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::node::agent) struct Late {
+    pub(in crate::node::agent) uid: String,
+    pub(in crate::node::agent) namespace: String,
+    pub(in crate::node::agent) pod: String,
+    /// For how long the kubelet has had it.
+    pub(in crate::node::agent) waited: Span,
+}
+
+/// What the runtime, the kubelet and the API server said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in crate::node::agent) struct LateAnswer {
+    /// Pods with a sandbox; or why that is not known. `None`: no runtime is configured.
+    pub(in crate::node::agent) sandboxes: Option<Result<BTreeSet<String>, String>>,
+    pub(in crate::node::agent) network_ready: Option<bool>,
+    pub(in crate::node::agent) kubelet_answers: bool,
+    /// What the kubelet says, by pod UID.
+    pub(in crate::node::agent) words: BTreeMap<String, KubeletReport>,
+    /// What the API server has as events, of those that it was asked about this time.
+    pub(in crate::node::agent) events: BTreeMap<String, Option<KubeletReport>>,
+    /// Those for which it gave no answer.
+    pub(in crate::node::agent) unanswered: BTreeSet<String>,
+    /// The instances that were asked about.
+    pub(in crate::node::agent) about: BTreeSet<String>,
+}
+
+/// The question.
+pub(super) struct AboutLate {
+    pub(super) late: Vec<Late>,
+    /// Those about which the API server is asked, too.
+    pub(super) ask_api: Vec<Late>,
+    /// Whether preemptions of the whole cluster are looked at: that matters only to one that stays late.
+    pub(super) look_for_preemption: bool,
+    pub(super) at: Timestamp,
+}
+
+/// Asks everybody who can say.
+pub(super) async fn ask(clients: &Clients, question: AboutLate) -> LateAnswer {
+    let about = question.late.iter().map(|late| late.uid.clone()).collect();
+    let mut answer = LateAnswer { about, ..LateAnswer::default() };
+    if let Some(cri) = &clients.cri {
+        answer.sandboxes = Some(sandboxes(cri).await);
+        answer.network_ready = cri.network_ready().await.ok();
+    }
+    if let Some(Ok(reports)) = async { Some(clients.kubelet.as_ref()?.pods().await) }.await {
+        answer.kubelet_answers = true;
+        for report in reports.iter().filter(|r| answer.about.contains(&r.uid)) {
+            let words = acceptance::report(&report.phase, &report.reason, &report.message);
+            answer.words.insert(report.uid.clone(), words);
+        }
+    } else {
+        answer.kubelet_answers = is_healthy().await;
+    }
+    if let Some(api) = &clients.api {
+        ask_api(api, &clients.node, &question, &mut answer).await;
+    }
+    answer
+}
+
+async fn ask_api(api: &Api, node: &str, question: &AboutLate, answer: &mut LateAnswer) {
+    let mut silent = Vec::new();
+    for instance in question.ask_api.iter().filter(|late| !answer.words.contains_key(&late.uid)) {
+        match api.events_about(&instance.namespace, &instance.uid).await {
+            Ok(events) => {
+                let last = events.last().map(|e| acceptance::event(e.warning, &e.reason, &e.message));
+                if last.is_none() {
+                    silent.push(instance.uid.clone());
+                }
+                answer.events.insert(instance.uid.clone(), last);
+            }
+            Err(failure) => {
+                tracing::debug!(pod = instance.pod, "no events about {}: {failure}", instance.pod);
+                answer.unanswered.insert(instance.uid.clone());
+            }
+        }
+    }
+    let makes_room = |event: &PodEvent| event.host == node && question.at - event.at < MAKES_ROOM;
+    if question.look_for_preemption
+        && !silent.is_empty()
+        && api.preemptions().await.is_ok_and(|events| events.iter().any(makes_room))
+    {
+        answer.events.extend(silent.into_iter().map(|uid| (uid, Some(KubeletReport::MakesRoom))));
+    }
+}
+
+/// UIDs of the pods whose sandboxes stand.
+async fn sandboxes(cri: &Cri) -> Result<BTreeSet<String>, String> {
+    let sandboxes = cri.sandboxes().await.map_err(|error| failure::of(&error, None).message)?;
+    Ok(sandboxes.into_iter().filter(|s| s.state == SandboxState::Ready).map(|s| s.uid).collect())
+}
+
+/// Whether a kubelet on this node says that it is well.
+async fn is_healthy() -> bool {
+    let ask = async {
+        let mut stream = tokio::net::TcpStream::connect(HEALTHZ).await?;
+        stream.write_all(b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n").await?;
+        let mut reply = Vec::new();
+        stream.take(4_096).read_to_end(&mut reply).await?;
+        std::io::Result::Ok(reply)
+    };
+    let reply = tokio::time::timeout(HEALTHZ_WITHIN, ask).await;
+    matches!(reply, Ok(Ok(reply)) if reply.split(|b| *b == b'\r').next().is_some_and(|line| line.ends_with(b" 200 OK")))
+}

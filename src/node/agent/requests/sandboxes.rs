@@ -1,0 +1,24 @@
+//! Ending what no kubelet ends: containers with their grace period, then the sandboxes.
+
+use crate::core::time::Span;
+use crate::node::cri::ContainerState;
+use crate::node::cri::Cri;
+use crate::node::cri::CriError;
+
+/// Ends the containers of the pod `uid` with their grace period, then its sandboxes. preStop hooks do not run: they are
+/// the kubelet's.
+pub(super) async fn stop(cri: &Cri, uid: &str, sandboxes: &[String], grace: Span) -> Result<(), CriError> {
+    let containers = cri.containers(Some(uid)).await?;
+    let running = containers.iter().filter(|c| c.state == ContainerState::Running);
+    futures::future::try_join_all(running.map(|c| cri.stop_container(&c.id, grace.to_duration()))).await?;
+    remove(cri, sandboxes).await
+}
+
+/// Stops and removes sandboxes.
+pub(super) async fn remove(cri: &Cri, sandboxes: &[String]) -> Result<(), CriError> {
+    for id in sandboxes {
+        cri.stop_sandbox(id).await?;
+        cri.remove_sandbox(id).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,399 @@
+//! What the agent carries from pass to pass.
+//!
+//! Owns the way an observation goes into it ([`AgentState::absorb`]) and what is kept of a decision once its effects are
+//! known ([`AgentState::commit`]). Pure: a value in, a value out.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::core::adopt;
+use crate::core::adopt::AdoptableManifest;
+use crate::core::model::Mode;
+use crate::core::model::NodeView;
+use crate::core::model::ObjectKey;
+use crate::core::policy::Covered;
+use crate::core::policy::Policy;
+use crate::core::record::DaemonRecord;
+use crate::core::status::Problem;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+
+use super::concerns::Concerns;
+use super::concerns::restart_orders;
+use super::concerns::restart_orders::Surroundings;
+use super::decision::Decision;
+use super::definitions::ApiDefinitions;
+use super::evidence;
+use super::executor::ClearResult;
+use super::executor::EffectOutcome;
+use super::executor::RecordFate;
+use super::inputs::Purpose;
+use super::log::Log;
+use super::observation::Observation;
+use super::remembered_inputs;
+use super::remembered_inputs::RememberedInputs;
+use super::render_cache::Options;
+
+/// What the node remembers of each daemon.
+pub(super) type Records = BTreeMap<ObjectKey, DaemonRecord>;
+
+/// A clock that has gone this much further than time has was set.
+const CLOCK_JUMP: Span = Span::from_secs(60);
+/// How long the kubelet is given to clear an ended pod's folder itself; how long until what failed is tried again.
+pub(super) const CLEAR_AFTER: Span = Span::from_secs(10);
+const CLEAR_AGAIN: Span = Span::from_secs(60);
+
+/// What the passes are to bring about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Goal {
+    /// What folders and API define runs here.
+    #[default]
+    Run,
+    /// Nothing of ours runs here any more.
+    Teardown,
+}
+
+/// What the agent carries from pass to pass.
+#[derive(Clone, Debug)]
+pub(super) struct AgentState {
+    pub(super) purpose: Purpose,
+    pub(super) goal: Goal,
+    /// When the agent was started.
+    pub(super) started: Timestamp,
+    /// Passes made so far; in the first one nothing is known of API server and runtime.
+    pub(super) passes: u64,
+    pub(super) policy: Arc<Policy>,
+    pub(super) records: Records,
+    /// Records that differ from what is on disk.
+    pub(super) unsaved: BTreeSet<ObjectKey>,
+    /// The number that a daemon without a record begins at.
+    pub(super) floor: u64,
+    pub(super) inputs: RememberedInputs,
+    pub(super) inputs_on_disk: InputsOnDisk,
+    pub(super) definitions: ApiDefinitions,
+    pub(super) node: NodeView,
+    pub(super) options: Options,
+    /// Digest of the volume data that this process last wrote, by pod UID.
+    pub(super) written: BTreeMap<String, String>,
+    /// Folders of ended pods that could not be cleared, and when to try again.
+    pub(super) clear_again: BTreeMap<String, Timestamp>,
+    /// What no pass can mend, such as a damaged checkpoint.
+    pub(super) startup_problems: Vec<Problem>,
+    pub(super) concerns: Concerns,
+    clock: Clock,
+}
+
+/// What is known of the remembered inputs on disk, by fingerprint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct InputsOnDisk {
+    /// What is there.
+    pub(super) saved: u64,
+    /// What would be there if it named this boot; known at the start only.
+    pub(super) saved_but_for_boot: Option<u64>,
+    /// When what has changed is to be written.
+    pub(super) due: Option<Timestamp>,
+}
+
+/// The wall clock and a steady one, as of the last pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Clock {
+    last: Option<(Timestamp, Span)>,
+}
+
+impl AgentState {
+    /// The state of an agent that has seen nothing yet.
+    pub(super) fn new(config: &Config, policy: Policy, options: Options, started: Timestamp, purpose: Purpose) -> Self {
+        Self {
+            purpose,
+            goal: Goal::Run,
+            started,
+            passes: 0,
+            policy: Arc::new(policy),
+            records: Records::new(),
+            unsaved: BTreeSet::new(),
+            floor: 0,
+            inputs: RememberedInputs::default(),
+            inputs_on_disk: InputsOnDisk::default(),
+            definitions: ApiDefinitions::default(),
+            node: config.node_view(),
+            options,
+            written: BTreeMap::new(),
+            clear_again: BTreeMap::new(),
+            startup_problems: Vec::new(),
+            concerns: Concerns::default(),
+            clock: Clock::default(),
+        }
+    }
+
+    /// From now on nothing is wanted: the pods that outlived their DaemonSet end too.
+    pub(super) fn tear_down(&mut self) {
+        self.goal = Goal::Teardown;
+        for record in self.records.values_mut().filter(|r| r.instances.iter().any(|i| i.orphaned)) {
+            record.instances.iter_mut().for_each(|i| i.orphaned = false);
+            self.unsaved.insert(record.key.clone());
+        }
+    }
+
+    /// Puts a record in the place of the one before; it is not on disk yet.
+    pub(super) fn set_record(&mut self, record: DaemonRecord) {
+        self.unsaved.insert(record.key.clone());
+        self.records.insert(record.key.clone(), record);
+    }
+
+    /// A record for a daemon that has none.
+    pub(super) fn new_record(&self, key: &ObjectKey) -> DaemonRecord {
+        DaemonRecord::new(key.clone(), self.floor)
+    }
+
+    /// Why the API server cannot be asked now, if so.
+    pub(super) fn unlinked(&self, observation: &Observation) -> Option<&'static str> {
+        match () {
+            () if self.passes == 0 => Some("it has not been connected to yet"),
+            () if self.concerns.removal_guard.is_another_cluster() => Some("another cluster answers"),
+            () if !observation.is_linked() => Some("there is no connection to it"),
+            () => None,
+        }
+    }
+
+    /// Takes what was observed. Gives the daemons that adopt instances of others.
+    pub(super) fn absorb(&mut self, observation: &Observation, config: &Config, log: &mut Log) -> Vec<ObjectKey> {
+        self.follow_clock(observation, config, log);
+        let before = self.records.clone();
+        let concerns = &mut self.concerns;
+        concerns.api_freshness.observe(observation.api_answers(), observation.now);
+        concerns.kubelet_resync.observe(observation, log);
+        self.follow_node(observation, config);
+        if let Some(api) = observation.snapshot() {
+            self.definitions.update(api);
+        }
+        self.follow_inputs(observation, log);
+        self.adopt_manifests(observation, log);
+        let adopters = self.adopt_orphans(observation, log);
+        let started = self.follow_starts(observation, config);
+        let node = &config.node_name;
+        restart_orders::note_mirrors(observation, &mut self.records, node);
+        let concerns = &mut self.concerns;
+        concerns.manifests_lost_at_boot.observe(observation, &self.records);
+        let not_started = self.records.values().flat_map(DaemonRecord::live).any(|instance| !instance.started);
+        concerns.volume_checks.observe(observation.volume_look, observation.now, started, not_started);
+        concerns.crash_diagnoses.observe(observation, &self.records, node);
+        concerns.acceptance.observe(observation, &self.records, self.started, node);
+        concerns.mirror_pod_deletions.observe(observation, log);
+        concerns.mirror_labels.observe(observation, log);
+        concerns.mirror_owners.observe(observation, log);
+        concerns.stuck_sandboxes.observe(observation, log);
+        concerns.admission_dry_runs.observe(observation, log);
+        let deletions = &concerns.mirror_pod_deletions;
+        let surroundings = Surroundings {
+            node,
+            cluster: self.inputs.cluster_uid.as_ref(),
+            is_own: &|uid| deletions.is_own(uid),
+            fingerprint: concerns.acceptance.surroundings(),
+        };
+        concerns.restart_orders.observe(observation, &mut self.records, &surroundings, log);
+        let changed = self.records.iter().filter(|(key, record)| before.get(*key) != Some(*record));
+        self.unsaved.extend(changed.map(|(key, _)| key.clone()));
+        adopters
+    }
+
+    /// A clock that was set forward makes nothing older: deadlines and back-offs go on where they were. A clock that was
+    /// set back takes every time that is remembered along: nothing waits until it gets there again.
+    fn follow_clock(&mut self, observation: &Observation, config: &Config, log: &mut Log) {
+        let (now, steady) = (observation.now, observation.steady);
+        if let Some((last, last_steady)) = self.clock.last.replace((now, steady)) {
+            if now < last {
+                self.inputs_on_disk.due = self.inputs_on_disk.due.map(|due| due.min(now));
+                self.clear_again.clear();
+                self.concerns.removal_guard.clock_set_back(now, config.removals_delay.into());
+            }
+            let jump = now - (last + (steady - last_steady));
+            if jump > CLOCK_JUMP {
+                let seconds = jump.as_secs();
+                log.warn(format!("the clock was set forward by {seconds} s: deadlines and back-offs go on as before"));
+                self.records.values_mut().for_each(|record| record.shift(jump));
+                self.unsaved.extend(self.records.keys().cloned());
+            }
+        }
+    }
+
+    fn follow_node(&mut self, observation: &Observation, config: &Config) {
+        if let Some(entry) = observation.snapshot().and_then(|api| api.node.as_ref()) {
+            let node = remembered_inputs::node_view(&entry.value);
+            if self.inputs.node.as_ref() != Some(&node) {
+                self.inputs.node = Some(node);
+            }
+        }
+        // A checkpoint of a node with another name says nothing about this one.
+        let known = self.inputs.node.clone().filter(|node| node.name == config.node_name);
+        self.node = known.unwrap_or_else(|| config.node_view());
+        let of_kubeconfig = observation.api.as_ref().and_then(|api| api.endpoint.clone());
+        let endpoint = config.api_endpoint.clone().or(of_kubeconfig);
+        let version = self.node.kubelet_version.as_deref().and_then(remembered_inputs::major_minor);
+        self.options.set(|options| {
+            options.kubelet_version = version;
+            if endpoint.is_some() {
+                options.api_endpoint = endpoint;
+            }
+        });
+    }
+
+    /// What is remembered for the next start.
+    fn follow_inputs(&mut self, observation: &Observation, log: &mut Log) {
+        if let Some(secrets) = &observation.seal.opened {
+            self.inputs.take(secrets.as_ref().clone(), &self.records);
+        }
+        if observation.seal.retry {
+            self.inputs_on_disk.saved = 0;
+        }
+        let concerns = &mut self.concerns;
+        concerns.removal_guard.observe(observation, &self.definitions, &mut self.inputs.cluster_uid);
+        if let Some(api) = observation.snapshot() {
+            // Before the first answer nothing is known to have been reached.
+            let reached = concerns.removal_guard.etcd_rollback.reached(api);
+            self.inputs.reached = if reached > 0 { reached } else { self.inputs.reached };
+        }
+        if let Some(coordinated) = concerns.claims.observe(observation, log) {
+            self.inputs.coordinated = coordinated;
+        }
+    }
+
+    /// Takes over manifests of ours that no record knows.
+    fn adopt_manifests(&mut self, observation: &Observation, log: &mut Log) {
+        let Some(scan) = observation.manifests.current() else { return };
+        let known: BTreeMap<String, ObjectKey> =
+            self.records.values().flat_map(|r| r.instances.iter().map(|i| (i.uid.clone(), r.key.clone()))).collect();
+        // One whose owner was changed is still that daemon's, and is repaired with its other content.
+        let strays = |uid: &str, owner: &ObjectKey| known.get(uid).is_some_and(|key| key != owner);
+        for manifest in scan.ours.values().filter(|m| !m.uid.is_empty() && !strays(&m.uid, &m.owner)) {
+            let floor = self.floor;
+            let new = || DaemonRecord::new(manifest.owner.clone(), floor);
+            let record = self.records.entry(manifest.owner.clone()).or_insert_with(new);
+            let found = AdoptableManifest {
+                uid: &manifest.uid,
+                pod_name: &manifest.pod_name,
+                incarnation: manifest.incarnation.unwrap_or(0),
+                revision: &manifest.revision,
+            };
+            if adopt::adopt(record, &found, observation.now) {
+                let pod = &manifest.pod_name;
+                let line = format!("took over the manifest of {pod}, which is ours and which no record knows");
+                log.info(line).daemonset(&manifest.owner).pod(pod);
+            }
+        }
+    }
+
+    /// Gives orphans to a DaemonSet of the API that selects them. Gives those that have new ones.
+    fn adopt_orphans(&mut self, observation: &Observation, log: &mut Log) -> Vec<ObjectKey> {
+        adopt::drop_adopted(&mut self.records);
+        let mut adopters = Vec::new();
+        let are_there = self.records.values().any(|r| r.live().any(|i| i.orphaned));
+        if !observation.api_answers() || !are_there {
+            return adopters;
+        }
+        let definitions = &self.definitions;
+        for key in definitions.ours(&self.policy) {
+            let Some(daemon_set) = definitions.get(key).filter(|d| !d.deleting) else { continue };
+            if self.policy.covers(daemon_set, None) != Covered::Yes(Mode::Static)
+                || !adopt::adopt_orphans(&mut self.records, daemon_set, self.floor, |key| {
+                    definitions.get(key).is_some()
+                })
+            {
+                continue;
+            }
+            let pods = self.records.get(key).into_iter().flat_map(|r| r.live().map(|i| i.pod_name.as_str()));
+            log.info(format!("{key} adopts {}", pods.collect::<Vec<_>>().join(", "))).daemonset(key);
+            adopters.push(key.clone());
+        }
+        adopters
+    }
+
+    /// Notes that instances have started, as the API shows. Gives whether one has started since the last pass.
+    fn follow_starts(&mut self, observation: &Observation, config: &Config) -> bool {
+        let Some(api) = observation.snapshot() else { return false };
+        let mut news = false;
+        for record in self.records.values_mut() {
+            let namespace = &record.key.namespace;
+            for instance in record.instances.iter_mut().filter(|i| !i.started) {
+                let mirror = evidence::mirror(api, namespace, instance, &config.node_name);
+                if mirror.is_some_and(evidence::has_started) {
+                    instance.started = true;
+                    news = true;
+                }
+            }
+        }
+        news
+    }
+
+    /// When the next folder of an ended pod is to be cleared: the kubelet is given time to do it itself.
+    pub(super) fn clear_at(&self) -> Option<Timestamp> {
+        let ended = self.records.values().flat_map(|r| &r.ended);
+        ended.map(|(uid, since)| self.clear_again.get(uid).copied().unwrap_or(*since + CLEAR_AFTER)).min()
+    }
+
+    /// The folders that are to be cleared at `now`.
+    pub(super) fn to_clear(&self, now: Timestamp) -> BTreeSet<String> {
+        let is_due =
+            |uid: &str, since: Timestamp| self.clear_again.get(uid).copied().unwrap_or(since + CLEAR_AFTER) <= now;
+        let ended = self.records.values().flat_map(|r| &r.ended);
+        ended.filter(|(uid, since)| is_due(uid, **since)).map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// The state after a decision whose effects gave `outcome`: a daemon whose effects failed keeps the record that it
+    /// had, unless the planned one is in force.
+    pub(super) fn commit(decision: Decision, outcome: &EffectOutcome, now: Timestamp) -> Self {
+        let mut state = decision.state;
+        for daemon in decision.plan.daemons {
+            let key = daemon.key;
+            match outcome.records.get(&key) {
+                Some(RecordFate::OnDisk) => {
+                    state.unsaved.remove(&key);
+                    state.records.insert(key, daemon.record);
+                }
+                Some(RecordFate::InMemory) => {
+                    state.unsaved.insert(key.clone());
+                    state.records.insert(key, daemon.record);
+                }
+                None => {}
+            }
+        }
+        state.written.extend(outcome.written.clone());
+        for uid in &outcome.finished {
+            state.written.remove(uid);
+        }
+        for (uid, (written, meant)) in &outcome.touched {
+            state.concerns.kubelet_resync.was_touched(uid, written.clone(), meant.clone(), now);
+        }
+        state.clear(outcome, now);
+        if let Some(forgotten) = &outcome.forgotten {
+            state.floor = forgotten.floor;
+            for key in &forgotten.keys {
+                state.records.remove(key);
+                state.unsaved.remove(key);
+            }
+        }
+        if let Some(fingerprint) = outcome.inputs_saved {
+            state.inputs_on_disk = InputsOnDisk { saved: fingerprint, saved_but_for_boot: None, due: None };
+        }
+        state.passes += 1;
+        state
+    }
+
+    fn clear(&mut self, outcome: &EffectOutcome, now: Timestamp) {
+        for (uid, result) in &outcome.cleared {
+            match result {
+                ClearResult::Gone => {
+                    self.clear_again.remove(uid);
+                    for (key, record) in &mut self.records {
+                        if record.ended.remove(uid).is_some() {
+                            self.unsaved.insert(key.clone());
+                        }
+                    }
+                }
+                ClearResult::Mounted => drop(self.clear_again.insert(uid.clone(), now + CLEAR_AFTER)),
+                ClearResult::Failed => drop(self.clear_again.insert(uid.clone(), now + CLEAR_AGAIN)),
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Taking everything of ours off the node: the agent's own passes with nothing wanted any more.
+//!
+//! Whatever an end takes is the passes' (number on disk before the manifest goes, sandbox gone by the runtime's word,
+//! folder cleared), so that a teardown that is cut short is gone on with by the next one, or undone by an agent that
+//! starts. What is not ours is not touched.
+
+use crate::config::Config;
+use crate::core::model::ObjectKey;
+use crate::core::pass::Plan;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Phase;
+use crate::core::sources::Desired;
+use crate::core::status::Problem;
+
+use super::Agent;
+use super::AgentError;
+use super::executor::EffectOutcome;
+use super::state::AgentState;
+
+/// What a teardown found, and what is left of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Teardown {
+    /// The node.
+    pub node: String,
+    /// The pods that were on the node.
+    pub found: Vec<Leftover>,
+    /// Those of them that still are; empty: nothing is left.
+    pub left: Vec<Leftover>,
+    /// What went wrong beside single pods.
+    pub problems: Vec<Problem>,
+}
+
+/// One pod of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    /// Its DaemonSet.
+    pub daemon: ObjectKey,
+    /// Its name, without the node's; empty where that is not known any more.
+    pub pod: String,
+    /// Its UID.
+    pub uid: String,
+    /// What it does, for people.
+    pub what: String,
+}
+
+/// What is wanted of every daemon while the node is torn down.
+pub(super) fn desired() -> Desired {
+    Desired::Gone { reason: "this node is torn down".to_owned(), by_list: false, ignore_file: None }
+}
+
+/// What a teardown would find. Changes nothing, and may be asked while an agent runs.
+///
+/// # Errors
+/// When the state folder cannot be read.
+pub fn teardown_offline(config: Config) -> Result<Teardown, AgentError> {
+    let mut agent = Agent::to_answer(config)?;
+    agent.state.tear_down();
+    let decision = agent.decide_now()?;
+    let found = decision.plan.daemons.iter().flat_map(|daemon| {
+        let ending = daemon.record.ending().map(|i| Leftover {
+            daemon: daemon.key.clone(),
+            pod: i.pod_name.clone(),
+            uid: i.uid.clone(),
+            what: "runs".to_owned(),
+        });
+        ending.chain(daemon.record.ended.keys().map(|uid| cleared(&daemon.key, uid)))
+    });
+    let (found, problems) = (found.collect(), decision.problems.clone());
+    Ok(Teardown { node: agent.config.node_name.clone(), found, left: Vec::new(), problems })
+}
+
+fn cleared(daemon: &ObjectKey, uid: &str) -> Leftover {
+    let what = "has ended, and its folder is to be cleared".to_owned();
+    Leftover { daemon: daemon.clone(), pod: String::new(), uid: uid.to_owned(), what }
+}
+
+/// The pods that still run or whose folders are still there.
+pub(super) fn remaining(state: &AgentState, plan: &Plan, outcome: &EffectOutcome) -> Vec<Leftover> {
+    let failure = |key: &ObjectKey| outcome.failures.get(key).map(|failure| failure.message.clone());
+    let summary = |key: &ObjectKey| {
+        let plan = plan.daemons.iter().find(|daemon| daemon.key == *key);
+        plan.map(|daemon| daemon.summary.reason.clone()).filter(|reason| !reason.is_empty())
+    };
+    let of_record = |record: &'_ DaemonRecord| {
+        let instances = record.instances.iter().map(|instance| Leftover {
+            daemon: record.key.clone(),
+            pod: instance.pod_name.clone(),
+            uid: instance.uid.clone(),
+            what: failure(&record.key).or_else(|| summary(&record.key)).unwrap_or_else(|| match &instance.phase {
+                Phase::Live => "its manifest is still there".to_owned(),
+                Phase::Ending { .. } => "it ends".to_owned(),
+            }),
+        });
+        let ended = record.ended.keys().map(|uid| cleared(&record.key, uid));
+        instances.chain(ended).collect::<Vec<_>>()
+    };
+    state.records.values().flat_map(of_record).collect()
+}
