@@ -142,6 +142,10 @@ pub(super) fn sandbox(instance: &Instance, observation: &Observation, namespace:
     match &observation.runtime {
         Knowledge::Current(_) => match observation.runtime_pod(&instance.uid) {
             Some(pod) if pod.alive => Evidence::Running,
+            // What was said before it ended may be older than its sandbox.
+            _ if instance.phase.since().is_some_and(|ended| ended > observation.runtime_as_of) => {
+                Evidence::Unknown("the container runtime is asked again".to_owned())
+            }
             // A sandbox that is being made is in no list yet: the kubelet drops the mirror pod when it is done.
             _ if !instance.started && kubelet_holds(instance, api, namespace, node, now) => {
                 Evidence::Unknown("the kubelet may still be about to start it".to_owned())
@@ -307,6 +311,13 @@ mod tests {
             "a kubelet that is away holds nothing up"
         );
         assert_eq!(word(&Instance { started: true, ..instance.clone() }, &api, 5_000), Evidence::Gone);
+
+        let mut observation = Observation::of(None, Knowledge::Current(Arc::default()), 5_000);
+        observation.runtime_as_of = at(999);
+        let early = sandbox(&instance, &observation, "a", "n");
+        assert!(matches!(early, Evidence::Unknown(_)), "the kubelet's list is of before it ended: {early:?}");
+        observation.runtime_as_of = at(1_000);
+        assert_eq!(sandbox(&instance, &observation, "a", "n"), Evidence::Gone);
 
         let node = |ready: &str| {
             let value = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});

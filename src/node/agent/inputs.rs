@@ -195,7 +195,8 @@ impl Inputs {
             pulls: requests.pulls(),
             unpinned: requests.unpinned(),
             replies: requests.take_replies(),
-            runtime,
+            runtime: runtime.pods,
+            runtime_as_of: runtime.as_of,
             manifests,
             problems,
         }

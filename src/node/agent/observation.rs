@@ -45,6 +45,8 @@ pub(super) struct Observation {
     pub(super) tokens: ObservedTokens,
     /// The pods of this node as the container runtime, else the kubelet, has them. `Absent`: neither is configured.
     pub(super) runtime: Knowledge<Arc<Vec<RuntimePod>>>,
+    /// Nothing of `runtime` is older: of an instance that ended later it does not tell that it is gone.
+    pub(super) runtime_as_of: Timestamp,
     /// When the youngest kubelet process of this node was started; read only while a stuck sandbox asks for it.
     pub(super) kubelet_started: Option<Timestamp>,
     /// Our manifests in the kubelet's folder.
@@ -143,7 +145,8 @@ pub(super) enum VolumeData {
 impl Observation {
     /// At `millis`, with an API server that answers and shows `api`, if any, and with what the runtime has.
     pub(super) fn of(api: Option<Snapshot>, runtime: Knowledge<Arc<Vec<RuntimePod>>>, millis: i64) -> Self {
-        let mut observation = Self { runtime, now: Timestamp::from_millis(millis), ..Self::default() };
+        let now = Timestamp::from_millis(millis);
+        let mut observation = Self { runtime, runtime_as_of: now, now, ..Self::default() };
         observation.api = api.map(|mut snapshot| {
             snapshot.scopes.entry(Scope::Pods).or_default().lists += 1;
             ObservedApi {

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock;
 use crate::core::health::PodFact;
+use crate::core::time::Span;
 use crate::node::cri::Cri;
 use crate::node::cri::CriError;
 use crate::node::kubelet::Kubelet;
@@ -24,6 +25,9 @@ use super::failure;
 /// How long the runtime's answer waits for the kubelet's word on it: without the API server, which
 /// tells the kubelet who may ask, it may hang.
 const WORD: Duration = Duration::from_millis(300);
+
+/// The kubelet's cache period, and some for its work.
+const KUBELET_LAG: Span = Span::from_millis(2_100);
 
 /// An answer that is on its way; an error is in words.
 pub(super) type Answer = JoinHandle<Result<Vec<RuntimePod>, String>>;
@@ -38,6 +42,15 @@ pub(super) enum PodStatusSource {
 }
 
 impl PodStatusSource {
+    /// How old what an answer says may be when it is asked for. The kubelet's `/runningpods` answers from a list that it
+    /// reads anew after two seconds (`kuberuntime.runtimeCache`, `cachePeriod`).
+    pub(super) fn lag(&self) -> Span {
+        match self {
+            PodStatusSource::Runtime(..) => Span::ZERO,
+            PodStatusSource::Kubelet(_) => KUBELET_LAG,
+        }
+    }
+
     /// Asks; never waits here.
     pub(super) fn ask(&self) -> Answer {
         match self.clone() {

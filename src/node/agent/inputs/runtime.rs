@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::core::knowledge::Absence;
 use crate::core::knowledge::Knowledge;
-use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -25,10 +24,17 @@ const PERIOD: Span = Span::from_secs(5);
 const PATIENCE: Duration = Duration::from_millis(500);
 const OVERDUE: Duration = Duration::from_millis(20);
 
+/// What the runtime has, and as of when: nothing of it is older.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RuntimePods {
+    pub(super) pods: Knowledge<Arc<Vec<RuntimePod>>>,
+    pub(super) as_of: Timestamp,
+}
+
 /// Asks, and keeps what was last said.
 pub(super) struct RuntimeReader {
     source: Option<PodStatusSource>,
-    last: Knowledge<Arc<Vec<RuntimePod>>>,
+    last: RuntimePods,
     read_at: Timestamp,
     /// A question that is still out, and when it was asked.
     asked: Option<(Timestamp, Answer)>,
@@ -41,7 +47,7 @@ impl RuntimeReader {
             (None, Some(kubelet)) => Some(PodStatusSource::Kubelet(kubelet)),
             (None, None) => None,
         };
-        Self { source, last: Knowledge::NeverHeard, read_at: Timestamp::MIN, asked: None }
+        Self { source, last: RuntimePods::default(), read_at: Timestamp::MIN, asked: None }
     }
 
     /// Whether what was last said is not older than the period; a clock that was set back makes it old.
@@ -50,16 +56,13 @@ impl RuntimeReader {
     }
 
     /// What the runtime has. A runtime that hangs holds nothing up that has nothing to do with it.
-    pub(super) async fn read(
-        &mut self,
-        state: &AgentState,
-        asks: bool,
-        now: Timestamp,
-    ) -> Knowledge<Arc<Vec<RuntimePod>>> {
-        let Some(source) = &self.source else { return Knowledge::Absent(Absence::NotConfigured) };
+    pub(super) async fn read(&mut self, state: &AgentState, asks: bool, now: Timestamp) -> RuntimePods {
+        let Some(source) = &self.source else {
+            return RuntimePods { pods: Knowledge::Absent(Absence::NotConfigured), as_of: now };
+        };
         if state.passes == 0 {
             // The first pass is from disk alone: at boot the runtime may hang, and the kubelet waits.
-            return Knowledge::NeverHeard;
+            return RuntimePods::default();
         }
         if !asks {
             return self.last.clone();
@@ -69,12 +72,8 @@ impl RuntimeReader {
             None => (now, source.ask(), PATIENCE),
         };
         self.read_at = now;
-        let ended = state.records.values().flat_map(DaemonRecord::ending).filter_map(|i| i.phase.since()).max();
-        self.last = match tokio::time::timeout(patience, &mut asked).await {
-            // What was asked for before an instance ended may be older than its sandbox.
-            Ok(Ok(Ok(_))) if ended.is_some_and(|ended| ended > asked_at) => {
-                Knowledge::Unreadable("the container runtime is asked again".to_owned())
-            }
+        let as_of = asked_at - source.lag();
+        let pods = match tokio::time::timeout(patience, &mut asked).await {
             Ok(Ok(Ok(pods))) => Knowledge::Current(Arc::new(pods)),
             Ok(Ok(Err(why))) => Knowledge::Unreadable(why),
             Ok(Err(error)) => Knowledge::Unreadable(format!("the container runtime could not be asked: {error}")),
@@ -84,6 +83,7 @@ impl RuntimeReader {
                 Knowledge::Unreadable(why.to_owned())
             }
         };
+        self.last = RuntimePods { pods, as_of };
         self.last.clone()
     }
 }
