@@ -259,6 +259,25 @@ fn every_dependency_is_explained() {
     }
 }
 
+#[test]
+fn every_source_that_is_named_exists() {
+    let mut named = 0;
+    for (path, page) in pages() {
+        let spans = page.split('`').skip(1).step_by(2);
+        for span in spans.filter(|span| span.starts_with("src/") || span.starts_with("tests/")) {
+            assert!(root().join(span).exists(), "{path}: there is no {span}");
+            named += 1;
+        }
+    }
+    let readme = read("README.md");
+    let nouns = readme.split("| noun |").nth(1).unwrap().split("\n\n").next().unwrap();
+    for file in nouns.split('`').skip(1).step_by(2).filter(|span| span.ends_with(".rs") && !span.contains('/')) {
+        assert!(root().join("src/node/agent").join(file).exists(), "README.md: there is no {file}");
+        named += 1;
+    }
+    assert!(named > 20, "the files are not found");
+}
+
 /// The anchor that a heading has.
 fn anchor(heading: &str) -> String {
     let kept = heading.to_lowercase().replace(' ', "-");
