@@ -30,6 +30,8 @@ pub use disk::Shared;
 pub use real::Real;
 pub use socket::bind;
 #[cfg(test)]
+pub(crate) use tests::at_every_loss_of_power;
+#[cfg(test)]
 pub use tests::simulated::Simulated;
 pub use unsynced::Unsynced;
 

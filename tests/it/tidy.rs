@@ -26,6 +26,38 @@ const LONGEST: usize = 350;
 /// Files that are longer, each with its own bound: to be split when they are next worked on.
 const LONGER: [(&str, usize); 2] = [("src/core/plan/run.rs", 375), ("src/node/api/connector.rs", 415)];
 
+/// What reaches a file system.
+const FILE_SYSTEM: [&str; 18] = [
+    "std::fs",
+    "tokio::fs",
+    "std::os::unix::fs",
+    "nix::dir",
+    "nix::fcntl",
+    "nix::mount",
+    "nix::sys::stat",
+    "nix::unistd::fchown",
+    "nix::unistd::fsync",
+    "nix::unistd::symlinkat",
+    "nix::unistd::unlink",
+    ".canonicalize()",
+    ".exists()",
+    ".is_dir()",
+    ".is_file()",
+    ".metadata()?",
+    ".read_dir()",
+    ".symlink_metadata()",
+];
+
+/// What of the node's side reaches a file system past `fsx`, and why. `src/cli`, `src/config` and `src/guard` are other
+/// programs or the owner's configuration: the agent's work is in `src/node`.
+const PAST_FSX: [(&str, &str); 5] = [
+    ("src/node/doctor", "looks at the machine for a person, and at nothing that the agent works on"),
+    ("src/node/enrolment", "asks for an identity before there is an agent"),
+    ("src/node/api", "reads the kubeconfig and its files as part of connecting; `fake.rs` is a test's"),
+    ("src/node/cri/channel.rs", "words a hint"),
+    ("src/node/metrics/process.rs", "reads what the kernel says of this process"),
+];
+
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
@@ -139,6 +171,24 @@ fn the_coordinator_compares_no_messages() {
             assert!(!text.contains(test), "{name}: `{test}`: what decides is an enum");
         }
     }
+}
+
+#[test]
+fn the_node_reaches_files_through_fsx() {
+    let (root, mut used) = (root(), Vec::new());
+    let node = root.join("src/node");
+    let is_fsx = |path: &Path| path.starts_with(node.join("fsx")) || path == node.join("fsx.rs");
+    let is_checked = |path: &Path| path.starts_with(&node) && !is_fsx(path) && !is_test(path);
+    for (path, text) in sources().iter().filter(|(path, _)| is_checked(path)) {
+        let past = PAST_FSX.iter().find(|(place, _)| path.starts_with(root.join(place)));
+        for (number, line) in code(text) {
+            let Some(word) = FILE_SYSTEM.iter().find(|word| line.contains(**word)) else { continue };
+            used.extend(past);
+            assert!(past.is_some(), "{}:{number}: use src/node/fsx instead of `{word}`", path.display());
+        }
+    }
+    let idle = PAST_FSX.iter().find(|place| !used.contains(place));
+    assert!(idle.is_none(), "take it off the list: {idle:?}");
 }
 
 #[test]

@@ -3,11 +3,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::CheckpointError;
 use super::Loaded;
 use super::Store;
+use crate::node::fsx;
 use crate::node::fsx::Real;
+use crate::node::fsx::Shared;
 
 type Record = BTreeMap<String, u64>;
 
@@ -220,4 +223,45 @@ fn to_look_at_changes_nothing() {
     let Loaded::Damaged(damaged) = looking.load::<Record>("a").unwrap() else { panic!("used") };
     assert_eq!(damaged.kept, None);
     assert_eq!(names(store.path()), ["a.json"]);
+}
+
+#[test]
+fn a_loss_of_power_at_any_moment_leaves_one_record_or_the_other() {
+    fsx::at_every_loss_of_power(|disk, changes, kept| {
+        let (shared, path): (Shared, _) = (Arc::clone(disk) as Shared, Path::new("/state"));
+        disk.make_folder(path);
+        Store::open(&shared, path).unwrap().save("a", &record(1)).unwrap();
+        let store = Store::open(&shared, path).unwrap();
+        disk.stop_after(changes);
+        let saved = store.save("a", &record(2));
+        let has_stopped = disk.heal();
+        disk.crash(kept);
+        let loaded = Store::open(&shared, path).unwrap().load("a").unwrap();
+        assert!(
+            loaded == Loaded::Present(record(2)) || saved.is_err() && loaded == Loaded::Present(record(1)),
+            "{loaded:?}"
+        );
+        has_stopped
+    });
+}
+
+#[test]
+fn what_is_not_synced_outlives_the_agent_and_takes_nothing_with_the_power() {
+    fsx::at_every_loss_of_power(|disk, changes, kept| {
+        let (shared, path): (Shared, _) = (Arc::clone(disk) as Shared, Path::new("/state"));
+        disk.make_folder(path);
+        let store = Store::open(&shared, path).unwrap();
+        store.save("a", &record(1)).unwrap();
+        disk.stop_after(changes);
+        let written = store.write_unsynced("a", &record(2)).and_then(|_| store.write_unsynced("a", &record(3)));
+        let has_stopped = disk.heal();
+        match changes % 2 {
+            0 => disk.end_process(),
+            _ => disk.crash(kept),
+        }
+        let loaded = Store::open(&shared, path).unwrap().load::<Record>("a").unwrap();
+        let Loaded::Present(found) = &loaded else { panic!("{loaded:?}") };
+        assert!(changes % 2 == 1 || written.is_err() || *found == record(3), "{found:?}");
+        has_stopped
+    });
 }

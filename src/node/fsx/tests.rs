@@ -17,6 +17,7 @@ use super::Owner;
 use super::Real;
 use super::Shared;
 use super::Simulated;
+use simulated::Kept;
 
 /// What is done on both disks, and must come out alike: each line is one step.
 fn transcript(disk: &Shared, root: &Path) -> Vec<String> {
@@ -130,7 +131,7 @@ fn a_loss_of_power_takes_what_was_not_waited_for() {
         dir.create_file("late", b"late", 0o600, Owner::default()).unwrap();
         let boot = disk.as_ref() as &dyn Disk;
         let before = boot.boot_id();
-        disk.crash();
+        disk.crash(Kept::Nothing);
         assert_ne!(boot.boot_id(), before);
         assert_eq!(dir.names().unwrap_err().source.raw_os_error(), Some(Errno::EBADF as i32), "it is closed");
         let dir = Dir::open(&shared, Path::new("/d")).unwrap();
@@ -142,7 +143,7 @@ fn a_loss_of_power_takes_what_was_not_waited_for() {
         let (other, _) = Dir::open_or_create(&shared, Path::new("/e"), 0o700).unwrap();
         other.create_file("f", b"", 0o600, Owner::default()).unwrap();
         dir.sync().unwrap();
-        disk.crash();
+        disk.crash(Kept::Nothing);
         assert_eq!(shared.look(Path::new("/e/f")).is_ok(), has_one_journal);
     }
 }
@@ -168,8 +169,24 @@ fn it_fails_where_it_is_told_to() {
     assert!(shared.load(Path::new("/run/f"), 9).is_ok(), "elsewhere it works");
     disk.heal();
     assert!(dir.unlink("f").unwrap());
-    disk.crash();
+    disk.crash(Kept::Nothing);
     assert_eq!(shared.look(Path::new("/d/f")).unwrap().kind, FileKind::File, "nobody waited");
     assert!(shared.look(Path::new("/run/f")).is_err());
     assert!(shared.stat(&super::Handle::Start, Path::new("/run"), Links::Refuse).is_ok());
+}
+
+/// Calls `tried` once for each number of changes that come before a loss of power, with and without a journal that all
+/// folders share, until nothing more can be lost.
+pub(crate) fn at_every_loss_of_power(tried: impl Fn(&Arc<Simulated>, u64, Kept) -> bool) {
+    for (has_one_journal, kept) in
+        [(true, Kept::Nothing), (true, Kept::Names), (false, Kept::Nothing), (false, Kept::Names)]
+    {
+        let count = (0..1_000).take_while(|changes| {
+            let disk = Simulated::shared();
+            disk.set_one_journal(has_one_journal);
+            tried(&disk, *changes, kept)
+        });
+        let count = count.count();
+        assert!(count > 3 && count < 1_000, "{count} changes");
+    }
 }

@@ -3,7 +3,6 @@
 //!
 //! Owns reading them, anew for each pull: they change without a word. Must not log what is in them.
 
-use std::io::Read;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,6 +16,8 @@ use crate::core::images::keyring::Keyring;
 use crate::core::images::keyring::RegistryCredentials;
 use crate::core::images::keyring::docker_config;
 use crate::core::images::reference;
+use crate::node::fsx::FileKind;
+use crate::node::fsx::Shared;
 
 use super::provider::Providers;
 
@@ -26,6 +27,7 @@ const MAX_FILE: u64 = 10 << 20;
 /// The sources that belong to the node.
 #[derive(Debug)]
 pub struct Sources {
+    files: Shared,
     folders: Vec<PathBuf>,
     json_folders: Vec<PathBuf>,
     providers: Providers,
@@ -42,12 +44,13 @@ pub(super) struct FoundCredentials {
 
 impl Sources {
     /// The sources of a kubelet with this root folder and these flags.
-    pub fn new(kubelet_root: &Path, config: Option<&Path>, bin_dir: Option<&Path>) -> Self {
+    pub fn new(files: Shared, kubelet_root: &Path, config: Option<&Path>, bin_dir: Option<&Path>) -> Self {
         let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/root"), PathBuf::from);
         Self {
             folders: vec![kubelet_root.to_owned(), "/".into(), home.clone()],
             json_folders: vec![kubelet_root.to_owned(), "/".into(), home.join(".docker"), "/.docker".into()],
-            providers: Providers::new(config, bin_dir),
+            providers: Providers::new(Arc::clone(&files), config, bin_dir),
+            files,
         }
     }
 
@@ -63,9 +66,10 @@ impl Sources {
             }
         }
         found.credentials = of_secrets.look_up(&repository);
+        let files = Arc::clone(&self.files);
         let (json_folders, folders) = (self.json_folders.clone(), self.folders.clone());
         // A file may lie on what hangs.
-        let node = tokio::task::spawn_blocking(move || node_config(&json_folders, &folders)).await;
+        let node = tokio::task::spawn_blocking(move || node_config(&files, &json_folders, &folders)).await;
         let mut of_node = Keyring::default();
         of_node.add(&node.unwrap_or_default());
         found.credentials.extend(of_node.look_up(&repository));
@@ -97,17 +101,16 @@ fn of_secret(secret: &Value) -> Result<DockerConfig, String> {
 
 /// The node's docker config: the first `config.json` that can be read, else the first `.dockercfg`
 /// (upstream's `ReadDockerConfigFile`).
-fn node_config(json_folders: &[PathBuf], folders: &[PathBuf]) -> DockerConfig {
+fn node_config(files: &Shared, json_folders: &[PathBuf], folders: &[PathBuf]) -> DockerConfig {
     let json = json_folders.iter().map(|folder| (folder.join("config.json"), false));
     let plain = folders.iter().map(|folder| (folder.join(".dockercfg"), true));
-    let mut configs = json.chain(plain).filter_map(|(path, legacy)| read(&path, legacy));
+    let mut configs = json.chain(plain).filter_map(|(path, legacy)| read(files, &path, legacy));
     configs.next().unwrap_or_default()
 }
 
-fn read(path: &Path, legacy: bool) -> Option<DockerConfig> {
-    let file = std::fs::File::open(path).ok().filter(|file| file.metadata().is_ok_and(|m| m.is_file()))?;
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
+fn read(files: &Shared, path: &Path, legacy: bool) -> Option<DockerConfig> {
+    files.look(path).ok().filter(|stat| stat.kind == FileKind::File)?;
+    let bytes = files.load(path, MAX_FILE).ok()?;
     match docker_config(&bytes, legacy) {
         Ok(config) => Some(config),
         Err(why) => {
@@ -124,6 +127,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::node::fsx::Real;
 
     fn config(user: &str) -> String {
         json!({"auths": {"r.test": {"username": user, "password": "p"}}}).to_string()
@@ -137,7 +141,7 @@ mod tests {
     #[tokio::test]
     async fn secrets_come_before_what_the_node_has() {
         let root = tempfile::tempdir().unwrap();
-        let sources = Sources::new(root.path(), None, None);
+        let sources = Sources::new(Real::shared(), root.path(), None, None);
         assert_eq!(users(&sources, &[]).await, (vec![], vec![]));
         fs::write(root.path().join("config.json"), config("node")).unwrap();
         let legacy = json!({"r.test": {"username": "legacy", "password": "p"}}).to_string();
@@ -164,6 +168,6 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("config.json"), "{").unwrap();
         fs::write(root.path().join(".dockercfg"), json!({"r.test": {"username": "old"}}).to_string()).unwrap();
-        assert_eq!(users(&Sources::new(root.path(), None, None), &[]).await.0, ["old"]);
+        assert_eq!(users(&Sources::new(Real::shared(), root.path(), None, None), &[]).await.0, ["old"]);
     }
 }

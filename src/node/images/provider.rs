@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -25,6 +26,8 @@ use crate::core::images::keyring::RegistryCredentials;
 use crate::core::images::keyring::matches;
 use crate::core::time::Span;
 use crate::core::yaml;
+use crate::node::fsx::FileKind;
+use crate::node::fsx::Shared;
 
 /// As long as the kubelet waits.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -73,14 +76,16 @@ type Cache = BTreeMap<(String, String), (Instant, DockerConfig)>;
 /// The providers of a node.
 #[derive(Debug)]
 pub(super) struct Providers {
+    files: Shared,
     config: Option<PathBuf>,
     bin_dir: Option<PathBuf>,
     cache: Mutex<Cache>,
 }
 
 impl Providers {
-    pub(super) fn new(config: Option<&Path>, bin_dir: Option<&Path>) -> Self {
+    pub(super) fn new(files: Shared, config: Option<&Path>, bin_dir: Option<&Path>) -> Self {
         Self {
+            files,
             config: config.map(Path::to_owned),
             bin_dir: bin_dir.map(Path::to_owned),
             cache: Mutex::new(Cache::new()),
@@ -90,8 +95,8 @@ impl Providers {
     /// What the providers that match `repository` say, and what went wrong.
     pub(super) async fn ask(&self, repository: &str) -> (Vec<DockerConfig>, Vec<String>) {
         let (Some(config), Some(bin_dir)) = (&self.config, &self.bin_dir) else { return (Vec::new(), Vec::new()) };
-        let path = config.clone();
-        let read = tokio::task::spawn_blocking(move || providers(&path)).await;
+        let (files, path) = (Arc::clone(&self.files), config.clone());
+        let read = tokio::task::spawn_blocking(move || providers(&files, &path)).await;
         let providers = match read {
             Ok(Ok(providers)) => providers,
             Ok(Err(why)) => return (Vec::new(), vec![format!("credential providers: {why}")]),
@@ -187,18 +192,20 @@ async fn run(provider: &Provider, program: &Path, request: &str) -> Result<Vec<u
 }
 
 /// The providers of a file, or of a folder's *.json, *.yaml and *.yml.
-fn providers(path: &Path) -> Result<Vec<Provider>, String> {
+fn providers(disk: &Shared, path: &Path) -> Result<Vec<Provider>, String> {
     let unreadable = |path: &Path, error: std::io::Error| format!("{} cannot be read: {error}", path.display());
     let mut files = vec![path.to_owned()];
-    if path.is_dir() {
-        let entries = std::fs::read_dir(path).map_err(|e| unreadable(path, e))?;
+    let is = |path: &Path, kind| disk.look(path).is_ok_and(|stat| stat.kind == kind);
+    if is(path, FileKind::Folder) {
+        let names = disk.list(path).map_err(|e| unreadable(path, e))?;
         let named = |path: &PathBuf| path.extension().is_some_and(|e| e == "json" || e == "yaml" || e == "yml");
-        files = entries.filter_map(Result::ok).map(|entry| entry.path()).filter(|p| named(p) && p.is_file()).collect();
+        let paths = names.into_iter().map(|name| path.join(name));
+        files = paths.filter(|path| named(path) && is(path, FileKind::File)).collect();
         files.sort();
     }
     let mut providers: Vec<Provider> = Vec::new();
     for file in files {
-        let text = std::fs::read_to_string(&file).map_err(|e| unreadable(&file, e))?;
+        let text = disk.text(&file).map_err(|e| unreadable(&file, e))?;
         let bad = |why: &str| format!("{}: {why}", file.display());
         let document = yaml::read_documents(&text).into_iter().next().and_then(|document| document.value.ok());
         let document = document.ok_or_else(|| bad("not a credential-provider configuration"))?;

@@ -15,7 +15,9 @@ use super::ManifestDir;
 use super::ManifestError;
 use crate::core::model::ObjectKey;
 use crate::core::yaml;
+use crate::node::fsx;
 use crate::node::fsx::Real;
+use crate::node::fsx::Shared;
 
 const NAME: &str = "kube-system-net-abcde.yaml";
 
@@ -415,4 +417,28 @@ fn what_was_decoded_before_is_put_only_with_the_same_bytes() {
     dir.prepare(NAME, &bytes(&pod), None);
     dir.decode([(NAME, bytes(&pod).as_slice(), &pod)].into_iter());
     put(&mut dir, &pod);
+}
+
+#[test]
+fn a_loss_of_power_at_any_moment_leaves_one_manifest_or_the_other() {
+    fsx::at_every_loss_of_power(|disk, changes, kept| {
+        let (shared, path): (Shared, _) = (Arc::clone(disk) as Shared, Path::new("/manifests"));
+        let mut dir = ManifestDir::open(&shared, path).unwrap();
+        put(&mut dir, &pod("a"));
+        dir.sync().unwrap();
+        disk.stop_after(changes);
+        let written = dir.write(NAME, &bytes(&pod("b")), &pod("b")).and_then(|()| dir.sync());
+        let has_stopped = disk.heal();
+        // A kubelet that reads at this moment.
+        let now = shared.load(&path.join(NAME), u64::MAX).unwrap();
+        assert!([bytes(&pod("a")), bytes(&pod("b"))].contains(&now));
+        disk.crash(kept);
+        let mut dir = ManifestDir::open(&shared, path).unwrap();
+        let scan = dir.scan().unwrap();
+        let found = &scan.ours[NAME];
+        assert!(found.damage.is_none() && scan.unreadable.is_empty());
+        assert!(found.pod_name == "b" || written.is_err() && found.pod_name == "a", "{found:?}");
+        put(&mut dir, &pod("c"));
+        has_stopped
+    });
 }

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::Cleared;
 use super::VolumeError;
@@ -12,7 +13,9 @@ use super::Volumes;
 use super::VolumesRoot;
 use crate::core::volume::VolumeData;
 use crate::core::volume::VolumeFile;
+use crate::node::fsx;
 use crate::node::fsx::Real;
+use crate::node::fsx::Shared;
 
 const UID: &str = "0f8fad5b-d9cb-569f-a165-70867728950e";
 
@@ -367,4 +370,27 @@ fn what_many_pods_need_is_written_together_and_one_failure_is_its_own() {
     assert!(!volumes.write_together(&[(UID, good.as_slice())], broken, || {}), "the null device cannot be waited for");
     assert!(!place(root.path()).join("..data").exists());
     assert_eq!(volumes.write(UID, &good).unwrap().published.len(), 1);
+}
+
+#[test]
+fn a_loss_of_power_at_any_moment_leaves_a_whole_version() {
+    let versions = [volume(&[("a", "1"), ("sub/b", "1")]), volume(&[("a", "2"), ("sub/b", "2")])];
+    fsx::at_every_loss_of_power(|disk, changes, kept| {
+        let (shared, root): (Shared, _) = (Arc::clone(disk) as Shared, Path::new("/kubelet"));
+        disk.make_folder(&root.join("pods"));
+        let found = || ["a", "sub/b"].map(|file| shared.load(&place(root).join(file), 9).ok());
+        let is = |version: &str| found().iter().all(|data| data.as_deref() == Some(version.as_bytes()));
+        let mut volumes = Volumes::new(Arc::clone(&shared), VolumesRoot::kubelet(root));
+        volumes.write(UID, &versions[..1]).unwrap();
+        disk.stop_after(changes);
+        let written = volumes.write(UID, &versions[1..]);
+        let has_stopped = disk.heal();
+        assert!(is("1") || is("2"), "what a reader sees: {:?}", found());
+        disk.crash(kept);
+        assert!(is("2") || written.is_err() && is("1"), "{changes} {kept:?}: {:?}", found());
+        let mut volumes = Volumes::new(Arc::clone(&shared), VolumesRoot::kubelet(root));
+        volumes.write(UID, &versions[1..]).unwrap();
+        assert!(is("2"));
+        has_stopped
+    });
 }

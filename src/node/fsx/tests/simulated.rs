@@ -1,5 +1,6 @@
 //! A disk in memory, for tests: it knows what would outlive a loss of power, and fails where it is told to.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -52,6 +53,8 @@ struct State {
     locked: BTreeSet<u64>,
     volatile: Vec<PathBuf>,
     faults: Vec<(Doing, PathBuf, Errno)>,
+    /// So many changes more, then nothing works.
+    left: Cell<Option<u64>>,
     now: Option<SystemTime>,
 }
 
@@ -89,6 +92,15 @@ impl std::fmt::Debug for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} of {}", self.id, self.folder)
     }
+}
+
+/// What of that which nobody waited for outlives a loss of power all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Nothing.
+    Nothing,
+    /// The journal had been written: names and attributes, and not the bytes of files.
+    Names,
 }
 
 /// Where a path leads.
@@ -154,9 +166,16 @@ impl Simulated {
         self.state().faults.push((doing, path.into(), errno));
     }
 
-    /// Nothing fails any more.
-    pub fn heal(&self) {
-        self.state().faults.clear();
+    /// Lets `changes` changes happen, and then nothing any more, until [`Simulated::heal`].
+    pub fn stop_after(&self, changes: u64) {
+        self.state().left.set(Some(changes));
+    }
+
+    /// Nothing fails any more. Gives whether it had stopped.
+    pub fn heal(&self) -> bool {
+        let mut state = self.state();
+        state.faults.clear();
+        state.left.take() == Some(0)
     }
 
     /// Whether all changes of folders are in one journal, as ext4 and XFS have it; else each folder is for itself.
@@ -182,11 +201,15 @@ impl Simulated {
         self.listeners.lock().unwrap().clear();
     }
 
-    /// Loses the power: what was not waited for is as it was before, and the boot is another one.
-    pub fn crash(&self) {
+    /// Loses the power: what was not waited for is as it was before, but for what is `kept` by chance, and the boot is
+    /// another one.
+    pub fn crash(&self, kept: Kept) {
         self.end_process();
         let losses = {
             let mut state = self.state();
+            if kept == Kept::Names {
+                state.commit();
+            }
             for path in state.volatile.clone() {
                 if let Ok(Found { node: Some(node), .. }) = state.find(&Handle::Start, &path, Links::Follow) {
                     let folder = state.nodes.get_mut(&node).unwrap();
@@ -238,6 +261,7 @@ impl Default for State {
             locked: BTreeSet::new(),
             volatile: Vec::new(),
             faults: Vec::new(),
+            left: Cell::new(None),
             now: None,
         }
     }
@@ -354,6 +378,11 @@ impl State {
     }
 
     fn check(&self, doing: Doing, path: impl FnOnce() -> PathBuf) -> Result<()> {
+        match (self.left.get(), doing) {
+            (Some(0), _) => return Err(Errno::EIO),
+            (_, Doing::Open | Doing::Read | Doing::Watch) | (None, _) => {}
+            (Some(left), _) => self.left.set(Some(left - 1)),
+        }
         if self.faults.is_empty() {
             return Ok(());
         }

@@ -2,6 +2,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::*;
+use crate::node::fsx::Real;
 
 /// A provider that counts its calls, and whose answer is `answer`.
 struct Stand {
@@ -21,7 +22,7 @@ impl Stand {
     }
 
     fn providers(&self) -> Providers {
-        Providers::new(Some(&self.root.path().join("providers.yaml")), Some(self.root.path()))
+        Providers::new(Real::shared(), Some(&self.root.path().join("providers.yaml")), Some(self.root.path()))
     }
 
     fn calls(&self) -> usize {
