@@ -17,6 +17,8 @@ use super::FsError;
 const MOST: usize = 64;
 /// So many are waited for at the same time: each asks the disk to flush, and those who ask together share it.
 const WAITERS: usize = 8;
+/// To start a thread and to wait for its end takes a processor as long as a few of these waits.
+const A_THREAD_FOR: usize = 3;
 
 /// Files and folders to wait for.
 #[derive(Debug, Default)]
@@ -96,16 +98,13 @@ fn wait_for(files: &[Arc<File>], dirs: &[Dir], meanwhile: impl FnOnce()) -> Resu
             }
         }
     };
-    if files.len() + dirs.len() <= WAITERS {
-        meanwhile();
-        return wait();
-    }
+    let waiters = ((files.len() + dirs.len()) / A_THREAD_FOR).clamp(1, WAITERS);
     thread::scope(|scope| {
-        let waiters: Vec<_> = (0..WAITERS).map(|_| thread::Builder::new().spawn_scoped(scope, wait)).collect();
+        let others: Vec<_> = (1..waiters).map(|_| thread::Builder::new().spawn_scoped(scope, wait)).collect();
         meanwhile();
-        // Where no thread is to be had this one waits for what is left.
-        let own = if waiters.iter().all(Result::is_ok) { Ok(()) } else { wait() };
-        let theirs = waiters.into_iter().flatten();
+        // Where no thread is to be had this one waits for all.
+        let own = wait();
+        let theirs = others.into_iter().flatten();
         let ended = theirs.map(|waiter| waiter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         // All of them end before one that failed is told.
         ended.collect::<Vec<_>>().into_iter().chain([own]).collect()

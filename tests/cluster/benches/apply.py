@@ -10,6 +10,7 @@ import subprocess
 import time
 
 from benches import figures
+from benches.stand import files_appearing
 from benches.stand import files_written
 from benches.stand import objects_appearing
 from kit import agent
@@ -51,8 +52,8 @@ def main():
         with Node(cluster) as node, agent.Agent(node):
             node.wait_ready()
             announced = objects_appearing(cluster, "daemonsets")
-            started = files_written(out)
-            whole, inner = {True: [], False: []}, {True: [], False: []}
+            started, written = files_written(out), files_appearing(node.manifests)
+            whole, inner, own = {True: [], False: []}, {True: [], False: []}, []
             for number in range(TIMES + 1):
                 for ours in ((True, False) if number % 2 else (False, True)):
                     name = f"{'ours' if ours else 'stock'}-{number}"
@@ -61,10 +62,13 @@ def main():
                     if number:  # the first of each warms up what everybody shares
                         whole[ours].append(ran - began)
                         inner[ours].append(ran - announced.at(name.__eq__))
+                        if ours:
+                            own.append(written.at(lambda file, name=name: f"-{name}-" in file) - announced.at(name.__eq__))
                     cluster.admin.delete("daemonsets", name, NAMESPACE)
                     node.cri.wait_gone(f"{name}-")
     _tell("`kubectl apply` → container running", whole)
     _tell("the same from the DaemonSet's watch event", inner)
+    figures.spread("of that, watch event → manifest", own)
 
 
 def _tell(what, times):
