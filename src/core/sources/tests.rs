@@ -191,6 +191,39 @@ fn a_checkpoint_that_is_behind_what_runs_takes_nothing_back() {
 }
 
 #[test]
+fn with_nothing_remembered_what_runs_and_came_from_the_api_is_not_taken_back_to_a_file() {
+    let (file, api) = (file(), daemon_set(Source::Api, Some("static")));
+    let folder = || FolderState::Present { daemon_set: &file, fingerprint: "f1" };
+    let mut runs = record(Some("ds-uid"), true);
+    runs.instances[0].daemon_set = Some(Arc::clone(&api));
+    assert_eq!(Case::new(folder(), ApiState::Unknown).desired(&runs), "wanted from API, Static");
+    assert_eq!(Case::new(folder(), ApiState::None).desired(&runs), "wanted from file, Static", "no API is configured");
+    runs.api_uid = Some("another".to_owned());
+    assert_eq!(
+        Case::new(folder(), ApiState::Unknown).desired(&runs),
+        "wanted from file, Static",
+        "it was another one's"
+    );
+}
+
+#[test]
+fn the_node_owners_override_counts_until_the_api_has_something_newer() {
+    let annotations = BTreeMap::from([(OVERRIDE_ANNOTATION.to_owned(), "true".to_owned())]);
+    let file = Arc::new(DaemonSet { annotations, ..DaemonSet::clone(&file()) });
+    let api = daemon_set(Source::Api, Some("static"));
+    let newer = Arc::new(DaemonSet { template: json!({"spec": {}}), ..DaemonSet::clone(&api) });
+    let folder = || FolderState::Present { daemon_set: &file, fingerprint: "f1" };
+    for (of_api, expected) in [
+        (ApiState::Unknown, "wanted from file, Static"),
+        (ApiState::Present(&api), "wanted from file, Static"),
+        (ApiState::Present(&newer), "wanted from API, Static"),
+    ] {
+        let case = Case { remembered: Some(&api), ..Case::new(folder(), of_api) };
+        assert_eq!(case.desired(&record(Some("ds-uid"), true)), expected);
+    }
+}
+
+#[test]
 fn a_label_taken_away_counts_when_a_get_shows_it() {
     let api = daemon_set(Source::Api, None);
     let case = || Case::new(FolderState::Absent, ApiState::Present(&api));

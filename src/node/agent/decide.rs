@@ -233,3 +233,6 @@ fn due(observation: &Observation, state: &AgentState, plan: &Plan) -> Timestamp 
     let next = own.into_iter().chain(state.concerns.due(state)).flatten().fold(now + PERIOD, Timestamp::min);
     if is_usable { next } else { after_failure(next, now) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -148,7 +148,7 @@ impl Requests {
     ) -> Self {
         let provider_config = config.credential_provider_config.as_deref();
         let provider_bin = config.credential_provider_bin_dir.as_deref();
-        let credentials = Sources::new(&config.kubelet_root, provider_config, provider_bin);
+        let credentials = Sources::new(Arc::clone(&files), &config.kubelet_root, provider_config, provider_bin);
         let (replies, replied) = mpsc::unbounded_channel();
         Self {
             puller: Puller::new(cri.clone(), credentials, Arc::clone(wake)),

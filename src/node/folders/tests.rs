@@ -236,6 +236,33 @@ fn what_cannot_be_read_is_reported() {
     assert!(problems[2].starts_with("/usr/x.yaml: cannot be read"));
 }
 
+#[test]
+fn a_file_that_cannot_be_looked_at_says_nothing_at_the_first_look_either() {
+    let text = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: net, namespace: kube-system}\nspec:\n  \
+        selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n    \
+        spec: {containers: [{name: c, image: i}]}\n";
+    let (mut folders, key) = (Folders::new(), ObjectKey::new("kube-system", "net"));
+    folders.write(0, "net.yaml", text);
+    let origin = folders.later().origin_of(&key).unwrap();
+    // A process that starts knows where the daemon came from, and nothing of the file.
+    let first_look = |folders: &mut Folders| {
+        folders.view = FolderView::default();
+        folders.later();
+    };
+    let unsure = |folders: &Folders| matches!(folders.view.state(&key, Some(&origin)), FolderState::Unsure { .. });
+    symlink("/nowhere", folders.paths[1].join("net.yaml")).unwrap();
+    first_look(&mut folders);
+    assert!(unsure(&folders), "a dangling link hides it in another folder");
+    fs::remove_file(folders.paths[1].join("net.yaml")).unwrap();
+    fs::remove_file(folders.paths[0].join("net.yaml")).unwrap();
+    symlink("net.yaml", folders.paths[0].join("net.yaml")).unwrap();
+    first_look(&mut folders);
+    assert!(unsure(&folders), "a loop in its own place");
+    fs::remove_file(folders.paths[0].join("net.yaml")).unwrap();
+    first_look(&mut folders);
+    assert_eq!(folders.view.state(&key, Some(&origin)), FolderState::Absent, "it is gone");
+}
+
 async fn wakes(watch: &mut FoldersWatch) -> bool {
     tokio::time::timeout(Duration::from_secs(3), watch.changed()).await.is_ok()
 }

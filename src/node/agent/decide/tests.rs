@@ -1,0 +1,163 @@
+//! Whole passes: an observation in, a decision out.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::knowledge::Knowledge;
+use crate::core::model::Source as DefinedIn;
+use crate::core::policy::Policy;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Instance;
+use crate::core::render::Pulls;
+use crate::core::render::RenderOptions;
+use crate::core::validate;
+use crate::node::agent::executor::EffectOutcome;
+use crate::node::agent::executor::RecordFate;
+use crate::node::agent::inputs::Purpose;
+use crate::node::agent::observation::Boot;
+use crate::node::agent::render_cache::Options;
+use crate::node::agent::requests::Reply;
+use crate::node::api::Link;
+use crate::node::api::Snapshot;
+
+use super::*;
+
+fn config() -> Config {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("c.toml");
+    std::fs::write(&file, "node-name = \"n1\"\nmanifest-dir = \"/m\"\n").unwrap();
+    crate::config::load(Some(&file)).unwrap()
+}
+
+fn key() -> ObjectKey {
+    ObjectKey::new("kube-system", "net")
+}
+
+fn daemon_set() -> Arc<DaemonSet> {
+    let template =
+        json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}});
+    let value: Value = json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": {"name": "net", "namespace": "kube-system", "uid": "d"},
+        "spec": {"selector": {"matchLabels": {"app": "net"}}, "template": template}});
+    Arc::new(validate::daemon_set(&value, DefinedIn::Api).unwrap())
+}
+
+/// An agent that has made a pass, and of whose daemon an instance runs.
+fn state(config: &Config) -> AgentState {
+    let options = Options::new(RenderOptions {
+        node_name: "n1".to_owned(),
+        kubelet_version: Some((1, 36)),
+        api_endpoint: None,
+        has_api: false,
+        inline_secret_env: false,
+        pulls: Pulls::ByKubelet,
+    });
+    let at = Timestamp::from_secs(1_000);
+    let mut state = AgentState::new(config, Policy::default(), options, at, Purpose::Work);
+    state.passes = 1;
+    let mut record = DaemonRecord::new(key(), 1);
+    record.api_uid = Some("d".to_owned());
+    let instance = Instance::new("uid-1", "net-11111", 0, "r", at);
+    record.instances.push(Instance { daemon_set: Some(daemon_set()), started: true, ..instance });
+    state.records.insert(key(), record);
+    state
+}
+
+fn observation(api: Option<Snapshot>) -> Observation {
+    let boot = Boot { id: "b".to_owned(), at: Timestamp::from_secs(1) };
+    let manifests = Knowledge::Current(Arc::default());
+    Observation { boot, manifests, ..Observation::of(api, Knowledge::NeverHeard, 2_000_000) }
+}
+
+fn decided(observation: &Observation, state: &AgentState, config: &Config) -> Decision {
+    decide(observation, state, config, &mut RenderCache::default())
+}
+
+#[test]
+fn a_manifest_folder_that_cannot_be_read_ends_and_starts_nothing_and_the_pass_runs_to_its_end() {
+    let config = config();
+    let unreadable = Observation { manifests: Knowledge::Unreadable("EIO".to_owned()), ..observation(None) };
+    let decision = decided(&unreadable, &state(&config), &config);
+    let daemon = decision.daemon(&key()).unwrap();
+    assert!(daemon.actions.iter().all(|a| !matches!(a, Action::Start { .. } | Action::End { .. })), "{daemon:?}");
+    assert_eq!(daemon.record.instances.len(), 1);
+    assert!(daemon.summary.reason.contains("EIO"), "{}", daemon.summary.reason);
+    let waits = decision.due - unreadable.now;
+    assert!((FAILED_REST..=FAILED_AGAIN).contains(&waits), "it is looked at again soon, and not at once: {waits:?}");
+    // The manifest is missing in a folder that can be read: that ends the instance.
+    let readable = decided(&observation(None), &state(&config), &config);
+    assert!(readable.daemon(&key()).unwrap().actions.iter().any(|a| matches!(a, Action::End { .. })));
+}
+
+#[test]
+fn the_same_observation_and_state_give_the_same_decision_whatever_the_cache_holds() {
+    let (config, observation) = (config(), observation(Some(Snapshot::default())));
+    let state = state(&config);
+    let mut cache = RenderCache::default();
+    let first = decide(&observation, &state, &config, &mut cache);
+    let again = decide(&observation, &state, &config, &mut cache);
+    let empty = decided(&observation, &state, &config);
+    for other in [again, empty] {
+        assert_eq!((&other.plan, &other.requests, &other.log), (&first.plan, &first.requests, &first.log));
+        assert_eq!((other.due, other.save_inputs, &other.problems), (first.due, first.save_inputs, &first.problems));
+        assert_eq!((&other.state.records, &other.state.concerns), (&first.state.records, &first.state.concerns));
+    }
+}
+
+#[test]
+fn an_api_server_that_comes_back_while_the_runtime_hangs_is_noticed_and_nothing_is_taken_for_gone() {
+    let config = config();
+    let mut state = state(&config);
+    let down = |millis: i64, link: Link| {
+        let mut observation = observation(Some(Snapshot::default()));
+        observation.now = Timestamp::from_millis(millis);
+        observation.runtime = Knowledge::Unreadable("the container runtime has not answered yet".to_owned());
+        if let Some(api) = &mut observation.api {
+            api.link = link;
+        }
+        observation
+    };
+    let failure = crate::node::api::ApiFailure::new(crate::node::api::FailureKind::Unreachable, "refused");
+    let since = Default::default();
+    for (millis, link) in [(2_000_000, Link::Down { failure, since }), (2_000_500, Link::Up)] {
+        let observation = down(millis, link);
+        let decision = decided(&observation, &state, &config);
+        assert_eq!(decision.daemon(&key()).unwrap().record.instances.len(), 1);
+        let lines: Vec<&str> = decision.log.0.iter().map(|line| line.text.as_str()).collect();
+        let expected = if observation.is_linked() { "answers again" } else { "unreachable" };
+        assert!(lines.iter().any(|line| line.contains(expected)), "{lines:?}");
+        assert!(!decision.requests.iter().any(|r| matches!(r, Request::RestartSandboxes { .. })));
+        state = AgentState::commit(decision, &EffectOutcome::default(), observation.now);
+    }
+}
+
+#[test]
+fn a_reply_about_an_instance_that_is_gone_changes_nothing() {
+    let config = config();
+    let state = state(&config);
+    let replies = vec![
+        Reply::MirrorPodDeleted { uid: "another".to_owned(), result: Ok(()) },
+        Reply::CrashDiagnosed { uid: "another".to_owned(), diagnosis: Default::default() },
+        Reply::SandboxesNotStopped { pod: "another".to_owned(), why: "gone".to_owned() },
+        Reply::Published(Ok(())),
+        Reply::Relisting { lists: 7 },
+    ];
+    let without = decided(&observation(None), &state, &config);
+    let with = decided(&Observation { replies, ..observation(None) }, &state, &config);
+    assert_eq!((&with.plan, &with.requests), (&without.plan, &without.requests));
+}
+
+#[test]
+fn a_daemon_whose_effects_failed_keeps_the_record_that_it_had() {
+    let config = config();
+    let observation = observation(None);
+    let decision = decided(&observation, &state(&config), &config);
+    let planned = decision.daemon(&key()).unwrap().record.clone();
+    let before = decision.state.records[&key()].clone();
+    assert_ne!(planned, before, "its manifest is missing: it ends");
+    let failed = AgentState::commit(decision.clone(), &EffectOutcome::default(), observation.now);
+    assert_eq!(failed.records[&key()], before);
+    let records = BTreeMap::from([(key(), RecordFate::OnDisk)]);
+    let outcome = EffectOutcome { records, ..EffectOutcome::default() };
+    assert_eq!(AgentState::commit(decision, &outcome, observation.now).records[&key()], planned);
+}
