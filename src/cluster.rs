@@ -23,7 +23,7 @@ use crate::core::cluster::pass::Settings;
 use crate::core::cluster::state::CoordinatorState;
 use crate::node::api::Connector;
 
-use inputs::Inputs;
+use inputs::ClusterInputs;
 use write::Writer;
 
 /// What the coordinator works with.
@@ -50,7 +50,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) {
     let connector = Connector::new(options.kubeconfig.clone());
     let client = connector.client();
     tokio::spawn(connector.keep());
-    let (mut inputs, events) = Inputs::new(&options, client.clone());
+    let (mut inputs, events) = ClusterInputs::new(&options, client.clone());
     let (ends, ended) = oneshot::channel();
     let lease = tokio::spawn(lease::keep(options.clone(), client.clone(), events.clone(), ended));
     let mut writer = Writer::new(client, events);

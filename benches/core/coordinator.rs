@@ -6,9 +6,9 @@ use criterion::Criterion;
 use daemonlet::core::cluster::history;
 use daemonlet::core::cluster::pass;
 use daemonlet::core::cluster::pass::Settings;
+use daemonlet::core::cluster::snapshot::ClusterSnapshot;
+use daemonlet::core::cluster::snapshot::WatchedKind;
 use daemonlet::core::cluster::state::CoordinatorState;
-use daemonlet::core::cluster::view::Kind;
-use daemonlet::core::cluster::view::View;
 use daemonlet::core::policy::Policy;
 use daemonlet::core::time::Timestamp;
 use serde_json::Value;
@@ -25,11 +25,11 @@ fn template(daemon: usize, version: u32) -> Value {
 }
 
 fn hash(daemon: usize, version: u32) -> String {
-    history::Revision::hash_of(&history::data(&template(daemon, version)))
+    history::RevisionFact::hash_of(&history::data(&template(daemon, version)))
 }
 
-fn world() -> View {
-    let mut view = View::default();
+fn world() -> ClusterSnapshot {
+    let mut view = ClusterSnapshot::default();
     let hashes: Vec<[String; 2]> = (0..DAEMONS).map(|daemon| [hash(daemon, 1), hash(daemon, 2)]).collect();
     for (daemon, of) in hashes.iter().enumerate() {
         let metadata = json!({"namespace": "kube-system", "name": format!("daemon-{daemon}"), "uid": format!("uid-{daemon}"),
@@ -37,13 +37,13 @@ fn world() -> View {
         let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%", "maxSurge": 0}});
         let selector = json!({"matchLabels": {"app": format!("daemon-{daemon}")}});
         let spec = json!({"selector": selector, "template": template(daemon, 2), "updateStrategy": strategy});
-        view.put(Kind::DaemonSets, json!({"metadata": metadata, "spec": spec}));
+        view.put(WatchedKind::DaemonSets, json!({"metadata": metadata, "spec": spec}));
         for (number, hash) in (1..).zip(of) {
             let owner = json!([{"kind": "DaemonSet", "uid": format!("uid-{daemon}"), "controller": true}]);
             let metadata = json!({"namespace": "kube-system", "name": format!("daemon-{daemon}-{hash}"),
                 "ownerReferences": owner, "labels": {"controller-revision-hash": hash}});
             let data = history::data(&template(daemon, number));
-            view.put(Kind::Revisions, json!({"metadata": metadata, "data": data, "revision": number}));
+            view.put(WatchedKind::Revisions, json!({"metadata": metadata, "data": data, "revision": number}));
         }
     }
     for node in 0..NODES {
@@ -54,7 +54,7 @@ fn world() -> View {
             .collect();
         let ready = json!([{"type": "Ready", "status": "True"}]);
         view.put(
-            Kind::Nodes,
+            WatchedKind::Nodes,
             json!({"metadata": {"name": name, "uid": name, "labels": labels}, "status": {"conditions": ready}}),
         );
         let daemons: Vec<Value> = hashes
@@ -68,7 +68,7 @@ fn world() -> View {
             })
             .collect();
         let metadata = json!({"name": name, "uid": name, "resourceVersion": "1"});
-        view.put(Kind::NodeDaemons, json!({"metadata": metadata, "status": {"daemons": daemons}}));
+        view.put(WatchedKind::NodeDaemons, json!({"metadata": metadata, "status": {"daemons": daemons}}));
     }
     view
 }

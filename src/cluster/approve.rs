@@ -24,7 +24,7 @@ use kube::runtime::watcher::Event;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::core::cluster::view::Kind;
+use crate::core::cluster::snapshot::WatchedKind;
 use crate::core::enrolment;
 use crate::core::enrolment::ApprovalVerdict;
 use crate::core::enrolment::CertificateRequest;
@@ -38,7 +38,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 pub(super) async fn keep(client: kube::Client) {
     let kind = GroupVersionKind::gvk("certificates.k8s.io", "v1", "CertificateSigningRequest");
     let requests: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
-    let nodes: Api<DynamicObject> = Api::all_with(client, &watch::resource(Kind::Nodes));
+    let nodes: Api<DynamicObject> = Api::all_with(client, &watch::resource(WatchedKind::Nodes));
     let config = Config::default().fields(&format!("spec.signerName={}", enrolment::SIGNER));
     let mut stream = pin!(watcher(requests.clone(), config).default_backoff());
     let mut open: BTreeMap<String, DynamicObject> = BTreeMap::new();

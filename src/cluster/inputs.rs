@@ -14,9 +14,9 @@ use crate::clock;
 use crate::core::cluster::observation::ClusterObservation;
 use crate::core::cluster::observation::Leadership;
 use crate::core::cluster::requests::Reply;
-use crate::core::cluster::view::Change;
-use crate::core::cluster::view::Kind;
-use crate::core::cluster::view::View;
+use crate::core::cluster::snapshot::Change;
+use crate::core::cluster::snapshot::ClusterSnapshot;
+use crate::core::cluster::snapshot::WatchedKind;
 use crate::core::time::Timestamp;
 
 use super::Options;
@@ -30,27 +30,27 @@ const GATHER: Duration = Duration::from_millis(20);
 const PERIOD: Duration = Duration::from_secs(30);
 
 /// Something that happened.
-pub(super) enum Event {
+pub(super) enum ClusterEvent {
     /// The Lease is held for a while, or is not.
     Lease(Option<Held>),
     /// In this term: a watch told something.
     Changed(u64, Change),
     /// In this term: a watch failed.
-    Unreadable(u64, Kind, String),
+    Unreadable(u64, WatchedKind, String),
     /// A request ended; with what it shows of the object.
     Replied(u64, Reply, Option<Change>),
 }
 
 /// Where what happens is told.
-pub(super) type Events = mpsc::Sender<Event>;
+pub(super) type ClusterEvents = mpsc::Sender<ClusterEvent>;
 
 /// What happens, gathered into observations.
-pub(super) struct Inputs {
+pub(super) struct ClusterInputs {
     client: kube::Client,
     options: Options,
-    received: mpsc::Receiver<Event>,
-    events: Events,
-    snapshot: Arc<View>,
+    received: mpsc::Receiver<ClusterEvent>,
+    events: ClusterEvents,
+    snapshot: Arc<ClusterSnapshot>,
     held: Option<Held>,
     term: u64,
     /// What runs while the Lease is held; it ends when this is dropped.
@@ -59,9 +59,9 @@ pub(super) struct Inputs {
     made: (Instant, Timestamp),
 }
 
-impl Inputs {
+impl ClusterInputs {
     /// The inputs of a coordinator that does not hold the Lease yet, and where to tell them what happens.
-    pub(super) fn new(options: &Options, client: kube::Client) -> (Self, Events) {
+    pub(super) fn new(options: &Options, client: kube::Client) -> (Self, ClusterEvents) {
         let (events, received) = mpsc::channel(1024);
         let inputs = Self {
             client,
@@ -96,15 +96,17 @@ impl Inputs {
                 until = Instant::now() + GATHER;
             }
             match event {
-                Event::Lease(held) => self.held = held,
-                Event::Changed(term, change) if term == self.term => Arc::make_mut(&mut self.snapshot).take(change),
-                Event::Unreadable(term, kind, why) if term == self.term => unreadable.push((kind, why)),
-                Event::Replied(term, reply, change) if term == self.term => {
+                ClusterEvent::Lease(held) => self.held = held,
+                ClusterEvent::Changed(term, change) if term == self.term => {
+                    Arc::make_mut(&mut self.snapshot).take(change)
+                }
+                ClusterEvent::Unreadable(term, kind, why) if term == self.term => unreadable.push((kind, why)),
+                ClusterEvent::Replied(term, reply, change) if term == self.term => {
                     change.into_iter().for_each(|change| Arc::make_mut(&mut self.snapshot).take(change));
                     replies.push(reply);
                 }
                 // What an earlier term still had to say is nothing to this one.
-                Event::Changed(..) | Event::Unreadable(..) | Event::Replied(..) => {}
+                ClusterEvent::Changed(..) | ClusterEvent::Unreadable(..) | ClusterEvent::Replied(..) => {}
             }
         }
         self.made = (Instant::now(), clock::now());
@@ -126,7 +128,7 @@ impl Inputs {
         }
         let Options { lease_name: lease, identity, settings, approve_nodes, .. } = &self.options;
         self.term += 1;
-        self.snapshot = Arc::new(View::new(settings.policy.default_node_selector().to_owned()));
+        self.snapshot = Arc::new(ClusterSnapshot::new(settings.policy.default_node_selector().to_owned()));
         self.running = None;
         if !holds {
             tracing::warn!(lease, "{identity} does not hold the Lease any more");

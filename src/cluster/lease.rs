@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use crate::node::api::words;
 
 use super::Options;
-use super::inputs::Event;
-use super::inputs::Events;
+use super::inputs::ClusterEvent;
+use super::inputs::ClusterEvents;
 
 /// Others may take the Lease when it was not renewed for this long.
 const DURATION: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ pub(super) struct Lease {
 }
 
 /// Stands for the Lease until `stop`, and gives it back then, so that another goes on at once.
-pub(super) async fn keep(options: Options, client: kube::Client, events: Events, stop: oneshot::Receiver<()>) {
+pub(super) async fn keep(options: Options, client: kube::Client, events: ClusterEvents, stop: oneshot::Receiver<()>) {
     let mut lease = Lease {
         namespace: options.lease_namespace,
         name: options.lease_name,
@@ -84,7 +84,7 @@ pub(super) async fn keep(options: Options, client: kube::Client, events: Events,
 }
 
 impl Lease {
-    async fn stand(&mut self, client: &kube::Client, events: &Events) {
+    async fn stand(&mut self, client: &kube::Client, events: &ClusterEvents) {
         let mut held = None;
         loop {
             let began = Instant::now();
@@ -93,7 +93,7 @@ impl Lease {
                 Attempt::NotHeld => None,
                 Attempt::Failed => held,
             };
-            if events.send(Event::Lease(held)).await.is_err() {
+            if events.send(ClusterEvent::Lease(held)).await.is_err() {
                 return;
             }
             tokio::time::sleep_until(began + EVERY).await;

@@ -19,12 +19,12 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::core::cluster::node_daemons;
-use crate::core::cluster::view::Change;
-use crate::core::cluster::view::KINDS;
-use crate::core::cluster::view::Kind;
+use crate::core::cluster::snapshot::Change;
+use crate::core::cluster::snapshot::KINDS;
+use crate::core::cluster::snapshot::WatchedKind;
 
 use super::inputs;
-use super::inputs::Events;
+use super::inputs::ClusterEvents;
 
 /// Objects a page.
 const PAGE: u32 = 500;
@@ -32,13 +32,15 @@ const PAGE: u32 = 500;
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// The resource of a kind.
-pub(super) fn resource(kind: Kind) -> ApiResource {
+pub(super) fn resource(kind: WatchedKind) -> ApiResource {
     let (group, version, kind, plural) = match kind {
-        Kind::Nodes => ("", "v1", "Node", "nodes"),
-        Kind::DaemonSets => ("apps", "v1", "DaemonSet", "daemonsets"),
-        Kind::NodeDaemons => (node_daemons::GROUP, node_daemons::VERSION, node_daemons::KIND, node_daemons::PLURAL),
-        Kind::Revisions => ("apps", "v1", "ControllerRevision", "controllerrevisions"),
-        Kind::Namespaces => ("", "v1", "Namespace", "namespaces"),
+        WatchedKind::Nodes => ("", "v1", "Node", "nodes"),
+        WatchedKind::DaemonSets => ("apps", "v1", "DaemonSet", "daemonsets"),
+        WatchedKind::NodeDaemons => {
+            (node_daemons::GROUP, node_daemons::VERSION, node_daemons::KIND, node_daemons::PLURAL)
+        }
+        WatchedKind::Revisions => ("apps", "v1", "ControllerRevision", "controllerrevisions"),
+        WatchedKind::Namespaces => ("", "v1", "Namespace", "namespaces"),
     };
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
@@ -53,11 +55,11 @@ pub(super) fn value(object: DynamicObject) -> Value {
 }
 
 /// Starts all watches; they end when what this gives is dropped.
-pub(super) fn start(client: &kube::Client, term: u64, events: &Events) -> JoinSet<()> {
+pub(super) fn start(client: &kube::Client, term: u64, events: &ClusterEvents) -> JoinSet<()> {
     KINDS.into_iter().map(|kind| follow(kind, client.clone(), term, events.clone())).collect()
 }
 
-async fn follow(kind: Kind, client: kube::Client, term: u64, events: Events) {
+async fn follow(kind: WatchedKind, client: kube::Client, term: u64, events: ClusterEvents) {
     let api: Api<DynamicObject> = Api::all_with(client, &resource(kind));
     let config = Config::default().page_size(PAGE);
     let mut stream = pin!(watcher(api, config).default_backoff());
@@ -76,13 +78,13 @@ async fn follow(kind: Kind, client: kube::Client, term: u64, events: Events) {
                 let words = error.to_string();
                 if words != reported {
                     reported.clone_from(&words);
-                    let _ = events.send(inputs::Event::Unreadable(term, kind, words)).await;
+                    let _ = events.send(inputs::ClusterEvent::Unreadable(term, kind, words)).await;
                 }
                 tokio::time::sleep(AGAIN).await;
                 continue;
             }
         };
-        if events.send(inputs::Event::Changed(term, change)).await.is_err() {
+        if events.send(inputs::ClusterEvent::Changed(term, change)).await.is_err() {
             return;
         }
     }

@@ -16,17 +16,17 @@ use kube::core::GroupVersionKind;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::core::cluster::requests::Answer;
 use crate::core::cluster::requests::Call;
+use crate::core::cluster::requests::ClusterRequest;
+use crate::core::cluster::requests::Outcome;
 use crate::core::cluster::requests::Reply;
-use crate::core::cluster::requests::Request;
-use crate::core::cluster::requests::RequestError;
-use crate::core::cluster::view::Change;
-use crate::core::cluster::view::Kind;
+use crate::core::cluster::requests::SendError;
+use crate::core::cluster::snapshot::Change;
+use crate::core::cluster::snapshot::WatchedKind;
 use crate::core::model::ObjectKey;
 
-use super::inputs::Event;
-use super::inputs::Events;
+use super::inputs::ClusterEvent;
+use super::inputs::ClusterEvents;
 use super::lease::Held;
 use super::watch;
 
@@ -38,19 +38,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Sends.
 pub(super) struct Writer {
     client: kube::Client,
-    events: Events,
+    events: ClusterEvents,
     /// What is being sent; it ends when this is dropped.
     sending: JoinSet<()>,
 }
 
 impl Writer {
     /// Each reply becomes one of the `events`.
-    pub(super) fn new(client: kube::Client, events: Events) -> Self {
+    pub(super) fn new(client: kube::Client, events: ClusterEvents) -> Self {
         Self { client, events, sending: JoinSet::new() }
     }
 
     /// Sends `requests` in the background, in their order, while the Lease is held.
-    pub(super) fn send(&mut self, requests: Vec<Request>, (term, held): (u64, Option<Held>)) {
+    pub(super) fn send(&mut self, requests: Vec<ClusterRequest>, (term, held): (u64, Option<Held>)) {
         while self.sending.try_join_next().is_some() {}
         if requests.is_empty() {
             return;
@@ -60,12 +60,12 @@ impl Writer {
             let (client, events) = (client.clone(), events.clone());
             async move {
                 let (answer, change) = match held.is_none_or(Held::is_over) {
-                    true => (Answer::NotSent, None),
+                    true => (Outcome::NotSent, None),
                     false => answer(tokio::time::timeout(PATIENCE, carry_out(&client, request.call)).await),
                 };
                 let reply = Reply { number: request.number, answer };
                 // Nobody waits for it when the coordinator has ended.
-                let _ = events.send(Event::Replied(term, reply, change)).await;
+                let _ = events.send(ClusterEvent::Replied(term, reply, change)).await;
             }
         }));
     }
@@ -73,40 +73,40 @@ impl Writer {
 
 /// What an exchange showed.
 enum Shown {
-    Now(Kind, DynamicObject),
-    Gone(Kind, ObjectKey),
+    Now(WatchedKind, DynamicObject),
+    Gone(WatchedKind, ObjectKey),
     Pod(Option<DynamicObject>),
     /// The owner of what was to be adopted is not there.
     NoOwner,
 }
 
-fn answer(outcome: Result<Result<Shown, kube::Error>, tokio::time::error::Elapsed>) -> (Answer, Option<Change>) {
+fn answer(outcome: Result<Result<Shown, kube::Error>, tokio::time::error::Elapsed>) -> (Outcome, Option<Change>) {
     match outcome {
         Ok(Ok(Shown::Now(kind, object))) => {
-            (Answer::Written, Some(Change::Written(kind, Box::new(watch::value(object)))))
+            (Outcome::Written, Some(Change::Written(kind, Box::new(watch::value(object)))))
         }
         Ok(Ok(Shown::Gone(kind, key))) => {
             let metadata = json!({"namespace": key.namespace, "name": key.name});
-            (Answer::Written, Some(Change::Gone(kind, Box::new(json!({"metadata": metadata})))))
+            (Outcome::Written, Some(Change::Gone(kind, Box::new(json!({"metadata": metadata})))))
         }
-        Ok(Ok(Shown::Pod(pod))) => (Answer::Pod(pod.map(|pod| Box::new(watch::value(pod)))), None),
-        Ok(Ok(Shown::NoOwner)) => (Answer::Outdated("its DaemonSet is gone".to_owned()), None),
+        Ok(Ok(Shown::Pod(pod))) => (Outcome::Pod(pod.map(|pod| Box::new(watch::value(pod)))), None),
+        Ok(Ok(Shown::NoOwner)) => (Outcome::Outdated("its DaemonSet is gone".to_owned()), None),
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
-            (Answer::Outdated(status.message), None)
+            (Outcome::Outdated(status.message), None)
         }
         Ok(Err(kube::Error::Api(status))) => {
             let code = status.code;
-            (Answer::Failed(RequestError::of(code, kube::Error::Api(status).to_string())), None)
+            (Outcome::Failed(SendError::of(code, kube::Error::Api(status).to_string())), None)
         }
-        Ok(Err(error)) => (Answer::Failed(RequestError::Unanswered(error.to_string())), None),
+        Ok(Err(error)) => (Outcome::Failed(SendError::Unanswered(error.to_string())), None),
         Err(_) => {
             let words = format!("no answer within {} s", PATIENCE.as_secs());
-            (Answer::Failed(RequestError::Unanswered(words)), None)
+            (Outcome::Failed(SendError::Unanswered(words)), None)
         }
     }
 }
 
-fn api(client: &kube::Client, kind: Kind, key: &ObjectKey) -> Api<DynamicObject> {
+fn api(client: &kube::Client, kind: WatchedKind, key: &ObjectKey) -> Api<DynamicObject> {
     match key.namespace.as_str() {
         "" => Api::all_with(client.clone(), &watch::resource(kind)),
         namespace => Api::namespaced_with(client.clone(), namespace, &watch::resource(kind)),
@@ -121,29 +121,31 @@ async fn carry_out(client: &kube::Client, call: Call) -> Result<Shown, kube::Err
             patched.map(|object| Shown::Now(kind, object))
         }
         Call::PatchStatus(key, patch) => {
-            let daemon_sets = api(client, Kind::DaemonSets, &key);
+            let daemon_sets = api(client, WatchedKind::DaemonSets, &key);
             let patched = daemon_sets.patch_status(&key.name, &parameters, &Patch::Merge(patch)).await;
-            patched.map(|object| Shown::Now(Kind::DaemonSets, object))
+            patched.map(|object| Shown::Now(WatchedKind::DaemonSets, object))
         }
         Call::CreateRevision(namespace, body) => {
             let path = format!("/apis/apps/v1/namespaces/{namespace}/controllerrevisions");
             let request = http::Request::post(path).header(http::header::CONTENT_TYPE, "application/json");
             let request = request.body(body.into_bytes()).map_err(kube::Error::HttpError)?;
-            client.request(request).await.map(|object| Shown::Now(Kind::Revisions, object))
+            client.request(request).await.map(|object| Shown::Now(WatchedKind::Revisions, object))
         }
         Call::AdoptRevision(key, patch, owner, uid) => {
-            let live = api(client, Kind::DaemonSets, &owner).get_opt(&owner.name).await?.map(|live| live.metadata);
+            let live =
+                api(client, WatchedKind::DaemonSets, &owner).get_opt(&owner.name).await?.map(|live| live.metadata);
             if live.is_none_or(|live| live.uid != Some(uid) || live.deletion_timestamp.is_some()) {
                 return Ok(Shown::NoOwner);
             }
-            let patched = api(client, Kind::Revisions, &key).patch(&key.name, &parameters, &Patch::Merge(patch)).await;
-            patched.map(|object| Shown::Now(Kind::Revisions, object))
+            let patched =
+                api(client, WatchedKind::Revisions, &key).patch(&key.name, &parameters, &Patch::Merge(patch)).await;
+            patched.map(|object| Shown::Now(WatchedKind::Revisions, object))
         }
         Call::DeleteRevision(key, uid, version) => {
             let preconditions = Preconditions { uid: Some(uid), resource_version: Some(version) };
             let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-            api(client, Kind::Revisions, &key).delete(&key.name, &parameters).await?;
-            Ok(Shown::Gone(Kind::Revisions, key))
+            api(client, WatchedKind::Revisions, &key).delete(&key.name, &parameters).await?;
+            Ok(Shown::Gone(WatchedKind::Revisions, key))
         }
         Call::GetPod(key) => {
             let pods = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"));

@@ -18,5 +18,5 @@ pub mod requests;
 pub mod retries;
 pub mod rights;
 pub mod rollout;
+pub mod snapshot;
 pub mod state;
-pub mod view;

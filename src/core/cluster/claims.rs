@@ -13,9 +13,9 @@ use crate::core::owners;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-use super::view::Claim;
-use super::view::Daemon;
-use super::view::View;
+use super::snapshot::ClusterSnapshot;
+use super::snapshot::StockPodClaim;
+use super::snapshot::WatchedDaemon;
 
 /// What was looked up is looked up again after this.
 const AGAIN: Span = Span::from_secs(30);
@@ -42,7 +42,7 @@ pub(super) struct Verdict {
     /// Where a pod of a controller is beside ours, and what to do, if there is one.
     pub(super) conflict: Option<String>,
     /// What is to be looked up now.
-    pub(super) lookups: Vec<Claim>,
+    pub(super) lookups: Vec<StockPodClaim>,
     /// When to look again.
     pub(super) look_again: Option<Timestamp>,
 }
@@ -50,7 +50,7 @@ pub(super) struct Verdict {
 impl Claims {
     /// A request for the pod was sent. Its answer changes no more than whether the claim holds: without one, the last
     /// stands until it is asked for again.
-    pub(super) fn asked(&mut self, claim: Claim, now: Timestamp) {
+    pub(super) fn asked(&mut self, claim: StockPodClaim, now: Timestamp) {
         let new = Checked { pod: claim.pod.clone(), holds: false, again: now };
         let checked = self.0.entry((claim.key, claim.node)).or_insert_with(|| new.clone());
         if checked.pod != claim.pod {
@@ -60,7 +60,7 @@ impl Claims {
     }
 
     /// Takes the API server's answer.
-    pub(super) fn answered(&mut self, claim: Claim, pod: Option<&Value>) {
+    pub(super) fn answered(&mut self, claim: StockPodClaim, pod: Option<&Value>) {
         let is = |pod: &Value, field: &str, text: &str| pod.pointer(field).and_then(Value::as_str) == Some(text);
         let holds = pod.is_some_and(|pod| {
             is(pod, "/metadata/name", &claim.pod)
@@ -73,7 +73,7 @@ impl Claims {
     }
 
     /// Forgets what no agent claims any more.
-    pub(super) fn retain(&mut self, view: &View) {
+    pub(super) fn retain(&mut self, view: &ClusterSnapshot) {
         self.0.retain(|(key, node), checked| {
             let claimed =
                 view.daemons.get(key).zip(view.report(node)).and_then(|(daemon, report)| report.stock_pod(daemon));
@@ -82,7 +82,7 @@ impl Claims {
     }
 
     /// What is to be believed of the agents' claims about one DaemonSet.
-    pub(super) fn judge(&self, view: &View, daemon: &Daemon, now: Timestamp) -> Verdict {
+    pub(super) fn judge(&self, view: &ClusterSnapshot, daemon: &WatchedDaemon, now: Timestamp) -> Verdict {
         let mut verdict = Verdict::default();
         let key = &daemon.daemon_set.key;
         let claimed = view.nodes.iter().filter_map(|(node, entry)| {
@@ -102,7 +102,7 @@ impl Claims {
                 break;
             }
             let (node, pod) = (node.to_owned(), pod.to_owned());
-            verdict.lookups.push(Claim { key: key.clone(), uid: daemon.uid.clone(), node, pod });
+            verdict.lookups.push(StockPodClaim { key: key.clone(), uid: daemon.uid.clone(), node, pod });
         }
         if !verdict.lookups.is_empty() {
             verdict.look_again = Some(verdict.look_again.map_or(now + AGAIN, |at| at.min(now + AGAIN)));

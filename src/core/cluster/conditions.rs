@@ -17,7 +17,7 @@ pub type Causes = BTreeMap<String, Vec<String>>;
 
 /// What conditions are made from.
 #[derive(Clone, Debug)]
-pub struct Facts<'a> {
+pub struct ConditionFacts<'a> {
     /// The counters.
     pub counters: Counters,
     /// Why the rollout stands still; empty if it does not.
@@ -31,7 +31,7 @@ pub struct Facts<'a> {
 }
 
 /// The three conditions, each as (type, status, reason, message).
-pub fn conditions(facts: &Facts<'_>) -> [(&'static str, bool, &'static str, String); 3] {
+pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static str, String); 3] {
     let c = &facts.counters;
     let to_do = c.desired_number_scheduled.saturating_sub(c.updated_number_scheduled);
     let progressing = match (to_do, facts.held) {
@@ -89,7 +89,7 @@ fn count(nodes: usize) -> String {
 
 /// `live`, with ours brought up to date; a condition keeps its transition time while its status stays.
 /// `now` is RFC 3339.
-pub fn merge(live: &[Value], facts: &Facts<'_>, now: &str) -> Vec<Value> {
+pub fn merge(live: &[Value], facts: &ConditionFacts<'_>, now: &str) -> Vec<Value> {
     merge_all(live, conditions(facts).into(), now)
 }
 
@@ -134,7 +134,7 @@ mod tests {
         };
         let nodes = |count: usize| (0..count).map(|i| format!("n{i}")).collect();
         let causes = Causes::from([("image".to_owned(), nodes(12)), ("probe".to_owned(), nodes(3))]);
-        let facts = Facts { counters, held: "", causes: &causes, conflict: None, back: &None };
+        let facts = ConditionFacts { counters, held: "", causes: &causes, conflict: None, back: &None };
         let first = merge(&[json!({"type": "Foreign", "status": "x"})], &facts, "t1");
         assert_eq!(first.len(), 4);
         assert_eq!(first[0], json!({"type": "Foreign", "status": "x"}));
@@ -144,7 +144,7 @@ mod tests {
             "image on 12 nodes: n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, …; probe on 3 nodes"
         );
         assert_eq!(merge(&first, &facts, "t2"), first);
-        let held = Facts { held: "paused", ..facts };
+        let held = ConditionFacts { held: "paused", ..facts };
         let second = merge(&first, &held, "t2");
         assert_eq!((&second[1]["lastTransitionTime"], &second[2]["lastTransitionTime"]), (&json!("t2"), &json!("t1")));
     }

@@ -15,12 +15,12 @@ use super::pass::Settings;
 use super::pass::Write;
 use super::requests;
 use super::requests::Call;
-use super::requests::Request;
-use super::requests::RequestError;
-use super::requests::Target;
+use super::requests::ClusterRequest;
+use super::requests::RequestTarget;
+use super::requests::SendError;
+use super::snapshot::StockPodClaim;
+use super::snapshot::WatchedKind;
 use super::state::CoordinatorState;
-use super::view::Claim;
-use super::view::Kind;
 
 /// Writes at one time: the rest is decided anew from what these did.
 const WRITES: usize = 256;
@@ -31,7 +31,7 @@ const LOOKUPS: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterDecision {
     /// What is sent, in order.
-    pub requests: Vec<Request>,
+    pub requests: Vec<ClusterRequest>,
     /// What is reported.
     pub reports: Vec<Notice>,
     /// When to look again though nothing happens.
@@ -43,29 +43,29 @@ pub struct ClusterDecision {
 /// What a decision leaves to the next one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Memory {
-    /// See [`pass::Plan::passed_over`].
+    /// See [`pass::ClusterPlan::passed_over`].
     pub(super) passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
     /// What is wanted, whether it is sent or waits.
-    pub(super) wanted: BTreeSet<Target>,
+    pub(super) wanted: BTreeSet<RequestTarget>,
 }
 
 /// Something for the log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
     /// A watch failed.
-    Unreadable(Kind, String),
+    Unreadable(WatchedKind, String),
     /// An approval is withdrawn because no agent claimed it in time: DaemonSet and node.
     Unclaimed(ObjectKey, String),
     /// A pod that an agent reports could not be looked up.
-    LookupFailed(Claim, RequestError),
+    LookupFailed(StockPodClaim, SendError),
     /// A write was decided from an old version.
-    Outdated(Target, String),
+    Outdated(RequestTarget, String),
     /// A write failed and is tried again.
     WriteFailed {
         /// What it was about.
-        target: Target,
+        target: RequestTarget,
         /// How it failed.
-        error: RequestError,
+        error: SendError,
         /// Whether it did not fail so the last time.
         is_new: bool,
     },
@@ -83,8 +83,8 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     let unclaimed = plan.unclaimed.into_iter().map(|(key, node)| Notice::Unclaimed(key, node));
     decision.reports.extend(unclaimed);
     let mut looks: Vec<Timestamp> = plan.look_again.into_iter().collect();
-    let mut sent: Vec<(Target, String, Call)> = Vec::new();
-    let mut writes: Vec<(Target, Write)> = plan.writes.into_iter().map(|w| (requests::target(&w), w)).collect();
+    let mut sent: Vec<(RequestTarget, String, Call)> = Vec::new();
+    let mut writes: Vec<(RequestTarget, Write)> = plan.writes.into_iter().map(|w| (requests::target(&w), w)).collect();
     let wanted = writes.iter().map(|(target, _)| target.clone()).collect();
     // Each in the order that it has; what is refused for good must not keep anything else from its turn.
     writes.sort_by_key(|(target, _)| state.retries.has_failed(target));
@@ -104,12 +104,12 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     }
     sent.extend(plan.lookups.into_iter().take(LOOKUPS).map(|claim| {
         let pod = ObjectKey::new(&claim.key.namespace, &claim.pod);
-        (Target::Pod(claim), String::new(), Call::GetPod(pod))
+        (RequestTarget::Pod(claim), String::new(), Call::GetPod(pod))
     }));
     decision.next_look = looks.into_iter().min();
     let numbered = (state.sent + 1..).zip(sent);
     decision.requests =
-        numbered.map(|(number, (target, version, call))| Request { number, target, version, call }).collect();
+        numbered.map(|(number, (target, version, call))| ClusterRequest { number, target, version, call }).collect();
     decision.memory = Some(Memory { passed_over: plan.passed_over, wanted });
     decision
 }

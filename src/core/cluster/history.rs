@@ -50,7 +50,7 @@ pub fn template(data: &Value) -> Option<Value> {
 
 /// A ControllerRevision as far as decisions look at it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Revision {
+pub struct RevisionFact {
     /// Its name.
     pub name: String,
     /// Its number.
@@ -67,7 +67,7 @@ pub struct Revision {
     pub created: Timestamp,
 }
 
-impl Revision {
+impl RevisionFact {
     /// The hash that agents use for the template in `data`; empty if there is none.
     pub fn hash_of(data: &Value) -> String {
         template(data).map(|t| identity::revision_hash(&canonical::template(&t).to_string())).unwrap_or_default()
@@ -76,7 +76,7 @@ impl Revision {
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Write {
+pub enum RevisionWrite {
     /// Create the revision of the current template.
     Create {
         /// Its name; taken by other data: `collision` is to be counted up first.
@@ -116,11 +116,11 @@ pub enum Write {
 
 /// What a pass over the history of one DaemonSet finds.
 #[derive(Clone, Debug, PartialEq)]
-pub struct History {
+pub struct RevisionPlan {
     /// The name of the current revision, if it is there.
     pub current: Option<String>,
     /// What is to be written, in order.
-    pub writes: Vec<Write>,
+    pub writes: Vec<RevisionWrite>,
     /// When to look again though nothing happens: duplicates that are too young to be merged.
     pub look_again: Option<Timestamp>,
 }
@@ -154,13 +154,13 @@ pub struct Wanted<'a> {
 }
 
 /// Plans the history. `known`: those that the DaemonSet owns, and orphans that match its selector.
-pub fn plan(wanted: &Wanted<'_>, known: &[Revision]) -> History {
+pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
     let data = data(wanted.template);
     let bytes = bytes(&data);
-    let mut writes: Vec<Write> = Vec::new();
-    writes.extend(known.iter().filter(|r| !r.owned).map(|r| Write::Adopt { name: r.name.clone() }));
-    writes.extend(known.iter().filter(|r| r.label.is_none()).map(|r| Write::Label { name: r.name.clone() }));
-    let (mut current, old): (Vec<&Revision>, Vec<&Revision>) = known.iter().partition(|r| r.data == bytes);
+    let mut writes: Vec<RevisionWrite> = Vec::new();
+    writes.extend(known.iter().filter(|r| !r.owned).map(|r| RevisionWrite::Adopt { name: r.name.clone() }));
+    writes.extend(known.iter().filter(|r| r.label.is_none()).map(|r| RevisionWrite::Label { name: r.name.clone() }));
+    let (mut current, old): (Vec<&RevisionFact>, Vec<&RevisionFact>) = known.iter().partition(|r| r.data == bytes);
     let highest = old.iter().map(|r| r.number).max().unwrap_or_default();
     // The one with the highest number is kept; upstream's order.
     current.sort_by(|a, b| b.number.cmp(&a.number).then_with(|| a.name.cmp(&b.name)));
@@ -171,10 +171,10 @@ pub fn plan(wanted: &Wanted<'_>, known: &[Revision]) -> History {
             if !duplicates.is_empty() && wanted.now < youngest + MERGE_AFTER {
                 look_again = Some(youngest + MERGE_AFTER);
             } else {
-                writes.extend(duplicates.iter().map(|r| Write::Delete { name: r.name.clone() }));
+                writes.extend(duplicates.iter().map(|r| RevisionWrite::Delete { name: r.name.clone() }));
             }
             if kept.number <= highest {
-                writes.push(Write::Renumber { name: kept.name.clone(), number: highest + 1 });
+                writes.push(RevisionWrite::Renumber { name: kept.name.clone(), number: highest + 1 });
             }
             Some(kept.name.clone())
         }
@@ -183,10 +183,10 @@ pub fn plan(wanted: &Wanted<'_>, known: &[Revision]) -> History {
             let name = format!("{}-{label}", wanted.name);
             let own = known.iter().any(|r| r.name == name).then_some(Holder::Other);
             writes.extend(match own.or_else(|| wanted.others.get(name.as_str()).copied()) {
-                Some(Holder::Other) => Some(Write::Collision),
+                Some(Holder::Other) => Some(RevisionWrite::Collision),
                 // It is about to go, and another name would stay for ever.
                 Some(Holder::Former) => None,
-                None => Some(Write::Create { name, label, number: highest + 1, data }),
+                None => Some(RevisionWrite::Create { name, label, number: highest + 1, data }),
             });
             None
         }
@@ -194,19 +194,19 @@ pub fn plan(wanted: &Wanted<'_>, known: &[Revision]) -> History {
     if name.is_some() {
         writes.extend(cleanup(wanted, &old));
     }
-    History { current: name, writes, look_again }
+    RevisionPlan { current: name, writes, look_again }
 }
 
 /// Old revisions beyond the limit, lowest numbers first, none that an instance still has.
-fn cleanup(wanted: &Wanted<'_>, old: &[&Revision]) -> Vec<Write> {
+fn cleanup(wanted: &Wanted<'_>, old: &[&RevisionFact]) -> Vec<RevisionWrite> {
     let mut old = old.to_vec();
     old.sort_by(|a, b| a.number.cmp(&b.number).then_with(|| a.name.cmp(&b.name)));
     let surplus = old.len().saturating_sub(wanted.limit);
-    let used = |r: &&&Revision| {
+    let used = |r: &&&RevisionFact| {
         wanted.in_use.contains(&r.hash) || r.label.as_ref().is_some_and(|label| wanted.in_use.contains(label))
     };
     let deletable = old.iter().filter(|r| !used(r));
-    deletable.take(surplus).map(|r| Write::Delete { name: r.name.clone() }).collect()
+    deletable.take(surplus).map(|r| RevisionWrite::Delete { name: r.name.clone() }).collect()
 }
 
 /// The label of a new revision: the hash of its canonical template, with the collision count behind it as

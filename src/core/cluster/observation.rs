@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::core::time::Timestamp;
 
 use super::requests::Reply;
-use super::view::Kind;
-use super::view::View;
+use super::snapshot::ClusterSnapshot;
+use super::snapshot::WatchedKind;
 
 /// Everything that [`super::decide::decide`] may look at besides what the coordinator remembers.
 #[derive(Clone, Debug)]
@@ -16,9 +16,9 @@ pub struct ClusterObservation {
     /// Whether this process coordinates.
     pub leadership: Leadership,
     /// The cluster; none of its times lies after `now`.
-    pub snapshot: Arc<View>,
+    pub snapshot: Arc<ClusterSnapshot>,
     /// Watches that failed since the last observation, and why. What they told before stands.
-    pub unreadable: Vec<(Kind, String)>,
+    pub unreadable: Vec<(WatchedKind, String)>,
     /// Answers that came since the last observation; what they brought is in the snapshot.
     pub replies: Vec<Reply>,
 }

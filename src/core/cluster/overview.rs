@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::cluster::history;
-use crate::core::cluster::history::Revision;
+use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::InstanceReport;
 use crate::core::cluster::node_daemons::Status;
@@ -262,7 +262,7 @@ fn daemon(value: &Value) -> Option<Daemon> {
     object.insert("apiVersion".to_owned(), json!("apps/v1"));
     object.insert("kind".to_owned(), json!("DaemonSet"));
     let template = value.pointer("/spec/template")?;
-    let revision = Revision::hash_of(&history::data(template));
+    let revision = RevisionFact::hash_of(&history::data(template));
     let daemon_set = validate::daemon_set(&value, Source::Api).ok()?;
     Some(Daemon { daemon_set, revision })
 }

@@ -30,10 +30,10 @@ use super::node_daemons::Spec;
 use super::rollout;
 use super::rollout::NodeFact;
 use super::rollout::Rules;
+use super::snapshot::ClusterSnapshot;
+use super::snapshot::StockPodClaim;
+use super::snapshot::WatchedDaemon;
 use super::state::CoordinatorState;
-use super::view::Claim;
-use super::view::Daemon;
-use super::view::View;
 
 /// What a pass obeys.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub enum Write {
         /// Its DaemonSet.
         key: ObjectKey,
         /// What about it.
-        write: history::Write,
+        write: history::RevisionWrite,
     },
     /// The status of a DaemonSet.
     Status {
@@ -76,11 +76,11 @@ pub enum Write {
 
 /// What a pass found.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
+pub struct ClusterPlan {
     /// What is to be written, in order.
     pub writes: Vec<Write>,
     /// Pods that agents report and that are to be looked up.
-    pub lookups: Vec<Claim>,
+    pub lookups: Vec<StockPodClaim>,
     /// When to look again though nothing happens.
     pub look_again: Option<Timestamp>,
     /// Approvals that are withdrawn because no agent claimed them in time: DaemonSet and node.
@@ -91,7 +91,7 @@ pub struct Plan {
     specs: BTreeMap<String, Spec>,
 }
 
-impl Plan {
+impl ClusterPlan {
     /// Makes sure that there is another pass at that time.
     fn look(&mut self, at: impl IntoIterator<Item = Timestamp>) {
         self.look_again = self.look_again.into_iter().chain(at).min();
@@ -100,17 +100,17 @@ impl Plan {
 
 /// What a plan is made from.
 #[derive(Clone, Copy)]
-struct Known<'a> {
-    view: &'a View,
+struct Basis<'a> {
+    view: &'a ClusterSnapshot,
     state: &'a CoordinatorState,
     settings: &'a Settings,
     now: Timestamp,
 }
 
 /// Plans everything.
-pub fn plan(view: &View, state: &CoordinatorState, settings: &Settings, now: Timestamp) -> Plan {
-    let known = Known { view, state, settings, now };
-    let mut plan = Plan::default();
+pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Settings, now: Timestamp) -> ClusterPlan {
+    let known = Basis { view, state, settings, now };
+    let mut plan = ClusterPlan::default();
     let mut ours = BTreeSet::new();
     for (key, daemon) in &view.daemons {
         if daemon.daemon_set.deleting || !is_ours(&known, daemon) {
@@ -140,7 +140,7 @@ pub fn plan(view: &View, state: &CoordinatorState, settings: &Settings, now: Tim
 
 /// Whether the DaemonSet is run by agents in place of the stock controller: by its label or policy, or
 /// because agents have it from their folders, too.
-fn is_ours(known: &Known<'_>, daemon: &Daemon) -> bool {
+fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon) -> bool {
     let policy = &known.settings.policy;
     match policy.covers(&daemon.daemon_set, None) {
         Covered::Yes(mode) => mode == Mode::Static,
@@ -155,20 +155,20 @@ fn is_ours(known: &Known<'_>, daemon: &Daemon) -> bool {
 }
 
 /// Whether a DaemonSet controller acts on the DaemonSet, too: with the words of the condition.
-fn conflict(known: &Known<'_>, daemon: &Daemon, plan: &mut Plan) -> Option<String> {
+fn conflict(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut ClusterPlan) -> Option<String> {
     let verdict = known.state.claims.judge(known.view, daemon, known.now);
     plan.lookups.extend(verdict.lookups);
     plan.look(verdict.look_again);
     verdict.conflict
 }
 
-fn min_ready(daemon: &Daemon) -> Span {
+fn min_ready(daemon: &WatchedDaemon) -> Span {
     Span::from_secs(daemon.daemon_set.min_ready_seconds.into())
 }
 
 /// Plans a DaemonSet whose definition is refused: its counters, by the last definition that was not, where one is known.
 /// What was approved stands, and no revision goes: nothing is known of what is wanted.
-fn count_refused(known: &Known<'_>, key: &ObjectKey, daemon: &Daemon, refused: &str, plan: &mut Plan) {
+fn count_refused(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, refused: &str, plan: &mut ClusterPlan) {
     let is_defined = !daemon.hash.is_empty() && !owners::is_gated(&daemon.daemon_set);
     let counted = (is_defined && conflict(known, daemon, plan).is_none()).then(|| {
         let nodes = facts::nodes(known, daemon);
@@ -184,8 +184,8 @@ fn count_refused(known: &Known<'_>, key: &ObjectKey, daemon: &Daemon, refused: &
 }
 
 /// Plans one DaemonSet.
-fn coordinate(known: &Known<'_>, key: &ObjectKey, daemon: &Daemon, plan: &mut Plan) {
-    let Known { view, now, .. } = *known;
+fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: &mut ClusterPlan) {
+    let Basis { view, now, .. } = *known;
     let conflict = conflict(known, daemon, plan);
     let facts = facts::nodes(known, daemon);
     let min_ready = min_ready(daemon);
@@ -230,7 +230,7 @@ fn coordinate(known: &Known<'_>, key: &ObjectKey, daemon: &Daemon, plan: &mut Pl
     // Counters follow the current revision: it has to be there first.
     if history.current.is_some() || gated {
         let causes = facts::causes(view, daemon, &facts);
-        let told = conditions::Facts {
+        let told = conditions::ConditionFacts {
             counters: counted,
             held: &rolled.held,
             causes: &causes,

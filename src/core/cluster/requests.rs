@@ -12,18 +12,18 @@ use crate::core::model::ObjectKey;
 
 use super::history;
 use super::pass::Write;
-use super::view::Claim;
-use super::view::Daemon;
-use super::view::Kind;
-use super::view::View;
+use super::snapshot::ClusterSnapshot;
+use super::snapshot::StockPodClaim;
+use super::snapshot::WatchedDaemon;
+use super::snapshot::WatchedKind;
 
 /// A request to the API server.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
+pub struct ClusterRequest {
     /// Its reply has the same one; no two requests of a process do.
     pub number: u64,
     /// What it is about.
-    pub target: Target,
+    pub target: RequestTarget,
     /// The version of the object that it was decided from.
     pub version: String,
     /// What is sent.
@@ -32,7 +32,7 @@ pub struct Request {
 
 /// What a request is about: the same for each try.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Target {
+pub enum RequestTarget {
     /// The approvals of a node.
     Approvals(String),
     /// The status of a DaemonSet.
@@ -42,7 +42,7 @@ pub enum Target {
     /// A ControllerRevision: of which DaemonSet, what about it, and its name.
     Revision(ObjectKey, RevisionChange, String),
     /// A pod that an agent reports.
-    Pod(Claim),
+    Pod(StockPodClaim),
 }
 
 /// What is done to a ControllerRevision.
@@ -64,7 +64,7 @@ pub enum RevisionChange {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {
     /// A merge patch that names UID and resource version.
-    Patch(Kind, ObjectKey, Value),
+    Patch(WatchedKind, ObjectKey, Value),
     /// The same of a DaemonSet's status.
     PatchStatus(ObjectKey, Value),
     /// A new ControllerRevision in a namespace. The API server keeps its `data` as the bytes that it was sent and
@@ -86,12 +86,12 @@ pub struct Reply {
     /// The request's number.
     pub number: u64,
     /// The answer.
-    pub answer: Answer,
+    pub answer: Outcome,
 }
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum Outcome {
     /// It was written.
     Written,
     /// The object is another by now, or gone: a watch brings what is there. With the API server's words.
@@ -99,14 +99,14 @@ pub enum Answer {
     /// It was not sent: the Lease may have gone.
     NotSent,
     /// It failed.
-    Failed(RequestError),
+    Failed(SendError),
     /// The pod as it is; `None`: there is none of that name.
     Pod(Option<Box<Value>>),
 }
 
 /// How a request failed, with the words of who says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RequestError {
+pub enum SendError {
     /// The API server refuses it for what it is: a right, a quota, an admission policy, a schema.
     Refused(String),
     /// No answer, or none that will be the same a second later: too many requests, a timeout, a fault of the server, a
@@ -114,7 +114,7 @@ pub enum RequestError {
     Unanswered(String),
 }
 
-impl RequestError {
+impl SendError {
     /// By the HTTP status of the answer.
     pub fn of(status: u16, words: String) -> Self {
         match status {
@@ -125,14 +125,14 @@ impl RequestError {
     }
 }
 
-impl fmt::Display for RequestError {
+impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Refused(words) | Self::Unanswered(words)) = self;
         f.write_str(words)
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for RequestTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Approvals(node) => write!(f, "approvals of node {node}"),
@@ -149,31 +149,31 @@ impl fmt::Display for Target {
 }
 
 /// What a write is about.
-pub(super) fn target(write: &Write) -> Target {
+pub(super) fn target(write: &Write) -> RequestTarget {
     let (key, write) = match write {
-        Write::Approvals { node, .. } => return Target::Approvals(node.clone()),
-        Write::Status { key, .. } => return Target::Status(key.clone()),
+        Write::Approvals { node, .. } => return RequestTarget::Approvals(node.clone()),
+        Write::Status { key, .. } => return RequestTarget::Status(key.clone()),
         Write::Revision { key, write } => (key.clone(), write),
     };
     let (change, name) = match write {
-        history::Write::Collision => return Target::Collision(key),
-        history::Write::Create { name, .. } => (RevisionChange::Create, name),
-        history::Write::Adopt { name } => (RevisionChange::Adopt, name),
-        history::Write::Label { name } => (RevisionChange::Label, name),
-        history::Write::Renumber { name, .. } => (RevisionChange::Renumber, name),
-        history::Write::Delete { name } => (RevisionChange::Delete, name),
+        history::RevisionWrite::Collision => return RequestTarget::Collision(key),
+        history::RevisionWrite::Create { name, .. } => (RevisionChange::Create, name),
+        history::RevisionWrite::Adopt { name } => (RevisionChange::Adopt, name),
+        history::RevisionWrite::Label { name } => (RevisionChange::Label, name),
+        history::RevisionWrite::Renumber { name, .. } => (RevisionChange::Renumber, name),
+        history::RevisionWrite::Delete { name } => (RevisionChange::Delete, name),
     };
-    Target::Revision(key, change, name.clone())
+    RequestTarget::Revision(key, change, name.clone())
 }
 
 /// What is sent for a write, and the version of the object that it was decided from. `None`: there is no such object.
-pub(super) fn call(view: &View, write: Write) -> Option<(String, Call)> {
+pub(super) fn call(view: &ClusterSnapshot, write: Write) -> Option<(String, Call)> {
     match write {
         Write::Approvals { node, spec } => {
             let report = view.report(&node)?;
             let metadata = condition(&report.uid, &report.resource_version);
             let patch = json!({"metadata": metadata, "spec": {"approvals": spec.approvals}});
-            let call = Call::Patch(Kind::NodeDaemons, ObjectKey::new("", &node), patch);
+            let call = Call::Patch(WatchedKind::NodeDaemons, ObjectKey::new("", &node), patch);
             Some((report.resource_version.clone(), call))
         }
         Write::Status { key, status, .. } => view.daemons.get(&key).map(|daemon| patch_status(key, daemon, status)),
@@ -181,7 +181,7 @@ pub(super) fn call(view: &View, write: Write) -> Option<(String, Call)> {
     }
 }
 
-fn patch_status(key: ObjectKey, daemon: &Daemon, status: Value) -> (String, Call) {
+fn patch_status(key: ObjectKey, daemon: &WatchedDaemon, status: Value) -> (String, Call) {
     let patch = json!({"metadata": condition(&daemon.uid, &daemon.resource_version), "status": status});
     (daemon.resource_version.clone(), Call::PatchStatus(key, patch))
 }
@@ -191,7 +191,7 @@ fn condition(uid: &str, version: &str) -> Value {
     json!({"uid": uid, "resourceVersion": version})
 }
 
-fn revision(view: &View, key: ObjectKey, write: history::Write) -> Option<(String, Call)> {
+fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrite) -> Option<(String, Call)> {
     let daemon = view.daemons.get(&key)?;
     let owner = json!([{
         "apiVersion": "apps/v1", "kind": "DaemonSet", "name": key.name, "uid": daemon.uid,
@@ -204,11 +204,11 @@ fn revision(view: &View, key: ObjectKey, write: history::Write) -> Option<(Strin
         Some((key, known.uid.clone(), condition(&known.uid, &version), version))
     };
     Some(match write {
-        history::Write::Collision => {
+        history::RevisionWrite::Collision => {
             let count = daemon.status.get("collisionCount").and_then(Value::as_i64).unwrap_or(0);
             patch_status(key, daemon, json!({"collisionCount": count + 1}))
         }
-        history::Write::Create { name, label, number, data } => {
+        history::RevisionWrite::Create { name, label, number, data } => {
             let object = json!({
                 "apiVersion": "apps/v1",
                 "kind": "ControllerRevision",
@@ -223,23 +223,23 @@ fn revision(view: &View, key: ObjectKey, write: history::Write) -> Option<(Strin
             });
             (daemon.resource_version.clone(), Call::CreateRevision(key.namespace, history::bytes(&object)))
         }
-        history::Write::Delete { name } => {
+        history::RevisionWrite::Delete { name } => {
             let (of, uid, _, version) = of(&name)?;
             (version.clone(), Call::DeleteRevision(of, uid, version))
         }
-        history::Write::Adopt { name } => {
+        history::RevisionWrite::Adopt { name } => {
             let (of, _, mut metadata, version) = of(&name)?;
             metadata["ownerReferences"] = owner;
             (version, Call::AdoptRevision(of, json!({"metadata": metadata}), key, daemon.uid.clone()))
         }
-        history::Write::Label { name } => {
+        history::RevisionWrite::Label { name } => {
             let (of, _, mut metadata, version) = of(&name)?;
             metadata["labels"] = json!({HASH_LABEL: name});
-            (version, Call::Patch(Kind::Revisions, of, json!({"metadata": metadata})))
+            (version, Call::Patch(WatchedKind::Revisions, of, json!({"metadata": metadata})))
         }
-        history::Write::Renumber { name, number } => {
+        history::RevisionWrite::Renumber { name, number } => {
             let (of, _, metadata, version) = of(&name)?;
-            (version, Call::Patch(Kind::Revisions, of, json!({"metadata": metadata, "revision": number})))
+            (version, Call::Patch(WatchedKind::Revisions, of, json!({"metadata": metadata, "revision": number})))
         }
     })
 }
@@ -260,11 +260,7 @@ mod tests {
             (500, false),
             (503, false),
         ] {
-            assert_eq!(
-                matches!(RequestError::of(status, String::new()), RequestError::Refused(_)),
-                refused,
-                "{status}"
-            );
+            assert_eq!(matches!(SendError::of(status, String::new()), SendError::Refused(_)), refused, "{status}");
         }
     }
 }

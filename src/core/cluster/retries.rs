@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-use super::requests::RequestError;
-use super::requests::Target;
+use super::requests::RequestTarget;
+use super::requests::SendError;
 
 /// The first wait; of what is not refused, each.
 const FIRST: Span = Span::from_secs(1);
@@ -21,7 +21,7 @@ const LONGEST: Span = Span::from_secs(300);
 /// What did not go through, by what it is.
 #[derive(Clone, Debug, Default)]
 pub struct Retries {
-    waiting: BTreeMap<Target, Waiting>,
+    waiting: BTreeMap<RequestTarget, Waiting>,
 }
 
 #[derive(Clone, Debug)]
@@ -34,19 +34,19 @@ struct Waiting {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Why {
-    Failed(RequestError),
+    Failed(SendError),
     /// It was decided from this version, which is not the newest.
     Outdated(String),
 }
 
 impl Retries {
     /// Whether its last try failed: what is refused for good must not keep anything else from its turn.
-    pub fn has_failed(&self, target: &Target) -> bool {
+    pub fn has_failed(&self, target: &RequestTarget) -> bool {
         self.waiting.get(target).is_some_and(|waiting| matches!(waiting.why, Why::Failed(_)))
     }
 
     /// When a write that was decided from `version` may be tried; `None`: now.
-    pub fn waits(&self, target: &Target, version: &str, now: Timestamp) -> Option<Timestamp> {
+    pub fn waits(&self, target: &RequestTarget, version: &str, now: Timestamp) -> Option<Timestamp> {
         let waiting = self.waiting.get(target)?;
         let is_new = matches!(&waiting.why, Why::Outdated(old) if old != version);
         // A clock that was set back must not silence it.
@@ -55,20 +55,20 @@ impl Retries {
     }
 
     /// It was written, or is to be decided anew.
-    pub fn passed(&mut self, target: &Target) {
+    pub fn passed(&mut self, target: &RequestTarget) {
         self.waiting.remove(target);
     }
 
     /// It was decided from `version`, which is not the newest.
-    pub fn outdated(&mut self, target: Target, version: String, now: Timestamp) {
+    pub fn outdated(&mut self, target: RequestTarget, version: String, now: Timestamp) {
         self.waiting.insert(target, Waiting { again: now + FIRST, wait: FIRST, why: Why::Outdated(version) });
     }
 
     /// It failed. Gives whether the error is new.
-    pub fn failed(&mut self, target: Target, error: RequestError, now: Timestamp) -> bool {
+    pub fn failed(&mut self, target: RequestTarget, error: SendError, now: Timestamp) -> bool {
         let known = self.waiting.get(&target).filter(|known| matches!(known.why, Why::Failed(_)));
         let wait = match (&error, known) {
-            (RequestError::Refused(_), Some(known)) => (known.wait * 2).min(LONGEST),
+            (SendError::Refused(_), Some(known)) => (known.wait * 2).min(LONGEST),
             _ => FIRST,
         };
         let why = Why::Failed(error);
@@ -78,7 +78,7 @@ impl Retries {
     }
 
     /// Forgets what is not wanted any more.
-    pub fn retain(&mut self, wanted: &BTreeSet<Target>) {
+    pub fn retain(&mut self, wanted: &BTreeSet<RequestTarget>) {
         self.waiting.retain(|target, _| wanted.contains(target));
     }
 }
@@ -88,12 +88,12 @@ mod tests {
     use super::*;
     use crate::core::time::at;
 
-    fn target(node: &str) -> Target {
-        Target::Approvals(node.to_owned())
+    fn target(node: &str) -> RequestTarget {
+        RequestTarget::Approvals(node.to_owned())
     }
 
-    fn refused(words: &str) -> RequestError {
-        RequestError::Refused(words.to_owned())
+    fn refused(words: &str) -> SendError {
+        SendError::Refused(words.to_owned())
     }
 
     #[test]
@@ -127,7 +127,7 @@ mod tests {
     fn a_server_that_is_away_is_asked_every_second() {
         let mut retries = Retries::default();
         for (now, is_new) in [(0, true), (1_000, false), (2_000, false)] {
-            let error = RequestError::Unanswered("connection refused".to_owned());
+            let error = SendError::Unanswered("connection refused".to_owned());
             assert_eq!(retries.failed(target("one"), error, at(now)), is_new);
             assert_eq!(retries.waits(&target("one"), "1", at(now)), Some(at(now + 1_000)));
         }

@@ -92,7 +92,7 @@ pub struct NodeFact<'a> {
 
 /// What is to be approved and withdrawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct RolloutPlan {
     /// Indices of nodes that may replace.
     pub approve: Vec<usize>,
     /// Indices of nodes whose approval is withdrawn.
@@ -123,8 +123,8 @@ enum Stand {
 }
 
 /// Plans the rollout of one DaemonSet. `min_ready`: its `minReadySeconds`.
-pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timestamp) -> Plan {
-    let mut plan = Plan::default();
+pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timestamp) -> RolloutPlan {
+    let mut plan = RolloutPlan::default();
     let desired = nodes.iter().filter(|n| n.should_run).count();
     let surges = resolve(&rules.max_surge, desired) > 0;
     let budget = match surges {

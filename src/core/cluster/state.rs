@@ -14,9 +14,9 @@ use super::decide::Notice;
 use super::observation::ClusterObservation;
 use super::observation::Leadership;
 use super::pace::Pace;
-use super::requests::Answer;
+use super::requests::Outcome;
 use super::requests::Reply;
-use super::requests::Target;
+use super::requests::RequestTarget;
 use super::retries::Retries;
 
 /// What is remembered.
@@ -29,7 +29,7 @@ pub struct CoordinatorState {
     pub(super) pace: Pace,
     pub(super) retries: Retries,
     /// Requests that have no answer yet, by number: what each is about, and the version it was decided from.
-    open: BTreeMap<u64, (Target, String)>,
+    open: BTreeMap<u64, (RequestTarget, String)>,
     /// How many requests there were.
     pub(super) sent: u64,
     /// What the last observation told.
@@ -56,25 +56,25 @@ impl CoordinatorState {
         // One that came already, or to a request of an earlier term, tells nothing.
         let Some((target, version)) = self.open.remove(&reply.number) else { return };
         match (&reply.answer, target) {
-            (Answer::Pod(pod), Target::Pod(claim)) => self.claims.answered(claim, pod.as_deref()),
-            (Answer::Failed(error), Target::Pod(claim)) => {
+            (Outcome::Pod(pod), RequestTarget::Pod(claim)) => self.claims.answered(claim, pod.as_deref()),
+            (Outcome::Failed(error), RequestTarget::Pod(claim)) => {
                 self.reports.push(Notice::LookupFailed(claim, error.clone()));
             }
-            (Answer::Failed(error), target) => {
+            (Outcome::Failed(error), target) => {
                 let is_new = self.retries.failed(target.clone(), error.clone(), now);
                 self.reports.push(Notice::WriteFailed { target, error: error.clone(), is_new });
             }
-            (Answer::Outdated(words), target) => {
+            (Outcome::Outdated(words), target) => {
                 self.reports.push(Notice::Outdated(target.clone(), words.clone()));
                 self.retries.outdated(target, version, now);
             }
-            (Answer::Written | Answer::NotSent | Answer::Pod(_), target) => self.retries.passed(&target),
+            (Outcome::Written | Outcome::NotSent | Outcome::Pod(_), target) => self.retries.passed(&target),
         }
     }
 
     /// Whether a write has no answer yet.
     pub(super) fn is_writing(&self) -> bool {
-        self.open.values().any(|(target, _)| !matches!(target, Target::Pod(_)))
+        self.open.values().any(|(target, _)| !matches!(target, RequestTarget::Pod(_)))
     }
 
     /// Takes note of what a decision sends.
@@ -85,8 +85,8 @@ impl CoordinatorState {
         for request in decision.requests {
             self.sent = self.sent.max(request.number);
             match &request.target {
-                Target::Pod(claim) => self.claims.asked(claim.clone(), now),
-                Target::Status(key) => self.pace.written(key.clone(), now),
+                RequestTarget::Pod(claim) => self.claims.asked(claim.clone(), now),
+                RequestTarget::Status(key) => self.pace.written(key.clone(), now),
                 _ => {}
             }
             self.open.insert(request.number, (request.target, request.version));

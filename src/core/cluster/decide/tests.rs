@@ -7,11 +7,11 @@ use serde_json::json;
 
 use super::*;
 use crate::core::cluster::history;
-use crate::core::cluster::requests::Answer;
+use crate::core::cluster::requests::Outcome;
 use crate::core::cluster::requests::Reply;
-use crate::core::cluster::view::Change;
-use crate::core::cluster::view::KINDS;
-use crate::core::cluster::view::View;
+use crate::core::cluster::snapshot::Change;
+use crate::core::cluster::snapshot::ClusterSnapshot;
+use crate::core::cluster::snapshot::KINDS;
 use crate::core::policy::Policy;
 use crate::core::time::at;
 use crate::core::time::ms;
@@ -24,7 +24,7 @@ fn template(image: &str) -> Value {
 }
 
 fn hash(image: &str) -> String {
-    history::Revision::hash_of(&history::data(&template(image)))
+    history::RevisionFact::hash_of(&history::data(&template(image)))
 }
 
 fn daemon_set(version: &str, status: Value) -> Value {
@@ -71,18 +71,18 @@ struct Coordinator {
 
 impl Coordinator {
     fn new() -> Self {
-        let mut view = View::default();
-        let mut list = |kind: Kind, objects: Vec<Value>| {
+        let mut view = ClusterSnapshot::default();
+        let mut list = |kind: WatchedKind, objects: Vec<Value>| {
             view.take(Change::Begin(kind));
             objects.into_iter().for_each(|object| view.take(Change::Present(kind, Box::new(object), true)));
             view.take(Change::Complete(kind));
         };
         let nodes = ["a", "b", "c"];
-        list(Kind::Namespaces, vec![]);
-        list(Kind::DaemonSets, vec![daemon_set("7", json!({}))]);
-        list(Kind::Revisions, vec![revision("one", 1), revision("two", 2)]);
-        list(Kind::Nodes, nodes.map(node).into());
-        list(Kind::NodeDaemons, nodes.map(|name| node_daemons(name, "7", json!([]), json!({}))).into());
+        list(WatchedKind::Namespaces, vec![]);
+        list(WatchedKind::DaemonSets, vec![daemon_set("7", json!({}))]);
+        list(WatchedKind::Revisions, vec![revision("one", 1), revision("two", 2)]);
+        list(WatchedKind::Nodes, nodes.map(node).into());
+        list(WatchedKind::NodeDaemons, nodes.map(|name| node_daemons(name, "7", json!([]), json!({}))).into());
         let leadership = Leadership::Leading { term: 1 };
         let (unreadable, replies) = (Vec::new(), Vec::new());
         let observation = ClusterObservation { now: NOW, leadership, snapshot: Arc::new(view), unreadable, replies };
@@ -93,7 +93,7 @@ impl Coordinator {
         Arc::make_mut(&mut self.observation.snapshot).take(change);
     }
 
-    fn changed(&mut self, kind: Kind, object: Value) {
+    fn changed(&mut self, kind: WatchedKind, object: Value) {
         self.take(Change::Present(kind, Box::new(object), false));
     }
 
@@ -119,12 +119,12 @@ fn targets(decision: &ClusterDecision) -> Vec<String> {
 }
 
 /// The same answer to every request of a decision.
-fn all(decision: &ClusterDecision, answer: &Answer) -> Vec<Reply> {
+fn all(decision: &ClusterDecision, answer: &Outcome) -> Vec<Reply> {
     decision.requests.iter().map(|request| Reply { number: request.number, answer: answer.clone() }).collect()
 }
 
-fn refused() -> Answer {
-    Answer::Failed(RequestError::Refused("no".to_owned()))
+fn refused() -> Outcome {
+    Outcome::Failed(SendError::Refused("no".to_owned()))
 }
 
 const STATUS: &str = "status of kube-system/net";
@@ -137,7 +137,7 @@ fn each_write_is_conditional_on_what_it_was_decided_from() {
     assert_eq!(targets(&decision), [STATUS, A]);
     let Call::PatchStatus(_, status) = &decision.requests[0].call else { panic!("{decision:?}") };
     assert_eq!(status["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
-    let Call::Patch(Kind::NodeDaemons, key, patch) = &decision.requests[1].call else { panic!("{decision:?}") };
+    let Call::Patch(WatchedKind::NodeDaemons, key, patch) = &decision.requests[1].call else { panic!("{decision:?}") };
     assert_eq!((key.name.as_str(), &patch["metadata"]), ("a", &json!({"uid": "a", "resourceVersion": "7"})));
     assert_eq!(patch["spec"]["approvals"], approval());
     assert_eq!((decision.requests[0].number, decision.requests[1].number), (1, 2));
@@ -147,10 +147,11 @@ fn each_write_is_conditional_on_what_it_was_decided_from() {
 fn nothing_is_written_while_an_answer_is_missing() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass(vec![]);
-    coordinator.changed(Kind::NodeDaemons, node_daemons("c", "8", json!([]), json!({})));
-    let [status, approvals] = all(&first, &Answer::Written).try_into().unwrap();
+    coordinator.changed(WatchedKind::NodeDaemons, node_daemons("c", "8", json!([]), json!({})));
+    let [status, approvals] = all(&first, &Outcome::Written).try_into().unwrap();
     assert_eq!(coordinator.pass(vec![status]).requests, [], "the approval may stand already");
-    coordinator.take(Change::Written(Kind::NodeDaemons, Box::new(node_daemons("a", "9", approval(), json!({})))));
+    coordinator
+        .take(Change::Written(WatchedKind::NodeDaemons, Box::new(node_daemons("a", "9", approval(), json!({})))));
     coordinator.later(1_000);
     let third = coordinator.pass(vec![approvals]);
     assert_eq!(targets(&third), [STATUS], "a has the only slot");
@@ -180,9 +181,10 @@ fn a_reply_that_comes_late_or_twice_tells_nothing() {
 #[test]
 fn an_object_that_a_late_reply_shows_does_not_come_back() {
     let mut coordinator = Coordinator::new();
-    let written =
-        |version| Change::Written(Kind::NodeDaemons, Box::new(node_daemons("a", version, approval(), json!({}))));
-    coordinator.take(Change::Gone(Kind::NodeDaemons, Box::new(node_daemons("a", "9", json!([]), json!({})))));
+    let written = |version| {
+        Change::Written(WatchedKind::NodeDaemons, Box::new(node_daemons("a", version, approval(), json!({}))))
+    };
+    coordinator.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(node_daemons("a", "9", json!([]), json!({})))));
     coordinator.take(written("8"));
     assert!(coordinator.observation.snapshot.report("a").is_none());
     coordinator.take(written("10"));
@@ -193,16 +195,16 @@ fn an_object_that_a_late_reply_shows_does_not_come_back() {
 fn a_write_that_is_refused_with_a_conflict_waits_for_the_watch() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass(vec![]);
-    let outdated = Answer::Outdated("the object has been modified".to_owned());
+    let outdated = Outcome::Outdated("the object has been modified".to_owned());
     let second = coordinator.pass(all(&first, &outdated));
     assert_eq!(second.requests, [], "nothing new is known");
     assert!(second.reports.iter().all(|report| matches!(report, Notice::Outdated(..))));
-    coordinator.changed(Kind::NodeDaemons, node_daemons("a", "8", json!([]), json!({})));
+    coordinator.changed(WatchedKind::NodeDaemons, node_daemons("a", "8", json!([]), json!({})));
     let third = coordinator.pass(vec![]);
     assert_eq!((targets(&third), third.requests[0].version.as_str()), (vec![A.to_owned()], "8"));
     // The agent has claimed meanwhile what another coordinator gave: nothing is given twice.
     let claims = node_daemons("a", "9", approval(), json!({"replacing": hash("two")}));
-    coordinator.changed(Kind::NodeDaemons, claims);
+    coordinator.changed(WatchedKind::NodeDaemons, claims);
     coordinator.later(1_000);
     assert_eq!(
         targets(&coordinator.pass(all(&third, &outdated))),
@@ -216,12 +218,12 @@ fn what_is_refused_keeps_nothing_else_from_its_turn() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass(vec![]);
     let [status, _] = all(&first, &refused()).try_into().unwrap();
-    let written = Reply { number: 2, answer: Answer::Written };
+    let written = Reply { number: 2, answer: Outcome::Written };
     let second = coordinator.pass(vec![status, written]);
     let is_new = |report: &Notice| matches!(report, Notice::WriteFailed { is_new: true, .. });
     assert_eq!((targets(&second), second.reports.iter().filter(|r| is_new(r)).count()), (vec![A.to_owned()], 1));
     coordinator.later(1_000);
-    let third = coordinator.pass(all(&second, &Answer::Written));
+    let third = coordinator.pass(all(&second, &Outcome::Written));
     assert_eq!(targets(&third), [A, STATUS], "what failed comes last");
     let fourth = coordinator.pass(all(&third, &refused()));
     assert_eq!(fourth.reports.iter().filter(|r| is_new(r)).count(), 1, "that of the approvals");
@@ -230,20 +232,24 @@ fn what_is_refused_keeps_nothing_else_from_its_turn() {
 #[test]
 fn a_list_that_fails_half_way_stops_what_is_decided_and_nothing_more() {
     let mut coordinator = Coordinator::new();
-    coordinator.take(Change::Begin(Kind::NodeDaemons));
-    coordinator.take(Change::Present(Kind::NodeDaemons, Box::new(node_daemons("a", "8", json!([]), json!({}))), true));
-    coordinator.observation.unreadable.push((Kind::NodeDaemons, "no answer".to_owned()));
+    coordinator.take(Change::Begin(WatchedKind::NodeDaemons));
+    coordinator.take(Change::Present(
+        WatchedKind::NodeDaemons,
+        Box::new(node_daemons("a", "8", json!([]), json!({}))),
+        true,
+    ));
+    coordinator.observation.unreadable.push((WatchedKind::NodeDaemons, "no answer".to_owned()));
     let decision = coordinator.pass(vec![]);
     assert_eq!(decision.requests, []);
-    assert_eq!(decision.reports, [Notice::Unreadable(Kind::NodeDaemons, "no answer".to_owned())]);
+    assert_eq!(decision.reports, [Notice::Unreadable(WatchedKind::NodeDaemons, "no answer".to_owned())]);
     // It is listed anew: b is gone.
-    coordinator.take(Change::Begin(Kind::NodeDaemons));
+    coordinator.take(Change::Begin(WatchedKind::NodeDaemons));
     for name in ["c", "a"] {
         let listed = node_daemons(name, "9", json!([]), json!({}));
-        coordinator.take(Change::Present(Kind::NodeDaemons, Box::new(listed), true));
+        coordinator.take(Change::Present(WatchedKind::NodeDaemons, Box::new(listed), true));
     }
     assert_eq!(coordinator.pass(vec![]).requests, []);
-    coordinator.take(Change::Complete(Kind::NodeDaemons));
+    coordinator.take(Change::Complete(WatchedKind::NodeDaemons));
     let decision = coordinator.pass(vec![]);
     assert_eq!((targets(&decision), decision.reports), (vec![STATUS.to_owned()], vec![]), "b is down: it has the slot");
 }
@@ -277,7 +283,7 @@ fn the_lease_is_lost_in_the_middle() {
 fn what_could_not_be_sent_is_decided_anew_at_once() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass(vec![]);
-    let second = coordinator.pass(all(&first, &Answer::NotSent));
+    let second = coordinator.pass(all(&first, &Outcome::NotSent));
     assert_eq!((targets(&second), second.reports.len()), (vec![A.to_owned()], 0), "the status waits for its turn");
     assert_eq!(second.next_look, Some(NOW + ms(1_000)));
 }
@@ -286,15 +292,16 @@ fn what_could_not_be_sent_is_decided_anew_at_once() {
 fn a_status_waits_for_its_turn_and_the_end_of_a_rollout_does_not() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass(vec![]);
-    let replies = all(&first, &Answer::Written);
-    coordinator.changed(Kind::NodeDaemons, node_daemons("a", "8", approval(), json!({})));
+    let replies = all(&first, &Outcome::Written);
+    coordinator.changed(WatchedKind::NodeDaemons, node_daemons("a", "8", approval(), json!({})));
     coordinator.later(500);
     let second = coordinator.pass(replies);
     assert_eq!((&second.requests[..], second.next_look), (&[][..], Some(NOW + ms(1_000))));
     let instance = json!([{"pod": "p", "revision": hash("two"), "created": "2023-11-14T22:13:10Z",
         "readySince": "2023-11-14T22:13:11Z"}]);
     for name in ["a", "b", "c"] {
-        coordinator.changed(Kind::NodeDaemons, node_daemons(name, "9", json!([]), json!({"instances": instance})));
+        coordinator
+            .changed(WatchedKind::NodeDaemons, node_daemons(name, "9", json!([]), json!({"instances": instance})));
     }
     assert_eq!(targets(&coordinator.pass(vec![])), [STATUS]);
 }
@@ -303,39 +310,39 @@ fn a_status_waits_for_its_turn_and_the_end_of_a_rollout_does_not() {
 fn an_approval_that_no_agent_claims_is_given_to_another_node() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass(vec![]);
-    coordinator.changed(Kind::NodeDaemons, node_daemons("a", "8", approval(), json!({})));
-    let second = coordinator.pass(all(&first, &Answer::Written));
+    coordinator.changed(WatchedKind::NodeDaemons, node_daemons("a", "8", approval(), json!({})));
+    let second = coordinator.pass(all(&first, &Outcome::Written));
     assert_eq!(second.next_look, Some(NOW + ms(1_000)));
     coordinator.later(60_000);
     let third = coordinator.pass(vec![]);
     assert_eq!(third.reports, [Notice::Unclaimed(ObjectKey::new(KEY.0, KEY.1), "a".to_owned())]);
     assert_eq!(targets(&third), [STATUS, A]);
-    coordinator.changed(Kind::NodeDaemons, node_daemons("a", "9", json!([]), json!({})));
-    assert_eq!(targets(&coordinator.pass(all(&third, &Answer::Written))), [B]);
+    coordinator.changed(WatchedKind::NodeDaemons, node_daemons("a", "9", json!([]), json!({})));
+    assert_eq!(targets(&coordinator.pass(all(&third, &Outcome::Written))), [B]);
 }
 
 #[test]
 fn a_pod_that_an_agent_reports_is_looked_up_and_nothing_waits_for_the_answer() {
     let mut coordinator = Coordinator::new();
-    coordinator.changed(Kind::NodeDaemons, node_daemons("b", "8", json!([]), json!({"stockPod": "net-x"})));
+    coordinator.changed(WatchedKind::NodeDaemons, node_daemons("b", "8", json!([]), json!({"stockPod": "net-x"})));
     let first = coordinator.pass(vec![]);
     assert_eq!(targets(&first), [STATUS, A, "pod net-x on node b"]);
     assert_eq!(first.requests[2].call, Call::GetPod(ObjectKey::new(KEY.0, "net-x")));
-    let [status, approvals, lookup] = all(&first, &Answer::Written).try_into().unwrap();
+    let [status, approvals, lookup] = all(&first, &Outcome::Written).try_into().unwrap();
     assert_eq!(targets(&coordinator.pass(vec![status, approvals])), [A], "it has no slot in the snapshot");
     let owner = json!([{"kind": "DaemonSet", "name": KEY.1, "uid": "u", "controller": true}]);
     let pod = json!({"metadata": {"namespace": KEY.0, "name": "net-x", "ownerReferences": owner},
         "spec": {"nodeName": "b"}});
     coordinator.later(1_000);
-    let found = Reply { answer: Answer::Pod(Some(Box::new(pod))), ..lookup };
-    let third = coordinator.pass(vec![found, Reply { number: 4, answer: Answer::Written }]);
+    let found = Reply { answer: Outcome::Pod(Some(Box::new(pod))), ..lookup };
+    let third = coordinator.pass(vec![found, Reply { number: 4, answer: Outcome::Written }]);
     let Call::PatchStatus(_, status) = &third.requests[0].call else { panic!("{third:?}") };
     assert!(status["status"]["conditions"].to_string().contains("net-x"), "{status}");
     // Later it cannot be looked up: what was seen stands.
     coordinator.later(30_000);
-    let fourth = coordinator.pass(all(&third, &Answer::Written));
+    let fourth = coordinator.pass(all(&third, &Outcome::Written));
     let lookup = fourth.requests.last().unwrap();
-    assert!(matches!(lookup.target, Target::Pod(_)));
+    assert!(matches!(lookup.target, RequestTarget::Pod(_)));
     let failed = coordinator.pass(vec![Reply { number: lookup.number, answer: refused() }]);
     assert!(matches!(failed.reports[..], [Notice::LookupFailed(..)]), "{:?}", failed.reports);
 }
@@ -346,18 +353,18 @@ fn no_more_is_sent_at_one_time_than_a_bound_and_the_rest_follows() {
     let mut daemon = daemon_set("7", json!({}));
     daemon["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] = json!("100%");
     daemon["metadata"]["generation"] = json!(3);
-    coordinator.changed(Kind::DaemonSets, daemon);
+    coordinator.changed(WatchedKind::DaemonSets, daemon);
     for number in 0..300 {
         let name = format!("m{number:03}");
-        coordinator.changed(Kind::Nodes, node(&name));
+        coordinator.changed(WatchedKind::Nodes, node(&name));
         let more = json!({"stockPod": format!("net-{name}")});
-        coordinator.changed(Kind::NodeDaemons, node_daemons(&name, "7", json!([]), more));
+        coordinator.changed(WatchedKind::NodeDaemons, node_daemons(&name, "7", json!([]), more));
     }
     let first = coordinator.pass(vec![]);
     let lookups = |decision: &ClusterDecision| {
-        decision.requests.iter().filter(|request| matches!(request.target, Target::Pod(_))).count()
+        decision.requests.iter().filter(|request| matches!(request.target, RequestTarget::Pod(_))).count()
     };
     assert_eq!((first.requests.len(), lookups(&first)), (256 + 8, 8));
-    let second = coordinator.pass(all(&first, &Answer::NotSent));
+    let second = coordinator.pass(all(&first, &Outcome::NotSent));
     assert_eq!((second.requests.len(), lookups(&second)), (256 + 8, 8), "other pods");
 }

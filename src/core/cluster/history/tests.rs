@@ -9,12 +9,12 @@ fn template_of(image: &str) -> Value {
     json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
 }
 
-fn revision(name: &str, number: i64, image: &str) -> Revision {
+fn revision(name: &str, number: i64, image: &str) -> RevisionFact {
     let data = data(&template_of(image));
-    Revision {
+    RevisionFact {
         name: name.into(),
         number,
-        hash: Revision::hash_of(&data),
+        hash: RevisionFact::hash_of(&data),
         data: bytes(&data),
         label: Some(name.into()),
         owned: true,
@@ -22,7 +22,13 @@ fn revision(name: &str, number: i64, image: &str) -> Revision {
     }
 }
 
-fn planned(image: &str, known: &[Revision], limit: usize, in_use: &[&str], collisions: Option<i32>) -> History {
+fn planned(
+    image: &str,
+    known: &[RevisionFact],
+    limit: usize,
+    in_use: &[&str],
+    collisions: Option<i32>,
+) -> RevisionPlan {
     let others = &BTreeMap::new();
     let in_use = in_use.iter().map(|s| (*s).to_owned()).collect();
     let template = template_of(image);
@@ -46,10 +52,10 @@ fn the_first_revision_is_number_one_and_the_next_one_more() {
     let label = label(&template_of("a"), None);
     assert_eq!(
         first.writes,
-        [Write::Create { name: format!("net-{label}"), label, number: 1, data: data(&template_of("a")) }]
+        [RevisionWrite::Create { name: format!("net-{label}"), label, number: 1, data: data(&template_of("a")) }]
     );
     let next = planned("b", &[revision("net-a", 4, "a")], 10, &[], None);
-    assert!(matches!(&next.writes[..], [Write::Create { number: 5, .. }]), "{next:?}");
+    assert!(matches!(&next.writes[..], [RevisionWrite::Create { number: 5, .. }]), "{next:?}");
 }
 
 #[test]
@@ -62,7 +68,7 @@ fn a_revision_that_upstream_named_is_taken_as_it_is() {
 fn a_template_that_returns_gets_the_highest_number() {
     let known = [revision("net-a", 1, "a"), revision("net-b", 2, "b")];
     let history = planned("a", &known, 10, &[], None);
-    assert_eq!(history.writes, [Write::Renumber { name: "net-a".into(), number: 3 }]);
+    assert_eq!(history.writes, [RevisionWrite::Renumber { name: "net-a".into(), number: 3 }]);
     assert_eq!(history.current.as_deref(), Some("net-a"));
 }
 
@@ -73,7 +79,7 @@ fn orphans_are_adopted_and_labelled() {
     let name = || "net-a".to_owned();
     assert_eq!(
         planned("a", &[orphan], 10, &[], None).writes,
-        [Write::Adopt { name: name() }, Write::Label { name: name() }]
+        [RevisionWrite::Adopt { name: name() }, RevisionWrite::Label { name: name() }]
     );
 }
 
@@ -85,7 +91,7 @@ fn duplicates_are_merged_when_the_younger_is_old_enough() {
     assert_eq!((history.writes.len(), history.look_again), (0, Some(NOW + ms(1))));
     known[1].created = NOW - MERGE_AFTER;
     let history = planned("a", &known, 10, &[], None);
-    assert_eq!(history.writes, [Write::Delete { name: "net-a".into() }]);
+    assert_eq!(history.writes, [RevisionWrite::Delete { name: "net-a".into() }]);
     assert_eq!(history.current.as_deref(), Some("net-hand"), "the highest number stays");
 }
 
@@ -96,8 +102,8 @@ fn a_deleted_old_revision_is_not_made_again() {
 
 #[test]
 fn the_oldest_go_beyond_the_limit_and_what_runs_stays() {
-    let known: Vec<Revision> = (1..=5).map(|i| revision(&format!("net-{i}"), i, &i.to_string())).collect();
-    let delete = |i: i64| Write::Delete { name: format!("net-{i}") };
+    let known: Vec<RevisionFact> = (1..=5).map(|i| revision(&format!("net-{i}"), i, &i.to_string())).collect();
+    let delete = |i: i64| RevisionWrite::Delete { name: format!("net-{i}") };
     assert_eq!(planned("5", &known, 2, &[], None).writes, [delete(1), delete(2)]);
     let used = known[0].hash.clone();
     assert_eq!(planned("5", &known, 2, &[&used, "net-2"], None).writes, [delete(3), delete(4)]);
@@ -108,7 +114,7 @@ fn the_oldest_go_beyond_the_limit_and_what_runs_stays() {
 fn a_name_that_other_data_has_counts_a_collision_and_the_count_makes_another_name() {
     let name = format!("net-{}", label(&template_of("a"), None));
     let known = [revision(&name, 1, "other")];
-    assert_eq!(planned("a", &known, 10, &[], None).writes, [Write::Collision]);
+    assert_eq!(planned("a", &known, 10, &[], None).writes, [RevisionWrite::Collision]);
     let history = planned("a", &known, 10, &[], Some(1));
-    assert!(matches!(&history.writes[..], [Write::Create { name: n, .. }] if *n != name), "{history:?}");
+    assert!(matches!(&history.writes[..], [RevisionWrite::Create { name: n, .. }] if *n != name), "{history:?}");
 }

@@ -6,15 +6,15 @@ use crate::core::cluster::conditions;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::Rules;
-use crate::core::cluster::view::Daemon;
-use crate::core::cluster::view::View;
+use crate::core::cluster::snapshot::ClusterSnapshot;
+use crate::core::cluster::snapshot::WatchedDaemon;
 
-use super::Known;
+use super::Basis;
 use super::rules;
 use super::status;
 
 /// Every node that should run the daemon or has an instance of it.
-pub(super) fn nodes<'a>(known: &Known<'a>, daemon: &Daemon) -> Vec<NodeFact<'a>> {
+pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFact<'a>> {
     let canary = rules::canary(&daemon.daemon_set);
     let passed_over = known.state.passed_over.get(&daemon.daemon_set.key);
     let mut all = Vec::new();
@@ -46,7 +46,12 @@ pub(super) fn nodes<'a>(known: &Known<'a>, daemon: &Daemon) -> Vec<NodeFact<'a>>
 
 /// The revision that the whole rollout goes back to: it failed on too many nodes, and the DaemonSet asks
 /// for that. Of those that nodes have run before, the one that most have; of two, the younger.
-pub(super) fn way_back(view: &View, daemon: &Daemon, rules: &Rules, facts: &[NodeFact<'_>]) -> Option<Name> {
+pub(super) fn way_back(
+    view: &ClusterSnapshot,
+    daemon: &WatchedDaemon,
+    rules: &Rules,
+    facts: &[NodeFact<'_>],
+) -> Option<Name> {
     let failed = facts.iter().filter(|n| n.failed).count();
     if failed <= rules.max_failed || rules.hold.is_some() || !rules::rolls_back(&daemon.daemon_set) {
         return None;
@@ -68,7 +73,12 @@ pub(super) fn way_back(view: &View, daemon: &Daemon, rules: &Rules, facts: &[Nod
 }
 
 /// The nodes as a rollout back to `to` sees them: only who ran it can return to it.
-pub(super) fn returning<'a>(view: &View, daemon: &Daemon, facts: &[NodeFact<'a>], to: Name) -> Vec<NodeFact<'a>> {
+pub(super) fn returning<'a>(
+    view: &ClusterSnapshot,
+    daemon: &WatchedDaemon,
+    facts: &[NodeFact<'a>],
+    to: Name,
+) -> Vec<NodeFact<'a>> {
     let can = |node: &NodeFact<'_>| {
         view.report(node.name).and_then(|r| r.told(daemon.key)).is_some_and(|told| told.previous == Some(to))
     };
@@ -77,7 +87,7 @@ pub(super) fn returning<'a>(view: &View, daemon: &Daemon, facts: &[NodeFact<'a>]
 
 /// What goes wrong, by cause: the revision that failed, else daemons that are refused or failing; and
 /// agents that do not claim what they are given.
-pub(super) fn causes(view: &View, daemon: &Daemon, facts: &[NodeFact<'_>]) -> conditions::Causes {
+pub(super) fn causes(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> conditions::Causes {
     let mut causes = conditions::Causes::new();
     let mut add = |cause: &str, node: &str| causes.entry(cause.to_owned()).or_default().push(node.to_owned());
     for (node, entry) in &view.nodes {

@@ -9,20 +9,20 @@ use crate::core::cluster::history;
 use crate::core::cluster::history::Holder;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::rollout::NodeFact;
-use crate::core::cluster::view::Daemon;
-use crate::core::cluster::view::View;
+use crate::core::cluster::snapshot::ClusterSnapshot;
+use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::model::ObjectKey;
 use crate::core::time::Timestamp;
 use crate::core::validate;
 
 /// What is to be written about the history of a DaemonSet.
 pub(super) fn plan(
-    view: &View,
+    view: &ClusterSnapshot,
     key: &ObjectKey,
-    daemon: &Daemon,
+    daemon: &WatchedDaemon,
     facts: &[NodeFact<'_>],
     now: Timestamp,
-) -> history::History {
+) -> history::RevisionPlan {
     let mut seen: BTreeSet<Name> = BTreeSet::new();
     let instances = facts.iter().flat_map(|node| node.instances);
     seen.extend(instances.map(|i| i.revision));
@@ -42,10 +42,10 @@ pub(super) fn plan(
 
 /// The revisions of a DaemonSet, and orphans that match its selector; and those of others whose names begin as its own.
 fn known_revisions<'a>(
-    view: &'a View,
+    view: &'a ClusterSnapshot,
     key: &ObjectKey,
-    daemon: &Daemon,
-) -> (Vec<history::Revision>, BTreeMap<&'a str, Holder>) {
+    daemon: &WatchedDaemon,
+) -> (Vec<history::RevisionFact>, BTreeMap<&'a str, Holder>) {
     let (mut own, mut others) = (Vec::new(), BTreeMap::new());
     let from = ObjectKey::new(&key.namespace, "");
     for (of, known) in view.revisions.range(from..).take_while(|(of, _)| of.namespace == key.namespace) {

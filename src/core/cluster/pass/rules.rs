@@ -2,7 +2,7 @@
 
 use crate::core::annotations::int_or_percent;
 use crate::core::cluster::rollout::Rules;
-use crate::core::cluster::view::Daemon;
+use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::duration;
 use crate::core::labels;
 use crate::core::labels::Selector;
@@ -23,7 +23,7 @@ fn annotation<'a>(daemon_set: &'a DaemonSet, name: &str) -> Option<&'a str> {
 }
 
 /// What a rollout of the DaemonSet obeys.
-pub(super) fn of(daemon: &Daemon, settings: &Settings) -> Rules {
+pub(super) fn of(daemon: &WatchedDaemon, settings: &Settings) -> Rules {
     let daemon_set = &*daemon.daemon_set;
     let (max_unavailable, max_surge, on_delete) = match daemon_set.update_strategy {
         UpdateStrategy::RollingUpdate { max_unavailable, max_surge } => (max_unavailable, max_surge, false),

@@ -7,15 +7,15 @@ use serde_json::json;
 
 use crate::core::cluster::conditions;
 use crate::core::cluster::counters::Counters;
-use crate::core::cluster::view::Daemon;
+use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::status::State;
 use crate::core::time::Timestamp;
 
 /// The status that is to be written, if the live one differs. Without counters only conditions are ours.
 pub(super) fn patch(
-    daemon: &Daemon,
+    daemon: &WatchedDaemon,
     counters: Option<&Counters>,
-    facts: &conditions::Facts<'_>,
+    facts: &conditions::ConditionFacts<'_>,
     now: Timestamp,
 ) -> Option<Value> {
     let live = &daemon.status;
@@ -46,7 +46,12 @@ fn count(status: &mut Value, live: &Value, counters: &Counters, generation: Opti
 
 /// The condition that the definition is refused, if the live status does not say so, and counters by the last one that
 /// was not. The observed generation is that one's, too.
-pub(super) fn refused(daemon: &Daemon, words: &str, counters: Option<&Counters>, now: Timestamp) -> Option<Value> {
+pub(super) fn refused(
+    daemon: &WatchedDaemon,
+    words: &str,
+    counters: Option<&Counters>,
+    now: Timestamp,
+) -> Option<Value> {
     let before = daemon.status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
     let conditions = conditions::merge_refused(&before, words, &now.to_string());
     let mut status = json!({});

@@ -1,8 +1,8 @@
 use serde_json::json;
 
-use super::super::view::Change;
-use super::super::view::KINDS;
-use super::super::view::Kind;
+use super::super::snapshot::Change;
+use super::super::snapshot::KINDS;
+use super::super::snapshot::WatchedKind;
 use super::*;
 use crate::core::time::at;
 use crate::core::time::ms;
@@ -20,7 +20,7 @@ fn template(image: &str) -> Value {
 }
 
 fn hash(image: &str) -> String {
-    history::Revision::hash_of(&history::data(&template(image)))
+    history::RevisionFact::hash_of(&history::data(&template(image)))
 }
 
 fn daemon_set(image: &str, annotations: Value, status: Value) -> Value {
@@ -63,12 +63,12 @@ fn approval(image: &str, at: &str) -> Value {
 /// A cluster, and what its coordinator remembers.
 #[derive(Default)]
 struct World {
-    view: View,
+    view: ClusterSnapshot,
     state: CoordinatorState,
 }
 
 impl World {
-    fn put(&mut self, kind: Kind, object: Value) {
+    fn put(&mut self, kind: WatchedKind, object: Value) {
         self.view.put(kind, object);
     }
 
@@ -76,12 +76,12 @@ impl World {
         self.view.take(change);
     }
 
-    fn plan(&mut self, now: Timestamp) -> Plan {
+    fn plan(&mut self, now: Timestamp) -> ClusterPlan {
         self.plan_with(&options(), now)
     }
 
     /// Plans, and remembers what came of it.
-    fn plan_with(&mut self, settings: &Settings, now: Timestamp) -> Plan {
+    fn plan_with(&mut self, settings: &Settings, now: Timestamp) -> ClusterPlan {
         self.view.heed_clocks(now);
         self.state.claims.retain(&self.view);
         let plan = super::plan(&self.view, &self.state, settings, now);
@@ -95,18 +95,18 @@ impl World {
 fn world(annotations: Value) -> World {
     let mut view = World::default();
     KINDS.into_iter().for_each(|kind| view.take(Change::Begin(kind)));
-    view.put(Kind::DaemonSets, daemon_set("two", annotations, json!({})));
-    view.put(Kind::Revisions, revision("one", 1));
-    view.put(Kind::Revisions, revision("two", 2));
+    view.put(WatchedKind::DaemonSets, daemon_set("two", annotations, json!({})));
+    view.put(WatchedKind::Revisions, revision("one", 1));
+    view.put(WatchedKind::Revisions, revision("two", 2));
     for name in NODES {
-        view.put(Kind::Nodes, node(name, "True"));
-        view.put(Kind::NodeDaemons, report(name, "one", json!({"previous": hash("one")}), json!([])));
+        view.put(WatchedKind::Nodes, node(name, "True"));
+        view.put(WatchedKind::NodeDaemons, report(name, "one", json!({"previous": hash("one")}), json!([])));
     }
     view
 }
 
 /// Node and revision of each approval that stands after the plan.
-fn approved(plan: &Plan) -> Vec<(String, String)> {
+fn approved(plan: &ClusterPlan) -> Vec<(String, String)> {
     let of = |write: &Write| match write {
         Write::Approvals { node, spec } => {
             spec.approvals.iter().map(|a| (node.clone(), a.revision.clone())).collect::<Vec<_>>()
@@ -116,7 +116,7 @@ fn approved(plan: &Plan) -> Vec<(String, String)> {
     plan.writes.iter().flat_map(of).collect()
 }
 
-fn status(plan: &Plan) -> Value {
+fn status(plan: &ClusterPlan) -> Value {
     let of = |write: &Write| match write {
         Write::Status { status, .. } => Some(status.clone()),
         _ => None,
@@ -124,7 +124,7 @@ fn status(plan: &Plan) -> Value {
     plan.writes.iter().find_map(of).unwrap_or_default()
 }
 
-fn condition(plan: &Plan, kind: &str) -> (String, String, String) {
+fn condition(plan: &ClusterPlan, kind: &str) -> (String, String, String) {
     let status = status(plan);
     let found = status["conditions"].as_array().unwrap().iter().find(|c| c["type"] == kind).unwrap().clone();
     let text = |field: &str| found[field].as_str().unwrap().to_owned();
@@ -146,8 +146,8 @@ fn on_two(name: &str) -> Value {
 #[test]
 fn a_rollout_that_failed_on_too_many_nodes_halts_and_says_why() {
     let mut view = world(json!({}));
-    view.put(Kind::NodeDaemons, failing("a"));
-    view.put(Kind::NodeDaemons, failing("b"));
+    view.put(WatchedKind::NodeDaemons, failing("a"));
+    view.put(WatchedKind::NodeDaemons, failing("b"));
     let plan = view.plan(NOW);
     assert!(approved(&plan).is_empty());
     let (status, reason, message) = condition(&plan, "Progressing");
@@ -155,7 +155,7 @@ fn a_rollout_that_failed_on_too_many_nodes_halts_and_says_why() {
     assert!(message.ends_with("the revision failed on 2 nodes"), "{message}");
     assert_eq!(condition(&plan, "Degraded").2, "image on 2 nodes: a, b");
     let mut view = world(json!({"daemonlet.dev/max-failed": "2"}));
-    view.put(Kind::NodeDaemons, failing("a"));
+    view.put(WatchedKind::NodeDaemons, failing("a"));
     let exact = Settings { exact_rollouts: true, ..options() };
     assert!(approved(&view.plan_with(&exact, NOW)).is_empty(), "the broken node has the slot");
 }
@@ -163,9 +163,9 @@ fn a_rollout_that_failed_on_too_many_nodes_halts_and_says_why() {
 #[test]
 fn it_goes_back_if_asked_within_the_budget_and_by_approvals_alone() {
     let mut view = world(json!({"daemonlet.dev/rollback": "auto"}));
-    view.put(Kind::NodeDaemons, on_two("a"));
-    view.put(Kind::NodeDaemons, failing("b"));
-    view.put(Kind::NodeDaemons, failing("c"));
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
+    view.put(WatchedKind::NodeDaemons, failing("b"));
+    view.put(WatchedKind::NodeDaemons, failing("c"));
     let one = hash("one");
     let plan = view.plan(NOW);
     assert_eq!(approved(&plan), [("b".to_owned(), one.clone()), ("c".to_owned(), one.clone())], "broken ones first");
@@ -175,32 +175,32 @@ fn it_goes_back_if_asked_within_the_budget_and_by_approvals_alone() {
         let more = json!({"previous": one, "failed": {"revision": hash("two"), "cause": "image", "message": "no"}});
         report(name, "one", more, json!([]))
     };
-    view.put(Kind::NodeDaemons, back("b"));
-    view.put(Kind::NodeDaemons, back("c"));
+    view.put(WatchedKind::NodeDaemons, back("b"));
+    view.put(WatchedKind::NodeDaemons, back("c"));
     let plan = view.plan(NOW);
     assert_eq!(approved(&plan), [("a".to_owned(), one.clone())]);
-    view.put(Kind::NodeDaemons, report("a", "one", json!({"previous": one}), json!([])));
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"previous": one}), json!([])));
     let plan = view.plan(NOW);
     assert!(approved(&plan).is_empty(), "and it stays back");
     let (status, reason, message) = condition(&plan, "Progressing");
     assert_eq!((status.as_str(), reason.as_str()), ("False", "RolledBack"));
     assert_eq!(message, format!("it failed: every node is on revision {one} again"));
     // Paused is paused, and another template is another rollout.
-    view.put(Kind::NodeDaemons, on_two("a"));
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
     let annotations = json!({"daemonlet.dev/rollback": "auto", "daemonlet.dev/paused": "true"});
-    view.put(Kind::DaemonSets, daemon_set("two", annotations, json!({})));
+    view.put(WatchedKind::DaemonSets, daemon_set("two", annotations, json!({})));
     assert!(approved(&view.plan(NOW)).is_empty());
-    view.put(Kind::DaemonSets, daemon_set("three", json!({"daemonlet.dev/rollback": "auto"}), json!({})));
-    view.put(Kind::Revisions, revision("three", 3));
+    view.put(WatchedKind::DaemonSets, daemon_set("three", json!({"daemonlet.dev/rollback": "auto"}), json!({})));
+    view.put(WatchedKind::Revisions, revision("three", 3));
     assert_eq!(approved(&view.plan(NOW)), [("a".to_owned(), hash("three"))]);
 }
 
 #[test]
 fn a_node_that_never_ran_the_old_revision_is_not_told_to_return_to_it() {
     let mut view = world(json!({"daemonlet.dev/rollback": "auto"}));
-    view.put(Kind::NodeDaemons, report("a", "two", json!({}), json!([])));
-    view.put(Kind::NodeDaemons, failing("b"));
-    view.put(Kind::NodeDaemons, failing("c"));
+    view.put(WatchedKind::NodeDaemons, report("a", "two", json!({}), json!([])));
+    view.put(WatchedKind::NodeDaemons, failing("b"));
+    view.put(WatchedKind::NodeDaemons, failing("c"));
     let plan = view.plan(NOW);
     assert!(approved(&plan).iter().all(|(node, _)| node != "a"), "{:?}", approved(&plan));
 }
@@ -208,17 +208,20 @@ fn a_node_that_never_ran_the_old_revision_is_not_told_to_return_to_it() {
 #[test]
 fn an_approval_that_nobody_claims_is_taken_back_told_and_others_come_first() {
     let mut view = world(json!({}));
-    view.put(Kind::NodeDaemons, report("a", "one", json!({}), approval("two", "2023-11-14T22:12:19Z")));
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), approval("two", "2023-11-14T22:12:19Z")));
     let plan = view.plan(NOW);
     assert_eq!(plan.unclaimed, [(ObjectKey::new("kube-system", "net"), "a".to_owned())]);
-    view.put(Kind::NodeDaemons, report("a", "one", json!({}), json!([])));
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), json!([])));
     let plan = view.plan(NOW);
     assert_eq!(approved(&plan), [("b".to_owned(), hash("two"))]);
     assert_eq!(condition(&plan, "Degraded").2, "approval not claimed on 1 node: a");
     // Where only it is left, it gets another chance; and its claim makes it like any other.
-    NODES[1..].iter().for_each(|name| view.put(Kind::NodeDaemons, on_two(name)));
+    NODES[1..].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
     assert_eq!(approved(&view.plan(NOW)), [("a".to_owned(), hash("two"))]);
-    view.put(Kind::NodeDaemons, report("a", "one", json!({"replacing": hash("two")}), approval("two", FAILED_AT)));
+    view.put(
+        WatchedKind::NodeDaemons,
+        report("a", "one", json!({"replacing": hash("two")}), approval("two", FAILED_AT)),
+    );
     assert_eq!(view.plan(NOW).unclaimed, []);
     assert_eq!(condition(&view.plan(NOW), "Degraded").0, "False");
 }
@@ -226,12 +229,13 @@ fn an_approval_that_nobody_claims_is_taken_back_told_and_others_come_first() {
 #[test]
 fn without_any_node_there_is_a_revision_and_then_a_status() {
     let mut view = World::default();
-    view.put(Kind::DaemonSets, daemon_set("one", json!({}), json!({})));
+    view.put(WatchedKind::DaemonSets, daemon_set("one", json!({}), json!({})));
     let plan = view.plan(NOW);
-    let [Write::Revision { write: history::Write::Create { number: 1, .. }, .. }] = plan.writes.as_slice() else {
+    let [Write::Revision { write: history::RevisionWrite::Create { number: 1, .. }, .. }] = plan.writes.as_slice()
+    else {
         panic!("the revision comes first: {:?}", plan.writes)
     };
-    view.put(Kind::Revisions, revision("one", 1));
+    view.put(WatchedKind::Revisions, revision("one", 1));
     let plan = view.plan(NOW);
     assert_eq!(status(&plan)["observedGeneration"], 3);
     let [Write::Status { at_once: true, nodes: 0, .. }] = plan.writes.as_slice() else { panic!("{:?}", plan.writes) };
@@ -240,18 +244,18 @@ fn without_any_node_there_is_a_revision_and_then_a_status() {
 #[test]
 fn what_the_live_status_says_already_is_not_written() {
     let mut view = world(json!({}));
-    NODES.iter().for_each(|name| view.put(Kind::NodeDaemons, on_two(name)));
+    NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
     let first = view.plan(NOW);
     let mut live = status(&first);
     live["conditions"].as_array_mut().unwrap().insert(0, json!({"type": "Foreign", "status": "Maybe"}));
-    view.put(Kind::DaemonSets, daemon_set("two", json!({}), live.clone()));
+    view.put(WatchedKind::DaemonSets, daemon_set("two", json!({}), live.clone()));
     assert_eq!(view.plan(NOW + ms(5_000)).writes, []);
     // Somebody wrote nonsense: it is put right, and the foreign condition stays.
     live["numberReady"] = json!(17);
-    view.put(Kind::DaemonSets, daemon_set("two", json!({}), live));
+    view.put(WatchedKind::DaemonSets, daemon_set("two", json!({}), live));
     let again = view.plan(NOW + ms(5_000));
     assert_eq!(status(&again), json!({"numberReady": 4}));
-    view.put(Kind::Nodes, node("a", "False"));
+    view.put(WatchedKind::Nodes, node("a", "False"));
     let plan = view.plan(NOW + ms(5_000));
     assert_eq!(
         (status(&plan)["numberReady"].as_i64(), &status(&plan)["conditions"][0]["type"]),
@@ -265,7 +269,7 @@ fn a_gated_daemon_set_has_its_counters_and_revisions_from_the_stock_controller()
     let mut gated = daemon_set("two", json!({}), json!({"desiredNumberScheduled": 0}));
     gated["metadata"]["generation"] = json!(4);
     gated["spec"]["template"]["spec"]["nodeSelector"] = json!({"daemonlet.dev/static": "true"});
-    view.put(Kind::DaemonSets, gated);
+    view.put(WatchedKind::DaemonSets, gated);
     let plan = view.plan(NOW);
     assert!(plan.writes.iter().all(|w| !matches!(w, Write::Revision { .. })), "{:?}", plan.writes);
     let fields: Vec<String> = status(&plan).as_object().unwrap().keys().cloned().collect();
@@ -277,7 +281,7 @@ fn an_approval_for_another_object_is_withdrawn() {
     let mut view = world(json!({"daemonlet.dev/paused": "true"}));
     let mut stale = approval("two", FAILED_AT);
     stale[0]["uid"] = json!("former");
-    view.put(Kind::NodeDaemons, report("a", "one", json!({}), stale));
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), stale));
     let plan = view.plan(NOW);
     let of_a = plan.writes.iter().find(|w| matches!(w, Write::Approvals { node, .. } if node == "a"));
     assert_eq!(of_a, Some(&Write::Approvals { node: "a".to_owned(), spec: Spec::default() }));
@@ -291,7 +295,7 @@ fn stock_pod(name: &str, node: &str, owner: &str, annotations: Value) -> Option<
     )
 }
 
-fn is_ours(plan: &Plan) -> bool {
+fn is_ours(plan: &ClusterPlan) -> bool {
     status(plan).get("desiredNumberScheduled").is_some()
 }
 
@@ -309,7 +313,7 @@ fn the_word_of_an_agent_that_a_stock_controller_acts_counts_once_its_pod_was_see
         (stock_pod("net-x", "b", "u", none.clone()), true),
     ] {
         let mut view = world(json!({}));
-        view.put(Kind::NodeDaemons, tells("net-x"));
+        view.put(WatchedKind::NodeDaemons, tells("net-x"));
         let plan = view.plan(NOW);
         let claim = plan.lookups[0].clone();
         assert_eq!((claim.node.as_str(), claim.pod.as_str(), plan.lookups.len()), ("b", "net-x", 1));
@@ -333,8 +337,8 @@ fn of_many_that_lie_one_that_does_not_is_found() {
     let mut view = world(json!({}));
     for number in 0..20 {
         let name = format!("m{number:02}");
-        view.put(Kind::Nodes, node(&name, "True"));
-        view.put(Kind::NodeDaemons, report(&name, "one", json!({"stockPod": format!("net-{name}")}), json!([])));
+        view.put(WatchedKind::Nodes, node(&name, "True"));
+        view.put(WatchedKind::NodeDaemons, report(&name, "one", json!({"stockPod": format!("net-{name}")}), json!([])));
     }
     let mut asked = BTreeSet::new();
     for round in 0..3 {
@@ -352,7 +356,7 @@ fn of_many_that_lie_one_that_does_not_is_found() {
     assert!(condition(&plan, "Degraded").2.contains("pod net-m19 of a DaemonSet controller is on node m19"));
     let plan = view.plan(NOW + ms(40_000));
     assert_eq!(plan.lookups.len(), 1, "the one that holds is enough");
-    view.put(Kind::NodeDaemons, report("m19", "one", json!({}), json!([])));
+    view.put(WatchedKind::NodeDaemons, report("m19", "one", json!({}), json!([])));
     assert!(is_ours(&view.plan(NOW + ms(40_001))), "its agent tells of it no more");
 }
 
@@ -370,16 +374,16 @@ fn a_node_whose_clock_is_ahead_counts_from_when_it_was_seen() {
         daemon["spec"]["minReadySeconds"] = json!(seconds);
         daemon
     };
-    view.put(Kind::NodeDaemons, fresh());
+    view.put(WatchedKind::NodeDaemons, fresh());
     let plan = view.plan(NOW);
     assert_eq!(status(&plan)["numberAvailable"], 4);
     assert_eq!((approved(&plan), plan.look_again), (vec![], Some(NOW + rollout::HOLD)), "its slot is kept for a while");
-    view.put(Kind::NodeDaemons, fresh());
+    view.put(WatchedKind::NodeDaemons, fresh());
     assert_eq!(approved(&view.plan(NOW + rollout::HOLD)), [("b".to_owned(), hash("two"))]);
     // The seconds count from when it was first told, however often that is.
-    view.put(Kind::DaemonSets, min_ready(10));
+    view.put(WatchedKind::DaemonSets, min_ready(10));
     for at in [ms(5_000), ms(9_999)] {
-        view.put(Kind::NodeDaemons, fresh());
+        view.put(WatchedKind::NodeDaemons, fresh());
         let plan = view.plan(NOW + at);
         assert_eq!(
             (status(&plan)["numberAvailable"].as_i64(), plan.look_again),
@@ -388,7 +392,7 @@ fn a_node_whose_clock_is_ahead_counts_from_when_it_was_seen() {
         );
     }
     assert_eq!(status(&view.plan(NOW + ms(10_000)))["numberAvailable"], 4);
-    view.put(Kind::NodeDaemons, fresh());
+    view.put(WatchedKind::NodeDaemons, fresh());
     assert_eq!(status(&view.plan(NOW + ms(2_000_000)))["numberAvailable"], 4, "and never back");
 }
 
@@ -396,9 +400,9 @@ fn a_node_whose_clock_is_ahead_counts_from_when_it_was_seen() {
 fn an_approval_that_was_given_by_a_clock_ahead_is_withdrawn_as_any_other() {
     let mut view = world(json!({}));
     let early = || report("a", "one", json!({}), approval("two", "2023-11-14T23:59:59Z"));
-    view.put(Kind::NodeDaemons, early());
+    view.put(WatchedKind::NodeDaemons, early());
     assert_eq!(view.plan(NOW).look_again, Some(NOW + rollout::UNCLAIMED));
-    view.put(Kind::NodeDaemons, early());
+    view.put(WatchedKind::NodeDaemons, early());
     assert_eq!(view.plan(NOW + rollout::UNCLAIMED).unclaimed.len(), 1);
 }
 
@@ -415,11 +419,11 @@ fn refused(version: &str, status: Value) -> Value {
 #[test]
 fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
     let mut view = world(json!({}));
-    view.put(Kind::Revisions, revision("zero", 0));
+    view.put(WatchedKind::Revisions, revision("zero", 0));
     let key = ObjectKey::new("kube-system", "net");
-    view.put(Kind::NodeDaemons, report("a", "one", json!({}), approval("two", FAILED_AT)));
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), approval("two", FAILED_AT)));
     let live = json!({"observedGeneration": 3, "conditions": [{"type": "Foreign", "status": "Maybe"}]});
-    view.put(Kind::DaemonSets, refused("8", live));
+    view.put(WatchedKind::DaemonSets, refused("8", live));
     let plan = view.plan(NOW);
     let [Write::Status { status: written, .. }] = plan.writes.as_slice() else { panic!("{:?}", plan.writes) };
     assert_eq!(written.get("observedGeneration"), None);
@@ -434,19 +438,19 @@ fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
     assert!(message.contains("spec.template.spec.restartPolicy: "), "{message}");
     // Writes are conditional on these; who looks again sees the same.
     assert_eq!((view.view.daemons[&key].resource_version.as_str(), view.view.daemons[&key].generation), ("8", 4));
-    view.put(Kind::DaemonSets, refused("9", written.clone()));
+    view.put(WatchedKind::DaemonSets, refused("9", written.clone()));
     assert_eq!(view.view.daemons[&key].resource_version, "9");
     assert_eq!(view.plan(NOW + ms(5_000)).writes, []);
     // It goes away, or is mended.
     let mut going = refused("10", json!({}));
     going["metadata"]["deletionTimestamp"] = json!("2023-01-01T00:00:00Z");
-    view.put(Kind::DaemonSets, going);
+    view.put(WatchedKind::DaemonSets, going);
     let plan = view.plan(NOW);
     assert_eq!(approved(&plan), []);
     assert!(matches!(&plan.writes[..], [Write::Approvals { node, .. }] if node == "a"), "{:?}", plan.writes);
     let mut mended = daemon_set("two", json!({}), json!({}));
     mended["metadata"]["generation"] = json!(5);
-    view.put(Kind::DaemonSets, mended);
+    view.put(WatchedKind::DaemonSets, mended);
     let plan = view.plan(NOW);
     assert_eq!(
         (self::status(&plan)["observedGeneration"].as_i64(), condition(&plan, "Degraded").0),
@@ -459,7 +463,7 @@ fn another_object_whose_definition_is_refused_has_nothing_of_the_former_one() {
     let mut view = world(json!({}));
     let mut other = refused("1", json!({}));
     other["metadata"]["uid"] = json!("other");
-    view.put(Kind::DaemonSets, other);
+    view.put(WatchedKind::DaemonSets, other);
     let plan = view.plan(NOW);
     assert_eq!(condition(&plan, "Degraded").1, "Invalid");
     assert_eq!(self::status(&plan).as_object().unwrap().keys().collect::<Vec<_>>(), ["conditions"]);
@@ -479,17 +483,20 @@ fn a_name_that_somebody_elses_revision_has_is_waited_for_or_counted_as_a_collisi
         (json!([]), false),
     ] {
         let mut view = World::default();
-        view.put(Kind::DaemonSets, daemon_set("one", json!({}), json!({})));
+        view.put(WatchedKind::DaemonSets, daemon_set("one", json!({}), json!({})));
         held["metadata"]["ownerReferences"] = owners.clone();
-        view.put(Kind::Revisions, held.clone());
+        view.put(WatchedKind::Revisions, held.clone());
         let plan = view.plan(NOW);
         match plan.writes.as_slice() {
             [] => assert!(waits, "{owners}"),
-            [Write::Revision { write: history::Write::Collision, .. }] => assert!(!waits, "{owners}"),
+            [Write::Revision { write: history::RevisionWrite::Collision, .. }] => assert!(!waits, "{owners}"),
             writes => panic!("{owners}: {writes:?}"),
         }
-        view.take(Change::Gone(Kind::Revisions, Box::new(held.clone())));
+        view.take(Change::Gone(WatchedKind::Revisions, Box::new(held.clone())));
         let plan = view.plan(NOW);
-        assert!(matches!(&plan.writes[..], [Write::Revision { write: history::Write::Create { .. }, .. }]), "{owners}");
+        assert!(
+            matches!(&plan.writes[..], [Write::Revision { write: history::RevisionWrite::Create { .. }, .. }]),
+            "{owners}"
+        );
     }
 }

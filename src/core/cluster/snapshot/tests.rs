@@ -9,14 +9,14 @@ fn node(name: &str, labels: Value) -> Value {
 
 #[test]
 fn only_the_end_of_a_list_tells_what_is_gone() {
-    let mut view = View::default();
-    let list = |view: &mut View, names: &[&str], ends: bool| {
-        view.take(Change::Begin(Kind::Nodes));
+    let mut view = ClusterSnapshot::default();
+    let list = |view: &mut ClusterSnapshot, names: &[&str], ends: bool| {
+        view.take(Change::Begin(WatchedKind::Nodes));
         for name in names {
-            view.take(Change::Present(Kind::Nodes, Box::new(node(name, json!({}))), true));
+            view.take(Change::Present(WatchedKind::Nodes, Box::new(node(name, json!({}))), true));
         }
         if ends {
-            view.take(Change::Complete(Kind::Nodes));
+            view.take(Change::Complete(WatchedKind::Nodes));
         }
     };
     list(&mut view, &["a", "b"], true);
@@ -29,7 +29,7 @@ fn only_the_end_of_a_list_tells_what_is_gone() {
 
 #[test]
 fn nothing_is_complete_while_a_list_is_made_anew() {
-    let mut view = View::default();
+    let mut view = ClusterSnapshot::default();
     for kind in KINDS {
         view.take(Change::Begin(kind));
         assert!(!view.is_complete());
@@ -62,12 +62,12 @@ fn tells(name: &str, noise: &str) -> Value {
 
 #[test]
 fn an_agent_that_says_something_new_each_time_fills_no_table() {
-    let mut view = View::default();
-    view.put(Kind::DaemonSets, daemon(json!({})));
-    view.put(Kind::NodeDaemons, tells("a", "first"));
+    let mut view = ClusterSnapshot::default();
+    view.put(WatchedKind::DaemonSets, daemon(json!({})));
+    view.put(WatchedKind::NodeDaemons, tells("a", "first"));
     let mut most = 0;
     for number in 0..10_000 {
-        view.put(Kind::NodeDaemons, tells("b", &format!("{number}")));
+        view.put(WatchedKind::NodeDaemons, tells("b", &format!("{number}")));
         most = most.max(view.names.count());
     }
     assert!(most < 5_000, "{most} strings");
@@ -89,7 +89,7 @@ fn an_agent_that_says_something_new_each_time_fills_no_table() {
 
 #[test]
 fn one_report_is_taken_up_to_a_bound() {
-    let mut view = View::default();
+    let mut view = ClusterSnapshot::default();
     let mut report = tells("a", &"x".repeat(100_000));
     let one = report["status"]["daemons"][1].clone();
     for number in 0..2_000 {
@@ -99,7 +99,7 @@ fn one_report_is_taken_up_to_a_bound() {
         daemon["stockPod"] = json!("x".repeat(1_000));
         report["status"]["daemons"].as_array_mut().unwrap().push(daemon);
     }
-    view.put(Kind::NodeDaemons, report);
+    view.put(WatchedKind::NodeDaemons, report);
     assert!(view.names.count() < 1_000);
     let names: Vec<Name> = ["n/d7", "n/d1999"].map(|key| view.names.of(key)).to_vec();
     let report = view.report("a").unwrap();
@@ -111,26 +111,26 @@ fn one_report_is_taken_up_to_a_bound() {
 
 #[test]
 fn a_list_that_began_before_our_own_write_takes_no_approval_back() {
-    let mut view = View::default();
+    let mut view = ClusterSnapshot::default();
     let report = |version: &str, approvals: Value| json!({"metadata": {"name": "a", "uid": "n", "resourceVersion": version}, "spec": {"approvals": approvals}});
     let approval =
         json!([{"namespace": "n", "name": "d", "uid": "u", "revision": "r", "approvedAt": "2026-01-01T00:00:00Z"}]);
-    view.put(Kind::NodeDaemons, report("105", approval));
-    view.take(Change::Present(Kind::NodeDaemons, Box::new(report("100", json!([]))), true));
+    view.put(WatchedKind::NodeDaemons, report("105", approval));
+    view.take(Change::Present(WatchedKind::NodeDaemons, Box::new(report("100", json!([]))), true));
     assert_eq!(view.report("a").unwrap().spec.approvals.len(), 1);
-    view.take(Change::Present(Kind::NodeDaemons, Box::new(report("106", json!([]))), true));
+    view.take(Change::Present(WatchedKind::NodeDaemons, Box::new(report("106", json!([]))), true));
     assert!(view.report("a").unwrap().spec.approvals.is_empty());
 }
 
 #[test]
 fn a_node_and_its_report_come_and_go_by_themselves() {
-    let mut view = View::default();
+    let mut view = ClusterSnapshot::default();
     let report = json!({"metadata": {"name": "a", "uid": "n", "resourceVersion": "1"}});
-    view.take(Change::Present(Kind::NodeDaemons, Box::new(report.clone()), false));
-    view.take(Change::Present(Kind::Nodes, Box::new(node("a", json!({}))), false));
-    view.take(Change::Gone(Kind::Nodes, Box::new(node("a", json!({})))));
+    view.take(Change::Present(WatchedKind::NodeDaemons, Box::new(report.clone()), false));
+    view.take(Change::Present(WatchedKind::Nodes, Box::new(node("a", json!({}))), false));
+    view.take(Change::Gone(WatchedKind::Nodes, Box::new(node("a", json!({})))));
     assert!(view.report("a").is_some());
-    view.take(Change::Gone(Kind::NodeDaemons, Box::new(report)));
+    view.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(report)));
     assert!(view.nodes.is_empty());
 }
 
@@ -140,15 +140,15 @@ fn daemon(node_selector: Value) -> Value {
             "spec": {"containers": [{"name": "c", "image": "i"}], "nodeSelector": node_selector}}}})
 }
 
-fn should(view: &View, name: &str) -> bool {
+fn should(view: &ClusterSnapshot, name: &str) -> bool {
     view.daemons.values().next().unwrap().should_run(&view.nodes[name])
 }
 
 #[test]
 fn the_node_selector_of_a_namespace_counts_as_soon_as_it_is_known() {
-    let mut view = View::new("zone=default".to_owned());
-    view.put(Kind::Nodes, node("a", json!({"zone": "one"})));
-    view.put(Kind::DaemonSets, daemon(json!({})));
+    let mut view = ClusterSnapshot::new("zone=default".to_owned());
+    view.put(WatchedKind::Nodes, node("a", json!({"zone": "one"})));
+    view.put(WatchedKind::DaemonSets, daemon(json!({})));
     assert!(should(&view, "a"), "nothing is known of the namespace");
     let namespace = |annotations: Value| json!({"metadata": {"name": "n", "annotations": annotations}});
     for (annotations, expected) in [
@@ -157,24 +157,24 @@ fn the_node_selector_of_a_namespace_counts_as_soon_as_it_is_known() {
         (json!({"openshift.io/node-selector": "zone=two"}), false),
         (json!({"openshift.io/node-selector": ""}), true),
     ] {
-        view.put(Kind::Namespaces, namespace(annotations.clone()));
+        view.put(WatchedKind::Namespaces, namespace(annotations.clone()));
         assert_eq!(should(&view, "a"), expected, "{annotations}");
     }
-    view.put(Kind::Namespaces, namespace(json!({})));
-    view.put(Kind::DaemonSets, daemon(json!({"zone": "one"})));
+    view.put(WatchedKind::Namespaces, namespace(json!({})));
+    view.put(WatchedKind::DaemonSets, daemon(json!({"zone": "one"})));
     assert!(!should(&view, "a"), "also of a DaemonSet that is new");
 }
 
 #[test]
 fn a_placement_is_remembered_for_one_node_and_its_labels_alone() {
-    let mut view = View::default();
-    view.put(Kind::DaemonSets, daemon(json!({"run": "yes"})));
-    view.put(Kind::Nodes, node("a", json!({"run": "yes"})));
+    let mut view = ClusterSnapshot::default();
+    view.put(WatchedKind::DaemonSets, daemon(json!({"run": "yes"})));
+    view.put(WatchedKind::Nodes, node("a", json!({"run": "yes"})));
     assert!(should(&view, "a"));
-    view.put(Kind::Nodes, node("a", json!({})));
+    view.put(WatchedKind::Nodes, node("a", json!({})));
     assert!(!should(&view, "a"));
     // Another node takes the place of one that is gone.
-    view.take(Change::Gone(Kind::Nodes, Box::new(node("a", json!({})))));
-    view.put(Kind::Nodes, node("b", json!({"run": "yes"})));
+    view.take(Change::Gone(WatchedKind::Nodes, Box::new(node("a", json!({})))));
+    view.put(WatchedKind::Nodes, node("b", json!({"run": "yes"})));
     assert!(should(&view, "b"));
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::cluster::history;
-use crate::core::cluster::history::Revision;
+use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::names::Names;
 use crate::core::cluster::node_daemons::DaemonReport;
@@ -22,12 +22,12 @@ use crate::core::node;
 use crate::core::placement::NamespaceSelector;
 use crate::core::time::Timestamp;
 
-use super::Kind;
+use super::ClusterSnapshot;
 use super::KnownRevision;
-use super::Node;
-use super::Report;
+use super::NodeReport;
 use super::Told;
-use super::View;
+use super::WatchedKind;
+use super::WatchedNode;
 
 /// What one agent's word is taken of, so that none can fill the coordinator: as many daemons, and instances of each.
 const DAEMONS: usize = 512;
@@ -64,15 +64,15 @@ fn time(text: &str) -> Timestamp {
     text.parse().unwrap_or_default()
 }
 
-impl View {
+impl ClusterSnapshot {
     /// Takes an object as it is now.
-    pub fn put(&mut self, kind: Kind, object: Value) {
+    pub fn put(&mut self, kind: WatchedKind, object: Value) {
         match kind {
-            Kind::Nodes => self.put_node(&object),
-            Kind::DaemonSets => self.put_daemon(object),
-            Kind::NodeDaemons => self.put_report(object),
-            Kind::Revisions => self.put_revision(&object),
-            Kind::Namespaces => self.put_namespace(&object),
+            WatchedKind::Nodes => self.put_node(&object),
+            WatchedKind::DaemonSets => self.put_daemon(object),
+            WatchedKind::NodeDaemons => self.put_report(object),
+            WatchedKind::Revisions => self.put_revision(&object),
+            WatchedKind::Namespaces => self.put_namespace(&object),
         }
         self.renumber();
     }
@@ -91,7 +91,7 @@ impl View {
             (old.ready, old.reachable) = (ready, reachable);
             return;
         }
-        let (index, node) = (entry.index, entry.node.insert(Node { ready, reachable, view }).clone());
+        let (index, node) = (entry.index, entry.node.insert(WatchedNode { ready, reachable, view }).clone());
         self.daemons.values_mut().for_each(|daemon| daemon.place(index, &node));
     }
 
@@ -131,7 +131,7 @@ impl View {
             let fact = ApprovalFact { revision: names.of(&a.revision), at: time(&a.approved_at) };
             (names.of(&ObjectKey::new(&a.namespace, &a.name).to_string()), names.of(&a.uid), fact)
         });
-        let report = Report {
+        let report = NodeReport {
             uid: text(&object, "uid").to_owned(),
             resource_version: text(&object, "resourceVersion").to_owned(),
             approvals: approvals.collect(),
@@ -142,7 +142,7 @@ impl View {
         };
         let entry = self.entry(text(&object, "name").to_owned());
         let ahead = entry.report.take().map(|known| known.ahead).unwrap_or_default();
-        entry.report = Some(Report { ahead, ..report });
+        entry.report = Some(NodeReport { ahead, ..report });
     }
 
     fn put_revision(&mut self, object: &Value) {
@@ -153,10 +153,10 @@ impl View {
         let daemon_set = of_owner("name").filter(|_| of_owner("kind").is_some_and(|kind| kind == "DaemonSet"));
         let controller = of_owner("uid");
         let labels = strings(object, "labels");
-        let revision = Revision {
+        let revision = RevisionFact {
             name: text(object, "name").to_owned(),
             number: object.get("revision").and_then(Value::as_i64).unwrap_or(0),
-            hash: Revision::hash_of(data),
+            hash: RevisionFact::hash_of(data),
             data: history::bytes(data),
             label: labels.get(HASH_LABEL).cloned(),
             owned: controller.is_some(),

@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 
 use crate::core::time::Timestamp;
 
-use super::Report;
-use super::View;
+use super::ClusterSnapshot;
+use super::NodeReport;
 
-impl View {
+impl ClusterSnapshot {
     /// Makes sure that nothing that is told lies after `now`.
     pub fn heed_clocks(&mut self, now: Timestamp) {
         self.nodes.values_mut().filter_map(|entry| entry.report.as_mut()).for_each(|report| report.heed_clock(now));
     }
 }
 
-impl Report {
+impl NodeReport {
     fn heed_clock(&mut self, now: Timestamp) {
         // What an earlier pass has heeded is no more what was said.
         let is_new = std::mem::replace(&mut self.is_new, false);

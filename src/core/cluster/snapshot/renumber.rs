@@ -4,12 +4,12 @@
 
 use crate::core::cluster::names::Name;
 
-use super::Daemon;
-use super::Report;
+use super::ClusterSnapshot;
+use super::NodeReport;
 use super::Told;
-use super::View;
+use super::WatchedDaemon;
 
-impl View {
+impl ClusterSnapshot {
     /// Makes a new table of strings when most of the old one is of no use any more.
     pub(super) fn renumber(&mut self) {
         if !self.names.is_crowded() {
@@ -28,11 +28,11 @@ impl View {
     }
 }
 
-fn of_daemon(daemon: &mut Daemon, new: &mut impl FnMut(&mut Name)) {
+fn of_daemon(daemon: &mut WatchedDaemon, new: &mut impl FnMut(&mut Name)) {
     [&mut daemon.key, &mut daemon.uid_name, &mut daemon.wanted].into_iter().for_each(new);
 }
 
-fn of_report(report: &mut Report, new: &mut impl FnMut(&mut Name)) {
+fn of_report(report: &mut NodeReport, new: &mut impl FnMut(&mut Name)) {
     for (key, uid, fact) in &mut report.approvals {
         [key, uid, &mut fact.revision].into_iter().for_each(&mut *new);
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::cluster::history;
-use crate::core::cluster::history::Revision;
+use crate::core::cluster::history::RevisionFact;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
@@ -16,8 +16,8 @@ use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::validate;
 
-use super::Daemon;
-use super::View;
+use super::ClusterSnapshot;
+use super::WatchedDaemon;
 use super::objects::key;
 use super::objects::strings;
 use super::objects::text;
@@ -26,7 +26,7 @@ use super::objects::text;
 const ERRORS: usize = 5;
 const WORDS: usize = 4_096;
 
-impl View {
+impl ClusterSnapshot {
     pub(super) fn put_daemon(&mut self, mut object: Value) {
         let key = key(&object);
         let status = object.get_mut("status").map(Value::take).unwrap_or_default();
@@ -63,13 +63,13 @@ impl View {
                     ..DaemonSet::clone(&known.daemon_set)
                 };
                 let (daemon_set, refused) = (Arc::new(daemon_set), Some(words(&errors)));
-                let daemon = Daemon { daemon_set, refused, resource_version, generation, status, ..known };
+                let daemon = WatchedDaemon { daemon_set, refused, resource_version, generation, status, ..known };
                 self.daemons.insert(key, daemon);
                 return;
             }
         };
-        let hash = Revision::hash_of(&history::data(&template));
-        let mut daemon = Daemon {
+        let hash = RevisionFact::hash_of(&history::data(&template));
+        let mut daemon = WatchedDaemon {
             daemon_set: Arc::new(daemon_set),
             refused: None,
             selector: self.namespace_selector(&key.namespace),
@@ -90,7 +90,7 @@ impl View {
     }
 
     /// A DaemonSet no definition of which was ever understood.
-    fn undefined(&mut self, key: &ObjectKey, uid: &str) -> Daemon {
+    fn undefined(&mut self, key: &ObjectKey, uid: &str) -> WatchedDaemon {
         let daemon_set = DaemonSet {
             key: key.clone(),
             uid: Some(uid.to_owned()),
@@ -106,7 +106,7 @@ impl View {
             admitted: None,
             source: Source::Api,
         };
-        Daemon {
+        WatchedDaemon {
             daemon_set: Arc::new(daemon_set),
             refused: None,
             selector: self.namespace_selector(&key.namespace),

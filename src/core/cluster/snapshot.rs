@@ -21,7 +21,7 @@ use crate::core::placement::NamespaceSelector;
 use crate::core::status::State;
 use crate::core::time::Timestamp;
 
-use super::history::Revision;
+use super::history::RevisionFact;
 use super::names::Name;
 use super::names::Names;
 use super::node_daemons::Spec;
@@ -30,7 +30,7 @@ use super::rollout::InstanceFact;
 
 /// What is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum WatchedKind {
     /// `nodes`.
     Nodes,
     /// `daemonsets`.
@@ -44,26 +44,32 @@ pub enum Kind {
 }
 
 /// All kinds.
-pub const KINDS: [Kind; 5] = [Kind::Nodes, Kind::DaemonSets, Kind::NodeDaemons, Kind::Revisions, Kind::Namespaces];
+pub const KINDS: [WatchedKind; 5] = [
+    WatchedKind::Nodes,
+    WatchedKind::DaemonSets,
+    WatchedKind::NodeDaemons,
+    WatchedKind::Revisions,
+    WatchedKind::Namespaces,
+];
 
 /// Something that a watch told.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// A list begins.
-    Begin(Kind),
+    Begin(WatchedKind),
     /// An object exists; `listed`: as part of the list.
-    Present(Kind, Box<Value>, bool),
+    Present(WatchedKind, Box<Value>, bool),
     /// An object is gone.
-    Gone(Kind, Box<Value>),
+    Gone(WatchedKind, Box<Value>),
     /// The list is complete.
-    Complete(Kind),
+    Complete(WatchedKind),
     /// An object as an answer to one of our own requests shows it.
-    Written(Kind, Box<Value>),
+    Written(WatchedKind, Box<Value>),
 }
 
 /// An agent's word that a pod of a DaemonSet controller is on its node, beside ours.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Claim {
+pub struct StockPodClaim {
     /// The DaemonSet.
     pub key: ObjectKey,
     /// Its UID.
@@ -76,7 +82,7 @@ pub struct Claim {
 
 /// A Node.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct WatchedNode {
     /// As placement sees it.
     pub view: NodeView,
     /// Whether its Ready condition is True.
@@ -87,18 +93,18 @@ pub struct Node {
 
 /// What is known under one node's name.
 #[derive(Clone, Debug, Default)]
-pub struct Entry {
+pub struct NodeEntry {
     /// The Node, if there is one.
-    pub node: Option<Node>,
+    pub node: Option<WatchedNode>,
     /// Its NodeDaemons, if there is one.
-    pub report: Option<Report>,
+    pub report: Option<NodeReport>,
     /// Where its placements are kept.
     index: usize,
 }
 
 /// A DaemonSet.
 #[derive(Clone, Debug)]
-pub struct Daemon {
+pub struct WatchedDaemon {
     /// As decisions see it; of one that is refused its metadata, with the last definition that was not.
     pub daemon_set: Arc<DaemonSet>,
     /// Why its definition is refused, though the API took it: nothing is decided from it then.
@@ -131,7 +137,7 @@ pub struct Daemon {
 
 /// A NodeDaemons.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct NodeReport {
     /// `metadata.uid`.
     pub uid: String,
     /// `metadata.resourceVersion`.
@@ -148,7 +154,7 @@ pub struct Report {
     is_new: bool,
 }
 
-impl Report {
+impl NodeReport {
     /// What the agent says of a daemon.
     pub(super) fn told(&self, key: Name) -> Option<&Told> {
         let found = self.daemons.binary_search_by_key(&key, |(key, _)| *key).ok()?;
@@ -156,7 +162,7 @@ impl Report {
     }
 
     /// The pod of a DaemonSet controller that the agent says is on its node beside our own.
-    pub(super) fn stock_pod(&self, daemon: &Daemon) -> Option<&str> {
+    pub(super) fn stock_pod(&self, daemon: &WatchedDaemon) -> Option<&str> {
         self.told(daemon.key).filter(|told| told.uid == Some(daemon.uid_name))?.stock_pod.as_deref()
     }
 }
@@ -186,7 +192,7 @@ pub(super) struct Told {
 #[derive(Clone, Debug)]
 pub struct KnownRevision {
     /// As decisions see it.
-    pub revision: Revision,
+    pub revision: RevisionFact,
     /// UID of its controller, if it has one.
     pub controller: Option<String>,
     /// The DaemonSet that its controller is by name, if it is one.
@@ -201,11 +207,11 @@ pub struct KnownRevision {
 
 /// Everything.
 #[derive(Clone, Debug, Default)]
-pub struct View {
+pub struct ClusterSnapshot {
     /// Nodes and their NodeDaemons, by name.
-    pub nodes: BTreeMap<String, Entry>,
+    pub nodes: BTreeMap<String, NodeEntry>,
     /// DaemonSets.
-    pub daemons: BTreeMap<ObjectKey, Daemon>,
+    pub daemons: BTreeMap<ObjectKey, WatchedDaemon>,
     /// ControllerRevisions.
     pub revisions: BTreeMap<ObjectKey, KnownRevision>,
     /// Namespaces, each with as much as tells its node selector.
@@ -213,15 +219,15 @@ pub struct View {
     default_node_selector: String,
     /// Strings by number.
     pub(super) names: Names,
-    complete: BTreeSet<Kind>,
-    listing: BTreeMap<Kind, BTreeSet<ObjectKey>>,
+    complete: BTreeSet<WatchedKind>,
+    listing: BTreeMap<WatchedKind, BTreeSet<ObjectKey>>,
     /// How far the watch of each kind has come.
-    versions: BTreeMap<Kind, u64>,
+    versions: BTreeMap<WatchedKind, u64>,
     free: Vec<usize>,
     indices: usize,
 }
 
-impl View {
+impl ClusterSnapshot {
     /// Nothing is known yet; `default_node_selector` is the cluster's.
     pub fn new(default_node_selector: String) -> Self {
         Self { default_node_selector, ..Self::default() }
@@ -234,7 +240,7 @@ impl View {
     }
 
     /// The NodeDaemons of a node.
-    pub fn report(&self, node: &str) -> Option<&Report> {
+    pub fn report(&self, node: &str) -> Option<&NodeReport> {
         self.nodes.get(node)?.report.as_ref()
     }
 
@@ -268,36 +274,36 @@ impl View {
         }
     }
 
-    fn seen(&mut self, kind: Kind, object: &Value) {
+    fn seen(&mut self, kind: WatchedKind, object: &Value) {
         let version = self.versions.entry(kind).or_default();
         *version = objects::version(object).max(*version);
     }
 
-    fn keys(&self, kind: Kind) -> Vec<ObjectKey> {
-        let with = |has: fn(&Entry) -> bool| {
+    fn keys(&self, kind: WatchedKind) -> Vec<ObjectKey> {
+        let with = |has: fn(&NodeEntry) -> bool| {
             let with = self.nodes.iter().filter(move |(_, entry)| has(entry));
             with.map(|(name, _)| ObjectKey::new("", name)).collect()
         };
         match kind {
-            Kind::Nodes => with(|entry| entry.node.is_some()),
-            Kind::NodeDaemons => with(|entry| entry.report.is_some()),
-            Kind::DaemonSets => self.daemons.keys().cloned().collect(),
-            Kind::Revisions => self.revisions.keys().cloned().collect(),
-            Kind::Namespaces => self.namespaces.keys().map(|name| ObjectKey::new("", name)).collect(),
+            WatchedKind::Nodes => with(|entry| entry.node.is_some()),
+            WatchedKind::NodeDaemons => with(|entry| entry.report.is_some()),
+            WatchedKind::DaemonSets => self.daemons.keys().cloned().collect(),
+            WatchedKind::Revisions => self.revisions.keys().cloned().collect(),
+            WatchedKind::Namespaces => self.namespaces.keys().map(|name| ObjectKey::new("", name)).collect(),
         }
     }
 
-    fn remove(&mut self, kind: Kind, key: &ObjectKey) {
+    fn remove(&mut self, kind: WatchedKind, key: &ObjectKey) {
         let entry = self.nodes.get_mut(&key.name);
         match (kind, entry) {
-            (Kind::DaemonSets, _) => drop(self.daemons.remove(key)),
-            (Kind::Revisions, _) => drop(self.revisions.remove(key)),
+            (WatchedKind::DaemonSets, _) => drop(self.daemons.remove(key)),
+            (WatchedKind::Revisions, _) => drop(self.revisions.remove(key)),
             // Its DaemonSets go by themselves.
-            (Kind::Namespaces, _) => drop(self.namespaces.remove(&key.name)),
+            (WatchedKind::Namespaces, _) => drop(self.namespaces.remove(&key.name)),
             (_, None) => {}
             (_, Some(entry)) => {
                 match kind {
-                    Kind::Nodes => entry.node = None,
+                    WatchedKind::Nodes => entry.node = None,
                     _ => entry.report = None,
                 }
                 if entry.node.is_none() && entry.report.is_none() {
@@ -309,32 +315,32 @@ impl View {
     }
 
     /// The entry of a node, made if there is none.
-    fn entry(&mut self, name: String) -> &mut Entry {
+    fn entry(&mut self, name: String) -> &mut NodeEntry {
         let (free, indices) = (&mut self.free, &mut self.indices);
         self.nodes.entry(name).or_insert_with(|| {
             let index = free.pop().unwrap_or_else(|| {
                 *indices += 1;
                 *indices - 1
             });
-            Entry { index, ..Entry::default() }
+            NodeEntry { index, ..NodeEntry::default() }
         })
     }
 }
 
-impl Daemon {
+impl WatchedDaemon {
     /// Whether it should run on the node of `entry`.
-    pub(super) fn should_run(&self, entry: &Entry) -> bool {
+    pub(super) fn should_run(&self, entry: &NodeEntry) -> bool {
         self.placements.get(entry.index).copied().unwrap_or(false)
     }
 
-    fn place(&mut self, index: usize, node: &Node) {
+    fn place(&mut self, index: usize, node: &WatchedNode) {
         if self.placements.len() <= index {
             self.placements.resize(index + 1, false);
         }
         self.placements[index] = placement::should_run(&node.view, &self.daemon_set, self.selector.as_ref()).should_run;
     }
 
-    fn place_everywhere(&mut self, nodes: &BTreeMap<String, Entry>) {
+    fn place_everywhere(&mut self, nodes: &BTreeMap<String, NodeEntry>) {
         for entry in nodes.values() {
             entry.node.iter().for_each(|node| self.place(entry.index, node));
         }
