@@ -6,7 +6,6 @@
 //! two who both believe to hold the Lease do no harm. It watches Nodes, DaemonSets, NodeDaemons, ControllerRevisions and
 //! Namespaces, and no pods: one that an agent reports is looked up.
 
-mod approve;
 mod inputs;
 mod lease;
 mod report;
@@ -64,7 +63,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) {
         };
         state.absorb(&observation);
         let decision = decide(&observation, &state, &options.settings);
-        report::log(&decision.reports);
+        report::log(&decision.notices);
         next_look = decision.next_look;
         writer.send(decision.requests.clone(), inputs.term());
         state.commit(decision, observation.now);

@@ -16,11 +16,11 @@ use crate::core::cluster::observation::Leadership;
 use crate::core::cluster::requests::Reply;
 use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::ClusterSnapshot;
+use crate::core::cluster::snapshot::KINDS;
 use crate::core::cluster::snapshot::WatchedKind;
 use crate::core::time::Timestamp;
 
 use super::Options;
-use super::approve;
 use super::lease::Held;
 use super::watch;
 
@@ -135,10 +135,7 @@ impl ClusterInputs {
             return;
         }
         tracing::info!(lease, "{identity} coordinates now");
-        let mut running = watch::start(&self.client, self.term, &self.events);
-        if *approve_nodes {
-            running.spawn(approve::keep(self.client.clone()));
-        }
-        self.running = Some(running);
+        let more = approve_nodes.then_some(WatchedKind::CertificateRequests);
+        self.running = Some(watch::start(KINDS.into_iter().chain(more), &self.client, self.term, &self.events));
     }
 }

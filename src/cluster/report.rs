@@ -1,6 +1,8 @@
 //! The coordinator's lines in the log.
 
+use crate::core::cluster::certificates::NotApproved;
 use crate::core::cluster::decide::Notice;
+use crate::core::enrolment;
 
 pub(super) fn log(reports: &[Notice]) {
     for report in reports {
@@ -10,6 +12,16 @@ pub(super) fn log(reports: &[Notice]) {
             }
             Notice::Unclaimed(key, node) => {
                 tracing::warn!(daemonset = %key, "the approval for node {node} was not claimed and is withdrawn");
+            }
+            Notice::Approved(name, node) => {
+                let user = enrolment::user(node);
+                tracing::info!(request = name, "approved certificatesigningrequest {name} for {user}");
+            }
+            Notice::NotApproved { name, user, why: NotApproved::LeftAlone(why) } => {
+                tracing::warn!("certificatesigningrequest {name} of {user} is left alone: {why}");
+            }
+            Notice::NotApproved { name, why: NotApproved::NoNode(node), .. } => {
+                tracing::warn!("certificatesigningrequest {name} waits: there is no Node {node}");
             }
             Notice::LookupFailed(claim, error) => tracing::warn!(
                 daemonset = %claim.key,

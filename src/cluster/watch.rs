@@ -20,8 +20,8 @@ use tokio::task::JoinSet;
 
 use crate::core::cluster::node_daemons;
 use crate::core::cluster::snapshot::Change;
-use crate::core::cluster::snapshot::KINDS;
 use crate::core::cluster::snapshot::WatchedKind;
+use crate::core::enrolment;
 
 use super::inputs;
 use super::inputs::ClusterEvents;
@@ -41,6 +41,9 @@ pub(super) fn resource(kind: WatchedKind) -> ApiResource {
         }
         WatchedKind::Revisions => ("apps", "v1", "ControllerRevision", "controllerrevisions"),
         WatchedKind::Namespaces => ("", "v1", "Namespace", "namespaces"),
+        WatchedKind::CertificateRequests => {
+            ("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests")
+        }
     };
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
@@ -55,13 +58,22 @@ pub(super) fn value(object: DynamicObject) -> Value {
 }
 
 /// Starts all watches; they end when what this gives is dropped.
-pub(super) fn start(client: &kube::Client, term: u64, events: &ClusterEvents) -> JoinSet<()> {
-    KINDS.into_iter().map(|kind| follow(kind, client.clone(), term, events.clone())).collect()
+pub(super) fn start(
+    kinds: impl Iterator<Item = WatchedKind>,
+    client: &kube::Client,
+    term: u64,
+    events: &ClusterEvents,
+) -> JoinSet<()> {
+    kinds.map(|kind| follow(kind, client.clone(), term, events.clone())).collect()
 }
 
 async fn follow(kind: WatchedKind, client: kube::Client, term: u64, events: ClusterEvents) {
     let api: Api<DynamicObject> = Api::all_with(client, &resource(kind));
-    let config = Config::default().page_size(PAGE);
+    let config = match kind {
+        WatchedKind::CertificateRequests => Config::default().fields(&format!("spec.signerName={}", enrolment::SIGNER)),
+        _ => Config::default(),
+    };
+    let config = config.page_size(PAGE);
     let mut stream = pin!(watcher(api, config).default_backoff());
     let mut reported = String::new();
     while let Some(event) = stream.next().await {

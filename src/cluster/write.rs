@@ -10,6 +10,7 @@ use kube::api::DeleteParams;
 use kube::api::DynamicObject;
 use kube::api::Patch;
 use kube::api::PatchParams;
+use kube::api::PostParams;
 use kube::api::Preconditions;
 use kube::core::ApiResource;
 use kube::core::GroupVersionKind;
@@ -76,8 +77,8 @@ enum Shown {
     Now(WatchedKind, DynamicObject),
     Gone(WatchedKind, ObjectKey),
     Pod(Option<DynamicObject>),
-    /// The owner of what was to be adopted is not there.
-    NoOwner,
+    /// What the write depends on is not there.
+    Missing(&'static str),
 }
 
 fn answer(outcome: Result<Result<Shown, kube::Error>, tokio::time::error::Elapsed>) -> (Outcome, Option<Change>) {
@@ -90,7 +91,7 @@ fn answer(outcome: Result<Result<Shown, kube::Error>, tokio::time::error::Elapse
             (Outcome::Written, Some(Change::Gone(kind, Box::new(json!({"metadata": metadata})))))
         }
         Ok(Ok(Shown::Pod(pod))) => (Outcome::Pod(pod.map(|pod| Box::new(watch::value(pod)))), None),
-        Ok(Ok(Shown::NoOwner)) => (Outcome::Outdated("its DaemonSet is gone".to_owned()), None),
+        Ok(Ok(Shown::Missing(what))) => (Outcome::Outdated(what.to_owned()), None),
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
             (Outcome::Outdated(status.message), None)
         }
@@ -135,7 +136,7 @@ async fn carry_out(client: &kube::Client, call: Call) -> Result<Shown, kube::Err
             let live =
                 api(client, WatchedKind::DaemonSets, &owner).get_opt(&owner.name).await?.map(|live| live.metadata);
             if live.is_none_or(|live| live.uid != Some(uid) || live.deletion_timestamp.is_some()) {
-                return Ok(Shown::NoOwner);
+                return Ok(Shown::Missing("its DaemonSet is gone"));
             }
             let patched =
                 api(client, WatchedKind::Revisions, &key).patch(&key.name, &parameters, &Patch::Merge(patch)).await;
@@ -146,6 +147,17 @@ async fn carry_out(client: &kube::Client, call: Call) -> Result<Shown, kube::Err
             let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
             api(client, WatchedKind::Revisions, &key).delete(&key.name, &parameters).await?;
             Ok(Shown::Gone(WatchedKind::Revisions, key))
+        }
+        Call::Approve(name, node, approved) => {
+            let requests = api(client, WatchedKind::CertificateRequests, &ObjectKey::new("", &name));
+            let node = ObjectKey::new("", &node);
+            let live = api(client, WatchedKind::Nodes, &node).get_opt(&node.name).await?;
+            if live.is_none_or(|live| live.metadata.deletion_timestamp.is_some()) {
+                return Ok(Shown::Missing("its Node is gone"));
+            }
+            let approved: DynamicObject = serde_json::from_value(approved).map_err(kube::Error::SerdeError)?;
+            let approved = requests.replace_subresource("approval", &name, &PostParams::default(), &approved).await;
+            approved.map(|object| Shown::Now(WatchedKind::CertificateRequests, object))
         }
         Call::GetPod(key) => {
             let pods = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"));

@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 use crate::core::model::ObjectKey;
 use crate::core::time::Timestamp;
 
+use super::certificates;
+use super::certificates::NotApproved;
 use super::observation::ClusterObservation;
 use super::observation::Leadership;
 use super::pass;
@@ -33,7 +35,7 @@ pub struct ClusterDecision {
     /// What is sent, in order.
     pub requests: Vec<ClusterRequest>,
     /// What is reported.
-    pub reports: Vec<Notice>,
+    pub notices: Vec<Notice>,
     /// When to look again though nothing happens.
     pub next_look: Option<Timestamp>,
     /// What is remembered; `None`: as it was.
@@ -56,6 +58,17 @@ pub enum Notice {
     Unreadable(WatchedKind, String),
     /// An approval is withdrawn because no agent claimed it in time: DaemonSet and node.
     Unclaimed(ObjectKey, String),
+    /// A certificate request was approved: its name, and the node that it is for.
+    Approved(String, String),
+    /// A certificate request is not approved.
+    NotApproved {
+        /// Its name.
+        name: String,
+        /// Who asks.
+        user: String,
+        /// Why not.
+        why: NotApproved,
+    },
     /// A pod that an agent reports could not be looked up.
     LookupFailed(StockPodClaim, SendError),
     /// A write was decided from an old version.
@@ -71,20 +84,27 @@ pub enum Notice {
     },
 }
 
-/// Decides. Nothing is written from half of a list, which is the state of two moments, and none while an answer is
-/// missing: an approval that is on its way takes a slot of the budget that no snapshot shows yet.
+/// Decides. Nothing is rolled out from half of a list, which is the state of two moments, and nothing is written while
+/// an answer is missing: an approval that is on its way takes a slot of the budget that no snapshot shows yet.
 pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settings: &Settings) -> ClusterDecision {
     let (view, now) = (&observation.snapshot, observation.now);
-    let mut decision = ClusterDecision { reports: state.reports.clone(), ..ClusterDecision::default() };
-    if observation.leadership == Leadership::Following || !view.is_complete() || state.is_writing() {
+    let mut decision = ClusterDecision { notices: state.notices.clone(), ..ClusterDecision::default() };
+    if observation.leadership == Leadership::Following || state.is_writing() {
         return decision;
     }
-    let plan = pass::plan(view, state, settings, now);
-    let unclaimed = plan.unclaimed.into_iter().map(|(key, node)| Notice::Unclaimed(key, node));
-    decision.reports.extend(unclaimed);
+    let plan = view.is_complete().then(|| pass::plan(view, state, settings, now));
+    let is_planned = plan.is_some();
+    let plan = plan.unwrap_or_default();
+    let (approvals, not_approved) = certificates::plan(view);
+    decision.notices.extend(plan.unclaimed.into_iter().map(|(key, node)| Notice::Unclaimed(key, node)));
+    for (name, why) in not_approved.into_iter().filter(|(name, why)| state.not_approved.get(*name) != Some(why)) {
+        let user = view.certificate_requests.get(name).map(|request| request.user.clone()).unwrap_or_default();
+        decision.notices.push(Notice::NotApproved { name: name.to_owned(), user, why });
+    }
     let mut looks: Vec<Timestamp> = plan.look_again.into_iter().collect();
     let mut sent: Vec<(RequestTarget, String, Call)> = Vec::new();
-    let mut writes: Vec<(RequestTarget, Write)> = plan.writes.into_iter().map(|w| (requests::target(&w), w)).collect();
+    let writes = approvals.into_iter().chain(plan.writes);
+    let mut writes: Vec<(RequestTarget, Write)> = writes.map(|write| (requests::target(&write), write)).collect();
     let wanted = writes.iter().map(|(target, _)| target.clone()).collect();
     // Each in the order that it has; what is refused for good must not keep anything else from its turn.
     writes.sort_by_key(|(target, _)| state.retries.has_failed(target));
@@ -110,7 +130,7 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     let numbered = (state.sent + 1..).zip(sent);
     decision.requests =
         numbered.map(|(number, (target, version, call))| ClusterRequest { number, target, version, call }).collect();
-    decision.memory = Some(Memory { passed_over: plan.passed_over, wanted });
+    decision.memory = is_planned.then_some(Memory { passed_over: plan.passed_over, wanted });
     decision
 }
 

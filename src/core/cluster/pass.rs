@@ -72,6 +72,13 @@ pub enum Write {
         /// All of its approvals.
         spec: Spec,
     },
+    /// The approval of a certificate request.
+    Certificate {
+        /// Its name.
+        name: String,
+        /// The node that it is for.
+        node: String,
+    },
 }
 
 /// What a pass found.

@@ -41,6 +41,8 @@ pub enum RequestTarget {
     Collision(ObjectKey),
     /// A ControllerRevision: of which DaemonSet, what about it, and its name.
     Revision(ObjectKey, RevisionChange, String),
+    /// The approval of a certificate request: its name, and the node that it is for.
+    Certificate(String, String),
     /// A pod that an agent reports.
     Pod(StockPodClaim),
 }
@@ -76,6 +78,9 @@ pub enum Call {
     AdoptRevision(ObjectKey, Value, ObjectKey, String),
     /// The deletion of a ControllerRevision with this UID and resource version.
     DeleteRevision(ObjectKey, String, String),
+    /// The approval of a certificate request as it was judged, once a GET has shown that the Node is there and is not
+    /// being deleted: its name, the node, and the request with the approval.
+    Approve(String, String, Value),
     /// A look at a pod.
     GetPod(ObjectKey),
 }
@@ -143,6 +148,7 @@ impl fmt::Display for RequestTarget {
             Self::Revision(key, RevisionChange::Label, name) => write!(f, "label of revision {name} of {key}"),
             Self::Revision(key, RevisionChange::Renumber, name) => write!(f, "number of revision {name} of {key}"),
             Self::Revision(key, RevisionChange::Delete, name) => write!(f, "deletion of revision {name} of {key}"),
+            Self::Certificate(name, _) => write!(f, "certificatesigningrequest {name}"),
             Self::Pod(claim) => write!(f, "pod {} on node {}", claim.pod, claim.node),
         }
     }
@@ -153,6 +159,7 @@ pub(super) fn target(write: &Write) -> RequestTarget {
     let (key, write) = match write {
         Write::Approvals { node, .. } => return RequestTarget::Approvals(node.clone()),
         Write::Status { key, .. } => return RequestTarget::Status(key.clone()),
+        Write::Certificate { name, node } => return RequestTarget::Certificate(name.clone(), node.clone()),
         Write::Revision { key, write } => (key.clone(), write),
     };
     let (change, name) = match write {
@@ -178,6 +185,18 @@ pub(super) fn call(view: &ClusterSnapshot, write: Write) -> Option<(String, Call
         }
         Write::Status { key, status, .. } => view.daemons.get(&key).map(|daemon| patch_status(key, daemon, status)),
         Write::Revision { key, write } => revision(view, key, write),
+        Write::Certificate { name, node } => {
+            let request = view.certificate_requests.get(&name)?;
+            let user = &request.user;
+            let mut approved = request.object.clone();
+            approved["status"]["conditions"] = json!([{
+                "type": "Approved",
+                "status": "True",
+                "reason": "NodeExists",
+                "message": format!("daemonlet's coordinator: the agent of Node {node}, asked for by {user}"),
+            }]);
+            Some((request.resource_version.clone(), Call::Approve(name, node, approved)))
+        }
     }
 }
 

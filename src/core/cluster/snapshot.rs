@@ -2,6 +2,7 @@
 //!
 //! Owns the translation from objects to facts, and what is known completely. UIDs and revisions are numbers here: a pass compares millions of them.
 
+mod certificates;
 mod clocks;
 mod daemon_sets;
 mod objects;
@@ -28,6 +29,8 @@ use super::node_daemons::Spec;
 use super::rollout::ApprovalFact;
 use super::rollout::InstanceFact;
 
+pub use certificates::OpenCertificateRequest;
+
 /// What is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WatchedKind {
@@ -41,9 +44,11 @@ pub enum WatchedKind {
     Revisions,
     /// `namespaces`, for their node selectors.
     Namespaces,
+    /// `certificatesigningrequests`, where nodes' identities are approved.
+    CertificateRequests,
 }
 
-/// All kinds.
+/// The kinds without which nothing is rolled out.
 pub const KINDS: [WatchedKind; 5] = [
     WatchedKind::Nodes,
     WatchedKind::DaemonSets,
@@ -214,6 +219,8 @@ pub struct ClusterSnapshot {
     pub daemons: BTreeMap<ObjectKey, WatchedDaemon>,
     /// ControllerRevisions.
     pub revisions: BTreeMap<ObjectKey, KnownRevision>,
+    /// Certificate requests, by name.
+    pub certificate_requests: BTreeMap<String, OpenCertificateRequest>,
     /// Namespaces, each with as much as tells its node selector.
     namespaces: BTreeMap<String, Value>,
     default_node_selector: String,
@@ -233,10 +240,15 @@ impl ClusterSnapshot {
         Self { default_node_selector, ..Self::default() }
     }
 
-    /// Whether each kind has been listed, and none is being listed anew: half of a list is the state of two moments,
+    /// Whether each of [`KINDS`] is listed: half of a list is the state of two moments,
     /// from which nothing may be approved or withdrawn.
     pub fn is_complete(&self) -> bool {
-        self.complete.len() == KINDS.len() && self.listing.is_empty()
+        KINDS.into_iter().all(|kind| self.is_listed(kind))
+    }
+
+    /// Whether a kind has been listed, and is not being listed anew.
+    pub fn is_listed(&self, kind: WatchedKind) -> bool {
+        self.complete.contains(&kind) && !self.listing.contains_key(&kind)
     }
 
     /// The NodeDaemons of a node.
@@ -290,6 +302,9 @@ impl ClusterSnapshot {
             WatchedKind::DaemonSets => self.daemons.keys().cloned().collect(),
             WatchedKind::Revisions => self.revisions.keys().cloned().collect(),
             WatchedKind::Namespaces => self.namespaces.keys().map(|name| ObjectKey::new("", name)).collect(),
+            WatchedKind::CertificateRequests => {
+                self.certificate_requests.keys().map(|name| ObjectKey::new("", name)).collect()
+            }
         }
     }
 
@@ -298,6 +313,7 @@ impl ClusterSnapshot {
         match (kind, entry) {
             (WatchedKind::DaemonSets, _) => drop(self.daemons.remove(key)),
             (WatchedKind::Revisions, _) => drop(self.revisions.remove(key)),
+            (WatchedKind::CertificateRequests, _) => drop(self.certificate_requests.remove(&key.name)),
             // Its DaemonSets go by themselves.
             (WatchedKind::Namespaces, _) => drop(self.namespaces.remove(&key.name)),
             (_, None) => {}

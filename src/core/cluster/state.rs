@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use crate::core::model::ObjectKey;
 use crate::core::time::Timestamp;
 
+use super::certificates::NotApproved;
 use super::claims::Claims;
 use super::decide::ClusterDecision;
 use super::decide::Notice;
@@ -32,8 +33,10 @@ pub struct CoordinatorState {
     open: BTreeMap<u64, (RequestTarget, String)>,
     /// How many requests there were.
     pub(super) sent: u64,
+    /// Certificate requests that are reported as not approved, and why.
+    pub(super) not_approved: BTreeMap<String, NotApproved>,
     /// What the last observation told.
-    pub(super) reports: Vec<Notice>,
+    pub(super) notices: Vec<Notice>,
 }
 
 impl CoordinatorState {
@@ -43,13 +46,14 @@ impl CoordinatorState {
             *self = Self { leadership: observation.leadership, sent: self.sent, ..Self::default() };
         }
         let unreadable = observation.unreadable.iter();
-        self.reports = unreadable.map(|(kind, why)| Notice::Unreadable(*kind, why.clone())).collect();
+        self.notices = unreadable.map(|(kind, why)| Notice::Unreadable(*kind, why.clone())).collect();
         for reply in &observation.replies {
             self.answered(reply, observation.now);
         }
         let view = &observation.snapshot;
         self.claims.retain(view);
         self.pace.retain(|key| view.daemons.contains_key(key));
+        self.not_approved.retain(|name, _| view.certificate_requests.contains_key(name));
     }
 
     fn answered(&mut self, reply: &Reply, now: Timestamp) {
@@ -58,17 +62,22 @@ impl CoordinatorState {
         match (&reply.answer, target) {
             (Outcome::Pod(pod), RequestTarget::Pod(claim)) => self.claims.answered(claim, pod.as_deref()),
             (Outcome::Failed(error), RequestTarget::Pod(claim)) => {
-                self.reports.push(Notice::LookupFailed(claim, error.clone()));
+                self.notices.push(Notice::LookupFailed(claim, error.clone()));
             }
             (Outcome::Failed(error), target) => {
                 let is_new = self.retries.failed(target.clone(), error.clone(), now);
-                self.reports.push(Notice::WriteFailed { target, error: error.clone(), is_new });
+                self.notices.push(Notice::WriteFailed { target, error: error.clone(), is_new });
             }
             (Outcome::Outdated(words), target) => {
-                self.reports.push(Notice::Outdated(target.clone(), words.clone()));
+                self.notices.push(Notice::Outdated(target.clone(), words.clone()));
                 self.retries.outdated(target, version, now);
             }
-            (Outcome::Written | Outcome::NotSent | Outcome::Pod(_), target) => self.retries.passed(&target),
+            (outcome, target) => {
+                self.retries.passed(&target);
+                if let (Outcome::Written, RequestTarget::Certificate(name, node)) = (outcome, target) {
+                    self.notices.push(Notice::Approved(name, node));
+                }
+            }
         }
     }
 
@@ -79,9 +88,15 @@ impl CoordinatorState {
 
     /// Takes note of what a decision sends.
     pub fn commit(&mut self, decision: ClusterDecision, now: Timestamp) {
-        let Some(memory) = decision.memory else { return };
-        self.passed_over = memory.passed_over;
-        self.retries.retain(&memory.wanted);
+        if let Some(memory) = decision.memory {
+            self.passed_over = memory.passed_over;
+            self.retries.retain(&memory.wanted);
+        }
+        for notice in decision.notices {
+            if let Notice::NotApproved { name, why, .. } = notice {
+                self.not_approved.insert(name, why);
+            }
+        }
         for request in decision.requests {
             self.sent = self.sent.max(request.number);
             match &request.target {

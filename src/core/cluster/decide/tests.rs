@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use serde_json::json;
 
@@ -12,6 +14,7 @@ use crate::core::cluster::requests::Reply;
 use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::KINDS;
+use crate::core::enrolment;
 use crate::core::policy::Policy;
 use crate::core::time::at;
 use crate::core::time::ms;
@@ -163,14 +166,14 @@ fn a_reply_that_comes_late_or_twice_tells_nothing() {
     let first = coordinator.pass(vec![]);
     let replies = all(&first, &refused());
     let second = coordinator.pass([replies.clone(), replies.clone()].concat());
-    assert_eq!(second.reports.len(), 2, "each once: {:?}", second.reports);
+    assert_eq!(second.notices.len(), 2, "each once: {:?}", second.notices);
     let again = coordinator.observation.now + ms(1_000);
     assert_eq!((&second.requests[..], second.next_look), (&[][..], Some(again)));
     coordinator.later(1_000);
     let third = coordinator.pass(vec![]);
     assert_eq!((targets(&third), third.requests[0].number), (vec![STATUS.to_owned(), A.to_owned()], 3));
     let late = coordinator.pass(replies);
-    assert_eq!((late.reports.len(), late.requests.len()), (0, 0), "the new ones still have no answer");
+    assert_eq!((late.notices.len(), late.requests.len()), (0, 0), "the new ones still have no answer");
     coordinator.pass(all(&third, &refused()));
     coordinator.later(1_999);
     assert_eq!(coordinator.pass(vec![]).requests, [], "it was counted as one failure more, not as two");
@@ -198,7 +201,7 @@ fn a_write_that_is_refused_with_a_conflict_waits_for_the_watch() {
     let outdated = Outcome::Outdated("the object has been modified".to_owned());
     let second = coordinator.pass(all(&first, &outdated));
     assert_eq!(second.requests, [], "nothing new is known");
-    assert!(second.reports.iter().all(|report| matches!(report, Notice::Outdated(..))));
+    assert!(second.notices.iter().all(|report| matches!(report, Notice::Outdated(..))));
     coordinator.changed(WatchedKind::NodeDaemons, node_daemons("a", "8", json!([]), json!({})));
     let third = coordinator.pass(vec![]);
     assert_eq!((targets(&third), third.requests[0].version.as_str()), (vec![A.to_owned()], "8"));
@@ -221,12 +224,12 @@ fn what_is_refused_keeps_nothing_else_from_its_turn() {
     let written = Reply { number: 2, answer: Outcome::Written };
     let second = coordinator.pass(vec![status, written]);
     let is_new = |report: &Notice| matches!(report, Notice::WriteFailed { is_new: true, .. });
-    assert_eq!((targets(&second), second.reports.iter().filter(|r| is_new(r)).count()), (vec![A.to_owned()], 1));
+    assert_eq!((targets(&second), second.notices.iter().filter(|r| is_new(r)).count()), (vec![A.to_owned()], 1));
     coordinator.later(1_000);
     let third = coordinator.pass(all(&second, &Outcome::Written));
     assert_eq!(targets(&third), [A, STATUS], "what failed comes last");
     let fourth = coordinator.pass(all(&third, &refused()));
-    assert_eq!(fourth.reports.iter().filter(|r| is_new(r)).count(), 1, "that of the approvals");
+    assert_eq!(fourth.notices.iter().filter(|r| is_new(r)).count(), 1, "that of the approvals");
 }
 
 #[test]
@@ -241,7 +244,7 @@ fn a_list_that_fails_half_way_stops_what_is_decided_and_nothing_more() {
     coordinator.observation.unreadable.push((WatchedKind::NodeDaemons, "no answer".to_owned()));
     let decision = coordinator.pass(vec![]);
     assert_eq!(decision.requests, []);
-    assert_eq!(decision.reports, [Notice::Unreadable(WatchedKind::NodeDaemons, "no answer".to_owned())]);
+    assert_eq!(decision.notices, [Notice::Unreadable(WatchedKind::NodeDaemons, "no answer".to_owned())]);
     // It is listed anew: b is gone.
     coordinator.take(Change::Begin(WatchedKind::NodeDaemons));
     for name in ["c", "a"] {
@@ -251,7 +254,7 @@ fn a_list_that_fails_half_way_stops_what_is_decided_and_nothing_more() {
     assert_eq!(coordinator.pass(vec![]).requests, []);
     coordinator.take(Change::Complete(WatchedKind::NodeDaemons));
     let decision = coordinator.pass(vec![]);
-    assert_eq!((targets(&decision), decision.reports), (vec![STATUS.to_owned()], vec![]), "b is down: it has the slot");
+    assert_eq!((targets(&decision), decision.notices), (vec![STATUS.to_owned()], vec![]), "b is down: it has the slot");
 }
 
 #[test]
@@ -274,7 +277,7 @@ fn the_lease_is_lost_in_the_middle() {
     // In the next term nothing is remembered, and what was open is not waited for.
     coordinator.observation.leadership = Leadership::Leading { term: 2 };
     let decision = coordinator.pass(vec![approvals.clone()]);
-    assert_eq!((targets(&decision), decision.reports.len()), (vec![STATUS.to_owned(), A.to_owned()], 0));
+    assert_eq!((targets(&decision), decision.notices.len()), (vec![STATUS.to_owned(), A.to_owned()], 0));
     assert_eq!(decision.requests[0].number, 3, "no number is used twice");
     assert_eq!(coordinator.pass(vec![approvals]).requests, [], "an answer of the first term is none");
 }
@@ -284,7 +287,7 @@ fn what_could_not_be_sent_is_decided_anew_at_once() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass(vec![]);
     let second = coordinator.pass(all(&first, &Outcome::NotSent));
-    assert_eq!((targets(&second), second.reports.len()), (vec![A.to_owned()], 0), "the status waits for its turn");
+    assert_eq!((targets(&second), second.notices.len()), (vec![A.to_owned()], 0), "the status waits for its turn");
     assert_eq!(second.next_look, Some(NOW + ms(1_000)));
 }
 
@@ -315,7 +318,7 @@ fn an_approval_that_no_agent_claims_is_given_to_another_node() {
     assert_eq!(second.next_look, Some(NOW + ms(1_000)));
     coordinator.later(60_000);
     let third = coordinator.pass(vec![]);
-    assert_eq!(third.reports, [Notice::Unclaimed(ObjectKey::new(KEY.0, KEY.1), "a".to_owned())]);
+    assert_eq!(third.notices, [Notice::Unclaimed(ObjectKey::new(KEY.0, KEY.1), "a".to_owned())]);
     assert_eq!(targets(&third), [STATUS, A]);
     coordinator.changed(WatchedKind::NodeDaemons, node_daemons("a", "9", json!([]), json!({})));
     assert_eq!(targets(&coordinator.pass(all(&third, &Outcome::Written))), [B]);
@@ -344,7 +347,7 @@ fn a_pod_that_an_agent_reports_is_looked_up_and_nothing_waits_for_the_answer() {
     let lookup = fourth.requests.last().unwrap();
     assert!(matches!(lookup.target, RequestTarget::Pod(_)));
     let failed = coordinator.pass(vec![Reply { number: lookup.number, answer: refused() }]);
-    assert!(matches!(failed.reports[..], [Notice::LookupFailed(..)]), "{:?}", failed.reports);
+    assert!(matches!(failed.notices[..], [Notice::LookupFailed(..)]), "{:?}", failed.notices);
 }
 
 #[test]
@@ -367,4 +370,47 @@ fn no_more_is_sent_at_one_time_than_a_bound_and_the_rest_follows() {
     assert_eq!((first.requests.len(), lookups(&first)), (256 + 8, 8));
     let second = coordinator.pass(all(&first, &Outcome::NotSent));
     assert_eq!((second.requests.len(), lookups(&second)), (256 + 8, 8), "other pods");
+}
+
+/// A certificate request of `kubelet` for the agent of node `of`.
+fn certificate_request(name: &str, kubelet: &str, of: &str, status: Value) -> Value {
+    let request = enrolment::request(of, &[4; 65], &[0x30, 0]).unwrap();
+    json!({"metadata": {"name": name, "resourceVersion": "5"}, "status": status,
+        "spec": {"signerName": enrolment::SIGNER, "usages": ["client auth"], "request": STANDARD.encode(request),
+            "username": format!("system:node:{kubelet}"), "groups": ["system:nodes"]}})
+}
+
+#[test]
+fn a_certificate_request_is_approved_for_a_node_that_is_there() {
+    let mut coordinator = Coordinator::new();
+    // It does not wait for what rollouts wait for.
+    coordinator.take(Change::Begin(WatchedKind::NodeDaemons));
+    for (name, kubelet, of) in [("own", "a", "a"), ("strangers", "a", "b"), ("early", "late", "late")] {
+        let request = certificate_request(name, kubelet, of, json!({}));
+        coordinator.changed(WatchedKind::CertificateRequests, request);
+    }
+    let first = coordinator.pass(vec![]);
+    let [sent] = &first.requests[..] else { panic!("{first:?}") };
+    let Call::Approve(name, of, approved) = &sent.call else { panic!("{sent:?}") };
+    assert_eq!((name.as_str(), of.as_str(), sent.version.as_str()), ("own", "a", "5"));
+    assert_eq!(approved["status"]["conditions"][0]["type"], "Approved");
+    assert_eq!(approved["metadata"]["resourceVersion"], "5", "what was judged is what is approved");
+    let left: Vec<(&str, bool)> = first.notices.iter().filter_map(left).collect();
+    assert_eq!(left, [("early", false), ("strangers", true)]);
+    coordinator.changed(WatchedKind::Nodes, node("late"));
+    let decided = json!({"conditions": [{"type": "Approved"}]});
+    let decided = certificate_request("own", "a", "a", decided);
+    coordinator.changed(WatchedKind::CertificateRequests, decided);
+    let second = coordinator.pass(all(&first, &Outcome::Written));
+    assert_eq!(second.notices, [Notice::Approved("own".to_owned(), "a".to_owned())], "the others were reported");
+    assert_eq!(targets(&second), ["certificatesigningrequest early"], "its Node has come");
+    assert_eq!(coordinator.pass(all(&second, &Outcome::Outdated("its Node is gone".to_owned()))).requests, []);
+}
+
+/// A certificate request that is not approved, and whether it never will be.
+fn left(notice: &Notice) -> Option<(&str, bool)> {
+    match notice {
+        Notice::NotApproved { name, why, .. } => Some((name, matches!(why, NotApproved::LeftAlone(_)))),
+        _ => None,
+    }
 }

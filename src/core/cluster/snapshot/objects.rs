@@ -73,6 +73,7 @@ impl ClusterSnapshot {
             WatchedKind::NodeDaemons => self.put_report(object),
             WatchedKind::Revisions => self.put_revision(&object),
             WatchedKind::Namespaces => self.put_namespace(&object),
+            WatchedKind::CertificateRequests => self.put_certificate_request(object),
         }
         self.renumber();
     }
