@@ -14,6 +14,8 @@ use criterion::Criterion;
 use criterion::criterion_group;
 use criterion::criterion_main;
 
+use daemonlet::core::dry_run::Question;
+use daemonlet::core::dry_run::RequestState;
 use daemonlet::core::input;
 use daemonlet::core::model::DaemonSet;
 use daemonlet::core::model::Mode;
@@ -23,6 +25,7 @@ use daemonlet::core::model::ObjectMap;
 use daemonlet::core::model::TokenRequest;
 use daemonlet::core::pass;
 use daemonlet::core::placement;
+use daemonlet::core::placement::NamespaceSelector;
 use daemonlet::core::plan::Accepted;
 use daemonlet::core::plan::Data;
 use daemonlet::core::plan::Evidence;
@@ -33,6 +36,7 @@ use daemonlet::core::plan::Permission;
 use daemonlet::core::plan::Readiness;
 use daemonlet::core::plan::Stock;
 use daemonlet::core::plan::VolumesFact;
+use daemonlet::core::policy::Admission;
 use daemonlet::core::record::DaemonRecord;
 use daemonlet::core::record::Failure;
 use daemonlet::core::record::HandOver;
@@ -217,8 +221,32 @@ impl Facts for Quiet {
         Permission::Free
     }
 
+    fn approved(&self, _: &DaemonSet) -> Option<&str> {
+        None
+    }
+
     fn surroundings(&self) -> &str {
         ""
+    }
+
+    fn admission(&self, _: &DaemonSet) -> Admission {
+        Admission::FREE
+    }
+
+    fn namespace_selector(&self, _: &DaemonSet) -> Option<NamespaceSelector> {
+        None
+    }
+
+    fn asks_admission(&self) -> bool {
+        false
+    }
+
+    fn admission_dry_run(&self, _: &Arc<DaemonSet>, _: u64) -> (Question, RequestState) {
+        unreachable!("nobody asks")
+    }
+
+    fn mirror_pod_deletion_pending(&self, _: &Instance) -> bool {
+        false
     }
 }
 

@@ -158,7 +158,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     }
     let takes = |index: usize| {
         let (node, stand) = (&nodes[index], stands[index]);
-        slot(node, stand, surges, rules.exact)
+        slot(node, stand, surges, rules)
     };
     plan.slots = (0..nodes.len()).filter(|i| nodes[*i].should_run && takes(*i)).count();
     // The budget has become smaller, or two who both believed to hold the Lease approved at once. An agent that
@@ -276,7 +276,8 @@ fn stand(
 }
 
 /// Whether a node takes a slot of the budget.
-fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, exact: bool) -> bool {
+fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, rules: &Rules) -> bool {
+    let exact = rules.exact;
     let heard = node.reachable || exact;
     match stand {
         // Upstream counts the nodes on which the surge is not available yet, and nothing else.

@@ -4,12 +4,9 @@
 
 use std::sync::Arc;
 
-use crate::core::dry_run::DryRunAnswer;
 use crate::core::dry_run::Question;
 use crate::core::dry_run::RequestState;
-use crate::core::dry_run::Unanswered;
 use crate::core::model::DaemonSet;
-use crate::core::model::Lookup;
 use crate::core::model::ObjectKey;
 use crate::core::placement::NamespaceSelector;
 use crate::core::policy::Admission;
@@ -143,7 +140,8 @@ pub enum Stock {
     Lost(Evidence),
 }
 
-/// What the shell has observed, and what it can compute without side effects.
+/// What the shell has observed, and what it can compute without side effects. No method has a default: an answer that
+/// nobody gave must not let anything pass.
 pub trait Facts {
     /// Renders (cached) `incarnation` of a DaemonSet.
     fn rendering(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<RenderResult>;
@@ -173,36 +171,18 @@ pub trait Facts {
     /// Whether the instance of an API DaemonSet may be replaced by one of `revision`.
     fn permission(&self, daemon_set: &DaemonSet, revision: &str) -> Permission;
     /// The revision that the coordinator has approved for this node, if any.
-    fn approved(&self, daemon_set: &DaemonSet) -> Option<&str> {
-        let _ = daemon_set;
-        None
-    }
+    fn approved(&self, daemon_set: &DaemonSet) -> Option<&str>;
     /// A fingerprint of what the kubelet's admission depends on besides the pod; when it changes, rejected instances
     /// are retried at once.
     fn surroundings(&self) -> &str;
     /// Whether a new instance of a DaemonSet may start, by policy and by what its namespace enforces.
-    fn admission(&self, daemon_set: &DaemonSet) -> Admission {
-        let _ = daemon_set;
-        Admission::FREE
-    }
+    fn admission(&self, daemon_set: &DaemonSet) -> Admission;
     /// The node selector of a DaemonSet's namespace.
-    fn namespace_selector(&self, daemon_set: &DaemonSet) -> Option<NamespaceSelector> {
-        let _ = daemon_set;
-        None
-    }
+    fn namespace_selector(&self, daemon_set: &DaemonSet) -> Option<NamespaceSelector>;
     /// Whether new instances' pods are dry-run at the API server (`policy.admission`).
-    fn asks_admission(&self) -> bool {
-        false
-    }
+    fn asks_admission(&self) -> bool;
     /// The state of the dry run for the pod of `incarnation` of a DaemonSet; only if [`Facts::asks_admission`].
-    fn admission_dry_run(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> (Question, RequestState) {
-        let question = Question::new(daemon_set, &self.revision(daemon_set), "", incarnation, Lookup::Unknown);
-        let answer = DryRunAnswer::Unanswered(Unanswered::passing("the API server is not asked"));
-        (question, RequestState { answer, due: false, again: None })
-    }
+    fn admission_dry_run(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64) -> (Question, RequestState);
     /// Whether the instance's mirror pod has yet to be deleted, and a successor waits for that.
-    fn mirror_pod_deletion_pending(&self, instance: &Instance) -> bool {
-        let _ = instance;
-        false
-    }
+    fn mirror_pod_deletion_pending(&self, instance: &Instance) -> bool;
 }

@@ -53,7 +53,7 @@ impl Planner<'_> {
             Mode::Bootstrap => {}
             Mode::Static => self.look_for_stock(daemon_set),
         }
-        self.run(daemon_set, placement.should_run, &placement.reason);
+        self.run(daemon_set, (!placement.should_run).then_some(placement.reason.as_str()));
     }
 
     /// An instance whose manifest was removed from outside ends: the kubelet ends its pod, and its UID is never used
@@ -75,7 +75,8 @@ impl Planner<'_> {
         self.show_ended(reason);
     }
 
-    fn run(&mut self, daemon_set: &Arc<DaemonSet>, should_run: bool, reason: &str) {
+    /// `misplaced`: why no new instance starts here.
+    fn run(&mut self, daemon_set: &Arc<DaemonSet>, misplaced: Option<&str>) {
         let desired = self.facts.revision(daemon_set);
         self.follow_definition(daemon_set, &desired);
         self.order_retries();
@@ -107,12 +108,12 @@ impl Planner<'_> {
             (None, Some((old, others))) => {
                 self.end_all(others.iter(), "a newer instance is here");
                 self.summary.wanted_revision = Some(desired.clone());
-                self.replace(&target, old, should_run, reason, surge);
+                self.replace(&target, old, misplaced, surge);
             }
-            (None, None) if !should_run => {
+            (None, None) if misplaced.is_some() => {
                 self.summary.state =
                     if self.record.instances.is_empty() { State::NotSelected } else { State::Stopping };
-                self.add_reason(reason);
+                self.add_reason(misplaced.unwrap_or_default());
             }
             (None, None) if self.record.ending().next().is_some() => {
                 self.note_claim(&target);
@@ -243,16 +244,16 @@ impl Planner<'_> {
     }
 
     /// Only an outdated instance is here.
-    fn replace(&mut self, target: &Target, old: &Instance, should_run: bool, reason: &str, surge: bool) {
+    fn replace(&mut self, target: &Target, old: &Instance, misplaced: Option<&str>, surge: bool) {
         let wanted = target.revision.clone();
         let order = old.restart.as_ref().filter(|_| self.is_ordered(old)).map(|order| order.cause.words());
-        if let Some(order) = order.as_ref().filter(|_| !should_run) {
+        if let (Some(order), Some(reason)) = (&order, misplaced) {
             self.end_for_restart(old, order);
             return self.show_as(old, State::Stopping, &format!("{order}, and no new one starts here: {reason}"));
         }
         let restart = order.as_ref().and_then(|_| self.restart_target(target, old));
         let target = restart.as_ref().unwrap_or(target);
-        let hold = if !should_run {
+        let hold = if let Some(reason) = misplaced {
             Some(format!("a new instance would not be started here: {reason}"))
         } else if order.is_some() || target.rollback {
             None

@@ -21,6 +21,7 @@ use crate::core::model::Lookup;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::model::Taint;
 use crate::core::model::UpdateStrategy;
+use crate::core::placement::NamespaceSelector;
 use crate::core::policy::Admission;
 use crate::core::ports::HostPort;
 use crate::core::record::Cause;
@@ -189,6 +190,10 @@ impl Facts for World {
 
     fn mirror_pod_deletion_pending(&self, _: &Instance) -> bool {
         self.mirror_pod_deletions
+    }
+
+    fn namespace_selector(&self, _: &DaemonSet) -> Option<NamespaceSelector> {
+        None
     }
 
     fn surroundings(&self) -> &str {
