@@ -41,6 +41,7 @@ pub mod replies;
 pub mod sources;
 pub mod status;
 pub mod time;
+pub mod upstream;
 pub mod validate;
 pub mod volume;
 pub mod yaml;

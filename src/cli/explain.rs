@@ -72,9 +72,9 @@ pub(super) fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> 
         let since = if failed.since.is_empty() { String::new() } else { format!(" {}", failed.since) };
         text.push_str(&format!("  {}  revision {} failed{since}: {why}\n", colour.red("no "), failed.revision));
     }
-    for note in report.status.iter().flat_map(|status| &status.notes) {
-        let kind = if note.starts_with("hint: ") { "" } else { "note: " };
-        text.push_str(&format!("       {kind}{note}\n"));
+    if let Some(status) = &report.status {
+        text.extend(status.notes.iter().map(|note| format!("       note: {note}\n")));
+        text.extend(status.hints.iter().map(|hint| format!("       hint: {hint}\n")));
     }
     for problem in &report.problems {
         text.push_str(&format!("  {}  {}: {}\n", colour.red("no "), problem.object, problem.reason));

@@ -113,13 +113,9 @@ pub(super) fn human(report: &StatusReport, colour: Colour) -> String {
         }
     }
     for daemon in &report.daemons {
-        for note in &daemon.notes {
-            let name = format!("{}/{}", daemon.namespace, daemon.name);
-            text.push_str(&match note.strip_prefix("hint: ") {
-                Some(hint) => format!("{} {name}: {hint}\n", colour.cyan("hint:")),
-                None => format!("{} {name}: {note}\n", colour.cyan("note:")),
-            });
-        }
+        let name = format!("{}/{}", daemon.namespace, daemon.name);
+        text.extend(daemon.notes.iter().map(|note| format!("{} {name}: {note}\n", colour.cyan("note:"))));
+        text.extend(daemon.hints.iter().map(|hint| format!("{} {name}: {hint}\n", colour.cyan("hint:"))));
     }
     text
 }

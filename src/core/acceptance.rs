@@ -5,6 +5,7 @@
 
 use crate::core::plan::Accepted;
 use crate::core::time::Span;
+use crate::core::upstream::kubelet;
 
 /// An instance that has shown no sign of life for this long is asked about.
 pub const LATE: Span = Span::from_secs(10);
@@ -86,49 +87,22 @@ pub fn judge(waited: Span, evidence: &AcceptanceEvidence) -> Accepted {
     ))
 }
 
-/// Reasons of warnings about pods that the kubelet has accepted. Any other warning about a pod of which nothing runs
-/// is the reason why it was rejected (`rejectPod`, reasons of admission handlers).
-const AT_WORK: [&str; 17] = [
-    "BackOff",
-    "ErrImageNeverPull",
-    "Failed",
-    "FailedAttachVolume",
-    "FailedCreatePodContainer",
-    "FailedCreatePodSandBox",
-    "FailedMapVolume",
-    "FailedMount",
-    "FailedPodSandBoxStatus",
-    "FailedPostStartHook",
-    "FailedSync",
-    "InspectFailed",
-    "InvalidDiskCapacity",
-    "NetworkNotReady",
-    "ProbeWarning",
-    "Unhealthy",
-    "FailedMountOnFilesystemMismatch",
-];
-
 /// What an event about a pod means.
 pub fn event(is_warning: bool, reason: &str, message: &str) -> KubeletReport {
     match reason {
         "NodeShutdown" => KubeletReport::ShuttingDown,
-        _ if !is_warning || AT_WORK.contains(&reason) => KubeletReport::AtWork,
-        _ => KubeletReport::Rejected(sentence(reason, message)),
+        _ if !is_warning || kubelet::works_on(reason) => KubeletReport::AtWork,
+        _ => KubeletReport::Rejected(kubelet::rejection(reason, message)),
     }
 }
 
 /// What an entry in the kubelet's own pod list means.
 pub fn report(phase: &str, reason: &str, message: &str) -> KubeletReport {
     match phase {
-        "Failed" if crate::core::orders::is_shutdown(reason, message) => KubeletReport::ShuttingDown,
-        "Failed" => KubeletReport::Rejected(sentence(reason, message)),
+        "Failed" if kubelet::ended_by_shutdown(reason, message) => KubeletReport::ShuttingDown,
+        "Failed" => KubeletReport::Rejected(kubelet::rejection(reason, message)),
         _ => KubeletReport::AtWork,
     }
-}
-
-fn sentence(reason: &str, message: &str) -> String {
-    let message = message.trim_start_matches("Pod was rejected: ");
-    if message.is_empty() { reason.to_owned() } else { format!("{reason}: {message}") }
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 
 pub mod keyring;
 pub mod reference;
-pub mod refusal;
 
 use serde_json::Value;
 

@@ -148,10 +148,9 @@ pub fn of(id: Id) -> &'static Metric {
     METRICS.iter().find(|metric| metric.id == id).unwrap_or(&METRICS[0])
 }
 
-/// The field or rule that a refusal begins with, without what differs from one daemon to the next: a label
-/// must not have a thousand values.
-pub fn refusal(reason: &str) -> String {
-    let (field, _) = reason.split_once(": ").unwrap_or_default();
+/// The refused field or rule, without what differs from one daemon to the next: a label must not have a thousand
+/// values.
+pub fn refusal(field: &str) -> String {
     if field.is_empty() || field.len() > 100 || field.contains(char::is_whitespace) {
         return "other".to_owned();
     }

@@ -9,6 +9,7 @@ use crate::core::record::RestartCause;
 use crate::core::record::Seen;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::core::upstream::kubelet;
 
 /// How long a pod that a node shutdown ended has to run again once the node is back: its kubelet restarts it, but
 /// reports that late.
@@ -91,7 +92,9 @@ pub fn judge(noted: &Noted, own: bool, survey: &Survey, now: Timestamp) -> Resta
         Seen::Deleting | Seen::Gone { .. } if survey.shutting_down => dismiss("the node is shutting down"),
         Seen::Deleting | Seen::Gone { .. } => RestartVerdict::Order(RestartCause::Deleted),
         Seen::Succeeded => RestartVerdict::Order(RestartCause::Succeeded),
-        Seen::Failed { reason, message } if is_shutdown(reason, message) => after_shutdown(noted, survey, now),
+        Seen::Failed { reason, message } if kubelet::ended_by_shutdown(reason, message) => {
+            after_shutdown(noted, survey, now)
+        }
         Seen::Failed { .. } if survey.shutting_down => dismiss("the node is shutting down"),
         Seen::Failed { reason, message } => {
             let words: Vec<&str> = [reason.as_str(), message.as_str()].into_iter().filter(|w| !w.is_empty()).collect();
@@ -104,12 +107,6 @@ pub fn judge(noted: &Noted, own: bool, survey: &Survey, now: Timestamp) -> Resta
 fn daemon_set(survey: &Survey) -> (&ObjectState, Option<&String>) {
     const NONE: &ObjectState = &ObjectState::There { uid: String::new(), going: false };
     survey.daemon_set.as_ref().map_or((NONE, None), |(live, known)| (live, known.as_ref()))
-}
-
-/// The kubelet's reasons for a pod that a graceful node shutdown ended or kept from starting
-/// (`nodeshutdown_manager.go`).
-pub fn is_shutdown(reason: &str, message: &str) -> bool {
-    reason == "NodeShutdown" || (reason == "Terminated" && message.contains("node shutdown"))
 }
 
 /// After a reboot the kubelet runs the pod again. If the shutdown was cancelled, the pod stays as it is.

@@ -29,7 +29,7 @@ pub enum MirrorPodOwner {
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// The hint when a DaemonSet controller acts on a daemon that it should leave to daemonlet.
-pub const FIX: &str = "hint: switch the DaemonSet controller off, or keep it away with the node selector \
+pub const FIX: &str = "switch the DaemonSet controller off, or keep it away with the node selector \
 daemonlet.dev/static: \"true\" in the DaemonSet's template, or label the DaemonSet daemonlet.dev/mode: bootstrap; a pod that \
 a controller left behind is deleted by hand";
 

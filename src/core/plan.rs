@@ -9,6 +9,7 @@ mod bootstrap;
 mod dry_run;
 mod facts;
 mod instance;
+mod note;
 mod permit;
 mod ports;
 mod progress;
@@ -52,6 +53,7 @@ pub use facts::Readiness;
 pub use facts::Stock;
 pub use facts::StockPod;
 pub use facts::VolumesFact;
+pub use note::Note;
 pub use run::jitter;
 
 /// How long to wait, after its manifest's removal, for an instance whose sandbox was never seen: the kubelet may have
@@ -144,8 +146,14 @@ pub struct Summary {
     /// Since when it is in this state, if known.
     pub since: Option<Timestamp>,
     pub waiting_for: Vec<Missing>,
-    /// Notes for users (what was left out, and what to do).
-    pub notes: Vec<String>,
+    /// Remarks, such as what was left out.
+    pub notes: Vec<Note>,
+    /// What to do.
+    pub hints: Vec<String>,
+    /// The first field that is refused.
+    pub refused_field: Option<String>,
+    /// Whether the coordinator withholds its approval.
+    pub awaits_approval: bool,
     /// The name of a pod of the stock controller that runs beside a `static` instance.
     pub stock_pod: Option<String>,
     /// The wanted revision, if it failed here.

@@ -126,6 +126,12 @@ pub struct DaemonStatus {
     pub waiting_for: Vec<Missing>,
     /// Notes, such as pull secrets that were left out.
     pub notes: Vec<String>,
+    /// What to do.
+    #[serde(default)]
+    pub hints: Vec<String>,
+    /// The first field that is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_field: Option<String>,
 }
 
 /// An image being pulled. Only the runtime knows how much of it has arrived.

@@ -24,10 +24,10 @@ use tokio::task::JoinHandle;
 
 use crate::clock::now;
 use crate::core::images::PodImage;
-use crate::core::images::refusal::Refusal;
-use crate::core::images::refusal::refusal;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::core::upstream::container_runtime::Refusal;
+use crate::core::upstream::container_runtime::refusal;
 use crate::node::api::random;
 use crate::node::cri::Cri;
 use crate::node::cri::CriError;

@@ -236,3 +236,50 @@ fn every_rendering_case_has_input_and_output() {
         assert_eq!(names, ["in.yaml", "out.yaml"], "{}", path.display());
     }
 }
+
+/// Where nothing may be decided by the text of a message.
+const DECIDES: [&str; 3] = ["src/node/agent", "src/core/plan", "src/core/plan.rs"];
+
+/// How text is compared.
+const COMPARES: [&str; 7] =
+    [".contains(", ".starts_with(", ".ends_with(", ".strip_prefix(", ".strip_suffix(", " == ", " != "];
+
+/// Names of what holds a message.
+const MESSAGES: [&str; 9] = ["error", "hint", "hints", "message", "reason", "said", "text", "why", "words"];
+
+/// Whether a line compares a message with something, or anything with a sentence.
+fn compares_text(line: &str) -> bool {
+    COMPARES.iter().flat_map(|operator| line.match_indices(operator)).any(|(at, operator)| {
+        let name = line[..at].rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
+        let literal = line[at + operator.len()..].strip_prefix('"').and_then(|rest| rest.split('"').next());
+        let code = literal.is_some_and(|literal| !literal.contains(' ') && operator.ends_with("= "));
+        MESSAGES.contains(&name) && !code || literal.is_some_and(|literal| literal.trim().contains(' '))
+    })
+}
+
+#[test]
+fn nothing_is_decided_by_the_text_of_a_message() {
+    for bad in [
+        "if summary.reason.contains(NOT_APPROVED) {",
+        "let hint = note.strip_prefix(\"see also \");",
+        "failure.message == other.message",
+        "matches!(x, y if y.ends_with(\"has been modified\"))",
+    ] {
+        assert!(compares_text(bad), "{bad}");
+    }
+    for good in ["uids.contains(uid)", "status.reason == \"NotFound\"", "name.starts_with(\"kube-\")", "a == b"] {
+        assert!(!compares_text(good), "{good}");
+    }
+    let mut wrong = Vec::new();
+    for (path, text) in sources().iter().filter(|(path, _)| !is_test(path)) {
+        if DECIDES.iter().any(|place| path.starts_with(root().join(place))) {
+            let lines = code(text).filter(|(_, line)| compares_text(line));
+            wrong.extend(lines.map(|(number, line)| format!("{}:{number}: {}", path.display(), line.trim())));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "decide by an enum; what upstream says in words is read in core::upstream\n{}",
+        wrong.join("\n")
+    );
+}

@@ -187,5 +187,7 @@ fn status(key: &ObjectKey, place: Option<&Place>, told: Option<&DaemonReport>) -
         replacing: None,
         waiting_for: Vec::new(),
         notes: Vec::new(),
+        hints: Vec::new(),
+        refused_field: None,
     }
 }

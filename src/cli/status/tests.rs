@@ -23,6 +23,8 @@ fn daemon(name: &str, state: State) -> DaemonStatus {
         replacing: None,
         waiting_for: Vec::new(),
         notes: Vec::new(),
+        hints: Vec::new(),
+        refused_field: None,
     }
 }
 
@@ -92,7 +94,7 @@ fn the_json_keeps_its_names() {
     assert_eq!(keys(&json["agent"]), "api apiSince apiUse passes running since version");
     assert_eq!(
         keys(&json["daemons"][0]),
-        "mode name namespace notes pod ready reason revision since source state uid waitingFor"
+        "hints mode name namespace notes pod ready reason revision since source state uid waitingFor"
     );
     assert_eq!(json["daemons"][0]["state"], "notSelected");
     assert_eq!(json["daemons"][0]["mode"], "static");

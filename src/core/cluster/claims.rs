@@ -113,7 +113,7 @@ impl Claims {
                 1 => " and on one node more".to_owned(),
                 more => format!(" and on {more} nodes more"),
             };
-            format!("pod {pod} of a DaemonSet controller is on node {node}{more}; {}", owners::FIX)
+            format!("pod {pod} of a DaemonSet controller is on node {node}{more}; hint: {}", owners::FIX)
         });
         verdict
     }

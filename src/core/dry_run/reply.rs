@@ -7,6 +7,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::core::model::DaemonSet;
+use crate::core::upstream::api_server;
+use crate::core::upstream::api_server::Objection;
 
 use super::fold;
 
@@ -75,21 +77,15 @@ pub fn judge(daemon_set: &DaemonSet, reply: &DryRunReply) -> DryRunVerdict {
     };
     let permanent =
         |hint: String| DryRunVerdict::Unanswered(Unanswered { why: message.clone(), hint: Some(hint), passing: false });
-    if message.contains("ValidatingAdmissionPolicy 'daemonlet-") {
+    match (api_server::objection(message), code) {
         // Our own policies hold the agent, not the pod.
-        return permanent(GRANT.to_owned());
-    }
-    if message.contains("does not support dry run") {
-        return permanent(
+        (Some(Objection::OwnPolicy), _) => permanent(GRANT.to_owned()),
+        (Some(Objection::NoDryRun), _) => permanent(
             "give that webhook sideEffects None or NoneOnDryRun, or set policy.admission = \"off\"".to_owned(),
-        );
-    }
-    if message.contains("denied the request") || message.contains("denied request") {
-        return DryRunVerdict::Refused(message.clone());
-    }
-    match code {
-        403 if !names_object => permanent(GRANT.to_owned()),
-        400 | 403 | 422 => DryRunVerdict::Refused(message.clone()),
-        _ => DryRunVerdict::Unanswered(Unanswered::passing(format!("{message} ({code})"))),
+        ),
+        (Some(Objection::Denied), _) => DryRunVerdict::Refused(message.clone()),
+        (None, 403) if !names_object => permanent(GRANT.to_owned()),
+        (None, 400 | 403 | 422) => DryRunVerdict::Refused(message.clone()),
+        (None, _) => DryRunVerdict::Unanswered(Unanswered::passing(format!("{message} ({code})"))),
     }
 }

@@ -161,7 +161,7 @@ fn daemons(out: &mut Exposition, status: &StatusReport) {
             out.sample(Id::DaemonReady, &[namespace, name], f64::from(u8::from(ready)));
         }
         if daemon.state == State::Refused {
-            *refusals.entry(refusal(&daemon.reason)).or_default() += 1;
+            *refusals.entry(refusal(daemon.refused_field.as_deref().unwrap_or_default())).or_default() += 1;
         }
         if let Some(failed) = &daemon.failed {
             out.sample(Id::FailedRevisions, &[namespace, name, &failed.revision, failed.cause.as_str()], 1.0);

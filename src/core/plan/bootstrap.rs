@@ -14,6 +14,7 @@ use crate::core::time::Span;
 use super::Data;
 use super::Evidence;
 use super::Images;
+use super::Note;
 use super::Planner;
 use super::State;
 use super::Stock;
@@ -59,7 +60,7 @@ impl Planner<'_> {
         }
         if let Stock::Here(pod) = self.facts.stock(daemon_set, None) {
             self.add_reason(&format!("pod {} of a DaemonSet controller is here too", pod.name));
-            self.summary.notes.push(owners::FIX.to_owned());
+            self.summary.hints.push(owners::FIX.to_owned());
             self.summary.stock_pod = Some(pod.name);
         }
     }
@@ -73,9 +74,10 @@ impl Planner<'_> {
             && let Some(why) = self.lacks_images(daemon_set)
         {
             self.record.hand_over = known;
-            self.summary
-                .notes
-                .push(format!("the stock controller's pod {} takes over when its images are here: {why}", pod.name));
+            self.summary.notes.push(Note::Other(format!(
+                "the stock controller's pod {} takes over when its images are here: {why}",
+                pod.name
+            )));
             return false;
         }
         let hand_over = HandOver {

@@ -19,7 +19,9 @@ use crate::core::model::Source;
 use crate::core::record::AdmissionAnswer;
 use crate::core::record::Instance;
 use crate::core::record::Said;
+use crate::core::upstream::api_server;
 
+use super::Note;
 use super::Planner;
 use super::State;
 use super::progress::Target;
@@ -105,12 +107,14 @@ impl Planner<'_> {
         if self.admitted(&admitted) {
             return Some(admitted);
         }
-        self.summary.notes.push(format!("this concerns the pod as the API server's admission changed it ({SETTING})"));
+        self.summary
+            .notes
+            .push(Note::Other(format!("this concerns the pod as the API server's admission changed it ({SETTING})")));
         None
     }
 
     fn refuse_pod(&mut self, words: &str) -> Option<Arc<DaemonSet>> {
-        let quota = words.contains("exceeded quota").then(|| {
+        let quota = api_server::is_over_quota(words).then(|| {
             "the old instance still counts while its successor is checked: leave room for one more pod".to_owned()
         });
         self.refuse(&[FieldError {
@@ -145,7 +149,7 @@ impl Planner<'_> {
         if replaces {
             let waits = note("what runs stays until then");
             self.summary.state = State::Waiting;
-            self.summary.notes.extend(waits.hint.iter().map(|hint| format!("hint: {hint}")));
+            self.summary.hints.extend(waits.hint.clone());
             self.add_reason(&waits.to_string());
             return None;
         }

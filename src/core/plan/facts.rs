@@ -112,8 +112,8 @@ pub enum Permission {
     Approved,
     /// The approval is claimed.
     Claimed,
-    /// Not yet; why.
-    Withheld(String),
+    /// The coordinator has not approved it.
+    Withheld,
 }
 
 /// A pod of the stock controller that has this node.

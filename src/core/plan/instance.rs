@@ -17,6 +17,7 @@ use super::Action;
 use super::Data;
 use super::Images;
 use super::ManifestFact;
+use super::Note;
 use super::Planner;
 use super::Readiness;
 use super::State;
@@ -91,9 +92,9 @@ impl Planner<'_> {
     /// Says which fields are refused, and how to allow them.
     pub(super) fn refuse(&mut self, errors: &[FieldError]) {
         self.summary.state = State::Refused;
+        self.summary.refused_field = errors.first().map(|error| error.field.clone());
         let reasons: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        let hints = errors.iter().filter_map(|e| e.hint.as_ref());
-        self.summary.notes.extend(hints.map(|hint| format!("hint: {hint}")));
+        self.summary.hints.extend(errors.iter().filter_map(|e| e.hint.clone()));
         self.add_reason(&reasons.join("; "));
     }
 
@@ -111,12 +112,12 @@ impl Planner<'_> {
         match self.facts.images(&rendering, replaces) {
             Images::Present => Some(rendering),
             Images::Handed(risk) => {
-                self.summary.notes.push(risk);
+                self.summary.notes.push(Note::Other(risk));
                 Some(rendering)
             }
             // The kubelet retries by itself and reports in the API.
             Images::Failed(why) if !replaces => {
-                self.summary.notes.push(why);
+                self.summary.notes.push(Note::Other(why));
                 Some(rendering)
             }
             Images::Failed(why) | Images::Pulling(why) => {
@@ -135,10 +136,9 @@ impl Planner<'_> {
 
     /// Adds notes to the summary, each once.
     pub(super) fn note_all(&mut self, notes: &[FieldError]) {
-        for note in notes {
-            let text = note.with_hint();
-            if !self.summary.notes.contains(&text) {
-                self.summary.notes.push(text);
+        for note in notes.iter().cloned().map(Note::Field) {
+            if !self.summary.notes.contains(&note) {
+                self.summary.notes.push(note);
             }
         }
     }

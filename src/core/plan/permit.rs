@@ -69,11 +69,12 @@ impl Planner<'_> {
                 self.replacing = Some(target.revision.clone());
                 None
             }
-            Permission::Withheld(why) => {
+            Permission::Withheld => {
                 let daemon_set = self.last_admitted(&target.daemon_set);
                 let rendering = self.facts.rendering(daemon_set, self.record.next_incarnation, target.data);
                 self.pull = rendering.result.is_ok().then_some(rendering);
-                Some(why)
+                self.summary.awaits_approval = true;
+                Some("the coordinator has not approved it for this node yet".to_owned())
             }
             // A rendering that could not start is not claimed.
             Permission::Approved => {
@@ -103,7 +104,7 @@ impl Planner<'_> {
 
     fn is_withheld(&self, target: &Target) -> bool {
         target.daemon_set.update_strategy != UpdateStrategy::OnDelete
-            && matches!(self.permission(target), Permission::Withheld(_) | Permission::Approved)
+            && matches!(self.permission(target), Permission::Withheld | Permission::Approved)
     }
 
     /// The revision with which an instance is restarted if the target is not permitted: its own.

@@ -24,9 +24,9 @@ impl Planner<'_> {
         let wanted = ports::host_ports(target.daemon_set.pod_template());
         let held = ports::host_ports(old.daemon_set.as_ref()?.pod_template());
         let port = ports::clash(&wanted, &held)?;
-        self.summary.notes.push(
-            "hint: with maxSurge 0 the old instance goes first; or give the new revision another host port".to_owned(),
-        );
+        self.summary
+            .hints
+            .push("with maxSurge 0 the old instance goes first; or give the new revision another host port".to_owned());
         Some(format!("maxSurge wants it beside {}, and both want host port {port}", old.pod_name))
     }
 
@@ -42,7 +42,7 @@ impl Planner<'_> {
             Some(format!("host port {port} belongs to {who}"))
         });
         if found.is_some() {
-            self.summary.notes.push("hint: give one of the two another host port".to_owned());
+            self.summary.hints.push("give one of the two another host port".to_owned());
         }
         found
     }

@@ -14,6 +14,7 @@ use crate::core::time::Span;
 
 use super::Data;
 use super::ManifestFact;
+use super::Note;
 use super::Planner;
 use super::Readiness;
 use super::State;
@@ -26,7 +27,7 @@ impl Planner<'_> {
     pub(super) fn wanted(&mut self, daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<&str>) {
         self.summary.source = Some(daemon_set.source.clone());
         self.summary.mode = Some(mode);
-        self.summary.notes.extend(note.map(str::to_owned));
+        self.summary.notes.extend(note.map(|note| Note::Other(note.to_owned())));
         // The DaemonSet that orphaned its pods (as the checkpoint remembers it) does not adopt them again; a new one
         // of that name does.
         let returns = daemon_set.source == Source::Api && self.record.api_uid == daemon_set.uid;

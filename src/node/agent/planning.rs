@@ -17,6 +17,7 @@ use crate::core::pass::Subject;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Facts;
+use crate::core::plan::Note;
 use crate::core::record::DaemonRecord;
 use crate::core::sources;
 use crate::core::sources::ApiState;
@@ -160,7 +161,7 @@ fn note_passed_over(observation: &Observation, state: &AgentState, facts: &Obser
         if used.is_some_and(|used| facts.revision(used) != facts.revision(file)) {
             let source = &file.source;
             let note = format!("{source} is passed over: the API server's version is used; hint: {OVERRIDE_HINT}");
-            daemon.summary.notes.push(note);
+            daemon.summary.notes.push(Note::Other(note));
         }
     }
     if folders.objects.is_empty() {
@@ -172,7 +173,7 @@ fn note_passed_over(observation: &Observation, state: &AgentState, facts: &Obser
             let Some(origin) = objects.passed_over(reference) else { continue };
             let file = folders.file_of(reference).unwrap_or_default();
             let note = format!("{reference} of {file} is passed over: {origin} is used; hint: {OVERRIDE_HINT}");
-            daemon.summary.notes.push(note);
+            daemon.summary.notes.push(Note::Other(note));
         }
     }
 }

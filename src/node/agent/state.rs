@@ -23,6 +23,7 @@ use crate::core::time::Timestamp;
 use super::concerns::Concerns;
 use super::concerns::restart_orders;
 use super::concerns::restart_orders::Surroundings;
+use super::concerns::volume_checks::Instances;
 use super::decision::Decision;
 use super::definitions::ApiDefinitions;
 use super::evidence;
@@ -176,8 +177,12 @@ impl AgentState {
         restart_orders::note_mirrors(observation, &mut self.records, node);
         let concerns = &mut self.concerns;
         concerns.manifests_lost_at_boot.observe(observation, &self.records);
-        let not_started = self.records.values().flat_map(DaemonRecord::live).any(|instance| !instance.started);
-        concerns.volume_checks.observe(observation.volume_look, observation.now, started, not_started);
+        let instances = match self.records.values().flat_map(DaemonRecord::live).any(|instance| !instance.started) {
+            _ if started => Instances::JustStarted,
+            true => Instances::NotStarted,
+            false => Instances::Started,
+        };
+        concerns.volume_checks.observe(observation.volume_look, observation.now, instances);
         concerns.crash_diagnoses.observe(observation, &self.records, node);
         concerns.acceptance.observe(observation, &self.records, self.started, node);
         concerns.mirror_pod_deletions.observe(observation, log);

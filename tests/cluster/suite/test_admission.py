@@ -66,13 +66,13 @@ class Admission(Story):
 
     def about(self, agent, name):
         """The daemon's status; empty before there is one."""
-        return self.status(agent, name) or {"state": "", "reason": "", "notes": []}
+        return self.status(agent, name) or {"state": "", "reason": "", "notes": [], "hints": []}
 
     def says_of(self, agent, name, words):
         """Waits until reason or notes of a daemon say `words`; gives its status."""
         def said():
             found = self.about(agent, name)
-            return found if words in "\n".join([found["reason"], *found["notes"]]) else None
+            return found if words in "\n".join([found["reason"], *found["notes"], *found["hints"]]) else None
         try:
             return until(said, 3 * SOON, f"{name}: {words}")
         except AssertionError as error:
@@ -177,7 +177,7 @@ class Admission(Story):
         self.change("net", "two")
         found = self.says_of(agent, "net", 'cannot create resource "pods"')
         self.assertIn("what runs stays until then", found["reason"])
-        self.assertRegex("\n".join(found["notes"]), "hint: kubectl apply -f .*/rbac-dry-run.yaml")
+        self.assertRegex("\n".join(found["hints"]), "kubectl apply -f .*/rbac-dry-run.yaml")
         self.keeps(agent, first, "net")
         self.admin.apply(RIGHTS)
         until(self.may_ask, SOON, "the right is back")

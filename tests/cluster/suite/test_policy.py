@@ -39,7 +39,7 @@ class Policy(Story):
 
     def about(self, agent, name):
         """The daemon's status; empty before there is one."""
-        return self.status(agent, name) or {"state": "", "reason": "", "notes": []}
+        return self.status(agent, name) or {"state": "", "reason": "", "notes": [], "hints": []}
 
     def refused(self, agent, name, words):
         """Waits until the daemon is refused with these words; gives its status."""
@@ -53,7 +53,7 @@ class Policy(Story):
         self.enforce("baseline")
         self.put(self.daemon("mighty", PRIVILEGED))
         status = self.refused(agent, "mighty", 'violates PodSecurity "baseline:latest": privileged (container')
-        self.assertIn(f"kubectl label --overwrite namespace {self.namespace} {LEVEL}=privileged", "\n".join(status["notes"]))
+        self.assertIn(f"kubectl label --overwrite namespace {self.namespace} {LEVEL}=privileged", "\n".join(status["hints"]))
         told = agent.cli("explain", f"{self.namespace}/mighty").stdout
         self.assertIn(f"no   pod: namespace {self.namespace}: violates PodSecurity", told)
         # The API server says the same of the pod that its own controller would create.
@@ -82,7 +82,7 @@ class Policy(Story):
         self.put(self.daemon("mighty", PRIVILEGED, hostNetwork=True))
         status = self.refused(agent, "mighty", "securityContext.privileged: policy.privileged is false")
         self.assertIn('policy.host-namespaces does not contain "network"', status["reason"])
-        self.assertIn("hint: set policy.privileged = true, or add", "\n".join(status["notes"]))
+        self.assertIn("set policy.privileged = true, or add", "\n".join(status["hints"]))
         (agent.folder / "own.yaml").write_text(json.dumps(self.daemon("own", PRIVILEGED, labels={})), encoding="utf-8")
         own = self.instance(agent, "own")
         # A change through the API of what the folder has is checked; the folder's stays in force.

@@ -118,6 +118,6 @@ fn a_stock_pod_beside_a_static_instance_is_told() {
     bench.world.stock = Some(Stock::Here(pod(true)));
     let plan = bench.plan(&wanted(&of_the_api));
     assert_eq!(plan.summary.stock_pod.as_deref(), Some("net-x7f2k"));
-    assert!(plan.summary.notes[0].contains("daemonlet.dev/static"), "{:?}", plan.summary.notes);
+    assert!(plan.summary.hints[0].contains("daemonlet.dev/static"), "{:?}", plan.summary.hints);
     assert_eq!(bench.pass(&wanted(&of_the_api)), NONE, "and changes nothing");
 }

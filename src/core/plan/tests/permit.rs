@@ -16,7 +16,7 @@ fn bench(permission: Permission) -> (Bench, Desired) {
 }
 
 fn withheld() -> Permission {
-    Permission::Withheld("the coordinator has not approved it".into())
+    Permission::Withheld
 }
 
 #[test]

@@ -32,9 +32,6 @@ mod status;
 
 pub(in crate::node::agent) use status::status;
 
-/// Why a replacement waits.
-pub(in super::super) const NOT_APPROVED: &str = "the coordinator has not approved it for this node yet";
-
 /// Between two writes of the status.
 const PERIOD: Span = Span::from_secs(1);
 /// What nobody waits for is written up to so long after it became known, at another moment on each node: mostly
@@ -135,7 +132,7 @@ impl Claims {
             a.namespace == key.namespace && a.name == key.name && a.uid == uid && a.revision == revision
         };
         if !self.spec.approvals.iter().any(|a| mine(&a)) {
-            return Permission::Withheld(NOT_APPROVED.to_owned());
+            return Permission::Withheld;
         }
         let claimed = self.live.daemon(&key.namespace, &key.name, uid).and_then(|d| d.replacing.as_deref());
         // What is read may be older than what was said: a claim that was given back holds no more, until it is made anew.

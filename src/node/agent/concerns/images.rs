@@ -11,16 +11,17 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::core::images::of_spec;
-use crate::core::images::refusal::Refusal;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectRef;
 use crate::core::pass::Plan;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Images;
+use crate::core::plan::Note;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::Rendered;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::core::upstream::container_runtime::Refusal;
 use crate::node::api::Scope;
 use crate::node::cri::images::PullFor;
 use crate::node::images::PullProgress;
@@ -137,8 +138,7 @@ pub(in super::super) fn requests(
     let mut needed = BTreeSet::new();
     for daemon in &mut plan.daemons {
         let said = daemon.record.live().filter_map(|i| observation.pulls.said.get(&i.uid).cloned());
-        let news: Vec<String> = said.filter(|said| !daemon.summary.notes.contains(said)).collect();
-        daemon.summary.notes.extend(news);
+        daemon.summary.notes.extend(said.collect::<BTreeSet<String>>().into_iter().map(Note::Other));
         let record = &daemon.record;
         let templates = record.instances.iter().filter_map(|i| i.daemon_set.as_ref());
         let good = record.good.as_ref().and_then(|good| good.daemon_set.as_ref());
@@ -148,10 +148,10 @@ pub(in super::super) fn requests(
         // An image that no container uses is the first to go.
         let unpinned = good.into_iter().flat_map(names).find(|image| observation.is_unpinned(image));
         if let Some(image) = unpinned {
-            daemon.summary.notes.push(format!(
+            daemon.summary.notes.push(Note::Other(format!(
                 "image {image} of the last good revision may be lost to image garbage collection: the container \
                  runtime does not keep it"
-            ));
+            )));
         }
     }
     let instances = plan.daemons.iter().flat_map(|daemon| &daemon.record.instances);

@@ -115,8 +115,10 @@ impl StockController {
             let Some(pod) = &daemon.summary.stock_pod else { continue };
             acts.insert(daemon.key.clone());
             if !self.0.contains(&daemon.key) {
-                let note =
-                    format!("Pod {pod} of a DaemonSet controller runs on node {node} beside ours ({})", owners::FIX);
+                let note = format!(
+                    "Pod {pod} of a DaemonSet controller runs on node {node} beside ours (hint: {})",
+                    owners::FIX
+                );
                 log.warn(note.clone()).daemonset(&daemon.key).pod(pod);
                 events.push(DaemonEvent::new(daemon, EventKind::Warning, "StockController", "Run", note));
             }

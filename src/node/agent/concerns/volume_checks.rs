@@ -21,6 +21,17 @@ pub(in super::super) enum Look {
     All,
 }
 
+/// How far the kubelet is with the instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Instances {
+    /// It has started all of them.
+    Started,
+    /// It may not know some of them yet.
+    NotStarted,
+    /// It has just started one.
+    JustStarted,
+}
+
 /// When the last looks were.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in super::super) struct VolumeChecks {
@@ -43,9 +54,8 @@ impl VolumeChecks {
         }
     }
 
-    /// A pass at `now` has looked. `started`: the kubelet has just started an instance; `not_started`: there are others
-    /// that it may not know yet.
-    pub(in super::super) fn observe(&mut self, look: Look, now: Timestamp, started: bool, not_started: bool) {
+    /// A pass at `now` has looked.
+    pub(in super::super) fn observe(&mut self, look: Look, now: Timestamp, instances: Instances) {
         if look == Look::All {
             // Whoever started in between has not taken the others' turn.
             let is_turn = self.all_at.is_none_or(|at| !(Span::ZERO..PERIOD).contains(&(now - at)));
@@ -55,8 +65,8 @@ impl VolumeChecks {
         if look >= Look::NotStarted {
             self.not_started_at = Some(now);
         }
-        self.at_once |= started;
-        self.not_started = not_started;
+        self.at_once |= instances == Instances::JustStarted;
+        self.not_started = instances == Instances::NotStarted;
     }
 
     /// When a pass is to look again, if anything `is_written`.
@@ -79,21 +89,21 @@ mod tests {
     #[test]
     fn everything_has_its_turn_and_what_has_not_started_has_it_more_often() {
         let mut checks = VolumeChecks::default();
-        let pass = |checks: &mut VolumeChecks, now, started, not_started| {
+        let pass = |checks: &mut VolumeChecks, now, instances| {
             let look = checks.look(at(now));
-            checks.observe(look, at(now), started, not_started);
+            checks.observe(look, at(now), instances);
             look
         };
-        assert_eq!(pass(&mut checks, 50_000, false, true), Look::All);
-        assert_eq!(pass(&mut checks, 50_400, false, true), Look::None);
+        assert_eq!(pass(&mut checks, 50_000, Instances::NotStarted), Look::All);
+        assert_eq!(pass(&mut checks, 50_400, Instances::NotStarted), Look::None);
         assert_eq!(checks.due(true), Some(at(51_000)), "they are not forgotten where nothing else happens");
-        assert_eq!(pass(&mut checks, 51_000, false, false), Look::NotStarted);
+        assert_eq!(pass(&mut checks, 51_000, Instances::Started), Look::NotStarted);
         assert_eq!((checks.due(true), checks.due(false)), (Some(at(80_000)), None));
-        assert_eq!(pass(&mut checks, 51_100, true, false), Look::None);
+        assert_eq!(pass(&mut checks, 51_100, Instances::JustStarted), Look::None);
         assert_eq!(checks.due(false), Some(Timestamp::MIN), "one has started");
-        assert_eq!(pass(&mut checks, 51_110, false, false), Look::All);
+        assert_eq!(pass(&mut checks, 51_110, Instances::Started), Look::All);
         assert_eq!(checks.due(true), Some(at(80_000)), "it has not taken the others' turn");
-        assert_eq!(pass(&mut checks, 80_000, false, false), Look::All);
-        assert_eq!(pass(&mut checks, 10_000, false, true), Look::All, "the clock was set back");
+        assert_eq!(pass(&mut checks, 80_000, Instances::Started), Look::All);
+        assert_eq!(pass(&mut checks, 10_000, Instances::NotStarted), Look::All, "the clock was set back");
     }
 }

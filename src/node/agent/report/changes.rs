@@ -21,13 +21,12 @@ pub(super) fn held(plan: &Plan, looked: bool) -> Vec<HeldDaemon> {
 }
 
 fn hold(daemon: &DaemonPlan) -> HeldDaemon {
-    let hints: Vec<&str> = daemon.summary.notes.iter().filter_map(|note| note.strip_prefix("hint: ")).collect();
     HeldDaemon {
         namespace: daemon.key.namespace.clone(),
         name: daemon.key.name.clone(),
         state: daemon.summary.state,
         reason: daemon.summary.reason.clone(),
-        hint: Some(hints.join("; ")).filter(|hint| !hint.is_empty()),
+        hint: Some(daemon.summary.hints.join("; ")).filter(|hint| !hint.is_empty()),
     }
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::core::metrics::Approvals;
 use crate::core::status::Problem;
-use crate::node::agent::concerns::claims::NOT_APPROVED;
 use crate::node::agent::state::AgentState;
 use crate::node::api::Tokens;
 use crate::node::metrics::Pass;
@@ -43,7 +42,7 @@ impl Reporter {
             approvals: Approvals {
                 approved: view.state.concerns.claims.unclaimed(),
                 claimed: daemons.iter().filter(|daemon| daemon.replacing.is_some()).count(),
-                withheld: daemons.iter().filter(|d| d.summary.reason.contains(NOT_APPROVED)).count(),
+                withheld: daemons.iter().filter(|d| d.summary.awaits_approval).count(),
             },
             api: view.api.cloned(),
             tokens: tokens.clone(),

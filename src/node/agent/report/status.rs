@@ -64,11 +64,10 @@ impl View<'_> {
         }
         let failure = self.last.outcome.failures.get(&plan.key);
         let reason = failure.map_or_else(|| summary.reason.clone(), |f| f.message.clone());
-        let mut notes = summary.notes.clone();
+        let mut notes: Vec<String> = summary.notes.iter().map(ToString::to_string).collect();
         let doubts = self.doubts(&plan.key, summary.source.as_ref());
         notes.extend(doubts.iter().map(FieldError::with_hint));
         notes.extend(self.state.concerns.preempted.note(&plan.key));
-        notes.extend(failure.and_then(|f| f.hint.clone()).map(|hint| format!("hint: {hint}")));
         Some(DaemonStatus {
             namespace: plan.key.namespace.clone(),
             name: plan.key.name.clone(),
@@ -91,6 +90,8 @@ impl View<'_> {
             replacing: plan.replacing.clone(),
             waiting_for: summary.waiting_for.clone(),
             notes,
+            refused_field: summary.refused_field.clone(),
+            hints: summary.hints.iter().cloned().chain(failure.and_then(|f| f.hint.clone())).collect(),
         })
     }
 
@@ -121,7 +122,13 @@ impl View<'_> {
             uid: there.map(|instance| instance.uid.clone()).unwrap_or_default(),
             state: if there.is_some() { State::Unknown } else { State::Waiting },
             since: there.map(|instance| instance.created.to_string()),
-            notes: summary.notes.iter().cloned().chain(doubts.iter().map(FieldError::with_hint)).collect(),
+            hints: summary.hints.clone(),
+            notes: summary
+                .notes
+                .iter()
+                .map(ToString::to_string)
+                .chain(doubts.iter().map(FieldError::with_hint))
+                .collect(),
             ..bare(&plan.key, summary.source.clone(), &format!("agent not running; it would {changes}"))
         }
     }
@@ -212,5 +219,7 @@ pub(super) fn bare(key: &ObjectKey, source: Option<Source>, reason: &str) -> Dae
         replacing: None,
         waiting_for: Vec::new(),
         notes: Vec::new(),
+        hints: Vec::new(),
+        refused_field: None,
     }
 }

@@ -8,6 +8,7 @@ use crate::core::orders::Survey;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
 use crate::core::sources::Confirmation;
+use crate::core::upstream::kubelet;
 use crate::node::api::Api;
 use crate::node::api::GetResult;
 use crate::node::api::convert;
@@ -106,14 +107,13 @@ fn is_terminating(namespace: &GetResult) -> bool {
     matches!(namespace, GetResult::Object(object) if object.pointer("/status/phase").is_some_and(|p| p == "Terminating"))
 }
 
-/// Whether a Node is Ready, and whether it says that it shuts down (the kubelet's `nodeshutdown.ShutdownStatus` in the
-/// condition's message).
+/// Whether a Node is Ready, and whether it says that it shuts down.
 fn ready_condition(node: &Value) -> (bool, bool) {
     let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
     let ready = conditions.into_iter().flatten().find(|c| c.get("type").is_some_and(|t| t == "Ready"));
     let Some(ready) = ready else { return (false, false) };
     let message = ready.get("message").and_then(Value::as_str).unwrap_or_default();
-    (ready.get("status").is_some_and(|s| s == "True"), message.contains("node is shutting down"))
+    (ready.get("status").is_some_and(|s| s == "True"), kubelet::shuts_down(message))
 }
 
 #[cfg(test)]

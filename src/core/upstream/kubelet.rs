@@ -1,0 +1,44 @@
+//! The kubelet's words.
+
+/// Reasons of warnings about pods that the kubelet has accepted. Any other warning about a pod of which nothing runs
+/// is the reason why it was rejected (`rejectPod`, reasons of admission handlers).
+const WORKS_ON: [&str; 17] = [
+    "BackOff",
+    "ErrImageNeverPull",
+    "Failed",
+    "FailedAttachVolume",
+    "FailedCreatePodContainer",
+    "FailedCreatePodSandBox",
+    "FailedMapVolume",
+    "FailedMount",
+    "FailedPodSandBoxStatus",
+    "FailedPostStartHook",
+    "FailedSync",
+    "InspectFailed",
+    "InvalidDiskCapacity",
+    "NetworkNotReady",
+    "ProbeWarning",
+    "Unhealthy",
+    "FailedMountOnFilesystemMismatch",
+];
+
+/// Whether a warning with this reason is about a pod that it has accepted (`pkg/kubelet/events/event.go`).
+pub fn works_on(reason: &str) -> bool {
+    WORKS_ON.contains(&reason)
+}
+
+/// Why it rejected a pod; without the words that `rejectPod` puts before each message.
+pub fn rejection(reason: &str, message: &str) -> String {
+    let message = message.trim_start_matches("Pod was rejected: ");
+    if message.is_empty() { reason.to_owned() } else { format!("{reason}: {message}") }
+}
+
+/// Whether a graceful node shutdown ended a pod or kept it from starting (`nodeshutdown_manager.go`).
+pub fn ended_by_shutdown(reason: &str, message: &str) -> bool {
+    reason == "NodeShutdown" || (reason == "Terminated" && message.contains("node shutdown"))
+}
+
+/// Whether the message of the Node's condition Ready says that the node shuts down (`nodeshutdown.ShutdownStatus`).
+pub fn shuts_down(message: &str) -> bool {
+    message.contains("node is shutting down")
+}
