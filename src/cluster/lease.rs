@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::core::json::Json;
 use crate::node::api::words;
 
 use super::Options;
@@ -118,10 +119,10 @@ impl Lease {
     async fn give_back(&self, client: &kube::Client) -> Result<(), kube::Error> {
         let leases = self.leases(client);
         let Some(mut lease) = leases.get_opt(&self.name).await? else { return Ok(()) };
-        if lease.data.pointer("/spec/holderIdentity").is_none_or(|holder| *holder != json!(self.identity)) {
+        if lease.data.at(["spec", "holderIdentity"]).is_none_or(|holder| *holder != json!(self.identity)) {
             return Ok(());
         }
-        let transitions = lease.data.pointer("/spec/leaseTransitions").and_then(Value::as_i64).unwrap_or(0);
+        let transitions = lease.data.at(["spec", "leaseTransitions"]).and_then(Value::as_i64).unwrap_or(0);
         let now = format!("{:.6}", jiff::Timestamp::now());
         lease.data["spec"] = json!({
             "holderIdentity": "",
@@ -172,7 +173,7 @@ impl Lease {
             return is_written(leases.create(&PostParams::default(), &lease).await);
         };
         let spec = lease.data.get("spec").cloned().unwrap_or_default();
-        let holder = spec.get("holderIdentity").and_then(Value::as_str).unwrap_or_default();
+        let holder = spec.str_at("holderIdentity");
         let transitions = spec.get("leaseTransitions").and_then(Value::as_i64).unwrap_or(0);
         if holder == self.identity {
             let since = spec.get("acquireTime").cloned();

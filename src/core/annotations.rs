@@ -4,7 +4,7 @@
 //! Must not refuse anything: what is not understood is ignored, with a warning.
 
 use crate::core::duration;
-use crate::core::json::at;
+use crate::core::json::Json;
 use crate::core::labels;
 use crate::core::model::CANARY;
 use crate::core::model::CANARY_HOLD;
@@ -58,7 +58,7 @@ pub fn unknown_fields(daemon_set: &DaemonSet) -> Vec<FieldError> {
     let mut found: Vec<FieldError> = annotations.filter_map(|(name, value)| annotation(name, value)).collect();
     found.extend(daemon_set.labels.iter().filter(|(name, _)| name.starts_with(OURS)).filter_map(|(n, v)| label(n, v)));
     // Annotations written on the pod template instead of the DaemonSet.
-    let template = at(&daemon_set.template, &["metadata", "annotations"]).and_then(serde_json::Value::as_object);
+    let template = daemon_set.template.at(["metadata", "annotations"]).and_then(serde_json::Value::as_object);
     let misplaced = template.into_iter().flatten().filter(|(name, _)| KNOWN.iter().any(|(known, ..)| known == name));
     found.extend(misplaced.map(|(name, _)| FieldError {
         field: format!("spec.template.metadata.annotations[{name}]"),

@@ -10,6 +10,7 @@ use serde_json::Map;
 use serde_json::Number;
 use serde_json::Value;
 
+use crate::core::json::Json;
 use crate::core::quantity;
 use schema::Rule;
 use schema::Shape;
@@ -80,8 +81,8 @@ fn elements<'a>(map: &'a mut Map<String, Value>, list: &str) -> impl Iterator<It
 }
 
 fn drop_pull_policy(map: &mut Map<String, Value>, image: &str, policy: &str) {
-    let name = map.get(image).and_then(Value::as_str).unwrap_or("");
-    if map.get(policy).and_then(Value::as_str) == Some(default_pull_policy(name)) {
+    let name = map.str_at(image);
+    if map.text_at(policy) == Some(default_pull_policy(name)) {
         map.retain(|key, _| key != policy);
     }
 }

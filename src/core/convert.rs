@@ -10,6 +10,7 @@ mod data;
 use serde_json::Value;
 
 use crate::core::input::ObjectName;
+use crate::core::json::Json;
 use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
@@ -54,7 +55,7 @@ pub fn name_of(object: &Value) -> Option<ObjectName> {
     let kind = object.get("kind")?.as_str()?;
     let metadata = object.get("metadata")?;
     let name = metadata.get("name")?.as_str().filter(|name| !name.is_empty())?;
-    let namespace = metadata.get("namespace").and_then(Value::as_str).filter(|namespace| !namespace.is_empty());
+    let namespace = metadata.text_at("namespace");
     let namespace = if is_cluster_scoped(kind) { "" } else { namespace.unwrap_or("default") };
     Some(ObjectName { kind: kind.to_owned(), key: ObjectKey::new(namespace, name) })
 }

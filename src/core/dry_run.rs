@@ -13,6 +13,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
@@ -67,9 +68,9 @@ impl Question {
 /// The pod that the stock controller would create for `node`: upstream's `CreatePodTemplate`, `GetPodFromTemplate` and
 /// `ReplaceDaemonSetPodNodeNameNodeAffinity`. Its owner does not block, which would take a right of its own.
 pub fn pod(daemon_set: &DaemonSet, revision: &str, node: &str) -> Value {
-    let of_template = |pointer: &str| daemon_set.template.pointer(pointer).cloned();
-    let map = |pointer: &str| of_template(pointer).and_then(|value| value.as_object().cloned()).unwrap_or_default();
-    let mut labels = map("/metadata/labels");
+    let template = &daemon_set.template;
+    let map = |value: Option<&Value>| value.and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut labels = map(template.at(["metadata", "labels"]));
     if let Some(generation) = daemon_set.annotations.get(TEMPLATE_GENERATION).filter(|g| g.parse::<i64>().is_ok()) {
         labels.insert(GENERATION_LABEL.to_owned(), generation.clone().into());
     }
@@ -78,22 +79,21 @@ pub fn pod(daemon_set: &DaemonSet, revision: &str, node: &str) -> Value {
         "generateName": format!("{}-", daemon_set.key.name),
         "namespace": daemon_set.key.namespace,
         "labels": labels,
-        "annotations": map("/metadata/annotations"),
+        "annotations": map(template.at(["metadata", "annotations"])),
     });
-    if let Some(finalizers) =
-        of_template("/metadata/finalizers").filter(|f| f.as_array().is_some_and(|f| !f.is_empty()))
-    {
-        metadata["finalizers"] = finalizers;
+    let finalizers = template.list_at(["metadata", "finalizers"]);
+    if !finalizers.is_empty() {
+        metadata["finalizers"] = json!(finalizers);
     }
     if let Some(uid) = &daemon_set.uid {
         metadata["ownerReferences"] = json!([{
             "apiVersion": "apps/v1", "kind": "DaemonSet", "name": daemon_set.key.name, "uid": uid, "controller": true,
         }]);
     }
-    let mut spec = map("/spec");
-    let host_network = spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or(false);
-    let own = spec.get("tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
-    spec.insert("tolerations".to_owned(), automatic_tolerations(&own, host_network).into());
+    let mut spec = map(template.at("spec"));
+    let host_network = spec.flag_at("hostNetwork");
+    let tolerations = automatic_tolerations(spec.list_at("tolerations"), host_network);
+    spec.insert("tolerations".to_owned(), tolerations.into());
     let to_node = json!({"nodeSelectorTerms": [{
         "matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}],
     }]});

@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Mode;
@@ -136,15 +137,14 @@ fn taint(check: &TaintCheck) -> Term {
 
 /// A toleration on one line, formatted as by `kubectl describe`.
 fn toleration_text(toleration: &Value) -> String {
-    let part = |name: &str| toleration.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let mut text = part("key").unwrap_or("any key").to_owned();
-    if let Some(value) = part("value") {
+    let mut text = toleration.text_at("key").unwrap_or("any key").to_owned();
+    if let Some(value) = toleration.text_at("value") {
         text.push_str(&format!("={value}"));
     }
-    if let Some(effect) = part("effect") {
+    if let Some(effect) = toleration.text_at("effect") {
         text.push_str(&format!(":{effect}"));
     }
-    if part("operator") == Some("Exists") {
+    if toleration.text_at("operator") == Some("Exists") {
         text.push_str(" op=Exists");
     }
     text

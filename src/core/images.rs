@@ -9,6 +9,7 @@ pub mod reference;
 use serde_json::Value;
 
 use crate::core::canonical::default_pull_policy;
+use crate::core::json::Json;
 
 /// An image that a pod names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,15 +38,12 @@ pub fn of_spec(spec: &Value) -> Vec<PodImage> {
             None => images.push(PodImage { image: image.to_owned(), always: policy == "Always" }),
         }
     };
-    let text = |value: &Value, name: &str| -> Option<String> {
-        value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
-    };
-    let list = |name: &str| spec.get(name).and_then(Value::as_array).into_iter().flatten();
+    let list = |name: &str| spec.list_at(name).iter();
     for container in list("initContainers").chain(list("containers")) {
-        add(text(container, "image").as_deref(), text(container, "imagePullPolicy").as_deref());
+        add(container.text_at("image"), container.text_at("imagePullPolicy"));
     }
     for source in list("volumes").filter_map(|volume| volume.get("image")) {
-        add(text(source, "reference").as_deref(), text(source, "pullPolicy").as_deref());
+        add(source.text_at("reference"), source.text_at("pullPolicy"));
     }
     images
 }

@@ -5,9 +5,7 @@
 
 use serde_json::Value;
 
-use crate::core::json::at;
-use crate::core::json::list_at;
-use crate::core::json::text_at;
+use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
 use crate::core::model::STATIC_GATE;
@@ -35,7 +33,7 @@ a controller left behind is deleted by hand";
 
 /// Whether a node selector that matches no node keeps the stock controller away.
 pub fn is_gated(daemon_set: &DaemonSet) -> bool {
-    at(&daemon_set.template, &["spec", "nodeSelector", STATIC_GATE]).is_some()
+    daemon_set.template.at(["spec", "nodeSelector", STATIC_GATE]).is_some()
 }
 
 /// Whether a DaemonSet controller created this pod for the DaemonSet of this name and UID (`None`: any), and it is to
@@ -48,16 +46,16 @@ pub fn is_stock_pod(pod: &Value, name: &str, uid: Option<&str>) -> bool {
             && uid.is_none_or(|uid| is(owner, "uid", uid))
             && owner.get("controller").is_some_and(|c| *c == true)
     };
-    let phase = text_at(pod, &["status", "phase"]);
+    let phase = pod.text_at(["status", "phase"]);
     !is_mirror_pod(pod)
-        && list_at(pod, &["metadata", "ownerReferences"]).iter().any(own)
-        && at(pod, &["metadata", "deletionTimestamp"]).is_none()
+        && pod.list_at(["metadata", "ownerReferences"]).iter().any(own)
+        && pod.at(["metadata", "deletionTimestamp"]).is_none()
         && !matches!(phase, Some("Failed" | "Succeeded"))
 }
 
 /// Whether the pod is a mirror pod of the kubelet.
 pub fn is_mirror_pod(pod: &Value) -> bool {
-    at(pod, &["metadata", "annotations", MIRROR_ANNOTATION]).is_some()
+    pod.at(["metadata", "annotations", MIRROR_ANNOTATION]).is_some()
 }
 
 /// The owner that the mirror pod of `instance` should have. `mode`: how the daemon is wanted here, if it is;

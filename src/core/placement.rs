@@ -12,6 +12,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::model::STATIC_GATE;
@@ -70,9 +71,9 @@ pub fn should_run(node: &NodeView, daemon_set: &DaemonSet, namespace: Option<&Na
 pub fn judge(node: &NodeView, daemon_set: &DaemonSet, namespace: Option<&NamespaceSelector>) -> Judgement {
     let null = Value::Null;
     let spec = daemon_set.template.get("spec").unwrap_or(&null);
-    let wanted = spec.get("nodeName").and_then(Value::as_str).filter(|name| !name.is_empty());
+    let wanted = spec.text_at("nodeName");
     let own = spec.get("tolerations").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let host_network = spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or(false);
+    let host_network = spec.flag_at("hostNetwork");
     Judgement {
         node_name: wanted.map(|name| NodeNameCheck { wanted: name.to_owned(), matches: name == node.name }),
         node_selector: affinity::node_selector(spec, node),

@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::core::json::Json;
+
 /// Every address of the node.
 const ANY: &str = "0.0.0.0";
 
@@ -41,15 +43,12 @@ impl fmt::Display for HostPort {
 /// The host ports of a pod or pod template: of its containers and its sidecars. With `hostNetwork` each container port
 /// is a host port, as in the API's defaults.
 pub fn host_ports(pod: &Value) -> Vec<HostPort> {
-    let on_host = pod.pointer("/spec/hostNetwork") == Some(&Value::Bool(true));
-    let list = |field: &str| pod.pointer(&format!("/spec/{field}")).and_then(Value::as_array).into_iter().flatten();
+    let on_host = pod.flag_at(["spec", "hostNetwork"]);
+    let list = |field: &str| pod.list_at(["spec", field]).iter();
     let stays = |c: &&Value| c.get("restartPolicy").is_some_and(|policy| policy == "Always");
     let containers = list("initContainers").filter(stays).chain(list("containers"));
-    let ports = containers.filter_map(|c| c.get("ports")?.as_array()).flatten();
-    let text = |port: &Value, field: &str, default: &str| {
-        let text = port.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
-        text.unwrap_or(default).to_owned()
-    };
+    let ports = containers.flat_map(|container| container.list_at("ports"));
+    let text = |port: &Value, field: &str, default: &str| port.text_at(field).unwrap_or(default).to_owned();
     let number = |port: &Value, field: &str| port.get(field).and_then(Value::as_u64).filter(|number| *number > 0);
     let of = |port: &Value| {
         let number = number(port, "hostPort").or_else(|| number(port, "containerPort").filter(|_| on_host))?;

@@ -28,6 +28,7 @@ use serde_json::Value;
 
 use crate::core::identity::Identity;
 use crate::core::images::PodImage;
+use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectRef;
@@ -188,7 +189,7 @@ pub struct Refused {
 /// [`RenderedPod::waiting_for`], and the pod is rendered without it.
 pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     let ctx = &mut RenderContext::new(input);
-    let template = json::at(input.daemon_set.pod_template(), &["spec"]).unwrap_or(&Value::Null);
+    let template = input.daemon_set.pod_template().at("spec").unwrap_or(&Value::Null);
     let account = service_account::name(template);
     let mut spec = template.as_object().cloned().unwrap_or_default();
     let metadata = metadata::build(input);

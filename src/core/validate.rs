@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::core::dns;
+use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
@@ -42,10 +43,7 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
     let empty = Value::Null;
     let metadata = value.get("metadata").unwrap_or(&empty);
     let spec = value.get("spec").unwrap_or(&empty);
-    let key = ObjectKey::new(
-        text(metadata, "namespace").filter(|namespace| !namespace.is_empty()).unwrap_or("default"),
-        text(metadata, "name").unwrap_or_default(),
-    );
+    let key = ObjectKey::new(metadata.text_at("namespace").unwrap_or("default"), metadata.str_at("name"));
     if let Some(reason) = dns::subdomain(&key.name) {
         errors.push(wrong("metadata.name", reason));
     }
@@ -59,7 +57,7 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
     if is_deeper(spec, MAX_LEVELS) {
         return Err(vec![wrong("spec", format!("maps and lists are nested more than {MAX_LEVELS} levels deep"))]);
     }
-    let template_labels = strings(spec.pointer("/template/metadata/labels"));
+    let template_labels = strings(spec.at(["template", "metadata", "labels"]));
     selector::check(spec.get("selector"), &template_labels, &mut errors);
     template::check(spec.get("template"), &mut errors);
     pod::check(spec.get("template").unwrap_or(&empty), &mut errors);
@@ -71,7 +69,7 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
     }
     Ok(DaemonSet {
         key,
-        uid: text(metadata, "uid").filter(|uid| !uid.is_empty()).map(str::to_owned),
+        uid: metadata.text_at("uid").map(str::to_owned),
         generation: metadata.get("generation").and_then(Value::as_i64).filter(|generation| *generation > 0),
         labels: strings(metadata.get("labels")),
         annotations: strings(metadata.get("annotations")),
@@ -99,13 +97,9 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
     }
 }
 
-fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
-    value.get(field).and_then(Value::as_str)
-}
-
 /// The labels of a pod template.
 pub fn template_labels(template: &Value) -> BTreeMap<String, String> {
-    strings(template.pointer("/metadata/labels"))
+    strings(template.at(["metadata", "labels"]))
 }
 
 /// A map of strings; a null value is an empty string, as in Go.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
 use crate::core::cluster::overview::Cluster;
+use crate::core::json::Json;
 use crate::node::api;
 use crate::node::api::FailureKind;
 
@@ -53,7 +54,7 @@ async fn list(client: &kube::Client, path: &str) -> Result<Vec<Value>, api::ApiF
             items.extend(more);
         }
         // Base64 in its form for URLs: nothing to escape.
-        match page.pointer("/metadata/continue").and_then(Value::as_str) {
+        match page.text_at(["metadata", "continue"]) {
             Some(token) if !token.is_empty() => go_on = token.to_owned(),
             _ => return Ok(items),
         }

@@ -18,6 +18,7 @@ use serde_json::json;
 
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
+use crate::core::json::Json;
 use crate::node::api::read_kubeconfig;
 
 fn failure(message: String) -> CommandFailure {
@@ -118,12 +119,11 @@ fn ask(exec: &ExecConfig) -> Result<Value, CommandFailure> {
 /// Puts what a credential plugin answered where it would stand in a kubeconfig.
 fn take(user: &mut AuthInfo, status: &Value) {
     use base64::Engine;
-    let text = |name: &str| status.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let encoded = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
-    if let Some(token) = text("token") {
+    if let Some(token) = status.text_at("token") {
         user.token = Some(SecretString::from(token.to_owned()));
     }
-    if let (Some(certificate), Some(key)) = (text("clientCertificateData"), text("clientKeyData")) {
+    if let (Some(certificate), Some(key)) = (status.text_at("clientCertificateData"), status.text_at("clientKeyData")) {
         user.client_certificate_data = Some(encoded(certificate));
         user.client_key_data = Some(SecretString::from(encoded(key)));
     }

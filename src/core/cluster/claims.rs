@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::core::json::Json;
 use crate::core::model::ObjectKey;
 use crate::core::owners;
 use crate::core::time::Span;
@@ -61,11 +62,10 @@ impl Claims {
 
     /// Takes the API server's answer.
     pub(super) fn answered(&mut self, claim: StockPodClaim, pod: Option<&Value>) {
-        let is = |pod: &Value, field: &str, text: &str| pod.pointer(field).and_then(Value::as_str) == Some(text);
         let holds = pod.is_some_and(|pod| {
-            is(pod, "/metadata/name", &claim.pod)
-                && is(pod, "/metadata/namespace", &claim.key.namespace)
-                && is(pod, "/spec/nodeName", &claim.node)
+            pod.str_at(["metadata", "name"]) == claim.pod
+                && pod.str_at(["metadata", "namespace"]) == claim.key.namespace
+                && pod.str_at(["spec", "nodeName"]) == claim.node
                 && owners::is_stock_pod(pod, &claim.key.name, Some(&claim.uid))
         });
         let known = self.0.get_mut(&(claim.key, claim.node)).filter(|known| known.pod == claim.pod);

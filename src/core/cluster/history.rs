@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::core::canonical;
 use crate::core::identity;
+use crate::core::json::Json;
 use crate::core::model::HASH_LABEL;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -43,7 +44,7 @@ pub fn bytes(data: &Value) -> String {
 
 /// The template that a revision's data holds, if it holds one.
 pub fn template(data: &Value) -> Option<Value> {
-    let mut template = data.pointer("/spec/template")?.as_object()?.clone();
+    let mut template = data.at(["spec", "template"])?.as_object()?.clone();
     template.remove("$patch");
     Some(Value::Object(template))
 }
@@ -217,7 +218,7 @@ pub fn label(template: &Value, collisions: Option<i32>) -> String {
 
 /// The labels of a new revision: the template's, and its hash.
 pub fn labels(template: &Value, hash: &str) -> BTreeMap<String, String> {
-    let of_template = template.pointer("/metadata/labels").and_then(Value::as_object);
+    let of_template = template.at(["metadata", "labels"]).and_then(Value::as_object);
     let text = |(k, v): (&String, &Value)| Some((k.clone(), v.as_str()?.to_owned()));
     let mut labels: BTreeMap<String, String> = of_template.into_iter().flatten().filter_map(text).collect();
     labels.insert(HASH_LABEL.to_owned(), hash.to_owned());

@@ -13,6 +13,7 @@ use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::InstanceReport;
 use crate::core::cluster::node_daemons::Status;
+use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::Lookup;
 use crate::core::model::Mode;
@@ -133,8 +134,7 @@ impl Cluster {
     /// From objects as the API has them: Nodes, DaemonSets, NodeDaemons, Namespaces. What cannot be understood
     /// is left out.
     pub fn new(nodes: &[Value], daemon_sets: &[Value], reports: &[Value], namespaces: &[Value]) -> Self {
-        let name =
-            |value: &Value| value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let name = |value: &Value| value.str_at(["metadata", "name"]).to_owned();
         let mut told: BTreeMap<String, Status> = reports
             .iter()
             .map(|report| {
@@ -144,8 +144,8 @@ impl Cluster {
             .collect();
         let nodes = nodes.iter().filter_map(|value| {
             let view = node::view(value).ok()?;
-            let conditions = value.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-            let ready = conditions.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+            let mut conditions = value.list_at(["status", "conditions"]).iter();
+            let ready = conditions.any(|c| c["type"] == "Ready" && c["status"] == "True");
             Some((view.name.clone(), Node { report: told.remove(&view.name), ready, view }))
         });
         let nodes = nodes.collect();
@@ -261,7 +261,7 @@ fn daemon(value: &Value) -> Option<Daemon> {
     // Items of a list carry neither.
     object.insert("apiVersion".to_owned(), json!("apps/v1"));
     object.insert("kind".to_owned(), json!("DaemonSet"));
-    let template = value.pointer("/spec/template")?;
+    let template = value.at(["spec", "template"])?;
     let revision = RevisionFact::hash_of(&history::data(template));
     let daemon_set = validate::daemon_set(&value, Source::Api).ok()?;
     Some(Daemon { daemon_set, revision })

@@ -5,6 +5,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::checks::wrong;
+use crate::core::json::Json;
 use crate::core::model::FieldError;
 
 /// Makes `object`, a DaemonSet of `api_version`, one of apps/v1.
@@ -24,7 +25,7 @@ pub(super) fn convert(object: &mut Value, api_version: &str) -> Result<(), Field
     object.insert("apiVersion".to_owned(), "apps/v1".into());
     let template_labels = object
         .get("spec")
-        .and_then(|spec| spec.pointer("/template/metadata/labels"))
+        .and_then(|spec| spec.at(["template", "metadata", "labels"]))
         .filter(|labels| !labels.is_null())
         .cloned();
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::core::dry_run::GRANT;
+use crate::core::json::Json;
 use crate::core::model::Mode;
 use crate::core::time::Span;
 
@@ -109,8 +110,7 @@ pub fn rights_of(namespace: &str, template: &Value) -> BTreeSet<Right> {
     };
     let spec = template.get("spec").unwrap_or(&Value::Null);
     named(spec, &mut read);
-    let text = |name: &str| spec.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let account = text("serviceAccountName").or_else(|| text("serviceAccount")).unwrap_or("default");
+    let account = spec.text_at("serviceAccountName").or_else(|| spec.text_at("serviceAccount")).unwrap_or("default");
     read("serviceaccounts", account);
     let mounts = spec.get("automountServiceAccountToken") != Some(&Value::Bool(false));
     if mounts || has(spec, "serviceAccountToken") {
@@ -125,8 +125,7 @@ fn named(value: &Value, read: &mut impl FnMut(&str, &str)) {
         Value::Array(items) => items.iter().for_each(|item| named(item, read)),
         Value::Object(fields) => {
             for (field, inner) in fields {
-                let name = |field: &str| inner.get(field).and_then(Value::as_str).unwrap_or_default();
-                match (field.as_str(), name("name"), name("secretName")) {
+                match (field.as_str(), inner.str_at("name"), inner.str_at("secretName")) {
                     ("configMap" | "configMapRef" | "configMapKeyRef", name, _) if !name.is_empty() => {
                         read("configmaps", name);
                     }
@@ -138,11 +137,8 @@ fn named(value: &Value, read: &mut impl FnMut(&str, &str)) {
                     _ => named(inner, read),
                 }
             }
-            for secret in fields.get("imagePullSecrets").and_then(Value::as_array).into_iter().flatten() {
-                if let Some(name) = secret.get("name").and_then(Value::as_str) {
-                    read("secrets", name);
-                }
-            }
+            let pulls = fields.list_at("imagePullSecrets").iter().filter_map(|secret| secret.text_at("name"));
+            pulls.for_each(|name| read("secrets", name));
         }
         _ => {}
     }
@@ -312,8 +308,8 @@ fn stock(daemons: &[(Value, Mode, Vec<String>)]) -> Vec<Finding> {
                         DaemonSet daemonlet.dev/mode=bootstrap";
     let mut findings = Vec::new();
     for (daemon_set, _, pods) in daemons.iter().filter(|(_, mode, _)| *mode == Mode::Static) {
-        let text = |pointer: &str| daemon_set.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let name = format!("{}/{}", text("/metadata/namespace"), text("/metadata/name"));
+        let [namespace, name] = ["namespace", "name"].map(|field| daemon_set.str_at(["metadata", field]));
+        let name = format!("{namespace}/{name}");
         if !pods.is_empty() {
             let text = format!("{name} runs here twice: pod {} is the DaemonSet controller's", pods.join(", "));
             findings.push(Finding::bad(CHECK, text, HINT));
@@ -330,13 +326,12 @@ fn stock(daemons: &[(Value, Mode, Vec<String>)]) -> Vec<Finding> {
 
 /// Whether kube-controller-manager wrote the status last, for the current generation.
 fn writes_status(daemon_set: &Value) -> bool {
-    let generation = |pointer: &str| daemon_set.pointer(pointer).and_then(Value::as_i64);
-    let entries = daemon_set.pointer("/metadata/managedFields").and_then(Value::as_array);
-    let of_status = entries.into_iter().flatten().filter(|entry| entry["subresource"] == "status");
+    let entries = daemon_set.list_at(["metadata", "managedFields"]);
+    let of_status = entries.iter().filter(|entry| entry["subresource"] == "status");
     let last = of_status.max_by_key(|entry| entry["time"].as_str().unwrap_or_default());
-    let observed = generation("/status/observedGeneration");
+    let observed = daemon_set.at(["status", "observedGeneration"]);
     observed.is_some()
-        && observed == generation("/metadata/generation")
+        && observed == daemon_set.at(["metadata", "generation"])
         && last.is_some_and(|entry| entry["manager"] == "kube-controller-manager")
 }
 

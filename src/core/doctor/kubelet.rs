@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::Finding;
+use crate::core::json::Json;
+use crate::core::json::Path;
 use crate::core::node;
 
 /// The first kubelet that reads environment variables from a file (`fileKeyRef`) by default.
@@ -34,10 +36,10 @@ pub enum File {
 }
 
 impl File {
-    /// The file that sets `pointer` last.
-    fn source(&self, pointer: &str) -> Option<&str> {
+    /// The file that sets `path` last.
+    fn source(&self, path: impl Path + Copy) -> Option<&str> {
         let Self::Read { parts, .. } = self else { return None };
-        parts.iter().rfind(|(_, part)| part.pointer(pointer).is_some()).map(|(path, _)| path.as_str())
+        parts.iter().rfind(|(_, part)| part.at(path).is_some()).map(|(path, _)| path.as_str())
     }
 }
 
@@ -99,7 +101,7 @@ impl KubeletFacts {
     fn setting(&self, name: &str, in_file: &str) -> Option<String> {
         let written = self.command().and_then(|command| flag(command, name));
         let content = match &self.file {
-            File::Read { content, .. } => field(content, in_file),
+            File::Read { content, .. } => content.text_at(in_file),
             _ => None,
         };
         written.or(content).map(str::to_owned)
@@ -175,7 +177,7 @@ fn static_pods(facts: &KubeletFacts) -> Finding {
             match facts.file {
                 File::Unused => format!("start the kubelet with --pod-manifest-path={ours}"),
                 _ => {
-                    let file = facts.file.source("/staticPodPath").unwrap_or(&facts.path);
+                    let file = facts.file.source("staticPodPath").unwrap_or(&facts.path);
                     format!("write `staticPodPath: {ours}` into {file}, then `systemctl restart kubelet`")
                 }
             },
@@ -244,7 +246,7 @@ fn gates(facts: &KubeletFacts) -> Finding {
     let flags = facts.command().and_then(|command| flag(command, "feature-gates")).unwrap_or_default();
     let by_flag = flags.split(',').filter_map(|gate| gate.split_once('=')).find(|(gate, _)| *gate == "EnvFiles");
     let by_file = match &facts.file {
-        File::Read { content, .. } => content.pointer("/featureGates/EnvFiles").and_then(Value::as_bool),
+        File::Read { content, .. } => content.at(["featureGates", "EnvFiles"]).and_then(Value::as_bool),
         _ => None,
     };
     let env_files = by_flag.map(|(_, value)| value == "true").or(by_file);
@@ -255,7 +257,7 @@ fn gates(facts: &KubeletFacts) -> Finding {
             match by_flag {
                 Some(_) => "take EnvFiles out of the kubelet's --feature-gates and restart it".to_owned(),
                 None => {
-                    let file = facts.file.source("/featureGates/EnvFiles").unwrap_or(&facts.path);
+                    let file = facts.file.source(["featureGates", "EnvFiles"]).unwrap_or(&facts.path);
                     format!("take EnvFiles out of featureGates in {file}, then `systemctl restart kubelet`")
                 }
             },

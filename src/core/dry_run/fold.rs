@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
@@ -23,12 +24,12 @@ const TOKEN_VOLUME: &str = "kube-api-access-token";
 /// # Errors
 /// What came is no pod that a kubelet can decode.
 pub(super) fn template(daemon_set: &DaemonSet, pod: &Value) -> Result<Value, String> {
-    let map = |pointer: &str| pod.pointer(pointer).and_then(Value::as_object).cloned();
-    let mut spec = map("/spec").ok_or("what it answered is no pod")?;
-    let mut labels = map("/metadata/labels").unwrap_or_default();
+    let map = |value: Option<&Value>| value.and_then(Value::as_object).cloned();
+    let mut spec = map(pod.at("spec")).ok_or("what it answered is no pod")?;
+    let mut labels = map(pod.at(["metadata", "labels"])).unwrap_or_default();
     // The revision's labels are each rendering's own: a generation may change without the template.
     for label in [HASH_LABEL, GENERATION_LABEL] {
-        match daemon_set.template.pointer("/metadata/labels").and_then(|labels| labels.get(label)) {
+        match daemon_set.template.at(["metadata", "labels", label]) {
             Some(own) => labels.insert(label.to_owned(), own.clone()),
             None => labels.remove(label),
         };
@@ -38,7 +39,7 @@ pub(super) fn template(daemon_set: &DaemonSet, pod: &Value) -> Result<Value, Str
     let mut spec = Value::Object(spec);
     name_token_volume(daemon_set, &mut spec);
     let template = json!({
-        "metadata": {"labels": labels, "annotations": map("/metadata/annotations").unwrap_or_default()},
+        "metadata": {"labels": labels, "annotations": map(pod.at(["metadata", "annotations"])).unwrap_or_default()},
         "spec": spec,
     });
     validate::pod_template_types(&template).map_err(|error| format!("what it answered is no pod: {error}"))?;

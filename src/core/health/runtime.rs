@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::core::json::Json;
 use crate::core::record::Cause;
 use crate::core::record::Failure;
 use crate::core::time::Timestamp;
@@ -59,16 +60,15 @@ fn latest<'a>(pod: &'a PodFact, name: &str) -> Option<&'a ContainerFact> {
 }
 
 fn containers<'a>(template: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
-    template.pointer(&format!("/spec/{field}")).and_then(Value::as_array).into_iter().flatten()
-}
-
-fn name(container: &Value) -> Option<&str> {
-    container.get("name").and_then(Value::as_str)
+    template.list_at(["spec", field]).iter()
 }
 
 /// Init containers in order, then the others.
 fn declared(template: &Value) -> Vec<&str> {
-    containers(template, "initContainers").chain(containers(template, "containers")).filter_map(name).collect()
+    containers(template, "initContainers")
+        .chain(containers(template, "containers"))
+        .filter_map(|container| container.text_at("name"))
+        .collect()
 }
 
 /// The containers that run as long as the pod does.
@@ -77,6 +77,6 @@ fn staying(template: &Value) -> Vec<&str> {
     containers(template, "initContainers")
         .filter(sidecar)
         .chain(containers(template, "containers"))
-        .filter_map(name)
+        .filter_map(|container| container.text_at("name"))
         .collect()
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::core::json;
+use crate::core::json::Json;
 use crate::core::record::Cause;
 use crate::core::record::Failure;
 use crate::core::time::Timestamp;
@@ -28,7 +28,7 @@ const PATIENCE: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 /// The condition Ready: its value, and since when.
 pub fn readiness(pod: &Value) -> Option<(bool, Timestamp)> {
     let ready = condition(pod, "Ready")?;
-    let since = ready.get("lastTransitionTime").and_then(Value::as_str).and_then(|time| time.parse().ok());
+    let since = ready.text_at("lastTransitionTime").and_then(|time| time.parse().ok());
     Some((ready.get("status").is_some_and(|s| s == "True"), since.unwrap_or_default()))
 }
 
@@ -51,11 +51,12 @@ pub fn by_status(pod: &Value, crash_diagnosis: Option<&CrashDiagnosis>) -> Optio
     if has_sandbox == Some(false) {
         return failure(Cause::Sandbox, "the kubelet has not made its sandbox (pod network, volumes?)".to_owned());
     }
-    let mut inits = statuses(pod, "initContainerStatuses").filter(|s| s.pointer("/state/running").is_some());
+    let mut inits = statuses(pod, "initContainerStatuses").filter(|s| s.at(["state", "running"]).is_some());
     let mut all = statuses(pod, "containerStatuses").peekable();
-    let all_run = all.peek().is_some() && all.all(|s| s.pointer("/state/running").is_some());
+    let all_run = all.peek().is_some() && all.all(|s| s.at(["state", "running"]).is_some());
     if all_run {
-        let late: Vec<&str> = statuses(pod, "containerStatuses").filter(|s| !is(s, "ready")).map(name).collect();
+        let late: Vec<&str> =
+            statuses(pod, "containerStatuses").filter(|s| !s.flag_at("ready")).map(|s| s.str_at("name")).collect();
         let is_starting = |s: &Value| s.get("started") == Some(&Value::Bool(false));
         let starting = statuses(pod, "containerStatuses").any(is_starting);
         let probe = if starting { "startup probe" } else { "readiness probe" };
@@ -66,8 +67,8 @@ pub fn by_status(pod: &Value, crash_diagnosis: Option<&CrashDiagnosis>) -> Optio
         };
     }
     // The kubelet also lists sidecars as init containers; those are `started`.
-    let stuck = inits.find(|s| s.get("started") != Some(&Value::Bool(true)))?;
-    failure(Cause::Container, format!("init container {} has not ended", name(stuck)))
+    let stuck = inits.find(|s| !s.flag_at("started"))?;
+    failure(Cause::Container, format!("init container {} has not ended", stuck.str_at("name")))
 }
 
 /// The name of a container that crashes repeatedly, and its restart count.
@@ -77,29 +78,29 @@ pub fn crashing(pod: &Value) -> Option<(&str, u64)> {
 
 fn crash(pod: &Value) -> Option<(&str, &Value)> {
     let again = |s: &Value| s.get("restartCount").and_then(Value::as_u64).unwrap_or(0) > 0;
-    let ended = |s: &Value| s.pointer("/state/terminated").is_some() || s.pointer("/lastState/terminated").is_some();
+    let ended = |s: &Value| s.at(["state", "terminated"]).is_some() || s.at(["lastState", "terminated"]).is_some();
     let waits = |s: &Value| waits_for(s).is_some_and(|reason| CRASH.contains(&reason));
-    let is_done = |s: &Value| s.pointer("/state/terminated/exitCode") == Some(&Value::from(0)) && is(s, "ready");
+    let is_done = |s: &Value| s.at(["state", "terminated", "exitCode"]) == Some(&Value::from(0)) && s.flag_at("ready");
     let all = || statuses(pod, "initContainerStatuses").chain(statuses(pod, "containerStatuses"));
     let found =
-        all().find(|s| waits(s)).or_else(|| all().find(|s| again(s) && ended(s) && !is(s, "ready") && !is_done(s)));
-    found.map(|status| (name(status), status))
+        all().find(|s| waits(s)).or_else(|| all().find(|s| again(s) && ended(s) && !s.flag_at("ready") && !is_done(s)));
+    found.map(|status| (status.str_at("name"), status))
 }
 
 /// How a container last ended, from the kubelet, the runtime and the log.
 fn end(status: &Value, crash_diagnosis: Option<&CrashDiagnosis>) -> CrashDiagnosis {
-    let ended = ["/state/terminated", "/lastState/terminated"].iter().find_map(|at| status.pointer(at));
+    let ended = ["state", "lastState"].iter().find_map(|state| status.at([state, "terminated"]));
     let mut end = crash_diagnosis.cloned().unwrap_or_default();
     if let Some(ended) = ended {
         let code = ended.get("exitCode").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
         end.exit_code = code.or(end.exit_code);
-        end.reason = text(ended.get("reason")).to_owned();
+        end.reason = ended.str_at("reason").to_owned();
         if end.message.is_empty() {
-            end.message = text(ended.get("message")).to_owned();
+            end.message = ended.str_at("message").to_owned();
         }
     }
     if end.message.is_empty() {
-        end.message = text(status.pointer("/state/waiting/message")).to_owned();
+        end.message = status.str_at(["state", "waiting", "message"]).to_owned();
     }
     end
 }
@@ -109,8 +110,8 @@ pub fn why_not_ready(pod: &Value) -> String {
     if let Some((status, reason)) = waiting(pod).find(|(_, reason)| !PATIENCE.contains(reason)) {
         return said(status, reason);
     }
-    let message = text(condition(pod, "Ready").and_then(|c| c.get("message")));
-    let phase = text(pod.pointer("/status/phase"));
+    let message = condition(pod, "Ready").map_or("", |c| c.str_at("message"));
+    let phase = pod.str_at(["status", "phase"]);
     match (message.is_empty(), phase) {
         (false, _) => message.to_owned(),
         (true, "") => "not ready yet".to_owned(),
@@ -119,10 +120,10 @@ pub fn why_not_ready(pod: &Value) -> String {
 }
 
 fn said(status: &Value, reason: &str) -> String {
-    let message = text(status.pointer("/state/waiting/message"));
+    let message = status.str_at(["state", "waiting", "message"]);
     match message.is_empty() {
-        true => format!("{}: {reason}", name(status)),
-        false => format!("{}: {reason}: {}", name(status), one_line(message)),
+        true => format!("{}: {reason}", status.str_at("name")),
+        false => format!("{}: {reason}: {}", status.str_at("name"), one_line(message)),
     }
 }
 
@@ -132,26 +133,14 @@ fn waiting(pod: &Value) -> impl Iterator<Item = (&Value, &str)> {
 }
 
 fn waits_for(status: &Value) -> Option<&str> {
-    status.pointer("/state/waiting/reason").and_then(Value::as_str).filter(|reason| !reason.is_empty())
+    status.text_at(["state", "waiting", "reason"])
 }
 
 fn statuses<'a>(pod: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
-    json::list_at(pod, &["status", list]).iter()
+    pod.list_at(["status", list]).iter()
 }
 
 fn condition<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
-    let conditions = json::list_at(pod, &["status", "conditions"]);
+    let conditions = pod.list_at(["status", "conditions"]);
     conditions.iter().find(|c| c.get("type").is_some_and(|t| t == name))
-}
-
-fn is(value: &Value, field: &str) -> bool {
-    value.get(field) == Some(&Value::Bool(true))
-}
-
-fn name(status: &Value) -> &str {
-    text(status.get("name"))
-}
-
-fn text(value: Option<&Value>) -> &str {
-    value.and_then(Value::as_str).unwrap_or_default()
 }

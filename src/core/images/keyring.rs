@@ -11,6 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::Value;
 
+use crate::core::json::Json;
+
 /// What Docker Hub's entry is called.
 const DEFAULT_REGISTRY: &str = "index.docker.io";
 
@@ -49,12 +51,11 @@ pub fn docker_config(bytes: &[u8], legacy: bool) -> Result<DockerConfig, String>
 }
 
 fn credentials(registry: &str, entry: &Value) -> Result<RegistryCredentials, String> {
-    let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
-    let auth = text("auth");
+    let auth = entry.str_at("auth");
     if auth.is_empty() {
         return Ok(RegistryCredentials {
-            username: text("username").to_owned(),
-            password: text("password").to_owned(),
+            username: entry.str_at("username").to_owned(),
+            password: entry.str_at("password").to_owned(),
         });
     }
     let compact: String = auth.chars().filter(|c| !matches!(c, '\n' | '\r')).collect();

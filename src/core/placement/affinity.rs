@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::core::json::Json;
 use crate::core::labels::Operator;
 use crate::core::labels::Requirement;
 use crate::core::model::NodeView;
@@ -88,25 +89,18 @@ pub(super) fn node_selector(spec: &Value, node: &NodeView) -> Vec<LabelCheck> {
 
 /// Each term of the required node affinity; `None`: there is none, so every node matches.
 pub(super) fn required_terms(spec: &Value, node: &NodeView) -> Option<Vec<TermCheck>> {
-    let required = spec.pointer("/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution")?;
-    if required.is_null() {
-        return None;
-    }
-    Some(array(required, "nodeSelectorTerms").iter().map(|term| check_term(term, node)).collect())
-}
-
-fn array<'a>(value: &'a Value, field: &str) -> &'a [Value] {
-    value.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    let required = spec.at(["affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"])?;
+    Some(required.list_at("nodeSelectorTerms").iter().map(|term| check_term(term, node)).collect())
 }
 
 fn check_term(term: &Value, node: &NodeView) -> TermCheck {
-    let labels = array(term, "matchExpressions").iter().map(|e| check(e, false, &node.labels));
+    let labels = term.list_at("matchExpressions").iter().map(|e| check(e, false, &node.labels));
     let mut fields = BTreeMap::new();
     if !node.name.is_empty() {
         fields.insert(NAME_FIELD.to_owned(), node.name.clone());
     }
     let mut expressions: Vec<_> = labels.collect();
-    expressions.extend(array(term, "matchFields").iter().map(|e| check(e, true, &fields)));
+    expressions.extend(term.list_at("matchFields").iter().map(|e| check(e, true, &fields)));
     // A node without a name has no fields; field expressions then exclude nothing, unless they are invalid.
     let met = |e: &ExpressionCheck| e.invalid.is_none() && (e.matches || (e.field && fields.is_empty()));
     let matches = !expressions.is_empty() && expressions.iter().all(met);
@@ -114,9 +108,8 @@ fn check_term(term: &Value, node: &NodeView) -> TermCheck {
 }
 
 fn check(expression: &Value, field: bool, has: &BTreeMap<String, String>) -> ExpressionCheck {
-    let text = |name: &str| expression.get(name).and_then(Value::as_str).unwrap_or("").to_owned();
-    let (key, operator) = (text("key"), text("operator"));
-    let values: Vec<_> = array(expression, "values").iter().map(|v| v.as_str().unwrap_or("").to_owned()).collect();
+    let (key, operator) = (expression.str_at("key").to_owned(), expression.str_at("operator").to_owned());
+    let values: Vec<_> = expression.list_at("values").iter().map(|v| v.as_str().unwrap_or("").to_owned()).collect();
     let verdict = match Operator::from_name(&operator) {
         Some(op @ (Operator::In | Operator::NotIn)) if field => check_field(&key, op, &values, has),
         Some(op) if !field => Requirement::new(&key, op, values.clone())

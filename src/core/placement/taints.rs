@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::json::Json;
 use crate::core::model::Taint;
 
 const NO_SCHEDULE: &str = "NoSchedule";
@@ -68,7 +69,7 @@ pub fn automatic_tolerations(tolerations: &[Value], host_network: bool) -> Vec<V
 /// Upstream's `AddOrUpdateTolerationInPodSpec`.
 fn add_or_update(tolerations: &mut Vec<Value>, toleration: &Value) {
     let same = |other: &Value| {
-        ["key", "effect", "operator", "value"].iter().all(|field| text(other, field) == text(toleration, field))
+        ["key", "effect", "operator", "value"].into_iter().all(|field| other.str_at(field) == toleration.str_at(field))
     };
     let mut updated = false;
     for other in tolerations.iter_mut().filter(|other| same(other)) {
@@ -80,18 +81,14 @@ fn add_or_update(tolerations: &mut Vec<Value>, toleration: &Value) {
     }
 }
 
-fn text<'a>(toleration: &'a Value, field: &str) -> &'a str {
-    toleration.get(field).and_then(Value::as_str).unwrap_or("")
-}
-
 /// Upstream's `Toleration.ToleratesTaint`, with the alpha comparison operators off (they never match).
 fn tolerates(toleration: &Value, taint: &Taint) -> bool {
-    let (key, effect) = (text(toleration, "key"), text(toleration, "effect"));
+    let (key, effect) = (toleration.str_at("key"), toleration.str_at("effect"));
     if !(effect.is_empty() || effect == taint.effect) || !(key.is_empty() || key == taint.key) {
         return false;
     }
-    match text(toleration, "operator") {
-        "" | "Equal" => text(toleration, "value") == taint.value,
+    match toleration.str_at("operator") {
+        "" | "Equal" => toleration.str_at("value") == taint.value,
         "Exists" => true,
         _ => false,
     }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::pod_security::DEFAULT_CAPABILITIES;
 use crate::core::images::reference;
+use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 
@@ -110,10 +111,10 @@ impl PodRules {
     }
 
     fn paths(&self, spec: &Value, refuse: &mut impl FnMut(&str, String, String)) {
-        for volume in list(&spec["volumes"]).iter().filter(|volume| !volume["hostPath"].is_null()) {
-            let path = text(&volume["hostPath"]["path"]);
+        for volume in spec.list_at("volumes").iter().filter(|volume| !volume["hostPath"].is_null()) {
+            let path = volume.str_at(["hostPath", "path"]);
             if !self.host_paths.iter().any(|prefix| is_below(path, prefix)) {
-                let field = format!("volumes[{}].hostPath.path", text(&volume["name"]));
+                let field = format!("volumes[{}].hostPath.path", volume.str_at("name"));
                 let rule = format!("{path:?} is not below a path of policy.host-paths {}", Listed(&self.host_paths));
                 refuse(&field, rule, format!("add {path:?} to policy.host-paths"));
             }
@@ -127,7 +128,7 @@ impl PodRules {
                 let field = format!("{field}.securityContext.privileged");
                 refuse(&field, "policy.privileged is false".to_owned(), "set policy.privileged = true".to_owned());
             }
-            for added in list(&context["capabilities"]["add"]).iter().filter_map(Value::as_str) {
+            for added in context.list_at(["capabilities", "add"]).iter().filter_map(Value::as_str) {
                 let name = capability(added);
                 let allowed = |allowed: &String| allowed == "*" || (capability(allowed) == name && name != "ALL");
                 if !self.capabilities.iter().any(allowed) {
@@ -142,8 +143,8 @@ impl PodRules {
 
     fn images(&self, spec: &Value, found: &mut Vec<FieldError>) {
         let of_containers = containers(spec).map(|(field, container)| (format!("{field}.image"), &container["image"]));
-        let of_volumes = list(&spec["volumes"]).iter().map(|volume| {
-            (format!("volumes[{}].image.reference", text(&volume["name"])), &volume["image"]["reference"])
+        let of_volumes = spec.list_at("volumes").iter().map(|volume| {
+            (format!("volumes[{}].image.reference", volume.str_at("name")), &volume["image"]["reference"])
         });
         for (field, image) in of_containers.chain(of_volumes) {
             let Some(image) = image.as_str().filter(|image| !image.is_empty()) else { continue };
@@ -164,7 +165,7 @@ fn error(field: &str, reason: String, hint: String) -> FieldError {
 /// Every container with its field.
 fn containers(spec: &Value) -> impl Iterator<Item = (String, &Value)> {
     ["initContainers", "containers"].into_iter().flat_map(move |kind| {
-        list(&spec[kind]).iter().map(move |container| (format!("{kind}[{}]", text(&container["name"])), container))
+        spec.list_at(kind).iter().map(move |container| (format!("{kind}[{}]", container.str_at("name")), container))
     })
 }
 
@@ -207,14 +208,6 @@ impl fmt::Display for Listed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "({})", if self.0.is_empty() { "none".to_owned() } else { self.0.join(", ") })
     }
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::core::json::Json;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::render::Endpoint;
@@ -17,7 +18,7 @@ const PORT: &str = "KUBERNETES_SERVICE_PORT";
 
 /// Adds the two variables to every container that does not set them itself.
 pub(super) fn add(ctx: &mut RenderContext<'_>, spec: &mut Object) {
-    let host_network = json::member(spec, "hostNetwork").and_then(Value::as_bool).unwrap_or(false);
+    let host_network = spec.flag_at("hostNetwork");
     let endpoint = if host_network { ctx.input.options.api_endpoint.clone() } else { service(ctx) };
     let Some(endpoint) = endpoint else {
         let may_do_without = ctx.is_from_folder() && ctx.tokens.is_empty();
@@ -35,7 +36,7 @@ pub(super) fn add(ctx: &mut RenderContext<'_>, spec: &mut Object) {
         let Some(own) = json::list_mut(container, "env") else { return };
         let missing: Vec<&Value> = variables
             .iter()
-            .filter(|variable| !own.iter().any(|own| json::text(own, "name") == json::text(variable, "name")))
+            .filter(|variable| !own.iter().any(|own| own.text_at("name") == variable.text_at("name")))
             .collect();
         // `$(X)` sees only what is declared before it; otherwise the container's own come first.
         let first = own.iter().any(|own| env::refers_to(own, HOST) || env::refers_to(own, PORT));
@@ -47,10 +48,10 @@ pub(super) fn add(ctx: &mut RenderContext<'_>, spec: &mut Object) {
 /// Address and port of the Service `default/kubernetes`, as the kubelet would write them.
 fn service(ctx: &mut RenderContext<'_>) -> Option<Endpoint> {
     let Lookup::Present(service) = ctx.look_up_in(Kind::Service, "default", "kubernetes") else { return None };
-    let spec = json::at(service, &["spec"])?;
-    let host = json::text(spec, "clusterIP").filter(|address| *address != "None")?;
-    let ports = json::list(spec, "ports");
-    let port = ports.iter().find(|port| json::text(port, "name") == Some("https")).or_else(|| ports.first())?;
+    let spec = service.at("spec")?;
+    let host = spec.text_at("clusterIP").filter(|address| *address != "None")?;
+    let ports = spec.list_at("ports");
+    let port = ports.iter().find(|port| port.text_at("name") == Some("https")).or_else(|| ports.first())?;
     let port = u16::try_from(port.get("port")?.as_u64()?).ok()?;
     Some(Endpoint { host: host.to_owned(), port })
 }

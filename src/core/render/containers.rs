@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::core::render::json;
+use crate::core::json::Json;
 use crate::core::render::json::Object;
 
 /// The lists that hold containers, in the order in which upstream visits them.
@@ -15,7 +15,7 @@ pub(super) const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralC
 /// Every container of `spec` with its field path.
 pub(super) fn all(spec: &Object) -> impl Iterator<Item = (String, &Value)> {
     LISTS.into_iter().flat_map(|list| {
-        json::list_of(spec, list)
+        spec.list_at(list)
             .iter()
             .enumerate()
             .map(move |(index, container)| (format!("spec.template.spec.{list}[{index}]"), container))
@@ -36,10 +36,10 @@ pub(super) fn for_each_mut(spec: &mut Object, mut visit: impl FnMut(&'static str
 
 /// The one user that all containers run as, if they all set the same (upstream's `FsUserFrom`).
 pub(super) fn common_run_as_user(spec: &Object) -> Option<u32> {
-    let of_pod = json::member(spec, "securityContext").and_then(|context| context.get("runAsUser"));
+    let of_pod = spec.at("securityContext").and_then(|context| context.get("runAsUser"));
     let mut common = None;
     for (_, container) in all(spec) {
-        let own = json::at(container, &["securityContext", "runAsUser"]);
+        let own = container.at(["securityContext", "runAsUser"]);
         let user = own.or(of_pod).and_then(Value::as_u64).and_then(|user| u32::try_from(user).ok())?;
         if common.is_some_and(|common| common != user) {
             return None;
@@ -51,7 +51,7 @@ pub(super) fn common_run_as_user(spec: &Object) -> Option<u32> {
 
 /// The pod's `securityContext.fsGroup`.
 pub(super) fn fs_group(spec: &Object) -> Option<u32> {
-    let group = json::member(spec, "securityContext").and_then(|context| context.get("fsGroup"));
+    let group = spec.at("securityContext").and_then(|context| context.get("fsGroup"));
     group.and_then(Value::as_u64).and_then(|group| u32::try_from(group).ok())
 }
 
@@ -60,13 +60,13 @@ pub(super) fn fs_group(spec: &Object) -> Option<u32> {
 pub(super) fn nested_mount_points(spec: &Object, name: &str) -> BTreeSet<String> {
     let mut nested = BTreeSet::new();
     for (_, container) in all(spec) {
-        let mounts = json::list(container, "volumeMounts");
-        if mounts.len() < 2 || !mounts.iter().any(|mount| json::text(mount, "name") == Some(name)) {
+        let mounts = container.list_at("volumeMounts");
+        if mounts.len() < 2 || !mounts.iter().any(|mount| mount.text_at("name") == Some(name)) {
             continue;
         }
         let mut points: Vec<_> = mounts.iter().filter_map(mount_point).collect();
         points.sort();
-        for own in mounts.iter().filter(|mount| json::text(mount, "name") == Some(name)).filter_map(mount_point) {
+        for own in mounts.iter().filter(|mount| mount.text_at("name") == Some(name)).filter_map(mount_point) {
             let prefix = format!("{own}/");
             let mut found: Vec<String> = Vec::new();
             for point in points.iter().filter(|point| point.starts_with(&prefix)) {
@@ -81,7 +81,7 @@ pub(super) fn nested_mount_points(spec: &Object, name: &str) -> BTreeSet<String>
 }
 
 fn mount_point(mount: &Value) -> Option<String> {
-    json::text(mount, "mountPath").map(clean_path)
+    mount.text_at("mountPath").map(clean_path)
 }
 
 /// `path` without empty, `.` and resolvable `..` elements (Go's `filepath.Clean`).

@@ -8,10 +8,10 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use crate::core::json::Json;
 use crate::core::quantity::Quantity;
 use crate::core::quantity::parse_json;
 use crate::core::render::RenderInput;
-use crate::core::render::json;
 use crate::core::render::json::Object;
 use crate::core::render::payload;
 use crate::core::render::payload::Payload;
@@ -46,12 +46,10 @@ impl<'a> PodView<'a> {
 
 /// Adds the files of a downwardAPI source.
 pub(super) fn project(payload: &mut Payload<'_, '_>, pod: &PodView<'_>, spec: &Object, source: &Value, field: &str) {
-    for (index, item) in json::list(source, "items").iter().enumerate() {
+    for (index, item) in source.list_at("items").iter().enumerate() {
         let field = format!("{field}.items[{index}]");
-        let known = match (json::at(item, &["fieldRef"]), json::at(item, &["resourceFieldRef"])) {
-            (Some(reference), _) => {
-                field_value(pod, json::text(reference, "fieldPath").unwrap_or_default()).ok_or("fieldRef")
-            }
+        let known = match (item.at("fieldRef"), item.at("resourceFieldRef")) {
+            (Some(reference), _) => field_value(pod, reference.str_at("fieldPath")).ok_or("fieldRef"),
             (None, Some(reference)) => resource_value(spec, reference).ok_or("resourceFieldRef"),
             (None, None) => Ok(String::new()),
         };
@@ -68,7 +66,7 @@ pub(super) fn project(payload: &mut Payload<'_, '_>, pod: &PodView<'_>, spec: &O
         };
         let mode = payload::mode(item, "mode").unwrap_or(payload.mode);
         let file = payload.owner.file(value.into_bytes(), mode);
-        payload.insert(json::text(item, "path").unwrap_or_default(), file, &format!("{field}.path"));
+        payload.insert(item.str_at("path"), file, &format!("{field}.path"));
     }
 }
 
@@ -156,19 +154,18 @@ fn is_print(c: char) -> bool {
 /// The value of a container's resource (upstream's `ExtractContainerResourceValue`), if the container sets it. An
 /// unset limit is what the node can allocate, which is unknown here.
 fn resource_value(spec: &Object, reference: &Value) -> Option<String> {
-    let container = json::text(reference, "containerName")?;
+    let container = reference.text_at("containerName")?;
     let found = ["containers", "initContainers"]
         .into_iter()
-        .flat_map(|list| json::list_of(spec, list))
-        .find(|found| json::text(found, "name") == Some(container))?;
-    let (kind, resource) = json::text(reference, "resource")?.split_once('.')?;
+        .flat_map(|list| spec.list_at(list))
+        .find(|found| found.text_at("name") == Some(container))?;
+    let (kind, resource) = reference.text_at("resource")?.split_once('.')?;
     let open_on_node = matches!(resource, "cpu" | "memory" | "ephemeral-storage");
     if !open_on_node && !resource.starts_with("hugepages-") {
         return None;
     }
-    let amount = |kind| {
-        json::at(found, &["resources", kind, resource]).map_or(Some(None), |amount| parse_json(amount).map(Some))
-    };
+    let amount =
+        |kind| found.at(["resources", kind, resource]).map_or(Some(None), |amount| parse_json(amount).map(Some));
     let limit = amount("limits")?;
     let amount = match kind {
         "limits" if open_on_node => Some(limit.filter(|limit| limit.value() != 0)?),

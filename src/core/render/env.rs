@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::json::Json;
 use crate::core::model::Kind;
 use crate::core::render::containers;
 use crate::core::render::context::RenderContext;
@@ -29,7 +30,7 @@ enum Variable<'a> {
 impl Variable<'_> {
     fn name(&self) -> &str {
         match self {
-            Variable::Ready(variable) => json::text(variable, "name").unwrap_or_default(),
+            Variable::Ready(variable) => variable.str_at("name"),
             Variable::Secret { name, .. } => name,
         }
     }
@@ -42,7 +43,7 @@ impl Variable<'_> {
     /// Whether the kubelet may omit it.
     fn is_optional(&self) -> bool {
         let Variable::Ready(variable) = self else { return false };
-        json::at(variable, &["valueFrom", "fileKeyRef"]).is_some_and(|reference| json::flag(reference, "optional"))
+        variable.at(["valueFrom", "fileKeyRef"]).is_some_and(|reference| reference.flag_at("optional"))
     }
 }
 
@@ -70,8 +71,8 @@ pub(super) fn resolve(ctx: &mut RenderContext<'_>, account: &str, spec: &mut Obj
 
 /// The member of `source` that names a ConfigMap or Secret.
 fn reference_of<'s>(source: &'s Value, config_map: &str, secret: &str) -> Option<(Kind, &'s Value)> {
-    let config_map = json::at(source, &[config_map]).map(|reference| (Kind::ConfigMap, reference));
-    config_map.or_else(|| json::at(source, &[secret]).map(|reference| (Kind::Secret, reference)))
+    let config_map = source.at(config_map).map(|reference| (Kind::ConfigMap, reference));
+    config_map.or_else(|| source.at(secret).map(|reference| (Kind::Secret, reference)))
 }
 
 /// The variables of `envFrom`, which is removed.
@@ -80,10 +81,10 @@ fn env_from<'a>(ctx: &mut RenderContext<'a>, container: &mut Object, field: &str
     let mut variables: Vec<Variable<'a>> = Vec::new();
     for (index, source) in sources.iter().enumerate() {
         let field = format!("{field}.envFrom[{index}]");
-        let prefix = json::text(source, "prefix").unwrap_or_default();
+        let prefix = source.str_at("prefix");
         let Some((kind, reference)) = reference_of(source, "configMapRef", "secretRef") else { continue };
-        let object_name = json::text(reference, "name").unwrap_or_default();
-        let Some(object) = ctx.data_object(kind, object_name, json::flag(reference, "optional")) else { continue };
+        let object_name = reference.str_at("name");
+        let Some(object) = ctx.data_object(kind, object_name, reference.flag_at("optional")) else { continue };
         for key in payload::keys(kind, object, false) {
             let name = format!("{prefix}{key}");
             if !name_is_valid(ctx, &name) {
@@ -121,14 +122,14 @@ fn resolve_one<'a>(
     mut own: Value,
     field: impl FnOnce() -> String,
 ) -> Option<Variable<'a>> {
-    if json::text(&own, "value").is_some() {
+    if own.text_at("value").is_some() {
         if let Some(object) = own.as_object_mut() {
             object.remove("valueFrom");
         }
         return Some(Variable::Ready(own));
     }
-    let name = json::text(&own, "name").unwrap_or_default();
-    let Some(from) = json::at(&own, &["valueFrom"]) else { return Some(Variable::Ready(own)) };
+    let name = own.str_at("name");
+    let Some(from) = own.at("valueFrom") else { return Some(Variable::Ready(own)) };
     if from.as_object().is_some_and(|from| from.values().filter(|source| !source.is_null()).count() > 1) {
         ctx.refuse(
             format!("{}.valueFrom", field()),
@@ -137,18 +138,18 @@ fn resolve_one<'a>(
         );
         return None;
     }
-    if let Some(reference) = json::at(from, &["fieldRef"]) {
-        let replaced = json::text(reference, "fieldPath") == Some("spec.serviceAccountName");
+    if let Some(reference) = from.at("fieldRef") {
+        let replaced = reference.text_at("fieldPath") == Some("spec.serviceAccountName");
         return Some(Variable::Ready(if replaced { literal(name, account) } else { own }));
     }
     let reference = reference_of(from, "configMapKeyRef", "secretKeyRef");
     let Some((kind, reference)) = reference else { return Some(Variable::Ready(own)) };
-    let object_name = json::text(reference, "name").unwrap_or_default();
-    let key = json::text(reference, "key").unwrap_or_default();
-    let optional = json::flag(reference, "optional");
+    let object_name = reference.str_at("name");
+    let key = reference.str_at("key");
+    let optional = reference.flag_at("optional");
     let object = ctx.data_object(kind, object_name, optional);
     // `binaryData` is not used in environments.
-    let counts = |object: &Value| kind == Kind::Secret || json::at(object, &["data", key]).is_some();
+    let counts = |object: &Value| kind == Kind::Secret || object.at(["data", key]).is_some();
     let value = object.filter(|object| counts(object)).and_then(|object| payload::value(kind, object, key));
     if object.is_some() {
         ctx.record(kind, object_name, key, value.as_deref());
@@ -188,7 +189,7 @@ fn merge<'a>(mut from: Vec<Variable<'a>>, own: Vec<Variable<'a>>) -> impl Iterat
 
 /// Whether the value of `variable` refers to `$(name)`.
 pub(super) fn refers_to(variable: &Value, name: &str) -> bool {
-    json::text(variable, "value").is_some_and(|value| expansion::references(value).any(|found| found == name))
+    variable.text_at("value").is_some_and(|value| expansion::references(value).any(|found| found == name))
 }
 
 /// Whether the kubelet accepts `name` as a variable from `envFrom`.

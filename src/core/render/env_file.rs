@@ -10,6 +10,7 @@ use serde_json::json;
 use sha2::Digest;
 use sha2::Sha256;
 
+use crate::core::json::Json;
 use crate::core::render::containers::clean_path;
 use crate::core::render::context::RenderContext;
 use crate::core::render::env;
@@ -47,7 +48,7 @@ pub(super) struct EnvFile {
 impl EnvFile {
     /// An empty file for `container`, in a volume whose name is not among `volumes`.
     pub(super) fn new(container: &Object, volumes: &[Value]) -> Self {
-        let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
+        let name = container.str_at("name");
         Self { volume: volume_name(name, volumes), content: String::new(), keys: BTreeSet::new() }
     }
 
@@ -144,7 +145,7 @@ fn unfit(name: &str, text: &str) -> Option<&'static str> {
 /// A path that is not among `mounts`: the kubelet refuses a path that is mounted twice.
 fn mount_path(mounts: &[Value]) -> String {
     let taken = |path: &str| {
-        let mut paths = mounts.iter().filter_map(|mount| json::text(mount, "mountPath"));
+        let mut paths = mounts.iter().filter_map(|mount| mount.text_at("mountPath"));
         paths.any(|mounted| clean_path(mounted) == path)
     };
     let mut path = MOUNT_PATH.to_owned();
@@ -158,7 +159,7 @@ fn mount_path(mounts: &[Value]) -> String {
 
 /// A volume name for `container`: readable, at most 63 characters, and not among `volumes`.
 fn volume_name(container: &str, volumes: &[Value]) -> String {
-    let taken = |name: &str| volumes.iter().any(|volume| json::text(volume, "name") == Some(name));
+    let taken = |name: &str| volumes.iter().any(|volume| volume.text_at("name") == Some(name));
     let plain = format!("daemonlet-env-{container}");
     if plain.len() <= 63 && !taken(&plain) {
         return plain;

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::core::images;
 use crate::core::images::PodImage;
+use crate::core::json::Json;
 use crate::core::render::Pulls;
 use crate::core::render::containers;
 use crate::core::render::context::RenderContext;
-use crate::core::render::json;
 use crate::core::render::json::Object;
 
 /// Writes `Always` as `IfNotPresent` if the agent pulls; returns the images that the pod needs.
@@ -49,8 +49,8 @@ fn wanted(spec: &Object) -> Object {
 }
 
 fn relax(holder: &mut Object, image: &str, policy: &str) {
-    let Some(name) = holder.get(image).and_then(Value::as_str).filter(|name| !name.is_empty()) else { return };
-    let written = json::member(holder, policy).and_then(Value::as_str).filter(|policy| !policy.is_empty());
+    let Some(name) = holder.text_at(image) else { return };
+    let written = holder.text_at(policy);
     if images::policy(name, written) == "Always" {
         holder.insert(policy.to_owned(), "IfNotPresent".into());
     }

@@ -1,39 +1,10 @@
-//! Reading JSON the way the API's decoder does: `null` is the same as not being there.
-//!
-//! Must not fail: a value of another shape than expected is treated as absent.
+//! Changing the lists of a pod on its way to the kubelet.
 
 use serde_json::Map;
 use serde_json::Value;
 
-pub(super) use crate::core::json::at;
-
 /// A JSON object's members.
 pub(super) type Object = Map<String, Value>;
-
-/// The member `name` of `object`, unless it is `null`.
-pub(super) fn member<'a>(object: &'a Object, name: &str) -> Option<&'a Value> {
-    object.get(name).filter(|value| !value.is_null())
-}
-
-/// The string member `name`; `""` counts as absent, as it does for Go's zero values.
-pub(super) fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
-    value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
-}
-
-/// The member `name` as a flag that is off by default.
-pub(super) fn flag(value: &Value, name: &str) -> bool {
-    value.get(name).and_then(Value::as_bool).unwrap_or(false)
-}
-
-/// The elements of the list member `name`; none if there is no list.
-pub(super) fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
-    value.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-/// As [`list`], of an object's members.
-pub(super) fn list_of<'a>(object: &'a Object, name: &str) -> &'a [Value] {
-    object.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
 
 /// The list member `name` to be appended to; made if it is absent, `None` if it is something else.
 pub(super) fn list_mut<'a>(object: &'a mut Object, name: &str) -> Option<&'a mut Vec<Value>> {

@@ -4,12 +4,12 @@
 
 use serde_json::Value;
 
+use crate::core::json::Json;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::INCARNATION_ANNOTATION;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::render::RenderInput;
-use crate::core::render::json;
 use crate::core::render::json::Object;
 
 /// The annotation of a DaemonSet from which upstream takes the generation label.
@@ -52,7 +52,7 @@ fn annotations(input: RenderInput<'_>) -> Object {
 }
 
 fn of_template(input: RenderInput<'_>, name: &str) -> Object {
-    let found = json::at(input.daemon_set.pod_template(), &["metadata", name]);
+    let found = input.daemon_set.pod_template().at(["metadata", name]);
     found.and_then(Value::as_object).cloned().unwrap_or_default()
 }
 

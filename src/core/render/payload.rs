@@ -9,12 +9,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
+use crate::core::json::Json;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::TokenRequest;
 use crate::core::render::containers::clean_path;
 use crate::core::render::context::RenderContext;
-use crate::core::render::json;
 use crate::core::volume::VolumeFile;
 
 /// Upstream's default mode of configMap, secret, projected and downwardAPI volumes.
@@ -125,18 +125,18 @@ struct Referenced<'a> {
 impl<'a> Payload<'_, 'a> {
     /// Adds the files of the ConfigMap or Secret `name`, as `source` at `field` requests.
     pub(super) fn object(&mut self, kind: Kind, name: &str, source: &Value, field: &str) {
-        let optional = json::flag(source, "optional");
+        let optional = source.flag_at("optional");
         let Some(object) = self.ctx.data_object(kind, name, optional) else { return };
         let found = Referenced { kind, name, object };
-        let items = json::list(source, "items");
+        let items = source.list_at("items");
         if items.is_empty() {
             for key in keys(kind, object, true) {
                 self.key(found, key, key, self.mode, false, field);
             }
         }
         for (index, item) in items.iter().enumerate() {
-            let key = json::text(item, "key").unwrap_or_default();
-            let path = json::text(item, "path").unwrap_or_default();
+            let key = item.str_at("key");
+            let path = item.str_at("path");
             let mode = mode(item, "mode").unwrap_or(self.mode);
             self.key(found, key, path, mode, optional, &format!("{field}.items[{index}].path"));
         }
@@ -160,13 +160,13 @@ impl<'a> Payload<'_, 'a> {
         let asked = source.get("expirationSeconds").and_then(Value::as_i64).unwrap_or(DEFAULT_EXPIRATION);
         let request = TokenRequest {
             service_account: ObjectKey::new(self.ctx.namespace(), account),
-            audience: json::text(source, "audience").unwrap_or_default().to_owned(),
+            audience: source.str_at("audience").to_owned(),
             expiration_seconds: asked.max(MIN_EXPIRATION),
         };
         match self.ctx.input.tokens.token(&request) {
             Some(token) => {
                 let file = self.owner.token(token.as_bytes().to_vec(), self.mode);
-                let path = json::text(source, "path").unwrap_or_default();
+                let path = source.str_at("path");
                 self.insert(path, file, &format!("{field}.path"));
             }
             None => self.ctx.miss("ServiceAccountToken", account, &request.audience),

@@ -6,11 +6,11 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::canonical;
+use crate::core::json::Json;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::placement::automatic_tolerations;
 use crate::core::render::context::RenderContext;
-use crate::core::render::json;
 use crate::core::render::json::Object;
 use crate::core::validate;
 
@@ -20,7 +20,7 @@ const SYSTEM_CLASSES: [(&str, i64); 2] =
 
 /// Refuses claims for devices, which only the scheduler can allocate.
 pub(super) fn refuse_claims(ctx: &mut RenderContext<'_>, spec: &Object) {
-    if !json::list_of(spec, "resourceClaims").is_empty() {
+    if !spec.list_at("resourceClaims").is_empty() {
         ctx.refuse(
             "spec.template.spec.resourceClaims",
             "a static pod cannot have resource claims: the scheduler allocates them through the API",
@@ -43,16 +43,15 @@ pub(super) fn drop_placement(spec: &mut Object) {
 
 /// Adds the tolerations that upstream adds to every daemon.
 pub(super) fn tolerate(spec: &mut Object) {
-    let host_network = json::member(spec, "hostNetwork").and_then(Value::as_bool).unwrap_or(false);
-    let tolerations = automatic_tolerations(json::list_of(spec, "tolerations"), host_network);
+    let host_network = spec.flag_at("hostNetwork");
+    let tolerations = automatic_tolerations(spec.list_at("tolerations"), host_network);
     spec.insert("tolerations".to_owned(), Value::Array(tolerations));
 }
 
 /// Sets the numeric priority of the priority class, as the kubelet does not know classes.
 pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
-    let Some(class) = json::member(spec, "priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty())
-    else {
-        if json::member(spec, "priority").is_some_and(|priority| priority.as_i64() != Some(0)) {
+    let Some(class) = spec.text_at("priorityClassName") else {
+        if spec.at("priority").is_some_and(|priority| priority.as_i64() != Some(0)) {
             let reason = "left out: the API accepts no priority without a class";
             ctx.note("spec.template.spec.priority", reason, "set priorityClassName");
             spec.remove("priority");
@@ -64,7 +63,7 @@ pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
         Some((_, value)) => (Some(Value::from(*value)), None),
         None => match ctx.look_up(Kind::PriorityClass, class) {
             Lookup::Present(object) => {
-                (object.get("value").map(canonical::untouched), json::text(object, "preemptionPolicy"))
+                (object.get("value").map(canonical::untouched), object.text_at("preemptionPolicy"))
             }
             Lookup::Absent | Lookup::Deleted(_) | Lookup::Unknown => {
                 ctx.miss_in(Kind::PriorityClass.as_str(), "", class, "");
@@ -79,9 +78,9 @@ pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
 
 /// Sets the overhead of the runtime class.
 pub(super) fn overhead(ctx: &mut RenderContext<'_>, spec: &mut Object) {
-    let class = json::member(spec, "runtimeClassName").and_then(Value::as_str).filter(|name| !name.is_empty());
+    let class = spec.text_at("runtimeClassName");
     let fixed = match class.map(|class| (class, ctx.look_up(Kind::RuntimeClass, class))) {
-        Some((_, Lookup::Present(object))) => json::at(object, &["overhead", "podFixed"]),
+        Some((_, Lookup::Present(object))) => object.at(["overhead", "podFixed"]),
         Some((class, Lookup::Absent | Lookup::Deleted(_) | Lookup::Unknown)) => {
             ctx.miss_in(Kind::RuntimeClass.as_str(), "", class, "");
             return;
@@ -102,7 +101,7 @@ pub(super) fn overhead(ctx: &mut RenderContext<'_>, spec: &mut Object) {
                 );
             }
         },
-        None if json::member(spec, "overhead").is_some() => {
+        None if spec.at("overhead").is_some() => {
             let reason = "left out: the API accepts only the overhead of the runtime class";
             ctx.note("spec.template.spec.overhead", reason, "set it in the RuntimeClass");
             spec.remove("overhead");

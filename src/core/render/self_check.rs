@@ -5,9 +5,9 @@
 
 use serde_json::Value;
 
+use crate::core::json::Json;
 use crate::core::render::containers;
 use crate::core::render::context::RenderContext;
-use crate::core::render::json;
 use crate::core::render::json::Object;
 
 const HINT: &str = "leave this DaemonSet to the stock controller, and report this as a bug";
@@ -16,24 +16,24 @@ const HINT: &str = "leave this DaemonSet to the stock controller, and report thi
 pub(super) fn check(ctx: &mut RenderContext<'_>, spec: &Object) {
     let members = ["serviceAccountName", "serviceAccount", "imagePullSecrets", "schedulingGates", "resourceClaims"];
     for member in members {
-        if json::member(spec, member).is_some_and(|value| !is_empty(value)) {
+        if spec.at(member).is_some_and(|value| !is_empty(value)) {
             refuse(ctx, format!("spec.template.spec.{member}"));
         }
     }
     for (field, container) in containers::all(spec) {
-        for (index, source) in json::list(container, "envFrom").iter().enumerate() {
-            if json::at(source, &["configMapRef"]).or(json::at(source, &["secretRef"])).is_some() {
+        for (index, source) in container.list_at("envFrom").iter().enumerate() {
+            if source.at("configMapRef").or(source.at("secretRef")).is_some() {
                 refuse(ctx, format!("{field}.envFrom[{index}]"));
             }
         }
-        for (index, variable) in json::list(container, "env").iter().enumerate() {
-            let from = |member| json::at(variable, &["valueFrom", member]);
+        for (index, variable) in container.list_at("env").iter().enumerate() {
+            let from = |member| variable.at(["valueFrom", member]);
             if from("configMapKeyRef").or_else(|| from("secretKeyRef")).is_some() {
                 refuse(ctx, format!("{field}.env[{index}]"));
             }
         }
     }
-    for (index, volume) in json::list_of(spec, "volumes").iter().enumerate() {
+    for (index, volume) in spec.list_at("volumes").iter().enumerate() {
         if volume.as_object().is_some_and(|volume| volume.iter().any(|(kind, source)| is_of_api(kind, source))) {
             refuse(ctx, format!("spec.template.spec.volumes[{index}]"));
         }
@@ -45,8 +45,8 @@ fn is_of_api(kind: &str, source: &Value) -> bool {
     match kind {
         _ if source.is_null() => false,
         "configMap" | "secret" | "csi" | "persistentVolumeClaim" | "ephemeral" | "azureFile" | "glusterfs" => true,
-        "projected" => json::list(source, "sources").iter().any(|source| json::at(source, &["downwardAPI"]).is_none()),
-        _ => json::at(source, &["secretRef"]).is_some_and(|secret| json::text(secret, "name").is_some()),
+        "projected" => source.list_at("sources").iter().any(|source| source.at("downwardAPI").is_none()),
+        _ => source.at("secretRef").is_some_and(|secret| secret.text_at("name").is_some()),
     }
 }
 

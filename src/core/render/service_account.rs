@@ -5,6 +5,7 @@
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::json::Json;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::ObjectRef;
@@ -34,12 +35,12 @@ const NOT_USED: &str = "left out: a static pod cannot name pull secrets, and onl
 
 /// The name of the pod's ServiceAccount.
 pub(super) fn name(spec: &Value) -> &str {
-    json::text(spec, "serviceAccountName").or_else(|| json::text(spec, "serviceAccount")).unwrap_or("default")
+    spec.text_at("serviceAccountName").or_else(|| spec.text_at("serviceAccount")).unwrap_or("default")
 }
 
 /// Adds the default token volume, and removes names of API objects. Returns the pull secrets.
 pub(super) fn apply(ctx: &mut RenderContext<'_>, account: &str, spec: &mut Object) -> Vec<ObjectRef> {
-    let of_pod = json::member(spec, "automountServiceAccountToken").and_then(Value::as_bool);
+    let of_pod = spec.at("automountServiceAccountToken").and_then(Value::as_bool);
     let object = match ctx.look_up(Kind::ServiceAccount, account) {
         Lookup::Present(object) => Some(object),
         Lookup::Absent | Lookup::Deleted(_) | Lookup::Unknown => None,
@@ -65,12 +66,12 @@ fn pull_secrets(
     spec: &mut Object,
 ) -> Vec<ObjectRef> {
     let names = |list: &[Value]| -> Vec<String> {
-        list.iter().filter_map(|secret| json::text(secret, "name")).map(str::to_owned).collect()
+        list.iter().filter_map(|secret| secret.text_at("name")).map(str::to_owned).collect()
     };
-    let own = names(json::list_of(spec, "imagePullSecrets"));
+    let own = names(spec.list_at("imagePullSecrets"));
     spec.remove("imagePullSecrets");
     let (secrets, field, of) = if own.is_empty() {
-        let inherited = names(object.map_or(&[], |object| json::list(object, "imagePullSecrets")));
+        let inherited = names(object.map_or(&[], |object| object.list_at("imagePullSecrets")));
         let of = format!(" of ServiceAccount {}/{account}", ctx.namespace());
         (inherited, "spec.template.spec.serviceAccountName", of)
     } else {
@@ -96,7 +97,7 @@ fn pull_secrets(
 
 /// Upstream's `mountServiceAccountToken`.
 fn mount_token(spec: &mut Object) {
-    let names = || json::list_of(spec, "volumes").iter().filter_map(|volume| json::text(volume, "name"));
+    let names = || spec.list_at("volumes").iter().filter_map(|volume| volume.text_at("name"));
     let own = names().find(|name| name.starts_with(VOLUME_PREFIX)).map(str::to_owned);
     let taken = own.is_none() && names().any(|name| name == VOLUME);
     let volume = match &own {
@@ -109,7 +110,7 @@ fn mount_token(spec: &mut Object) {
         let Some(containers) = spec.get_mut(list).and_then(Value::as_array_mut) else { continue };
         for container in containers.iter_mut().filter_map(Value::as_object_mut) {
             let Some(mounts) = json::list_mut(container, "volumeMounts") else { continue };
-            if !mounts.iter().any(|mount| json::text(mount, "mountPath") == Some(MOUNT_PATH)) {
+            if !mounts.iter().any(|mount| mount.text_at("mountPath") == Some(MOUNT_PATH)) {
                 mounts.push(json!({"name": volume, "mountPath": MOUNT_PATH, "readOnly": true}));
                 needed = true;
             }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::json::Json;
 use crate::core::model::Kind;
 use crate::core::render::containers;
 use crate::core::render::context::RenderContext;
@@ -74,7 +75,7 @@ pub(super) fn convert(ctx: &mut RenderContext<'_>, pod: &downward::PodView<'_>, 
         let field = format!("spec.template.spec.volumes[{index}]");
         let Some(volume) = volume.as_object_mut() else { continue };
         let Some(files) = files(ctx, pod, spec, volume, owner, &field) else { continue };
-        let name = volume.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let name = volume.str_at("name").to_owned();
         volume.retain(|member, _| member == "name");
         volume.insert("emptyDir".to_owned(), json!({}));
         ctx.volumes.push(VolumeData { name: name.clone(), files, fs_group: owner.fs_group, ..VolumeData::default() });
@@ -107,7 +108,7 @@ fn files(
         return None;
     }
     let field = format!("{field}.{kind}");
-    let sources = json::list(source, "sources");
+    let sources = source.list_at("sources");
     let kept = match kind.as_str() {
         "configMap" | "secret" => false,
         "projected" => sources.iter().all(|source| source_kind(source) == Some("downwardAPI")),
@@ -121,8 +122,8 @@ fn files(
     }
     let mut payload = Payload { ctx, files: payload::VolumeFiles::new(), mode: payload::default_mode(source), owner };
     match kind.as_str() {
-        "configMap" => payload.object(Kind::ConfigMap, json::text(source, "name").unwrap_or_default(), source, &field),
-        "secret" => payload.object(Kind::Secret, json::text(source, "secretName").unwrap_or_default(), source, &field),
+        "configMap" => payload.object(Kind::ConfigMap, source.str_at("name"), source, &field),
+        "secret" => payload.object(Kind::Secret, source.str_at("secretName"), source, &field),
         _ => {
             for (index, source) in sources.iter().enumerate() {
                 project(&mut payload, pod, spec, source, &format!("{field}.sources[{index}]"));
@@ -150,7 +151,7 @@ fn project(payload: &mut Payload<'_, '_>, pod: &downward::PodView<'_>, spec: &Ob
         return;
     };
     let field = format!("{field}.{kind}");
-    let name = json::text(inner, "name").unwrap_or_default();
+    let name = inner.str_at("name");
     match kind {
         "configMap" => payload.object(Kind::ConfigMap, name, inner, &field),
         "secret" => payload.object(Kind::Secret, name, inner, &field),
@@ -181,7 +182,7 @@ fn judge(ctx: &mut RenderContext<'_>, kind: &str, source: &Value, field: &str) {
     } else if !KEPT.contains(&kind) {
         let reason = "this kind of volume is not known to work in a static pod";
         ctx.refuse(field, reason, "leave this DaemonSet to the stock controller");
-    } else if source.get("secretRef").is_some_and(|secret| json::text(secret, "name").is_some()) {
+    } else if source.get("secretRef").is_some_and(|secret| secret.text_at("name").is_some()) {
         let reason = format!("a static pod cannot mount {kind} with credentials from a Secret");
         ctx.refuse(format!("{field}.secretRef"), reason, HOST_STORAGE);
     }
@@ -192,7 +193,7 @@ fn mount_read_only(spec: &mut Object, converted: &BTreeSet<String>) {
     containers::for_each_mut(spec, |_, _, container| {
         let Some(mounts) = container.get_mut("volumeMounts").and_then(Value::as_array_mut) else { return };
         for mount in mounts {
-            let name = mount.get("name").and_then(Value::as_str).unwrap_or_default();
+            let name = mount.str_at("name");
             if converted.contains(name)
                 && let Some(mount) = mount.as_object_mut()
             {

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::wrong;
+use crate::core::json::Json;
 use crate::core::labels::is_label_key;
 use crate::core::labels::is_label_value;
 use crate::core::model::FieldError;
@@ -29,13 +30,13 @@ pub(super) fn check(template: &Value, errors: &mut Vec<FieldError>) {
     let spec = template.get("spec").unwrap_or(&empty);
     let names = volumes(spec, errors);
     for field in ["initContainers", "containers"] {
-        for (index, container) in list(spec, field).iter().enumerate() {
+        for (index, container) in spec.list_at(field).iter().enumerate() {
             self::container(container, &names, &format!("{PLACE}.{field}[{index}]"), errors);
         }
     }
     host_ports(spec, errors);
-    for (index, toleration) in list(spec, "tolerations").iter().enumerate() {
-        if text(toleration, "key").is_empty() && text(toleration, "operator") != "Exists" {
+    for (index, toleration) in spec.list_at("tolerations").iter().enumerate() {
+        if toleration.str_at("key").is_empty() && toleration.str_at("operator") != "Exists" {
             errors.push(wrong(format!("{PLACE}.tolerations[{index}].operator"), "must be Exists without a key"));
         }
     }
@@ -61,11 +62,11 @@ fn metadata(metadata: &Value, errors: &mut Vec<FieldError>) {
 
 /// Checks the volumes and gives their names.
 fn volumes<'a>(spec: &'a Value, errors: &mut Vec<FieldError>) -> BTreeSet<&'a str> {
-    for (index, volume) in list(spec, "volumes").iter().enumerate() {
+    for (index, volume) in spec.list_at("volumes").iter().enumerate() {
         let place = format!("{PLACE}.volumes[{index}]");
         for (source, member) in [("hostPath", "path"), ("configMap", "name"), ("secret", "secretName")] {
             let Some(found) = volume.get(source).filter(|found| found.is_object()) else { continue };
-            match text(found, member) {
+            match found.str_at(member) {
                 "" => errors.push(wrong(format!("{place}.{source}.{member}"), "required")),
                 path if member == "path" && goes_back(path) => {
                     errors.push(wrong(format!("{place}.{source}.{member}"), BACKSTEPS));
@@ -74,12 +75,12 @@ fn volumes<'a>(spec: &'a Value, errors: &mut Vec<FieldError>) -> BTreeSet<&'a st
             }
         }
     }
-    list(spec, "volumes").iter().map(|volume| text(volume, "name")).collect()
+    spec.list_at("volumes").iter().map(|volume| volume.str_at("name")).collect()
 }
 
 fn container(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &mut Vec<FieldError>) {
-    for (index, variable) in list(container, "env").iter().enumerate() {
-        let name = text(variable, "name");
+    for (index, variable) in container.list_at("env").iter().enumerate() {
+        let name = variable.str_at("name");
         let variable_place = format!("{place}.env[{index}]");
         value_from(variable, &variable_place, errors);
         let place = format!("{variable_place}.name");
@@ -108,10 +109,10 @@ fn container(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &
 /// `validateEnvVarValueFrom`, as far as no other check covers it.
 fn value_from(variable: &Value, place: &str, errors: &mut Vec<FieldError>) {
     let Some(from) = variable.get("valueFrom").and_then(Value::as_object) else { return };
-    if text(variable, "value").is_empty() && from.values().all(Value::is_null) {
+    if variable.str_at("value").is_empty() && from.values().all(Value::is_null) {
         errors.push(wrong(format!("{place}.valueFrom"), "must have a source"));
     }
-    if from.get("fieldRef").is_some_and(|field| field.is_object() && text(field, "fieldPath").is_empty()) {
+    if from.get("fieldRef").is_some_and(|field| field.is_object() && field.str_at("fieldPath").is_empty()) {
         errors.push(wrong(format!("{place}.valueFrom.fieldRef.fieldPath"), "required"));
     }
 }
@@ -119,33 +120,33 @@ fn value_from(variable: &Value, place: &str, errors: &mut Vec<FieldError>) {
 /// `ValidateVolumeMounts`.
 fn mounts(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &mut Vec<FieldError>) {
     let mut paths = BTreeSet::new();
-    let privileged = container.pointer("/securityContext/privileged").and_then(Value::as_bool).unwrap_or(false);
-    for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
+    let privileged = container.flag_at(["securityContext", "privileged"]);
+    for (index, mount) in container.list_at("volumeMounts").iter().enumerate() {
         let place = format!("{place}.volumeMounts[{index}]");
-        let name = text(mount, "name");
+        let name = mount.str_at("name");
         if name.is_empty() {
             errors.push(wrong(format!("{place}.name"), "required"));
         } else if !volumes.contains(name) {
             errors.push(wrong(format!("{place}.name"), format!("the pod has no volume {name}")));
         }
-        let path = text(mount, "mountPath");
+        let path = mount.str_at("mountPath");
         if path.is_empty() {
             errors.push(wrong(format!("{place}.mountPath"), "required"));
         } else if !paths.insert(path) {
             errors.push(wrong(format!("{place}.mountPath"), format!("another volume is mounted at {path}")));
         }
-        if text(mount, "mountPropagation") == "Bidirectional" && !privileged {
+        if mount.str_at("mountPropagation") == "Bidirectional" && !privileged {
             errors.push(wrong(format!("{place}.mountPropagation"), "Bidirectional needs a privileged container"));
         }
         for field in ["subPath", "subPathExpr"] {
-            let path = text(mount, field);
+            let path = mount.str_at(field);
             if path.starts_with('/') {
                 errors.push(wrong(format!("{place}.{field}"), "must be a relative path"));
             } else if goes_back(path) {
                 errors.push(wrong(format!("{place}.{field}"), BACKSTEPS));
             }
         }
-        if !text(mount, "subPath").is_empty() && !text(mount, "subPathExpr").is_empty() {
+        if !mount.str_at("subPath").is_empty() && !mount.str_at("subPathExpr").is_empty() {
             errors.push(wrong(format!("{place}.subPathExpr"), "may not be set beside subPath"));
         }
     }
@@ -154,7 +155,7 @@ fn mounts(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &mut
 /// `validateContainerPorts`.
 fn ports(container: &Value, place: &str, errors: &mut Vec<FieldError>) {
     let mut names = BTreeSet::new();
-    for (index, port) in list(container, "ports").iter().enumerate() {
+    for (index, port) in container.list_at("ports").iter().enumerate() {
         let place = format!("{place}.ports[{index}]");
         let number = |field: &str| port.get(field).and_then(Value::as_i64).unwrap_or_default();
         if !(1..=65535).contains(&number("containerPort")) {
@@ -164,7 +165,7 @@ fn ports(container: &Value, place: &str, errors: &mut Vec<FieldError>) {
             errors.push(wrong(format!("{place}.hostPort"), "must be a number from 1 to 65535"));
         }
         word(port, "protocol", &["TCP", "UDP", "SCTP"], &place, errors);
-        let name = text(port, "name");
+        let name = port.str_at("name");
         if name.is_empty() {
             continue;
         }
@@ -179,10 +180,10 @@ fn ports(container: &Value, place: &str, errors: &mut Vec<FieldError>) {
 
 /// `checkHostPortConflicts`, with the host ports that every port has under hostNetwork.
 fn host_ports(spec: &Value, errors: &mut Vec<FieldError>) {
-    let host_network = spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or(false);
+    let host_network = spec.flag_at("hostNetwork");
     let mut taken = BTreeSet::new();
-    for (index, container) in list(spec, "containers").iter().enumerate() {
-        for (at, port) in list(container, "ports").iter().enumerate() {
+    for (index, container) in spec.list_at("containers").iter().enumerate() {
+        for (at, port) in container.list_at("ports").iter().enumerate() {
             let number = |field: &str| port.get(field).and_then(Value::as_i64).filter(|number| *number != 0);
             let place = format!("{PLACE}.containers[{index}].ports[{at}].hostPort");
             let Some(own) = number("hostPort").or_else(|| number("containerPort").filter(|_| host_network)) else {
@@ -191,8 +192,8 @@ fn host_ports(spec: &Value, errors: &mut Vec<FieldError>) {
             if host_network && number("containerPort").is_some_and(|container| container != own) {
                 errors.push(wrong(&place, "must be the containerPort with hostNetwork"));
             }
-            let protocol = Some(text(port, "protocol")).filter(|protocol| !protocol.is_empty()).unwrap_or("TCP");
-            if !taken.insert((protocol, text(port, "hostIP"), own)) {
+            let protocol = port.text_at("protocol").unwrap_or("TCP");
+            if !taken.insert((protocol, port.str_at("hostIP"), own)) {
                 errors.push(wrong(place, format!("host port {own}/{protocol} is used twice in this pod")));
             }
         }
@@ -231,7 +232,7 @@ fn handler(found: Option<&Value>, kinds: &[&str], place: &str, errors: &mut Vec<
 
 /// A field that is unset or one of `words`.
 fn word(value: &Value, field: &str, words: &[&str], place: &str, errors: &mut Vec<FieldError>) {
-    let found = text(value, field);
+    let found = value.str_at(field);
     if !found.is_empty() && !words.contains(&found) {
         errors.push(wrong(format!("{place}.{field}"), format!("must be {}, not {found:?}", words.join(" or "))));
     }
@@ -249,14 +250,6 @@ fn is_port_name(name: &str) -> bool {
 
 fn goes_back(path: &str) -> bool {
     path.split('/').any(|part| part == "..")
-}
-
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value.get(field).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
-    value.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 #[cfg(test)]

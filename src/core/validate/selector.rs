@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::wrong;
+use crate::core::json::Json;
 use crate::core::model::FieldError;
 
 /// Whether a label selector from the API, which is valid, matches `labels`; an empty one matches nothing.
 pub fn selects(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
     let wanted = super::strings(selector.get("matchLabels"));
-    let expressions = selector.get("matchExpressions").and_then(Value::as_array);
-    let mut expressions = expressions.into_iter().flatten().peekable();
-    (!wanted.is_empty() || expressions.peek().is_some())
+    let expressions = selector.list_at("matchExpressions");
+    (!wanted.is_empty() || !expressions.is_empty())
         && wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
-        && expressions.all(|expression| expression_matches(expression, labels).unwrap_or(false))
+        && expressions.iter().all(|expression| expression_matches(expression, labels).unwrap_or(false))
 }
 
 /// Checks the selector against the labels of the template.
@@ -28,8 +28,7 @@ pub(super) fn check(selector: Option<&Value>, labels: &BTreeMap<String, String>,
         return;
     };
     let wanted = super::strings(selector.get("matchLabels"));
-    let no_expressions = Vec::new();
-    let expressions = selector.get("matchExpressions").and_then(Value::as_array).unwrap_or(&no_expressions);
+    let expressions = selector.list_at("matchExpressions");
     if wanted.is_empty() && expressions.is_empty() {
         errors.push(wrong("spec.selector", "must not be empty: it would select every pod"));
         return;
@@ -59,19 +58,15 @@ fn expression_matches(
     expression: &Value,
     labels: &BTreeMap<String, String>,
 ) -> Result<bool, (&'static str, &'static str)> {
-    let text = |field: &str| expression.get(field).and_then(Value::as_str).unwrap_or_default();
-    let values: Vec<&str> = expression
-        .get("values")
-        .and_then(Value::as_array)
-        .map(|values| values.iter().map(|value| value.as_str().unwrap_or_default()).collect())
-        .unwrap_or_default();
-    let key = text("key");
+    let values = expression.list_at("values").iter();
+    let values: Vec<&str> = values.map(|value| value.as_str().unwrap_or_default()).collect();
+    let key = expression.str_at("key");
     if key.is_empty() {
         return Err(("key", "required"));
     }
     let found = labels.get(key);
     let listed = found.is_some_and(|value| values.contains(&value.as_str()));
-    match text("operator") {
+    match expression.str_at("operator") {
         "In" | "NotIn" if values.is_empty() => Err(("values", "required with In and NotIn")),
         "In" => Ok(listed),
         "NotIn" => Ok(!listed),

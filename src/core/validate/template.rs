@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::wrong;
 use crate::core::dns;
+use crate::core::json::Json;
 use crate::core::model::FieldError;
 
 /// Checks the template; `types` checks the types of its fields.
@@ -13,7 +14,7 @@ pub(super) fn check(template: Option<&Value>, errors: &mut Vec<FieldError>) {
         return;
     };
     const PLACE: &str = "spec.template.spec";
-    match spec.get("restartPolicy").and_then(Value::as_str) {
+    match spec.text_at("restartPolicy") {
         None | Some("" | "Always") => {}
         Some(other) => {
             errors.push(wrong(format!("{PLACE}.restartPolicy"), format!("must be Always in a DaemonSet, not {other}")));
@@ -38,7 +39,7 @@ fn containers<'a>(spec: &'a Value, field: &str, names: &mut Vec<&'a str>, errors
     for (index, container) in containers.iter().enumerate() {
         let place = format!("spec.template.spec.{field}[{index}]");
         named(container, &place, names, errors);
-        let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
+        let image = container.str_at("image");
         if image.is_empty() {
             errors.push(wrong(format!("{place}.image"), "required"));
         } else if image.trim() != image {
@@ -50,13 +51,13 @@ fn containers<'a>(spec: &'a Value, field: &str, names: &mut Vec<&'a str>, errors
 
 fn volumes(spec: &Value, errors: &mut Vec<FieldError>) {
     let mut names = Vec::new();
-    for (index, volume) in spec.get("volumes").and_then(Value::as_array).into_iter().flatten().enumerate() {
+    for (index, volume) in spec.list_at("volumes").iter().enumerate() {
         named(volume, &format!("spec.template.spec.volumes[{index}]"), &mut names, errors);
     }
 }
 
 fn named<'a>(item: &'a Value, place: &str, names: &mut Vec<&'a str>, errors: &mut Vec<FieldError>) {
-    let name = item.get("name").and_then(Value::as_str).unwrap_or_default();
+    let name = item.str_at("name");
     if let Some(reason) = dns::label(name) {
         errors.push(wrong(format!("{place}.name"), reason));
     } else if names.contains(&name) {

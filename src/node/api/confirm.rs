@@ -13,6 +13,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::dry_run::DryRunReply;
+use crate::core::json::Json;
 use crate::core::model::ObjectKey;
 use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
@@ -108,7 +109,7 @@ pub(super) async fn get_pod(client: &kube::Client, key: &ObjectKey) -> GetResult
 pub(super) async fn cluster_uid(client: &kube::Client) -> Result<String, ApiFailure> {
     let api: Api<RawObject> = Api::all_with(client.clone(), &object::api_resource("", "Namespace", "namespaces"));
     let found = api.get("kube-system").await.map_err(|error| ApiFailure::from_kube(&error))?;
-    let uid = found.value.pointer("/metadata/uid").and_then(Value::as_str).map(String::from);
+    let uid = found.value.text_at(["metadata", "uid"]).map(String::from);
     uid.ok_or_else(|| ApiFailure::new(FailureKind::Protocol, "the namespace kube-system has no UID"))
 }
 

@@ -19,6 +19,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::cluster::node_daemons;
+use crate::core::json::Json;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::Kind;
@@ -272,16 +273,14 @@ fn container_status(status: &Value) -> Value {
 /// A pod that the scheduler has looked at and could not bind: whose it is, and the node that it is for
 /// (`spec.target`), by the affinity that the DaemonSet controller gives it (`util.GetTargetNodeName`).
 pub(super) fn keep_pending(value: Value) -> Option<Value> {
-    let conditions = value.pointer("/status/conditions").and_then(Value::as_array)?;
-    let is = |c: &Value, name: &str, text: &str| c.get(name).is_some_and(|v| v == text);
+    let is = |c: &Value, name: &str, text: &str| c.str_at(name) == text;
     let refused =
         |c: &Value| is(c, "type", "PodScheduled") && is(c, "status", "False") && is(c, "reason", "Unschedulable");
-    conditions.iter().find(|c| refused(c))?;
-    let required = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
-    let terms = value.pointer(required).and_then(Value::as_array)?;
-    let fields = terms.iter().filter_map(|term| term.get("matchFields")?.as_array()).flatten();
+    value.list_at(["status", "conditions"]).iter().find(|c| refused(c))?;
+    let affinity = value.at(["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"])?;
+    let fields = affinity.list_at("nodeSelectorTerms").iter().flat_map(|term| term.list_at("matchFields"));
     let of_name = |f: &&Value| is(f, "key", "metadata.name") && is(f, "operator", "In");
-    let target = fields.filter(of_name).find_map(|f| f.pointer("/values/0")?.as_str())?;
+    let target = fields.filter(of_name).find_map(|f| f.text_at(["values", "0"]))?;
     let kept = ["name", "namespace", "uid", "ownerReferences", "deletionTimestamp"];
     let metadata = pick(value.get("metadata").unwrap_or(&Value::Null), &kept);
     Some(serde_json::json!({"metadata": metadata, "spec": {"target": target}}))
@@ -337,7 +336,7 @@ pub(super) fn compact(value: Value) -> Value {
 }
 
 fn conditions(status: &Value, without: &[&str]) -> Value {
-    let list = status.get("conditions").and_then(Value::as_array).into_iter().flatten();
+    let list = status.list_at("conditions").iter();
     list.map(|condition| {
         let mut condition = condition.clone();
         if let Some(condition) = condition.as_object_mut() {

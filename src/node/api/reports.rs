@@ -6,6 +6,7 @@ use kube::Api;
 use kube::api::ListParams;
 use serde_json::Value;
 
+use crate::core::json::Json;
 use crate::core::time::Timestamp;
 use crate::node::api::error::ApiFailure;
 use crate::node::api::object;
@@ -51,19 +52,14 @@ async fn list(api: &Api<RawObject>, fields: &str) -> Result<Vec<PodEvent>, ApiFa
 }
 
 fn read(value: &Value) -> PodEvent {
-    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let times = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
-    let time = times.iter().find_map(|pointer| text(pointer).parse().ok());
+    let last = value.text_at(["series", "lastObservedTime"]).or_else(|| value.text_at("lastTimestamp"));
+    let time = last.or_else(|| value.text_at("eventTime")).or_else(|| value.text_at(["metadata", "creationTimestamp"]));
     PodEvent {
-        warning: text("/type") == "Warning",
-        reason: text("/reason").to_owned(),
-        message: text("/message").to_owned(),
-        host: [text("/source/host"), text("/reportingInstance")]
-            .into_iter()
-            .find(|h| !h.is_empty())
-            .unwrap_or_default()
-            .to_owned(),
-        at: time.unwrap_or_default(),
+        warning: value.str_at("type") == "Warning",
+        reason: value.str_at("reason").to_owned(),
+        message: value.str_at("message").to_owned(),
+        host: value.text_at(["source", "host"]).unwrap_or(value.str_at("reportingInstance")).to_owned(),
+        at: time.and_then(|time| time.parse().ok()).unwrap_or_default(),
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::clock::now;
+use crate::core::json::Json;
 use crate::core::model::ObjectKey;
 use crate::node::api::error::ApiFailure;
 
@@ -183,7 +184,7 @@ impl Store {
         self.with(|snapshot| {
             let gone = match scope {
                 Scope::DaemonSets => {
-                    let uid = value.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+                    let uid = value.str_at(["metadata", "uid"]);
                     if snapshot.deleted.len() >= TOMBSTONES {
                         snapshot.deleted.pop_first();
                     }
@@ -337,13 +338,12 @@ fn metadata_differs(old: &Value, new: &Value) -> bool {
 
 /// An object's resource version, which is a number wherever Kubernetes' own API server gives it.
 fn resource_version(value: &Value) -> Option<u64> {
-    value.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
+    value.at(["metadata", "resourceVersion"])?.as_str()?.parse().ok()
 }
 
 /// Namespace and name of an object.
 pub(super) fn key_of(value: &Value) -> ObjectKey {
-    let text = |name: &str| value.pointer(name).and_then(Value::as_str).unwrap_or_default();
-    ObjectKey::new(text("/metadata/namespace"), text("/metadata/name"))
+    ObjectKey::new(value.str_at(["metadata", "namespace"]), value.str_at(["metadata", "name"]))
 }
 
 #[cfg(test)]

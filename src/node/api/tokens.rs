@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::now;
+use crate::core::json::Json;
 use crate::core::model::TokenRequest;
 use crate::core::time::Timestamp;
 use crate::node::api::backoff::Backoff;
@@ -241,7 +242,7 @@ impl Tokens {
 
 fn node_uid(snapshot: &Snapshot) -> Option<String> {
     let node = snapshot.node.as_ref()?;
-    node.value.pointer("/metadata/uid")?.as_str().map(String::from)
+    node.value.at(["metadata", "uid"])?.as_str().map(String::from)
 }
 
 #[cfg(test)]

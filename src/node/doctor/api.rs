@@ -25,6 +25,7 @@ use crate::core::doctor::api::Right;
 use crate::core::doctor::api::rights;
 use crate::core::doctor::api::rights_of;
 use crate::core::doctor::api::rights_to_ask;
+use crate::core::json::Json;
 use crate::core::model::Mode;
 use crate::core::status::StatusReport;
 use crate::core::time::Span;
@@ -79,15 +80,16 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         wanted.extend(rights_to_ask(&config.policy_namespaces));
     }
     for (daemon_set, _, _) in &daemons {
-        let namespace = daemon_set.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
-        wanted.extend(rights_of(namespace, daemon_set.pointer("/spec/template").unwrap_or(&Value::Null)));
+        let namespace = daemon_set.str_at(["metadata", "namespace"]);
+        wanted.extend(rights_of(namespace, daemon_set.at(["spec", "template"]).unwrap_or(&Value::Null)));
     }
     let (denied, unasked) = asker.denied(&wanted).await;
     let endpoint = connector.endpoint().map(|e| format!("{}:{}", e.host, e.port)).unwrap_or_default();
     let git = version.body["gitVersion"].as_str().unwrap_or("of unknown version").to_owned();
-    let node_version = node.as_ref().ok().and_then(|node| {
-        node.body.pointer("/status/nodeInfo/kubeletVersion").and_then(Value::as_str).map(str::to_owned)
-    });
+    let node_version = node
+        .as_ref()
+        .ok()
+        .and_then(|node| node.body.text_at(["status", "nodeInfo", "kubeletVersion"]).map(str::to_owned));
     let answers = Answers {
         server: format!("{endpoint} ({git})"),
         ahead,
@@ -184,7 +186,7 @@ impl Asker {
                     "subresource": right.subresource, "namespace": right.namespace, "name": right.name}},
             });
             let answer = self.send(Method::POST, path, Some(body)).await;
-            (right.clone(), answer.map(|answer| answer.body.pointer("/status/allowed") == Some(&Value::Bool(true))))
+            (right.clone(), answer.map(|answer| answer.body.at(["status", "allowed"]) == Some(&Value::Bool(true))))
         });
         let mut answers = futures::stream::iter(questions).buffer_unordered(AT_ONCE);
         let (mut denied, mut unasked) = (BTreeSet::new(), None);
@@ -212,9 +214,9 @@ impl Asker {
         let sets = sets.body["items"].as_array().cloned().unwrap_or_default();
         sets.into_iter()
             .filter_map(|set| {
-                let text = |pointer: &str| set.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-                let mode = *modes.get(&(text("/metadata/namespace"), text("/metadata/name")))?;
-                let theirs = stock_pods(&pods, &text("/metadata/uid"));
+                let [namespace, name, uid] = ["namespace", "name", "uid"].map(|field| set.str_at(["metadata", field]));
+                let mode = *modes.get(&(namespace.to_owned(), name.to_owned()))?;
+                let theirs = stock_pods(&pods, uid);
                 Some((set, mode, theirs))
             })
             .collect()
@@ -223,9 +225,11 @@ impl Asker {
     /// The address of the Service `kubernetes` and whether an API server answers there.
     async fn service(&self) -> Option<(String, Result<(), String>)> {
         let service = self.get("/api/v1/namespaces/default/services/kubernetes").await.ok()?.body;
-        let ip: std::net::IpAddr = service.pointer("/spec/clusterIP")?.as_str()?.parse().ok()?;
-        let port =
-            service.pointer("/spec/ports/0/port").and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
+        let ip: std::net::IpAddr = service.at(["spec", "clusterIP"])?.as_str()?.parse().ok()?;
+        let port = service
+            .at(["spec", "ports", "0", "port"])
+            .and_then(Value::as_u64)
+            .and_then(|port| u16::try_from(port).ok());
         let address = SocketAddr::new(ip, port.unwrap_or(443));
         let answer = tokio::time::timeout(ANSWER, handshake(address)).await;
         let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs())));

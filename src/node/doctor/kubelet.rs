@@ -13,8 +13,8 @@ use crate::config::Host;
 use crate::config::RealHost;
 use crate::core::doctor::kubelet::File;
 use crate::core::doctor::kubelet::KubeletFacts;
-use crate::core::doctor::kubelet::field;
 use crate::core::doctor::kubelet::flag;
+use crate::core::json::Json;
 use crate::core::yaml;
 
 /// The process's name, as the kernel has it.
@@ -59,7 +59,7 @@ fn resolved(facts: &KubeletFacts) -> BTreeMap<String, String> {
     let of_process = facts.processes.iter().flat_map(|command| flags.iter().filter_map(|name| flag(command, name)));
     let of_file = match &facts.file {
         File::Read { content, .. } => {
-            ["staticPodPath", "containerRuntimeEndpoint"].iter().filter_map(|name| field(content, name)).collect()
+            ["staticPodPath", "containerRuntimeEndpoint"].iter().filter_map(|name| content.text_at(*name)).collect()
         }
         _ => Vec::new(),
     };

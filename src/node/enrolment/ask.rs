@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::core::enrolment;
 use crate::core::enrolment::Certificate;
+use crate::core::json::Json;
 use crate::node::api::ApiFailure;
 use crate::node::api::FailureKind;
 
@@ -45,18 +46,16 @@ pub(super) async fn step(
             return Ok(RequestProgress::Waiting(request));
         }
     };
-    let conditions = found.pointer("/status/conditions").and_then(Value::as_array);
-    for condition in conditions.into_iter().flatten() {
-        let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
-        let what = match text("type") {
+    for condition in found.list_at(["status", "conditions"]) {
+        let what = match condition.str_at("type") {
             "Denied" => "denied",
             "Failed" => "approved, and its signer failed",
             _ => continue,
         };
         files.forget_pending()?;
-        return Err(EnrolmentError::Refused { request, what, message: text("message").to_owned() });
+        return Err(EnrolmentError::Refused { request, what, message: condition.str_at("message").to_owned() });
     }
-    let certificate = found.pointer("/status/certificate").and_then(Value::as_str).unwrap_or_default();
+    let certificate = found.str_at(["status", "certificate"]);
     let chain = STANDARD.decode(certificate).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     if chain.is_empty() {
         return Ok(RequestProgress::Waiting(request));

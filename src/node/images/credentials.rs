@@ -16,6 +16,7 @@ use crate::core::images::keyring::Keyring;
 use crate::core::images::keyring::RegistryCredentials;
 use crate::core::images::keyring::docker_config;
 use crate::core::images::reference;
+use crate::core::json::Json;
 use crate::node::fsx::FileKind;
 use crate::node::fsx::Shared;
 
@@ -85,16 +86,15 @@ impl Sources {
 /// The docker config in a Secret of either type; another type holds none (upstream's
 /// `secretsToTrackedDockerConfigs`).
 fn of_secret(secret: &Value) -> Result<DockerConfig, String> {
-    let text = |pointer: &str| secret.pointer(pointer).and_then(Value::as_str);
-    let (key, legacy) = match text("/type") {
+    let (key, legacy) = match secret.text_at("type") {
         Some("kubernetes.io/dockerconfigjson") => (".dockerconfigjson", false),
         Some("kubernetes.io/dockercfg") => (".dockercfg", true),
         other => return Err(format!("type {} holds no credentials of a registry", other.unwrap_or("Opaque"))),
     };
-    let plain = text(&format!("/stringData/{key}")).map(|text| text.as_bytes().to_vec());
+    let plain = secret.text_at(["stringData", key]).map(|text| text.as_bytes().to_vec());
     let bytes = match plain {
         Some(bytes) => Some(bytes),
-        None => text(&format!("/data/{key}")).and_then(|data| STANDARD.decode(data).ok()),
+        None => secret.text_at(["data", key]).and_then(|data| STANDARD.decode(data).ok()),
     };
     docker_config(&bytes.ok_or_else(|| format!("it has no key {key}"))?, legacy)
 }

@@ -4,6 +4,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::*;
+use crate::core::json::Json;
 use crate::core::yaml;
 
 /// An object with every field that there is.
@@ -31,7 +32,7 @@ fn full() -> Value {
 
 /// Where a schema and an object differ in their fields, and where the schema says nothing of a field.
 fn differences(path: &str, schema: &Value, object: &Value, found: &mut Vec<String>) {
-    let said = schema.get("description").and_then(Value::as_str).is_some_and(|d| !d.is_empty());
+    let said = schema.text_at("description").is_some_and(|d| !d.is_empty());
     // An item of a list is described with the list.
     if !said && !path.ends_with("[]") {
         found.push(format!("{path}: no description"));

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
+use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
@@ -20,7 +21,6 @@ use super::ClusterSnapshot;
 use super::WatchedDaemon;
 use super::objects::key;
 use super::objects::strings;
-use super::objects::text;
 
 /// Fields that are told of a definition that is refused, and characters: a condition's message has its own bound.
 const ERRORS: usize = 5;
@@ -30,9 +30,10 @@ impl ClusterSnapshot {
     pub(super) fn put_daemon(&mut self, mut object: Value) {
         let key = key(&object);
         let status = object.get_mut("status").map(Value::take).unwrap_or_default();
-        let (uid, resource_version) = (text(&object, "uid").to_owned(), text(&object, "resourceVersion").to_owned());
-        let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
-        let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
+        let (uid, resource_version) =
+            (object.str_at(["metadata", "uid"]).to_owned(), object.str_at(["metadata", "resourceVersion"]).to_owned());
+        let generation = object.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
+        let deleting = object.at(["metadata", "deletionTimestamp"]).is_some();
         if let Some(old) = self.daemons.get_mut(&key)
             && old.uid == uid
             && old.generation == generation
@@ -49,8 +50,8 @@ impl ClusterSnapshot {
             object.insert("apiVersion".to_owned(), json!("apps/v1"));
             object.insert("kind".to_owned(), json!("DaemonSet"));
         }
-        let template = object.pointer("/spec/template").cloned().unwrap_or_default();
-        let limit = object.pointer("/spec/revisionHistoryLimit").and_then(Value::as_u64).unwrap_or(10);
+        let template = object.at(["spec", "template"]).cloned().unwrap_or_default();
+        let limit = object.at(["spec", "revisionHistoryLimit"]).and_then(Value::as_u64).unwrap_or(10);
         let daemon_set = match validate::daemon_set(&object, Source::Api) {
             Ok(daemon_set) => daemon_set,
             Err(errors) => {

@@ -14,6 +14,7 @@ use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::cluster::rollout::ApprovalFact;
 use crate::core::cluster::rollout::InstanceFact;
+use crate::core::json::Json;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::Lookup;
 use crate::core::model::Mode;
@@ -37,25 +38,20 @@ const POD_NAME: usize = 253;
 
 /// Namespace and name of an object.
 pub(super) fn key(object: &Value) -> ObjectKey {
-    ObjectKey::new(text(object, "namespace"), text(object, "name"))
+    ObjectKey::new(object.str_at(["metadata", "namespace"]), object.str_at(["metadata", "name"]))
 }
 
 /// How new an object is among those of its kind.
 pub(super) fn version(object: &Value) -> u64 {
-    number(text(object, "resourceVersion"))
+    number(object.str_at(["metadata", "resourceVersion"]))
 }
 
 fn number(version: &str) -> u64 {
     version.parse().unwrap_or(0)
 }
 
-/// A string of the metadata; empty without it.
-pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
-    object.get("metadata").and_then(|m| m.get(field)).and_then(Value::as_str).unwrap_or_default()
-}
-
 pub(super) fn strings(object: &Value, field: &str) -> BTreeMap<String, String> {
-    let map = object.get("metadata").and_then(|m| m.get(field)).and_then(Value::as_object);
+    let map = object.at(["metadata", field]).and_then(Value::as_object);
     map.into_iter().flatten().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect()
 }
 
@@ -81,11 +77,10 @@ impl ClusterSnapshot {
     fn put_node(&mut self, object: &Value) {
         let metadata = &object["metadata"];
         let seen = json!({"metadata": {"name": metadata["name"], "uid": metadata["uid"], "labels": metadata["labels"]},
-            "spec": {"taints": object.pointer("/spec/taints")}});
+            "spec": {"taints": object.at(["spec", "taints"])}});
         let Ok(view) = node::view(&seen) else { return };
-        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-        let ready = conditions.and_then(|c| c.iter().find(|c| c.get("type").is_some_and(|t| t == "Ready")));
-        let ready = ready.and_then(|c| c.get("status")).and_then(Value::as_str).unwrap_or("Unknown");
+        let ready = object.list_at(["status", "conditions"]).iter().find(|c| c.str_at("type") == "Ready");
+        let ready = ready.and_then(|condition| condition.text_at("status")).unwrap_or("Unknown");
         let (ready, reachable) = (ready == "True", ready != "Unknown");
         let entry = self.entry(view.name.clone());
         if let Some(old) = entry.node.as_mut().filter(|old| old.view == view) {
@@ -98,8 +93,8 @@ impl ClusterSnapshot {
 
     /// Its DaemonSets are placed anew when its node selector changes.
     fn put_namespace(&mut self, object: &Value) {
-        let name = text(object, "name").to_owned();
-        let seen = json!({"metadata": {"annotations": object.pointer("/metadata/annotations")}});
+        let name = object.str_at(["metadata", "name"]).to_owned();
+        let seen = json!({"metadata": {"annotations": object.at(["metadata", "annotations"])}});
         self.namespaces.insert(name.clone(), seen);
         let selector = self.namespace_selector(&name);
         for (_, daemon) in self.daemons.iter_mut().filter(|(key, _)| key.namespace == name) {
@@ -118,7 +113,9 @@ impl ClusterSnapshot {
     /// An object that is older than the known one, as a list may have it that began before our own write,
     /// tells nothing.
     fn put_report(&mut self, mut object: Value) {
-        let known = self.report(text(&object, "name")).filter(|known| known.uid == text(&object, "uid"));
+        let known = self
+            .report(object.str_at(["metadata", "name"]))
+            .filter(|known| known.uid == object.str_at(["metadata", "uid"]));
         if known.is_some_and(|known| number(&known.resource_version) > version(&object)) {
             return;
         }
@@ -133,43 +130,42 @@ impl ClusterSnapshot {
             (names.of(&ObjectKey::new(&a.namespace, &a.name).to_string()), names.of(&a.uid), fact)
         });
         let report = NodeReport {
-            uid: text(&object, "uid").to_owned(),
-            resource_version: text(&object, "resourceVersion").to_owned(),
+            uid: object.str_at(["metadata", "uid"]).to_owned(),
+            resource_version: object.str_at(["metadata", "resourceVersion"]).to_owned(),
             approvals: approvals.collect(),
             spec,
             daemons,
             ahead: BTreeMap::new(),
             is_new: true,
         };
-        let entry = self.entry(text(&object, "name").to_owned());
+        let entry = self.entry(object.str_at(["metadata", "name"]).to_owned());
         let ahead = entry.report.take().map(|known| known.ahead).unwrap_or_default();
         entry.report = Some(NodeReport { ahead, ..report });
     }
 
     fn put_revision(&mut self, object: &Value) {
         let data = &object["data"];
-        let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-        let controller = owners.into_iter().flatten().find(|o| o.get("controller").is_some_and(|c| c == true));
-        let of_owner = |field: &str| controller.and_then(|o| o.get(field)).and_then(Value::as_str).map(str::to_owned);
+        let controller = object.list_at(["metadata", "ownerReferences"]).iter().find(|o| o.flag_at("controller"));
+        let of_owner = |field: &str| controller.and_then(|owner| owner.text_at(field)).map(str::to_owned);
         let daemon_set = of_owner("name").filter(|_| of_owner("kind").is_some_and(|kind| kind == "DaemonSet"));
         let controller = of_owner("uid");
         let labels = strings(object, "labels");
         let revision = RevisionFact {
-            name: text(object, "name").to_owned(),
+            name: object.str_at(["metadata", "name"]).to_owned(),
             number: object.get("revision").and_then(Value::as_i64).unwrap_or(0),
             hash: RevisionFact::hash_of(data),
             data: history::bytes(data),
             label: labels.get(HASH_LABEL).cloned(),
             owned: controller.is_some(),
-            created: time(text(object, "creationTimestamp")),
+            created: time(object.str_at(["metadata", "creationTimestamp"])),
         };
         let known = KnownRevision {
             revision,
             controller,
             daemon_set,
             labels,
-            uid: text(object, "uid").to_owned(),
-            resource_version: text(object, "resourceVersion").to_owned(),
+            uid: object.str_at(["metadata", "uid"]).to_owned(),
+            resource_version: object.str_at(["metadata", "resourceVersion"]).to_owned(),
         };
         self.revisions.insert(key(object), known);
     }

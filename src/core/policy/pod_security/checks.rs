@@ -19,13 +19,15 @@ use super::values::SELINUX_TYPES;
 use super::values::SYSCTLS;
 use super::values::VOLUME_TYPES;
 
+use crate::core::json::Json;
+
 type CheckResult = Option<Violation>;
 
 pub(super) fn app_armor(pod: &CheckedPod<'_>) -> CheckResult {
     let mut values = BTreeSet::new();
     let mut setters = setters(pod, |context| {
         let Some(profile) = object(&context["appArmorProfile"]) else { return false };
-        let kind = text(&profile["type"]);
+        let kind = profile.str_at("type");
         let bad = !matches!(kind, "RuntimeDefault" | "Localhost");
         if bad {
             values.insert(kind.to_owned());
@@ -55,7 +57,7 @@ pub(super) fn added_capabilities(pod: &CheckedPod<'_>) -> CheckResult {
 
 pub(super) fn dropped_capabilities(pod: &CheckedPod<'_>) -> CheckResult {
     let (adding, added) = adding(pod, |capability| capability == "NET_BIND_SERVICE");
-    let keeps = |c: &&Value| !list(&c["securityContext"]["capabilities"]["drop"]).iter().any(|drop| drop == "ALL");
+    let keeps = |c: &&Value| !c.list_at(["securityContext", "capabilities", "drop"]).iter().any(|drop| drop == "ALL");
     let keeping: Vec<&str> = pod.containers().filter(keeps).map(name).collect();
     let mut details = Vec::new();
     if !keeping.is_empty() {
@@ -88,7 +90,7 @@ pub(super) fn host_ports(pod: &CheckedPod<'_>) -> CheckResult {
     let mut ports = BTreeSet::new();
     let host_port = |port: &Value| number(&port["hostPort"]).filter(|port| *port != 0);
     let bad = bad_containers(pod, |container| {
-        let found: Vec<i64> = list(&container["ports"]).iter().filter_map(host_port).collect();
+        let found: Vec<i64> = container.list_at("ports").iter().filter_map(host_port).collect();
         ports.extend(found.iter().map(ToString::to_string));
         !found.is_empty()
     });
@@ -159,8 +161,8 @@ fn selinux(pod: &CheckedPod<'_>, allowed: &[&str]) -> CheckResult {
     let (mut user, mut role) = (false, false);
     let setters = setters(pod, |context| {
         let Some(options) = object(&context["seLinuxOptions"]) else { return false };
-        let kind = text(&options["type"]);
-        let bad = (!allowed.contains(&kind), !text(&options["user"]).is_empty(), !text(&options["role"]).is_empty());
+        let kind = options.str_at("type");
+        let bad = (!allowed.contains(&kind), !options.str_at("user").is_empty(), !options.str_at("role").is_empty());
         if bad.0 {
             types.insert(kind.to_owned());
         }
@@ -198,7 +200,7 @@ pub(super) fn seccomp(pod: &CheckedPod<'_>) -> CheckResult {
     let mut values = BTreeSet::new();
     let setters = setters(pod, |context| {
         let Some(profile) = object(&context["seccompProfile"]) else { return false };
-        let kind = text(&profile["type"]);
+        let kind = profile.str_at("type");
         let bad = !is_confined(kind);
         if bad {
             values.insert(kind.to_owned());
@@ -315,7 +317,7 @@ pub(super) fn root_user_of_host_users(pod: &CheckedPod<'_>) -> CheckResult {
 fn adding<'p>(pod: &'p CheckedPod<'_>, allowed: impl Fn(&str) -> bool) -> (Vec<&'p str>, Vec<String>) {
     let mut forbidden = BTreeSet::new();
     let bad = bad_containers(pod, |container| {
-        let added = list(&container["securityContext"]["capabilities"]["add"]).iter().map(text);
+        let added = container.list_at(["securityContext", "capabilities", "add"]).iter().map(text);
         let found: Vec<&str> = added.filter(|capability| !allowed(capability)).collect();
         forbidden.extend(found.iter().map(|capability| (*capability).to_owned()));
         !found.is_empty()

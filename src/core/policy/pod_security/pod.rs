@@ -7,6 +7,8 @@ use std::borrow::Cow;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::json::Json;
+
 /// A pod's metadata and spec.
 pub(super) struct CheckedPod<'a> {
     template: Cow<'a, Value>,
@@ -20,7 +22,7 @@ impl<'a> CheckedPod<'a> {
         let bare =
             |volume: &Value| volume.as_object().is_some_and(|v| v.iter().all(|(k, v)| k == "name" || v.is_null()));
         let ports = spec["hostNetwork"] == true;
-        if !ports && !list(&spec["volumes"]).iter().any(bare) {
+        if !ports && !spec.list_at("volumes").iter().any(bare) {
             return Self { template: Cow::Borrowed(template) };
         }
         let mut template = template.clone();
@@ -76,7 +78,7 @@ pub(super) fn list(value: &Value) -> &[Value] {
 
 /// The name of a container or volume.
 pub(super) fn name(value: &Value) -> &str {
-    text(&value["name"])
+    value.str_at("name")
 }
 
 /// A text; empty for anything else.

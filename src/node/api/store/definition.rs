@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::Source;
 use crate::core::validate;
@@ -73,8 +74,7 @@ pub fn convert(value: &Value) -> Converted {
 
 /// Whether an object that goes asks that its dependents be kept.
 pub(super) fn is_orphaning(value: &Value) -> bool {
-    let finalizers = value.pointer("/metadata/finalizers").and_then(Value::as_array);
-    finalizers.is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == "orphan"))
+    value.list_at(["metadata", "finalizers"]).iter().any(|finalizer| finalizer == "orphan")
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 
 use serde_json::Value;
 
+use crate::core::json::Json;
+use crate::core::owners::MIRROR_ANNOTATION;
 use crate::core::record::Seen;
 
 /// More than the mirror pods of any node; the oldest go first.
@@ -28,7 +30,7 @@ pub(super) struct Sightings(Vec<Sighting>);
 impl Sightings {
     /// A pod looks like `new` now, and like `old` before.
     pub(super) fn applied(&mut self, old: Option<&Value>, new: &Value) {
-        let same = old.filter(|old| text(old, UID) == text(new, UID));
+        let same = old.filter(|old| old.text_at(UID) == new.text_at(UID));
         if old.is_some() && same.is_none() {
             self.deleted(old);
         }
@@ -54,7 +56,7 @@ impl Sightings {
     }
 
     fn push(&mut self, pod: &Value, seen: Seen) {
-        let (Some(hash), Some(uid)) = (text(pod, HASH), text(pod, UID)) else { return };
+        let (Some(hash), Some(uid)) = (pod.text_at(HASH), pod.text_at(UID)) else { return };
         if self.0.len() >= MOST {
             self.0.remove(0);
         }
@@ -62,22 +64,18 @@ impl Sightings {
     }
 }
 
-const HASH: &str = "/metadata/annotations/kubernetes.io~1config.mirror";
-const UID: &str = "/metadata/uid";
-
-fn text<'a>(pod: &'a Value, pointer: &str) -> Option<&'a str> {
-    pod.pointer(pointer).and_then(Value::as_str)
-}
+const HASH: [&str; 3] = ["metadata", "annotations", MIRROR_ANNOTATION];
+const UID: [&str; 2] = ["metadata", "uid"];
 
 fn is_deleting(pod: &Value) -> bool {
-    pod.pointer("/metadata/deletionTimestamp").is_some()
+    pod.at(["metadata", "deletionTimestamp"]).is_some()
 }
 
 /// How a pod ended, if it has.
 fn end(pod: &Value) -> Option<Seen> {
-    let words = |pointer: &str| text(pod, pointer).unwrap_or_default().to_owned();
-    match text(pod, "/status/phase") {
-        Some("Failed") => Some(Seen::Failed { reason: words("/status/reason"), message: words("/status/message") }),
+    let words = |field: &str| pod.str_at(["status", field]).to_owned();
+    match pod.text_at(["status", "phase"]) {
+        Some("Failed") => Some(Seen::Failed { reason: words("reason"), message: words("message") }),
         Some("Succeeded") => Some(Seen::Succeeded),
         _ => None,
     }
