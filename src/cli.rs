@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use clap::Parser;
@@ -13,6 +14,7 @@ use clap::Subcommand;
 use crate::config;
 use crate::config::Config;
 use crate::config::ConfigError;
+use crate::core::time::Span;
 use crate::log;
 use crate::node::agent::AgentError;
 
@@ -146,6 +148,20 @@ impl ConfigArgument {
     fn load(&self) -> Result<Config, CommandFailure> {
         Ok(config::load(self.config.as_deref())?)
     }
+}
+
+/// What runs the program's asynchronous part.
+fn event_loop() -> Result<tokio::runtime::Runtime, CommandFailure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start the event loop: {error}")))
+}
+
+/// A duration as an argument.
+fn duration(text: &str) -> Result<Duration, String> {
+    let span = crate::core::duration::parse(text).map(Span::to_duration);
+    span.ok_or_else(|| format!("expected a duration such as 5m, not \"{text}\""))
 }
 
 /// Starts logging as the configuration says.

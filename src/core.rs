@@ -24,6 +24,7 @@ pub mod labels;
 pub mod manifest;
 pub mod metrics;
 pub mod model;
+mod named;
 pub mod nearest;
 pub mod node;
 pub mod orders;

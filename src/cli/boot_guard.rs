@@ -5,6 +5,7 @@ use clap::Args;
 use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
+use crate::cli::event_loop;
 use crate::cli::start_log;
 use crate::guard;
 use crate::guard::GuardError;
@@ -33,10 +34,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     }
     let config = arguments.config.load()?;
     start_log(&config)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+    let runtime = event_loop()?;
     let result = runtime.block_on(guard::run(&config, &Notifier::from_environment()));
     // A name server that does not answer must not hold up the end.
     runtime.shutdown_background();

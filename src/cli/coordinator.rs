@@ -7,6 +7,7 @@ use tokio::signal::unix::signal;
 use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
+use crate::cli::event_loop;
 use crate::cli::start_log;
 use crate::cluster;
 use crate::config::Config;
@@ -27,10 +28,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
             .hint("it is the coordinator's own identity, not an agent's"));
     };
     start_log(&config)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+    let runtime = event_loop()?;
     runtime.block_on(async {
         let signals = |error| CommandFailure::new(Exit::Refused, format!("cannot receive signals: {error}"));
         let mut terminate = signal(SignalKind::terminate()).map_err(signals)?;

@@ -6,6 +6,7 @@ use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
 use crate::cli::ask;
+use crate::cli::event_loop;
 use crate::cli::output;
 use crate::cli::output::Colour;
 use crate::cli::table;
@@ -34,10 +35,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let report = match arguments.config.load() {
         Ok(config) => {
             let (agent, status) = agent(&config);
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+            let runtime = event_loop()?;
             let findings = runtime.block_on(doctor::examine(&config, &agent, status.as_ref()));
             DoctorReport::new(&config.node_name, findings)
         }

@@ -8,9 +8,9 @@ use clap::Args;
 use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
+use crate::cli::duration;
+use crate::cli::event_loop;
 use crate::cli::output;
-use crate::core::duration;
-use crate::core::time::Span;
 use crate::node::api::words;
 use crate::node::enrolment;
 use crate::node::enrolment::EnrolmentError;
@@ -32,17 +32,11 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
     /// How long to wait for the approval
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = timeout)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     timeout: Duration,
     /// Ask for another certificate though there is a good one
     #[arg(long)]
     force: bool,
-}
-
-fn timeout(text: &str) -> Result<Duration, String> {
-    duration::parse(text)
-        .map(Span::to_duration)
-        .ok_or_else(|| format!("expected a duration such as 5m, not \"{text}\""))
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
@@ -55,10 +49,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         timeout: arguments.timeout,
         force: arguments.force,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+    let runtime = event_loop()?;
     let waits = |request: &str| {
         output::remarks(&format!(
             "certificatesigningrequest {request} waits for approval: kubectl certificate approve {request}\n"

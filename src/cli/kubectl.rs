@@ -19,6 +19,7 @@ use clap::ValueEnum;
 
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
+use crate::cli::event_loop;
 use crate::cli::explain::key;
 use crate::cli::output;
 use crate::core::model::ObjectKey;
@@ -87,10 +88,7 @@ pub(super) fn main(arguments: Vec<OsString>) -> Exit {
 }
 
 fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+    let runtime = event_loop()?;
     let kubeconfig = user::kubeconfig(arguments.kubeconfig.as_deref(), arguments.context.as_deref())?;
     let cluster = runtime.block_on(cluster::read(kubeconfig))?;
     let json = arguments.output == Some(Form::Json);

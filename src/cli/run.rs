@@ -11,6 +11,7 @@ use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
 use crate::cli::coordinator;
+use crate::cli::event_loop;
 use crate::cli::output;
 use crate::cli::output::Colour;
 use crate::cli::start_log;
@@ -109,10 +110,7 @@ fn start(config: Config, arguments: &Arguments) -> Result<Next, CommandFailure> 
     let notifier = Arc::new(Notifier::from_environment());
     let ready = ReadyGuard::start(Arc::clone(&notifier), READY_WITHIN)
         .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start a thread: {error}")))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+    let runtime = event_loop()?;
     let coordinating = if arguments.once { None } else { coordinate(&config)? };
     let next: Result<Next, CommandFailure> = runtime.block_on(async {
         let agent = Agent::new(config, notifier)?;

@@ -8,12 +8,12 @@ use clap::Args;
 use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
+use crate::cli::duration;
+use crate::cli::event_loop;
 use crate::cli::output;
 use crate::cli::start_log;
 use crate::config::Config;
-use crate::core::duration;
 use crate::core::manifest;
-use crate::core::time::Span;
 use crate::node::agent;
 use crate::node::agent::Agent;
 use crate::node::agent::AgentError;
@@ -36,14 +36,8 @@ pub(super) struct Arguments {
     #[arg(long)]
     dry_run: bool,
     /// How long to wait for the pods' end; what is left then is printed, and another run goes on with it
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = patience)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     timeout: Duration,
-}
-
-fn patience(text: &str) -> Result<Duration, String> {
-    duration::parse(text)
-        .map(Span::to_duration)
-        .ok_or_else(|| format!("expected a duration such as 5m, not \"{text}\""))
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
@@ -54,10 +48,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         return Ok(Exit::Success);
     }
     start_log(&config)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start the event loop: {error}")))?;
+    let runtime = event_loop()?;
     let drain = runtime.block_on(async {
         let agent = Agent::new(config.clone(), Arc::new(Notifier::from_environment())).map_err(refusal)?;
         Ok::<Teardown, CommandFailure>(agent.teardown(arguments.timeout).await)
@@ -158,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_timeout_is_a_duration() {
-        assert_eq!(patience("1m30s"), Ok(Duration::from_secs(90)));
-        assert!(patience("soon").is_err() && patience("-1s").is_err());
+        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert!(duration("soon").is_err() && duration("-1s").is_err());
     }
 }

@@ -10,32 +10,25 @@ pub mod manifests;
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::core::named::named;
+
 /// The version of the JSON schema of [`DoctorReport`].
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The highest exit code of `doctor`; shells and systemd use the higher ones for other things.
 pub const MOST: usize = 100;
 
-/// How a check ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Severity {
-    /// As it should be.
-    Ok,
-    /// It works, but there is something to know.
-    Warn,
-    /// It does not work, or will not after the next boot.
-    Bad,
-}
-
-impl Severity {
-    /// As it is printed.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Warn => "warn",
-            Self::Bad => "bad",
-        }
+named! {
+    /// How a check ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    pub enum Severity {
+        /// As it should be.
+        Ok = "ok",
+        /// It works, but there is something to know.
+        Warn = "warn",
+        /// It does not work, or will not after the next boot.
+        Bad = "bad",
     }
 }
 

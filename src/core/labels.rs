@@ -11,38 +11,26 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::core::dns;
+use crate::core::named::named;
 
 pub use parse::parse;
 
-/// What a requirement asks of a label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Operator {
-    /// The label's value is one of the values.
-    In,
-    /// The label is absent or has another value.
-    NotIn,
-    /// The label is there.
-    Exists,
-    /// The label is not there.
-    DoesNotExist,
-    /// The label's value is a whole number above the one value.
-    Gt,
-    /// The label's value is a whole number below the one value.
-    Lt,
-}
-
-impl Operator {
-    /// The operator that `text` names in a NodeSelectorRequirement.
-    pub fn from_name(text: &str) -> Option<Self> {
-        Some(match text {
-            "In" => Self::In,
-            "NotIn" => Self::NotIn,
-            "Exists" => Self::Exists,
-            "DoesNotExist" => Self::DoesNotExist,
-            "Gt" => Self::Gt,
-            "Lt" => Self::Lt,
-            _ => return None,
-        })
+named! {
+    /// What a requirement asks of a label.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    pub enum Operator {
+        /// The label's value is one of the values.
+        In = "In",
+        /// The label is absent or has another value.
+        NotIn = "NotIn",
+        /// The label is there.
+        Exists = "Exists",
+        /// The label is not there.
+        DoesNotExist = "DoesNotExist",
+        /// The label's value is a whole number above the one value.
+        Gt = "Gt",
+        /// The label's value is a whole number below the one value.
+        Lt = "Lt",
     }
 }
 

@@ -4,6 +4,8 @@
 //! dashboard and rules are made from it. Must not measure anything. The names are a contract: they are only
 //! added, and none changes its meaning.
 
+use crate::core::named::named;
+
 mod exposition;
 mod text;
 
@@ -16,25 +18,16 @@ pub use exposition::WatchFact;
 pub use exposition::exposition;
 pub use text::Exposition;
 
-/// What a metric is to Prometheus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Type {
-    /// Only grows while the process lives.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-    /// Counts by upper bounds.
-    Histogram,
-}
-
-impl Type {
-    /// As the exposition has it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
+named! {
+    /// What a metric is to Prometheus.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Type {
+        /// Only grows while the process lives.
+        Counter = "counter",
+        /// Goes up and down.
+        Gauge = "gauge",
+        /// Counts by upper bounds.
+        Histogram = "histogram",
     }
 }
 

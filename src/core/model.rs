@@ -10,6 +10,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::core::named::named;
+
 /// A namespaced name, printed as `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectKey {
@@ -34,39 +36,28 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// The kinds of objects that this program reads beside DaemonSets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Kind {
-    /// v1 ConfigMap.
-    ConfigMap,
-    /// v1 Secret.
-    Secret,
-    /// v1 ServiceAccount.
-    ServiceAccount,
-    /// scheduling.k8s.io/v1 PriorityClass (cluster-scoped).
-    PriorityClass,
-    /// node.k8s.io/v1 RuntimeClass (cluster-scoped).
-    RuntimeClass,
-    /// v1 Namespace (cluster-scoped).
-    Namespace,
-    /// v1 Service; only `default/kubernetes` is read.
-    Service,
+named! {
+    /// The kinds of objects that this program reads beside DaemonSets.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    pub enum Kind {
+        /// v1 ConfigMap.
+        ConfigMap = "ConfigMap",
+        /// v1 Secret.
+        Secret = "Secret",
+        /// v1 ServiceAccount.
+        ServiceAccount = "ServiceAccount",
+        /// scheduling.k8s.io/v1 PriorityClass (cluster-scoped).
+        PriorityClass = "PriorityClass",
+        /// node.k8s.io/v1 RuntimeClass (cluster-scoped).
+        RuntimeClass = "RuntimeClass",
+        /// v1 Namespace (cluster-scoped).
+        Namespace = "Namespace",
+        /// v1 Service; only `default/kubernetes` is read.
+        Service = "Service",
+    }
 }
 
 impl Kind {
-    /// The kind as Kubernetes spells it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Kind::ConfigMap => "ConfigMap",
-            Kind::Secret => "Secret",
-            Kind::ServiceAccount => "ServiceAccount",
-            Kind::PriorityClass => "PriorityClass",
-            Kind::RuntimeClass => "RuntimeClass",
-            Kind::Namespace => "Namespace",
-            Kind::Service => "Service",
-        }
-    }
-
     /// Whether objects of this kind live in a namespace.
     pub fn is_namespaced(self) -> bool {
         !matches!(self, Kind::PriorityClass | Kind::RuntimeClass | Kind::Namespace)

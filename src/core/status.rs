@@ -6,6 +6,7 @@
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::core::named::named;
 use crate::core::model::Mode;
 use crate::core::model::Source;
 use crate::core::record::Cause;
@@ -161,50 +162,36 @@ pub struct FailedStatus {
     pub since: String,
 }
 
-/// The state of a daemon on this node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-pub enum State {
-    /// Its manifest is there and its pod runs.
-    Running,
-    /// Its manifest is there; the kubelet has not started it yet.
-    Starting,
-    /// It needs something that is missing (`waitingFor`).
-    Waiting,
-    /// The old instance ends before the new one starts.
-    Replacing,
-    /// Its manifest is gone, its pod is ending.
-    Stopping,
-    /// It should not run on this node.
-    #[default]
-    NotSelected,
-    /// It cannot be a static pod, is invalid, or is forbidden by policy.
-    Refused,
-    /// The kubelet rejected it, or it crashes.
-    Failing,
-    /// Its DaemonSet was deleted, and its pods stay (orphan).
-    Orphaned,
-    /// Its state is unknown.
-    Unknown,
+named! {
+    /// The state of a daemon on this node.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Default)]
+    #[serde(rename_all = "camelCase")]
+    pub enum State {
+        /// Its manifest is there and its pod runs.
+        Running = "running",
+        /// Its manifest is there; the kubelet has not started it yet.
+        Starting = "starting",
+        /// It needs something that is missing (`waitingFor`).
+        Waiting = "waiting",
+        /// The old instance ends before the new one starts.
+        Replacing = "replacing",
+        /// Its manifest is gone, its pod is ending.
+        Stopping = "stopping",
+        /// It should not run on this node.
+        #[default]
+        NotSelected = "not selected",
+        /// It cannot be a static pod, is invalid, or is forbidden by policy.
+        Refused = "refused",
+        /// The kubelet rejected it, or it crashes.
+        Failing = "failing",
+        /// Its DaemonSet was deleted, and its pods stay (orphan).
+        Orphaned = "orphaned",
+        /// Its state is unknown.
+        Unknown = "unknown",
+    }
 }
 
 impl State {
-    /// The state as the table shows it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            State::Running => "running",
-            State::Starting => "starting",
-            State::Waiting => "waiting",
-            State::Replacing => "replacing",
-            State::Stopping => "stopping",
-            State::NotSelected => "not selected",
-            State::Refused => "refused",
-            State::Failing => "failing",
-            State::Orphaned => "orphaned",
-            State::Unknown => "unknown",
-        }
-    }
-
     /// Whether `status` ends with exit code 1 for it.
     pub fn is_bad(self) -> bool {
         matches!(self, State::Refused | State::Failing | State::Unknown)

@@ -13,20 +13,6 @@ use super::Id;
 use super::PASS_BOUNDS;
 use super::refusal;
 
-/// Every state: each gets a sample, even if it is 0.
-const STATES: [State; 10] = [
-    State::Running,
-    State::Starting,
-    State::Waiting,
-    State::Replacing,
-    State::Stopping,
-    State::NotSelected,
-    State::Refused,
-    State::Failing,
-    State::Orphaned,
-    State::Unknown,
-];
-
 /// Counters of the running agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
@@ -149,7 +135,7 @@ pub fn exposition(facts: &MetricFacts<'_>) -> String {
 }
 
 fn daemons(out: &mut Exposition, status: &StatusReport) {
-    for state in STATES {
+    for state in State::ALL.iter().copied() {
         let count = status.daemons.iter().filter(|daemon| daemon.state == state).count();
         out.sample(Id::Daemons, &[state.as_str()], count as f64);
     }

@@ -12,6 +12,8 @@ use std::fmt;
 use serde_json::Value;
 
 use pod::CheckedPod;
+
+use crate::core::named::named;
 pub(super) use values::DEFAULT_CAPABILITIES;
 
 /// The label of a namespace with the level that is enforced.
@@ -19,31 +21,17 @@ pub const LEVEL_LABEL: &str = "pod-security.kubernetes.io/enforce";
 /// The label of a namespace with the version of the level that is enforced.
 pub const VERSION_LABEL: &str = "pod-security.kubernetes.io/enforce-version";
 
-/// A Pod Security level.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Everything is allowed.
-    #[default]
-    Privileged,
-    /// Known ways to the host are forbidden.
-    Baseline,
-    /// Current hardening practice is required.
-    Restricted,
-}
-
-impl Level {
-    /// The level that `text` names.
-    pub fn from_name(text: &str) -> Option<Self> {
-        [Self::Privileged, Self::Baseline, Self::Restricted].into_iter().find(|level| level.as_str() == text)
-    }
-
-    /// The level as labels have it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Privileged => "privileged",
-            Self::Baseline => "baseline",
-            Self::Restricted => "restricted",
-        }
+named! {
+    /// A Pod Security level.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Level {
+        /// Everything is allowed.
+        #[default]
+        Privileged = "privileged",
+        /// Known ways to the host are forbidden.
+        Baseline = "baseline",
+        /// Current hardening practice is required.
+        Restricted = "restricted",
     }
 }
 

@@ -12,36 +12,22 @@ use crate::core::images::reference;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
+use crate::core::named::named;
 
-/// A namespace of the host that a pod can share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HostNamespace {
-    /// `hostNetwork`.
-    Network,
-    /// `hostPID`.
-    Pid,
-    /// `hostIPC`.
-    Ipc,
+named! {
+    /// A namespace of the host that a pod can share.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum HostNamespace {
+        /// `hostNetwork`.
+        Network = "network",
+        /// `hostPID`.
+        Pid = "pid",
+        /// `hostIPC`.
+        Ipc = "ipc",
+    }
 }
 
 impl HostNamespace {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Network, Self::Pid, Self::Ipc];
-
-    /// The namespace that the configuration names.
-    pub fn from_name(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|namespace| namespace.as_str() == text)
-    }
-
-    /// The namespace as the configuration names it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Network => "network",
-            Self::Pid => "pid",
-            Self::Ipc => "ipc",
-        }
-    }
-
     fn field(self) -> &'static str {
         match self {
             Self::Network => "hostNetwork",
@@ -102,7 +88,7 @@ impl PodRules {
     }
 
     fn namespaces(&self, spec: &Value, refuse: &mut impl FnMut(&str, String, String)) {
-        let shared = HostNamespace::ALL.into_iter().filter(|n| spec[n.field()] == true);
+        let shared = HostNamespace::ALL.iter().copied().filter(|n| spec[n.field()] == true);
         for namespace in shared.filter(|namespace| !self.host_namespaces.contains(namespace)) {
             let name = namespace.as_str();
             let rule = format!("policy.host-namespaces does not contain {name:?}");

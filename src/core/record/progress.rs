@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::core::model::DaemonSet;
+use crate::core::named::named;
 use crate::core::time::Timestamp;
 
 use super::DaemonRecord;
@@ -89,40 +90,29 @@ pub struct Failure {
     pub message: String,
 }
 
-/// What prevents an instance from being available.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Cause {
-    /// An image cannot be pulled.
-    Image,
-    /// A container crashes repeatedly.
-    CrashLoop,
-    /// A container cannot be created or started, or an init container does not end.
-    Container,
-    /// Its containers run, but a probe fails.
-    Probe,
-    /// The kubelet rejected it.
-    Admission,
-    /// Its sandbox cannot be created: pod network, volumes.
-    Sandbox,
-    /// The kubelet does not respond, so no revision could start.
-    KubeletNotResponding,
+named! {
+    /// What prevents an instance from being available.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    pub enum Cause {
+        /// An image cannot be pulled.
+        Image = "image",
+        /// A container crashes repeatedly.
+        CrashLoop = "crash loop",
+        /// A container cannot be created or started, or an init container does not end.
+        Container = "container",
+        /// Its containers run, but a probe fails.
+        Probe = "probe",
+        /// The kubelet rejected it.
+        Admission = "admission",
+        /// Its sandbox cannot be created: pod network, volumes.
+        Sandbox = "sandbox",
+        /// The kubelet does not respond, so no revision could start.
+        KubeletNotResponding = "kubelet not responding",
+    }
 }
 
 impl Cause {
-    /// The cause as a text.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Cause::Image => "image",
-            Cause::CrashLoop => "crash loop",
-            Cause::Container => "container",
-            Cause::Probe => "probe",
-            Cause::Admission => "admission",
-            Cause::Sandbox => "sandbox",
-            Cause::KubeletNotResponding => "kubelet not responding",
-        }
-    }
-
     /// Whether the revision may be the cause.
     pub fn blames_revision(self) -> bool {
         self != Cause::KubeletNotResponding
