@@ -1,8 +1,7 @@
-//! The API server: one HTTP/2 connection, a store of what it said, and requests of our own.
+//! The API server: one HTTP/2 connection, a store of its objects, and the agent's own requests.
 //!
-//! Owns everything that speaks to it. Must not decide: it tells what is known and how well, and an
-//! error never turns into an absence. Nothing here blocks the agent's loop; every request is bounded
-//! in time.
+//! Owns all communication with it. Must not decide: it reports what is known and how well, and an error never becomes
+//! an absence. Nothing here blocks the agent's loop; every request has a timeout.
 
 mod backoff;
 mod body;
@@ -83,7 +82,7 @@ use watches::EtcdRollbackProbe;
 use watches::WatchContext;
 use watches::Watches;
 
-/// TLS that takes every certificate: for asking whether anybody answers, and nothing else.
+/// TLS that accepts every certificate: only for checking whether a server answers.
 ///
 /// # Errors
 /// The TLS library's.
@@ -91,7 +90,7 @@ pub(crate) fn tls_that_trusts_anybody() -> Result<rustls::ClientConfig, tls::Tls
     tls::client_config(&tls::TlsInput { insecure: true, ..Default::default() })
 }
 
-/// A client for one command of a person, by a kubeconfig that was read already. Needs a running tokio runtime.
+/// A client for one command-line request, from a kubeconfig that is already read. Needs a running tokio runtime.
 ///
 /// # Errors
 /// Why the kubeconfig cannot be used.
@@ -99,24 +98,24 @@ pub fn client_of(kubeconfig: kube::config::Kubeconfig) -> Result<kube::Client, K
     Ok(Connector::of(kubeconfig::ApiCredentials::of(kubeconfig)?).client())
 }
 
-/// What is watched, and as whom.
+/// What is watched, and with which identity.
 #[derive(Clone, Debug)]
 pub struct ApiOptions {
-    /// The kubeconfig. It may be missing or bad at the start; it is read again.
+    /// The kubeconfig. It may be missing or invalid at the start; it is read again.
     pub kubeconfig: PathBuf,
     /// The own node's name.
     pub node_name: String,
-    /// Label selector for DaemonSets; `None`: all of them.
+    /// Label selector for DaemonSets; `None`: all.
     pub selector: Option<String>,
-    /// What is remembered of an earlier time. A list of it never comes from the API server's cache: what that has may
-    /// be older.
+    /// Objects remembered from the checkpoint. They are never listed from the API server's cache, whose content may be
+    /// older.
     pub known: BTreeSet<ObjectRef>,
-    /// Whether a Namespace without a node selector of its own has one all the same, so that what it lacks can end what
-    /// runs (`policy.default-node-selector`): then no list of it comes from the API server's cache.
+    /// Whether a default node selector applies to Namespaces without one (`policy.default-node-selector`). Then a
+    /// Namespace's missing annotation can end a daemon, so Namespaces are never listed from the API server's cache.
     pub namespaces_bind: bool,
 }
 
-/// The API server as the agent sees it; clones share everything. The tasks end with the last clone.
+/// The agent's access to the API server; clones share it. Its tasks end with the last clone.
 #[derive(Clone)]
 pub struct Api {
     shared: Arc<SharedApi>,
@@ -139,8 +138,8 @@ impl Drop for SharedApi {
 }
 
 impl Api {
-    /// Starts connecting and watching. Never fails and never waits; trouble shows in
-    /// [`Api::health`]. Needs a running tokio runtime.
+    /// Starts connecting and watching. Never fails or blocks; [`Api::health`] shows problems. Needs a running tokio
+    /// runtime.
     pub fn start(options: ApiOptions) -> Self {
         let connector = Connector::new(options.kubeconfig);
         let client = connector.client();
@@ -168,7 +167,7 @@ impl Api {
         Self { shared: Arc::new(SharedApi { connector, client, store, watches, tokens, events, tasks }) }
     }
 
-    /// What is known: [`Store::snapshot`] for a pass, [`Store::changed`] to be woken.
+    /// [`Store::snapshot`] for a pass, [`Store::changed`] to be woken.
     pub fn store(&self) -> &Store {
         &self.shared.store
     }
@@ -178,12 +177,12 @@ impl Api {
         &self.shared.client
     }
 
-    /// The connections: counters and the link's state.
+    /// The connections: counters and link state.
     pub fn connector(&self) -> &Connector {
         &self.shared.connector
     }
 
-    /// The server that the kubeconfig names, once it was read: the default of `api-endpoint`.
+    /// The kubeconfig's server, once it was read: the default of `api-endpoint`.
     pub fn endpoint(&self) -> Option<Endpoint> {
         self.shared.connector.endpoint()
     }
@@ -192,18 +191,18 @@ impl Api {
         f(&mut self.shared.watches.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Watches exactly the objects that daemons name.
+    /// Watches exactly the objects that daemons refer to.
     pub fn set_wanted(&self, wanted: &BTreeSet<ObjectRef>) {
         self.with_watches(|watches| watches.set_wanted(wanted));
     }
 
-    /// Watches the pods of exactly these DaemonSets that the scheduler could not bind, by label selector.
+    /// Watches the unschedulable pods of exactly these DaemonSets, by label selector.
     pub fn set_pending(&self, wanted: &BTreeMap<ObjectKey, String>) {
         self.with_watches(|watches| watches.set_pending(wanted));
     }
 
-    /// Service-account tokens: [`Tokens::set_wanted`] for what daemons need, [`Tokens::import`] once at
-    /// the start. A new token wakes [`Store::changed`].
+    /// ServiceAccount tokens: [`Tokens::set_wanted`] for what daemons need, [`Tokens::import`] once at the start. A
+    /// new token wakes [`Store::changed`].
     pub fn tokens(&self) -> &Tokens {
         &self.shared.tokens
     }
@@ -213,15 +212,15 @@ impl Api {
         &self.shared.events
     }
 
-    /// Sends the events that wait, for up to `bound`: what is not sent then goes with the agent.
+    /// Sends the waiting events for up to `bound`; events not sent by then are lost.
     pub async fn flush_events(&self, bound: Duration) {
         if *self.shared.connector.link().borrow() == Link::Up {
             self.shared.events.flush(bound).await;
         }
     }
 
-    /// Lists the DaemonSets anew over a new connection (R8). That list is complete once
-    /// [`Snapshot::lists`] of [`Scope::DaemonSets`] is greater than the returned number.
+    /// Lists the DaemonSets again over a new connection (R8). That list is complete once [`Snapshot::lists`] of
+    /// [`Scope::DaemonSets`] exceeds the returned number.
     pub fn relist_fresh(&self) -> u64 {
         self.with_watches(|watches| {
             self.shared.connector.retire();
@@ -230,59 +229,59 @@ impl Api {
         })
     }
 
-    /// Asks the API server for one DaemonSet, now.
+    /// Gets one DaemonSet from the API server now.
     pub async fn get_daemon_set(&self, key: &ObjectKey) -> GetResult {
         confirm::get_daemon_set(&self.shared.client, key).await
     }
 
-    /// Asks the API server for one pod, now.
+    /// Gets one pod from the API server now.
     pub async fn get_pod(&self, key: &ObjectKey) -> GetResult {
         confirm::get_pod(&self.shared.client, key).await
     }
 
-    /// Has the API server judge the creation of `pod` as a dry run: it creates nothing.
+    /// Dry-runs the creation of `pod`; nothing is created.
     pub async fn dry_run_pod(&self, namespace: &str, pod: serde_json::Value) -> DryRunReply {
         confirm::dry_run_pod(&self.shared.client, namespace, pod).await
     }
 
-    /// Asks the API server for one Node, now.
+    /// Gets one Node from the API server now.
     pub async fn get_node(&self, name: &str) -> GetResult {
         confirm::get_unnamespaced(&self.shared.client, ("Node", "nodes"), name).await
     }
 
-    /// Asks the API server for one Namespace, now.
+    /// Gets one Namespace from the API server now.
     pub async fn get_namespace(&self, name: &str) -> GetResult {
         confirm::get_unnamespaced(&self.shared.client, ("Namespace", "namespaces"), name).await
     }
 
-    /// Events about the pod of that UID, oldest first.
+    /// Events about the pod with that UID, oldest first.
     ///
     /// # Errors
-    /// What the API server, or the way to it, said.
+    /// The error of the API server or the connection.
     pub async fn events_about(&self, namespace: &str, uid: &str) -> Result<Vec<PodEvent>, ApiFailure> {
         reports::about(&self.shared.client, namespace, uid).await
     }
 
-    /// Events of the cluster that say that a pod was ended to make room, oldest first.
+    /// The cluster's events about pods that were preempted, oldest first.
     ///
     /// # Errors
-    /// What the API server, or the way to it, said.
+    /// The error of the API server or the connection.
     pub async fn preemptions(&self) -> Result<Vec<PodEvent>, ApiFailure> {
         reports::preemptions(&self.shared.client).await
     }
 
-    /// Deletes the pod of that name and UID with `grace` seconds; one that has gone is no error.
+    /// Deletes the pod with that name and UID with `grace` seconds; a missing pod is no error.
     ///
     /// # Errors
-    /// What the API server, or the way to it, said.
+    /// The error of the API server or the connection.
     pub async fn delete_pod(&self, key: &ObjectKey, uid: &str, grace: u32) -> Result<(), ApiFailure> {
         confirm::delete_pod(&self.shared.client, key, uid, grace).await
     }
 
-    /// Patches one pod by JSON merge.
+    /// Patches one pod with a JSON merge patch.
     ///
     /// # Errors
-    /// What the API server, or the way to it, said.
+    /// The error of the API server or the connection.
     pub async fn patch_pod(&self, key: &ObjectKey, patch: &serde_json::Value) -> Result<(), ApiFailure> {
         confirm::patch_pod(&self.shared.client, key, patch).await
     }
@@ -290,26 +289,25 @@ impl Api {
     /// Creates this node's NodeDaemons, owned by the Node with this UID.
     ///
     /// # Errors
-    /// What the API server, or the way to it, said.
+    /// The error of the API server or the connection.
     pub async fn create_node_daemons(&self, node: &str, uid: &str) -> Result<(), ApiFailure> {
         confirm::create_node_daemons(&self.shared.client, node, uid).await
     }
 
-    /// Patches the status of this node's NodeDaemons by JSON merge.
+    /// Patches the status of this node's NodeDaemons with a JSON merge patch.
     ///
     /// # Errors
-    /// What the API server, or the way to it, said: among it that the resource version in the patch is
-    /// not the live one.
+    /// The error of the API server or the connection, including a conflict of the resource version in the patch.
     pub async fn patch_node_daemons(&self, node: &str, patch: &serde_json::Value) -> Result<(), ApiFailure> {
         confirm::patch_node_daemons(&self.shared.client, node, patch).await
     }
 
-    /// UID of the namespace `kube-system`: which cluster this is.
+    /// UID of the namespace `kube-system`, which identifies the cluster.
     pub async fn cluster_uid(&self) -> Result<String, ApiFailure> {
         confirm::cluster_uid(&self.shared.client).await
     }
 
-    /// How everything is.
+    /// The state of the link and of every watch.
     pub fn health(&self) -> ApiHealth {
         let snapshot = self.shared.store.snapshot();
         let connector = &self.shared.connector;

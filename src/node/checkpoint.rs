@@ -1,8 +1,7 @@
 //! The state folder: small files that outlive the agent, each written whole and checked when read.
 //!
-//! Owns the files below `state-dir` and their form: one line `daemonlet-checkpoint/1 sha256:<hex>`,
-//! then JSON. Must not know what the records mean. A file that cannot be trusted is set aside with
-//! its bytes kept and reported; it is never fatal and never used in part.
+//! Owns the files below `state-dir` and their format: one line `daemonlet-checkpoint/1 sha256:<hex>`, then JSON. Must
+//! not know what the records mean. A damaged file is set aside and reported; it is never fatal and never used in part.
 //!
 //! A record can be written first ([`Store::write_unsynced`]) and synced later ([`Store::sync`]). A written record survives
 //! a crash of the agent: the next [`Store::open`] puts it in force. A power loss may lose it, but never its predecessor.
@@ -27,10 +26,10 @@ use crate::node::fsx::Shared;
 use crate::node::fsx::Stat;
 use crate::node::manifests::sha256;
 
-/// The first word of every file: the form and its version.
+/// The first word of every file: format and version.
 const FORM: &str = "daemonlet-checkpoint/1";
-/// Names of records longer than this are shortened; with `.json` and `.bad-<n>` behind, a name stays
-/// below the 255 bytes that file systems allow.
+/// Names of records longer than this are shortened; with `.json` and `.bad-<n>` appended, a name stays below the file
+/// system limit of 255 bytes.
 const MAX_NAME: usize = 200;
 /// More than any record needs; a longer file is damaged.
 const MAX_BYTES: u64 = 256 << 20;
@@ -58,11 +57,10 @@ pub enum CheckpointError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// The step that failed.
         #[source]
         source: FsError,
     },
-    /// A record could not be written; the one before is still there.
+    /// A record could not be written; its predecessor is unchanged.
     #[error("cannot write checkpoint {}", path.display())]
     Save {
         /// The file.
@@ -71,7 +69,7 @@ pub enum CheckpointError {
         #[source]
         source: FsError,
     },
-    /// A record could not be read, which does not say that it is damaged.
+    /// A record could not be read; that does not mean that it is damaged.
     #[error("cannot read checkpoint {}", path.display())]
     Load {
         /// The file.
@@ -89,7 +87,7 @@ pub enum CheckpointError {
         #[source]
         source: FsError,
     },
-    /// A value that JSON cannot hold.
+    /// A value that cannot be encoded as JSON.
     #[error("checkpoint {} cannot be put in JSON", path.display())]
     Encode {
         /// The file.
@@ -114,7 +112,7 @@ impl CheckpointError {
     }
 }
 
-/// A record that cannot be trusted and was set aside.
+/// A damaged record that was set aside.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("checkpoint {} {why}: it is not used{}", path.display(), kept_as(kept))]
 pub struct Damaged {
@@ -122,7 +120,7 @@ pub struct Damaged {
     pub path: PathBuf,
     /// What is wrong with it.
     pub why: String,
-    /// Where its bytes are kept; `None` if they could not be moved and still have the old name.
+    /// Where its bytes are kept; `None` if the file could not be renamed.
     pub kept: Option<PathBuf>,
 }
 
@@ -133,11 +131,11 @@ fn kept_as(kept: &Option<PathBuf>) -> String {
 /// What was found under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loaded<T> {
-    /// The record as it was saved.
+    /// The record as saved.
     Present(T),
     /// There is none.
     Absent,
-    /// There is one that cannot be trusted.
+    /// It is damaged.
     Damaged(Damaged),
 }
 
@@ -187,13 +185,13 @@ impl Store {
         Ok(Self { path: path.to_owned(), dir, read_only: false })
     }
 
-    /// Makes the folder `path` (0700) if it is not there, and touches nothing in it.
+    /// Creates the folder `path` (0700) if it is missing, and touches nothing in it.
     pub fn make(disk: &Shared, path: &Path) -> Result<(), CheckpointError> {
         let made = Dir::open_or_create(disk, path, 0o700);
         made.map(drop).map_err(|source| CheckpointError::Folder { path: path.to_owned(), source })
     }
 
-    /// Opens the folder to look at: nothing is made, swept or set aside. `None` if it is not there.
+    /// Opens the folder read-only: nothing is created, removed or set aside. `None` if it does not exist.
     pub fn open_read_only(disk: &Shared, path: &Path) -> Result<Option<Self>, CheckpointError> {
         match Dir::open(disk, path) {
             Ok(dir) => Ok(Some(Self { path: path.to_owned(), dir, read_only: true })),
@@ -202,7 +200,7 @@ impl Store {
         }
     }
 
-    /// The store in the folder `name` (made, 0700, if it is not there) of this one.
+    /// The store in the folder `name` (created, 0700, if missing) of this one.
     pub fn folder(&self, name: &str) -> Result<Store, CheckpointError> {
         let path = self.path.join(name);
         if !self.read_only {
@@ -217,7 +215,7 @@ impl Store {
         }
     }
 
-    /// Whether the folder at its path is still the one that was opened: somebody may have removed it.
+    /// Whether the path still leads to the folder that was opened.
     pub fn is_in_place(&self) -> bool {
         let here = self.dir.own_stat().ok();
         let there = self.dir.disk().look(&self.path).ok();
@@ -229,9 +227,8 @@ impl Store {
         &self.path
     }
 
-    /// Saves `record` as `<name>.json` (0600). When it returns without error, the record outlives a
-    /// loss of power; when not, the one before is untouched. A long name is shortened with a hash:
-    /// the record itself must say whose it is.
+    /// Saves `record` as `<name>.json` (0600). On success the record survives a power loss; on error its predecessor
+    /// is unchanged. A long name is shortened with a hash, so the record itself must name its owner.
     pub fn save<T: Serialize>(&self, name: &str, record: &T) -> Result<(), CheckpointError> {
         let unsynced = self.write_unsynced(name, record)?;
         self.sync(&unsynced).inspect_err(|_| {
@@ -300,7 +297,7 @@ impl Store {
         self.dir.sync().map_err(|source| CheckpointError::Save { path: self.path.join(&unsynced.file), source })
     }
 
-    /// The record `name`. One that cannot be trusted is set aside as `<name>.json.bad-<n>`.
+    /// The record `name`. A damaged one is set aside as `<name>.json.bad-<n>`.
     pub fn load<T: DeserializeOwned>(&self, name: &str) -> Result<Loaded<T>, CheckpointError> {
         self.load_file(&file_name(name))
     }
@@ -313,7 +310,7 @@ impl Store {
         files.map(|file| self.load_file(file)).collect()
     }
 
-    /// Removes the record `name`; `false` if there was none. The removal outlives a loss of power.
+    /// Removes the record `name`; `false` if there was none. The removal survives a power loss.
     pub fn remove(&self, name: &str) -> Result<bool, CheckpointError> {
         let file = file_name(name);
         let fail = |source| CheckpointError::Remove { path: self.path.join(&file), source };
@@ -338,14 +335,13 @@ impl Store {
         })
     }
 
-    /// Sets the record `name` aside, because what it holds cannot be used; `why` says what is wrong with it.
+    /// Sets the record `name` aside because its content cannot be used; `why` says what is wrong.
     pub fn reject(&self, name: &str, why: String) -> Damaged {
         let file = file_name(name);
         Damaged { path: self.path.join(&file), why, kept: self.set_aside(&file) }
     }
 
-    /// Moves the file out of the way, to a name that no record has. Where that fails, it stays, and the
-    /// next save replaces it.
+    /// Renames the file to a name that no record has. If that fails, the next save overwrites it.
     fn set_aside(&self, file: &str) -> Option<PathBuf> {
         if self.read_only {
             return None;
@@ -381,16 +377,16 @@ fn is_whole(dir: &Dir, name: &OsStr) -> Result<bool, FsError> {
     Ok(decode::<serde::de::IgnoredAny>(&bytes).is_ok())
 }
 
-/// Whether nobody but us can have written or read the file.
+/// Whether only we can have written or read the file.
 fn trusted(stat: &Stat) -> Result<(), String> {
     if stat.kind != FileKind::File {
-        return Err("is no regular file".to_owned());
+        return Err("is not a regular file".to_owned());
     }
     if stat.uid != nix::unistd::geteuid().as_raw() {
         return Err(format!("is owned by user {}", stat.uid));
     }
     if stat.mode & 0o077 != 0 {
-        return Err(format!("is open to others (mode {:04o})", stat.mode));
+        return Err(format!("is accessible by other users (mode {:04o})", stat.mode));
     }
     Ok(())
 }
@@ -398,22 +394,22 @@ fn trusted(stat: &Stat) -> Result<(), String> {
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let line = bytes.iter().position(|byte| *byte == b'\n').ok_or("is cut off in its first line")?;
     let (head, rest) = bytes.split_at(line);
-    let head = std::str::from_utf8(head).map_err(|_| "does not begin as a checkpoint does")?;
+    let head = std::str::from_utf8(head).map_err(|_| "does not start like a checkpoint")?;
     let Some((form, sum)) = head.split_once(" sha256:") else {
-        return Err("does not begin as a checkpoint does".to_owned());
+        return Err("does not start like a checkpoint".to_owned());
     };
     if form != FORM {
-        return Err(format!("has the form {form:?}, and this version reads {FORM}"));
+        return Err(format!("has the format {form:?}; this version reads {FORM}"));
     }
     let json = rest.strip_prefix(b"\n").and_then(|rest| rest.strip_suffix(b"\n")).ok_or("is cut off")?;
     if sha256(json) != sum {
         return Err("does not match its checksum".to_owned());
     }
-    serde_json::from_slice(json).map_err(|e| format!("does not hold what this version expects ({e})"))
+    serde_json::from_slice(json).map_err(|e| format!("does not contain what this version expects ({e})"))
 }
 
-/// The file of the record `name`: as it is, or shortened with a hash where it is too long or would
-/// not be a plain file name.
+/// The file of the record `name`: the name itself, or shortened with a hash if it is too long or not a plain file
+/// name.
 fn file_name(name: &str) -> String {
     let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
     if plain && name.len() <= MAX_NAME {

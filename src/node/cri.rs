@@ -1,8 +1,8 @@
-//! The container runtime's word on what runs: a small client of `runtime.v1` over its unix socket.
+//! The container runtime: a small client of `runtime.v1` over its unix socket.
 //!
-//! Owns the messages and calls that this program uses (the numbers are those of
-//! k8s.io/cri-api/pkg/apis/runtime/v1/api.proto) and the bound on each call's time. Must not decide
-//! what an answer means; an error says that nothing is known, never that nothing runs.
+//! Owns the messages and calls that this program uses (field numbers as in
+//! k8s.io/cri-api/pkg/apis/runtime/v1/api.proto) and their timeouts. Must not decide what an answer means; an error
+//! means unknown, never that nothing runs.
 
 mod channel;
 pub mod images;
@@ -30,7 +30,7 @@ use messages::VersionResponse;
 use channel::Channel;
 pub use channel::CriError;
 
-/// How long a question may take.
+/// Timeout of a request.
 const ASK: Duration = Duration::from_secs(4);
 /// How long the runtime may take to remove a sandbox, beyond any grace period.
 const CHANGE: Duration = Duration::from_secs(30);
@@ -38,7 +38,7 @@ const CHANGE: Duration = Duration::from_secs(30);
 const POD_UID: &str = "io.kubernetes.pod.uid";
 const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
 
-/// Whether the sandbox of a pod stands.
+/// Whether the sandbox of a pod is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxState {
     /// It runs.
@@ -52,12 +52,12 @@ pub enum SandboxState {
 pub struct Sandbox {
     pub id: String,
     pub uid: String,
-    /// The pod's name (of a static pod: with the node's).
+    /// The pod's name (of a static pod: with the node's name).
     pub name: String,
     pub namespace: String,
     /// How often the pod got a new sandbox.
     pub attempt: u32,
-    /// Whether it stands.
+    /// Whether it is ready.
     pub state: SandboxState,
     /// When it was made, in nanoseconds since 1970.
     pub created_at_ns: i64,
@@ -66,7 +66,7 @@ pub struct Sandbox {
 /// What a container does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerState {
-    /// Made and not started.
+    /// Created and not started.
     Created,
     Running,
     /// Ended.
@@ -83,7 +83,7 @@ pub struct Container {
     pub pod_uid: String,
     /// The container's name in the pod.
     pub name: String,
-    /// How often the kubelet had started it anew before this one.
+    /// How often the kubelet had restarted it before.
     pub restarts: u32,
     /// What it does.
     pub state: ContainerState,
@@ -104,11 +104,11 @@ pub struct ContainerStatus {
     pub finished_at_ns: i64,
     /// Its exit code, once it ended.
     pub exit_code: i32,
-    /// One word on why it is in its state, such as `Error` or `OOMKilled`.
+    /// The reason for its state, such as `Error` or `OOMKilled`.
     pub reason: String,
-    /// More on that.
+    /// The message.
     pub message: String,
-    /// Its log on this node's disk; empty if the runtime does not say.
+    /// The path of its log; empty if the runtime does not report one.
     pub log_path: String,
 }
 
@@ -120,7 +120,7 @@ pub struct RuntimeVersion {
     pub version: String,
 }
 
-/// A runtime's endpoint. The connection is made with the first call, and made anew after it broke.
+/// A runtime's endpoint. The connection is made with the first call, and again after it broke.
 #[derive(Debug)]
 pub struct Cri {
     channel: Channel,
@@ -139,7 +139,7 @@ impl Cri {
         Ok(RuntimeVersion { name: reply.runtime_name, version: reply.runtime_version })
     }
 
-    /// Every sandbox of the node, standing or not, in one call.
+    /// Every sandbox of the node, in any state, in one call.
     pub async fn sandboxes(&self) -> Result<Vec<Sandbox>, CriError> {
         let request = ListPodSandboxRequest::default();
         let reply: ListPodSandboxResponse = self.channel.call("ListPodSandbox", &request, ASK).await?;
@@ -155,7 +155,7 @@ impl Cri {
         Ok(reply.containers.into_iter().map(Container::from).collect())
     }
 
-    /// How the container `id` does; `None` if the runtime does not know it.
+    /// The status of the container `id`; `None` if the runtime does not know it.
     pub async fn container_status(&self, id: &str) -> Result<Option<ContainerStatus>, CriError> {
         let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
         let reply: Result<ContainerStatusResponse, _> = self.channel.call("ContainerStatus", &request, ASK).await;
@@ -166,13 +166,13 @@ impl Cri {
         }
     }
 
-    /// Stops the sandbox `id` and all in it: its containers are killed without grace, its network is
-    /// taken down. One that has stopped or gone is no error.
+    /// Stops the sandbox `id`: kills its containers without grace and removes its network. A stopped or missing one is
+    /// no error.
     pub async fn stop_sandbox(&self, id: &str) -> Result<(), CriError> {
         self.change("StopPodSandbox", id).await
     }
 
-    /// Removes the sandbox `id` and its containers. One that has gone is no error.
+    /// Removes the sandbox `id` and its containers. A missing one is no error.
     pub async fn remove_sandbox(&self, id: &str) -> Result<(), CriError> {
         self.change("RemovePodSandbox", id).await
     }
@@ -196,7 +196,8 @@ impl From<messages::PodSandbox> for Sandbox {
             name: metadata.name,
             namespace: metadata.namespace,
             attempt: metadata.attempt,
-            // Anything but the one known value for "stopped" stands: to take a sandbox for gone starts another.
+            // Anything except the one known value for "stopped" counts as running: treating a running sandbox as gone
+            // would start a second one.
             state: if sandbox.state == 1 { SandboxState::NotReady } else { SandboxState::Ready },
             created_at_ns: sandbox.created_at,
         }
@@ -217,7 +218,7 @@ impl From<i32> for ContainerState {
 impl From<messages::Container> for Container {
     fn from(container: messages::Container) -> Self {
         let metadata = container.metadata.unwrap_or_default();
-        // The kubelet counts in an annotation of its own; `attempt` is the same number where it is missing.
+        // The kubelet has its own count in an annotation; `attempt` is used if that is missing.
         let restarts = container.annotations.get(RESTART_COUNT).and_then(|count| count.parse().ok());
         Self {
             id: container.id,

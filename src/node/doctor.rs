@@ -1,7 +1,7 @@
 //! Gathers what `daemonlet doctor` judges: this node's files and processes, the runtime, the API server.
 //!
-//! Owns the questions and the bound on each one's time. Must not judge (`core::doctor`) and must not change
-//! anything: it runs beside the agent, with the agent's own configuration and credentials.
+//! Owns the requests and their timeouts. Must not judge (`core::doctor`) or change anything: it runs beside the agent,
+//! with the agent's configuration and credentials.
 
 mod api;
 mod disk;
@@ -16,7 +16,7 @@ use crate::core::doctor::RuntimeFinding;
 use crate::core::status::StatusReport;
 use crate::node::cri::Cri;
 
-/// Looks at everything; `status` is what the agent said, `agent` how it answered.
+/// Gathers everything; `status` is the agent's report, `agent` how it answered.
 pub async fn examine(config: &Config, agent: &AgentFinding, status: Option<&StatusReport>) -> Vec<Finding> {
     let (runtime, api) = tokio::join!(runtime(config), api::facts(config, status));
     let version = api.node_version.or_else(|| config.kubelet_version.clone());
@@ -33,7 +33,7 @@ pub async fn examine(config: &Config, agent: &AgentFinding, status: Option<&Stat
 async fn runtime(config: &Config) -> RuntimeFinding {
     let Some(endpoint) = &config.runtime_endpoint else { return RuntimeFinding::NotConfigured };
     let unreachable = |error: crate::node::cri::CriError| {
-        // The agent asks again, this does not.
+        // The agent retries; doctor does not.
         let why = error.to_string().replace(": it is asked again", "");
         RuntimeFinding::Unreachable(why, error.hint())
     };

@@ -6,8 +6,8 @@
 //!  or the identity itself ┘                                                         renamed into place
 //! ```
 //!
-//! Owns these files and requests. The old certificate is used until the new one is whole on the disk. Must not
-//! decide what a good certificate is, or when it is due: that is `core::enrolment`'s.
+//! Owns these files and requests. The old certificate is used until the new one is completely on disk. Must not decide
+//! what a valid certificate is or when renewal is due: `core::enrolment` does.
 
 mod ask;
 mod enroll;
@@ -31,41 +31,41 @@ use crate::node::fsx::FsError;
 /// Why there is no new certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolmentError {
-    /// No file to begin with.
+    /// No kubeconfig to start with.
     #[error("no kubeconfig to ask with: none of {} exists", .0.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "))]
     NoSource(Vec<PathBuf>),
-    /// The kubeconfig that is asked with cannot be used.
+    /// The kubeconfig for the request cannot be used.
     #[error("cannot ask with it")]
     Source(#[from] KubeconfigError),
     /// Another kubeconfig is in the place of ours.
     #[error("kubeconfig {} is there and is none of ours", .0.display())]
     Taken(PathBuf),
-    /// A file.
+    /// A file could not be read or written.
     #[error("identity cannot be kept")]
     Files(#[from] FsError),
-    /// No random numbers, or a library that refuses its own key.
+    /// No random numbers, or the library refuses its own key.
     #[error("no key can be made")]
     Key,
-    /// The API server refused or was not there.
+    /// The API server refused, or did not answer.
     #[error("certificatesigningrequest {request}")]
     Api {
         /// The request's name.
         request: String,
-        /// Its words.
+        /// Its answer.
         #[source]
         source: ApiFailure,
     },
-    /// Somebody said no.
+    /// The request was denied.
     #[error("certificatesigningrequest {request} was {what}{}", if message.is_empty() { String::new() } else { format!(": {message}") })]
     Refused {
         /// The request's name.
         request: String,
         /// `denied`, or that the signer failed.
         what: &'static str,
-        /// Words.
+        /// The reason given.
         message: String,
     },
-    /// Nobody approved it in time.
+    /// It was not approved in time.
     #[error("certificatesigningrequest {request} is not approved after {seconds} s")]
     TooLong {
         /// The request's name.
@@ -73,7 +73,7 @@ pub enum EnrolmentError {
         /// How long that was.
         seconds: u64,
     },
-    /// What came is not what was asked for.
+    /// The certificate is not what was requested.
     #[error("the certificate of certificatesigningrequest {request} is not used")]
     Certificate {
         /// The request's name.
@@ -99,7 +99,7 @@ impl EnrolmentError {
             }
             Self::Files(error) => error.hint(),
             Self::TooLong { request, .. } => Some(format!(
-                "`kubectl certificate approve {request}`, then run this again: it goes on with the same request"
+                "`kubectl certificate approve {request}`, then run this again: it continues with the same request"
             )),
             _ => None,
         }

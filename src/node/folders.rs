@@ -1,12 +1,12 @@
-//! The folders of DaemonSet files: what is in them, what counts, and what their absence proves.
+//! The folders of DaemonSet files: their content, what is in force, and what a missing file proves.
 //!
-//! Owns reading and watching. Folders are merged as systemd merges drop-ins: by file name, a later folder's file in
-//! place of an earlier one's, an empty file (or a link to `/dev/null`) in place of none. Files end in `.yaml`, `.yml`
-//! or `.json`; hidden files are passed over, others are noted. A file that turns bad keeps what it last defined, and
-//! what a file or folder loses counts only once it has been left alone for [`QUIET_PERIOD`], so that a file that is being
-//! written is never taken for one that lost its objects.
+//! Owns reading and watching. Folders are merged as systemd merges drop-ins, by file name: a later folder's file
+//! replaces an earlier one's, and an empty file (or a link to `/dev/null`) masks it. Files end in `.yaml`, `.yml` or
+//! `.json`; hidden files are ignored, others are noted. A file that becomes invalid keeps what it last defined.
+//! Objects removed from a file or folder count as removed only after [`QUIET_PERIOD`] without a change, so a file that
+//! is being written never counts as one that lost its objects.
 //!
-//! Must not decide what follows: it says which objects there are, from which file, and what is wrong.
+//! Must not decide what follows: it reports the objects, their files, and the problems.
 
 mod file;
 mod identity;
@@ -38,43 +38,43 @@ pub use identity::FolderIdentity;
 pub use scan::read;
 pub use watch::FoldersWatch;
 
-/// How long a file or folder must be unchanged before what it lost counts as lost.
+/// How long a file or folder must be unchanged before objects missing from it count as removed.
 pub const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
-/// Everything that the folders say.
+/// The content of all folders.
 #[derive(Clone, Debug, Default)]
 pub struct FolderView {
     /// The folders, in ascending precedence.
     pub folders: Vec<ScannedFolder>,
-    /// The files that count, by name.
+    /// The files in force, by name.
     pub files: Vec<Arc<FileView>>,
-    /// The names that an empty file masks.
+    /// The names masked by an empty file.
     pub masked: Vec<String>,
     /// The DaemonSets in force, each with the index of its file.
     daemon_sets: BTreeMap<ObjectKey, (Arc<DaemonSet>, usize)>,
     /// The other objects in force.
     objects: BTreeMap<ObjectRef, Arc<Value>>,
-    /// Problems that are not those of one file: folders that cannot be read, objects that are defined twice.
+    /// Problems beyond a single file: unreadable folders, objects that are defined twice.
     pub problems: Vec<InputProblem>,
-    /// Files that do not count, for people: other extensions, folders in folders.
+    /// Ignored files, for users: other extensions, nested folders.
     pub notes: Vec<String>,
-    /// When to read again although nothing changes: something has not settled yet.
+    /// When to read again even if nothing changes: something changed too recently.
     pub recheck: Option<Duration>,
 }
 
-/// One folder as it was found.
+/// One folder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScannedFolder {
     pub path: PathBuf,
-    /// Whether it is there and could be listed.
+    /// Whether it exists and could be listed.
     pub readable: bool,
-    /// On which file system it is, if it is there.
+    /// Its file system, if it exists.
     pub identity: Option<FolderIdentity>,
-    /// Whether it was left alone long enough for its absences to count.
+    /// Whether it has been unchanged long enough for missing files to count.
     pub quiet: bool,
 }
 
-/// One file that counts.
+/// One file in force.
 #[derive(Clone, Debug)]
 pub struct FileView {
     /// Its name, without the folder.
@@ -83,31 +83,31 @@ pub struct FileView {
     pub folder: PathBuf,
     /// Hash of its bytes.
     pub fingerprint: String,
-    /// The DaemonSets that it defines, or that it defined when it was last good.
+    /// The DaemonSets that it defines, or defined when it was last valid.
     pub daemon_sets: Vec<Arc<DaemonSet>>,
     /// Its other objects, likewise.
     pub objects: Vec<(ObjectRef, Arc<Value>)>,
-    /// Its objects of kinds that nobody reads here.
+    /// Its objects of kinds that are ignored.
     pub ignored: Vec<Ignored>,
     /// What is wrong in it.
     pub problems: Vec<InputProblem>,
-    /// What nobody understands in it.
+    /// Unknown fields in it.
     pub unknown_fields: Vec<InputProblem>,
-    /// Whether every object is known that it should define.
+    /// Whether all objects that it should define are known.
     pub complete: bool,
     stamp: Stamp,
     quiet: bool,
-    /// On which file system its folder was when it was last there.
+    /// The file system of its folder when that last existed.
     mounted: Option<FolderIdentity>,
 }
 
-/// Where a DaemonSet came from, to be kept with what runs: it tells later whether an absence is evidence (rule R7).
+/// The source of a DaemonSet, stored with what runs: it decides later whether an absence is evidence (rule R7).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Origin {
     /// The file.
     pub path: PathBuf,
-    /// Where its folder was mounted.
+    /// The file system of its folder.
     pub folder: FolderIdentity,
 }
 
@@ -138,14 +138,14 @@ impl FolderView {
         self.files.get(*file).map(Arc::as_ref)
     }
 
-    /// Where `key` comes from, to be remembered while it runs.
+    /// The source of `key`, to be remembered while it runs.
     pub fn origin_of(&self, key: &ObjectKey) -> Option<Origin> {
         let file = self.file_of(key)?;
-        // Not where its folder is now: a file that is kept may be missing because that is another one.
+        // Not its folder's present file system: a kept file may be missing because the folder is now on another one.
         Some(Origin { path: file.path.clone(), folder: file.mounted.clone()? })
     }
 
-    /// Whether some file or folder could not be read completely, so that more may be defined than is known.
+    /// Whether a file or folder could not be read completely, so that there may be unknown definitions.
     pub fn is_incomplete(&self) -> bool {
         self.files.iter().any(|file| !file.complete)
             || self.folders.iter().any(|folder| folder.identity.is_some() && !folder.readable)
@@ -156,29 +156,29 @@ impl FolderView {
         self.problems.iter().chain(self.files.iter().flat_map(|file| &file.problems))
     }
 
-    /// What is wrong with `key` in the files, whether or not one of them defines it well.
+    /// The problems of `key` in the files, even if another file defines it correctly.
     pub fn problems_of(&self, key: &ObjectKey) -> impl Iterator<Item = &InputProblem> {
         let of_it = |object: &ObjectName| object.kind == "DaemonSet" && object.key == *key;
         self.all_problems().filter(move |problem| problem.object.as_ref().is_some_and(of_it))
     }
 
-    /// What is wrong with files and documents that tell no name: any object may be in them.
+    /// The problems of files and documents whose objects are unknown: they may concern any object.
     pub fn nameless_problems(&self) -> impl Iterator<Item = &InputProblem> {
         let hides = |problem: &&InputProblem| problem.kind == ProblemKind::Syntax || problem.line > 0;
         self.all_problems().filter(|problem| problem.object.is_none()).filter(hides)
     }
 
-    /// What nobody understands in the definition of `key` that is in force.
+    /// Unknown fields in the definition of `key` that is in force.
     pub fn unknown_fields_of(&self, key: &ObjectKey) -> impl Iterator<Item = &InputProblem> {
         let unknown_fields = self.file_of(key).into_iter().flat_map(|file| &file.unknown_fields);
         unknown_fields
             .filter(move |unknown_field| unknown_field.object.as_ref().is_some_and(|object| object.key == *key))
     }
 
-    /// What the folders say of `key`, which came from `origin` when it was last seen (`None`: from no folder).
+    /// The state of `key`, which came from `origin` when it was last seen (`None`: from no folder).
     ///
-    /// Its absence is evidence only where its file is gone or masked, or has good content without it, while
-    /// the folder is on the same mounted file system as then.
+    /// Its absence is evidence only if its file is gone, masked, or valid without it, while the folder is on the same
+    /// mounted file system as then.
     pub fn state(&self, key: &ObjectKey, origin: Option<&Origin>) -> FolderState<'_> {
         if let Some((daemon_set, file)) = self.daemon_sets.get(key) {
             let fingerprint = self.files.get(*file).map_or("", |file| file.fingerprint.as_str());
@@ -190,25 +190,25 @@ impl FolderView {
         // A file of the same name in another folder hides it, and what that defines may not be known either.
         let is_it = |file: &&Arc<FileView>| file.path == origin.path || name.as_deref() == Some(file.name.as_str());
         if self.files.iter().filter(is_it).any(|file| !self.defines_well(file, key)) {
-            return unsure("its file is not good");
+            return unsure("its file is not valid");
         }
         if self.masked.iter().any(|masked| name.as_deref() == Some(masked)) {
             return FolderState::Absent;
         }
         let folder = origin.path.parent().and_then(|folder| self.folder(folder));
         match folder {
-            None => unsure("its folder is not among the configured ones"),
+            None => unsure("its folder is no longer configured"),
             Some(ScannedFolder { identity: None, .. }) => unsure("its folder is missing"),
             Some(ScannedFolder { readable: false, .. }) => unsure("its folder cannot be read"),
             Some(state) if state.identity.as_ref() != Some(&origin.folder) => {
-                unsure("its folder is not on the file system that it was on")
+                unsure("its folder is now on another file system")
             }
             Some(state) if !state.quiet => unsure("its folder is being changed"),
             Some(_) => FolderState::Absent,
         }
     }
 
-    /// Whether `file`, which does not define `key`, is to be believed.
+    /// Whether the absence of `key` from `file` is evidence.
     fn defines_well(&self, file: &FileView, key: &ObjectKey) -> bool {
         let refused = |problem: &InputProblem| problem.object.as_ref().is_some_and(|object| object.key == *key);
         file.complete && file.quiet && !file.problems.iter().any(refused)
@@ -218,7 +218,7 @@ impl FolderView {
         self.folders.iter().find(|folder| folder.path == path)
     }
 
-    /// Takes the files' objects into force in the order of their names: the last definition wins, and the others are
+    /// Puts the files' objects in force in the order of their names: the last definition wins, the others are
     /// reported.
     fn take_into_force(&mut self) {
         let mut objects_from: BTreeMap<ObjectRef, usize> = BTreeMap::new();
@@ -229,11 +229,11 @@ impl FolderView {
             object: None,
             field: None,
             reason: if loser == winner {
-                format!("{object} is defined twice, the last definition counts")
+                format!("{object} is defined twice; the last definition is used")
             } else {
-                format!("{object} is defined again in {}, which counts", files[winner].path.display())
+                format!("{object} is defined again in {}; that definition is used", files[winner].path.display())
             },
-            hint: Some("give one of them another name, or remove it".to_owned()),
+            hint: Some("rename one of them, or remove it".to_owned()),
             kind: ProblemKind::Invalid,
         };
         for (index, file) in self.files.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! Pulling the images of instances-to-be: each wish is a task of its own, and nothing waits for it.
+//! Pulls the images of future instances: each request is a task of its own, and nothing blocks on it.
 //!
 //! ```text
 //!  plan: what is wanted ──> Puller: one task an instance-to-be ──> its progress ──> the next plan
 //! ```
 //!
-//! Owns what becomes of a wish for as long as it is wanted, and forgets it then: a pull that nobody
-//! wants any more is given up. Must not decide whether an instance may start without its images.
+//! Owns the outcome of a request while it is wanted: a pull that is no longer wanted is cancelled. Must not decide
+//! whether an instance may start without its images.
 
 mod credentials;
 mod pins;
@@ -36,48 +36,47 @@ use crate::node::cri::images::PullFor;
 pub use credentials::Sources;
 pub use pins::Pins;
 
-/// Between tries of what failed, at first and at most; a runtime that is silent is asked every second.
+/// Between retries, at first and at most; an unreachable runtime is tried every second.
 const FIRST_RETRY: Duration = Duration::from_secs(2);
 const LAST_RETRY: Duration = Duration::from_secs(300);
-/// How long a daemon of which nothing runs waits for an image that is on the node and pulled anew.
+/// How long a daemon of which nothing runs waits for a fresh pull of an image that is on the node.
 const PATIENCE: Span = Span::from_secs(60);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What is wanted for one instance-to-be.
+/// The images of one future instance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wish {
     pub pod: PullFor,
     pub images: Vec<PodImage>,
-    /// Its pull secrets, as far as they are known, by name.
+    /// The known pull secrets, by name.
     pub secrets: Vec<(String, Arc<Value>)>,
-    /// A number that changes when a pull secret does: what failed is then tried again at once.
+    /// A number that changes with a pull secret: then a failed pull is retried at once.
     pub secrets_version: u64,
 }
 
-/// How far a wish is.
+/// The progress of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PullProgress {
-    /// The runtime is being asked what is there; if it was asked before, what became of that.
+    /// The runtime is being asked which images are there; and how the last try failed, if there was one.
     Looking(Option<String>),
     /// One image is being pulled.
     Pulling {
         image: String,
-        /// Whether it is on the node, and pulled anew.
+        /// Whether it is on the node already, and is pulled for a newer version.
         present: bool,
-        /// Which of those that have to be pulled, from 1.
+        /// Its number among those to be pulled, from 1.
         number: usize,
-        /// How many have to be pulled.
+        /// How many are to be pulled.
         count: usize,
-        /// Since when.
         since: Timestamp,
     },
-    /// All are there; what there is to say of it.
+    /// All are there; with notes.
     Done(Option<String>),
-    /// One cannot be pulled; it is tried again.
+    /// One cannot be pulled; it is retried.
     Failed {
-        /// The image and the runtime's words.
+        /// The image and the runtime's error.
         words: String,
-        /// What they mean.
+        /// What the error means.
         refusal: Refusal,
     },
 }
@@ -87,7 +86,7 @@ pub enum PullProgress {
 pub struct Pulls {
     /// How far each wish is, and since when it is wanted, by pod UID.
     pub progress: BTreeMap<String, (PullProgress, Timestamp)>,
-    /// What there was to say of wishes that were fulfilled, by pod UID.
+    /// Notes of completed requests, by pod UID.
     pub said: BTreeMap<String, String>,
     /// How long a daemon of which nothing runs waits for what it could do without.
     pub patience: Span,
@@ -100,7 +99,7 @@ impl Pulls {
     }
 }
 
-/// The wishes of a node.
+/// The requests of a node.
 #[derive(Debug)]
 pub struct Puller {
     cri: Option<Arc<Cri>>,
@@ -112,7 +111,7 @@ pub struct Puller {
     said: BTreeMap<String, String>,
 }
 
-/// A wish that is worked on. Dropping it gives it up.
+/// A request in progress. Dropping it cancels it.
 #[derive(Debug)]
 struct Job {
     since: Timestamp,
@@ -134,7 +133,7 @@ impl Drop for Job {
 }
 
 impl Puller {
-    /// Pulls by `cri`, with credentials from `sources`; `wake` is told of everything new.
+    /// Pulls with `cri`, with credentials from `sources`; notifies `wake` of all news.
     pub fn new(cri: Option<Arc<Cri>>, sources: Sources, wake: Arc<Notify>) -> Self {
         Self { cri, sources: Arc::new(sources), wake, patience: PATIENCE, jobs: BTreeMap::new(), said: BTreeMap::new() }
     }
@@ -145,7 +144,7 @@ impl Puller {
         Pulls { progress: progress.collect(), said: self.said.clone(), patience: self.patience }
     }
 
-    /// How long a daemon of which nothing runs waits for what it could do without.
+    /// How long a daemon of which nothing runs waits for a pull that is not strictly needed.
     pub fn hurry(&mut self, patience: Span) {
         self.patience = patience;
     }
@@ -190,19 +189,19 @@ impl Puller {
     }
 }
 
-/// The task of one wish.
+/// The task of one request.
 struct Work {
     cri: Arc<Cri>,
     sources: Arc<Sources>,
     wake: Arc<Notify>,
     progress: Arc<Mutex<PullProgress>>,
     wish: Wish,
-    /// Images that were pulled for it: a later try does not pull them again.
+    /// Images already pulled for it: a retry does not pull them again.
     pulled: BTreeSet<String>,
     notes: Vec<String>,
 }
 
-/// Why a try ended.
+/// Why a try failed.
 enum PullFailure {
     /// The runtime did not answer.
     Unreachable(String),
@@ -224,11 +223,11 @@ impl Work {
                     ASK_AGAIN
                 }
                 Err(PullFailure::Image(words, refusal)) => {
-                    tracing::warn!(pod = self.wish.pod.name, "{words}; it is tried again while it is wanted");
+                    tracing::warn!(pod = self.wish.pod.name, "{words}; retrying while it is needed");
                     self.tell(PullProgress::Failed { words, refusal });
                     let wait = retry;
                     retry = (retry * 2).min(LAST_RETRY);
-                    // Nodes that failed together do not come back together.
+                    // Spreads the retries of nodes that failed together.
                     wait.mul_f64(0.75 + 0.5 * random())
                 }
             };
@@ -244,7 +243,7 @@ impl Work {
         }
     }
 
-    /// One try: looks what is missing, and pulls that and what is to be pulled anew.
+    /// One try: determines which images are missing, and pulls those and the ones to refresh.
     async fn attempt(&mut self) -> Result<(), PullFailure> {
         let mut missing: Vec<(String, bool)> = Vec::new();
         for image in &self.wish.images {
@@ -270,7 +269,7 @@ impl Work {
         Ok(())
     }
 
-    /// Pulls with each of the credentials until one is taken, without where there are none.
+    /// Pulls with each of the credentials until one works; without any if there are none.
     async fn pull(&self, image: &str) -> Result<(), PullFailure> {
         let found = self.sources.look_up(image, &self.wish.secrets).await;
         let tries: Vec<_> = match found.credentials.is_empty() {

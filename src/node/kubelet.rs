@@ -1,8 +1,8 @@
-//! What the kubelet's own API says, where a node's owner lets the agent ask it.
+//! The kubelet's own API, if this node's configuration lets the agent use it.
 //!
-//! Owns the requests and what is read of the replies. Must not decide: `/runningpods` tells what the
-//! runtime runs, `/pods` what the kubelet knows of (which a removed pod leaves at once, so that it is
-//! never evidence of an end); an error says that nothing is known.
+//! Owns the requests and the reading of replies. Must not decide. `/runningpods` lists what the runtime runs; `/pods`
+//! lists what the kubelet knows, which a removed pod leaves at once, so it never proves an end. An error means
+//! unknown.
 
 #[cfg(test)]
 mod tests;
@@ -32,14 +32,14 @@ use tokio_rustls::TlsConnector;
 use crate::node::api::KubeconfigError;
 use crate::node::api::kubeconfig::ApiCredentials;
 
-/// How long a question may take, connecting included.
+/// Timeout of a request, connecting included.
 const ASK: Duration = Duration::from_secs(5);
-/// More than the list of a node's pods.
+/// Larger than any list of a node's pods.
 const MAX_BYTES: usize = 64 << 20;
 
 type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A question that the kubelet did not answer.
+/// A request that the kubelet did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeletError {
     /// The endpoint is no `https://host:port`.
@@ -48,7 +48,7 @@ pub enum KubeletError {
     /// The credentials cannot be read.
     #[error("cannot ask the kubelet: no credentials")]
     Credentials(#[source] KubeconfigError),
-    /// Nobody answers, or not as a kubelet does.
+    /// No answer, or not from a kubelet.
     #[error("the kubelet at {endpoint} does not answer {path}: it is asked again")]
     Unreachable {
         endpoint: String,
@@ -72,7 +72,7 @@ pub enum KubeletError {
         path: &'static str,
         status: StatusCode,
     },
-    /// The reply is no list of pods.
+    /// The reply is not a list of pods.
     #[error("the kubelet at {endpoint} answered {path} with something else than pods")]
     Decode {
         endpoint: String,
@@ -115,19 +115,19 @@ fn is_untrusted(error: &(dyn std::error::Error + 'static)) -> bool {
 /// What the kubelet knows of one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodReport {
-    /// The UID that the kubelet knows the pod by (of a static pod: the manifest's).
+    /// The UID by which the kubelet knows the pod (of a static pod: the manifest's).
     pub uid: String,
     pub namespace: String,
     pub name: String,
     /// `Pending`, `Running`, `Succeeded` or `Failed`.
     pub phase: String,
-    /// Why, such as `NodePorts` for a pod that was rejected; else empty.
+    /// The reason, such as `NodePorts` for a rejected pod; else empty.
     pub reason: String,
-    /// More on that.
+    /// The message.
     pub message: String,
-    /// The condition Ready; `None` while it has none.
+    /// The condition Ready; `None`: not set yet.
     pub ready: Option<bool>,
-    /// The pod's `status`, as the API would show it (`{"status": …}`).
+    /// The pod's `status`, in the API's form (`{"status": …}`).
     pub reported: Value,
 }
 
@@ -139,8 +139,8 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// The kubelet at `endpoint`, asked with the credentials of `kubeconfig`, whose authority must have
-    /// signed the kubelet's certificate. Does not connect yet.
+    /// The kubelet at `endpoint`, with the credentials of `kubeconfig`, whose authority must have signed the kubelet's
+    /// certificate. Does not connect yet.
     pub fn new(endpoint: &str, kubeconfig: impl Into<PathBuf>) -> Result<Self, KubeletError> {
         let error = || KubeletError::Endpoint { endpoint: endpoint.to_owned() };
         let uri: Uri = endpoint.trim_end_matches('/').parse().map_err(|_| error())?;
@@ -150,13 +150,13 @@ impl Kubelet {
         Ok(Self { endpoint: uri, kubeconfig: kubeconfig.into() })
     }
 
-    /// UIDs of the pods of which the runtime runs something.
+    /// UIDs of the pods of which something runs, according to the runtime.
     pub async fn running_uids(&self) -> Result<BTreeSet<String>, KubeletError> {
         let pods = self.pods_at("/runningpods/").await?;
         Ok(pods.into_iter().map(|pod| pod.metadata.uid).collect())
     }
 
-    /// The pods that the kubelet was told to run, rejected ones included.
+    /// The pods that the kubelet should run, including rejected ones.
     pub async fn pods(&self) -> Result<Vec<PodReport>, KubeletError> {
         Ok(self.pods_at("/pods").await?.into_iter().map(PodReport::from).collect())
     }
@@ -179,17 +179,17 @@ impl Kubelet {
         Ok(list.items.unwrap_or_default())
     }
 
-    /// One request on a connection of its own: it is asked seldom, and only where there is no CRI.
+    /// One request on its own connection: requests are rare, and made only without a CRI.
     async fn get(&self, path: &str, credentials: &ApiCredentials) -> Result<(StatusCode, Bytes), BoxedError> {
         let host = self.endpoint.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let (config, _) = credentials.tls.as_ref().ok_or("the kubeconfig has no TLS credentials")?;
         let tcp = TcpStream::connect((host.as_str(), self.endpoint.port_u16().unwrap_or(10250))).await?;
-        // The kubelet's server speaks HTTP/1.1 only (it sets its own TLS configuration without ALPN).
+        // The kubelet's server only speaks HTTP/1.1 (its TLS configuration has no ALPN).
         let mut config = ClientConfig::clone(config);
         config.alpn_protocols.clear();
         let tls = TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(host)?, tcp).await?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(Box::new(tls))).await?;
-        // Ends with the sender; its error is the request's, too.
+        // Ends with the sender; the request reports its error.
         tokio::spawn(connection);
         let authority = self.endpoint.authority().ok_or("no authority")?.as_str();
         let mut request = Request::get(path).header(HOST, authority);
@@ -203,7 +203,7 @@ impl Kubelet {
     }
 }
 
-/// The parts of a PodList that are read. `/runningpods` leaves most of them empty.
+/// The fields of a PodList that are read. `/runningpods` leaves most of them empty.
 #[derive(Deserialize)]
 struct PodList {
     items: Option<Vec<KubeletPod>>,

@@ -1,8 +1,7 @@
-//! The kubelet's folder of static pods: prove a manifest, put it in place by one rename, see drift.
+//! The kubelet's folder of static pods: verifies a manifest, puts it in place by one rename, and detects drift.
 //!
-//! Owns the files that carry our annotation, and the staging folder `.daemonlet` (the kubelet skips
-//! names with a leading dot). Must never touch, rename or count another's file, and never decides
-//! which manifests there are to be.
+//! Owns the files with our annotation, and the staging folder `.daemonlet` (the kubelet skips names with a leading
+//! dot). Must never touch, rename or count foreign files, and never decides which manifests there should be.
 
 mod folder;
 mod proof;
@@ -40,7 +39,7 @@ use watch::ManifestsWatch;
 /// A manifest folder that cannot be used, or a manifest that could not be written or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// The folder is not safe to work in.
+    /// The folder is not safe to use.
     #[error("manifest folder {} {why}: nothing is written there", path.display())]
     Unsafe {
         /// The folder.
@@ -50,7 +49,7 @@ pub enum ManifestError {
         /// What to do.
         hint: String,
     },
-    /// The folder could not be opened, made or listed.
+    /// The folder could not be opened, created or listed.
     #[error("cannot use manifest folder {}", path.display())]
     ManifestFolder {
         /// The folder.
@@ -59,38 +58,38 @@ pub enum ManifestError {
         #[source]
         source: FsError,
     },
-    /// A file of that name is somebody else's.
+    /// The file is not ours.
     #[error("{} is not daemonlet's ({why}): it is left alone", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What tells that it is not ours.
+        /// Why it is not ours.
         why: String,
     },
-    /// The folder was opened only to look at.
+    /// The folder was opened read-only.
     #[error("manifest folder {} was opened for reading only", path.display())]
     ReadOnly {
         /// The folder.
         path: PathBuf,
     },
-    /// A name that the kubelet would not read, or that is no file name.
+    /// A name that the kubelet ignores, or that is not a file name.
     #[error("{name:?} cannot be the file name of a manifest")]
     Name { name: String },
-    /// The file that was to be brought up to date has just been removed by somebody else.
-    #[error("manifest {} has just been removed by somebody else: it is not put back", path.display())]
+    /// The manifest to be updated was removed in the meantime, not by us.
+    #[error("manifest {} was removed by another program: it is not written again", path.display())]
     Gone {
         /// The file.
         path: PathBuf,
     },
-    /// What was staged does not read back as what was meant; it was not put in place.
+    /// The staged file does not read back as intended; it was not put in place.
     #[error("manifest {} does not read back as it was meant ({why}): what was there before stays", path.display())]
     Check {
-        /// The file that it would have become.
+        /// The file it was meant for.
         path: PathBuf,
         /// The difference.
         why: String,
     },
-    /// A manifest could not be put in place; what was there before stays.
+    /// A manifest could not be put in place; its predecessor is unchanged.
     #[error("cannot write manifest {}", path.display())]
     Write {
         /// The file.
@@ -108,8 +107,8 @@ pub enum ManifestError {
         #[source]
         source: FsError,
     },
-    /// The folder cannot be watched; changes are seen at the next pass only.
-    #[error("manifest folder {} cannot be watched and is looked at every few seconds", path.display())]
+    /// The folder cannot be watched; changes are only seen at the next pass.
+    #[error("manifest folder {} cannot be watched and is polled every few seconds", path.display())]
     Watch {
         /// The folder.
         path: PathBuf,
@@ -137,7 +136,7 @@ impl ManifestError {
     }
 }
 
-/// The longest manifest that the kubelet reads: 10 MiB less one byte (kubelet/config/common.go).
+/// The longest manifest that the kubelet reads: 10 MiB minus one byte (kubelet/config/common.go).
 const MAX_BYTES: u64 = (10 << 20) - 1;
 
 /// A staged file.
@@ -145,7 +144,7 @@ const MAX_BYTES: u64 = (10 << 20) - 1;
 struct StagedManifest {
     file: Arc<File>,
     is_synced: bool,
-    /// Whether what was staged has been decoded to what was meant.
+    /// Whether it was decoded to what was intended.
     is_decoded: bool,
 }
 
@@ -157,23 +156,23 @@ pub struct ManifestDir {
     scan_cache: ScanCache,
     expected: Expected,
     watch: Option<ManifestsWatch>,
-    /// Files that are staged and not waited for.
+    /// Staged files that are not synced yet.
     prepared: BTreeMap<String, StagedManifest>,
-    /// Whether names were given that are not on stable storage yet.
+    /// Whether there were renames that are not synced yet.
     unsettled: bool,
 }
 
 impl ManifestDir {
-    /// Opens the folder for work: makes it (0700) if it is not there, refuses one that is a symbolic
-    /// link, that others may write to or that somebody else owns, and sweeps the staging folder.
+    /// Opens the folder for writing: creates it (0700) if it is missing, refuses a symbolic link, a folder that others
+    /// may write to, or another user's, and empties the staging folder.
     pub fn open(disk: &Shared, path: &Path) -> Result<Self, ManifestError> {
-        // Without a slash at the end, which would follow a link.
+        // Without a trailing slash, which would follow a link.
         let path: PathBuf = path.components().collect();
         let folder = ManifestFolder::open(disk, &path)?;
         Ok(Self::with(path, folder))
     }
 
-    /// Opens the folder to look at only: changes nothing. `None` if there is no such folder.
+    /// Opens the folder read-only. `None` if it does not exist.
     pub fn open_read_only(disk: &Shared, path: &Path) -> Result<Option<Self>, ManifestError> {
         let path: PathBuf = path.components().collect();
         Ok(ManifestFolder::open_read_only(disk, &path)?.map(|folder| Self::with(path, folder)))
@@ -196,8 +195,8 @@ impl ManifestDir {
         &self.path
     }
 
-    /// Calls `wake` whenever something in the folder changes that this value did not do itself. A
-    /// folder that is removed and made again goes on being watched after the next [`ManifestDir::scan`].
+    /// Calls `wake` when anything changes in the folder, except by this value. A folder that is removed and created
+    /// again is watched again after the next [`ManifestDir::scan`].
     pub fn watch(&mut self, wake: impl Fn() + Send + Sync + 'static) -> Result<(), ManifestError> {
         let error = |source| ManifestError::Watch { path: self.path.clone(), source };
         let disk = self.folder.dir().disk();
@@ -205,22 +204,22 @@ impl ManifestDir {
         Ok(())
     }
 
-    /// Whether changes by others wake.
+    /// Whether foreign changes are reported.
     pub fn is_watched(&self) -> bool {
         self.watch.as_ref().is_some_and(ManifestsWatch::is_alive)
     }
 
-    /// What is in the folder now. Files that did not change since the last look are not read again.
+    /// The present content of the folder. Files that have not changed since the last scan are not read again.
     pub fn scan(&mut self) -> Result<Scan, ManifestError> {
         self.reopen_if_replaced()?;
         let Self { path, folder, scan_cache, .. } = self;
         scan_cache.scan(folder.dir()).map_err(|source| ManifestError::ManifestFolder { path: path.clone(), source })
     }
 
-    /// Stages `bytes` as the manifest `name` and has the disk begin with them: a [`ManifestDir::write`]
-    /// of the same that follows need wait for less. No more than a hint; what is wrong shows there.
+    /// Stages `bytes` as the manifest `name` and starts writing them to disk, so that a following
+    /// [`ManifestDir::write`] of the same bytes waits less. Only a hint; errors show in the write.
     ///
-    /// With `together` the wait is left to that: once it has been waited for, [`ManifestDir::are_synced`] is told.
+    /// With `together`, that value syncs it; afterwards call [`ManifestDir::are_synced`].
     pub fn prepare(&mut self, name: &str, bytes: &[u8], together: Option<&mut Unsynced>) {
         let Some(stage) = self.folder.stage() else { return };
         self.prepared.remove(name);
@@ -245,7 +244,8 @@ impl ManifestDir {
         self.prepared.contains_key(name)
     }
 
-    /// What was prepared is on stable storage; or, `false`, cannot be relied on and is staged again when it is written.
+    /// The prepared files are synced; or, with `false`, cannot be relied on and are staged again when they are
+    /// written.
     pub fn are_synced(&mut self, are: bool) {
         match are {
             true => self.prepared.values_mut().for_each(|prepared| prepared.is_synced = true),
@@ -253,8 +253,8 @@ impl ManifestDir {
         }
     }
 
-    /// Decodes what of `manifests` was prepared, before it is written: to exactly what was meant. The same bytes are
-    /// not decoded again when they have been read back.
+    /// Decodes the prepared ones of `manifests` before they are written, which must give exactly what was intended.
+    /// The same bytes are not decoded again after reading them back.
     pub fn decode<'a>(&mut self, manifests: impl Iterator<Item = (&'a str, &'a [u8], &'a Value)>) {
         for (name, bytes, intended) in manifests {
             if let Some(prepared) = self.prepared.get_mut(name) {
@@ -263,18 +263,18 @@ impl ManifestDir {
         }
     }
 
-    /// Puts `bytes` in place as the manifest `name`, after they were read back from the disk and
-    /// decoded to exactly `intended`.
+    /// Puts `bytes` in place as the manifest `name`, after they were read back from the disk and decoded to exactly
+    /// `intended`.
     ///
-    /// The kubelet sees one event. Content of an own file of that name is replaced in the same
-    /// rename. The manifest outlives a loss of power after [`ManifestDir::sync`].
+    /// The kubelet sees one event; an existing manifest of that name is replaced by the same rename. The manifest
+    /// survives a power loss after [`ManifestDir::sync`].
     pub fn write(&mut self, name: &str, bytes: &[u8], intended: &Value) -> Result<(), ManifestError> {
         self.write_checked(name, bytes, |read| reads_as(read, intended))
             .map(|()| self.scan_cache.wrote(name, bytes, intended))
     }
 
-    /// As [`ManifestDir::write`], for a manifest that is there: one that somebody has removed meanwhile is
-    /// not put back, or the kubelet would see a UID again that it is about to finish.
+    /// As [`ManifestDir::write`], for an existing manifest. One that was removed in the meantime is not written again:
+    /// the kubelet would see a UID again that it is about to end.
     ///
     /// # Errors
     /// [`ManifestError::Gone`], and as [`ManifestDir::write`].
@@ -283,7 +283,7 @@ impl ManifestDir {
         put.map(|()| self.scan_cache.wrote(name, bytes, intended))
     }
 
-    /// As [`ManifestDir::write`], with `check` to prove the bytes that were read back.
+    /// As [`ManifestDir::write`], with `check` to verify the bytes that were read back.
     pub fn write_checked(
         &mut self,
         name: &str,
@@ -304,7 +304,7 @@ impl ManifestDir {
         self.reopen_if_replaced()?;
         let path = self.path.join(name);
         if bytes.len() as u64 > MAX_BYTES {
-            let why = format!("{} bytes, and the kubelet reads no more than {MAX_BYTES}", bytes.len());
+            let why = format!("{} bytes; the kubelet reads at most {MAX_BYTES}", bytes.len());
             return Err(ManifestError::Check { path, why });
         }
         self.refuse_foreign(name)?;
@@ -314,7 +314,7 @@ impl ManifestDir {
         let prepared = self.prepared.remove(name);
         let is_decoded = prepared.as_ref().is_some_and(|prepared| prepared.is_decoded);
         let staged = stage_file(stage, name, bytes, prepared).map_err(|source| {
-            // On a full disk the half of it would take the room of others.
+            // On a full disk a half-written file would take space from others.
             let _ = stage.unlink(name);
             fail(source)
         })?;
@@ -322,7 +322,7 @@ impl ManifestDir {
         let proven = match read == bytes {
             true if is_decoded => Ok(()),
             true => check(&read),
-            false => Err("other bytes came back from the disk".to_owned()),
+            false => Err("the bytes read back from the disk differ".to_owned()),
         };
         if let Err(why) = proven {
             stage.unlink(name).map_err(fail)?;
@@ -336,7 +336,7 @@ impl ManifestDir {
         self.expected.will_appear(name, staged);
         if let Err(source) = stage.rename(name, dir, name) {
             self.expected.forget(name);
-            // What cannot be swept now is swept when the folder is opened next.
+            // What cannot be removed now is removed when the folder is next opened.
             let _ = stage.unlink(name);
             return Err(fail(source));
         }
@@ -344,11 +344,11 @@ impl ManifestDir {
         Ok(())
     }
 
-    /// Waits until the names that were given are on stable storage, and gives up what was prepared and not written.
+    /// Waits until renames are on stable storage, and discards what was prepared but not written.
     pub fn sync(&mut self) -> Result<(), ManifestError> {
         if let Some(stage) = self.folder.stage() {
             for name in std::mem::take(&mut self.prepared).keys() {
-                // What cannot be swept now is swept when the folder is opened next.
+                // What cannot be removed now is removed when the folder is next opened.
                 let _ = stage.unlink(name);
             }
         }
@@ -360,7 +360,7 @@ impl ManifestDir {
         Ok(())
     }
 
-    /// Removes the own manifest `name`; `false` if there was none. The removal outlives a loss of power.
+    /// Removes our manifest `name`; `false` if there was none. The removal survives a power loss.
     pub fn remove(&mut self, name: &str) -> Result<bool, ManifestError> {
         check_name(name)?;
         self.reopen_if_replaced()?;
@@ -386,7 +386,7 @@ impl ManifestDir {
         }
     }
 
-    /// Follows the path to another folder if somebody put one there, or makes a removed one again.
+    /// Reopens the folder if another one is at its path now, or creates a removed one again.
     fn reopen_if_replaced(&mut self) -> Result<(), ManifestError> {
         if self.folder.is_at(&self.path) {
             return Ok(());
@@ -396,20 +396,20 @@ impl ManifestDir {
             None => ManifestFolder::open_read_only(disk, &self.path)?,
             Some(_) => Some(ManifestFolder::open(disk, &self.path)?),
         };
-        // To look at: a folder that is gone is empty, and the old descriptor lists just that.
+        // Read-only: a removed folder is empty, and the old descriptor lists nothing.
         let Some(folder) = reopened else { return Ok(()) };
         self.folder = folder;
         self.prepared.clear();
         self.scan_cache = ScanCache::default();
         if self.watch.as_mut().is_some_and(|watch| watch.rearm(self.folder.dir().disk(), &self.path).is_err()) {
-            // Who owns this value sees it and tries again.
+            // The owner of this value sees the error and retries.
             self.watch = None;
         }
         Ok(())
     }
 }
 
-/// Refuses names that the kubelet skips (leading dot) and what is no single file name.
+/// Refuses names that the kubelet skips (leading dot), and anything that is not a single file name.
 fn check_name(name: &str) -> Result<(), ManifestError> {
     if name.is_empty() || name.starts_with('.') || name.len() > 255 || name.contains(['/', '\0']) {
         return Err(ManifestError::Name { name: name.to_owned() });

@@ -1,8 +1,7 @@
-//! Metrics and health of the agent, for Prometheus and for whoever restarts what hangs.
+//! Metrics and health of the agent, for Prometheus and for whatever restarts a hanging process.
 //!
-//! Owns what the loop leaves behind after each pass, and the gathering of the rest when somebody asks. The
-//! loop never waits for a reader: what is served is served by a thread of its own, which also answers
-//! while the loop hangs, and says so.
+//! Owns what the loop records after each pass, and gathers the rest on request. The loop never waits for a reader: a
+//! thread of its own serves, and reports a hanging loop, too.
 
 mod process;
 mod server;
@@ -27,18 +26,17 @@ use crate::node::api::Api;
 use crate::node::api::LinkHealth;
 use crate::node::api::Tokens;
 
-/// A pass is made every minute at least; one that has not ended for this long never will.
+/// There is a pass at least every minute; one that takes this long hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(180);
 
-/// What one pass leaves behind.
+/// What one pass records.
 pub struct Pass {
-    /// What there is to say after it.
     pub status: StatusReport,
     /// When it ended.
     pub ended: Timestamp,
     /// How long it took.
     pub took: Duration,
-    /// Manifests that it wrote for new instances, removed, and brought up to date; changes that failed.
+    /// Manifests written for new instances, removed, and updated; failed changes.
     pub changes: [u64; 4],
     /// Instances whose images are being pulled.
     pub pulls: usize,
@@ -49,7 +47,7 @@ pub struct Pass {
     pub tokens: Tokens,
 }
 
-/// What is known between passes; clones share it.
+/// The data between passes; clones share it.
 #[derive(Clone)]
 pub struct Recorder {
     started: Timestamp,
@@ -73,10 +71,10 @@ pub struct Health {
 }
 
 impl Recorder {
-    /// Serves at `listen` from now on, for as long as the process lives.
+    /// Serves at `listen` for as long as the process lives.
     ///
     /// # Errors
-    /// When no thread can be had.
+    /// If no thread can be started.
     pub fn serve(listen: Listen, started: Timestamp) -> std::io::Result<Self> {
         let recorder = Self { started, since: Instant::now(), inner: Arc::default() };
         server::start(listen, recorder.clone())?;
@@ -87,7 +85,7 @@ impl Recorder {
         f(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes what a pass left.
+    /// Records a pass.
     pub fn record(&self, pass: Pass) {
         self.with(|recorded| {
             let [starts, ends, refreshes, failures] = pass.changes;
@@ -122,7 +120,7 @@ impl Recorder {
         Health { works: last.is_some() && age <= HANGS_AFTER, words }
     }
 
-    /// The text for Prometheus; none before the first pass.
+    /// The text for Prometheus; `None` before the first pass.
     pub fn exposition(&self) -> Option<String> {
         let process = process::fact();
         self.with(|recorded| {

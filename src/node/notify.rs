@@ -1,7 +1,7 @@
-//! What systemd is told: ready, status, stopping, alive (sd_notify(3)).
+//! Notifications to systemd: ready, status, stopping, watchdog (sd_notify(3)).
 //!
-//! Owns the protocol and the deadline for READY. Must not fail the agent: without `NOTIFY_SOCKET`
-//! every call does nothing, and a message that systemd does not take is lost.
+//! Owns the protocol and the deadline for READY. Must not fail the agent: without `NOTIFY_SOCKET` every call does
+//! nothing, and a message that systemd does not accept is lost.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -15,27 +15,27 @@ use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
-/// READY is sent this long after the agent's first instruction even when nothing is ready: the
-/// kubelet is ordered after it and must not wait longer than 500 ms, of which loading takes a part.
+/// READY is sent this long after the agent's start even if nothing is ready: the kubelet starts after it and must wait
+/// at most 500 ms, part of which the loading takes.
 pub const READY_WITHIN: Duration = Duration::from_millis(300);
 
-/// The way to systemd.
+/// The notification socket.
 #[derive(Debug)]
 pub struct Notifier {
     socket: Option<(UnixDatagram, SocketAddr)>,
 }
 
 impl Notifier {
-    /// The way that `NOTIFY_SOCKET` names; without it, none.
+    /// The socket of `NOTIFY_SOCKET`; without it, none.
     pub fn from_environment() -> Self {
         let name = std::env::var("NOTIFY_SOCKET").unwrap_or_default();
         Self::to(&name).unwrap_or(Self { socket: None })
     }
 
-    /// The way to the socket `name`: a path, or `@` and an abstract name; empty is none.
+    /// The socket `name`: a path, or `@` and an abstract name; an empty name is none.
     ///
     /// # Errors
-    /// A name that is no socket address.
+    /// A name that is not a socket address.
     pub fn to(name: &str) -> io::Result<Self> {
         if name.is_empty() {
             return Ok(Self { socket: None });
@@ -50,7 +50,7 @@ impl Notifier {
         Ok(Self { socket: Some((socket, address)) })
     }
 
-    /// Whether anybody listens.
+    /// Whether there is a socket.
     pub fn is_active(&self) -> bool {
         self.socket.is_some()
     }
@@ -65,9 +65,9 @@ impl Notifier {
         self.send(&format!("STATUS={}", one_line(status)));
     }
 
-    /// The configuration is being read again; [`Notifier::ready`] ends it.
+    /// The configuration is being reloaded; [`Notifier::ready`] ends that.
     pub fn reloading(&self) {
-        // Newer systemd tells by the time which request this answers (`Type=notify-reload`).
+        // Newer systemd matches the answer to its request by the time (`Type=notify-reload`).
         let clock = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
         let stamp = clock.map_or(String::new(), |t| {
             format!("\nMONOTONIC_USEC={}", i128::from(t.tv_sec()) * 1_000_000 + i128::from(t.tv_nsec()) / 1_000)
@@ -75,7 +75,7 @@ impl Notifier {
         self.send(&format!("RELOADING=1{stamp}"));
     }
 
-    /// The agent is about to end.
+    /// The agent is stopping.
     pub fn stopping(&self) {
         self.send("STOPPING=1");
     }
@@ -99,8 +99,8 @@ fn one_line(text: &str) -> String {
 
 /// The loop's sign of life: systemd ends and restarts an agent whose loop gives none for `WatchdogSec=`.
 ///
-/// Only whoever does the work may beat, and only between two pieces of it: a thread would beat for a
-/// loop that hangs.
+/// Only the loop that does the work may ping, between two pieces of work: a separate thread would ping even while the
+/// loop hangs.
 #[derive(Debug)]
 pub struct Watchdog {
     notifier: Arc<Notifier>,
@@ -109,12 +109,12 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Beats three times in `within`, the time that systemd waits; `None`: nobody waits.
+    /// Pings three times in `within`, systemd's timeout; `None`: no watchdog.
     pub fn new(notifier: Arc<Notifier>, within: Option<Duration>) -> Self {
         Self { every: within.map(|within| within / 3), last: None, notifier }
     }
 
-    /// Tells systemd that work goes on, unless it has just been told.
+    /// Pings systemd, unless it has just been pinged.
     pub fn ping(&mut self) {
         let now = Instant::now();
         let Some(every) = self.every else { return };
@@ -124,7 +124,7 @@ impl Watchdog {
         }
     }
 
-    /// Waits until the next beat is due; for ever where nobody listens.
+    /// Waits until the next ping is due; for ever without a watchdog.
     pub async fn due(&self) {
         match (self.every, self.last) {
             (Some(every), Some(last)) => tokio::time::sleep_until((last + every).into()).await,
@@ -134,7 +134,7 @@ impl Watchdog {
     }
 }
 
-/// How long systemd waits for a sign of life (`WatchdogSec=`), if it does and means this process.
+/// systemd's watchdog timeout (`WatchdogSec=`), if it is set for this process.
 pub fn watchdog_interval() -> Option<Duration> {
     let variable = |name| std::env::var(name).ok();
     interval(variable("WATCHDOG_USEC"), variable("WATCHDOG_PID"), std::process::id())
@@ -147,10 +147,10 @@ fn interval(usec: Option<String>, pid: Option<String>, own: u32) -> Option<Durat
     usec?.parse().ok().filter(|usec| *usec > 0).map(Duration::from_micros)
 }
 
-/// Sends READY once: when told, or when the time is up.
+/// Sends READY once: when the agent is ready, or after the deadline.
 ///
-/// A thread of its own, because a pass that hangs may hold up everything else. Dropping the guard
-/// before either sends nothing: the agent failed to start.
+/// Uses a thread of its own, because a hanging pass may block everything else. If the guard is dropped before either,
+/// nothing is sent: the agent failed to start.
 #[derive(Debug)]
 pub struct ReadyGuard {
     shared: Arc<GuardState>,
@@ -164,10 +164,10 @@ struct GuardState {
 }
 
 impl ReadyGuard {
-    /// Starts the clock: READY goes out after `within` at the latest.
+    /// Starts the timer: READY is sent after `within` at the latest.
     ///
     /// # Errors
-    /// The system has no thread to give.
+    /// If no thread can be started.
     pub fn start(notifier: Arc<Notifier>, within: Duration) -> io::Result<Self> {
         let shared = Arc::new(GuardState { notifier, done: Mutex::new(false), wake: Condvar::new() });
         if shared.notifier.is_active() {
@@ -180,7 +180,7 @@ impl ReadyGuard {
         Ok(Self { shared })
     }
 
-    /// Sends READY now, unless it has been sent; then `status` alone.
+    /// Sends READY now, unless it has been sent; then only `status`.
     pub fn ready(&self, status: &str) {
         if self.shared.finish() {
             self.shared.notifier.ready(status);
@@ -197,7 +197,7 @@ impl Drop for ReadyGuard {
 }
 
 impl GuardState {
-    /// Marks it done; true the first time. Wakes the waiting thread.
+    /// Marks it as sent; true the first time. Wakes the waiting thread.
     fn finish(&self) -> bool {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         let first = !*done;

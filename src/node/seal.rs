@@ -1,8 +1,8 @@
 //! Secrets at rest: sealed for this machine by a key that `systemd-creds` keeps.
 //!
-//! Owns the envelope: what is sealed is a random key of our own (so that one call at the start is all, a TPM is
-//! never waited for again, and no size is a limit), and that key encrypts the data with AES-256-GCM. Secrets pass
-//! to the program by its standard input, never as arguments. Must not write files, nor log what it is given.
+//! Owns the envelope. `systemd-creds` seals a random key of ours, and that key encrypts the data with AES-256-GCM: one
+//! call at the start is enough, no later wait for a TPM, no size limit. Secrets are passed on standard input, never as
+//! arguments. Must not write files or log its input.
 
 use std::io::Read;
 use std::io::Write;
@@ -26,55 +26,55 @@ use serde::Deserialize;
 use serde::Serialize;
 
 const PROGRAM: &str = "systemd-creds";
-/// Embedded in the sealed key, so that no other credential of the machine is taken for it.
+/// The credential name embedded in the sealed key, so no other credential of the machine is accepted.
 const NAME: &str = "daemonlet-checkpoint";
-/// What the data is authenticated with.
+/// The associated data that authenticates the ciphertext.
 const CONTEXT: &[u8] = b"daemonlet secrets 1";
 const KEY_LEN: usize = 32;
-/// A TPM takes a second; a boot waits no longer than this.
+/// A TPM needs about a second; a boot waits at most this long.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why something could not be sealed or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SealError {
-    /// `systemd-creds` could not be run, or gave no answer in time. What is sealed may still be good.
+    /// `systemd-creds` could not be run, or did not answer in time. The sealed data may still be valid.
     #[error("{PROGRAM} cannot be run")]
     Program(#[source] std::io::Error),
     #[error("{PROGRAM} {doing} failed: {said}")]
     Refused {
         /// `encrypt` or `decrypt`.
         doing: &'static str,
-        /// Its last words.
+        /// The end of its error output.
         said: String,
     },
-    /// What it opened, or what the key was to open, is not what was sealed.
+    /// The opened key or data is not what was sealed.
     #[error("it is not what was sealed")]
     Broken,
-    /// The system gives no random numbers.
+    /// The system returned no random numbers.
     #[error("the system gives no random numbers")]
     Random,
 }
 
 impl SealError {
-    /// Whether another try may succeed: nothing was said of what is sealed.
+    /// Whether a retry may succeed: the failure says nothing about the sealed data.
     pub fn is_passing(&self) -> bool {
         matches!(self, SealError::Program(_))
     }
 }
 
-/// Data as it is kept on disk.
+/// Data on disk.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sealed {
-    /// With which of the machine's keys: `systemd-creds --with-key`.
+    /// The machine's key: `systemd-creds --with-key`.
     with: String,
-    /// The key that encrypts the data, as `systemd-creds` sealed it.
+    /// The key that encrypts the data, sealed by `systemd-creds`.
     key: String,
     nonce: String,
     data: String,
 }
 
-/// A key, open in memory and sealed for the disk.
+/// A key in memory, with its sealed form for the disk.
 pub struct SealingKey {
     with: String,
     sealed: String,
@@ -97,7 +97,7 @@ impl SealingKey {
         Ok(Self { with: with.to_owned(), sealed: sealed.split_whitespace().collect(), open: open_key(&bytes)? })
     }
 
-    /// With which of the machine's keys it is sealed.
+    /// The machine's key that seals it.
     pub fn with(&self) -> &str {
         &self.with
     }
@@ -116,7 +116,7 @@ impl SealingKey {
 }
 
 impl Sealed {
-    /// Opens it: the data, and the key that goes on sealing.
+    /// Opens it: returns the data, and the key for further sealing.
     pub fn open(&self) -> Result<(Vec<u8>, SealingKey), SealError> {
         let bytes = run("decrypt", &[], self.key.as_bytes())?;
         let key = SealingKey { with: self.with.clone(), sealed: self.key.clone(), open: open_key(&bytes)? };
@@ -133,7 +133,7 @@ fn open_key(bytes: &[u8]) -> Result<LessSafeKey, SealError> {
     UnboundKey::new(&AES_256_GCM, bytes).map(LessSafeKey::new).map_err(|_| SealError::Broken)
 }
 
-/// Runs the program with `input` on its standard input and gives its output, in bounded time.
+/// Runs the program with `input` on its standard input and returns its output, with a timeout.
 fn run(doing: &'static str, options: &[&str], input: &[u8]) -> Result<Vec<u8>, SealError> {
     let mut child = Command::new(PROGRAM)
         .arg(doing)
@@ -147,7 +147,7 @@ fn run(doing: &'static str, options: &[&str], input: &[u8]) -> Result<Vec<u8>, S
         .map_err(SealError::Program)?;
     let answer = answer(&mut child, input);
     if !matches!(answer, Ok(Some(_))) {
-        // It may have ended meanwhile; it must not stay.
+        // It may have exited already; it must not keep running.
         let _ = child.kill();
     }
     let status = child.wait().map_err(SealError::Program)?;
@@ -163,14 +163,14 @@ fn run(doing: &'static str, options: &[&str], input: &[u8]) -> Result<Vec<u8>, S
     }
 }
 
-/// All that the child writes to its output and error; `None` if that takes too long.
+/// The complete standard output and error of the child; `None` on timeout.
 fn answer(child: &mut Child, input: &[u8]) -> std::io::Result<Option<(Vec<u8>, Vec<u8>)>> {
     let (Some(mut stdin), Some(mut stdout), Some(mut stderr)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err(std::io::ErrorKind::BrokenPipe.into());
     };
-    // A key and a sealed key fit into a pipe at once.
+    // A key and a sealed key fit into a pipe buffer.
     match stdin.write_all(input) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => return Err(error),
         _ => drop(stdin),
@@ -187,7 +187,7 @@ fn answer(child: &mut Child, input: &[u8]) -> std::io::Result<Option<(Vec<u8>, V
     }
 }
 
-/// Whether the machine is being shut down, by the service manager's own word; `false` where nobody says.
+/// Whether the service manager is shutting the machine down; `false` if unknown.
 pub fn is_shutting_down() -> bool {
     let asked = Command::new("systemctl").arg("is-system-running").stdin(Stdio::null()).stderr(Stdio::null()).output();
     asked.is_ok_and(|answer| answer.stdout.trim_ascii() == b"stopping")

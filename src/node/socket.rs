@@ -1,7 +1,6 @@
-//! The agent's socket: `<run-dir>/agent.sock`, one JSON request and one JSON reply a line.
+//! The agent's socket: `<run-dir>/agent.sock`, one JSON request and one JSON reply per line.
 //!
-//! Owns the listener and the line protocol. Must not answer by itself: requests go to the loop, which
-//! is the only one that knows.
+//! Owns the listener and the line protocol. Must not answer requests itself: they go to the loop.
 
 use std::io;
 use std::path::Path;
@@ -28,10 +27,10 @@ use crate::node::fsx::Real;
 pub const SOCKET: &str = "agent.sock";
 /// The longest request line, in bytes.
 const LONGEST_REQUEST: u64 = 64 * 1024;
-/// How long a client may keep a connection without a request.
+/// How long a client may stay connected without a request.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// What a client can ask.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "camelCase")]
 pub enum Request {
@@ -41,13 +40,13 @@ pub enum Request {
     Plan,
     /// Why one daemon does or does not run here.
     Explain { namespace: String, name: String },
-    /// Try a failed revision again, and what waits out a back-off at once.
+    /// Try a failed revision again, and end back-offs.
     Retry { namespace: String, name: String },
-    /// Replace what runs of one daemon by a new instance.
+    /// Replace a daemon's running instance with a new one.
     Restart { namespace: String, name: String },
 }
 
-/// A request on its way to the loop.
+/// A request for the loop.
 #[derive(Debug)]
 pub struct SocketRequest {
     pub request: Request,
@@ -68,10 +67,10 @@ pub enum SocketError {
     },
 }
 
-/// Listens on the socket in `run_dir`, mode 0600; a leftover of an earlier agent is replaced.
+/// Listens on the socket in `run_dir`, mode 0600; replaces the socket of an earlier agent.
 ///
 /// # Errors
-/// When the folder cannot be made or the socket cannot be bound.
+/// If the folder cannot be created or the socket cannot be bound.
 pub fn listen(run_dir: &Path) -> Result<UnixListener, SocketError> {
     let path = run_dir.join(SOCKET);
     let failed = |source| SocketError::Listen { path: path.clone(), source };
@@ -87,14 +86,14 @@ pub async fn serve(listener: UnixListener, asked: mpsc::Sender<SocketRequest>) {
                 tokio::spawn(converse(stream, asked.clone()));
             }
             Err(error) => {
-                tracing::warn!(%error, "the agent's socket does not accept, trying again in a second");
+                tracing::warn!(%error, "the agent's socket does not accept connections; retrying in a second");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         }
     }
 }
 
-/// One connection: line in, line out, until the client leaves.
+/// One connection: a reply line for each request line, until the client disconnects.
 async fn converse(stream: UnixStream, asked: mpsc::Sender<SocketRequest>) {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);

@@ -1,9 +1,8 @@
 //! Volume data on disk, where the kubelet finds it: emptyDirs filled before their pod exists.
 //!
-//! Owns the folders of the volumes it wrote: content, modes, owners, links, readiness markers. Must
-//! not decide what a volume contains (`crate::core::render` does), nor touch anything else under
-//! the kubelet's root. The layout is that of the kubelet's AtomicWriter
-//! (pkg/volume/util/atomic_writer.go), so that a reader sees all of one version or all of the next.
+//! Owns the folders of the volumes it wrote: content, modes, owners, links, readiness markers. Must not decide what a
+//! volume contains (`crate::core::render` does), nor touch anything else under the kubelet's root. The layout is that
+//! of the kubelet's AtomicWriter (pkg/volume/util/atomic_writer.go): a reader sees one complete version or the next.
 
 mod clear;
 mod layout;
@@ -31,13 +30,13 @@ pub use layout::VolumesRoot;
 /// Volume data that could not be written or cleared.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
-    /// A pod UID that cannot be the name of a folder.
+    /// A pod UID that is not a valid folder name.
     #[error("pod UID {uid:?} cannot name a folder")]
     Uid { uid: String },
     /// A volume or file name that would leave the volume.
     #[error("volume {volume} of pod UID {uid}: {path:?} is no relative path inside a volume")]
     Path { uid: String, volume: String, path: String },
-    /// The data could not be written; what was there before is still in force.
+    /// The data could not be written; the previous data is still in force.
     #[error("cannot write volume {volume} of pod UID {uid}")]
     Write {
         uid: String,
@@ -46,7 +45,7 @@ pub enum VolumeError {
         #[source]
         source: FsError,
     },
-    /// The pod's folder could not be made or opened.
+    /// The pod's folder could not be created or opened.
     #[error("cannot prepare the folder of pod UID {uid}")]
     Pod {
         uid: String,
@@ -54,7 +53,7 @@ pub enum VolumeError {
         #[source]
         source: FsError,
     },
-    /// What an ended pod left could not be removed.
+    /// The remains of an ended pod could not be removed.
     #[error("cannot clear the folder of the ended pod UID {uid}")]
     Clear {
         uid: String,
@@ -76,23 +75,23 @@ impl VolumeError {
     }
 }
 
-/// What one pass over the volumes of a pod did.
+/// The result of one pass over the volumes of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Volumes whose data was published anew: a new version was switched in.
+    /// Volumes whose data changed: a new version was switched in.
     pub published: BTreeSet<String>,
-    /// Volumes whose data was right but whose links, modes or marker were not.
+    /// Volumes with correct data, but wrong links, modes or marker.
     pub repaired: BTreeSet<String>,
 }
 
 impl Written {
-    /// Whether nothing was touched.
+    /// Whether nothing was changed.
     pub fn is_empty(&self) -> bool {
         self.published.is_empty() && self.repaired.is_empty()
     }
 }
 
-/// What is left of an ended pod's folder.
+/// The remains of an ended pod's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cleared {
     /// Nothing of ours is left.
@@ -102,14 +101,14 @@ pub enum Cleared {
         /// One of the mount points.
         at: PathBuf,
     },
-    /// Ours is gone; things that are not ours are left to the kubelet.
+    /// Ours is removed; the rest is left to the kubelet.
     Foreign {
-        /// One of them.
+        /// One remaining entry.
         left: PathBuf,
     },
 }
 
-/// The volumes under one [`VolumesRoot`], with a memory of what was last seen right.
+/// The volumes under one [`VolumesRoot`], with a cache of their last correct state.
 #[derive(Debug)]
 pub struct Volumes {
     disk: Shared,
@@ -117,7 +116,7 @@ pub struct Volumes {
     seen: BTreeMap<String, BTreeMap<String, SeenVolume>>,
 }
 
-/// One volume as it was when it was last compared or written.
+/// One volume when it was last compared or written.
 #[derive(Debug)]
 struct SeenVolume {
     content: u64,
@@ -137,11 +136,10 @@ impl Volumes {
         Self { disk, target, seen: BTreeMap::new() }
     }
 
-    /// Makes the disk hold exactly `volumes` for the pod `uid`: data, modes, owners and links.
+    /// Makes the disk contain exactly `volumes` for the pod `uid`: data, modes, owners and links.
     ///
-    /// Writes nothing where that is so already. When it returns without error, the data outlives a
-    /// loss of power, so that a manifest may follow. Each volume is switched in one rename; after an
-    /// error every volume holds either its old or its new version.
+    /// Writes nothing if it already does. On success the data survives a power loss, so a manifest may follow. Each
+    /// volume is switched in one rename; after an error every volume has either its old or its new version.
     pub fn write(&mut self, uid: &str, volumes: &[VolumeData]) -> Result<Written, VolumeError> {
         layout::check_uid(uid)?;
         for volume in volumes {
@@ -164,10 +162,9 @@ impl Volumes {
         result.map(|()| written)
     }
 
-    /// Writes the volumes of many pods that have none yet, and waits for all of them together, with `others`: a
-    /// [`Volumes::write`] of the same that follows finds them written. No more than a hint; what fails is taken
-    /// back, and shows there. Gives whether the waiting was good for all, `others` too. `meanwhile` is done while
-    /// the disk works.
+    /// Writes the volumes of many new pods, and syncs all of them together with `others`; a following
+    /// [`Volumes::write`] finds them written. Only a hint: what fails is undone, and the error shows in the write.
+    /// Returns whether everything was synced, `others` included. `meanwhile` runs while the disk works.
     pub fn write_together(
         &mut self,
         pods: &[(&str, &[VolumeData])],
@@ -179,7 +176,7 @@ impl Volumes {
         };
         let (target, (some, rest)) = (&self.target, pods.split_at(pods.len() / 2));
         let mut laid = thread::scope(|scope| {
-            // Making folders is the kernel's work, of which two processors do twice as much.
+            // The kernel creates the folders; two processors are twice as fast.
             let (all, mut of_some) = (&all, Unsynced::default());
             let work = move || (lay(target, all, some, &mut of_some), of_some);
             let other = thread::Builder::new().spawn_scoped(scope, work).ok();
@@ -215,7 +212,7 @@ impl Volumes {
         is_good
     }
 
-    /// What was not waited for is written anew the next time.
+    /// What was not synced is written again next time.
     fn unwrite(&mut self, pod: &Dir, uid: &str, first: &[String]) {
         self.seen.remove(uid);
         first.iter().for_each(|volume| write::withdraw(&self.target, pod, volume));
@@ -245,8 +242,8 @@ impl Volumes {
         write_pod(&self.target, pod, uid, volumes, seen, written, first, unsynced)
     }
 
-    /// Whether all that [`Volumes::write`] last wrote for `uid` is untouched. Reads no data, so that a
-    /// pass over many idle pods is cheap; false says only that it is worth to write again.
+    /// Whether everything that [`Volumes::write`] last wrote for `uid` is untouched. Reads no data, so a pass over
+    /// many idle pods is cheap; false only means that it should be written again.
     pub fn intact(&self, uid: &str) -> bool {
         let Some(seen) = self.seen.get(uid) else { return false };
         match self.target.open_pod(&self.disk, uid) {
@@ -267,8 +264,8 @@ impl Volumes {
         volumes.iter().all(|volume| !matches!(pod.stat(data(volume)), Ok(None)))
     }
 
-    /// Takes our data from the volumes of the pod `uid`, but for those that `keep` names, whether anything reads
-    /// them or not. The folders stay the pod's.
+    /// Removes our data from the volumes of the pod `uid`, except those in `keep`, even if something reads them. The
+    /// folders remain.
     pub fn withdraw(&mut self, uid: &str, keep: impl Fn(&str) -> bool) -> Result<(), VolumeError> {
         layout::check_uid(uid)?;
         self.seen.remove(uid);
@@ -276,8 +273,8 @@ impl Volumes {
             .map_err(|source| VolumeError::Clear { uid: uid.to_owned(), source })
     }
 
-    /// Removes what is left of the ended pod `uid`: volumes in our layout, their markers, then
-    /// folders that are empty. Nothing that is mounted and nothing that is not ours.
+    /// Removes the remains of the ended pod `uid`: volumes in our layout, their markers, then empty folders. Nothing
+    /// that is mounted, and nothing that is not ours.
     pub fn clear(&mut self, uid: &str) -> Result<Cleared, VolumeError> {
         layout::check_uid(uid)?;
         self.seen.remove(uid);
@@ -285,7 +282,7 @@ impl Volumes {
     }
 }
 
-/// A pod's volumes that were written and not waited for.
+/// A pod's volumes that are written but not synced.
 struct Laid<'a> {
     pod: Dir,
     uid: &'a str,
@@ -296,7 +293,7 @@ struct Laid<'a> {
     is_whole: bool,
 }
 
-/// Writes the volumes of `pods` in the folder `all`; those that cannot be named or have no folder are left out.
+/// Writes the volumes of `pods` in the folder `all`, except those with an invalid name or without a folder.
 fn lay<'a>(
     target: &VolumesRoot,
     all: &Dir,
@@ -317,7 +314,7 @@ fn lay<'a>(
     laid
 }
 
-/// Writes the volumes of one pod that are not as they were last `seen`.
+/// Writes those volumes of one pod that differ from the state last `seen`.
 #[expect(clippy::too_many_arguments, reason = "what is written, where, and the three things that are told of it")]
 fn write_pod(
     target: &VolumesRoot,
@@ -352,7 +349,7 @@ fn write_pod(
     Ok(())
 }
 
-/// A hash of all that a volume is to be; equal values have equal hashes within this process.
+/// A hash of the wanted content of a volume; equal contents have equal hashes within this process.
 fn fingerprint(volume: &VolumeData) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     volume.fs_group.hash(&mut hasher);

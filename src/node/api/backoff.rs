@@ -1,14 +1,14 @@
-//! Waiting between attempts: exponential, with decorrelated jitter.
+//! Delays between attempts: exponential, with decorrelated jitter.
 //!
-//! Owns the delays only. The next delay is drawn between the shortest and three times the last one,
-//! so that many waiters drift apart; `watcher`'s stock back-off keeps them in step.
+//! Owns the delays only. Each is random between the shortest and three times the last one, so that many waiters spread
+//! out; the stock back-off of `watcher` keeps them in step.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::hash::Hasher;
 use std::time::Duration;
 
-/// Delays of a thing that keeps failing.
+/// The back-off of something that fails repeatedly.
 #[derive(Clone, Debug)]
 pub(super) struct Backoff {
     shortest: Duration,
@@ -22,8 +22,8 @@ impl Backoff {
         Self::new(Duration::from_millis(800), Duration::from_secs(30))
     }
 
-    /// For connections: one attempt per agent and not one per watch, so it may be quicker; when the
-    /// API server comes back every watch resumes within this.
+    /// For connections: one attempt per agent, not one per watch, so it may be quicker. When the API server comes
+    /// back, every watch resumes within this time.
     pub(super) fn connection() -> Self {
         Self::new(Duration::from_millis(300), Duration::from_secs(2))
     }
@@ -40,7 +40,7 @@ impl Backoff {
         self.last
     }
 
-    /// Back to the shortest delay, after a success.
+    /// Resets to the shortest delay, after a success.
     pub(super) fn reset(&mut self) {
         self.last = self.shortest;
     }

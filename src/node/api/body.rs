@@ -1,4 +1,4 @@
-//! Response bodies: counted, watched for silence, and with errors that tell the cause.
+//! Response bodies: counted, with timeouts, and with errors that name the cause.
 //!
 //! Owns what happens between a response's head and its end. Must not interpret the bytes.
 
@@ -25,17 +25,17 @@ use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 use crate::node::api::error::words;
 
-/// An ordinary response that stops in the middle is given up after this.
+/// An ordinary response that pauses this long is given up.
 pub(super) const BODY_SILENCE: Duration = Duration::from_secs(30);
-/// A watch that ends sooner than this is a failure (client-go: "very short watch"):
-/// kube's watcher would ask again at once, in a tight loop.
+/// A watch that ends sooner is a failure (client-go: "very short watch"): kube's watcher would retry at once, in a
+/// tight loop.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 
-/// A stream that is counted on its connection for as long as this lives.
+/// Counts a stream on its connection while it exists.
 pub(super) struct StreamGuard {
     pub(super) inner: Arc<Inner>,
     pub(super) streams: Arc<std::sync::atomic::AtomicUsize>,
-    /// Held by lists, whose number at one time is bounded.
+    /// Held by lists, which are limited in number.
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -62,7 +62,7 @@ impl Drop for StreamGuard {
 pub(super) struct ResponseBody {
     incoming: Incoming,
     line: Arc<Line>,
-    /// `None` for watches: the pings of the connection guard those.
+    /// `None` for watches: the connection's pings cover those.
     silence: Option<Pin<Box<Sleep>>>,
     watch_since: Option<Instant>,
     done: bool,
@@ -126,7 +126,7 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        // A watch that ends at once must be polled for it, so that it becomes an error.
+        // A watch that ends at once must be polled to become an error.
         self.done || (self.watch_since.is_none() && self.incoming.is_end_stream())
     }
 

@@ -1,6 +1,6 @@
-//! Asking the API server itself, right now, before something is removed.
+//! Direct requests to the API server before something is removed.
 //!
-//! Owns the two questions "does this DaemonSet exist?" and "which cluster is this?". Must not decide.
+//! Owns the questions "does this DaemonSet exist?" and "which cluster is this?". Must not decide.
 
 use kube::Api;
 use kube::api::DeleteParams;
@@ -23,11 +23,11 @@ use crate::node::api::object::RawObject;
 /// The answer to a GET of one object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GetResult {
-    /// It exists; this is it (without `status`).
+    /// It exists; its content without `status`.
     Object(Value),
-    /// The API server knows the resource and says that this object is not there.
+    /// The API server has the resource and says that this object does not exist.
     NotFound,
-    /// Nobody knows.
+    /// Unknown.
     Error(ApiFailure),
 }
 
@@ -45,7 +45,7 @@ pub(super) async fn get_daemon_set(client: &kube::Client, key: &ObjectKey) -> Ge
     }
 }
 
-/// Reads one object that has no namespace, given its kind and resource.
+/// Reads one cluster-scoped object, given its kind and resource.
 pub(super) async fn get_unnamespaced(client: &kube::Client, kind: (&str, &str), name: &str) -> GetResult {
     let api: Api<RawObject> = Api::all_with(client.clone(), &object::api_resource("", kind.0, kind.1));
     match api.get(name).await {
@@ -55,7 +55,7 @@ pub(super) async fn get_unnamespaced(client: &kube::Client, kind: (&str, &str), 
     }
 }
 
-/// Has the API server judge the creation of `pod`, which creates nothing.
+/// Dry-runs the creation of `pod`.
 pub(super) async fn dry_run_pod(client: &kube::Client, namespace: &str, pod: Value) -> DryRunReply {
     let resource = object::api_resource("", "Pod", "pods");
     let api: Api<RawObject> = Api::namespaced_with(client.clone(), namespace, &resource);
@@ -75,7 +75,7 @@ pub(super) async fn dry_run_pod(client: &kube::Client, namespace: &str, pod: Val
     }
 }
 
-/// Deletes one pod, unless another one has its name.
+/// Deletes one pod, unless another pod has its name now.
 pub(super) async fn delete_pod(
     client: &kube::Client,
     key: &ObjectKey,
@@ -88,7 +88,7 @@ pub(super) async fn delete_pod(
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }.grace_period(grace);
     match api.delete(&key.name, &params).await {
         Ok(_) => Ok(()),
-        // It has gone, or another one has its place.
+        // It is gone, or another pod has its name.
         Err(kube::Error::Api(status)) if status.code == 409 || is_absence(&status, "pods", &key.name) => Ok(()),
         Err(error) => Err(ApiFailure::from_kube(&error)),
     }
@@ -105,7 +105,7 @@ pub(super) async fn get_pod(client: &kube::Client, key: &ObjectKey) -> GetResult
     }
 }
 
-/// UID of the namespace `kube-system`: what tells one cluster from another.
+/// UID of the namespace `kube-system`, which identifies the cluster.
 pub(super) async fn cluster_uid(client: &kube::Client) -> Result<String, ApiFailure> {
     let api: Api<RawObject> = Api::all_with(client.clone(), &object::api_resource("", "Namespace", "namespaces"));
     let found = api.get("kube-system").await.map_err(|error| ApiFailure::from_kube(&error))?;
@@ -113,7 +113,7 @@ pub(super) async fn cluster_uid(client: &kube::Client) -> Result<String, ApiFail
     uid.ok_or_else(|| ApiFailure::new(FailureKind::Protocol, "the namespace kube-system has no UID"))
 }
 
-/// Patches one pod by JSON merge; the UID in the patch keeps it from meeting another pod of that name.
+/// Patches one pod with a JSON merge patch; the UID in the patch protects another pod of that name.
 pub(super) async fn patch_pod(client: &kube::Client, key: &ObjectKey, patch: &Value) -> Result<(), ApiFailure> {
     let resource = object::api_resource("", "Pod", "pods");
     let api: Api<RawObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
@@ -121,7 +121,7 @@ pub(super) async fn patch_pod(client: &kube::Client, key: &ObjectKey, patch: &Va
     patched.map(drop).map_err(|error| ApiFailure::from_kube(&error))
 }
 
-/// Creates the NodeDaemons of a node, owned by it; that it is there already is no failure.
+/// Creates the NodeDaemons of a node, owned by it; one that exists is no failure.
 pub(super) async fn create_node_daemons(client: &kube::Client, node: &str, uid: &str) -> Result<(), ApiFailure> {
     let resource = object::node_daemons();
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
@@ -134,15 +134,15 @@ pub(super) async fn create_node_daemons(client: &kube::Client, node: &str, uid: 
     }
 }
 
-/// Patches the status of a node's NodeDaemons by JSON merge.
+/// Patches the status of a node's NodeDaemons with a JSON merge patch.
 pub(super) async fn patch_node_daemons(client: &kube::Client, node: &str, patch: &Value) -> Result<(), ApiFailure> {
     let api: Api<RawObject> = Api::all_with(client.clone(), &object::node_daemons());
     let patched = api.patch_status(node, &PatchParams::default(), &Patch::Merge(patch)).await;
     patched.map(drop).map_err(|error| ApiFailure::from_kube(&error))
 }
 
-/// Whether a 404 is the API server's word on this very object. A server that lacks the API group, a
-/// load balancer's page and a wrong path are 404 too.
+/// Whether a 404 really says that this object does not exist. A missing API group, a load balancer's error page and a
+/// wrong path are 404 too.
 pub(super) fn is_absence(status: &kube::core::Status, resource: &str, name: &str) -> bool {
     let details = status.details.as_ref();
     status.code == 404

@@ -1,8 +1,7 @@
-//! The agent's own way to the API server: few HTTP/2 connections under `kube::Client`.
+//! The agent's connections to the API server: few HTTP/2 connections under `kube::Client`.
 //!
-//! kube's stock client speaks HTTP/1.1, where every watch is a TLS connection of its own. Owns the
-//! connections, their number, the credentials in force and the counters. Must not know Kubernetes
-//! beyond "watch" and "list".
+//! kube's stock client speaks HTTP/1.1, with a TLS connection for each watch. Owns the connections, their number, the
+//! credentials in force and the counters. Must know of Kubernetes only "watch" and "list".
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,19 +28,19 @@ pub(super) mod pool;
 
 mod exchange;
 
-/// Lists at one time: each holds its whole page in memory.
+/// Concurrent lists: each holds a whole page in memory.
 const CONCURRENT_LISTS: usize = 4;
 
 tokio::task_local! {
-    /// Told what this task's watch is asked for, and when the server has accepted it. kube's watcher does not
-    /// tell, and carries nothing of ours down to here; but the request is polled in the task that makes it.
+    /// The progress of this task's watch: what was requested, and when the server accepted it. kube's watcher does not
+    /// expose that or pass context down, but polls the request in the task that makes it.
     pub(super) static WATCH: Arc<WatchProgress>;
 }
 
 /// The state of the link to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Link {
-    /// Never connected and not failed yet.
+    /// Never connected, and no attempt has failed yet.
     Connecting,
     /// Connected.
     Up,
@@ -54,7 +53,7 @@ pub enum Link {
     },
 }
 
-/// Numbers for `status` and the bench.
+/// Counters for `status` and the benchmark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectionCounters {
@@ -68,15 +67,14 @@ pub struct ConnectionCounters {
     pub streams: u64,
 }
 
-/// A handle to the connections; clones share them.
+/// A handle to the connections; clones share it.
 #[derive(Clone)]
 pub struct Connector {
     inner: Arc<Inner>,
 }
 
 impl Connector {
-    /// A connector for this kubeconfig. Nothing is read or connected before [`Connector::keep`] or
-    /// the first request.
+    /// A connector for this kubeconfig. Nothing is read or connected before [`Connector::keep`] or the first request.
     pub fn new(kubeconfig: PathBuf) -> Self {
         let state = PoolState {
             connections: Vec::new(),
@@ -99,7 +97,7 @@ impl Connector {
         Self { inner: Arc::new(inner) }
     }
 
-    /// A connector with credentials that stay as they are.
+    /// A connector with fixed credentials.
     pub(super) fn of(credentials: ApiCredentials) -> Self {
         let connector = Self::new(PathBuf::new());
         connector.inner.with(|state| state.credentials = Some(Arc::new(credentials)));
@@ -111,7 +109,7 @@ impl Connector {
         kube::Client::new(Sender { inner: self.inner.clone() }, "default")
     }
 
-    /// Keeps one connection open for ever: connects anew, with back-off, when there is none.
+    /// Keeps one connection open for ever: reconnects with back-off.
     pub async fn keep(self) {
         loop {
             let wait = self.inner.with(|state| match (&state.retry_at, state.first_usable().is_some()) {
@@ -128,12 +126,11 @@ impl Connector {
         }
     }
 
-    /// Follows the link's state.
+    /// Watches the link's state.
     pub fn link(&self) -> watch::Receiver<Link> {
         self.inner.link.subscribe()
     }
 
-    /// Numbers.
     pub fn counters(&self) -> ConnectionCounters {
         let (connections, streams) = self.inner.with(|state| {
             let open = state.connections.iter().filter(|connection| !connection.sender.is_closed());
@@ -148,17 +145,17 @@ impl Connector {
         }
     }
 
-    /// The server that the kubeconfig names, once it was read.
+    /// The kubeconfig's server, once it was read.
     pub fn endpoint(&self) -> Option<Endpoint> {
         self.inner.with(|state| state.credentials.as_ref().map(|credentials| credentials.endpoint.clone()))
     }
 
-    /// Why the kubeconfig as it is now is not in force, if so.
+    /// Why the present kubeconfig is not in force, if it is not.
     pub fn complaint(&self) -> Option<String> {
         self.inner.with(|state| state.complaint.clone())
     }
 
-    /// From now on requests go over a new connection; what the old ones carry may end.
+    /// From now on requests use a new connection; streams on the old ones may end.
     pub fn retire(&self) {
         self.inner.with(PoolState::retire_all);
         self.inner.lost.notify_one();

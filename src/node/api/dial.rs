@@ -35,15 +35,15 @@ use crate::node::api::error::FailureKind;
 use crate::node::api::error::words;
 use crate::node::api::kubeconfig::ApiCredentials;
 
-/// For name resolution, TCP, TLS and the HTTP/2 preface together.
+/// Timeout for name resolution, TCP, TLS and the HTTP/2 preface together.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// For one address of several.
+/// Timeout for one address of several.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(4);
-/// client-go's `ReadIdleTimeout`: after so much silence a ping is sent, while idle too.
+/// client-go's `ReadIdleTimeout`: a ping is sent after this much silence, even on an idle connection.
 const PING_AFTER: Duration = Duration::from_secs(30);
 /// client-go's `PingTimeout`: an unanswered ping ends the connection.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// Bounds what a stream, and all of them, may have in flight towards us: memory before speed.
+/// Bounds the data in flight for each stream and for the connection: memory before speed.
 const STREAM_WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// kube-apiserver's limit (`HTTP2MaxStreamsPerConnection`), until its SETTINGS say otherwise.
@@ -55,19 +55,19 @@ pub(super) struct Connection {
     pub(super) id: u64,
     /// Sends requests.
     pub(super) sender: SendRequest<Body>,
-    /// Which credentials it was made with.
+    /// The credentials it was made with.
     pub(super) fingerprint: [u8; 32],
-    /// Requests whose response is not read to its end, and what the server allows.
+    /// Requests whose responses are not read completely, and the server's limit.
     pub(super) streams: Arc<AtomicUsize>,
     limit: Arc<AtomicUsize>,
-    /// Takes no new requests; those that it carries may end.
+    /// It takes no new requests; running ones may finish.
     pub(super) retired: Arc<AtomicBool>,
     /// Why it ended.
     pub(super) line: Arc<Line>,
 }
 
 impl Connection {
-    /// How many streams it may carry at the same time.
+    /// How many streams it may carry at once.
     pub(super) fn limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed).max(1)
     }
@@ -78,8 +78,8 @@ impl Connection {
     }
 }
 
-/// What the transport below a connection has seen. hyper reports an unanswered ping as a plain end
-/// of the connection, so that the cause is told from here.
+/// What the transport of a connection has observed. hyper reports an unanswered ping as a plain end of the connection,
+/// so the cause comes from here.
 pub(super) struct Line {
     state: Mutex<LineState>,
 }
@@ -98,7 +98,7 @@ impl Line {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Why the connection ended, as far as the transport knows.
+    /// Why the connection ended, if the transport knows.
     pub(super) fn cause(&self) -> Option<ApiFailure> {
         self.with(|state| {
             let silent = state.last_read.elapsed();
@@ -114,7 +114,7 @@ impl Line {
     }
 }
 
-/// A transport that keeps a [`Line`].
+/// A transport that updates a [`Line`].
 struct Observed<S> {
     inner: S,
     line: Arc<Line>,
@@ -156,7 +156,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
     }
 }
 
-/// Told when a connection is over, with the cause as far as it is known.
+/// Called when a connection ends, with the cause if it is known.
 pub(super) type OnEnd = Box<dyn FnOnce(Option<ApiFailure>) + Send>;
 
 /// Connects.
@@ -185,7 +185,7 @@ async fn establish(
         let message = format!("{target}: the server does not speak HTTP/2 (is this an API server?)");
         return Err(ApiFailure::new(FailureKind::Protocol, message));
     }
-    // Boxed: the TLS state is large and would be part of every future that may have to connect.
+    // Boxed: the TLS state is large and would be part of every future that may connect.
     let stream = Box::new(stream);
     handshake(id, Observed { inner: stream, line: line.clone() }, line, credentials, target, ended).await
 }
@@ -202,7 +202,7 @@ async fn tcp(host: &str, port: u16, target: &str) -> Result<TcpStream, ApiFailur
     for address in &addresses {
         match timeout(ADDRESS_TIMEOUT, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                // A watch event must not wait for an acknowledgement; failing to say so is harmless.
+                // Disables Nagle's algorithm, so watch events are acknowledged at once; failure is harmless.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }

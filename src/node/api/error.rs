@@ -1,7 +1,7 @@
-//! What goes wrong with the API server, in words and in kinds.
+//! Failures of requests to the API server: their kinds and texts.
 //!
-//! Owns the one error value of this part, which can be cloned to everybody who waits for the same
-//! connection. Must not decide what to do about it.
+//! Owns the one error type of this part; it is cloned for everyone who waits for the same connection. Must not decide
+//! what to do about it.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -16,11 +16,11 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FailureKind {
-    /// The kubeconfig or a file that it names cannot be used.
+    /// The kubeconfig, or a file that it names, cannot be used.
     Kubeconfig,
     /// No connection: refused, no route, unknown host, reset.
     Unreachable,
-    /// Connected or accepted, and then silence.
+    /// Connected or accepted, then no answer.
     Timeout,
     /// The TLS handshake failed (certificate not trusted, wrong name, refused client certificate).
     Tls,
@@ -28,15 +28,15 @@ pub enum FailureKind {
     Unauthorized,
     /// 403.
     Forbidden,
-    /// 404: the resource, or the API group, is not there.
+    /// 404: the resource or the API group does not exist.
     NotFound,
-    /// 409: the object has changed meanwhile.
+    /// 409: the object was changed in the meantime.
     Conflict,
-    /// 410: the resource version is too old; a new list is made.
+    /// 410: the resource version is too old; a new list follows.
     Expired,
-    /// Any other answer of the API server that is not a success.
+    /// Any other error status of the API server.
     Server,
-    /// Something came that is not what an API server says.
+    /// Not an answer of an API server.
     Protocol,
 }
 
@@ -44,7 +44,7 @@ pub enum FailureKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ApiFailure {
     pub kind: FailureKind,
-    /// The cause in words, lower case.
+    /// The cause, in lower case.
     pub message: String,
 }
 
@@ -61,7 +61,7 @@ impl ApiFailure {
         Self { kind, message: message.into() }
     }
 
-    /// Whether the request never got an answer because there is no working connection.
+    /// Whether there was no working connection.
     pub fn is_link(&self) -> bool {
         matches!(
             self.kind,
@@ -78,13 +78,13 @@ impl ApiFailure {
             return Self::new(FailureKind::Timeout, format!("{what}: timed out"));
         }
         if error.kind() == io::ErrorKind::UnexpectedEof {
-            // rustls explains at length that the peer did not say goodbye.
+            // rustls explains a missing close_notify at length.
             return Self::new(FailureKind::Unreachable, format!("{what}: closed by the other side"));
         }
         Self::new(FailureKind::Unreachable, format!("{what}: {}", io_words(error)))
     }
 
-    /// An answer of the API server that is not a success.
+    /// An error status of the API server.
     pub(super) fn status(status: &Status) -> Self {
         let kind = match status.code {
             401 => FailureKind::Unauthorized,
@@ -98,7 +98,7 @@ impl ApiFailure {
         Self::new(kind, format!("{message} ({})", status.code))
     }
 
-    /// From kube's error: our own failure where it caused it, else the API's status, else words.
+    /// From kube's error: our own failure if it is the cause, else the API's status, else its text.
     pub fn from_kube(error: &kube::Error) -> Self {
         if let kube::Error::Api(status) = error {
             return Self::status(status);
@@ -123,8 +123,8 @@ impl ApiFailure {
     }
 }
 
-/// The [`ApiFailure`] at the bottom of a chain of wrappers. `io::Error` hides its inner error from
-/// `source()`, so that it is asked by name.
+/// The [`ApiFailure`] at the bottom of a chain of errors. `io::Error` hides its inner error from `source()`, so it is
+/// handled explicitly.
 fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a ApiFailure> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -139,7 +139,7 @@ fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a ApiFailure> {
     None
 }
 
-/// An error and its sources, joined by `: `; a source that its parent already prints is left out.
+/// An error and its sources, joined by `: `, without sources that the parent already prints.
 pub fn words(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -157,7 +157,7 @@ pub fn words(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
-/// An I/O error without the number, in lower case: `connection refused`.
+/// An I/O error in lower case without its number: `connection refused`.
 fn io_words(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();

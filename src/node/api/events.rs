@@ -1,8 +1,8 @@
 //! Events (events.k8s.io/v1) on DaemonSets: what happened to them on this node.
 //!
-//! Owns a short queue and the sending. A warning is sent at once; what went as it should waits a moment, because a
-//! change of a DaemonSet happens to all nodes of a cluster together. Recording never waits; what does not fit, or stays unsent for
-//! too long, is dropped, oldest first, and counted. The same event again becomes a series.
+//! Owns a short queue and the sending. Warnings are sent at once; normal events wait for a random time, because a
+//! change of a DaemonSet reaches all nodes at once. Recording never blocks. What does not fit, or stays unsent for too
+//! long, is dropped, oldest first, and counted. A repeated event becomes a series.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,29 +25,29 @@ use crate::node::api::connector::Link;
 use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 
-/// Events that wait to be sent.
+/// How many events may wait.
 const QUEUE: usize = 256;
-/// Different events that are remembered for series.
+/// How many different events are remembered for series.
 const REMEMBERED: usize = 256;
 /// The same event within this time is a series, as in client-go's recorder.
 const SERIES: Duration = Duration::from_secs(360);
-/// Between two writes of the same series.
+/// Time between two writes of the same series.
 const SERIES_WRITE: Duration = Duration::from_secs(60);
-/// Events at once, and afterwards one in this time.
+/// The burst of events, and the time for one more.
 const BURST: u32 = 32;
 const PACE: Duration = Duration::from_millis(200);
-/// What nobody waits for is sent up to so long after it happened, at another moment on each node.
+/// Normal events are sent up to this long after they happened, at a different moment on each node.
 const SPREAD: Duration = Duration::from_secs(10);
-/// The API's limits in bytes.
+/// The API's size limits in bytes.
 const NOTE_LIMIT: usize = 1024;
 const INSTANCE_LIMIT: usize = 128;
 
-/// How serious an event is.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// Everything is as it should be.
+    /// Normal.
     Normal,
-    /// Somebody should look at it.
+    /// Warning.
     Warning,
 }
 
@@ -57,13 +57,12 @@ pub struct AgentEvent {
     pub daemon_set: ObjectKey,
     /// Its `metadata.uid`.
     pub uid: String,
-    /// How serious.
     pub kind: EventKind,
-    /// Why, in one CamelCase word: `Rendered`, `Refused`, `Removed`, …
+    /// The reason, one CamelCase word: `Rendered`, `Refused`, `Removed`, …
     pub reason: String,
-    /// What was done or tried, in one CamelCase word.
+    /// The action, one CamelCase word.
     pub action: String,
-    /// For people; cut at 1 KiB.
+    /// The note; cut at 1 KiB.
     pub note: String,
 }
 
@@ -72,7 +71,7 @@ pub struct AgentEvent {
 pub struct Events {
     state: Arc<Mutex<EventQueue>>,
     ready: Arc<Notify>,
-    /// Told each time that nothing is left to send.
+    /// Notified whenever nothing is left to send.
     sent: Arc<Notify>,
     node: Arc<str>,
 }
@@ -81,7 +80,7 @@ pub struct Events {
 struct EventQueue {
     queue: VecDeque<(AgentEvent, jiff::Timestamp)>,
     sent: VecDeque<SentEvent>,
-    /// Nothing is sent before.
+    /// Earliest time of the next write.
     not_before: Option<Instant>,
     dropped: u64,
 }
@@ -95,7 +94,7 @@ struct SentEvent {
     written: Instant,
 }
 
-/// What to send.
+/// A write to be sent.
 #[derive(Debug, PartialEq)]
 struct EventWrite {
     event: AgentEvent,
@@ -119,8 +118,8 @@ impl Events {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Records an event. Returns at once, whatever the API server does. A DaemonSet that only a folder
-    /// has is not in the API and has no UID: nothing to attach an event to, so that nothing happens.
+    /// Records an event. Returns at once, whatever the API server does. A DaemonSet that only a folder defines has no
+    /// UID in the API and gets no events.
     pub fn record(&self, event: AgentEvent) {
         if event.uid.is_empty() {
             return;
@@ -142,17 +141,17 @@ impl Events {
         self.ready.notify_one();
     }
 
-    /// Events that could not be sent and were given up.
+    /// Events that were dropped unsent.
     pub fn dropped(&self) -> u64 {
         self.with(|state| state.dropped)
     }
 
-    /// Sends what waits at once, and returns when it is sent, or after `bound`.
+    /// Sends waiting events at once; returns when they are sent, or after `bound`.
     pub(super) async fn flush(&self, bound: Duration) {
         let sent = self.sent.notified();
         self.with(|state| state.not_before = None);
         self.ready.notify_one();
-        // What is not sent by then is lost with the agent, and is no more than an event.
+        // What is not sent by then is lost; it is only an event.
         let _ = tokio::time::timeout(bound, sent).await;
     }
 
@@ -192,7 +191,7 @@ impl Events {
         }
     }
 
-    /// The next write, if any: a repetition within a minute only counts.
+    /// The next write, if any; a repetition within a minute is only counted.
     fn next(&self, now: Instant) -> Option<EventWrite> {
         let node = self.node.clone();
         self.with(|state| {
@@ -221,12 +220,12 @@ impl Events {
         })
     }
 
-    /// An event is worth no second attempt, unless there was no connection.
+    /// An event is not retried, unless there was no connection.
     fn give_up(&self, write: EventWrite, failure: ApiFailure) {
         let note = format!("event {} for {} not sent: {failure}", write.event.reason, write.event.daemon_set);
         tracing::debug!("{note}");
         self.with(|state| {
-            // Without the first event there is nothing that a series could continue.
+            // Without the first event there is no series to continue.
             state.sent.retain(|sent| sent.name != write.name);
             if failure.is_link() && state.queue.len() < QUEUE {
                 state.queue.push_front((write.event, jiff::Timestamp::now()));
@@ -275,14 +274,14 @@ fn new_event(event: &AgentEvent, name: &str, node: &str, time: jiff::Timestamp) 
     })
 }
 
-/// `<daemonset>.<16 hex digits>`: as client-go's, but different for each node at the same moment.
+/// `<daemonset>.<16 hex digits>`: like client-go's, but different for each node at the same moment.
 fn event_name(event: &AgentEvent, node: &str, time: jiff::Timestamp) -> String {
     let digest = Sha256::digest(format!("{node}\0{}\0{}\0{}", event.reason, event.note, time.as_nanosecond()));
     let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     format!("{}.{hex}", cut(&event.daemon_set.name, 200).trim_end_matches(['.', '-']))
 }
 
-/// RFC 3339 with six digits, which is all that the API's MicroTime reads.
+/// RFC 3339 with six digits, as the API's MicroTime requires.
 fn micro_time(time: jiff::Timestamp) -> String {
     format!("{time:.6}")
 }

@@ -1,4 +1,4 @@
-//! An API server of few words, in process, for tests: HTTP/2 on loopback without TLS.
+//! A minimal API server in process, for tests: HTTP/2 on loopback without TLS.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -26,15 +26,15 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-/// What the server answers.
+/// A response of the server.
 pub(super) enum FakeReply {
     /// This status and body.
     Json(u16, Value),
     /// This status and text that is not JSON.
     Text(u16, &'static str),
-    /// A watch: these events, then those that the receiver gets, until its sender goes.
+    /// A watch: these events, then those from the receiver, until its sender is dropped.
     Watch(mpsc::UnboundedReceiver<Value>),
-    /// Nothing, for ever.
+    /// No response, ever.
     NoAnswer,
 }
 
@@ -52,8 +52,8 @@ pub(super) struct Fake {
 }
 
 impl Fake {
-    /// Starts a server that allows `limit` streams a connection. The handler gets method and path
-    /// with query.
+    /// Starts a server that allows `limit` streams per connection. The handler gets the method, and the path with
+    /// query.
     pub(super) async fn start(limit: u32, handler: impl FnMut(&str, &str) -> FakeReply + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -70,7 +70,7 @@ impl Fake {
         self.folder.path().join("kubeconfig")
     }
 
-    /// Answers differently from now on.
+    /// Replaces the handler.
     pub(super) fn answer(&self, handler: impl FnMut(&str, &str) -> FakeReply + Send + 'static) {
         *self.handler.lock().unwrap() = Box::new(handler);
     }
@@ -85,7 +85,7 @@ impl Fake {
         self.requests().iter().filter(|request| request.contains(part)).count()
     }
 
-    /// Ends the server: connections are cut, new ones refused.
+    /// Stops the server: connections are cut, new ones refused.
     pub(super) fn stop(&self) {
         self.accepting.abort();
         for connection in self.connections.lock().unwrap().drain(..) {
@@ -186,13 +186,13 @@ pub(super) fn list(items: &[Value]) -> FakeReply {
     )
 }
 
-/// A refusal as the API server words it.
+/// An error status in the API server's form.
 pub(super) fn status(code: u16, reason: &str, message: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
         "message": message, "metadata": {}})
 }
 
-/// That the object of this path is not there, as the API server words it.
+/// The 404 for the object of this path, in the API server's form.
 pub(super) fn absent(path: &str) -> FakeReply {
     let mut segments = path.split('?').next().unwrap_or_default().rsplit('/');
     let (name, kind) = (segments.next(), segments.next());
@@ -201,14 +201,14 @@ pub(super) fn absent(path: &str) -> FakeReply {
     FakeReply::Json(404, status)
 }
 
-/// A watch that stays open and silent. (Its sender is never dropped.)
+/// A watch that stays open without events. (Its sender is never dropped.)
 pub(super) fn quiet() -> FakeReply {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::mem::forget(sender);
     FakeReply::Watch(receiver)
 }
 
-/// Whether a GET is of one object by its name.
+/// Whether a request is a GET of one object by its name.
 pub(super) fn is_of_one(path: &str) -> bool {
     !["watch=", "limit=", "fieldSelector="].iter().any(|parameter| path.contains(parameter))
 }

@@ -1,7 +1,7 @@
-//! A door for the fuzz targets: objects as they come over the wire, and what the store keeps of them.
+//! For fuzz targets: objects as they arrive, and what the store keeps of them.
 //!
-//! Exists for the fuzzer (`cfg(fuzzing)`) and in debug builds, whose tests replay the seeds. Must not do what
-//! the store does not do.
+//! Exists for the fuzzer (`cfg(fuzzing)`) and in debug builds, whose tests replay the seeds. Must do only what the
+//! store does.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub enum Kept {
     Object,
 }
 
-/// What the store keeps of `json`; `None`: it is no object, or none that counts.
+/// What the store keeps of `json`; `None`: not an object, or ignored.
 pub fn kept(json: &[u8], kind: Kept) -> Option<Value> {
     let raw: RawObject = serde_json::from_slice(json).ok()?;
     let kept = match kind {

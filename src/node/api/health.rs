@@ -1,6 +1,6 @@
-//! How the API server and each watch are, for `status`.
+//! The state of the API server's link and of each watch, for `status`.
 //!
-//! Owns plain values. Must not ask anybody.
+//! Owns plain values. Must not do I/O.
 
 use serde::Serialize;
 use serde::Serializer;
@@ -17,11 +17,11 @@ use crate::node::api::store::Snapshot;
 pub enum LinkHealth {
     /// No kubeconfig is configured.
     NotConfigured,
-    /// Not connected and not failed yet, or not everything listed yet.
+    /// Not connected and no failure yet, or not everything listed yet.
     Connecting,
     /// Connected, and every watch works.
     Ok,
-    /// There is no connection, or a watch fails (then `scopes` tells which).
+    /// No connection, or a watch fails (`scopes` says which).
     Failing {
         /// Why, in words.
         error: String,
@@ -35,9 +35,9 @@ pub enum LinkHealth {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScopeHealth {
-    /// What it covers, such as `daemonsets` or `ConfigMap kube-system/flannel`.
+    /// Its scope, such as `daemonsets` or `ConfigMap kube-system/flannel`.
     pub scope: String,
-    /// Complete lists so far; 0: nothing is known of it.
+    /// Complete lists so far; 0: nothing is known.
     pub lists: u64,
     /// Why it fails, if it does.
     pub error: Option<String>,
@@ -50,14 +50,13 @@ pub struct ScopeHealth {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApiHealth {
-    /// In one word.
+    /// The state in one word.
     #[serde(flatten)]
     pub state: LinkHealth,
     /// `host:port` of the server, once the kubeconfig was read.
     pub server: Option<String>,
-    /// The kubeconfig as it is now cannot be used; its last good content is in force.
+    /// Why the present kubeconfig cannot be used; its last good content is in force.
     pub kubeconfig_error: Option<String>,
-    /// Numbers.
     pub counters: ConnectionCounters,
     /// Each watch.
     pub scopes: Vec<ScopeHealth>,
@@ -76,7 +75,7 @@ impl ApiHealth {
     }
 }
 
-/// Puts together what the connections and the store know.
+/// Combines the state of connections and store.
 pub(super) fn summary(link: &Link, connector: &Connector, snapshot: &Snapshot) -> ApiHealth {
     let scopes = snapshot.scopes.iter().map(|(scope, state)| ScopeHealth {
         scope: scope.to_string(),

@@ -1,7 +1,7 @@
-//! The kubeconfig, or what a pod has in its place: which server, whom to trust, who we are; and noticing when its files change.
+//! The kubeconfig, or a pod's in-cluster identity: server, trust and credentials; notices when its files change.
 //!
-//! Owns reading and refusing. Must not connect. What is read last stays in force when a file turns
-//! bad (`connector` keeps it).
+//! Owns reading and validating. Must not connect. If a file becomes invalid, `connector` keeps the last valid content
+//! in force.
 
 mod file;
 mod in_cluster;
@@ -42,7 +42,7 @@ pub(crate) use file::read;
 /// Why a kubeconfig cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigError {
-    /// The file does not read or parse.
+    /// The file cannot be read or parsed.
     #[error("kubeconfig {path} cannot be read")]
     Read {
         path: PathBuf,
@@ -50,7 +50,7 @@ pub enum KubeconfigError {
         #[source]
         source: Box<FileError>,
     },
-    /// A file that it names does not read.
+    /// A file that it names cannot be read.
     #[error("kubeconfig {path}: {field} {file} cannot be read")]
     File {
         path: PathBuf,
@@ -61,7 +61,7 @@ pub enum KubeconfigError {
         #[source]
         source: io::Error,
     },
-    /// A field's value is not usable.
+    /// A field's value cannot be used.
     #[error("kubeconfig {path}: {field}: {reason}")]
     Field {
         path: PathBuf,
@@ -69,7 +69,7 @@ pub enum KubeconfigError {
         /// What is wrong and what to do.
         reason: String,
     },
-    /// Certificates or keys are not usable.
+    /// Certificates or keys cannot be used.
     #[error("kubeconfig {path}")]
     Tls {
         path: PathBuf,
@@ -79,26 +79,26 @@ pub enum KubeconfigError {
     },
 }
 
-/// Size, time and identity of a file: what differs when it was replaced or written.
+/// Size, time and identity of a file, which show that it was replaced or written.
 type FileIdentity = Option<(u64, i64, i64, u64)>;
 
 /// A kubeconfig, read and ready to connect with.
 pub(in crate::node) struct ApiCredentials {
-    /// The server's URL: scheme, authority and an optional path that every request gets in front.
+    /// The server's URL: scheme, authority and an optional path prefix.
     pub(in crate::node) server: Uri,
     /// Host (no brackets) and port.
     pub(in crate::node) endpoint: Endpoint,
-    /// TLS and the name that the certificate has to carry; `None` for `http://`.
+    /// TLS with the name that the certificate must have; `None` for `http://`.
     pub(in crate::node) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     /// `Authorization` and impersonation.
     pub(in crate::node) headers: HeaderMap,
-    /// Differs when a connection made with other credentials must not be used any longer.
+    /// Changes when connections made with the old credentials must no longer be used.
     pub(super) fingerprint: [u8; 32],
     files: Vec<(PathBuf, FileIdentity)>,
 }
 
 impl ApiCredentials {
-    /// Reads the kubeconfig and everything that it names; `in-cluster`: a pod's environment and token.
+    /// Reads the kubeconfig and the files that it names; `in-cluster`: a pod's environment and token.
     pub(in crate::node) fn load(path: &Path) -> Result<Self, KubeconfigError> {
         if let Some(folder) = in_cluster::folder(path) {
             let config = in_cluster::kubeconfig(&folder, |name| std::env::var(name).ok())?;
@@ -110,7 +110,7 @@ impl ApiCredentials {
         Self::with(reader, config)
     }
 
-    /// Reads everything that `config` names, which was read already.
+    /// Reads the files that `config` names.
     pub(super) fn of(config: Kubeconfig) -> Result<Self, KubeconfigError> {
         Self::with(Reader { path: Path::new("(merged)"), files: Vec::new() }, config)
     }
@@ -144,7 +144,7 @@ impl ApiCredentials {
     }
 }
 
-/// Host and port of the server that a kubeconfig names: the default of `api-endpoint`.
+/// Host and port of a kubeconfig's server: the default of `api-endpoint`.
 pub fn endpoint(path: &Path) -> Result<Endpoint, KubeconfigError> {
     ApiCredentials::load(path).map(|credentials| credentials.endpoint)
 }
@@ -191,12 +191,12 @@ impl Reader<'_> {
         Ok((cluster, user))
     }
 
-    /// What is not supported is refused by name and never silently left out: a request would go out
-    /// as somebody else, or by another way, than the file says.
+    /// What is not supported is refused by name and never ignored: a request would use another identity, or another
+    /// route, than the file says.
     fn refuse(&self, cluster: &Cluster, user: &AuthInfo) -> Result<(), KubeconfigError> {
         let instead = "use a client certificate, a token or a tokenFile";
         if user.exec.is_some() {
-            return Err(self.field("exec", format!("credential plugins are not run on a node; {instead}")));
+            return Err(self.field("exec", format!("credential plugins are not supported on a node; {instead}")));
         }
         if user.auth_provider.is_some() {
             return Err(self.field("auth-provider", format!("not supported; {instead}")));
@@ -219,9 +219,9 @@ impl Reader<'_> {
         let host = uri.host().unwrap_or_default();
         match uri.scheme_str() {
             Some("https") if !host.is_empty() => Ok(uri),
-            // Credentials must not cross a network in the clear; on loopback this serves tests.
+            // Credentials must not cross a network unencrypted; loopback is for tests.
             Some("http") if matches!(host, "127.0.0.1" | "localhost" | "[::1]") => Ok(uri),
-            Some("http") => Err(self.field("server", "http:// is only taken for loopback addresses; use https://")),
+            Some("http") => Err(self.field("server", "http:// is only allowed for loopback addresses; use https://")),
             _ => Err(self.field("server", format!("{text:?} is not an https:// URL"))),
         }
     }
@@ -252,7 +252,7 @@ impl Reader<'_> {
         Ok(TlsInput { ca, certificate, key, insecure })
     }
 
-    /// Inline data wins over a file, as in client-go.
+    /// Inline data takes precedence over a file, as in client-go.
     fn bytes(
         &mut self,
         field: &'static str,
@@ -282,7 +282,7 @@ impl Reader<'_> {
         let token_file = user.token_file.as_deref().filter(|file| !file.is_empty());
         let inline = user.token.as_ref().map(|token| token.expose_secret().to_string());
         let token = match (token_file, inline.filter(|token| !token.is_empty())) {
-            // client-go: the file wins over the inline token, which is the start value only.
+            // client-go: the file takes precedence over the inline token, which is only the initial value.
             (Some(file), inline) => match (self.file("tokenFile", Path::new(file)), inline) {
                 (Ok(bytes), _) => Some(String::from_utf8_lossy(&bytes).trim().to_string()),
                 (Err(_), Some(token)) => Some(token),
@@ -292,7 +292,7 @@ impl Reader<'_> {
         };
         if let Some(token) = token {
             let mut value = HeaderValue::try_from(format!("Bearer {token}"))
-                .map_err(|_| self.field("token", "has characters that no header can carry"))?;
+                .map_err(|_| self.field("token", "has characters that a header cannot contain"))?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
@@ -300,7 +300,7 @@ impl Reader<'_> {
         let groups = user.impersonate_groups.iter().flatten().map(|group| ("impersonate-group", group));
         for (name, value) in impersonate.chain(groups) {
             let value = HeaderValue::try_from(value.as_str())
-                .map_err(|_| self.field("as", "has characters that no header can carry"))?;
+                .map_err(|_| self.field("as", "has characters that a header cannot contain"))?;
             headers.append(HeaderName::from_static(name), value);
         }
         Ok(headers)

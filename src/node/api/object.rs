@@ -1,7 +1,7 @@
-//! One object as it comes from the API: raw JSON, of which only what is read is kept.
+//! One object from the API: raw JSON, reduced to what is read.
 //!
-//! Owns the deserialisation and what is left out, so that an object that this program does not
-//! understand is still an object, and memory holds no more than decisions need.
+//! Owns the deserialisation and the reduction, so that an unknown object is still an object, and memory holds only
+//! what decisions need.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,19 +26,19 @@ use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::owners;
 
-/// kubectl's copy of the whole object, in an annotation of the object.
+/// kubectl's copy of the whole object in an annotation.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// An object of any kind. `metadata.managedFields` is never built.
+/// An object of any kind. `metadata.managedFields` is never stored.
 #[derive(Clone)]
 pub(super) struct RawObject {
-    /// Boxed: it is large, and part of the state of every watch.
+    /// Boxed: it is large, and part of every watch's state.
     meta: Box<ObjectMeta>,
     pub(super) value: Value,
 }
 
 impl RawObject {
-    /// An object of which no more than the name is known.
+    /// An object of which only the name is known.
     pub(super) fn named(key: &ObjectKey) -> Self {
         let meta = ObjectMeta {
             name: Some(key.name.clone()),
@@ -56,7 +56,7 @@ impl RawObject {
 }
 
 impl fmt::Debug for RawObject {
-    /// The name only: it may be a Secret.
+    /// Only the name: it may be a Secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RawObject({:?}/{:?})", self.meta.namespace, self.meta.name)
     }
@@ -118,7 +118,7 @@ impl serde::Serialize for RawObject {
     }
 }
 
-/// Builds a map without some of its keys; in `metadata`, without `managedFields`.
+/// Builds a map without some of its keys, and without `managedFields` in `metadata`.
 struct Without {
     left_out: &'static [&'static str],
     metadata: bool,
@@ -155,7 +155,7 @@ impl<'de> Visitor<'de> for Without {
     }
 }
 
-/// The API's word for a kind that daemons refer to.
+/// The API resource of a kind that daemons refer to.
 pub(super) fn resource(kind: Kind) -> ApiResource {
     let (group, plural) = match kind {
         Kind::ConfigMap => ("", "configmaps"),
@@ -186,13 +186,13 @@ pub(super) fn node_daemons() -> ApiResource {
     }
 }
 
-/// A DaemonSet: without `status`, which other controllers write all the time.
+/// A DaemonSet without `status`, which other controllers write all the time.
 pub(super) fn keep_daemon_set(mut value: Value) -> Option<Value> {
     value.as_object_mut()?.remove("status");
     Some(value)
 }
 
-/// A Node: what placement, admission and the kubelet's version need. Heartbeats, images and annotations go.
+/// A Node: what placement, admission and the kubelet's version need, without heartbeats, images and annotations.
 pub(super) fn keep_node(value: Value) -> Option<Value> {
     let mut value = value;
     let object = value.as_object_mut()?;
@@ -219,8 +219,8 @@ const POD_METADATA: [&str; 8] =
 /// What is read of a container's status.
 const CONTAINER_STATUS: [&str; 7] = ["name", "containerID", "ready", "started", "restartCount", "state", "lastState"];
 
-/// A pod of this node: mirror pods and pods of DaemonSets with metadata and what `status` shows; of any
-/// other that it is there, whether it has ended, and whether it made room for another.
+/// A pod of this node. Mirror pods and pods of DaemonSets keep metadata and what `status` shows; others only that they
+/// exist, whether they have ended, and whether they were preempted.
 pub(super) fn keep_pod(value: Value) -> Option<Value> {
     let mut value = value;
     let metadata = value.get("metadata")?;
@@ -236,7 +236,7 @@ pub(super) fn keep_pod(value: Value) -> Option<Value> {
     object.retain(|field, _| field == "metadata");
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         metadata.retain(|field, _| POD_METADATA.contains(&field.as_str()));
-        // Of the others, which others write, nothing is read.
+        // Other annotations are not read.
         retain(metadata, "annotations", &[owners::MIRROR_ANNOTATION]);
         retain(metadata, "labels", &[HASH_LABEL, GENERATION_LABEL]);
     }
@@ -261,7 +261,7 @@ pub(super) fn keep_pod(value: Value) -> Option<Value> {
     Some(value)
 }
 
-/// What is kept of a container's status; of one that runs only that it does.
+/// What is kept of a container's status; of a running one only that it runs.
 fn container_status(status: &Value) -> Value {
     let mut status = pick(status, &CONTAINER_STATUS);
     if let Some(running) = status.get_mut("state").and_then(|state| state.get_mut("running")) {
@@ -270,8 +270,8 @@ fn container_status(status: &Value) -> Value {
     status
 }
 
-/// A pod that the scheduler has looked at and could not bind: whose it is, and the node that it is for
-/// (`spec.target`), by the affinity that the DaemonSet controller gives it (`util.GetTargetNodeName`).
+/// A pod that the scheduler could not bind: its owner and the node that it is for (`spec.target`), from the affinity
+/// that the DaemonSet controller sets (`util.GetTargetNodeName`).
 pub(super) fn keep_pending(value: Value) -> Option<Value> {
     let is = |c: &Value, name: &str, text: &str| c.str_at(name) == text;
     let refused =
@@ -286,28 +286,28 @@ pub(super) fn keep_pending(value: Value) -> Option<Value> {
     Some(serde_json::json!({"metadata": metadata, "spec": {"target": target}}))
 }
 
-/// How deep a referenced object is kept: a checkpoint holds it a few levels deeper, and is read back to
-/// 127 at most. Nothing that is read of one lies below the eighth.
+/// How deep a referenced object is kept: a checkpoint nests it a few levels deeper and can be read back to 127.
+/// Nothing that is read lies below the eighth level.
 const MAX_LEVELS: usize = 64;
 
-/// What is kept of a pod that is no daemon's.
+/// What is kept of a pod that belongs to no daemon.
 fn keep_other_pod(value: &Value) -> Value {
     let metadata = value.get("metadata").unwrap_or(&Value::Null);
     let mut status = pick(value.get("status").unwrap_or(&Value::Null), &["phase", "reason"]);
     if let Some(status) = status.as_object_mut() {
-        // What is not of interest must not look like a change.
+        // Irrelevant changes must not look like changes.
         status.retain(|_, text| matches!(text.as_str(), Some("Failed" | "Succeeded" | "Preempting")));
     }
     serde_json::json!({"metadata": pick(metadata, &["name", "namespace", "uid"]), "status": status})
 }
 
-/// A referenced object: all of it, as deep as a checkpoint can hold.
+/// A referenced object: complete, as deep as a checkpoint can store it.
 pub(super) fn keep_all(mut value: Value) -> Option<Value> {
     prune(&mut value, MAX_LEVELS);
     Some(value)
 }
 
-/// Makes maps and lists that lie deeper than `levels` null.
+/// Sets maps and lists below `levels` to null.
 fn prune(value: &mut Value, levels: usize) {
     match value {
         Value::Object(_) | Value::Array(_) if levels == 0 => *value = Value::Null,
@@ -317,8 +317,7 @@ fn prune(value: &mut Value, levels: usize) {
     }
 }
 
-/// The same value in as little memory as it takes: maps and lists grow in steps while they are read,
-/// and an object stays here for as long as it exists.
+/// The same value in minimal memory: maps and lists over-allocate while they are read, and the store keeps the object.
 pub(super) fn compact(value: Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -347,7 +346,7 @@ fn conditions(status: &Value, without: &[&str]) -> Value {
     .collect()
 }
 
-/// Leaves only these keys of the map that is `field`.
+/// Keeps only these keys of the map in `field`.
 fn retain(map: &mut Map<String, Value>, field: &str, kept: &[&str]) {
     if let Some(Value::Object(map)) = map.get_mut(field) {
         map.retain(|key, _| kept.contains(&key.as_str()));

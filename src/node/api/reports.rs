@@ -1,6 +1,6 @@
-//! What the kubelet has told the API about pods that have no object there: its events.
+//! The kubelet's reports about pods without an object in the API: its events.
 //!
-//! Owns two lists, asked for only when an instance is late. Must not decide what an event means.
+//! Owns two lists, requested only when an instance is late. Must not decide what an event means.
 
 use kube::Api;
 use kube::api::ListParams;
@@ -12,7 +12,7 @@ use crate::node::api::error::ApiFailure;
 use crate::node::api::object;
 use crate::node::api::object::RawObject;
 
-/// As many events as are read of one question.
+/// The most events that are read for one request.
 const MOST: u32 = 100;
 
 /// An event, as far as it is read.
@@ -20,24 +20,24 @@ const MOST: u32 = 100;
 pub struct PodEvent {
     /// Whether it warns.
     pub warning: bool,
-    /// One word.
+    /// The reason.
     pub reason: String,
-    /// More on that.
+    /// The message.
     pub message: String,
     /// The node whose kubelet said it.
     pub host: String,
-    /// When it was last said.
+    /// When it was last seen.
     pub at: Timestamp,
 }
 
-/// Events about the pod of that UID, oldest first.
+/// Events about the pod with that UID, oldest first.
 pub(super) async fn about(client: &kube::Client, namespace: &str, uid: &str) -> Result<Vec<PodEvent>, ApiFailure> {
     let resource = object::api_resource("", "Event", "events");
     let api: Api<RawObject> = Api::namespaced_with(client.clone(), namespace, &resource);
     list(&api, &format!("involvedObject.uid={uid}")).await
 }
 
-/// Events that say that a pod was ended to make room, oldest first.
+/// Events about pods that were preempted, oldest first.
 pub(super) async fn preemptions(client: &kube::Client) -> Result<Vec<PodEvent>, ApiFailure> {
     let api: Api<RawObject> = Api::all_with(client.clone(), &object::api_resource("", "Event", "events"));
     list(&api, "involvedObject.kind=Pod,reason=Preempting").await

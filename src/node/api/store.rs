@@ -1,7 +1,7 @@
-//! What the API has told, kept until it says otherwise.
+//! The API server's objects, kept until it reports otherwise.
 //!
-//! Owns the last good objects and, for each watched scope, how complete the knowledge is. An error
-//! never removes anything; only a DELETED event, or the end of a complete list, does.
+//! Owns the last good objects and, for each watched scope, how complete the knowledge is. An error never removes
+//! anything; only a DELETED event or the end of a complete list does.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -36,13 +36,13 @@ pub use snapshot::ScopeState;
 pub use snapshot::Snapshot;
 use snapshot::Tombstone;
 
-/// Deletions that are remembered, so that a flood of them cannot fill memory.
+/// The most deletions that are remembered, so that a flood of them cannot fill memory.
 const TOMBSTONES: usize = 1024;
 
 /// The store; clones share it.
 #[derive(Clone)]
 pub struct Store {
-    /// Copied on a write only while somebody still reads it.
+    /// Copied on write while a reader holds it.
     inner: Arc<Mutex<Arc<Snapshot>>>,
     sightings: Arc<Mutex<Sightings>>,
     changed: watch::Sender<u64>,
@@ -55,12 +55,12 @@ impl Default for Store {
 }
 
 impl Store {
-    /// What is known now, for one pass.
+    /// The present knowledge, for one pass.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What happened to mirror pods since this was last asked.
+    /// The events on mirror pods since the last call.
     pub fn take_sightings(&self) -> Vec<Sighting> {
         self.sightings.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -69,7 +69,7 @@ impl Store {
         f(&mut self.sightings.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Wakes when something changed that a pass reads. The value is the version.
+    /// Notified when something changed that a pass reads. The value is the version.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
@@ -83,26 +83,26 @@ impl Store {
         f(Arc::make_mut(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Tells the waiters, if the version has grown.
+    /// Notifies the waiters if the version has grown.
     pub(super) fn wake(&self) {
         let version = self.snapshot().version;
         self.changed.send_if_modified(|told| std::mem::replace(told, version) != version);
     }
 
-    /// Something that a pass reads changed elsewhere (a token).
+    /// Something else changed that a pass reads (a token).
     pub(super) fn poke(&self) {
         self.with(|snapshot| snapshot.version += 1);
         self.wake();
     }
 
-    /// A watch begins: the scope is known of, though nothing in it is.
+    /// A watch begins: its scope exists, without content.
     pub(super) fn open(&self, scope: &Scope) {
         self.with(|snapshot| {
             snapshot.scopes.entry(scope.clone()).or_default();
         });
     }
 
-    /// A scope is not wanted any longer: everything about it goes.
+    /// A scope is no longer wanted: everything about it is removed.
     pub(super) fn close(&self, scope: &Scope) {
         self.with(|snapshot| {
             match scope {
@@ -114,7 +114,7 @@ impl Store {
         });
     }
 
-    /// An object exists and looks like this. Returns whether it is `immutable`.
+    /// An object has this content. Returns whether it is `immutable`.
     pub(super) fn apply(&self, scope: &Scope, value: Value) -> bool {
         if *scope == Scope::DaemonSets {
             self.define(&value);
@@ -126,7 +126,7 @@ impl Store {
             let version = snapshot.version + 1;
             let entry = Entry { version, value: Arc::new(value) };
             let changed = match scope {
-                // Told above.
+                // Handled above.
                 Scope::DaemonSets => false,
                 Scope::Pods => {
                     let old = snapshot.pods.get(&key).map(|old| &*old.value);
@@ -136,11 +136,11 @@ impl Store {
                 Scope::Object(reference) if key == reference.key => {
                     put(&mut snapshot.objects, reference.clone(), entry)
                 }
-                // The API server ignored the field selector, which no API server does.
+                // Only if the API server ignored the field selector, which none does.
                 Scope::Object(_) => false,
                 Scope::Pending(daemon) => put(&mut snapshot.pending, (daemon.clone(), key), entry),
                 Scope::Node => put_one(&mut snapshot.node, entry),
-                // Its resource version matters too: a claim is made on it.
+                // Its resource version matters too: a claim refers to it.
                 Scope::NodeDaemons => {
                     let changed = snapshot.node_daemons.as_ref().is_none_or(|old| old.value != entry.value);
                     if changed {
@@ -156,7 +156,7 @@ impl Store {
         immutable
     }
 
-    /// A DaemonSet exists and looks like this.
+    /// A DaemonSet has this content.
     fn define(&self, value: &Value) {
         let (key, reached) = (key_of(value), resource_version(value).unwrap_or(0));
         let fingerprint = definition::fingerprint(value);
@@ -207,14 +207,14 @@ impl Store {
         });
     }
 
-    /// The resource version that an earlier run had reached, from the checkpoint. Told before anything else.
+    /// The resource version that an earlier run had reached, from the checkpoint. Set before anything else.
     pub fn had_reached(&self, version: u64) {
         self.with(|snapshot| {
             snapshot.etcd_rollback_detection.reached = snapshot.etcd_rollback_detection.reached.max(version)
         });
     }
 
-    /// The watch of DaemonSets goes on from a resource version; the first after a list is that list's.
+    /// The watch of DaemonSets continues at a resource version; the first after a list has the list's version.
     pub(super) fn history_continues_at(&self, version: u64) {
         self.with(|snapshot| {
             let etcd_rollback_detection = &mut snapshot.etcd_rollback_detection;
@@ -231,8 +231,8 @@ impl Store {
         self.wake();
     }
 
-    /// A complete list has ended; `seen` are the names that it had. An error stays shown until the
-    /// watch that follows works too ([`Store::recovered`]).
+    /// A complete list has ended; `seen` are its names. An error stays visible until the following watch works too
+    /// ([`Store::recovered`]).
     pub(super) fn complete(&self, scope: &Scope, seen: &BTreeSet<ObjectKey>) {
         self.with(|snapshot| {
             let before = (snapshot.daemon_sets.len(), snapshot.pods.len(), snapshot.objects.len());
@@ -269,7 +269,7 @@ impl Store {
         });
     }
 
-    /// The watch of a scope failed. Returns whether that is news.
+    /// The watch of a scope failed. Returns whether the failure is new.
     pub(super) fn failed(&self, scope: &Scope, failure: ApiFailure) -> bool {
         self.with(|snapshot| {
             let Some(state) = snapshot.scopes.get_mut(scope) else { return false };
@@ -280,7 +280,7 @@ impl Store {
         })
     }
 
-    /// The cluster does not have the resource: nothing in it is known, and that is no failure.
+    /// The cluster does not have the resource: nothing in it is known, and that is not a failure.
     pub(super) fn missing(&self, scope: &Scope) {
         self.with(|snapshot| {
             let had = !snapshot.scopes.get(scope).is_some_and(|state| state.missing);
@@ -319,8 +319,8 @@ fn put<K: Ord>(map: &mut BTreeMap<K, Entry>, key: K, entry: Entry) -> bool {
     changed
 }
 
-/// Whether two states of an object differ in anything but their resource version: a write to what
-/// we leave out (a status, a heartbeat) changes only that.
+/// Whether two states of an object differ in more than their resource version, which also changes when parts are
+/// written that the store leaves out (a status, a heartbeat).
 fn differs(old: &Value, new: &Value) -> bool {
     let (Value::Object(old), Value::Object(new)) = (old, new) else { return old != new };
     old.len() != new.len()
@@ -336,7 +336,7 @@ fn metadata_differs(old: &Value, new: &Value) -> bool {
     old.len() != new.len() || old.iter().any(|(key, old)| key != "resourceVersion" && new.get(key) != Some(old))
 }
 
-/// An object's resource version, which is a number wherever Kubernetes' own API server gives it.
+/// An object's resource version; Kubernetes' own API server always returns a number.
 fn resource_version(value: &Value) -> Option<u64> {
     value.at(["metadata", "resourceVersion"])?.as_str()?.parse().ok()
 }

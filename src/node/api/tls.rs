@@ -22,43 +22,43 @@ use rustls::pki_types::UnixTime;
 use rustls::pki_types::pem;
 use rustls::pki_types::pem::PemObject;
 
-/// Where distributions keep the certificates that the system trusts, in the order tried.
+/// Where distributions store the trusted certificates, in the order tried.
 const SYSTEM_ROOTS: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
 /// Why no TLS configuration could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A PEM file or value does not parse.
+    /// A PEM file or value cannot be parsed.
     #[error("{what} is not PEM")]
     Pem {
-        /// Which of the kubeconfig's fields.
+        /// The kubeconfig's field.
         what: &'static str,
-        /// What the parser said.
+        /// The parser's error.
         #[source]
         source: pem::Error,
     },
-    /// There is no certificate in it.
+    /// It contains no certificate.
     #[error("{what} holds no certificate")]
     NoCertificate {
-        /// Which of the kubeconfig's fields.
+        /// The kubeconfig's field.
         what: &'static str,
     },
-    /// No certificate authority is given and the system has none either.
+    /// No certificate authority is configured and the system has none.
     #[error("the kubeconfig names no certificate-authority and this system has no trusted certificates")]
     NoRoots,
-    /// The certificate or key is refused by rustls.
+    /// rustls refuses the certificate or key.
     #[error("{what} cannot be used")]
     Refused {
-        /// Which of the kubeconfig's fields.
+        /// The kubeconfig's field.
         what: &'static str,
-        /// What rustls said.
+        /// The error of rustls.
         #[source]
         source: Error,
     },
 }
 
-/// What the kubeconfig says about TLS, read into memory.
+/// The kubeconfig's TLS settings, read into memory.
 #[derive(Default)]
 pub(super) struct TlsInput {
     /// `certificate-authority(-data)`.
@@ -94,7 +94,7 @@ pub(super) fn client_config(input: &TlsInput) -> Result<ClientConfig, TlsError> 
         _ => builder.with_no_client_auth(),
     };
     config.alpn_protocols = vec![b"h2".to_vec()];
-    // One connection that lasts: a cache of 256 sessions would be memory for nothing.
+    // There is one long connection: a cache of 256 sessions would only take memory.
     config.resumption = Resumption::in_memory_sessions(2);
     Ok(config)
 }
@@ -109,7 +109,7 @@ fn roots(ca: Option<&[u8]>) -> Result<RootCertStore, TlsError> {
     }
     for path in SYSTEM_ROOTS {
         if let Ok(bytes) = fs::read(path) {
-            // Single certificates that rustls does not take are usual in system bundles.
+            // System bundles often contain certificates that rustls does not accept.
             store.add_parsable_certificates(CertificateDer::pem_slice_iter(&bytes).flatten());
         }
         if !store.is_empty() {
@@ -125,7 +125,7 @@ fn certificates(what: &'static str, bytes: &[u8]) -> Result<Vec<CertificateDer<'
     if list.is_empty() { Err(TlsError::NoCertificate { what }) } else { Ok(list) }
 }
 
-/// `insecure-skip-tls-verify`: any certificate is taken, but the server must hold its key.
+/// `insecure-skip-tls-verify`: any certificate is accepted, but the server must have its key.
 #[derive(Debug)]
 struct AcceptAny {
     provider: Arc<CryptoProvider>,

@@ -1,7 +1,7 @@
-//! Service-account tokens: requested for this node, renewed in time, handed out for as long as needed.
+//! ServiceAccount tokens: requested for this node, renewed in time, and handed out.
 //!
-//! Owns their life. A token that has expired is still handed out: at a cold boot without API server it
-//! is what there is. Must not log or print one; `Debug` says so.
+//! Owns their lifetime. Expired tokens are handed out too: at a boot without API server there are no others. Must not
+//! log or print one; `Debug` hides them.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -37,12 +37,12 @@ pub use held::TokenSnapshot;
 use held::FailedToken;
 use held::HeldToken;
 
-/// Clocks jump at boot: what the wall clock says is looked at this often.
+/// The clock jumps at boot, so the wall clock is checked this often.
 const LOOK: Duration = Duration::from_secs(60);
-/// Requests at one time.
+/// Concurrent requests.
 const CONCURRENT: usize = 4;
 
-/// The tokens; clones share them. Without an API server it still hands out what was imported.
+/// The tokens; clones share them. Without an API server it hands out imported ones.
 #[derive(Clone, Default)]
 pub struct Tokens {
     state: Arc<Mutex<TokensState>>,
@@ -63,8 +63,8 @@ impl Tokens {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// These tokens are needed from now on. Others are kept until they expire: a daemon that is
-    /// missing from one pass, for whatever reason, must not lose what nobody can renew right now.
+    /// These tokens are needed from now on. Others are kept until they expire: a daemon that is missing from one pass
+    /// must not lose a token that cannot be renewed now.
     pub fn set_wanted(&self, wanted: &BTreeSet<TokenRequest>) {
         let changed = self.with(|state| {
             let wall = now();
@@ -81,14 +81,14 @@ impl Tokens {
         }
     }
 
-    /// The tokens now, expired or not.
+    /// All tokens, even expired ones.
     pub fn snapshot(&self) -> TokenSnapshot {
         let tokens =
             self.with(|state| state.held.iter().map(|(request, held)| (request.clone(), held.token.clone())).collect());
         TokenSnapshot { tokens }
     }
 
-    /// Hashes all that [`Tokens::export`] gives but the tokens themselves, which differ where the rest does.
+    /// Hashes everything of [`Tokens::export`] except the tokens themselves, which change only with the rest.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.with(|state| {
@@ -118,7 +118,7 @@ impl Tokens {
         self.with(|state| state.held.iter().map(|(request, held)| (request.clone(), held.expires)).collect())
     }
 
-    /// Takes over tokens from a checkpoint, except where there is one already.
+    /// Imports tokens from a checkpoint, except where there is one already.
     pub fn import(&self, tokens: Vec<IssuedToken>) {
         self.with(|state| {
             for issued in tokens {
@@ -129,7 +129,7 @@ impl Tokens {
         self.asked.notify_one();
     }
 
-    /// Why tokens are not there or not renewed, and since when.
+    /// Why tokens are missing or not renewed, and since when.
     pub fn problems(&self) -> BTreeMap<TokenRequest, (String, Timestamp)> {
         self.with(|state| {
             let failed = state.failed.iter();
@@ -180,7 +180,7 @@ impl Tokens {
         }
     }
 
-    /// What has to be requested now, and how long nothing has to be.
+    /// What must be requested now, and when to check again.
     fn due(&self, snapshot: &Snapshot) -> (Vec<TokenRequest>, Duration) {
         let uid = node_uid(snapshot);
         self.with(|state| {
@@ -230,7 +230,7 @@ impl Tokens {
         });
     }
 
-    /// There is a connection again: what failed for want of one is tried at once.
+    /// The connection is back: requests that failed without one are retried at once.
     fn retry_links(&self) {
         self.with(|state| {
             for failed in state.failed.values_mut().filter(|failed| failed.failure.is_link()) {

@@ -1,4 +1,4 @@
-//! The watches: DaemonSets, the own Node, this node's pods, and each object that a daemon names.
+//! The watches: DaemonSets, the own Node, this node's pods, and each object that a daemon refers to.
 //!
 //! Owns what is watched. Must not decide what an absence means.
 
@@ -31,7 +31,7 @@ pub(super) use etcd_rollback::WatchProgress;
 use named::CacheReadPolicy;
 use task::WatchTask;
 
-/// Objects a page: a page is in memory twice while it is read.
+/// Objects per page: a page is in memory twice while it is read.
 const PAGE: u32 = 50;
 
 /// Everything that a watch needs.
@@ -40,29 +40,29 @@ pub(super) struct WatchContext {
     pub(super) store: Store,
     pub(super) link: watch::Receiver<Link>,
     pub(super) etcd_rollback: EtcdRollbackProbe,
-    /// What is remembered of an earlier time ([`ApiOptions::known`]).
+    /// Objects remembered from the checkpoint ([`ApiOptions::known`]).
     ///
     /// [`ApiOptions::known`]: super::ApiOptions::known
     pub(super) known: BTreeSet<ObjectRef>,
-    /// Whether Namespaces bind daemons to nodes that say nothing of it ([`ApiOptions::namespaces_bind`]).
+    /// Whether a default node selector applies to Namespaces without one ([`ApiOptions::namespaces_bind`]).
     ///
     /// [`ApiOptions::namespaces_bind`]: super::ApiOptions::namespaces_bind
     pub(super) namespaces_bind: bool,
 }
 
 impl WatchContext {
-    /// Of what nothing is known yet: which answer of the API server's cache, a moment old at most, is good enough. For
-    /// consistent ones a thousand agents that wait for the same object wait for etcd, too.
+    /// While nothing is known of an object: which answers from the API server's cache, at most a moment old, are good
+    /// enough. Consistent reads would make a thousand agents that wait for the same object wait for etcd, too.
     fn cache_read_policy(&self, scope: &Scope) -> Option<CacheReadPolicy> {
         match scope {
             Scope::Object(object) if self.known.contains(object) => None,
-            // As the API server's own admission knows it.
+            // The API server's own admission uses the same cache.
             Scope::Object(object) if object.kind == Kind::ServiceAccount => Some(|_| true),
-            // Its PodSecurity level is known to admission likewise. Its node selector ends what runs.
+            // Admission reads its PodSecurity level from the same cache. But its node selector ends what runs.
             Scope::Object(object) if object.kind == Kind::Namespace && !self.namespaces_bind => {
                 Some(|namespace| !NamespaceSelector::is_in(namespace))
             }
-            // What else a daemon names is what it runs with.
+            // Other objects are data that a daemon runs with.
             _ => None,
         }
     }
@@ -146,7 +146,7 @@ impl Watches {
         }
     }
 
-    /// Lists and watches the DaemonSets anew.
+    /// Lists and watches the DaemonSets again.
     pub(super) fn relist(&mut self) {
         self.daemon_sets.abort();
         self.daemon_sets = spawn_daemon_sets(&self.context, self.selector.clone());
@@ -170,8 +170,7 @@ fn spawn_daemon_sets(context: &Arc<WatchContext>, selector: Option<String>) -> A
     task.spawn(context)
 }
 
-/// Watches end by themselves after four to five minutes, not all at the same time. (kube takes no
-/// more than 294 s.)
+/// Watches end after four to five minutes, not all at the same time. (kube accepts at most 294 s.)
 fn config() -> Config {
     Config::default().page_size(PAGE).timeout(240 + (backoff::random() * 50.0) as u32)
 }

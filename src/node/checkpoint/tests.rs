@@ -112,12 +112,12 @@ fn files_of_others_or_open_to_others_are_not_trusted() {
     };
     store.save("a", &record(1)).unwrap();
     fs::set_permissions(&path, PermissionsExt::from_mode(0o604)).unwrap();
-    why("is open to others (mode 0604)");
+    why("is accessible by other users (mode 0604)");
     store.save("a", &record(1)).unwrap();
     let elsewhere = root.path().join("elsewhere");
     fs::rename(&path, &elsewhere).unwrap();
     symlink(&elsewhere, &path).unwrap();
-    why("is no regular file");
+    why("is not a regular file");
     assert!(elsewhere.exists());
     if nix::unistd::geteuid().is_root() {
         store.save("a", &record(1)).unwrap();

@@ -77,7 +77,7 @@ impl CriError {
         }
     }
 
-    /// What went wrong, without who said it: the runtime's own words where it spoke.
+    /// The cause without the caller's context: the runtime's own text if it answered.
     pub fn words(&self) -> String {
         match self {
             CriError::Refused { message, .. } => message.clone(),
@@ -85,12 +85,12 @@ impl CriError {
         }
     }
 
-    /// Whether the runtime answered, if with an error.
+    /// Whether the runtime answered, even with an error.
     pub fn is_answer(&self) -> bool {
         matches!(self, CriError::Refused { .. })
     }
 
-    /// Whether the runtime said that it does not know the object.
+    /// Whether the runtime answered that it does not know the object.
     pub(super) fn is_not_found(&self) -> bool {
         matches!(self, CriError::Refused { code: Code::NotFound, .. })
     }
@@ -100,7 +100,7 @@ impl CriError {
 #[derive(Debug)]
 pub(super) struct Channel {
     socket: PathBuf,
-    // Made with the first call: making it needs a running tokio.
+    // Connected with the first call: connecting needs a running tokio.
     channel: OnceCell<tonic::transport::Channel>,
 }
 
@@ -121,13 +121,13 @@ impl Channel {
                 let socket = socket.clone();
                 async move { Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect(socket).await?)) }
             });
-            // The name is for the header `:authority` only; runtimes want one that parses.
+            // The name is only used for the header `:authority`; runtimes require one that can be parsed.
             Endpoint::from_static("http://localhost").connect_with_connector_lazy(connect)
         };
         self.channel.get_or_init(make).await.clone()
     }
 
-    /// Calls `method` of the runtime service and waits no longer than `limit`, connecting included.
+    /// Calls `method` of the runtime service with the timeout `limit`, connecting included.
     pub(super) async fn call<Request, Reply>(
         &self,
         method: &str,
@@ -141,7 +141,7 @@ impl Channel {
         self.call_of("runtime.v1.RuntimeService", None, method, request, limit).await
     }
 
-    /// As [`Channel::call`], of any service; in a namespace of containerd's where one is given.
+    /// As [`Channel::call`], for any service, in a namespace of containerd if given.
     pub(super) async fn call_of<Request, Reply>(
         &self,
         service: &str,
@@ -165,7 +165,7 @@ impl Channel {
             let mut client = Grpc::new(self.channel().await).max_decoding_message_size(MAX_MESSAGE);
             client.ready().await.map_err(|e| unreachable(Box::new(e)))?;
             let mut message = tonic::Request::new(request.clone());
-            // The runtime gives up a little later than we do, so that one place words it.
+            // The runtime's own deadline is a little later than ours, so that the error text always comes from here.
             message.set_timeout(limit + Duration::from_secs(1));
             if let Some(namespace) = namespace {
                 message.metadata_mut().insert("containerd-namespace", MetadataValue::from_static(namespace));
@@ -183,7 +183,7 @@ impl Channel {
         CriError::Timeout { socket: self.socket.clone(), method: method.to_owned(), limit }
     }
 
-    /// Tells what the runtime said from what became of the connection: the latter has a cause.
+    /// Distinguishes an answer of the runtime from a failure of the connection, which has a cause.
     fn error(&self, method: &str, status: tonic::Status, limit: Duration) -> CriError {
         let is_of_connection = std::error::Error::source(&status).is_some();
         match status.code() {

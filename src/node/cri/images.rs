@@ -1,7 +1,7 @@
 //! Images: whether they are on the node, pulling them, and keeping them from image garbage collection.
 //!
-//! Owns the calls. Keeping is no part of the CRI: containerd's own API, on the same socket, takes a
-//! label that its CRI then shows as `pinned`, since 1.7; other runtimes have their own configuration.
+//! Owns the calls. Pinning is not part of the CRI: containerd's own API, on the same socket, sets a label that its CRI
+//! then reports as `pinned`, since 1.7; other runtimes have their own configuration.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use super::messages::Empty;
 
 const IMAGES: &str = "runtime.v1.ImageService";
 const STORE: &str = "containerd.services.images.v1.Images";
-/// Where containerd keeps what came by the CRI.
+/// containerd's namespace for what the CRI created.
 const NAMESPACE: &str = "k8s.io";
-/// What containerd's CRI reads as pinned.
+/// The label that containerd's CRI reports as pinned.
 const PINNED: &str = "io.cri-containerd.pinned";
-/// Says that the pin is ours: what somebody else pinned stays pinned.
+/// Marks the pin as ours: pins made by others stay.
 const OURS: &str = "dev.daemonlet.pinned";
-/// How long a pull may take: a runtime that makes no progress gives up long before.
+/// Timeout of a pull; a runtime that makes no progress gives up long before.
 const PULL: Duration = Duration::from_secs(1800);
 
 /// An image on the node.
@@ -31,21 +31,21 @@ pub struct Image {
     pub id: String,
     /// Its names: those with tags, then those with digests.
     pub names: Vec<String>,
-    /// Whether image garbage collection leaves it.
+    /// Whether image garbage collection spares it.
     pub pinned: bool,
 }
 
 /// The pod that an image is pulled for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullFor {
-    /// The pod's name, as a sandbox has it.
+    /// The pod's name in sandbox metadata.
     pub name: String,
     pub namespace: String,
     pub uid: String,
 }
 
 impl Cri {
-    /// The image that `name` stands for, if it is on the node.
+    /// The image called `name`, if it is on the node.
     pub async fn image(&self, name: &str) -> Result<Option<Image>, CriError> {
         let request = messages::ImageStatusRequest { image: Some(spec(name)) };
         let reply: Result<messages::ImageStatusResponse, _> =
@@ -57,7 +57,7 @@ impl Cri {
         }
     }
 
-    /// Pulls `name`; the answer comes when the image is complete. Dropping the future ends the pull.
+    /// Pulls `name`; returns when the image is complete. Dropping the future cancels the pull.
     pub async fn pull_image(
         &self,
         name: &str,
@@ -82,7 +82,7 @@ impl Cri {
         Ok(())
     }
 
-    /// The names in containerd's store that were pinned by [`Cri::pin`].
+    /// The names in containerd's store that [`Cri::pin`] pinned.
     pub async fn pinned_names(&self) -> Result<Vec<String>, CriError> {
         let request = messages::ListStoredRequest { filters: vec![format!("labels.\"{OURS}\"==pinned")] };
         let reply: messages::ListStoredResponse =
@@ -90,8 +90,8 @@ impl Cri {
         Ok(reply.images.into_iter().map(|image| image.name).collect())
     }
 
-    /// Pins a name in containerd's store, or takes the pin away; other labels stay. Only [`Cri::image`]
-    /// tells whether that counts.
+    /// Pins a name in containerd's store, or removes the pin; other labels stay. Only [`Cri::image`] shows whether it
+    /// takes effect.
     pub async fn pin(&self, name: &str, pinned: bool) -> Result<(), CriError> {
         let request = messages::GetStoredRequest { name: name.to_owned() };
         let got: Result<messages::GetStoredResponse, _> =
@@ -101,7 +101,7 @@ impl Cri {
             Err(e) if e.is_not_found() => None,
             Err(e) => return Err(e),
         };
-        // containerd 2 ends in a crash when an update has no target, although only labels are changed.
+        // containerd 2 crashes on an update without a target, even if only labels change.
         let Some(target) = stored.and_then(|image| image.target).filter(|target| !target.digest.is_empty()) else {
             return Ok(());
         };

@@ -1,5 +1,5 @@
-//! The messages of `runtime.v1` and of containerd's image service that this program uses, field by field as far as
-//! it reads them.
+//! The messages of `runtime.v1` and of containerd's image service that this program uses, with the fields that it
+//! reads.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ messages! {
         runtime_name: String = [string, tag = "2"],
         runtime_version: String = [string, tag = "3"],
     }
-    /// Without its filter: all of them.
+    /// Without its filter: lists all.
     ListPodSandboxRequest {}
     ListPodSandboxResponse {
         items: Vec<PodSandbox> = [message, repeated, tag = "1"],
@@ -44,7 +44,7 @@ messages! {
     SandboxIdRequest {
         pod_sandbox_id: String = [string, tag = "1"],
     }
-    /// A response that says nothing.
+    /// A response without content.
     Empty {}
     ContainerFilter {
         label_selector: BTreeMap<String, String> = [btree_map = "string, string", tag = "4"],

@@ -1,4 +1,4 @@
-//! Ending a container with its grace period, and whether the runtime has a pod network.
+//! Stopping a container with its grace period, and whether the runtime has a pod network.
 
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ struct RuntimeCondition {
 }
 
 impl Cri {
-    /// Stops the container `id`: it is told to end, and killed after `grace`. One that has ended or gone is
-    /// no error. Hooks are the kubelet's: no preStop hook runs.
+    /// Stops the container `id`: terminated, and killed after `grace`. A stopped or missing one is no error. Only the
+    /// kubelet runs hooks: no preStop hook runs here.
     pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), CriError> {
         let timeout = i64::try_from(grace.as_secs()).unwrap_or(i64::MAX);
         let request = StopContainerRequest { container_id: id.to_owned(), timeout };
@@ -57,7 +57,7 @@ impl Cri {
         }
     }
 
-    /// Whether the runtime says that pods get a network.
+    /// Whether the runtime reports that the pod network is ready.
     pub async fn network_ready(&self) -> Result<bool, CriError> {
         let reply: StatusResponse = self.channel.call("Status", &StatusRequest { verbose: false }, ASK).await?;
         let conditions = reply.status.unwrap_or_default().conditions;

@@ -1,4 +1,4 @@
-//! The API server, asked as the agent asks it.
+//! The API server, with the agent's own requests.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -35,20 +35,20 @@ use crate::node::api::Connector;
 use crate::node::api::FailureKind;
 use crate::node::api::tls_that_trusts_anybody;
 
-/// For one address to answer.
+/// Timeout for one address to answer.
 const ANSWER: Duration = Duration::from_secs(3);
-/// For one request, connecting included.
+/// Timeout of one request, connecting included.
 const ASK: Duration = Duration::from_secs(12);
-/// Questions about rights at one time.
+/// Concurrent access reviews.
 const AT_ONCE: usize = 16;
 
-/// What was found, and the kubelet's version as the Node has it.
+/// The findings, and the kubelet's version from the Node.
 pub(super) struct ApiFindings {
     pub(super) facts: ApiFacts,
     pub(super) node_version: Option<String>,
 }
 
-/// Asks; `status` says which daemons run here.
+/// Gathers the facts; `status` says which daemons run here.
 pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> ApiFindings {
     let Some(kubeconfig) = &config.kubeconfig else {
         return ApiFindings { facts: ApiFacts::NotConfigured, node_version: None };
@@ -66,7 +66,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
             };
         }
     };
-    // The connection's making is no part of a round trip: a second request tells the time.
+    // Connecting must not count as round-trip time: a second request measures the clock.
     let ahead = asker.clock().await.or_else(|| version.ahead(before));
     let node = asker.get(&format!("/api/v1/nodes/{}", config.node_name)).await;
     let crd = match asker.get("/apis/daemonlet.dev/v1alpha1").await {
@@ -112,7 +112,7 @@ struct Asker {
     client: kube::Client,
 }
 
-/// An answer: its JSON, and the server's time in its head.
+/// A response: its JSON, and the server's time from its head.
 struct HttpAnswer {
     body: Value,
     date: Option<Timestamp>,
@@ -121,8 +121,8 @@ struct HttpAnswer {
 }
 
 impl HttpAnswer {
-    /// By how much the server's clock is ahead of ours. Its `Date` has whole seconds, half of one on average
-    /// too few; it was written between the question, if that was sent at once, and the answer.
+    /// By how much the server's clock is ahead of ours. Its `Date` is cut to whole seconds, on average half a second
+    /// too low; it was written between sending the request and receiving the answer.
     fn ahead(&self, asked: Timestamp) -> Option<Span> {
         let middle = asked + (self.answered - asked) / 2;
         Some(self.date? + Span::from_millis(500) - middle)
@@ -176,7 +176,7 @@ impl Asker {
         answer.ahead(answer.asked)
     }
 
-    /// The rights that are denied, and why they could not be asked about.
+    /// The denied rights, and why they could not be checked.
     async fn denied(&self, wanted: &BTreeSet<Right>) -> (Vec<Right>, Option<String>) {
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         let questions = wanted.iter().map(|right| async move {
@@ -200,7 +200,7 @@ impl Asker {
         (denied.into_iter().collect(), unasked)
     }
 
-    /// The DaemonSets of the API that run here by the agent's word, with pods of the DaemonSet controller's.
+    /// The DaemonSets of the API that run here according to the agent, with pods of the DaemonSet controller.
     async fn daemons(&self, config: &Config, status: Option<&StatusReport>) -> Vec<(Value, Mode, Vec<String>)> {
         let known = status.into_iter().flat_map(|status| &status.daemons);
         let modes: BTreeMap<(String, String), Mode> =
@@ -237,7 +237,7 @@ impl Asker {
     }
 }
 
-/// The names of the pods of the DaemonSet `uid` that the DaemonSet controller made and that do not end.
+/// The names of the pods of the DaemonSet `uid` that the DaemonSet controller made and that are not ending.
 fn stock_pods(pods: &Value, uid: &str) -> Vec<String> {
     let items = pods["items"].as_array().into_iter().flatten();
     let theirs = items.filter(|pod| {
@@ -249,7 +249,7 @@ fn stock_pods(pods: &Value, uid: &str) -> Vec<String> {
     theirs.filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned)).collect()
 }
 
-/// Whether somebody completes a TLS handshake there: a balancer without anybody behind it does not.
+/// Whether a server completes a TLS handshake there: a load balancer without back ends does not.
 async fn handshake(address: SocketAddr) -> Result<(), String> {
     let words = |error: std::io::Error| crate::config::io_reason(&error);
     let stream = TcpStream::connect(address).await.map_err(words)?;

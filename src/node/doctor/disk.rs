@@ -1,4 +1,4 @@
-//! The file systems of the folders that the agent writes.
+//! The file systems of the folders that the agent writes to.
 
 use std::fs;
 use std::path::Path;
@@ -44,7 +44,7 @@ fn folder(key: &'static str, path: &Path, mounts: &str) -> DiskFolder {
     match statvfs::statvfs(&path) {
         Err(errno) => found.error = Some(crate::config::io_reason(&errno.into())),
         Ok(stat) => {
-            // Wider than the numbers are on some machines.
+            // The fields are narrower on some machines.
             #[allow(clippy::useless_conversion, reason = "u32 on 32-bit machines")]
             let [size, blocks, available, files, free] = [
                 u64::from(stat.fragment_size()),
@@ -67,12 +67,12 @@ fn folder(key: &'static str, path: &Path, mounts: &str) -> DiskFolder {
     found
 }
 
-/// The folder, or the nearest one above it that exists.
+/// The folder, or its nearest existing parent.
 fn existing(path: &Path) -> PathBuf {
     path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/")).to_owned()
 }
 
-/// The kind of the file system that `path` is on: of the last mount at or above it (proc(5)).
+/// The type of the file system of `path`: that of the last mount at or above it (proc(5)).
 fn kind(path: &Path, mounts: &str) -> String {
     let mut best: Option<(usize, &str)> = None;
     for line in mounts.lines() {

@@ -17,10 +17,10 @@ use crate::core::doctor::kubelet::flag;
 use crate::core::json::Json;
 use crate::core::yaml;
 
-/// The process's name, as the kernel has it.
+/// The process's name in the kernel.
 const NAME: &str = "kubelet";
 
-/// What can be found out; `version`: what the Node says, or the configuration.
+/// What can be found out; `version`: from the Node or the configuration.
 pub(super) fn facts(config: &Config, version: Option<String>) -> KubeletFacts {
     let processes = processes();
     let configured = config.kubelet_config.as_path();
@@ -53,7 +53,7 @@ pub(super) fn facts(config: &Config, version: Option<String>) -> KubeletFacts {
     facts
 }
 
-/// Where the paths lead that are compared.
+/// Resolves the paths to be compared.
 fn resolved(facts: &KubeletFacts) -> BTreeMap<String, String> {
     let flags = ["config", "pod-manifest-path", "root-dir", "container-runtime-endpoint"];
     let of_process = facts.processes.iter().flat_map(|command| flags.iter().filter_map(|name| flag(command, name)));
@@ -76,13 +76,13 @@ fn resolved(facts: &KubeletFacts) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The path without links; as it is if there is nothing.
+/// The path with links resolved; unchanged if it does not exist.
 fn real(path: &Path) -> String {
     let plain = || path.components().collect();
     fs::canonicalize(path).unwrap_or_else(|_| plain()).display().to_string()
 }
 
-/// The command lines of all kubelets that can be seen.
+/// The command lines of all visible kubelets.
 fn processes() -> Vec<Vec<String>> {
     let folders = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut found: Vec<(u32, Vec<String>)> = folders
@@ -99,8 +99,7 @@ fn processes() -> Vec<Vec<String>> {
     found.into_iter().map(|(_, words)| words).collect()
 }
 
-/// The configuration file with what the files of its drop-in folder say on top, in the order of their
-/// names (`mergeKubeletConfigurations`).
+/// The configuration file with its drop-ins applied in the order of their names (`mergeKubeletConfigurations`).
 fn file(path: &Path, drop_ins: Option<&Path>) -> File {
     let unreadable = |path: &Path, why: String| File::Unreadable(format!("{}: {why}", path.display()));
     let mut content = match document(path) {
@@ -130,7 +129,7 @@ fn file(path: &Path, drop_ins: Option<&Path>) -> File {
     File::Read { content, parts, open }
 }
 
-/// Why a document is not there.
+/// Why a document is missing.
 enum Trouble {
     Missing,
     Other(String),

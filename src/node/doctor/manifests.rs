@@ -1,4 +1,4 @@
-//! The manifests in the kubelet's folder, ours and others'.
+//! The manifests in the kubelet's folder, ours and foreign ones.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(super) fn facts(folder: &Path) -> ManifestFolderFacts {
     };
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    // The kubelet skips what begins with a dot.
+    // The kubelet skips names that start with a dot.
     names.retain(|name| !name.starts_with('.'));
     names.sort();
     for name in names {
@@ -53,7 +53,7 @@ pub(super) fn facts(folder: &Path) -> ManifestFolderFacts {
 
 fn pod(path: &Path) -> Result<Value, String> {
     if fs::metadata(path).is_ok_and(|data| data.len() >= MAX_BYTES) {
-        return Err("it is longer than the kubelet reads".to_owned());
+        return Err("it is longer than the kubelet accepts".to_owned());
     }
     let text = fs::read_to_string(path).map_err(|error| crate::config::io_reason(&error))?;
     match yaml::read_documents(&text).into_iter().next().map(|document| document.value) {

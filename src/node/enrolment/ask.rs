@@ -1,4 +1,4 @@
-//! One step towards a certificate: the request is sent if it is not there, and looked at.
+//! One step towards a certificate: creates the request if it is missing, and reads it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,18 +17,18 @@ use super::files::IdentityFiles;
 
 const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-/// How far it has come.
+/// The progress of a request.
 #[derive(Debug)]
 pub(super) enum RequestProgress {
     /// The certificate is in force.
     Done(Certificate),
-    /// Nobody has approved the request of this name, or nobody has signed it.
+    /// The request of this name is not approved or not signed yet.
     Waiting(String),
 }
 
-/// Makes a step. Called again it goes on with the same key and request.
+/// Makes a step. Called again, it continues with the same key and request.
 ///
-/// # Errors
+/// [`EnrolmentError::Refused`] is final: the next step starts with another key.
 /// [`EnrolmentError::Refused`] is for good: the next step begins with another key.
 pub(super) async fn step(
     client: &kube::Client,
@@ -63,7 +63,7 @@ pub(super) async fn step(
     let read = Certificate::read(&chain, node);
     let certificate = read.map_err(|source| EnrolmentError::Certificate { request: request.clone(), source });
     if !certificate.as_ref().is_ok_and(|certificate| certificate.public_key == key.public()) {
-        // Somebody else's request of this name, or a signer that changes what it signs.
+        // Another user's request of this name, or a signer that changes what it signs.
         files.forget_pending()?;
         return certificate.and(Err(EnrolmentError::OtherKey(request)));
     }
@@ -72,7 +72,7 @@ pub(super) async fn step(
     Ok(RequestProgress::Done(certificate))
 }
 
-/// The request of that name; `None`: there is none (any more: what was not approved in a day is removed).
+/// The request of that name; `None`: there is none (requests not approved within a day are removed).
 async fn look(client: &kube::Client, name: &str) -> Result<Option<Value>, ApiFailure> {
     match client.request::<Value>(wire(Request::get(format!("{PATH}/{name}")), Vec::new())?).await {
         Ok(found) => Ok(Some(found)),
@@ -93,7 +93,7 @@ async fn submit(client: &kube::Client, name: &str, pem: &str) -> Result<(), ApiF
         },
     });
     match client.request::<Value>(wire(Request::post(PATH), body.to_string().into_bytes())?).await {
-        // It is there since just now.
+        // It has just been created.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
         answer => answer.map(drop).map_err(|error| ApiFailure::from_kube(&error)),
     }

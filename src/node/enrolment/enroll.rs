@@ -1,4 +1,4 @@
-//! `daemonlet enroll`: once, with somebody else's credentials, until there is a certificate.
+//! `daemonlet enroll`: run once with other credentials, until there is a certificate.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use super::ask::RequestProgress;
 use super::files::IdentityFiles;
 use super::kubeconfig;
 
-/// Between two looks at the request.
+/// Time between two checks of the request.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct EnrollOptions {
     pub node: String,
-    /// The kubeconfigs to ask with: the first that exists.
+    /// The kubeconfigs for the request: the first that exists is used.
     pub sources: Vec<PathBuf>,
-    /// Where the new kubeconfig goes.
+    /// The path of the new kubeconfig.
     pub kubeconfig: PathBuf,
     /// The agent's state folder.
     pub state_dir: PathBuf,
-    /// How long an approval is waited for.
+    /// How long to wait for approval.
     pub timeout: Duration,
-    /// Also when there is an identity already.
+    /// Even if there is an identity already.
     pub force: bool,
 }
 
@@ -38,14 +38,14 @@ pub struct EnrollOptions {
 pub struct Enrolled {
     /// The certificate in force.
     pub certificate: Certificate,
-    /// Whether it was there before.
+    /// Whether it existed before.
     pub already: bool,
 }
 
-/// Gets a certificate and writes the kubeconfig that uses it. `waits` is told once what is waited for.
+/// Gets a certificate and writes the kubeconfig that uses it. `waits` is called once, when it starts to wait.
 ///
 /// # Errors
-/// See [`EnrolmentError`]; nothing that was in force is changed then.
+/// See [`EnrolmentError`]; then nothing that was in force has changed.
 pub async fn enroll(options: &EnrollOptions, waits: impl Fn(&str)) -> Result<Enrolled, EnrolmentError> {
     let ours = kubeconfig::is_ours(&options.kubeconfig, &options.state_dir);
     if ours == Some(false) {
@@ -79,7 +79,7 @@ pub async fn enroll(options: &EnrollOptions, waits: impl Fn(&str)) -> Result<Enr
                     return Err(EnrolmentError::TooLong { request, seconds: options.timeout.as_secs() });
                 }
             }
-            // At boot the API server may come later than this.
+            // At boot the API server may start later than this.
             Err(EnrolmentError::Api { source, .. }) if source.is_link() && begun.elapsed() < options.timeout => {}
             Err(error) => return Err(error),
         }

@@ -1,6 +1,6 @@
 //! The identity on disk: `identity/` in the state folder, 0700, its files 0600.
 //!
-//! Owns their writing: certificate and key are one file, so that one rename changes both.
+//! Owns the writing: certificate and key are one file, so one rename changes both.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -17,10 +17,10 @@ use super::key::PrivateKey;
 const FOLDER: &str = "identity";
 const CURRENT: &str = "client.pem";
 const PENDING: &str = "pending.pem";
-/// No certificate chain is longer.
+/// Longer than any certificate chain.
 const LIMIT: u64 = 1 << 20;
 
-/// Where certificate and key lie.
+/// The file with certificate and key.
 pub(super) fn path(state_dir: &Path) -> PathBuf {
     state_dir.join(FOLDER).join(CURRENT)
 }
@@ -31,14 +31,14 @@ pub(super) struct IdentityFiles {
 }
 
 impl IdentityFiles {
-    /// Opens the folder, made if it is not there.
+    /// Opens the folder, created if it is missing.
     pub(super) fn open(state_dir: &Path) -> Result<Self, FsError> {
         let (state, _) = Dir::open_or_create(&Real::shared(), state_dir, 0o700)?;
         let (dir, _) = state.child_or_create(FOLDER, 0o700)?;
         Ok(Self { dir })
     }
 
-    /// The certificate in force, if there is one for the agent of `node` and the key beside it is its own.
+    /// The certificate in force, if it is for the agent of `node` and the key beside it matches.
     pub(super) fn current(&self, node: &str) -> Result<Option<Certificate>, FsError> {
         let Some(bytes) = self.dir.read_file(CURRENT, LIMIT)? else { return Ok(None) };
         let key = PrivateKey::from_pem(&bytes);
@@ -46,7 +46,7 @@ impl IdentityFiles {
         Ok(certificate.filter(|c| key.is_some_and(|key| key.public() == c.public_key)))
     }
 
-    /// The key that a request is under way for, made if there is none.
+    /// The key of the pending request, created if there is none.
     pub(super) fn pending(&self) -> Result<PrivateKey, EnrolmentError> {
         if let Some(key) = self.dir.read_file(PENDING, LIMIT)?.and_then(|bytes| PrivateKey::from_pem(&bytes)) {
             return Ok(key);
@@ -56,7 +56,7 @@ impl IdentityFiles {
         Ok(key)
     }
 
-    /// The next request is for another key.
+    /// The next request uses another key.
     pub(super) fn forget_pending(&self) -> Result<(), FsError> {
         self.dir.unlink(PENDING).map(drop)
     }
@@ -68,7 +68,7 @@ impl IdentityFiles {
     }
 }
 
-/// Writes `name` whole or not at all, 0600.
+/// Writes `name` completely or not at all, 0600.
 pub(super) fn write(dir: &Dir, name: &str, bytes: &[u8]) -> Result<(), FsError> {
     let stage = format!(".{name}.new");
     dir.unlink(&stage)?;

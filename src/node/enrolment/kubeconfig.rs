@@ -1,4 +1,4 @@
-//! The kubeconfig of the new identity: the server of the one that was asked with, and the own files.
+//! The kubeconfig of the new identity: the server of the source kubeconfig, and our own files.
 
 use std::fs;
 use std::path::Path;
@@ -17,14 +17,13 @@ use crate::node::fsx::Real;
 use super::EnrolmentError;
 use super::files;
 
-/// Whether the kubeconfig at `path` uses the identity in `state_dir`; `None`: there is no such file.
+/// Whether the kubeconfig at `path` uses the identity in `state_dir`; `None`: the file does not exist.
 pub(super) fn is_ours(path: &Path, state_dir: &Path) -> Option<bool> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.contains(&files::path(state_dir).display().to_string()))
 }
 
-/// Writes the kubeconfig at `path`, for the server that `source` names. One that is there already is replaced
-/// only if it is ours.
+/// Writes the kubeconfig at `path` for the server that `source` names. An existing one is replaced only if it is ours.
 pub(super) fn write(path: &Path, source: &Path, state_dir: &Path) -> Result<(), EnrolmentError> {
     let cluster = cluster(source)?;
     let identity = files::path(state_dir).display().to_string();
@@ -62,12 +61,12 @@ fn cluster(source: &Path) -> Result<Cluster, EnrolmentError> {
     let missing = || KubeconfigError::Field {
         path: source.into(),
         field: "clusters",
-        reason: "the current context names none of them".to_owned(),
+        reason: "the current context names no server".to_owned(),
     };
     Ok(found.ok_or_else(missing)?)
 }
 
-/// The authority that the server is trusted by, in base64.
+/// The server's certificate authority in base64.
 fn authority(source: &Path, cluster: &Cluster) -> Result<Option<String>, EnrolmentError> {
     if let Some(data) = cluster.certificate_authority_data.clone().filter(|data| !data.is_empty()) {
         return Ok(Some(data));

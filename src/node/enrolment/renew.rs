@@ -1,7 +1,7 @@
-//! The running agent's part: a new key and certificate before the old one expires.
+//! Renewal by the running agent: a new key and certificate before the old one expires.
 //!
-//! Owns when it looks and asks. The connections take the new certificate by themselves, because its file has
-//! changed; those that are open are then left to end.
+//! Owns when it checks and requests. The connections take the new certificate by themselves, because its file has
+//! changed; open ones are left to finish.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,18 +25,18 @@ use super::ask::RequestProgress;
 use super::files::IdentityFiles;
 use super::kubeconfig;
 
-/// The wall clock may be set: the time of renewal is looked at this often.
+/// The wall clock may be set: the time of renewal is checked this often.
 const LOOK: Duration = Duration::from_secs(60);
-/// A request that waits is looked at this often.
+/// A pending request is checked this often.
 const EVERY: Duration = Duration::from_secs(5);
 /// After a failure.
 const AGAIN: Duration = Duration::from_secs(30);
-/// After somebody said no.
+/// After a denial.
 const AFTER_DENIAL: Duration = Duration::from_secs(3600);
-/// The kubeconfig's files are looked at for changes no more often than this.
+/// The kubeconfig's files are checked for changes at most this often.
 const RELOAD_PAUSE: Duration = Duration::from_secs(6);
 
-/// How the agent's identity stands; clones share it.
+/// The state of the agent's identity; clones share it.
 #[derive(Clone, Default)]
 pub struct AgentIdentity {
     state: Arc<Mutex<Option<(Certificate, Renewal)>>>,
@@ -51,7 +51,7 @@ impl AgentIdentity {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What `status` says; `None`: the agent uses another kubeconfig than one of `daemonlet enroll`.
+    /// What `status` shows; `None`: the kubeconfig is not one of `daemonlet enroll`.
     pub fn status(&self) -> Option<IdentityStatus> {
         self.get().map(|(certificate, renewal)| enrolment::status(&certificate, &renewal))
     }
@@ -62,7 +62,7 @@ impl AgentIdentity {
         enrolment::problem(&certificate, &renewal, now())
     }
 
-    /// Renews from now on, where the configured kubeconfig is one of `daemonlet enroll`.
+    /// Starts renewing if the kubeconfig is one of `daemonlet enroll`.
     pub fn start(&self, config: &Config, connector: Connector) {
         let Some(kubeconfig) = config.kubeconfig.clone() else { return };
         let (state_dir, node) = (config.state_dir.clone(), config.node_name.clone());
@@ -96,7 +96,7 @@ impl AgentIdentity {
         }
     }
 
-    /// Asks for a new certificate, or looks at what was asked for. Gives how long to rest; nothing: it is in force.
+    /// Requests a new certificate, or checks the pending request. Returns how long to wait; zero: it is in force.
     async fn step(&self, client: &kube::Client, files: &IdentityFiles, old: Certificate, node: &str) -> Duration {
         let before = self.get().map(|(_, renewal)| renewal).unwrap_or_default();
         let (renewal, rest) = match ask::step(client, files, node).await {

@@ -1,4 +1,4 @@
-//! Reading one file, and what stays of its last good version.
+//! Reading one file, and keeping what its last valid version defined.
 
 use std::io;
 use std::path::Path;
@@ -39,7 +39,8 @@ pub(super) fn unread(path: &Path, folder: &Path) -> FileView {
     }
 }
 
-/// The file at `path` as it is now, with what `previous`, the last of its name, defined and this one may not take away.
+/// The present content of the file at `path`, plus what `previous`, its last version, defined and this one may not
+/// remove.
 pub(super) fn read(
     disk: &Shared,
     path: &Path,
@@ -49,7 +50,7 @@ pub(super) fn read(
     previous: Option<&Arc<FileView>>,
 ) -> Arc<FileView> {
     let stamp = stat.stamp;
-    // A stamp that was taken while the file changed may hide a later change within the clock's tick.
+    // A stamp taken while the file changed may hide a later change within the clock's tick.
     let unchanged = |previous: &&Arc<FileView>| previous.path == path && previous.stamp == stamp && previous.quiet;
     if let Some(previous) = previous.filter(unchanged) {
         return Arc::clone(previous);
@@ -63,7 +64,7 @@ pub(super) fn read(
         Err(error) => {
             view.fingerprint = previous.map(|previous| previous.fingerprint.clone()).unwrap_or_default();
             view.problems.push(unreadable(path, &error));
-            // Not a matter of the file's content: the next reading may succeed.
+            // Not caused by the content: the next read may succeed.
             view.quiet = error.kind() == io::ErrorKind::InvalidData;
         }
     }
@@ -81,7 +82,7 @@ pub(super) fn unreadable(path: &Path, error: &io::Error) -> InputProblem {
         column: 0,
         object: None,
         field: None,
-        reason: format!("cannot be read, what it last defined stays: {error}"),
+        reason: format!("cannot be read; what it last defined stays in force: {error}"),
         hint: None,
         kind: ProblemKind::Syntax,
     }
@@ -91,7 +92,7 @@ fn text(disk: &Shared, path: &Path, stat: &Stat) -> io::Result<(String, String)>
     if stat.kind != FileKind::File {
         return Err(io::Error::other("it is not a regular file"));
     }
-    // One byte more than is read, so that a longer text is seen to be longer.
+    // One byte more than the limit, to detect longer texts.
     let bytes = disk.load(path, yaml::MAX_TEXT as u64 + 1)?;
     let fingerprint = Sha256::digest(&bytes)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     let text = String::from_utf8(bytes).map_err(|error| {
@@ -111,8 +112,8 @@ fn take(view: &mut FileView, parsed: ParsedFile) {
     view.unknown_fields = parsed.unknown_fields;
 }
 
-/// Keeps the objects of the previous version that this one has not but may not take away: those that it defines wrongly,
-/// and all while a document cannot be read or the file has not settled.
+/// Keeps those objects of the previous version that are missing here but may not be removed: those that this version
+/// defines wrongly, and all while a document cannot be read or the file changed too recently.
 fn keep(view: &mut FileView, previous: &FileView, quiet: bool) {
     let keep_all = !view.complete || !quiet;
     let refused: Vec<(String, ObjectKey)> = view
@@ -142,6 +143,6 @@ fn keep(view: &mut FileView, previous: &FileView, quiet: bool) {
         && let Some(problem) = view.problems.first_mut()
         && problem.hint.is_none()
     {
-        problem.hint = Some("the last good version stays in force until the file is good again".to_owned());
+        problem.hint = Some("the last valid version stays in force until the file is valid again".to_owned());
     }
 }

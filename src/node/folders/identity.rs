@@ -1,4 +1,4 @@
-//! On which mounted file system a folder is.
+//! The mounted file system of a folder.
 
 use std::path::Path;
 
@@ -8,23 +8,23 @@ use serde::Serialize;
 use crate::node::fsx::Dir;
 use crate::node::fsx::Shared;
 
-/// A mounted file system, told apart from others across boots as well as the kernel lets one.
+/// A mounted file system, distinguished from others across boots as well as the kernel allows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FolderIdentity {
     /// Its type, such as `ext4`.
     pub kind: String,
-    /// Its identity by `statvfs`; the device number where it has none.
+    /// Its `statvfs` identity; the device number if it has none.
     pub id: String,
     /// Where it is mounted.
     pub mount_point: String,
     /// Which part of it is mounted there (bind mounts).
     pub root: String,
-    /// The boot that it lives in, where it does not outlast one (`tmpfs`).
+    /// The boot that it belongs to, if it does not survive one (`tmpfs`).
     pub boot: Option<String>,
 }
 
-/// The identity of `folder`'s file system; `None` if the folder is not there.
+/// The identity of `folder`'s file system; `None` if the folder does not exist.
 pub(super) fn of(disk: &Shared, folder: &Path) -> Option<FolderIdentity> {
     let folder = disk.resolve(folder).ok()?;
     let file_system = Dir::open(disk, &folder).and_then(|dir| dir.file_system()).ok()?;
@@ -47,7 +47,7 @@ struct Mount {
     kind: String,
 }
 
-/// The mount that holds `path`: the longest mount point above it, the last of equals (proc(5), mountinfo).
+/// The mount of `path`: the longest mount point above it, the last of equal ones (proc(5), mountinfo).
 fn mount_of(mounts: &str, path: &Path) -> Mount {
     let mut found = Mount::default();
     let mut longest = 0;
@@ -65,7 +65,7 @@ fn mount_of(mounts: &str, path: &Path) -> Mount {
     found
 }
 
-/// The kernel writes blanks as octal escapes.
+/// The kernel writes spaces as octal escapes.
 fn unescape(field: &str) -> String {
     field.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }

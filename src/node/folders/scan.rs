@@ -1,4 +1,4 @@
-//! One reading of all folders.
+//! Reading all folders once.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,17 +19,16 @@ use crate::node::fsx::FileKind;
 use crate::node::fsx::Shared;
 use crate::node::fsx::Stat;
 
-/// A file of the name that counts.
+/// The file in force for a name.
 struct Candidate {
     path: PathBuf,
     folder: PathBuf,
     stat: io::Result<Stat>,
 }
 
-/// Reads `folders`, given in ascending precedence, at the time `now`. Files that have not changed since `previous` are
-/// not read again.
+/// Reads `folders`, in ascending precedence, at the time `now`. Files unchanged since `previous` are not read again.
 ///
-/// Nothing here fails: what cannot be read is a problem in the view, and what it defined before stays.
+/// Never fails: what cannot be read becomes a problem in the view, and what it defined before stays.
 pub fn read(disk: &Shared, folders: &[PathBuf], previous: &FolderView, now: SystemTime) -> FolderView {
     let mut view = FolderView::default();
     let mut names: BTreeMap<OsString, Candidate> = BTreeMap::new();
@@ -52,7 +51,7 @@ pub fn read(disk: &Shared, folders: &[PathBuf], previous: &FolderView, now: Syst
                 view.files.push(before.map_or_else(unread, incomplete));
             }
             Ok(stat) if is_mask(&stat) => {
-                // An empty file may be one that is just being written.
+                // An empty file may be one that is being written.
                 let quiet = is_quiet(stat.stamp.modified(), now);
                 match before.filter(|_| !quiet) {
                     Some(before) => {
@@ -79,7 +78,7 @@ pub fn read(disk: &Shared, folders: &[PathBuf], previous: &FolderView, now: Syst
     view
 }
 
-/// Adds the files of `folder` to `names`, in place of those of the same names in earlier folders.
+/// Adds the files of `folder` to `names`, replacing those with the same names in earlier folders.
 fn list(
     disk: &Shared,
     folder: &Path,
@@ -113,24 +112,24 @@ fn add(disk: &Shared, folder: &Path, name: OsString, view: &mut FolderView, name
     }
     let extension = path.extension().and_then(|extension| extension.to_str());
     if !matches!(extension, Some("yaml" | "yml" | "json")) {
-        view.notes.push(format!("{} does not count: only .yaml, .yml and .json files do", path.display()));
+        view.notes.push(format!("{} is ignored: only .yaml, .yml and .json files are read", path.display()));
         return;
     }
-    // Links are followed: many tools place files by them.
+    // Links are followed: many tools install files as links.
     let stat = disk.look(&path);
     if stat.as_ref().is_ok_and(|stat| stat.kind == FileKind::Folder) {
-        view.notes.push(format!("{} does not count: it is a folder", path.display()));
+        view.notes.push(format!("{} is ignored: it is a folder", path.display()));
         return;
     }
     names.insert(name, Candidate { path, folder: folder.to_owned(), stat });
 }
 
-/// `/dev/null` is the only device that is somebody's word; nothing else that is no file gets opened.
+/// `/dev/null` is the only device with a meaning; no other special file is opened.
 fn is_mask(stat: &Stat) -> bool {
     stat.kind == FileKind::Device || (stat.kind == FileKind::File && stat.size() == 0)
 }
 
-/// Whether something that was modified at `modified` has been left alone; a clock that was behind then proves nothing.
+/// Whether something modified at `modified` has been unchanged long enough; with a clock that was behind, unknown.
 fn is_quiet(modified: SystemTime, now: SystemTime) -> bool {
     match now.duration_since(modified) {
         Ok(age) => age >= QUIET_PERIOD,
@@ -138,7 +137,7 @@ fn is_quiet(modified: SystemTime, now: SystemTime) -> bool {
     }
 }
 
-/// Files that were there and are not: kept while their folder is gone, unreadable, elsewhere or being changed.
+/// Files that have disappeared: kept while their folder is gone, unreadable, on another file system, or being changed.
 fn carry_vanished(view: &mut FolderView, previous: &FolderView) {
     for file in &previous.files {
         if view.files.iter().any(|other| other.name == file.name) || view.masked.contains(&file.name) {
@@ -151,8 +150,8 @@ fn carry_vanished(view: &mut FolderView, previous: &FolderView) {
     }
 }
 
-/// Whether a file that its folder does not hold is gone from it: the folder is there, on the file system that the
-/// file was on, and was left alone.
+/// Whether a file that is missing from its folder was removed: the folder exists, on the same file system, and has
+/// been unchanged long enough.
 fn is_believed(file: &FileView, view: &FolderView) -> bool {
     on(view, &file.folder)
         .is_some_and(|now| now.identity.is_some() && now.identity == file.mounted && now.readable && now.quiet)
@@ -162,18 +161,19 @@ fn on<'v>(view: &'v FolderView, folder: &Path) -> Option<&'v ScannedFolder> {
     view.folders.iter().find(|state| state.path == folder)
 }
 
-/// The file with where its folder is now.
+/// The file, with its folder's present file system.
 fn on_file_system(file: Arc<FileView>, mounted: Option<FolderIdentity>) -> Arc<FileView> {
     if file.mounted == mounted { file } else { Arc::new(FileView { mounted, ..FileView::clone(&file) }) }
 }
 
-/// Whether a file of a later folder hid that of `folder`, and now is not seen only because its own folder is in trouble.
+/// Whether a file of a later folder replaced that of `folder`, and is missing only because its own folder has a
+/// problem.
 fn is_hidden_by_trouble(before: &FileView, folder: &Path, view: &FolderView) -> bool {
     let rank = |path: &Path| view.folders.iter().position(|state| state.path == path);
     rank(&before.folder) > rank(folder) && !is_believed(before, view)
 }
 
-/// The file as it was, but no longer as a word on what it does not define.
+/// The same file, but no longer evidence about objects that it does not define.
 fn incomplete(file: &Arc<FileView>) -> Arc<FileView> {
     if !file.complete {
         return Arc::clone(file);

@@ -191,13 +191,13 @@ fn absence_is_evidence_only_in_the_folder_that_it_was_in() {
     fs::rename(&aside, &folders.paths[1]).unwrap();
     // The file is bad, and nobody knows its last version.
     folders.write(1, "x.yaml", "kind: [");
-    assert_eq!(word(folders.later(), &origin), "its file is not good");
+    assert_eq!(word(folders.later(), &origin), "its file is not valid");
     // Another file system.
     fs::remove_file(folders.paths[1].join("x.yaml")).unwrap();
     folders.view = FolderView::default();
     let mut elsewhere = origin.clone();
     elsewhere.folder.id.push('x');
-    assert_eq!(word(folders.later(), &elsewhere), "its folder is not on the file system that it was on");
+    assert_eq!(word(folders.later(), &elsewhere), "its folder is now on another file system");
     assert_eq!(word(folders.at_once(), &origin), "its folder is being changed");
     assert_eq!(word(folders.later(), &origin), "absent");
     assert_eq!(folders.view.state(&key("a"), None), FolderState::Absent);
@@ -231,7 +231,7 @@ fn what_cannot_be_read_is_reported() {
     let mut problems = folders.problems();
     problems.sort();
     assert_eq!(problems.len(), 3);
-    assert!(problems[0].starts_with("/etc: cannot be read, what it last defined stays: Not a directory"));
+    assert!(problems[0].starts_with("/etc: cannot be read; what it last defined stays in force: Not a directory"));
     assert!(problems[1].starts_with("/usr/fifo.yaml: cannot be read") && problems[1].contains("not a regular file"));
     assert!(problems[2].starts_with("/usr/x.yaml: cannot be read"));
 }

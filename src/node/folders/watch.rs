@@ -1,4 +1,4 @@
-//! Waking up when a folder changes: inotify where there is one, else a look every few seconds.
+//! Waking up when a folder changes: with inotify where possible, else by polling.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,13 +15,13 @@ use crate::node::fsx::FileKind;
 use crate::node::fsx::Shared;
 use crate::node::fsx::changes::Watched;
 
-/// How often folders are looked at when they cannot be watched.
+/// How often folders that cannot be watched are polled.
 const POLL: Duration = Duration::from_secs(5);
 
-/// How often they are looked at all the same: a link's target and a renamed parent are not seen by inotify.
+/// How often watched folders are checked anyway: inotify does not report a link's target or a renamed parent.
 const SLOW_POLL: Duration = Duration::from_secs(60);
 
-/// A watch over folders that may not exist yet.
+/// A watch on folders that may not exist yet.
 pub struct FoldersWatch {
     folders: Vec<PathBuf>,
     disk: Shared,
@@ -31,7 +31,7 @@ pub struct FoldersWatch {
 }
 
 impl FoldersWatch {
-    /// Watches `folders`; where that is not possible, says why in [`FoldersWatch::trouble`] and looks every few seconds.
+    /// Watches `folders`. If that fails, says why in [`FoldersWatch::trouble`] and polls every few seconds.
     pub fn new(disk: Shared, folders: &[PathBuf]) -> Self {
         let (folders, watched, news) = (folders.to_vec(), BTreeMap::new(), Arc::default());
         let mut watch = Self { folders, disk, watched, news, trouble: None };
@@ -44,14 +44,14 @@ impl FoldersWatch {
         self.trouble.as_deref()
     }
 
-    /// Waits until a folder may have changed. Safe to cancel: a change is never lost.
+    /// Waits until a folder may have changed. Cancel-safe: no change is lost.
     pub async fn changed(&mut self) {
         let patience = if self.trouble.is_some() { POLL } else { SLOW_POLL };
         let _ = tokio::time::timeout(patience, self.news.notified()).await;
         self.arm();
     }
 
-    /// Watches each folder and the nearest parent that exists, so that its making, removal and exchange are seen.
+    /// Watches each folder and its nearest existing parent, to notice its creation, removal and replacement.
     fn arm(&mut self) {
         let mut wanted: BTreeMap<FileId, &Path> = BTreeMap::new();
         for folder in &self.folders {
@@ -69,7 +69,7 @@ impl FoldersWatch {
             match self.disk.watch(path, Box::new(move |_| news.notify_one())) {
                 Ok(watched) => {
                     self.watched.insert(place, watched);
-                    // Something may have changed between the look at the folder and its watch.
+                    // Something may have changed between reading the folder and watching it.
                     self.news.notify_one();
                 }
                 Err(error) => self.trouble = Some(explain(&error)),
@@ -87,7 +87,7 @@ fn folder_id(disk: &Shared, path: &Path) -> Option<FileId> {
 fn explain(error: &io::Error) -> String {
     let limit = [Errno::EMFILE, Errno::ENOSPC].iter().any(|errno| error.raw_os_error() == Some(*errno as i32));
     let hint = if limit { " (raise fs.inotify.max_user_instances and max_user_watches)" } else { "" };
-    format!("the folders cannot be watched and are looked at every {} seconds: {error}{hint}", POLL.as_secs())
+    format!("the folders cannot be watched and are polled every {} seconds: {error}{hint}", POLL.as_secs())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Being told by the kernel that something in a folder changed.
+//! Kernel notifications of changes in folders.
 //!
-//! Owns which changes count: listing and reading are none, or every look would cause the next, and the kernel is not
-//! even asked to report them. Must not know what the folders mean.
+//! Owns which changes are reported: not listing and reading, or every check would cause the next; the kernel is not
+//! even asked for them. Must not know what the folders mean.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -47,7 +47,7 @@ pub enum FolderChange<'a> {
     Folder,
 }
 
-/// Who is told of a change.
+/// The callback for a change.
 pub type Tell = Box<dyn Fn(FolderChange) + Send + Sync>;
 
 /// A watched folder; the watch ends when this is dropped.
@@ -55,7 +55,7 @@ pub type Watched = Box<dyn Watching>;
 
 /// A watch on one folder.
 pub trait Watching: fmt::Debug + Send + Sync {
-    /// Whether changes are still told.
+    /// Whether changes are still reported.
     fn is_alive(&self) -> bool;
 }
 
@@ -69,15 +69,15 @@ struct SharedWatcher {
     listeners: Arc<Listeners>,
 }
 
-/// Who listens. The watcher's own thread takes this lock, and whoever asks the watcher for something waits for that
-/// thread: so this lock is never held while the watcher is asked.
+/// The listeners. The watcher's own thread takes this lock, and a call to the watcher waits for that thread, so the
+/// lock is never held during such a call.
 #[derive(Default)]
 struct Listeners(Mutex<Vec<Listener>>);
 
 struct Listener {
     id: u64,
     folder: FileId,
-    /// Under which path the watcher knows the folder.
+    /// The path under which the watcher knows the folder.
     path: PathBuf,
     tell: Tell,
 }
@@ -104,11 +104,11 @@ impl Changes {
         let is_known = known.is_some();
         let path = known.unwrap_or_else(|| folder.to_owned());
         if !is_known {
-            // To the watcher one path is one folder: it would go on watching the one that was there before.
+            // For the watcher a path is a folder: it would keep watching the previous folder.
             self.0.listeners.end(|listener| listener.path == path);
             let _ = watcher.unwatch(&path);
         }
-        // It listens before the watch begins, so that no change is missed.
+        // It listens before the watch starts, so no change is missed.
         lock(&self.0.listeners.0).push(Listener { id, folder: at, path: path.clone(), tell });
         if !is_known && let Err(error) = watcher.watch(&path, RecursiveMode::NonRecursive) {
             lock(&self.0.listeners.0).retain(|listener| listener.id != id);
@@ -117,7 +117,7 @@ impl Changes {
         Ok(Box::new(Watch { id, path, shared: Arc::clone(&self.0) }))
     }
 
-    /// What the watcher does where the kernel has dropped reports.
+    /// Called when the kernel has dropped notifications.
     #[cfg(test)]
     pub(super) fn lose(&self) {
         self.0.listeners.report(Ok(Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan)));
@@ -134,7 +134,7 @@ fn folder_id(path: &Path) -> io::Result<FileId> {
 fn start(listeners: Arc<Listeners>) -> io::Result<INotifyWatcher> {
     let config = Config::default().with_event_kinds(CHANGES);
     let watcher = INotifyWatcher::new(move |event| listeners.report(event), config).map_err(cause)?;
-    // That no thread could be started shows only when it is asked something. Dropping the watcher would panic then.
+    // A failure to start the thread shows only with the first call; then dropping the watcher would panic.
     match watcher.watched_paths() {
         Ok(_) => Ok(watcher),
         Err(error) => {
@@ -154,10 +154,10 @@ fn cause(error: notify::Error) -> io::Error {
 }
 
 impl Listeners {
-    /// Tells all whom `event` concerns; a listener whose folder has gone or moved is forgotten.
+    /// Calls all listeners that `event` concerns; a listener whose folder is gone or moved is removed.
     fn report(&self, event: notify::Result<Event>) {
         let Some(event) = event.ok().filter(|event| !event.need_rescan()) else {
-            // Anything may have changed unseen, and watches may have ended.
+            // Anything may have changed unnoticed, and watches may have ended.
             return self.end(|_| true);
         };
         // A move within one folder is reported as one name gone and another appeared; a third event has both paths.
@@ -182,9 +182,9 @@ impl Listeners {
         });
     }
 
-    /// Ends the watches that `ends` names, and tells their listeners.
+    /// Ends the watches in `ends` and notifies their listeners.
     fn end(&self, ends: impl Fn(&Listener) -> bool) {
-        // Told when they are forgotten already: who is told watches again.
+        // Notified after removal: a notified listener watches again.
         let ended: Vec<Listener> = lock(&self.0).extract_if(.., |listener| ends(listener)).collect();
         ended.iter().for_each(|listener| (listener.tell)(FolderChange::Folder));
     }

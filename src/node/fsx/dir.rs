@@ -33,14 +33,14 @@ pub struct File {
 }
 
 impl Dir {
-    /// Opens a folder that the node's owner named; symbolic links on the way are his word.
+    /// Opens a folder by path; symbolic links in the path are followed.
     pub fn open(disk: &Shared, path: &Path) -> Result<Self, FsError> {
         let handle = disk.open_folder(&Handle::Start, path, Links::Follow);
         let handle = handle.map_err(|e| FsError::new(Doing::Open, path, e))?;
         Ok(Self { disk: Arc::clone(disk), handle, path: path.to_owned() })
     }
 
-    /// Opens `path`, making it and what is missing above it with `mode`; `true`: it was made.
+    /// Opens `path`, creating it and missing parents with `mode`; `true`: it was created.
     pub fn open_or_create(disk: &Shared, path: &Path, mode: u32) -> Result<(Self, bool), FsError> {
         match Self::open(disk, path) {
             Ok(dir) => Ok((dir, false)),
@@ -59,7 +59,7 @@ impl Dir {
         &self.path
     }
 
-    /// The disk that it is on.
+    /// Its disk.
     pub fn disk(&self) -> &Shared {
         &self.disk
     }
@@ -75,7 +75,7 @@ impl Dir {
         move |errno| FsError::new(doing, path, errno)
     }
 
-    /// The error that `name` is not there.
+    /// The error for a missing `name`.
     pub fn missing(&self, name: &str) -> FsError {
         self.fail(Doing::Open, name)(Errno::ENOENT)
     }
@@ -99,7 +99,7 @@ impl Dir {
         if let Some(dir) = self.create_child(name, mode)? {
             return Ok((dir, true));
         }
-        // Somebody else has made it meanwhile.
+        // Another process has created it in the meantime.
         let dir = self.child(name)?.ok_or(Errno::ENOENT).map_err(self.fail(Doing::Create, name))?;
         dir.set_mode(mode)?;
         Ok((dir, false))
@@ -122,7 +122,7 @@ impl Dir {
     /// The bytes are not on stable storage until [`File::sync`].
     pub fn create_file(&self, name: impl AsRef<Path>, data: &[u8], mode: u32, owner: Owner) -> Result<File, FsError> {
         let (name, disk) = (name.as_ref(), &self.disk);
-        // Nobody may read it before its owner and mode are what they shall be.
+        // Owner and mode are set before anyone can read it.
         let handle = disk.create_file(&self.handle, name).map_err(self.fail(Doing::Create, name))?;
         disk.write(&handle, data).map_err(self.fail(Doing::Write, name))?;
         let stat = disk.stat_open(&handle).map_err(self.fail(Doing::Read, name))?;
@@ -333,14 +333,14 @@ impl File {
     }
 }
 
-/// Makes the folder `path` and those above it that are missing.
+/// Creates the folder `path` and its missing parents.
 fn create_all(disk: &Shared, path: &Path, mode: u32) -> nix::Result<()> {
     match (disk.create_folder(&Handle::Start, path, mode), path.parent()) {
         (Err(Errno::ENOENT), Some(parent)) => {
             create_all(disk, parent, mode)?;
             disk.create_folder(&Handle::Start, path, mode)
         }
-        // Somebody else has made it meanwhile; what it is shows when it is opened.
+        // Another process has created it in the meantime; opening it shows what it is.
         (Err(Errno::EEXIST), _) => Ok(()),
         (made, _) => made,
     }

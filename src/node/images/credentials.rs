@@ -1,7 +1,7 @@
-//! Where a registry's credentials come from: pull secrets, the node's docker config, the kubelet's
-//! credential providers, in the kubelet's order.
+//! The sources of registry credentials: pull secrets, the node's docker config, and the kubelet's credential
+//! providers, in the kubelet's order.
 //!
-//! Owns reading them, anew for each pull: they change without a word. Must not log what is in them.
+//! Owns reading them, again for each pull, because they change without notice. Must not log their content.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -22,10 +22,10 @@ use crate::node::fsx::Shared;
 
 use super::provider::Providers;
 
-/// A docker config is no larger (upstream's bound on one that it reads by HTTP).
+/// Larger than any docker config (upstream's bound for one read by HTTP).
 const MAX_FILE: u64 = 10 << 20;
 
-/// The sources that belong to the node.
+/// The node's own sources.
 #[derive(Debug)]
 pub struct Sources {
     files: Shared,
@@ -37,9 +37,9 @@ pub struct Sources {
 /// What was found for an image.
 #[derive(Debug, Default)]
 pub(super) struct FoundCredentials {
-    /// The credentials, in the order in which they are tried; none: it is pulled without.
+    /// The credentials in the order of use; empty: pull without.
     pub(super) credentials: Vec<RegistryCredentials>,
-    /// What is wrong with a source, for people.
+    /// Problems with a source, for users.
     pub(super) problems: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ impl Sources {
         found.credentials = of_secrets.look_up(&repository);
         let files = Arc::clone(&self.files);
         let (json_folders, folders) = (self.json_folders.clone(), self.folders.clone());
-        // A file may lie on what hangs.
+        // The file may be on a hanging file system.
         let node = tokio::task::spawn_blocking(move || node_config(&files, &json_folders, &folders)).await;
         let mut of_node = Keyring::default();
         of_node.add(&node.unwrap_or_default());
@@ -83,7 +83,7 @@ impl Sources {
     }
 }
 
-/// The docker config in a Secret of either type; another type holds none (upstream's
+/// The docker config in a Secret of either type; other types contain none (upstream's
 /// `secretsToTrackedDockerConfigs`).
 fn of_secret(secret: &Value) -> Result<DockerConfig, String> {
     let (key, legacy) = match secret.text_at("type") {
@@ -99,8 +99,8 @@ fn of_secret(secret: &Value) -> Result<DockerConfig, String> {
     docker_config(&bytes.ok_or_else(|| format!("it has no key {key}"))?, legacy)
 }
 
-/// The node's docker config: the first `config.json` that can be read, else the first `.dockercfg`
-/// (upstream's `ReadDockerConfigFile`).
+/// The node's docker config: the first readable `config.json`, else the first `.dockercfg` (upstream's
+/// `ReadDockerConfigFile`).
 fn node_config(files: &Shared, json_folders: &[PathBuf], folders: &[PathBuf]) -> DockerConfig {
     let json = json_folders.iter().map(|folder| (folder.join("config.json"), false));
     let plain = folders.iter().map(|folder| (folder.join(".dockercfg"), true));
@@ -114,7 +114,7 @@ fn read(files: &Shared, path: &Path, legacy: bool) -> Option<DockerConfig> {
     match docker_config(&bytes, legacy) {
         Ok(config) => Some(config),
         Err(why) => {
-            tracing::warn!("docker config {}: {why}; it is left out", path.display());
+            tracing::warn!("docker config {}: {why}; it is ignored", path.display());
             None
         }
     }

@@ -1,7 +1,7 @@
-//! Keeping images from image garbage collection while they may be needed.
+//! Pinning images that may be needed, so that image garbage collection spares them.
 //!
-//! Owns the pins: what is needed is pinned and read back, what is needed no longer is let go. Only pins
-//! of ours are ever taken away. A runtime that cannot pin is no failure: the risk is told.
+//! Owns the pins: sets and verifies needed ones, removes the others. Only our own pins are removed. If a runtime
+//! cannot pin, that is no failure; the risk is reported.
 
 use std::collections::BTreeSet;
 use std::hash::DefaultHasher;
@@ -20,7 +20,7 @@ use crate::core::time::Timestamp;
 use crate::node::cri::Cri;
 use crate::node::cri::CriError;
 
-/// How often it is looked again though nothing else is needed: an image may have come back without pin.
+/// How often pins are verified even if nothing changes: an image may have been pulled again without its pin.
 const PERIOD: Span = Span::from_secs(300);
 
 /// The pins of a node.
@@ -28,19 +28,19 @@ const PERIOD: Span = Span::from_secs(300);
 pub struct Pins {
     cri: Option<Arc<Cri>>,
     wake: Arc<Notify>,
-    /// A fingerprint of what was last needed, and when it was looked at.
+    /// A fingerprint of the needed images, and when they were last verified.
     done: Option<(u64, Timestamp)>,
     unpinned: Arc<Mutex<Arc<BTreeSet<String>>>>,
     task: Option<JoinHandle<()>>,
 }
 
 impl Pins {
-    /// Pins by `cri`; `wake` is told when an answer is new.
+    /// Pins with `cri`; notifies `wake` when an answer changes.
     pub fn new(cri: Option<Arc<Cri>>, wake: Arc<Notify>) -> Self {
         Self { cri, wake, done: None, unpinned: Arc::default(), task: None }
     }
 
-    /// Keeps these images and no others. Returns at once.
+    /// Pins exactly these images. Returns at once.
     pub fn keep(&mut self, images: &BTreeSet<String>, now: Timestamp) {
         let Some(cri) = &self.cri else { return };
         let mut hasher = DefaultHasher::new();
@@ -73,9 +73,9 @@ impl Pins {
     }
 }
 
-/// Pins `images`, lets others of ours go, and gives those that are on the node and not pinned.
+/// Pins `images`, removes our other pins, and returns the images that are on the node but not pinned.
 async fn keep(cri: &Cri, images: &BTreeSet<String>) -> Result<BTreeSet<String>, CriError> {
-    // Only containerd has a store that takes pins; another runtime knows no such call.
+    // Only containerd has a store with pins; other runtimes do not know the call.
     let ours = match cri.pinned_names().await {
         Ok(names) => Some(names),
         Err(error) if error.is_answer() => None,
@@ -107,7 +107,7 @@ async fn keep(cri: &Cri, images: &BTreeSet<String>) -> Result<BTreeSet<String>, 
     Ok(unpinned)
 }
 
-/// Takes out those whose pins show: the runtime follows its store by events, late when it is busy. Nobody waits for this.
+/// Removes those whose pins show: a busy runtime follows its store with delay. Nothing waits for this.
 async fn show(cri: &Cri, unpinned: &mut BTreeSet<String>) -> Result<(), CriError> {
     for wait in [0, 50, 200, 500, 1_000, 3_000] {
         if unpinned.is_empty() {

@@ -1,8 +1,8 @@
-//! The kubelet's credential providers: programs that are asked for a registry's credentials.
+//! The kubelet's credential providers: programs that return a registry's credentials.
 //!
-//! Follows `pkg/credentialprovider/plugin`: the configuration, the exchange over standard input and
-//! output, and how long an answer holds. A provider that wants a ServiceAccount's token is asked as the
-//! kubelet asks it for a static pod: without one, or not at all.
+//! Follows `pkg/credentialprovider/plugin`: the configuration, the exchange over standard input and output, and how
+//! long an answer is valid. A provider that uses ServiceAccount tokens is called as the kubelet does for a static pod:
+//! without a token, or not at all.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +29,7 @@ use crate::core::yaml;
 use crate::node::fsx::FileKind;
 use crate::node::fsx::Shared;
 
-/// As long as the kubelet waits.
+/// As the kubelet's timeout.
 const LIMIT: Duration = Duration::from_secs(60);
 /// The versions of the exchange.
 const VERSIONS: [&str; 3] = [
@@ -70,7 +70,7 @@ struct TokenAttributes {
     require_service_account: bool,
 }
 
-/// Answers that still hold, by provider and what they hold for.
+/// Valid answers, by provider and scope.
 type Cache = BTreeMap<(String, String), (Instant, DockerConfig)>;
 
 /// The providers of a node.
@@ -92,7 +92,7 @@ impl Providers {
         }
     }
 
-    /// What the providers that match `repository` say, and what went wrong.
+    /// The answers of the providers that match `repository`, and their errors.
     pub(super) async fn ask(&self, repository: &str) -> (Vec<DockerConfig>, Vec<String>) {
         let (Some(config), Some(bin_dir)) = (&self.config, &self.bin_dir) else { return (Vec::new(), Vec::new()) };
         let (files, path) = (Arc::clone(&self.files), config.clone());
@@ -131,10 +131,10 @@ impl Providers {
             "apiVersion": provider.api_version, "kind": "CredentialProviderRequest", "image": repository,
         });
         let output = run(provider, &bin_dir.join(&provider.name), &request.to_string()).await?;
-        // What it printed may hold credentials: no message quotes it.
+        // The output may contain credentials: no message quotes it.
         let answer: Value = serde_json::from_slice(&output).map_err(|_| "its answer is not JSON".to_owned())?;
         if answer["apiVersion"] != provider.api_version.as_str() || answer["kind"] != "CredentialProviderResponse" {
-            return Err(format!("its answer is no CredentialProviderResponse of {}", provider.api_version));
+            return Err(format!("its answer is not a CredentialProviderResponse of {}", provider.api_version));
         }
         let key = match answer["cacheKeyType"].as_str() {
             Some("Image") => repository,
@@ -165,7 +165,7 @@ fn registry(repository: &str) -> &str {
     repository.split('/').next().unwrap_or_default()
 }
 
-/// Runs a provider with `request` as its standard input; gives its standard output.
+/// Runs a provider with `request` as its standard input; returns its standard output.
 async fn run(provider: &Provider, program: &Path, request: &str) -> Result<Vec<u8>, String> {
     let mut command = Command::new(program);
     command.args(&provider.args).envs(provider.env.iter().map(|v| (&v.name, &v.value)));
@@ -174,7 +174,7 @@ async fn run(provider: &Provider, program: &Path, request: &str) -> Result<Vec<u
     let exchange = async {
         let mut child = command.spawn().map_err(cannot)?;
         if let Some(mut input) = child.stdin.take() {
-            // One that does not read its input may answer all the same.
+            // A program that ignores its input may still answer.
             let _ = input.write_all(request.as_bytes()).await;
         }
         child.wait_with_output().await.map_err(cannot)

@@ -1,4 +1,4 @@
-//! The manifest folder and its staging folder: which are safe to use.
+//! The manifest folder and its staging folder: whether they are safe to use.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use crate::node::fsx::FileKind;
 use crate::node::fsx::FsError;
 use crate::node::fsx::Shared;
 
-/// Inside the manifest folder: a sibling folder would be another mount under systemd's
-/// `ReadWritePaths=`, and a rename across mounts fails.
+/// Inside the manifest folder: a sibling folder would be another mount under systemd's `ReadWritePaths=`, and a rename
+/// across mounts fails.
 const STAGE: &str = ".daemonlet";
 
 /// An open manifest folder.
@@ -20,7 +20,7 @@ pub(super) struct ManifestFolder {
 }
 
 impl ManifestFolder {
-    /// Opens it for work.
+    /// Opens it for writing.
     pub(super) fn open(disk: &Shared, path: &Path) -> Result<Self, ManifestError> {
         let fail = |source| ManifestError::ManifestFolder { path: path.to_owned(), source };
         refuse_link(disk, path)?;
@@ -48,7 +48,7 @@ impl ManifestFolder {
         Ok(Self { dir, stage: Some(stage) })
     }
 
-    /// Opens it to look at; `None` if it is not there.
+    /// Opens it read-only; `None` if it does not exist.
     pub(super) fn open_read_only(disk: &Shared, path: &Path) -> Result<Option<Self>, ManifestError> {
         refuse_link(disk, path)?;
         match Dir::open(disk, path) {
@@ -62,12 +62,12 @@ impl ManifestFolder {
         &self.dir
     }
 
-    /// The staging folder; `None` if the folder is only looked at.
+    /// The staging folder; `None` if the folder is read-only.
     pub(super) fn stage(&self) -> Option<&Dir> {
         self.stage.as_ref()
     }
 
-    /// Whether `path` still leads to this folder, and it is as safe as it was when it was opened.
+    /// Whether `path` still leads to this folder, and it is still safe.
     pub(super) fn is_at(&self, path: &Path) -> bool {
         let (Ok(here), Ok(there)) = (self.dir.own_stat(), self.dir.disk().look_at_link(path)) else { return false };
         let is_safe = here.uid == nix::unistd::geteuid().as_raw() && here.mode & 0o022 == 0;

@@ -1,12 +1,12 @@
-//! The proof that a manifest says what was meant, as the kubelet will read it.
+//! The proof that a manifest says what was intended, as the kubelet will read it.
 //!
-//! Owns the comparison. Must not tell values: they may be secret.
+//! Owns the comparison. Must not report values: they may be secret.
 
 use serde_json::Value;
 
 use crate::core::yaml;
 
-/// Whether the first document of `bytes` is exactly `intended`, and there is no other.
+/// Whether the only document of `bytes` is exactly `intended`.
 pub(super) fn reads_as(bytes: &[u8], intended: &Value) -> Result<(), String> {
     let text = std::str::from_utf8(bytes).map_err(|e| e.to_string())?;
     let mut documents = yaml::read_documents(text).into_iter();
@@ -20,7 +20,7 @@ pub(super) fn reads_as(bytes: &[u8], intended: &Value) -> Result<(), String> {
     }
 }
 
-/// The path of the first place where two values differ. Not the values: they may be secret.
+/// The path of the first difference. Not the values: they may be secret.
 fn first_difference(at: &str, left: &Value, right: &Value) -> String {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {

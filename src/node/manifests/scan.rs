@@ -1,4 +1,4 @@
-//! Which files of the folder are ours, and what they say; with a memory of unchanged ones.
+//! Which files of the folder are ours, and their content; unchanged files are not read again.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -24,50 +24,50 @@ use crate::node::fsx::FsError;
 use crate::node::fsx::Stamp;
 use crate::node::fsx::Stat;
 
-/// One of our manifests as it lies on disk.
+/// One of our manifests on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     /// The file's name in the folder.
     pub file: String,
-    /// The DaemonSet: the annotation that makes the file ours.
+    /// The DaemonSet, from the annotation that marks the file as ours.
     pub owner: ObjectKey,
     pub namespace: String,
     /// The pod's name as written, without the node's.
     pub pod_name: String,
     /// The pinned UID; empty if it has none.
     pub uid: String,
-    /// The incarnation; `None` if the annotation is missing or no number.
+    /// The incarnation; `None` if the annotation is missing or not a number.
     pub incarnation: Option<u64>,
     /// The label `controller-revision-hash`; empty if it has none.
     pub revision: String,
     /// SHA-256 of the file's bytes, lower-case hex.
     pub sha256: String,
-    /// Set if the file was ours and was overwritten in place with something that does not say so any
-    /// more: why. The other fields, but the sum, are those that it had.
+    /// Why the file no longer says that it is ours, if it was overwritten in place. The other fields except the hash
+    /// are the previous ones.
     pub damage: Option<String>,
 }
 
-/// What is in the folder.
+/// The content of the folder.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// Ours, by file name.
+    /// Our files, by name.
     pub ours: BTreeMap<String, Arc<Manifest>>,
-    /// Files that could not be read: whether they are ours is not known, and never taken for gone.
+    /// Unreadable files: whether they are ours is unknown, so they never count as gone.
     pub unreadable: BTreeMap<String, FsError>,
 }
 
-/// What is known of the files in the folder since the last look.
+/// What is known of the files since the last scan.
 #[derive(Debug, Default)]
 pub(super) struct ScanCache {
     files: BTreeMap<OsString, KnownFile>,
-    /// What was written since the last look at it: bytes that are the same need not be parsed to be known.
+    /// What we have written since the last scan: identical bytes need not be parsed again.
     written: BTreeMap<OsString, Arc<Manifest>>,
 }
 
 #[derive(Debug)]
 struct KnownFile {
     stamp: Stamp,
-    /// Whether a change after the look must have changed the stamp, too.
+    /// Whether a later change must have changed the stamp.
     settled: bool,
     verdict: ScannedManifest,
 }
@@ -75,8 +75,8 @@ struct KnownFile {
 /// Ours, or why not.
 pub(super) type ScannedManifest = Result<Arc<Manifest>, String>;
 
-/// Time stamps of files advance in ticks of the kernel, of at most 10 ms. A file that changed less
-/// than this before it was read may change again without a new stamp.
+/// Time stamps of files advance in kernel ticks of at most 10 ms. A file that changed less than this before it was
+/// read may change again without a new stamp.
 const TICK: Duration = Duration::from_millis(20);
 
 impl ScanCache {
@@ -100,14 +100,14 @@ impl ScanCache {
         Ok(scan)
     }
 
-    /// `bytes`, which say `pod`, were written as the file `name`.
+    /// `bytes`, which encode `pod`, were written to the file `name`.
     pub(super) fn wrote(&mut self, name: &str, bytes: &[u8], pod: &Value) {
         if let Ok(manifest) = manifest(name, pod, bytes) {
             self.written.insert(name.into(), manifest);
         }
     }
 
-    /// What the file `name` is; `None` if there is none.
+    /// The file `name`; `None` if there is none.
     pub(super) fn look(&mut self, dir: &Dir, name: &OsStr) -> Result<Option<ScannedManifest>, FsError> {
         let Some(stat) = dir.stat(name)? else {
             self.files.remove(name);
@@ -120,7 +120,7 @@ impl ScanCache {
         }
         let written = self.written.get(name);
         let verdict = match judge(dir, name, &stat, written)? {
-            // The file that we knew as ours, written over in place: still ours, and to be repaired.
+            // A file known to be ours that was overwritten in place: still ours, and to be repaired.
             Err(why) => match known {
                 Some(KnownFile { stamp: before, verdict: Ok(was), .. }) if before.is_same_file(&stamp) => {
                     let read = dir.read_file(name, MAX_BYTES + 1)?.unwrap_or_default();
@@ -139,20 +139,22 @@ impl ScanCache {
     }
 }
 
-/// Whether the file `name` is ours by what it says; `written`: what was last written to it.
+/// Whether the file `name` is ours by its content; `written`: what we last wrote to it.
 fn judge(dir: &Dir, name: &OsStr, stat: &Stat, written: Option<&Arc<Manifest>>) -> Result<ScannedManifest, FsError> {
     if stat.kind != FileKind::File {
-        return Ok(Err("it is no regular file".to_owned()));
+        return Ok(Err("it is not a regular file".to_owned()));
     }
     let Some(file) = name.to_str() else { return Ok(Err("its name is not UTF-8".to_owned())) };
-    let Some(bytes) = dir.read_file(name, MAX_BYTES + 1)? else { return Ok(Err("it has just gone".to_owned())) };
+    let Some(bytes) = dir.read_file(name, MAX_BYTES + 1)? else {
+        return Ok(Err("it was removed in the meantime".to_owned()));
+    };
     if bytes.len() as u64 > MAX_BYTES {
         return Ok(Err("it is longer than any manifest".to_owned()));
     }
     if let Some(written) = written.filter(|written| written.sha256 == sha256(&bytes)) {
         return Ok(Ok(Arc::clone(written)));
     }
-    // Without the mark it is not ours, whatever else it is: another's file need not be parsed.
+    // Without the annotation it is not ours, and need not be parsed.
     if !contains(&bytes, OWNER_ANNOTATION.as_bytes()) {
         return Ok(Err(format!("it has no annotation {OWNER_ANNOTATION}")));
     }

@@ -1,4 +1,4 @@
-//! Who else changes the folder: inotify, without the echo of our own writes.
+//! Changes of the folder by others: inotify, without the events of our own writes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ use crate::node::fsx::Stamp;
 use crate::node::fsx::changes::FolderChange;
 use crate::node::fsx::changes::Watched;
 
-/// What we did last to each name, so that its event can be told from another's.
+/// Our last action on each name, to recognise its event.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expected(Arc<Mutex<BTreeMap<OsString, Option<Stamp>>>>);
 
@@ -25,12 +25,12 @@ impl Expected {
         self.with(|names| names.insert(name.into(), Some(stamp)));
     }
 
-    /// The name is about to go.
+    /// The name is about to be removed.
     pub(super) fn will_vanish(&self, name: &str) {
         self.with(|names| names.insert(name.into(), None));
     }
 
-    /// Nothing is about to happen to the name after all.
+    /// The action on the name is cancelled.
     pub(super) fn forget(&self, name: &str) {
         self.with(|names| names.remove(OsStr::new(name)));
     }
@@ -39,13 +39,13 @@ impl Expected {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether a name came or went, and is now what we made of it. Told late, it may have done so several times.
+    /// Whether the event is our own action and the name is as we left it. A late event may stand for several actions.
     fn is_ours(&self, disk: &Shared, change: FolderChange, path: &Path, name: &OsStr) -> bool {
         let Some(expected) = self.with(|names| names.get(name).copied()) else { return false };
         match (expected, disk.look_at_link(path)) {
             (Some(stamp), Ok(now)) => stamp.is_same_content(&now.stamp),
             (None, Err(_)) => {
-                // Where it is told late that the name appeared, it is yet to be told that it went.
+                // If the event of the creation is late, that of the removal is still to come.
                 if matches!(change, FolderChange::Gone(_)) {
                     self.with(|names| names.remove(name));
                 }
@@ -64,7 +64,7 @@ pub(super) struct ManifestsWatch {
 }
 
 impl ManifestsWatch {
-    /// Calls `wake` for each change in `folder` that `expected` does not know.
+    /// Calls `wake` for each change in `folder` that `expected` does not contain.
     pub(super) fn start(
         disk: &Shared,
         folder: &Path,
@@ -76,12 +76,12 @@ impl ManifestsWatch {
         Ok(Self { expected, wake, watched })
     }
 
-    /// Whether it still tells of changes.
+    /// Whether it still reports changes.
     pub(super) fn is_alive(&self) -> bool {
         self.watched.is_alive()
     }
 
-    /// Watches the folder that now is at `folder`.
+    /// Watches the folder that is at `folder` now.
     pub(super) fn rearm(&mut self, disk: &Shared, folder: &Path) -> io::Result<()> {
         self.watched = watch(disk, folder, &self.expected, &self.wake)?;
         Ok(())

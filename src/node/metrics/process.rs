@@ -1,4 +1,4 @@
-//! What the kernel says of this process.
+//! What the kernel reports about this process.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::core::metrics::ProcessFact;
 /// The unit of times in `/proc/<pid>/stat` (`USER_HZ`), the same on every Linux that runs a kubelet.
 const TICKS: f64 = 100.0;
 
-/// Now; none where `/proc` does not say.
+/// The present values; `None` if `/proc` does not have them.
 pub(super) fn fact() -> Option<ProcessFact> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -18,7 +18,7 @@ pub(super) fn fact() -> Option<ProcessFact> {
     })
 }
 
-/// `utime` and `stime` of proc(5); the name before them may hold anything, a closing bracket too.
+/// `utime` and `stime` of proc(5); the name before them may contain anything, even a closing bracket.
 fn cpu(stat: &str) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11);

@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 responder on hyper: two paths, one request a connection, and few connections.
+//! A small HTTP/1.1 server on hyper: two paths, one request per connection, few connections.
 //!
 //! Owns the listener and its thread. Must not touch the loop.
 
@@ -30,16 +30,16 @@ use crate::node::fsx;
 
 use super::Recorder;
 
-/// Connections at one time; further ones wait in the kernel's queue.
+/// Concurrent connections; further ones wait in the kernel's queue.
 const CONNECTIONS: usize = 8;
-/// For one connection, from its first byte to its last.
+/// Timeout of one connection, from its first byte to its last.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between tries to listen.
 const AGAIN: Duration = Duration::from_secs(5);
-/// What a head may have: a scraper's has a few hundred bytes.
+/// The longest request head: a scraper's has a few hundred bytes.
 const HEAD: usize = 8 * 1024;
 
-/// Starts the thread that serves for as long as the process lives.
+/// Starts the thread, which serves for as long as the process lives.
 pub(super) fn start(listen: Listen, recorder: Recorder) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let thread = std::thread::Builder::new().name("metrics".to_owned());
@@ -97,7 +97,7 @@ where
         .max_buf_size(HEAD)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), answer);
-    // A reader that leaves or is slow is no news.
+    // A reader that disconnects or is slow is not reported.
     let _ = tokio::time::timeout(PATIENCE, connection).await;
     drop(seat);
 }
@@ -118,7 +118,7 @@ fn respond(method: &Method, path: &str, recorder: &Recorder) -> Response<Full<By
             let word = if health.works { "ok" } else { "not ok" };
             answer(status, TEXT, format!("{word}: {}\n", health.words))
         }
-        _ => answer(StatusCode::NOT_FOUND, TEXT, "/metrics and /healthz are what there is\n".to_owned()),
+        _ => answer(StatusCode::NOT_FOUND, TEXT, "only /metrics and /healthz exist\n".to_owned()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What an ended pod left: remove what is ours, leave the rest to the kubelet.
+//! The remains of an ended pod: removes ours, leaves the rest to the kubelet.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -44,8 +44,7 @@ pub(super) fn clear(disk: &Shared, target: &VolumesRoot, uid: &str) -> Result<Cl
     Ok(Cleared::Foreign { left })
 }
 
-/// Removes the markers of volumes that are gone, also of those that an earlier clearing removed before it
-/// was cut short.
+/// Removes the markers of volumes that are gone, including those that an interrupted clearing removed.
 fn clear_markers(target: &VolumesRoot, pod: &Dir, volumes: Option<&Dir>) -> Result<(), FsError> {
     let Some(path) = target.markers_below_pod() else { return Ok(()) };
     let Some(markers) = descend(pod, &path)? else { return Ok(()) };
@@ -62,7 +61,7 @@ fn clear_markers(target: &VolumesRoot, pod: &Dir, volumes: Option<&Dir>) -> Resu
     Ok(())
 }
 
-/// Removes our data from the volumes of the pod `uid` that `keep` does not name.
+/// Removes our data from the volumes of the pod `uid` that are not in `keep`.
 pub(super) fn withdraw(
     disk: &Shared,
     target: &VolumesRoot,
@@ -77,7 +76,7 @@ pub(super) fn withdraw(
     Ok(())
 }
 
-/// The folder `path` below `dir`, each step without following a link.
+/// The folder `path` below `dir`; no step follows a link.
 fn descend(dir: &Dir, path: &Path) -> Result<Option<Dir>, FsError> {
     let mut found = dir.child(".")?;
     for name in path {
@@ -94,14 +93,14 @@ fn clear_volume(volumes: &Dir, name: &OsString) -> Result<(), FsError> {
     }
     let Some(volume) = volumes.child(name)? else { return Ok(()) };
     let names = volume.names()?;
-    // `..data` is the mark: a daemon's own emptyDir has none and is the kubelet's to remove.
+    // `..data` identifies the layout: a daemon's own emptyDir has none and is the kubelet's to remove.
     if volume.read_link(DATA)?.is_some_and(|version| version.as_bytes().starts_with(b"..")) {
         for entry in &names {
             if is_into_data(&volume, entry)? {
                 volume.unlink(entry)?;
             }
         }
-        // The mark goes last, so that a crash leaves something that is recognised again.
+        // `..data` goes last, so that after a crash the volume is recognised again.
         for entry in names.iter().filter(|entry| entry.as_bytes().starts_with(b"..") && *entry != DATA) {
             volume.remove_tree(entry)?;
         }
@@ -113,7 +112,7 @@ fn clear_volume(volumes: &Dir, name: &OsString) -> Result<(), FsError> {
     remove_if_empty(volumes, name).map(drop)
 }
 
-/// Removes folders below `name` that have no files: mount points made for other volumes.
+/// Removes folders below `name` that contain no files: mount points made for other volumes.
 fn remove_empty_tree(dir: &Dir, name: &OsString) -> Result<(), FsError> {
     if !matches!(dir.stat(name)?, Some(stat) if stat.kind == FileKind::Folder) {
         return Ok(());
@@ -146,7 +145,7 @@ fn mount_below(disk: &Shared, path: &Path) -> Result<Option<PathBuf>, FsError> {
     Ok(mounts.map(unescape).find(|mount| mount.starts_with(&path)))
 }
 
-/// A path of the mount table, where space, tab, line break and backslash stand as octal escapes.
+/// Decodes a path of the mount table, in which space, tab, line break and backslash are octal escapes.
 fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

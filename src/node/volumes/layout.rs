@@ -1,4 +1,4 @@
-//! Where a pod's volumes lie below a root, and which names may stand there.
+//! The location of a pod's volumes below a root, and the valid names there.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -21,24 +21,23 @@ pub struct VolumesRoot {
 }
 
 impl VolumesRoot {
-    /// A kubelet's root folder: `DIR/pods/<uid>/volumes/kubernetes.io~empty-dir/<volume>/`.
-    /// Files get their owners, or writing fails.
+    /// A kubelet's root folder: `DIR/pods/<uid>/volumes/kubernetes.io~empty-dir/<volume>/`. If an owner cannot be set,
+    /// writing fails.
     pub fn kubelet(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into(), kubelet: true, strict_ownership: true }
     }
 
-    /// A plain folder to look at: `DIR/volumes/<uid>/<volume>/`. Owners that this process may not
-    /// give stay its own.
+    /// A plain folder for inspection: `DIR/volumes/<uid>/<volume>/`. Owners that this process may not set are ignored.
     pub fn plain(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into(), kubelet: false, strict_ownership: false }
     }
 
-    /// The same, where owners must be given (`true`) or may stay this process's own.
+    /// The same; `true`: owners must be set, `false`: they may remain this process's own.
     pub fn with_strict_ownership(self, strict_ownership: bool) -> Self {
         Self { strict_ownership, ..self }
     }
 
-    /// Whether owners that cannot be given are an error.
+    /// Whether an owner that cannot be set is an error.
     pub(super) fn strict_ownership(&self) -> bool {
         self.strict_ownership
     }
@@ -53,12 +52,12 @@ impl VolumesRoot {
         if self.kubelet { Path::new("volumes").join(EMPTY_DIR) } else { PathBuf::new() }
     }
 
-    /// The readiness markers' folder below a pod's folder (volume/util.SetReady), if a kubelet looks.
+    /// The readiness markers' folder below a pod's folder (volume/util.SetReady), if a kubelet reads it.
     pub(super) fn markers_below_pod(&self) -> Option<PathBuf> {
         self.kubelet.then(|| Path::new("plugins").join(EMPTY_DIR))
     }
 
-    /// The pod's folder, if it is there.
+    /// The pod's folder, if it exists.
     pub(super) fn open_pod(&self, disk: &Shared, uid: &str) -> Result<Option<Dir>, FsError> {
         match Dir::open(disk, &self.pods()) {
             Ok(pods) => pods.child(uid),
@@ -67,12 +66,12 @@ impl VolumesRoot {
         }
     }
 
-    /// The pod's folder, made as the kubelet makes it (makePodDataDirs: 0750) if it is not there.
+    /// The pod's folder, created as by the kubelet (makePodDataDirs: 0750) if it is missing.
     pub(super) fn make_pod(&self, disk: &Shared, uid: &str) -> Result<Dir, FsError> {
         self.make_pod_in(&self.make_pods(disk)?, uid)
     }
 
-    /// The folder of all pods, made if it is not there.
+    /// The folder of all pods, created if it is missing.
     pub(super) fn make_pods(&self, disk: &Shared) -> Result<Dir, FsError> {
         Ok(Dir::open_or_create(disk, &self.pods(), 0o750)?.0)
     }
@@ -82,8 +81,8 @@ impl VolumesRoot {
         Ok(pods.child_or_create(uid, 0o750)?.0)
     }
 
-    /// The volumes' folder of a pod, made if it is not there: `volumes` 0750 (makePodDataDirs), the
-    /// plugin's folder 0755 (the emptyDir plugin's MkdirAll with the usual umask).
+    /// The volumes' folder of a pod, created if it is missing: `volumes` 0750 (makePodDataDirs), the plugin's folder
+    /// 0755 (the emptyDir plugin's MkdirAll with the usual umask).
     pub(super) fn make_volumes(&self, pod: &Dir) -> Result<Dir, FsError> {
         if !self.kubelet {
             return pod.child(".")?.ok_or_else(|| pod.missing("."));
@@ -92,7 +91,7 @@ impl VolumesRoot {
         Ok(volumes.child_or_create(EMPTY_DIR, 0o755)?.0)
     }
 
-    /// The pod's folder, and every one between it and its volumes, from the inside out.
+    /// The pod's folder and all folders between it and its volumes, innermost first.
     pub(super) fn above(&self, pod: Dir) -> Result<Vec<Dir>, FsError> {
         let mut above = Vec::new();
         for path in self.volumes_below_pod().ancestors().filter(|path| !path.as_os_str().is_empty()) {
@@ -102,7 +101,7 @@ impl VolumesRoot {
         Ok(above)
     }
 
-    /// The readiness marker's folder of `volume`, made if it is not there (0750 each).
+    /// The readiness marker's folder of `volume`, created if it is missing (0750 each).
     pub(super) fn make_marker(&self, pod: &Dir, volume: &str) -> Result<Option<Dir>, FsError> {
         if !self.kubelet {
             return Ok(None);
@@ -114,7 +113,7 @@ impl VolumesRoot {
     }
 }
 
-/// Whether `name` can name one folder entry.
+/// Whether `name` is a valid name of one folder entry.
 fn is_entry_name(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && name.len() <= 255 && !name.contains(['/', '\0'])
 }
@@ -124,8 +123,8 @@ pub(super) fn check_uid(uid: &str) -> Result<(), VolumeError> {
     if is_entry_name(uid) { Ok(()) } else { Err(VolumeError::Uid { uid: uid.to_owned() }) }
 }
 
-/// Refuses names that would leave the volume or clash with its versions, as AtomicWriter's
-/// validatePath does; rendering has refused them before, with the field's name.
+/// Refuses names that would leave the volume or clash with its versions, as AtomicWriter's validatePath does;
+/// rendering has refused them already, with the field's name.
 pub(super) fn check_volume(uid: &str, volume: &VolumeData) -> Result<(), VolumeError> {
     let fail =
         |path: &str| VolumeError::Path { uid: uid.to_owned(), volume: volume.name.clone(), path: path.to_owned() };

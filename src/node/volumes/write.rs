@@ -1,4 +1,4 @@
-//! One volume: compare with what is on disk, publish a new version where they differ.
+//! One volume: compares it with the disk, and publishes a new version if they differ.
 //!
 //! Follows AtomicWriter.Write, and what the configMap, secret and projected plugins do around it
 //! (emptyDir's setupDir, MakeNestedMountpoints, SetVolumeOwnership with a read-only mask).
@@ -35,15 +35,15 @@ const PERMISSIONS: u32 = 0o7777;
 pub(super) enum VolumeChange {
     /// Nothing.
     None,
-    /// Links, modes or the marker were put right.
+    /// Links, modes or the marker were repaired.
     Repaired,
     /// A new version was switched in.
     Published,
-    /// The first version was switched in, and is on stable storage no sooner than all the rest.
+    /// The first version was switched in; it is not synced before everything else is.
     First,
 }
 
-/// How everything in one volume is owned, and what of it can be demanded here.
+/// The ownership of everything in one volume, and whether it is required here.
 #[derive(Clone, Copy)]
 struct VolumeOwnership {
     fs_group: Option<u32>,
@@ -51,13 +51,13 @@ struct VolumeOwnership {
 }
 
 impl VolumeOwnership {
-    /// The mode of a folder that the kubelet makes with `mode`, as SetVolumeOwnership leaves it.
+    /// The mode of a folder that the kubelet creates with `mode`, after SetVolumeOwnership.
     fn folder_mode(self, mode: u32) -> u32 {
         if self.fs_group.is_some() { mode | SET_GID | 0o550 } else { mode }
     }
 
     fn owner(self, uid: Option<u32>) -> Owner {
-        // Without an fsGroup things belong to who makes them: the kubelet runs as root, and so do we.
+        // Without an fsGroup, entries belong to their creator: the kubelet runs as root, and so do we.
         let uid = uid.unwrap_or_else(|| nix::unistd::geteuid().as_raw());
         let gid = self.fs_group.unwrap_or_else(|| nix::unistd::getegid().as_raw());
         Owner { uid: Some(uid), gid: Some(gid) }
@@ -72,7 +72,7 @@ impl VolumeOwnership {
         stat.kind == FileKind::Folder && stat.mode == self.folder_mode(mode) && self.is_owned(stat, None)
     }
 
-    /// Owners that may not be given are let pass where they are not demanded.
+    /// Owners that cannot be set are ignored if they are not required.
     fn lenient(self, result: Result<(), FsError>) -> Result<(), FsError> {
         match result {
             Err(e) if !self.strict && e.source.raw_os_error() == Some(Errno::EPERM as i32) => Ok(()),
@@ -86,11 +86,10 @@ impl VolumeOwnership {
     }
 }
 
-/// Makes `volume` of the pod whose folder is `pod` what it shall be; returns the states to remember.
+/// Gives `volume` of the pod with the folder `pod` the wanted content; returns the states to remember.
 ///
-/// What is to be waited for before anybody may rely on it goes to `unsynced`. A version that takes the
-/// place of another is on stable storage when it is switched in: a pod may be reading. The first one is
-/// not: no manifest names it yet.
+/// What must be synced before it can be relied on goes to `unsynced`. A version that replaces another one is synced
+/// before it is switched in, because a pod may be reading. The first one is not: no manifest refers to it yet.
 pub(super) fn write(
     target: &VolumesRoot,
     pod: &Dir,
@@ -109,7 +108,7 @@ pub(super) fn write(
         change = VolumeChange::Repaired;
     }
 
-    // A folder that was just made holds neither a version nor anything to sweep.
+    // A new folder contains neither a version nor anything to remove.
     let current = if is_new { None } else { current_version(&dir)? };
     let holds = match &current {
         Some((_, version)) => version_holds(version, volume, ownership)?,
@@ -129,8 +128,8 @@ pub(super) fn write(
     if make_links(&dir, volume, ownership)? | (!is_new && sweep(&dir, volume, &version_name)?) {
         change = change.max_with(VolumeChange::Repaired);
     }
-    // Last: with the marker in place the kubelet takes the volume as set up and never applies the
-    // fsGroup itself (emptyDir's SetUpAt), which would open files wider than the data's own plugin does.
+    // Last: with the marker in place the kubelet considers the volume set up, and never applies the fsGroup itself
+    // (emptyDir's SetUpAt), which would give files wider modes than the data's own plugin does.
     if let Some(marker) = target.make_marker(pod, &volume.name)?
         && marker.stat(READY)?.is_none()
     {
@@ -150,7 +149,7 @@ impl VolumeChange {
     }
 }
 
-/// The version that `..data` names, if it names a folder of the volume.
+/// The version that `..data` points to, if that is a folder of the volume.
 fn current_version(dir: &Dir) -> Result<Option<(String, Dir)>, FsError> {
     let Some(target) = dir.read_link(DATA)? else { return Ok(None) };
     let Some(name) = target.to_str().filter(|name| name.starts_with("..") && !name.contains('/') && *name != "..")
@@ -163,7 +162,7 @@ fn current_version(dir: &Dir) -> Result<Option<(String, Dir)>, FsError> {
     }
 }
 
-/// Every folder that the files of a volume need below its version, without the version itself.
+/// Every folder below a version that the files of a volume need.
 fn folders(volume: &VolumeData) -> BTreeSet<&str> {
     let mut folders = BTreeSet::new();
     for path in volume.files.keys() {
@@ -174,7 +173,7 @@ fn folders(volume: &VolumeData) -> BTreeSet<&str> {
     folders
 }
 
-/// Whether `version` holds exactly the files and folders of `volume`.
+/// Whether `version` contains exactly the files and folders of `volume`.
 fn version_holds(version: &Dir, volume: &VolumeData, ownership: VolumeOwnership) -> Result<bool, FsError> {
     if !ownership.is_folder(&version.own_stat()?, 0o755) {
         return Ok(false);
@@ -218,24 +217,23 @@ fn file_holds(dir: &Dir, name: &str, file: &VolumeFile, ownership: VolumeOwnersh
     let limit = file.data.len() as u64 + 1;
     match dir.read_file(name, limit) {
         Ok(data) => Ok(data.is_some_and(|data| data == file.data)),
-        // A token that was given to its reader: who may not look at it writes it anew.
+        // A token that belongs to its reader: a process that may not read it writes it again.
         Err(e) if e.source.raw_os_error() == Some(Errno::EACCES as i32) => Ok(false),
         Err(e) => Err(e),
     }
 }
 
-/// Takes the first version out of force again: what it holds may not be on stable storage, and the
-/// next write is not to find it good.
+/// Removes the first version from force: it may not be on stable storage, and the next write must not accept it.
 pub(super) fn withdraw(target: &VolumesRoot, pod: &Dir, volume: &str) {
     if let Ok(Some(dir)) = pod.child(target.volumes_below_pod().join(volume)) {
-        // Where even this fails the data is found good later though nobody waited for it; after a loss of power the
-        // first look compares all of it.
+        // If even this fails, the data is later accepted although it was not synced; after a power loss the first
+        // check compares all of it.
         let _ = dir.unlink(DATA);
     }
 }
 
-/// Writes a new version and switches `..data` to it, once it is on stable storage (unless it goes to
-/// `later`). `is_new`: the volume's folder was just made, and there is no `..data`.
+/// Writes a new version and, once it is synced (unless it goes to `later`), switches `..data` to it. `is_new`: the
+/// volume's folder is new, without `..data`.
 fn publish(
     dir: &Dir,
     volume: &VolumeData,
@@ -256,7 +254,7 @@ fn publish(
             dir.symlink(Path::new(&name), DATA)?;
             return ownership.lenient(dir.set_owner_of(DATA, ownership.owner(None)));
         }
-        // A crash may have left the link; the kubelet itself would stumble over it for ever.
+        // A crash may have left the link; it would make the kubelet fail for ever.
         dir.unlink(NEW_DATA)?;
         dir.symlink(Path::new(&name), NEW_DATA)?;
         ownership.lenient(dir.set_owner_of(NEW_DATA, ownership.owner(None)))?;
@@ -266,7 +264,7 @@ fn publish(
         dir.rename(NEW_DATA, dir, DATA)
     });
     if let Err(e) = result {
-        // The version in force is still the old one. What cannot be swept now is swept next time.
+        // The old version is still in force. What cannot be removed now is removed next time.
         let _ = dir.unlink(if is_new { DATA } else { NEW_DATA });
         let _ = dir.remove_tree(&name);
         return Err(e);
@@ -274,7 +272,7 @@ fn publish(
     Ok(name)
 }
 
-/// A new folder for a version, named as the kubelet names them.
+/// A new folder for a version, with a name in the kubelet's format.
 fn new_version(dir: &Dir) -> Result<(String, Dir), FsError> {
     let now = jiff::Timestamp::now();
     let stamp = now.strftime("..%Y_%m_%d_%H_%M_%S");
@@ -291,7 +289,7 @@ fn new_version(dir: &Dir) -> Result<(String, Dir), FsError> {
 fn fill(version: Dir, volume: &VolumeData, ownership: VolumeOwnership, unsynced: &mut Unsynced) -> Result<(), FsError> {
     ownership.set_folder(&version, 0o755)?;
     let mut opened: BTreeMap<&str, Dir> = BTreeMap::new();
-    // Sorted: a folder comes before what is in it.
+    // Sorted: a folder comes before its content.
     for folder in folders(volume) {
         let (parent, name) = folder.rsplit_once('/').unwrap_or(("", folder));
         let (dir, _) = opened.get(parent).unwrap_or(&version).child_or_create(name, 0o755)?;
@@ -309,7 +307,7 @@ fn fill(version: Dir, volume: &VolumeData, ownership: VolumeOwnership, unsynced:
             }
             other => other?,
         };
-        // File by file, not syncfs(2): that would wait for every other writer of the node's disk.
+        // File by file, not syncfs(2), which would wait for every other writer of the node's disk.
         unsynced.add_file(written);
     }
     opened.into_values().for_each(|dir| unsynced.add_dir(dir, true));
@@ -317,14 +315,14 @@ fn fill(version: Dir, volume: &VolumeData, ownership: VolumeOwnership, unsynced:
     Ok(())
 }
 
-/// Makes the folders that other volumes are mounted on; `true` if one was missing.
+/// Creates the folders on which other volumes are mounted; `true` if one was missing.
 fn make_mount_points(dir: &Dir, volume: &VolumeData, ownership: VolumeOwnership) -> Result<bool, FsError> {
     let mut changed = false;
     for path in &volume.nested_mount_points {
         let mut below: Option<Dir> = None;
         for name in path.split('/') {
             let parent = below.as_ref().unwrap_or(dir);
-            // Inside the data (a link of ours): the runtime makes it or fails, as with the kubelet.
+            // Inside the data (a link of ours): the runtime creates it or fails, as with the kubelet.
             if parent.read_link(name)?.is_some() {
                 break;
             }
@@ -339,7 +337,7 @@ fn make_mount_points(dir: &Dir, volume: &VolumeData, ownership: VolumeOwnership)
     Ok(changed)
 }
 
-/// The top-level names that a reader shall see, each with the owner of its link.
+/// The top-level names that readers see, each with the owner of its link.
 fn visible(volume: &VolumeData) -> BTreeMap<&str, Option<u32>> {
     let mut visible = BTreeMap::new();
     for (path, file) in &volume.files {
@@ -350,13 +348,13 @@ fn visible(volume: &VolumeData) -> BTreeMap<&str, Option<u32>> {
     visible
 }
 
-/// Makes the links into `..data`; `true` if something had to be done.
+/// Creates the links into `..data`; `true` if something changed.
 fn make_links(dir: &Dir, volume: &VolumeData, ownership: VolumeOwnership) -> Result<bool, FsError> {
     let mut changed = false;
     for (name, uid) in visible(volume) {
         let target = Path::new(DATA).join(name);
         match dir.stat(name)? {
-            // A mount point of another volume: the kubelet leaves it, and the files below it hidden.
+            // A mount point of another volume: like the kubelet, leaves it and the hidden files below it.
             Some(stat) if stat.kind == FileKind::Folder => continue,
             Some(stat)
                 if dir.read_link(name)?.as_deref() == Some(target.as_os_str()) && ownership.is_owned(&stat, uid) =>
@@ -373,7 +371,7 @@ fn make_links(dir: &Dir, volume: &VolumeData, ownership: VolumeOwnership) -> Res
     Ok(changed)
 }
 
-/// Removes links to files that are no longer there, and versions that are not in force.
+/// Removes links to files that no longer exist, and versions that are not in force.
 fn sweep(dir: &Dir, volume: &VolumeData, version: &str) -> Result<bool, FsError> {
     let visible = visible(volume);
     let mut changed = false;
@@ -397,7 +395,7 @@ pub(super) fn is_into_data(dir: &Dir, name: &OsStr) -> Result<bool, FsError> {
     Ok(dir.read_link(name)?.is_some_and(|target| target.as_bytes().starts_with(b"..data/")))
 }
 
-/// The states of all that was just compared or written.
+/// The states of everything that was just compared or written.
 fn stamps(
     target: &VolumesRoot,
     pod: &Dir,
@@ -412,7 +410,7 @@ fn stamps(
     paths.extend(target.markers_below_pod().map(|markers| markers.join(&volume.name).join(READY)));
     let mut stamps = Vec::with_capacity(paths.len());
     for path in paths {
-        // One that has gone meanwhile is left out; the folder's own state tells of it.
+        // An entry removed in the meantime is left out; the folder's own state shows it.
         if let Some(stat) = pod.stat(&path)? {
             stamps.push((path, stat.stamp));
         }

@@ -196,7 +196,7 @@ class Disks(unittest.TestCase):
         world = self.world(limited)
         COUNTS["faults injected"] += 1
         self.says(world, r"(?s)manifest folder: .*(looked at|polled).*inotify")
-        self.says(world, r"folders: .*looked at every")
+        self.says(world, r"folders: .*polled every")
         (file,) = world.node.manifests.glob("[!.]*")
         file.unlink()
         until(lambda: world.runs() and world.runs()["uid"] != self.first["uid"], 20, "a manifest that was removed is missed without inotify")

@@ -1,6 +1,6 @@
 //! One request and the head of its response.
 //!
-//! Owns addressing, timeouts and the second attempt of a request that was never sent.
+//! Owns addressing, timeouts and the retry of a request that was never sent.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,7 +28,7 @@ use crate::node::api::error::FailureKind;
 use crate::node::api::error::words;
 use crate::node::api::kubeconfig::ApiCredentials;
 
-/// For the head of any response, watches included (theirs comes at once).
+/// For the head of any response; watches answer at once, too.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Inner {
@@ -48,7 +48,7 @@ impl Inner {
         match self.exchange(lease, request, class).await {
             Ok(response) => Ok(response),
             Err((failure, None)) => Err(failure),
-            // Never sent: the connection ended in between. Once more, on another one.
+            // The connection ended before the request was sent: retry once on another one.
             Err((_, Some(request))) => {
                 let lease = self.acquire(class, None).await?;
                 self.exchange(lease, *request, class).await.map_err(|(failure, _)| failure)
@@ -66,7 +66,7 @@ impl Inner {
         match timeout(HEAD_TIMEOUT, lease.sender.try_send_request(request)).await {
             Ok(Ok(response)) => {
                 if response.status() == StatusCode::UNAUTHORIZED {
-                    // The token may just have been rotated: look at the files before the next request.
+                    // The token may just have been rotated: check the files before the next request.
                     self.with(|state| state.checked = None);
                 }
                 // A refused watch is an ordinary response.
@@ -97,14 +97,14 @@ fn classify(request: &Request<Body>) -> Class {
     } else if has("watch=true") {
         Class::Watch
     } else if has("fieldSelector=") || has("limit=") || has("labelSelector=") || WATCH.try_with(|_| ()).is_ok() {
-        // What a watch begins with is a list too, also of one object by its name.
+        // A watch starts with a list, even of one object by its name.
         Class::List
     } else {
         Class::Other
     }
 }
 
-/// Puts the server in front of the path, and says who we are.
+/// Adds the server to the path, and the credentials.
 fn address(request: Request<Body>, credentials: &ApiCredentials) -> Result<Request<Body>, ApiFailure> {
     let (mut parts, body) = request.into_parts();
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -123,7 +123,7 @@ fn address(request: Request<Body>, credentials: &ApiCredentials) -> Result<Reque
     Ok(Request::from_parts(parts, body))
 }
 
-/// What goes under `kube::Client`.
+/// The service below `kube::Client`.
 pub(super) struct Sender {
     pub(super) inner: Arc<Inner>,
 }

@@ -1,4 +1,4 @@
-//! The connections themselves: which are open, which takes a request, when to open another.
+//! The open connections: which takes a request, and when to open another.
 //!
 //! Owns the lock. Must not send requests (`exchange`).
 
@@ -29,16 +29,16 @@ use crate::node::api::error::FailureKind;
 use crate::node::api::error::words;
 use crate::node::api::kubeconfig::ApiCredentials;
 
-/// Streams of each connection that watches leave to ordinary requests.
+/// Streams on each connection that watches leave free for other requests.
 const RESERVED: usize = 8;
-/// How often, at most, the kubeconfig's files are looked at for a change.
+/// How often, at most, the kubeconfig's files are checked for changes.
 const CHECK_FILES: Duration = Duration::from_secs(5);
 
 /// What the clones share.
 pub(in crate::node::api) struct Inner {
     pub(super) kubeconfig: PathBuf,
     pub(super) state: Mutex<PoolState>,
-    /// Held while dialling, so that a hundred watches open one connection.
+    /// Held while connecting, so that a hundred watches open one connection.
     pub(super) dialling: tokio::sync::Mutex<()>,
     pub(super) lists: Arc<Semaphore>,
     pub(super) link: watch::Sender<Link>,
@@ -51,13 +51,13 @@ pub(super) struct PoolState {
     pub(super) connections: Vec<Connection>,
     pub(super) credentials: Option<Arc<ApiCredentials>>,
     pub(super) checked: Option<Instant>,
-    /// The kubeconfig as it is now cannot be used; the last good one is in force.
+    /// The present kubeconfig is invalid; the last good one is in force.
     pub(super) complaint: Option<String>,
     pub(super) backoff: Backoff,
     pub(super) retry_at: Option<Instant>,
 }
 
-/// What a request is, as far as connections care.
+/// The type of a request, as far as connections care.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Class {
     Watch,
@@ -65,7 +65,7 @@ pub(super) enum Class {
     Other,
 }
 
-/// A connection chosen for a request.
+/// The connection chosen for a request.
 pub(super) struct LeasedConnection {
     pub(super) sender: hyper::client::conn::http2::SendRequest<Body>,
     pub(super) line: Arc<Line>,
@@ -78,7 +78,7 @@ impl Inner {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Drops connections that nothing runs over and that are not the first.
+    /// Drops idle connections except the first.
     pub(in crate::node::api) fn close_spare(&self) {
         self.with(|state| {
             let first = state.first_usable().map(|connection| connection.id);
@@ -88,7 +88,7 @@ impl Inner {
         });
     }
 
-    /// A connection is over. Says `Down` at once if it was the last one, before anybody tries again.
+    /// A connection has ended. If it was the last one, the link is `Down` at once, before any retry.
     pub(super) fn ended(&self, id: u64, cause: Option<ApiFailure>) {
         let last = self.with(|state| {
             state.connections.retain(|connection| connection.id != id);
@@ -114,8 +114,7 @@ impl Inner {
         });
     }
 
-    /// The credentials in force, read anew when a file has changed; the last good ones when it
-    /// turned bad.
+    /// The credentials in force: read again after a file has changed; if that fails, the last good ones.
     pub(super) fn credentials(&self) -> Result<Arc<ApiCredentials>, ApiFailure> {
         self.with(|state| {
             let now = Instant::now();
@@ -151,12 +150,12 @@ impl Inner {
         })
     }
 
-    /// Makes sure that there is a usable connection.
+    /// Ensures that there is a usable connection.
     pub(super) async fn connection(self: &Arc<Self>) -> Result<(), ApiFailure> {
         self.acquire(Class::Other, None).await.map(drop)
     }
 
-    /// A stream on a connection with room, on a new one if none has.
+    /// A stream on a connection with room, or on a new one.
     pub(super) async fn acquire(
         self: &Arc<Self>,
         class: Class,
@@ -170,7 +169,7 @@ impl Inner {
             return Ok(lease);
         }
         let _single = self.dialling.lock().await;
-        // Whoever held the lock before may have connected, or failed, for all of us.
+        // The previous holder of the lock may have connected, or failed, for all waiters.
         if let Ok(credentials) = &credentials
             && let Some(lease) = self.lease(class, credentials, &mut permit)
         {

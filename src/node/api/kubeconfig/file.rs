@@ -1,7 +1,7 @@
-//! A kubeconfig as it is on disk.
+//! A kubeconfig on disk.
 //!
-//! Owns the way from a file to kube's types: YAML as kubectl reads it, paths as they are meant. kube's own reader
-//! does the same with a second YAML parser, which would be in the binary, and in memory, for this alone.
+//! Owns the conversion to kube's types: YAML as kubectl reads it, with relative paths resolved. kube's own reader
+//! would add a second YAML parser to the binary for this alone.
 
 use std::fs;
 use std::io;
@@ -11,10 +11,10 @@ use kube::config::Kubeconfig;
 
 use crate::core::yaml;
 
-/// Why a file is no kubeconfig.
+/// Why a file is not a kubeconfig.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It does not read.
+    /// It cannot be read.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// It is not YAML.
@@ -27,18 +27,18 @@ pub enum FileError {
         /// What is wrong.
         message: String,
     },
-    /// A field has the wrong type, or is not there. Never with its value, which may be a credential.
+    /// A field has the wrong type, or is missing. Never contains the value, which may be a credential.
     #[error("{0}")]
     Field(String),
-    /// Its documents do not belong together.
+    /// Its documents cannot be merged.
     #[error("{0}")]
     Merge(#[from] kube::config::KubeconfigError),
 }
 
-/// Reads a kubeconfig; what it names by a relative path is named by a path from its own folder.
+/// Reads a kubeconfig; relative paths are resolved from its folder.
 ///
 /// # Errors
-/// Why the file is no kubeconfig.
+/// Why the file is not a kubeconfig.
 pub(crate) fn read(path: &Path) -> Result<Kubeconfig, FileError> {
     let mut config = parse(&text(fs::read(path)?)?)?;
     if let Some(folder) = path.parent() {
@@ -49,7 +49,7 @@ pub(crate) fn read(path: &Path) -> Result<Kubeconfig, FileError> {
             resolve(folder, &mut user.client_certificate);
             resolve(folder, &mut user.client_key);
             resolve(folder, &mut user.token_file);
-            // A bare name is looked for in PATH.
+            // A bare name is looked up in PATH.
             if let Some(exec) = user.exec.as_mut().filter(|e| e.command.as_ref().is_some_and(|c| c.contains('/'))) {
                 resolve(folder, &mut exec.command);
             }
@@ -58,7 +58,7 @@ pub(crate) fn read(path: &Path) -> Result<Kubeconfig, FileError> {
     Ok(config)
 }
 
-/// The kubeconfig that a text holds, several documents merged; an empty text is an empty one.
+/// Parses a text, several documents merged; an empty text gives an empty kubeconfig.
 pub(crate) fn parse(text: &str) -> Result<Kubeconfig, FileError> {
     let mut merged: Option<Kubeconfig> = None;
     for document in yaml::read_documents(text) {
@@ -76,15 +76,15 @@ pub(crate) fn parse(text: &str) -> Result<Kubeconfig, FileError> {
     Ok(merged.unwrap_or_default())
 }
 
-/// What is wrong with a field, without the value that serde's words hold.
+/// What is wrong with a field, without the value that serde's text contains.
 fn without_value(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(", expected ") {
         Some((_, expected)) => {
-            format!("a value has the wrong type: expected {expected}; text that looks like a number is quoted")
+            format!("a value has the wrong type: expected {expected}; quote text that looks like a number")
         }
         None if text.starts_with("missing field") => text,
-        None => "a field is not as a kubeconfig has it".to_owned(),
+        None => "a field is not valid in a kubeconfig".to_owned(),
     }
 }
 
@@ -95,7 +95,7 @@ fn resolve(folder: &Path, named: &mut Option<String>) {
     }
 }
 
-/// The text of a file: UTF-8, or UTF-16 with its mark.
+/// The text of a file: UTF-8, or UTF-16 with a byte order mark.
 fn text(bytes: Vec<u8>) -> io::Result<String> {
     let wide = |unit: fn([u8; 2]) -> u16| {
         let units = bytes[2..].chunks(2).map(|pair| unit([pair[0], pair.get(1).copied().unwrap_or_default()]));
@@ -107,7 +107,7 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
         [0xEF, 0xBB, 0xBF, text @ ..] => str::from_utf8(text).ok().map(str::to_owned),
         _ => String::from_utf8(bytes).ok(),
     };
-    text.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
+    text.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
 
 #[cfg(test)]

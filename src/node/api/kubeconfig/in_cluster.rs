@@ -1,8 +1,8 @@
-//! `in-cluster`: the identity that Kubernetes gives a pod, as a kubeconfig.
+//! `in-cluster`: a pod's identity as a kubeconfig.
 //!
-//! Owns where that lies: the API server in the pod's environment, token and certificate authority in its
-//! volume, both of which the kubelet renews in place. Must not read those files: they are read, and looked
-//! at again, as the files of any kubeconfig.
+//! Owns where it is found: the API server in the pod's environment, token and certificate authority in its volume,
+//! which the kubelet renews in place. Must not read those files: they are read, and checked for changes, like the
+//! files of any kubeconfig.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use serde_json::json;
 
 use super::KubeconfigError;
 
-/// What stands in the configuration in place of a kubeconfig's path; `:` and a folder may follow.
+/// Replaces a kubeconfig's path in the configuration; `:` and a folder may follow.
 const WORD: &str = "in-cluster";
 /// The folder of every pod's token.
 const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The folder of token and certificate authority, where `path` is no path but `in-cluster`.
+/// The folder of token and certificate authority, if `path` is `in-cluster` and not a path.
 pub(super) fn folder(path: &Path) -> Option<PathBuf> {
     match path.to_str()?.strip_prefix(WORD)? {
         "" => Some(FOLDER.into()),
@@ -33,7 +33,7 @@ pub(super) fn kubeconfig(
     let wrong = |field, reason: String| KubeconfigError::Field { path: WORD.into(), field, reason };
     let of = |field: &'static str| {
         let value = environment(field).filter(|value| !value.is_empty());
-        value.ok_or_else(|| wrong(field, "is not set: only pods have it; name a kubeconfig here".to_owned()))
+        value.ok_or_else(|| wrong(field, "is not set: only pods have it; use a kubeconfig here".to_owned()))
     };
     let (host, port) = (of("KUBERNETES_SERVICE_HOST")?, of("KUBERNETES_SERVICE_PORT")?);
     let host = if host.contains(':') { format!("[{host}]") } else { host };

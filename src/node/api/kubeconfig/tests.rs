@@ -31,14 +31,14 @@ const SERVER: &str = "server: \"https://[fd00::1]:6443/prefix\", insecure-skip-t
 #[test]
 fn what_is_not_supported_is_refused_by_name() {
     let cases = [
-        (SERVER, "exec: {command: aws}", "exec: credential plugins are not run on a node"),
+        (SERVER, "exec: {command: aws}", "exec: credential plugins are not supported on a node"),
         (SERVER, "auth-provider: {name: gcp}", "auth-provider: not supported"),
         (SERVER, "username: a, password: b", "username: no API server takes passwords"),
         (SERVER, "as-uid: \"1\"", "as-uid: only as and as-groups"),
         (SERVER, "client-certificate-data: eA==", "certificate and key must come together"),
         (SERVER, "client-certificate-data: \"*\", client-key-data: eA==", "the inline data is not base64"),
         ("server: \"https://a\", proxy-url: \"http://p\"", "", "proxy-url: proxies are not supported"),
-        ("server: \"http://192.0.2.1\"", "", "http:// is only taken for loopback"),
+        ("server: \"http://192.0.2.1\"", "", "http:// is only allowed for loopback"),
         ("server: \"a:6443\"", "", "is not an https:// URL"),
         (
             "server: \"https://a\", certificate-authority: nowhere.crt",
@@ -104,7 +104,7 @@ fn a_pod_has_its_server_in_the_environment_and_its_token_in_a_volume() {
     let words = |error: &KubeconfigError| crate::node::api::words(error);
     let without = in_cluster::kubeconfig(folder.path(), |_| None).err();
     let expected =
-        "kubeconfig in-cluster: KUBERNETES_SERVICE_HOST: is not set: only pods have it; name a kubeconfig here";
+        "kubeconfig in-cluster: KUBERNETES_SERVICE_HOST: is not set: only pods have it; use a kubeconfig here";
     assert_eq!(without.as_ref().map(words).as_deref(), Some(expected));
     let load = |host: &str| {
         let of = |name: &str| Some(if name == "KUBERNETES_SERVICE_HOST" { host } else { "443" }.to_owned());

@@ -1,7 +1,7 @@
-//! A DaemonSet of the API as it is kept: judged once, when it comes.
+//! A DaemonSet of the API, validated once when it arrives.
 //!
-//! Owns what tells one state of it from the next. Must not keep the object as it came: what decides is in the
-//! typed view, and a map of JSON takes 600 bytes however little is in it.
+//! Owns the comparison of its versions. Must not keep the raw object: decisions use the typed view, and a JSON map
+//! takes at least 600 bytes.
 
 use std::hash::DefaultHasher;
 use std::hash::Hash;
@@ -15,7 +15,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::Source;
 use crate::core::validate;
 
-/// A DaemonSet of the API, or why it cannot be used.
+/// A DaemonSet of the API, or why it is invalid.
 pub type Converted = Result<Arc<DaemonSet>, String>;
 
 /// A DaemonSet with the store's version of its last change that matters.
@@ -25,9 +25,9 @@ pub struct Definition {
     pub version: u64,
     /// What it defines.
     pub converted: Converted,
-    /// Whether it asks that its pods be kept when it goes, which one that cannot be used may, too.
+    /// Whether its pods are to stay when it is deleted (orphan), even if it is invalid.
     pub(super) orphans: bool,
-    /// [`fingerprint`] of what it was made of.
+    /// [`fingerprint`] of its source.
     pub(super) fingerprint: u64,
 }
 
@@ -37,14 +37,14 @@ impl Definition {
         Self { version, converted: convert(value), orphans: is_orphaning(value), fingerprint: fingerprint(value) }
     }
 
-    /// Whether the two define different things, whatever their versions.
+    /// Whether the two definitions differ, regardless of their versions.
     pub(super) fn differs(&self, other: &Self) -> bool {
         self.converted != other.converted || self.orphans != other.orphans
     }
 }
 
-/// Tells a DaemonSet from one that only its status or its managers have changed since: these come once a second in a
-/// rollout, to every node, and are dropped before any other work.
+/// A fingerprint that ignores the status and managed fields: in a rollout these change once a second on every node,
+/// and such updates are dropped before any other work.
 pub(super) fn fingerprint(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (field, value) in value.as_object().into_iter().flatten().filter(|(field, _)| *field != "status") {
@@ -61,10 +61,10 @@ pub(super) fn fingerprint(value: &Value) -> u64 {
     hasher.finish()
 }
 
-/// The typed view of a DaemonSet as the API gave it, or everything that is wrong with it.
+/// The typed view of a DaemonSet of the API, or everything that is wrong with it.
 ///
 /// # Errors
-/// Every field that upstream would refuse, for people.
+/// Every field that upstream would refuse.
 pub fn convert(value: &Value) -> Converted {
     validate::daemon_set(value, Source::Api).map(Arc::new).map_err(|errors| {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -72,7 +72,7 @@ pub fn convert(value: &Value) -> Converted {
     })
 }
 
-/// Whether an object that goes asks that its dependents be kept.
+/// Whether an object being deleted asks that its dependents stay.
 pub(super) fn is_orphaning(value: &Value) -> bool {
     value.list_at(["metadata", "finalizers"]).iter().any(|finalizer| finalizer == "orphan")
 }

@@ -1,7 +1,6 @@
-//! What happened to mirror pods, in the order in which it was seen, until somebody takes it.
+//! Events on mirror pods, in order, until the agent takes them.
 //!
-//! Owns what a look at the latest state misses: the kubelet undoes a deletion within milliseconds.
-//! Must not judge.
+//! Owns what the latest state does not show: the kubelet undoes a deletion within milliseconds. Must not judge.
 
 use serde_json::Value;
 
@@ -9,26 +8,25 @@ use crate::core::json::Json;
 use crate::core::owners::MIRROR_ANNOTATION;
 use crate::core::record::Seen;
 
-/// More than the mirror pods of any node; the oldest go first.
+/// More than the mirror pods of any node; the oldest are dropped first.
 const MOST: usize = 4_096;
 
-/// Something that happened to a mirror pod.
+/// An event on a mirror pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sighting {
-    /// UID of the static pod that it stands for.
+    /// UID of its static pod.
     pub static_uid: String,
     /// Its own UID.
     pub mirror_uid: String,
-    /// What happened.
     pub seen: Seen,
 }
 
-/// What nobody has taken yet.
+/// The events that have not been taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Sightings(Vec<Sighting>);
 
 impl Sightings {
-    /// A pod looks like `new` now, and like `old` before.
+    /// A pod changed from `old` to `new`.
     pub(super) fn applied(&mut self, old: Option<&Value>, new: &Value) {
         let same = old.filter(|old| old.text_at(UID) == new.text_at(UID));
         if old.is_some() && same.is_none() {
@@ -42,15 +40,15 @@ impl Sightings {
         }
     }
 
-    /// A pod that was last seen as `old` went.
+    /// A pod last seen as `old` is gone.
     pub(super) fn deleted(&mut self, old: Option<&Value>) {
-        // One that was being deleted has been reported.
+        // Its deletion has been reported already.
         if let Some(old) = old.filter(|old| !is_deleting(old)) {
             self.push(old, Seen::Gone { set_back: false });
         }
     }
 
-    /// Everything so far; it is nobody else's then.
+    /// Takes everything so far.
     pub(super) fn take(&mut self) -> Vec<Sighting> {
         std::mem::take(&mut self.0)
     }

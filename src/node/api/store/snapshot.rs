@@ -16,7 +16,7 @@ use crate::node::api::error::ApiFailure;
 
 use super::Definition;
 
-/// What one watch covers.
+/// The scope of one watch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// The DaemonSets of the cluster (of the configured selector).
@@ -27,9 +27,9 @@ pub enum Scope {
     Pods,
     /// One referenced object.
     Object(ObjectRef),
-    /// Pods of one DaemonSet that the scheduler could not bind, for any node.
+    /// Unschedulable pods of one DaemonSet, for any node.
     Pending(ObjectKey),
-    /// The own NodeDaemons, where the cluster has that resource.
+    /// The own NodeDaemons, if the cluster has the resource.
     NodeDaemons,
 }
 
@@ -49,11 +49,11 @@ impl std::fmt::Display for Scope {
 /// How much is known of a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopeState {
-    /// Complete lists seen since the start. 0: absence cannot be told.
+    /// Complete lists since the start. 0: absence is unknown.
     pub lists: u64,
     /// The API server says that the cluster does not have the resource.
     pub missing: bool,
-    /// The error that its watch is in, and since when.
+    /// The error of its watch, and since when.
     pub error: Option<(ApiFailure, Timestamp)>,
 }
 
@@ -62,7 +62,7 @@ pub struct ScopeState {
 pub struct Entry {
     /// Grows with every change of anything in the store; equal versions are equal objects.
     pub version: u64,
-    /// The object, without what nobody reads.
+    /// The object without the parts that are not read.
     pub value: Arc<Value>,
 }
 
@@ -71,14 +71,14 @@ pub struct Entry {
 pub enum Presence {
     /// It exists.
     Present(Definition),
-    /// A watch said DELETED (or that it left the selector); the UID that it had.
+    /// A watch reported DELETED, or that it no longer matches the selector; the UID that it had.
     Deleted {
         /// `metadata.uid` of the deleted object.
         uid: String,
-        /// Whether its pods were to be kept (finalizer `orphan`).
+        /// Whether its pods were to stay (finalizer `orphan`).
         orphan: bool,
     },
-    /// A complete list did not have it. `list` is that list's number.
+    /// A complete list did not contain it.
     ListedAbsent {
         /// Number of the last complete list.
         list: u64,
@@ -97,7 +97,7 @@ pub struct Snapshot {
     pub node: Option<Entry>,
     /// Pods of this node (see [`Scope::Pods`]).
     pub pods: BTreeMap<ObjectKey, Entry>,
-    /// Pods that the scheduler could not bind, by their DaemonSet and their own name.
+    /// Unschedulable pods, by their DaemonSet and their name.
     pub pending: BTreeMap<(ObjectKey, ObjectKey), Entry>,
     /// Referenced objects.
     pub objects: BTreeMap<ObjectRef, Entry>,
@@ -105,7 +105,7 @@ pub struct Snapshot {
     pub node_daemons: Option<Entry>,
     /// The scopes that are watched.
     pub scopes: BTreeMap<Scope, ScopeState>,
-    /// How far the API server's history has come, by the DaemonSets' watch.
+    /// The highest resource version of the DaemonSets' watch, and whether it fell.
     pub etcd_rollback_detection: EtcdRollbackDetection,
     pub(super) deleted: BTreeMap<ObjectKey, Tombstone>,
 }
@@ -113,25 +113,25 @@ pub struct Snapshot {
 /// How far the API server's resource versions have grown. They fall only when etcd is restored from a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EtcdRollbackDetection {
-    /// The highest resource version that is known of; 0: none.
+    /// The highest known resource version; 0: none.
     pub reached: u64,
-    /// The one that was known of when the last complete list ended: what its watch tells first may come
-    /// before the word that it goes on.
+    /// The highest known one when the last complete list ended: events of its watch may arrive before the notice that
+    /// it continues.
     pub at_list: u64,
-    /// Whether the last complete list's own is known: it tells whether history went back before it.
+    /// Whether the last complete list's own version is known; only then a fall before that list is detected.
     pub is_known: bool,
-    /// The last time that history went back.
+    /// The last fall of the resource versions.
     pub rollback: Option<EtcdRollback>,
 }
 
 /// Resource versions fell: etcd was restored from a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EtcdRollback {
-    /// How often it has by now.
+    /// How many falls there have been.
     pub number: u64,
     /// The resource version that had been reached.
     pub from: u64,
-    /// The one that was found then.
+    /// The lower one that was found.
     pub to: u64,
 }
 
@@ -139,19 +139,19 @@ pub struct EtcdRollback {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tombstone {
     pub(super) uid: String,
-    /// The garbage collector takes the finalizer `orphan` and with it the object away within
-    /// milliseconds: a pass may see neither, so the deletion itself remembers it.
+    /// The garbage collector removes the finalizer `orphan` and then the object within milliseconds. A pass may see
+    /// neither, so the deletion records it.
     pub(super) orphan: bool,
 }
 
 impl Snapshot {
-    /// Complete lists of a scope so far; 0 when it is not known at all.
+    /// Complete lists of a scope so far; 0 if nothing is known of it.
     pub fn lists(&self, scope: &Scope) -> u64 {
         self.scopes.get(scope).map_or(0, |state| state.lists)
     }
 
-    /// Whether DaemonSets, Node and pods have each been listed completely at least once, and every
-    /// referenced object too. A cluster need not have NodeDaemons.
+    /// Whether DaemonSets, Node, pods and every referenced object have each been listed completely at least once. A
+    /// cluster need not have NodeDaemons.
     pub fn is_complete(&self) -> bool {
         let listed = |(scope, state): (&Scope, &ScopeState)| state.lists > 0 || *scope == Scope::NodeDaemons;
         self.lists(&Scope::DaemonSets) > 0 && self.scopes.iter().all(listed)

@@ -1,4 +1,4 @@
-//! One token and its life: as held, as kept on disk, as handed out; and a request that failed.
+//! One token and its lifetime: in memory, on disk, and handed out; and a failed request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,24 +20,24 @@ use crate::node::api::backoff::Backoff;
 use crate::node::api::error::ApiFailure;
 use crate::node::api::store::Snapshot;
 
-/// The kubelet's `maxTTL`: no token gets older than this before it is renewed.
+/// The kubelet's `maxTTL`: a token is renewed at this age at the latest.
 const MAX_AGE: Span = Span::from_mins(24 * 60);
-/// Renewed at this share of its life at the latest (the kubelet: 20 % before the end).
+/// It is renewed after this share of its lifetime at the latest (the kubelet: 20 % before the end).
 const RENEW_AT: f64 = 0.8;
-/// Renewed up to this share of its life earlier, so that a thousand nodes do not ask together.
+/// It is renewed up to this share of its lifetime earlier, so that a thousand nodes do not ask at once.
 const SPREAD: f64 = 0.05;
 
-/// A token as it is kept on disk.
+/// A token on disk.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IssuedToken {
-    /// What it was asked for.
+    /// The request it answers.
     pub request: TokenRequest,
     pub token: String,
     /// When it was issued, by the API server's clock.
     #[serde(with = "seconds")]
     pub issued: Timestamp,
-    /// When it expires, likewise.
+    /// When it expires, by the same clock.
     #[serde(with = "seconds")]
     pub expires: Timestamp,
     /// UID of the Node that it is bound to.
@@ -81,7 +81,7 @@ pub(super) struct HeldToken {
     pub(super) node_uid: String,
     /// When this process received it; `None` for an imported one.
     pub(super) received: Option<Instant>,
-    /// Share of the life by which it is renewed earlier.
+    /// Share of the lifetime by which it is renewed earlier.
     pub(super) spread: f64,
 }
 
@@ -90,7 +90,7 @@ pub(super) struct FailedToken {
     pub(super) since: Timestamp,
     pub(super) backoff: Backoff,
     pub(super) retry_at: Instant,
-    /// The store's version then: a ServiceAccount that has changed since is worth another request.
+    /// The store's version at that time: if the ServiceAccount has changed since, the request is repeated.
     pub(super) version: u64,
 }
 
@@ -106,13 +106,13 @@ impl HeldToken {
         }
     }
 
-    /// Whether it is to be renewed: the kubelet's `requiresRefresh`, with a wider spread, and by the
-    /// time that has passed here as well, whatever the wall clock says.
+    /// Whether to renew it: the kubelet's `requiresRefresh` with a wider spread, and also by the time that has passed
+    /// here, whatever the wall clock says.
     pub(super) fn is_due(&self, now: Instant, wall: Timestamp) -> bool {
         let life = (self.expires - self.issued).max(Span::from_secs(1));
         let age = life.mul_f64(RENEW_AT - self.spread).min(MAX_AGE.mul_f64(1.0 - self.spread));
         let held = self.received.map(|received| Span::from(now - received));
-        // A wall clock that is far ahead would ask for a new token for ever.
+        // With a wall clock far ahead, a new token would be requested for ever.
         let settled = held.is_none_or(|held| held > life / 10);
         held.is_some_and(|held| held >= age) || (settled && wall >= self.issued + age)
     }

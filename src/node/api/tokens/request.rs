@@ -1,7 +1,7 @@
 //! One TokenRequest on the wire.
 //!
-//! Owns the exchange. It does not go through kube's typed calls: those log an answer that they cannot
-//! read, and this answer is a secret.
+//! Owns the exchange. It avoids kube's typed calls: those log an answer that they cannot parse, and this answer is a
+//! secret.
 
 use http::Request;
 use http_body_util::BodyExt;
@@ -36,7 +36,7 @@ struct AnswerStatus {
     expiration_timestamp: jiff::Timestamp,
 }
 
-/// Asks for a token that is bound to this Node.
+/// Requests a token bound to this Node.
 pub(super) async fn issue(
     client: &kube::Client,
     request: &TokenRequest,
@@ -70,9 +70,9 @@ pub(super) async fn issue(
             Err(_) => ApiFailure::new(FailureKind::Server, format!("the server answered {}", head.status)),
         });
     }
-    // serde's messages about types quote values: they are not passed on.
+    // serde's type errors quote values, so they are not passed on.
     let answer: TokenReply = serde_json::from_slice(&bytes)
-        .map_err(|error| protocol(format!("the answer to a token request is not one (line {})", error.line())))?;
+        .map_err(|error| protocol(format!("the answer to a token request cannot be parsed (line {})", error.line())))?;
     let expires = Timestamp::from_secs(answer.status.expiration_timestamp.as_second());
     let life = Span::from_secs(answer.spec.expiration_seconds.unwrap_or(request.expiration_seconds));
     Ok(IssuedToken {

@@ -1,10 +1,10 @@
-//! Whether the API server's history has gone back: etcd was restored from a backup.
+//! Detects that etcd was restored from a backup: resource versions fall.
 //!
-//! Owns the question. A watch that is resumed at a resource version of the future is accepted and stays
-//! silent until that version comes by (cacheWatcher.process): what was restored, and what happens until
-//! then, it never tells. So whenever watches were cut off, one object of each kind is listed for the
-//! resource version of now; where it is below that of a watch, everything is listed anew over a new
-//! connection. Resource versions are compared within one resource only: each may have an etcd of its own.
+//! Owns the check. A watch resumed at a resource version of the future is accepted, and stays silent until that
+//! version is reached (cacheWatcher.process): it never reports what was restored, nor what happens until then. So
+//! whenever watches were cut off, one object of each kind is listed to get the present resource version. If it is
+//! below that of a watch, everything is listed again over a new connection. Resource versions are compared only within
+//! one resource: each may have its own etcd.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,32 +22,32 @@ use crate::node::api::backoff::random;
 use crate::node::api::connector::Connector;
 use crate::node::api::object::RawObject;
 
-/// Watches that were cut off together are resumed within so long: one question for all of a kind. And the agents
-/// of a cluster that were cut off together do not ask at one moment.
+/// Watches that were cut off together are resumed within this time: one check for all of a kind. It also spreads the
+/// checks of all agents of a cluster.
 const GATHER: Duration = Duration::from_secs(2);
 
-/// What a watch's task and its requests tell each other.
+/// Shared by a watch's task and its requests.
 #[derive(Debug, Default)]
 pub(in crate::node::api) struct WatchProgress {
     /// The server has accepted the watch.
     pub(in crate::node::api) opened: Notify,
-    /// The resource version that the watch was last asked to go on from; 0 before the first.
+    /// The resource version at which the watch was last resumed; 0 before the first time.
     asked: AtomicU64,
 }
 
 impl WatchProgress {
-    /// A watch is asked for, with this query.
+    /// A watch is requested with this query.
     pub(in crate::node::api) fn ask(&self, query: &str) {
         let version = query.split('&').find_map(|pair| pair.strip_prefix("resourceVersion="));
         self.asked.store(version.and_then(|version| version.parse().ok()).unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// The server cannot go on from there: everything is listed anew, which tells more than a question could.
+    /// The server cannot continue from there: everything is listed again, so no check is needed.
     pub(super) fn expired(&self) {
         self.asked.store(0, Ordering::Relaxed);
     }
 
-    /// The resource version that it was last asked to go on from; 0: unknown.
+    /// The resource version at which it was last resumed; 0: unknown.
     pub(super) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
@@ -58,11 +58,11 @@ struct Resumed {
     resource: String,
     watch_progress: Arc<WatchProgress>,
     at: u64,
-    /// Lists no more than one of what the watch covers.
+    /// Lists at most one object of the watch's scope.
     now: (Api<RawObject>, ListParams),
 }
 
-/// Where watches tell that they were resumed, and hear that they have to list anew; clones share it.
+/// Watches report here that they were resumed, and learn that they must list again; clones share it.
 #[derive(Clone)]
 pub(in crate::node::api) struct EtcdRollbackProbe {
     connector: Connector,
@@ -71,7 +71,7 @@ pub(in crate::node::api) struct EtcdRollbackProbe {
 }
 
 impl EtcdRollbackProbe {
-    /// A history, and what has to run for it to be looked at. It ends with the last clone.
+    /// The handle and the task that runs the checks; it ends with the last clone.
     pub(in crate::node::api) fn new(connector: Connector) -> (Self, impl Future<Output = ()>) {
         let (resumed, receiver) = mpsc::unbounded_channel();
         let gone_back = Arc::new(watch::Sender::new(0));
@@ -81,7 +81,7 @@ impl EtcdRollbackProbe {
         )
     }
 
-    /// How many connections there have been: over another one another server may answer.
+    /// Counts connections: over another one another server may answer.
     pub(super) fn lines_opened(&self) -> u64 {
         self.connector.counters().connections_opened
     }
@@ -96,11 +96,11 @@ impl EtcdRollbackProbe {
     ) {
         one.limit = Some(1);
         let (watch_progress, at) = (Arc::clone(watch_progress), watch_progress.asked());
-        // It fails only when everything ends.
+        // It fails only when the process ends.
         let _ = self.resumed.send(Resumed { resource: resource.to_owned(), watch_progress, at, now: (api, one) });
     }
 
-    /// Changes whenever everything has to be listed anew.
+    /// Changes whenever everything must be listed again.
     pub(super) fn gone_back(&self) -> watch::Receiver<u64> {
         self.gone_back.subscribe()
     }
@@ -118,17 +118,17 @@ async fn keep(mut resumed: mpsc::UnboundedReceiver<Resumed>, gone_back: Arc<watc
             }
         }
         for (resource, Resumed { at, now: (api, one), .. }) in latest {
-            // Who cannot be asked now is asked when its watch is resumed the next time.
+            // A check that fails now is repeated when its watch is resumed the next time.
             let Ok(list) = api.list(&one).await else { continue };
             let now = list.metadata.resource_version.and_then(|version| version.parse::<u64>().ok());
             let Some(now) = now.filter(|now| *now < at) else { continue };
             tracing::warn!(
                 resource,
-                "the API server's history has gone back (resource version {now} after {at}): listing everything anew"
+                "resource versions of the API server fell from {at} to {now}, as after a restored backup: listing everything again"
             );
             connector.retire();
             gone_back.send_modify(|number| *number += 1);
-            // What else was resumed then is listed anew with the rest.
+            // The other resumed watches are listed again with the rest.
             while resumed.try_recv().is_ok() {}
             break;
         }

@@ -1,12 +1,12 @@
 //! One object by its name: a GET for the first answer, and a watch that begins with the object as it is then.
 //!
-//! Owns what is asked and how the answer is read; its events and errors are those of kube's watcher, which
-//! watches everything else. There is one of these for each object that a daemon names, and kube's holds a
-//! read buffer of 8 KiB and the state of every request it could make for as long as it lives.
+//! Owns the requests and the reading of answers. Its events and errors are those of kube's watcher, which watches
+//! everything else. There is one of these for each referenced object, and kube's watcher holds a read buffer of 8 KiB
+//! and the state of every request for as long as it lives.
 //!
-//! Not a LIST: the API server answers a consistent one from its cache once that has caught up with etcd. If the last
+//! Not a LIST: the API server answers a consistent LIST from its cache once that has caught up with etcd. If the last
 //! write was to another resource, as when a ConfigMap is created before its DaemonSet, the cache learns of it by a
-//! progress notification, which the API server asks etcd for every 100 ms. A GET is read from etcd.
+//! progress notification, which the API server requests from etcd every 100 ms. A GET is read from etcd.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -33,7 +33,7 @@ use crate::node::api::confirm::is_absence;
 use crate::node::api::object::RawObject;
 use crate::node::api::object::resource;
 
-/// A watch that is so much longer silent than the server was to let it live has lost its server.
+/// A watch that is silent for this much longer than its lifetime has lost its server.
 const MARGIN: Duration = Duration::from_secs(5);
 
 /// The bookmark with this annotation ends the initial events of a watch.
@@ -46,9 +46,9 @@ pub(super) type WatchItem = Result<Event<RawObject>, Error>;
 pub(super) type CacheReadPolicy = fn(&Value) -> bool;
 
 /// Reads and watches `object` for ever; each watch ends after `seconds`. `cached`: the first GET may be answered from
-/// the API server's cache, if the object in it is good enough; a consistent one costs a round to etcd.
+/// the API server's cache if that object is good enough; a consistent GET needs a round trip to etcd.
 ///
-/// As with kube's watcher a failure ends nothing: what failed is tried again when the next event is asked for.
+/// As with kube's watcher, a failure ends nothing: the request is repeated when the next event is polled.
 pub(super) fn follow(
     api: Api<RawObject>,
     object: ObjectRef,
@@ -74,13 +74,13 @@ struct Named {
 enum NextStep {
     Start,
     Get,
-    /// To tell what was found, and then that this is all.
+    /// Reports what was found, then that the list is complete.
     Found(Option<RawObject>, Origin),
     Watch(Origin),
     Read(Origin, Lines),
 }
 
-/// Where a watch begins.
+/// Where a watch starts.
 enum Origin {
     /// After this version.
     Version(String),
@@ -94,7 +94,7 @@ impl Origin {
     }
 }
 
-/// The next event, if there is one yet, and what comes then.
+/// The next event, if there is one already, and the next step.
 type Step = (Option<WatchItem>, NextStep);
 
 impl Named {
@@ -150,7 +150,7 @@ impl Named {
         }
     }
 
-    /// The API server stores no object of another name, and the name becomes part of a path.
+    /// The API server cannot store an object with such a name, and the name becomes part of a path.
     fn can_exist(&self) -> bool {
         dns::subdomain(&self.object.key.name).is_none()
     }
@@ -160,7 +160,7 @@ impl Named {
             return Ok(None);
         }
         if let Some(is_good_enough) = self.cached.take() {
-            // That the cache does not have it is no evidence of anything.
+            // Absence from the cache is no evidence.
             let found = self.get_with(&GetParams::at("0")).await?;
             if found.as_ref().is_some_and(|found| is_good_enough(&found.value)) {
                 return Ok(found);
@@ -177,9 +177,9 @@ impl Named {
         }
     }
 
-    /// For an API server that refuses watches with initial events: the object as it is, and the version to watch from.
+    /// For an API server that refuses watches with initial events: the present object, and the version to watch from.
     async fn list(&mut self) -> Result<(Event<RawObject>, String), Error> {
-        // No more than one object has the name, and so there are no pages.
+        // At most one object has the name, so there are no pages.
         let params = ListParams::default().fields(&self.fields());
         let mut list = self.api.list(&params).await.map_err(Error::InitialListFailed)?;
         let version = list.metadata.resource_version.filter(|version| !version.is_empty());
@@ -248,13 +248,13 @@ impl Named {
     }
 }
 
-/// The events of a watch, a line each. Between two lines no buffer is held.
+/// The events of a watch, one per line. Between two lines no buffer is held.
 struct Lines {
     body: Pin<Box<dyn AsyncBufRead + Send>>,
 }
 
 impl Lines {
-    /// The next event; `None` at the end, and where the last line breaks off.
+    /// The next event; `None` at the end, or if the last line is cut off.
     async fn next(&mut self) -> Option<Result<WatchEvent<RawObject>, kube::Error>> {
         loop {
             let mut line = Vec::new();

@@ -1,8 +1,8 @@
-//! Watches of pods that the scheduler could not bind: a stock controller's pod for this node may be among
-//! them, kept out by the very instance that it is to replace (its host ports).
+//! Watches of unschedulable pods: among them may be a stock controller's pod for this node that the instance it should
+//! replace keeps out (by its host ports).
 //!
-//! Owns which are open: one for each daemon that bridges, and only while it does. Such a pod names its node
-//! in an affinity alone, which no selector of the API finds: every node that bridges sees the pods of all.
+//! Owns which watches are open: one for each `bootstrap` daemon that runs. Such a pod names its node only in an
+//! affinity, which no selector of the API can match, so every such node sees the pods of all nodes.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::Watches;
 use super::config;
 
 impl Watches {
-    /// Watches the unbound pods of exactly these DaemonSets from now on, by label selector.
+    /// Watches the unschedulable pods of exactly these DaemonSets from now on, by label selector.
     pub(in crate::node::api) fn set_pending(&mut self, wanted: &BTreeMap<ObjectKey, String>) {
         self.pending.retain(|key, task| {
             let keep = wanted.contains_key(key);

@@ -1,4 +1,4 @@
-//! When a failed watch is tried again, and whether its failure is worth telling.
+//! When to retry a failed watch, and whether to report its failure.
 
 use std::time::Duration;
 
@@ -14,27 +14,27 @@ use crate::node::api::error::FailureKind;
 /// A watch that lived this long was established: its first failure is retried at once.
 const ESTABLISHED: Duration = Duration::from_secs(5);
 
-/// So long after a connection is back the server may still refuse what it will grant: an API server that has
-/// just started answers before it knows its roles.
+/// For this long after the connection is back, the server may still refuse what it will grant: an API server that has
+/// just started answers before it has loaded the roles.
 const SETTLING: Duration = Duration::from_secs(30);
-/// Until then a watch is tried again after this at the latest; one that goes before others for the first time after
-/// [`AT_ONCE`], and each time after twice as long.
+/// Until then a watch is retried after this time at the latest; a priority watch first after [`AT_ONCE`], then each
+/// time after twice as long.
 const SOON: Duration = Duration::from_secs(2);
 const AT_ONCE: Duration = Duration::from_millis(300);
 
-/// When all agents of a cluster come back together, what tells of new daemons comes first: a watch that does not
-/// is resumed up to so long after the connection.
+/// When all agents of a cluster reconnect together, watches for new daemons come first. The others resume up to this
+/// long after the connection.
 const LATER: Duration = Duration::from_millis(1_500);
 
 /// When a failed watch is tried again.
 pub(super) struct Retry {
     backoff: Backoff,
-    /// Whether it goes before others.
+    /// Whether it is a priority watch.
     is_first: bool,
-    /// Since when the watch works; `None` while it is being tried.
+    /// Since when the watch works; `None` while it is being retried.
     since: Option<Instant>,
-    /// When a connection was last waited for and came; for what goes first also when it began: it may have come with
-    /// the server.
+    /// When a connection last came after waiting; for a priority watch also at the start, because the connection may
+    /// have come with the server.
     linked: Option<Instant>,
     /// How often it was refused since.
     refused: u32,
@@ -61,20 +61,20 @@ impl Retry {
         self.since.is_some_and(|since| since.elapsed() >= ESTABLISHED)
     }
 
-    /// Whether a failure is this watch's own and more than a passing one. What the whole link
-    /// suffers from is said once, by the link.
+    /// Whether a failure concerns only this watch and lasts. Failures of the whole link are reported once, by the
+    /// link.
     pub(super) fn is_news(&self, failure: &ApiFailure) -> bool {
         let of_link = failure.is_link() && *self.link.borrow() != Link::Up;
         failure.kind != FailureKind::Expired && !of_link && !self.was_established()
     }
 
-    /// Whether the connection came back so recently that a refusal says little.
+    /// Whether the connection came back so recently that a refusal may be temporary.
     pub(super) fn is_settling(&self) -> bool {
         self.linked.is_some_and(|since| since.elapsed() < SETTLING)
     }
 
-    /// Waits: not at all after the first failure of an established watch, until there is a
-    /// connection when there is none, and a moment longer for what is not first, else by back-off.
+    /// Waits before the next attempt: not after the first failure of an established watch; until there is a connection
+    /// if there is none, and a moment longer unless it is a priority watch; else the back-off.
     pub(super) async fn pause(&mut self) {
         let established = self.was_established();
         self.since = None;
@@ -100,7 +100,7 @@ impl Retry {
     }
 }
 
-/// [`AT_ONCE`], doubled so often, and no more than [`SOON`].
+/// [`AT_ONCE`], doubled that often, but at most [`SOON`].
 fn doubled(times: u32) -> Duration {
     AT_ONCE.saturating_mul(1 << times.min(8)).min(SOON)
 }

@@ -1,6 +1,6 @@
-//! The life of one watch: its list, its events, and what comes after a failure.
+//! The life of one watch: its list, its events, and retries after a failure.
 //!
-//! Owns when a watch begins anew. Must not choose what is watched (`super`).
+//! Owns when a watch restarts. Must not choose what is watched (`super`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,26 +37,26 @@ use super::named;
 use super::named::CacheReadPolicy;
 use super::retry::Retry;
 
-/// A watch that ends in order lives longer than this ([`super::config`]).
+/// A watch that ends normally lives longer than this ([`super::config`]).
 const IN_ORDER: Duration = Duration::from_secs(235);
-/// The DaemonSets are listed anew this often, more or less: a deletion that a watch skipped shows then.
+/// The DaemonSets are listed again about this often: that shows a deletion that a watch missed.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
-/// Failures in a row to resume a watch, after which a new list is made.
+/// Failed resumptions in a row, after which everything is listed again.
 const RESUMES: u32 = 3;
-/// An immutable object and a ServiceAccount are not watched, but read again after this, more or less. The kubelet
-/// never looks again at an immutable object while a pod uses it; a re-created one is noticed here, late. Upstream
-/// reads a ServiceAccount only when a pod is created; its tokens are asked for anyway.
+/// An immutable object and a ServiceAccount are not watched, but read again after about this time. The kubelet never
+/// re-reads an immutable object while a pod uses it; a re-created one is noticed here, late. Upstream reads a
+/// ServiceAccount only when a pod is created; its tokens are requested anyway.
 const READ_AGAIN: Duration = Duration::from_secs(600);
 
-/// An object that a daemon names is watched up to so long after it was first read: a new DaemonSet names it on all
-/// nodes of a cluster together, and what they read is what they wait for, and then their manifests. Nothing is missed:
-/// the watch begins with the object as it is then.
+/// A referenced object is watched up to this long after it was first read. All nodes of a cluster read a new
+/// DaemonSet's objects at once, and their manifests wait for these reads, not for the watches. Nothing is missed: the
+/// watch starts with the present object.
 const WATCH_AFTER: Duration = Duration::from_secs(6);
 
-/// A cluster without NodeDaemons is asked for them again after this, more or less.
+/// A cluster without NodeDaemons is checked for them again after about this time.
 const MISSING_CHECK: Duration = Duration::from_secs(300);
 
-/// One watch. What it rarely waits for is boxed: its future is there for each object that a daemon names.
+/// One watch. Rare waits are boxed: this future exists for each referenced object.
 pub(super) struct WatchTask {
     pub(super) scope: Scope,
     pub(super) resource: ApiResource,
@@ -67,7 +67,7 @@ pub(super) struct WatchTask {
 
 /// Why one run of a watch ended.
 enum WatchEnd {
-    /// The resource version is of no use any longer: list anew.
+    /// The resource version has expired: list again.
     Relist,
     /// Everything is known, and is read again after [`READ_AGAIN`].
     NotWatched,
@@ -89,7 +89,7 @@ impl WatchTask {
             gone_back.mark_unchanged();
             let ended = tokio::select! {
                 biased;
-                // Its sender lives as long as the context does.
+                // Its sender lives as long as the context.
                 Ok(()) = gone_back.changed() => WatchEnd::Relist,
                 () = self.is_old() => WatchEnd::Relist,
                 ended = self.watch(&context, &mut retry, &watch_progress, cache_read_policy) => ended,
@@ -102,7 +102,7 @@ impl WatchTask {
         }
     }
 
-    /// Waits until the list is so old that it is worth another look, whatever the watch says.
+    /// Waits until the list is old enough to be repeated, whatever the watch reports.
     async fn is_old(&self) {
         match self.scope {
             Scope::DaemonSets => {
@@ -112,7 +112,7 @@ impl WatchTask {
         }
     }
 
-    /// A watch was accepted: one that was cut off before its time may have missed that history went back.
+    /// A watch was accepted. If it was cut off before, it may have missed that etcd was restored.
     fn opened(&self, context: &WatchContext, watch_progress: &Arc<WatchProgress>, was_cut_off: bool) {
         if self.scope == Scope::DaemonSets {
             context.store.history_continues_at(watch_progress.asked());
@@ -134,7 +134,7 @@ impl WatchTask {
         }
     }
 
-    /// What the API server lists and tells, for ever.
+    /// Runs the watch for ever.
     fn stream(
         &self,
         context: &WatchContext,
@@ -156,13 +156,13 @@ impl WatchTask {
         cache_read_policy: Option<CacheReadPolicy>,
     ) -> WatchEnd {
         let store = &context.store;
-        // That a watch was accepted which ended before this one began says nothing of this one.
+        // The acceptance of an earlier watch says nothing about this one.
         let _ = watch_progress.opened.notified().now_or_never();
         let mut stream = self.stream(context, cache_read_policy);
         let mut seen = BTreeSet::new();
         let mut is_done = false;
         let mut resumes = 0;
-        // Since when, and over which connection, the watch goes on; `None` before the first of this list.
+        // Since when, and over which connection, the watch continues; `None` before the first of this list.
         let mut open: Option<(Instant, u64)> = None;
         let mut failed = false;
         loop {
@@ -202,7 +202,7 @@ impl WatchTask {
                         store.recovered(&self.scope);
                         return WatchEnd::NotWatched;
                     }
-                    // What is missing is waited for.
+                    // Missing objects are waited for.
                     if is_there && matches!(self.scope, Scope::Object(_)) {
                         Box::pin(tokio::time::sleep(WATCH_AFTER.mul_f64(0.5 + backoff::random() / 2.0))).await;
                     }
@@ -228,11 +228,11 @@ impl WatchTask {
                         && !failure.is_link()
                         && !retry.is_settling();
                     resumes += u32::from(resumed);
-                    // kube's watcher keeps its resource version when the answer to the watch itself
-                    // is 410, and would never list again.
+                    // kube's watcher keeps its resource version when the answer to the watch itself is 410, and would
+                    // never list again.
                     let stuck = failure.kind == FailureKind::Expired || resumes > RESUMES;
                     if self.is_missing(&failure) {
-                        // Agents work without that resource; it may be installed some day.
+                        // Agents work without that resource; it may be installed later.
                         store.missing(&self.scope);
                         Box::pin(tokio::time::sleep(MISSING_CHECK.mul_f64(0.5 + backoff::random()))).await;
                         return WatchEnd::Relist;
@@ -249,7 +249,7 @@ impl WatchTask {
         }
     }
 
-    /// Whether the cluster simply lacks the resource.
+    /// Whether the cluster does not have the resource.
     fn is_missing(&self, failure: &ApiFailure) -> bool {
         self.scope == Scope::NodeDaemons && failure.kind == FailureKind::NotFound
     }
