@@ -7,9 +7,9 @@ use serde_json::Value;
 use crate::core::enrolment;
 use crate::core::enrolment::ApprovalVerdict;
 use crate::core::enrolment::CertificateRequest;
+use crate::core::json::Json;
 
 use super::ClusterSnapshot;
-use super::objects::text;
 
 /// A certificate request that may concern an agent.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct OpenCertificateRequest {
 
 impl ClusterSnapshot {
     pub(super) fn put_certificate_request(&mut self, object: Value) {
-        let name = text(&object, "name").to_owned();
+        let name = object.str_at(["metadata", "name"]).to_owned();
         match open(object) {
             Some(request) => drop(self.certificate_requests.insert(name, request)),
             None => drop(self.certificate_requests.remove(&name)),
@@ -35,21 +35,20 @@ impl ClusterSnapshot {
 }
 
 fn open(object: Value) -> Option<OpenCertificateRequest> {
-    let decided = object.pointer("/status/conditions").and_then(Value::as_array).is_some_and(|c| !c.is_empty());
-    let is_going = object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null());
-    let field = |field: &str| object.pointer(field).and_then(Value::as_str).unwrap_or_default();
+    let decided = !object.list_at(["status", "conditions"]).is_empty();
+    let is_going = object.at(["metadata", "deletionTimestamp"]).is_some();
     let fields = |field: &str| -> Vec<String> {
-        let list = object.pointer(field).and_then(Value::as_array);
-        list.into_iter().flatten().filter_map(|item| item.as_str().map(str::to_owned)).collect()
+        object.list_at(["spec", field]).iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
     };
+    let user = object.str_at(["spec", "username"]).to_owned();
     let verdict = enrolment::judge(&CertificateRequest {
-        signer: field("/spec/signerName"),
-        usages: &fields("/spec/usages"),
-        user: field("/spec/username"),
-        groups: &fields("/spec/groups"),
-        request: &STANDARD.decode(field("/spec/request")).unwrap_or_default(),
+        signer: object.str_at(["spec", "signerName"]),
+        usages: &fields("usages"),
+        user: &user,
+        groups: &fields("groups"),
+        request: &STANDARD.decode(object.str_at(["spec", "request"])).unwrap_or_default(),
     });
-    let (user, resource_version) = (field("/spec/username").to_owned(), field("/metadata/resourceVersion").to_owned());
+    let resource_version = object.str_at(["metadata", "resourceVersion"]).to_owned();
     let is_open = !decided && !is_going && verdict != ApprovalVerdict::NotOurs;
     is_open.then_some(OpenCertificateRequest { user, verdict, resource_version, object })
 }
