@@ -79,6 +79,10 @@ fn daemon(name: &str, state: State, reason: &str) -> DaemonStatus {
     }
 }
 
+fn refused(name: &str, field: &str) -> DaemonStatus {
+    DaemonStatus { refused_field: Some(field.into()), ..daemon(name, State::Refused, "no") }
+}
+
 #[test]
 fn every_metric_is_taken_from_the_facts() {
     let mut failed = daemon("a", State::Running, "");
@@ -103,8 +107,8 @@ fn every_metric_is_taken_from_the_facts() {
         },
         daemons: vec![
             failed,
-            daemon("b", State::Refused, "spec.template.spec.volumes[0].persistentVolumeClaim: no"),
-            daemon("c", State::Refused, "spec.template.spec.volumes[7].persistentVolumeClaim: no"),
+            refused("b", "spec.template.spec.volumes[0].persistentVolumeClaim"),
+            refused("c", "spec.template.spec.volumes[7].persistentVolumeClaim"),
         ],
         problems: Vec::new(),
     };
