@@ -111,7 +111,9 @@ class Unit(unittest.TestCase):
         never(lambda: self.machine.cri.of("steady-") != [before], 2, "a started agent changed what ran")
 
     def test_the_journal_has_the_daemons_name_as_a_field(self):
-        self.machine.run("daemonlet", "retry", "kube-system/steady")
+        before = self.machine_running()
+        self.machine.run("daemonlet", "restart", "kube-system/steady")
+        until(lambda: before not in self.machine.cri.of("steady-") and self.machine.cri.of("steady-"), 60, "another instance runs")
         entries = until(lambda: self.machine.journal("DAEMONSET=kube-system/steady"), 10, "entries with DAEMONSET= in the journal")
         self.assertTrue(all(entry["_SYSTEMD_UNIT"] == "daemonlet.service" for entry in entries), entries[0])
 
