@@ -6,9 +6,9 @@
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::core::named::named;
 use crate::core::model::Mode;
 use crate::core::model::Source;
+use crate::core::named::named;
 use crate::core::record::Cause;
 use crate::core::render::Missing;
 

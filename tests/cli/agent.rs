@@ -39,7 +39,7 @@ fn daemon(state: &str) -> Value {
     json!({
         "namespace": "kube-system", "name": "cni", "source": "api", "mode": "static", "revision": "5d8c7",
         "pod": "cni-7x2kp", "uid": "u", "state": state, "ready": true, "since": "2026-11-21T09:00:00Z",
-        "reason": "", "waitingFor": [], "notes": [],
+        "reason": "", "waitingFor": [], "notes": [], "hints": [],
     })
 }
 

@@ -83,7 +83,10 @@ async fn an_answer_of_no_duration_is_not_kept() {
 async fn what_goes_wrong_is_said_without_its_output() {
     for (script, said) in [
         ("echo geheim", "its answer is not JSON"),
-        ("echo '{\"kind\": \"geheim\"}'", "is not a CredentialProviderResponse of credentialprovider.kubelet.k8s.io/v1"),
+        (
+            "echo '{\"kind\": \"geheim\"}'",
+            "is not a CredentialProviderResponse of credentialprovider.kubelet.k8s.io/v1",
+        ),
         ("echo no network >&2; exit 3", "no network"),
         (&answer("Nothing", ""), "no valid cacheKeyType"),
     ] {
