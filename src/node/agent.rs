@@ -31,6 +31,7 @@ mod observed_state;
 mod orphans;
 mod planning;
 mod pod_status_source;
+mod quiet;
 mod reload;
 mod remembered_inputs;
 mod render_cache;
@@ -107,6 +108,8 @@ struct LastPass {
     outcome: EffectOutcome,
     problems: Vec<Problem>,
     due: Timestamp,
+    /// Whether nothing but news, or `due`, gives another pass anything to decide.
+    is_at_rest: bool,
 }
 
 impl Default for LastPass {
@@ -118,6 +121,7 @@ impl Default for LastPass {
             outcome: EffectOutcome::default(),
             problems: Vec::new(),
             due: Timestamp::MIN,
+            is_at_rest: false,
         }
     }
 }
@@ -252,6 +256,9 @@ impl Agent {
     async fn pass(&mut self) {
         let began = Instant::now();
         let observation = self.observe().await;
+        if self.last.is_at_rest && quiet::has_no_news(&observation, &self.last.observation, self.last.due) {
+            return self.reporter.rested(observation.now, began.elapsed());
+        }
         let decision = decide::decide(&observation, &self.state, &self.config, &mut self.render_cache);
         self.carry_out(observation, decision, began);
     }
@@ -263,6 +270,7 @@ impl Agent {
 
     /// Executes a decision, keeps what came of it, sends its requests and reports.
     fn carry_out(&mut self, observation: Observation, mut decision: Decision, began: Instant) {
+        let is_at_rest = quiet::is_at_rest(&decision);
         let watchdog = self.reporter.watchdog();
         let mut outcome = self.executor.execute(&decision, &observation, &self.config, watchdog);
         self.render_cache.shrink();
@@ -277,8 +285,9 @@ impl Agent {
             true => decision.due,
             false => decide::after_failure(decision.due, observation.now),
         };
+        let is_at_rest = is_at_rest && outcome.failures.is_empty() && outcome.problems.is_empty();
         self.state = AgentState::commit(decision, &outcome, observation.now);
-        self.last = LastPass { observation, plan, outcome, problems, due };
+        self.last = LastPass { observation, plan, outcome, problems, due, is_at_rest };
         self.last.problems.extend(self.reporter.metrics_problem());
         self.reporter.log_problems(&self.last.problems);
         self.reporter.passed(began.elapsed());
@@ -317,6 +326,7 @@ impl Agent {
     /// and the API's objects by fresh lists. True if the agent is to end and start over.
     fn reload(&mut self, file: Option<&Path>) -> bool {
         self.reporter.notifier().reloading();
+        let before = self.state.startup_problems.clone();
         self.state.startup_problems.retain(|problem| problem.object != reload::CONFIGURATION);
         match reload::reread(file, &self.config) {
             Reread::Another => {
@@ -333,6 +343,7 @@ impl Agent {
                 self.state.startup_problems.extend(problems);
             }
         }
+        self.last.is_at_rest &= self.state.startup_problems == before;
         self.inputs.reread();
         self.reporter.notifier().ready(&self.status_line());
         false
@@ -344,6 +355,7 @@ impl Agent {
     /// What is given up is named in [`Teardown::left`], and another teardown goes on with it.
     pub async fn teardown(mut self, patience: Duration) -> Teardown {
         self.state.tear_down();
+        self.last.is_at_rest = false;
         let bound = tokio::time::Instant::now() + patience;
         self.pass().await;
         let found = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);

@@ -112,6 +112,15 @@ pub struct Origin {
 }
 
 impl FolderView {
+    /// Whether `other` was made of the same folders and files, none of which was read again.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let files = || self.files.iter().zip(&other.files);
+        self.files.len() == other.files.len()
+            && files().all(|(one, other)| Arc::ptr_eq(one, other))
+            && (&self.folders, &self.masked, &self.notes) == (&other.folders, &other.masked, &other.notes)
+            && (&self.problems, self.recheck) == (&other.problems, other.recheck)
+    }
+
     /// The DaemonSets in force.
     pub fn daemon_sets(&self) -> impl Iterator<Item = &Arc<DaemonSet>> {
         self.daemon_sets.values().map(|(daemon_set, _)| daemon_set)

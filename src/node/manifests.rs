@@ -210,7 +210,7 @@ impl ManifestDir {
     }
 
     /// The present content of the folder. Files that have not changed since the last scan are not read again.
-    pub fn scan(&mut self) -> Result<Scan, ManifestError> {
+    pub fn scan(&mut self) -> Result<Arc<Scan>, ManifestError> {
         self.reopen_if_replaced()?;
         let Self { path, folder, scan_cache, .. } = self;
         scan_cache.scan(folder.dir()).map_err(|source| ManifestError::ManifestFolder { path: path.clone(), source })

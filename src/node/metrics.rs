@@ -99,6 +99,16 @@ impl Recorder {
         });
     }
 
+    /// Records a pass that had nothing to decide: the rest is as it was.
+    pub fn rested(&self, ended: Timestamp, took: Duration) {
+        self.with(|recorded| {
+            recorded.counts.passed(took.as_secs_f64());
+            if let Some((pass, at)) = &mut recorded.last {
+                (pass.ended, pass.took, *at) = (ended, took, Instant::now());
+            }
+        });
+    }
+
     /// Why nothing is served, if so.
     pub fn complaint(&self) -> Option<String> {
         self.with(|recorded| recorded.complaint.clone())

@@ -235,4 +235,4 @@ fn due(observation: &Observation, state: &AgentState, plan: &Plan) -> Timestamp 
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

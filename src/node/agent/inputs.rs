@@ -269,7 +269,7 @@ impl Inputs {
                 let unreadable = scan.unreadable.iter();
                 problems.extend(unreadable.map(|(file, error)| problem(file, failure::of(error, error.hint()))));
                 problems.extend(copies(&scan));
-                Knowledge::Current(Arc::new(scan))
+                Knowledge::Current(scan)
             }
             Err(error) => {
                 executor.manifests = None;

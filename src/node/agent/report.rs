@@ -32,6 +32,7 @@ use crate::core::status::Passes;
 use crate::core::status::Problem;
 use crate::core::status::SCHEMA_VERSION;
 use crate::core::status::State;
+use crate::core::time::Timestamp;
 use crate::node::api::Api;
 use crate::node::enrolment::AgentIdentity;
 use crate::node::metrics::Recorder;
@@ -116,6 +117,14 @@ impl Reporter {
     pub(super) fn passed(&mut self, took: Duration) {
         self.passes.count += 1;
         self.passes.last_micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    }
+
+    /// A pass has ended that had nothing to decide.
+    pub(super) fn rested(&mut self, ended: Timestamp, took: Duration) {
+        self.passed(took);
+        if let Some(metrics) = &self.metrics {
+            metrics.rested(ended, took);
+        }
     }
 }
 

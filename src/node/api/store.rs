@@ -150,7 +150,7 @@ impl Store {
                 }
             };
             if changed {
-                snapshot.version = version;
+                snapshot.changed();
             }
         });
         immutable
@@ -169,7 +169,7 @@ impl Store {
             }
             let mut definition = Definition::of(value, 0);
             if before.is_none_or(|before| before.differs(&definition)) {
-                snapshot.version += 1;
+                snapshot.changed();
                 definition.version = snapshot.version;
                 snapshot.daemon_sets.insert(key, definition);
             } else if let Some(before) = snapshot.daemon_sets.get_mut(&key) {
@@ -203,7 +203,9 @@ impl Store {
                 Scope::Node => snapshot.node.take().is_some(),
                 Scope::NodeDaemons => snapshot.node_daemons.take().is_some(),
             };
-            snapshot.version += u64::from(gone);
+            if gone {
+                snapshot.changed();
+            }
         });
     }
 
@@ -264,8 +266,12 @@ impl Store {
             state.missing = false;
             // The first complete list turns "unknown" into "absent", and a list of DaemonSets may be
             // the one that somebody waits for.
-            let news = state.lists == 1 || *scope == Scope::DaemonSets;
-            snapshot.version += u64::from(gone || news);
+            let is_first = state.lists == 1;
+            if gone || is_first {
+                snapshot.changed();
+            } else if *scope == Scope::DaemonSets {
+                snapshot.version += 1;
+            }
         });
     }
 
@@ -287,7 +293,7 @@ impl Store {
             snapshot.scopes.insert(scope.clone(), ScopeState { missing: true, ..ScopeState::default() });
             if had {
                 snapshot.node_daemons = None;
-                snapshot.version += 1;
+                snapshot.changed();
             }
         });
         self.wake();

@@ -56,12 +56,25 @@ pub struct Scan {
     pub unreadable: BTreeMap<String, FsError>,
 }
 
+impl Scan {
+    /// Whether it has the same files, all of them readable, and none of them read again.
+    fn is_same(&self, other: &Self) -> bool {
+        let pairs = || self.ours.iter().zip(&other.ours);
+        self.unreadable.is_empty()
+            && other.unreadable.is_empty()
+            && self.ours.len() == other.ours.len()
+            && pairs().all(|((name, ours), (other_name, others))| name == other_name && Arc::ptr_eq(ours, others))
+    }
+}
+
 /// What is known of the files since the last scan.
 #[derive(Debug, Default)]
 pub(super) struct ScanCache {
     files: BTreeMap<OsString, KnownFile>,
     /// What we have written since the last scan: identical bytes need not be parsed again.
     written: BTreeMap<OsString, Arc<Manifest>>,
+    /// What the last scan gave.
+    last: Arc<Scan>,
 }
 
 #[derive(Debug)]
@@ -80,8 +93,8 @@ pub(super) type ScannedManifest = Result<Arc<Manifest>, String>;
 const TICK: Duration = Duration::from_millis(20);
 
 impl ScanCache {
-    /// Looks at every file of the folder.
-    pub(super) fn scan(&mut self, dir: &Dir) -> Result<Scan, FsError> {
+    /// Looks at every file of the folder. The same value again where nothing has changed.
+    pub(super) fn scan(&mut self, dir: &Dir) -> Result<Arc<Scan>, FsError> {
         let mut scan = Scan::default();
         let mut present = BTreeSet::new();
         for name in dir.names()? {
@@ -97,7 +110,10 @@ impl ScanCache {
         }
         self.files.retain(|name, _| present.contains(name));
         self.written.retain(|name, _| present.contains(name));
-        Ok(scan)
+        if !scan.is_same(&self.last) {
+            self.last = Arc::new(scan);
+        }
+        Ok(Arc::clone(&self.last))
     }
 
     /// `bytes`, which encode `pod`, were written to the file `name`.

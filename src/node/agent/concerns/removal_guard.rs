@@ -139,6 +139,11 @@ impl RemovalGuard {
         }
     }
 
+    /// Whether nothing waits for a GET or for another list.
+    pub(in super::super) fn is_idle(&self) -> bool {
+        self.confirmations.is_empty() && self.second_list.is_none()
+    }
+
     /// What a GET said of the daemon, if one was asked for.
     pub(in super::super) fn confirmation(&self, key: &ObjectKey, about: u64, now: Timestamp) -> Confirmation {
         let asked = self.confirmations.get(key).filter(|asked| asked.about == about);

@@ -22,18 +22,18 @@ use crate::node::api::Snapshot;
 
 use super::*;
 
-fn config() -> Config {
+pub(in crate::node::agent) fn config() -> Config {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("c.toml");
     std::fs::write(&file, "node-name = \"n1\"\nmanifest-dir = \"/m\"\n").unwrap();
     crate::config::load(Some(&file)).unwrap()
 }
 
-fn key() -> ObjectKey {
+pub(in crate::node::agent) fn key() -> ObjectKey {
     ObjectKey::new("kube-system", "net")
 }
 
-fn daemon_set() -> Arc<DaemonSet> {
+pub(in crate::node::agent) fn daemon_set() -> Arc<DaemonSet> {
     let template =
         json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}});
     let value: Value = json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
@@ -43,7 +43,7 @@ fn daemon_set() -> Arc<DaemonSet> {
 }
 
 /// An agent that has made a pass, and of whose daemon an instance runs.
-fn state(config: &Config) -> AgentState {
+pub(in crate::node::agent) fn state(config: &Config) -> AgentState {
     let options = Options::new(RenderOptions {
         node_name: "n1".to_owned(),
         kubelet_version: Some((1, 36)),
@@ -63,13 +63,13 @@ fn state(config: &Config) -> AgentState {
     state
 }
 
-fn observation(api: Option<Snapshot>) -> Observation {
+pub(in crate::node::agent) fn observation(api: Option<Snapshot>) -> Observation {
     let boot = Boot { id: "b".to_owned(), at: Timestamp::from_secs(1) };
     let manifests = Knowledge::Current(Arc::default());
     Observation { boot, manifests, ..Observation::of(api, Knowledge::NeverHeard, 2_000_000) }
 }
 
-fn decided(observation: &Observation, state: &AgentState, config: &Config) -> Decision {
+pub(in crate::node::agent) fn decided(observation: &Observation, state: &AgentState, config: &Config) -> Decision {
     decide(observation, state, config, &mut RenderCache::default())
 }
 

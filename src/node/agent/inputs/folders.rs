@@ -82,8 +82,10 @@ impl FolderReader {
             let view = folders::read(&self.disk, &self.paths, &self.last.view, SystemTime::now());
             self.read_at = now;
             self.last.again_at = view.recheck.map(|after| now + after.into());
-            self.last.view = Arc::new(view);
-            self.follow_objects();
+            if !view.is_same(&self.last.view) {
+                self.last.view = Arc::new(view);
+                self.follow_objects();
+            }
         }
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
         problems.extend(trouble.map(|why| Problem { object: "folders".to_owned(), reason: why, hint: None }));

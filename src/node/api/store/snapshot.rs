@@ -92,6 +92,8 @@ pub enum Presence {
 pub struct Snapshot {
     /// The store's version.
     pub version: u64,
+    /// The version with which its content last changed: a list that brings nothing new raises `version` alone.
+    pub content: u64,
     pub daemon_sets: BTreeMap<ObjectKey, Definition>,
     /// The own Node.
     pub node: Option<Entry>,
@@ -145,6 +147,12 @@ pub(super) struct Tombstone {
 }
 
 impl Snapshot {
+    /// Its content has changed.
+    pub(super) fn changed(&mut self) {
+        self.version += 1;
+        self.content = self.version;
+    }
+
     /// Complete lists of a scope so far; 0 if nothing is known of it.
     pub fn lists(&self, scope: &Scope) -> u64 {
         self.scopes.get(scope).map_or(0, |state| state.lists)
