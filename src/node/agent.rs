@@ -30,7 +30,6 @@ mod observed_folders;
 mod observed_state;
 mod orphans;
 mod planning;
-mod pod_status_source;
 mod quiet;
 mod reload;
 mod remembered_inputs;
@@ -43,15 +42,14 @@ mod signals;
 mod start;
 mod state;
 mod teardown;
+mod wake;
 
 use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
 
 use tokio::sync::mpsc;
-use tokio::sync::watch;
 
-use crate::clock;
 use crate::config::Config;
 use crate::core::pass::Plan;
 use crate::core::status::Problem;
@@ -77,6 +75,9 @@ use requests::Requests;
 use signals::SignalCommand;
 use signals::Signals;
 use state::AgentState;
+use wake::Callers;
+use wake::Until;
+use wake::Wake;
 
 pub use answers::answer_offline;
 pub use reload::Ended;
@@ -124,31 +125,6 @@ impl Default for LastPass {
             is_at_rest: false,
         }
     }
-}
-
-/// When the loop ends by itself.
-#[derive(Clone, Copy, Debug)]
-enum Until {
-    /// Never: a signal ends it.
-    Stopped,
-    /// When nothing is left that the API server or a pull could still change at once, or at this time.
-    Settled(tokio::time::Instant),
-    /// When nothing of ours runs on the node any more, or at this time.
-    TornDown(tokio::time::Instant),
-}
-
-/// Who may speak to the loop.
-struct Callers {
-    signals: Option<Signals>,
-    asked: Option<mpsc::Receiver<SocketRequest>>,
-}
-
-/// Why the loop woke.
-enum Wake {
-    Changed,
-    Asked(SocketRequest),
-    Ping,
-    Signal(SignalCommand),
 }
 
 impl Agent {
@@ -202,7 +178,7 @@ impl Agent {
         let bound = tokio::time::Instant::now() + self.config.once_timeout;
         self.pass().await;
         self.connect();
-        self.drive(Until::Settled(bound), &mut Callers { signals: None, asked: None }, None).await;
+        self.drive(Until::Settled(bound), &mut Callers::default(), None).await;
         self.save_inputs();
         Ok(self.status())
     }
@@ -211,10 +187,7 @@ impl Agent {
     async fn drive(&mut self, until: Until, callers: &mut Callers, file: Option<&Path>) -> Ended {
         let mut changed = self.inputs.api_changes();
         loop {
-            let bound = match until {
-                Until::Stopped => None,
-                Until::Settled(bound) | Until::TornDown(bound) => Some(bound),
-            };
+            let bound = until.bound();
             let is_reached = match until {
                 Until::Stopped => false,
                 Until::Settled(_) => self.is_settled(),
@@ -226,13 +199,13 @@ impl Agent {
             self.reporter.watchdog().ping();
             let wake = tokio::select! {
                 biased;
-                signal = next_signal(&mut callers.signals) => Wake::Signal(signal),
-                request = next_request(&mut callers.asked) => Wake::Asked(request),
-                () = api_change(&mut changed) => Wake::Changed,
+                signal = wake::signal(&mut callers.signals) => Wake::Signal(signal),
+                request = wake::request(&mut callers.asked) => Wake::Asked(request),
+                () = wake::api_change(&mut changed) => Wake::Changed,
                 () = self.inputs.woken() => Wake::Changed,
                 () = self.reporter.watchdog().due() => Wake::Ping,
-                () = sleep_until(self.last.due) => Wake::Changed,
-                () = bounded(bound) => Wake::Changed,
+                () = wake::at(self.last.due) => Wake::Changed,
+                () = wake::bound(bound) => Wake::Changed,
             };
             match wake {
                 Wake::Signal(SignalCommand::Stop) => return Ended::Stopped,
@@ -360,7 +333,7 @@ impl Agent {
         self.pass().await;
         let found = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);
         self.connect();
-        self.drive(Until::TornDown(bound), &mut Callers { signals: None, asked: None }, None).await;
+        self.drive(Until::TornDown(bound), &mut Callers::default(), None).await;
         let left = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);
         Teardown { node: self.config.node_name.clone(), found, left, problems: self.last.problems.clone() }
     }
@@ -403,42 +376,5 @@ impl Agent {
         for problem in &outcome.problems {
             tracing::warn!(object = problem.object, hint = problem.hint, "{}", problem.reason);
         }
-    }
-}
-
-async fn next_signal(signals: &mut Option<Signals>) -> SignalCommand {
-    match signals {
-        Some(signals) => signals.next().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn next_request(asked: &mut Option<mpsc::Receiver<SocketRequest>>) -> SocketRequest {
-    if let Some(asked) = asked
-        && let Some(request) = asked.recv().await
-    {
-        return request;
-    }
-    std::future::pending().await
-}
-
-/// Waits for the API's store to change; for ever without an API.
-async fn api_change(changed: &mut Option<watch::Receiver<u64>>) {
-    if let Some(receiver) = changed
-        && receiver.changed().await.is_ok()
-    {
-        return;
-    }
-    std::future::pending().await
-}
-
-async fn sleep_until(at: Timestamp) {
-    tokio::time::sleep((at - clock::now()).to_duration()).await;
-}
-
-async fn bounded(bound: Option<tokio::time::Instant>) {
-    match bound {
-        Some(bound) => tokio::time::sleep_until(bound).await,
-        None => std::future::pending().await,
     }
 }

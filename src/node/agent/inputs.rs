@@ -5,6 +5,7 @@
 
 mod folders;
 mod node;
+mod pod_status_source;
 mod runtime;
 
 use std::collections::BTreeMap;

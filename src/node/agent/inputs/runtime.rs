@@ -11,12 +11,13 @@ use crate::core::time::Timestamp;
 use crate::node::agent::concerns::stock_controller;
 use crate::node::agent::evidence;
 use crate::node::agent::evidence::RuntimePod;
-use crate::node::agent::pod_status_source::Answer;
-use crate::node::agent::pod_status_source::PodStatusSource;
 use crate::node::agent::state::AgentState;
 use crate::node::api::Snapshot;
 use crate::node::cri::Cri;
 use crate::node::kubelet::Kubelet;
+
+use super::pod_status_source::Answer;
+use super::pod_status_source::PodStatusSource;
 
 /// The runtime is asked for readiness no more often than this while the API server does not answer.
 const PERIOD: Span = Span::from_secs(5);

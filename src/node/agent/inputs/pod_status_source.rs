@@ -13,14 +13,13 @@ use tokio::task::JoinHandle;
 use crate::clock;
 use crate::core::health::PodFact;
 use crate::core::time::Span;
+use crate::node::agent::evidence;
+use crate::node::agent::evidence::RuntimePod;
+use crate::node::agent::failure;
 use crate::node::cri::Cri;
 use crate::node::cri::CriError;
 use crate::node::kubelet::Kubelet;
 use crate::node::kubelet::KubeletError;
-
-use super::evidence;
-use super::evidence::RuntimePod;
-use super::failure;
 
 /// How long the runtime's answer waits for the kubelet's word on it: without the API server, which
 /// tells the kubelet who may ask, it may hang.

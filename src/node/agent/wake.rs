@@ -1,0 +1,90 @@
+//! What ends the waiting of the agent's loop, and what ends the loop.
+//!
+//! Owns the waits only. Must not read what it waits for: the pass that follows does.
+
+use tokio::sync::mpsc;
+use tokio::sync::watch;
+
+use crate::clock;
+use crate::core::time::Timestamp;
+use crate::node::socket::SocketRequest;
+
+use super::signals::SignalCommand;
+use super::signals::Signals;
+
+/// When the loop ends by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Until {
+    /// Never: a signal ends it.
+    Stopped,
+    /// When nothing is left that the API server or a pull could still change at once, or at this time.
+    Settled(tokio::time::Instant),
+    /// When nothing of ours runs on the node any more, or at this time.
+    TornDown(tokio::time::Instant),
+}
+
+/// Who may speak to the loop.
+#[derive(Default)]
+pub(super) struct Callers {
+    pub(super) signals: Option<Signals>,
+    pub(super) asked: Option<mpsc::Receiver<SocketRequest>>,
+}
+
+/// Why the loop woke.
+pub(super) enum Wake {
+    Changed,
+    Asked(SocketRequest),
+    Ping,
+    Signal(SignalCommand),
+}
+
+impl Until {
+    /// When the loop ends at the latest.
+    pub(super) fn bound(self) -> Option<tokio::time::Instant> {
+        match self {
+            Until::Stopped => None,
+            Until::Settled(bound) | Until::TornDown(bound) => Some(bound),
+        }
+    }
+}
+
+/// Waits for a signal; for ever where none is listened for.
+pub(super) async fn signal(signals: &mut Option<Signals>) -> SignalCommand {
+    match signals {
+        Some(signals) => signals.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for a request of the socket; for ever without one.
+pub(super) async fn request(asked: &mut Option<mpsc::Receiver<SocketRequest>>) -> SocketRequest {
+    if let Some(asked) = asked
+        && let Some(request) = asked.recv().await
+    {
+        return request;
+    }
+    std::future::pending().await
+}
+
+/// Waits for the API's store to change; for ever without an API.
+pub(super) async fn api_change(changed: &mut Option<watch::Receiver<u64>>) {
+    if let Some(receiver) = changed
+        && receiver.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+/// Waits until `due`.
+pub(super) async fn at(due: Timestamp) {
+    tokio::time::sleep((due - clock::now()).to_duration()).await;
+}
+
+/// Waits until `bound`; for ever without one.
+pub(super) async fn bound(bound: Option<tokio::time::Instant>) {
+    match bound {
+        Some(bound) => tokio::time::sleep_until(bound).await,
+        None => std::future::pending().await,
+    }
+}
