@@ -24,10 +24,9 @@ const CLOCKS: Span = Span::from_secs(1);
 
 /// Whether `decision` changes nothing and waits for nothing but the time at which it is due.
 pub(super) fn is_at_rest(decision: &Decision) -> bool {
-    let follows = |request: &Request| matches!(request, Request::Follow { .. });
     decision.plan.is_quiet()
         && !decision.plan.removals_held
-        && decision.requests.iter().all(follows)
+        && decision.requests.iter().all(Request::is_standing)
         && decision.save_inputs == SaveInputs::No
         && decision.adopters.is_empty()
         && decision.to_touch.is_empty()

@@ -86,6 +86,17 @@ pub(super) enum Request {
     Pin(BTreeSet<String>),
 }
 
+impl Request {
+    /// Whether it says how things are to be, rather than what is to be done: sent again, it changes nothing.
+    pub(super) fn is_standing(&self) -> bool {
+        match self {
+            Request::Follow { .. } | Request::FollowPending(_) | Request::Pin(_) => true,
+            Request::Pull { wishes, .. } => wishes.is_empty(),
+            _ => false,
+        }
+    }
+}
+
 /// What came back.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reply {
