@@ -56,6 +56,17 @@ pub(super) fn decide(
     config: &Config,
     cache: &mut RenderCache,
 ) -> Decision {
+    decide_in_order(&Asked::ALL, observation, state, config, cache)
+}
+
+/// The same with the concerns asked in another order.
+fn decide_in_order(
+    order: &[Asked],
+    observation: &Observation,
+    state: &AgentState,
+    config: &Config,
+    cache: &mut RenderCache,
+) -> Decision {
     let mut state = state.clone();
     let mut log = Log::default();
     let adopters = state.absorb(observation, config, &mut log);
@@ -70,7 +81,7 @@ pub(super) fn decide(
     let mut requests = Vec::new();
     requests.extend(follow(observation, &mut state, &plan));
     let save_inputs = remember(observation, &mut state, &plan);
-    requests.extend(concerns(observation, &mut state, config, &mut plan, &mut log));
+    requests.extend(concerns(order, observation, &mut state, config, &mut plan, &mut log));
     if let Some(status) = claims {
         state.concerns.claims.want(status, observation.now, observation.random);
     }
@@ -166,8 +177,45 @@ fn starts(daemon: &DaemonPlan) -> bool {
     daemon.actions.iter().any(|action| matches!(action, Action::Start { .. }))
 }
 
-/// The requests of every concern but claims.
+/// A concern that is asked for requests once there is a plan. None depends on what another has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Images,
+    RemovalGuard,
+    StockController,
+    AdmissionDryRuns,
+    CrashDiagnoses,
+    Acceptance,
+    RestartOrders,
+    MirrorLabels,
+    MirrorOwners,
+    MirrorPodDeletions,
+    StuckSandboxes,
+    KubeletResync,
+    Preempted,
+}
+
+impl Asked {
+    const ALL: [Self; 13] = [
+        Self::Images,
+        Self::RemovalGuard,
+        Self::StockController,
+        Self::AdmissionDryRuns,
+        Self::CrashDiagnoses,
+        Self::Acceptance,
+        Self::RestartOrders,
+        Self::MirrorLabels,
+        Self::MirrorOwners,
+        Self::MirrorPodDeletions,
+        Self::StuckSandboxes,
+        Self::KubeletResync,
+        Self::Preempted,
+    ];
+}
+
+/// The requests of every concern but claims, which are reported first.
 fn concerns(
+    order: &[Asked],
     observation: &Observation,
     state: &mut AgentState,
     config: &Config,
@@ -175,10 +223,8 @@ fn concerns(
     log: &mut Log,
 ) -> Vec<Request> {
     let (node, unlinked) = (&config.node_name, state.unlinked(observation));
-    let mut requests = Vec::new();
-    let objects = Objects::today(observation, &state.inputs, &state.policy);
-    requests.extend(images::requests(observation, plan, &objects, node));
-    let AgentState { concerns, records, definitions, inputs, node: view, .. } = state;
+    let AgentState { concerns, records, definitions, inputs, policy, node: view, .. } = state;
+    let objects = Objects::today(observation, inputs, policy);
     let known = Known {
         records,
         floor: state.floor,
@@ -186,18 +232,34 @@ fn concerns(
         cluster: inputs.cluster_uid.as_ref(),
         removals_delay: config.removals_delay.into(),
     };
-    requests.extend(concerns.removal_guard.requests(observation, plan, &known, log));
-    requests.extend(concerns.stock.requests(plan, definitions));
-    requests.extend(concerns.admission_dry_runs.requests(observation, plan, node, unlinked));
-    requests.extend(concerns.crash_diagnoses.requests());
-    requests.extend(concerns.acceptance.requests());
-    requests.extend(concerns.restart_orders.requests(observation));
-    requests.extend(concerns.mirror_labels.requests(observation, records, node));
-    requests.extend(concerns.mirror_owners.requests(observation, plan, definitions, view));
-    requests.extend(concerns.mirror_pod_deletions.requests(observation, plan, node));
-    requests.extend(concerns.stuck_sandboxes.requests(observation, plan, records, state.started, log));
-    requests.extend(concerns.kubelet_resync.requests(observation, records, log));
-    concerns.preempted.observe(observation, records, log);
+    let mut requests = Vec::new();
+    for concern in order {
+        match concern {
+            Asked::Images => requests.extend(images::requests(observation, plan, &objects, node)),
+            Asked::RemovalGuard => {
+                requests.extend(concerns.removal_guard.requests(observation, plan, &known, log));
+            }
+            Asked::StockController => requests.extend(concerns.stock.requests(plan, definitions)),
+            Asked::AdmissionDryRuns => {
+                requests.extend(concerns.admission_dry_runs.requests(observation, plan, node, unlinked));
+            }
+            Asked::CrashDiagnoses => requests.extend(concerns.crash_diagnoses.requests()),
+            Asked::Acceptance => requests.extend(concerns.acceptance.requests()),
+            Asked::RestartOrders => requests.extend(concerns.restart_orders.requests(observation)),
+            Asked::MirrorLabels => requests.extend(concerns.mirror_labels.requests(observation, records, node)),
+            Asked::MirrorOwners => {
+                requests.extend(concerns.mirror_owners.requests(observation, plan, definitions, view));
+            }
+            Asked::MirrorPodDeletions => {
+                requests.extend(concerns.mirror_pod_deletions.requests(observation, plan, node));
+            }
+            Asked::StuckSandboxes => {
+                requests.extend(concerns.stuck_sandboxes.requests(observation, plan, records, state.started, log));
+            }
+            Asked::KubeletResync => requests.extend(concerns.kubelet_resync.requests(observation, records, log)),
+            Asked::Preempted => concerns.preempted.observe(observation, records, log),
+        }
+    }
     requests
 }
 

@@ -164,3 +164,42 @@ fn a_daemon_whose_effects_failed_keeps_the_record_that_it_had() {
     let outcome = EffectOutcome { records, ..EffectOutcome::default() };
     assert_eq!(AgentState::commit(decision, &outcome, observation.now).records[&key()], planned);
 }
+
+#[test]
+fn the_order_in_which_concerns_are_asked_changes_nothing() {
+    let config = config();
+    let sorted = |decision: &Decision| {
+        let mut requests: Vec<String> = decision.requests.iter().map(|r| format!("{r:?}")).collect();
+        let mut lines: Vec<String> = decision.log.0.iter().map(|line| line.text.clone()).collect();
+        requests.sort();
+        lines.sort();
+        (requests, lines)
+    };
+    let mut ending = state(&config);
+    ending.tear_down();
+    let mut unsure = state(&config);
+    unsure.inputs.daemon_sets.insert(key(), daemon_set());
+    for state in [state(&config), ending, unsure] {
+        for api in [None, Some(Snapshot::default())] {
+            for runtime in [Knowledge::NeverHeard, Knowledge::Current(Arc::default())] {
+                let observation = Observation { runtime, ..observation(api.clone()) };
+                let mut order = Asked::ALL;
+                let first = decide_in_order(&order, &observation, &state, &config, &mut RenderCache::default());
+                let mut seed = 1_u64;
+                for _ in 0..40 {
+                    for end in (1..order.len()).rev() {
+                        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                        order.swap(end, usize::try_from(seed >> 33).unwrap() % (end + 1));
+                    }
+                    let other = decide_in_order(&order, &observation, &state, &config, &mut RenderCache::default());
+                    assert_eq!(sorted(&other), sorted(&first), "{order:?}");
+                    assert_eq!((&other.plan, other.due, &other.problems), (&first.plan, first.due, &first.problems));
+                    assert_eq!(
+                        (&other.state.records, &other.state.concerns),
+                        (&first.state.records, &first.state.concerns)
+                    );
+                }
+            }
+        }
+    }
+}
