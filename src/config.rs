@@ -164,6 +164,19 @@ impl Config {
         })
     }
 
+    /// The configuration as TOML, without a word on where its values came from: as a recording has it.
+    pub fn to_toml(&self) -> String {
+        sections(|key| format!("{} = {}\n", key.name(), (key.get)(self)))
+    }
+
+    /// The configuration that [`Config::to_toml`] wrote.
+    ///
+    /// # Errors
+    /// Every key that is none or has another value than it takes.
+    pub fn from_toml(text: String) -> Result<Self, ConfigError> {
+        read::merge(&[(PathBuf::from("config.toml"), text)])
+    }
+
     /// Whether the key `path` is written in a file.
     pub fn is_written(&self, path: &str) -> bool {
         matches!(self.origins.get(path), Some(Origin::File { .. }))

@@ -15,6 +15,7 @@ pub mod kubelet;
 pub mod manifests;
 pub mod metrics;
 pub mod notify;
+pub mod recording;
 pub mod seal;
 pub mod socket;
 pub mod volumes;

@@ -22,7 +22,7 @@ pub fn ask_again(waited: Span) -> Span {
 }
 
 /// What the kubelet reports about a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum KubeletReport {
     /// It was rejected: the reason.
     Rejected(String),

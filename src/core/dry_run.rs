@@ -35,7 +35,7 @@ pub use reply::judge;
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// One question: a pod that the API server is to judge.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Question {
     /// The DaemonSet whose pod it is.
     pub daemon_set: Arc<DaemonSet>,

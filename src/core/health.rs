@@ -22,14 +22,14 @@ pub use status::why_not_ready;
 const LONGEST_LINE: usize = 300;
 
 /// A pod as the runtime has it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PodFact {
     pub sandboxes: Vec<SandboxFact>,
     /// Includes earlier attempts.
     pub containers: Vec<ContainerFact>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SandboxFact {
     /// Whether it is ready.
     pub ready: bool,
@@ -37,7 +37,7 @@ pub struct SandboxFact {
 }
 
 /// One attempt of a container.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ContainerFact {
     /// Its name in the pod.
     pub name: String,
@@ -47,7 +47,7 @@ pub struct ContainerFact {
     pub made: Timestamp,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Does {
     /// Running.
     Runs,
@@ -57,7 +57,7 @@ pub enum Does {
 }
 
 /// What is known about a container that ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CrashDiagnosis {
     /// The container's name in the pod.
     pub container: String,

@@ -23,7 +23,7 @@ const SUFFIX: usize = 5;
 const MAX_POD_NAME: usize = 253;
 
 /// UID and pod name of one instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Identity {
     /// The pod UID (UUIDv5, lower case with dashes).
     pub uid: String,

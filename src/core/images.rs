@@ -12,7 +12,7 @@ use crate::core::canonical::default_pull_policy;
 use crate::core::json::Json;
 
 /// An image that a pod names.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct PodImage {
     /// The image as it is written.
     pub image: String,

@@ -24,7 +24,7 @@ use crate::core::yaml;
 const TEMPLATE: &str = "this is a template: let its tool (helm template, kustomize build, …) fill it in first";
 
 /// What a problem makes of its document or object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ProblemKind {
     /// The file or document cannot be read, so the objects in it are unknown.
     Syntax,
@@ -35,7 +35,7 @@ pub enum ProblemKind {
 }
 
 /// An object as its own document names it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct ObjectName {
     /// `kind`, such as `DaemonSet`.
     pub kind: String,
@@ -50,7 +50,7 @@ impl fmt::Display for ObjectName {
 }
 
 /// What is wrong in a file, and where. Printed as `file:line:column: object: field: reason`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct InputProblem {
     pub file: PathBuf,
     /// Line in the file, from 1: of the error itself (syntax), else where the document begins. 0: the file as a whole.
@@ -89,7 +89,7 @@ impl InputProblem {
 }
 
 /// An object of a kind that this program does not read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Ignored {
     /// `apiVersion kind`.
     pub kind: String,

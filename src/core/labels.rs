@@ -17,7 +17,7 @@ pub use parse::parse;
 
 named! {
     /// What a requirement asks of a label.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
     pub enum Operator {
         /// The label's value is one of the values.
         In = "In",
@@ -40,7 +40,7 @@ named! {
 pub struct LabelError(pub(crate) String);
 
 /// One requirement on a label, valid by construction (upstream's `NewRequirement`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Requirement {
     key: String,
     operator: Operator,
@@ -108,7 +108,7 @@ impl fmt::Display for Requirement {
 }
 
 /// Requirements that must all be met; with none, everything matches.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Selector {
     requirements: Vec<Requirement>,
 }

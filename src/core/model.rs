@@ -357,7 +357,7 @@ pub struct NodeView {
 }
 
 /// An invalid object: which field, why, and what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct FieldError {
     /// The field as a path, such as `spec.template.spec.restartPolicy`.
     pub field: String,

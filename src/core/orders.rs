@@ -18,7 +18,7 @@ const COMES_BACK: Span = Span::from_secs(60);
 pub const ASK_AGAIN: Span = Span::from_secs(5);
 
 /// The answer of a direct request for one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ObjectState {
     /// It exists.
     There {
@@ -33,7 +33,7 @@ pub enum ObjectState {
 }
 
 /// The answers about everything that a mirror pod depends on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Survey {
     /// The DaemonSet, and its remembered UID; `None` for a daemon that only a folder defines.
     pub daemon_set: Option<(ObjectState, Option<String>)>,

@@ -47,7 +47,7 @@ pub struct PassContext<'a> {
 }
 
 /// The plan of one pass: a value that can be printed, compared and executed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Plan {
     /// One plan for each daemon, in the order of their names.
     pub daemons: Vec<DaemonPlan>,

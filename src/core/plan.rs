@@ -76,7 +76,7 @@ pub struct PlanContext<'a> {
 }
 
 /// One change. The shell executes them in order and stops at the first that fails.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub enum Action {
     /// Save the record, then remove the manifest.
     End {
@@ -126,7 +126,7 @@ pub enum Action {
 }
 
 /// What to report about a daemon after a pass.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Summary {
     pub state: State,
     /// The reason for users; empty if there is none.
@@ -160,7 +160,7 @@ pub struct Summary {
     pub failed: Option<FailedRevision>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct DaemonPlan {
     pub key: ObjectKey,
     /// The actions, in order.

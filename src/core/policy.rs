@@ -37,7 +37,7 @@ pub enum Covered {
 /// What this node's configuration says about DaemonSets of the API.
 ///
 /// The default is the configuration's: the label decides, in `kube-system` only.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Policy {
     /// Mode of a DaemonSet without the mode label; `None` (`labelled`): it is not ours.
     default_mode: Option<Mode>,

@@ -41,7 +41,7 @@ use crate::core::render::json::Object;
 use crate::core::volume::VolumeData;
 
 /// Host and port of an API server, as containers shall reach it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Endpoint {
     /// Host name or address, IPv6 without brackets.
     pub host: String,
@@ -49,7 +49,7 @@ pub struct Endpoint {
 }
 
 /// What the node's configuration and the node itself determine about rendering.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RenderOptions {
     pub node_name: String,
     /// Major and minor version of the kubelet that reads the manifest; `None`: unknown.
@@ -65,7 +65,7 @@ pub struct RenderOptions {
 }
 
 /// Who pulls a pod's images, and what is written as their pull policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Pulls {
     /// The agent, before an instance starts: `Always` is written as `IfNotPresent`.
     #[default]
@@ -131,11 +131,13 @@ impl fmt::Display for Missing {
 }
 
 /// A rendered instance.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct RenderedPod {
-    /// The static pod.
+    /// The static pod. A recording has neither it nor its data.
+    #[serde(skip)]
     pub pod: Value,
     /// The data it mounts, in the order of the pod's volumes.
+    #[serde(skip)]
     pub volumes: Vec<VolumeData>,
     /// The objects that it refers to, which must be watched.
     pub references: BTreeSet<ObjectRef>,
@@ -172,7 +174,7 @@ impl RenderedPod {
 }
 
 /// Why a DaemonSet cannot be a static pod: every refused field.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Refused {
     /// The fields, never empty.
     pub errors: Vec<FieldError>,

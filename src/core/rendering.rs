@@ -24,7 +24,7 @@ use crate::core::render::RenderedPod;
 use crate::core::volume::VolumeData;
 
 /// What rendering one incarnation of a DaemonSet gave.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct RenderResult {
     /// UID and pod name.
     pub identity: Identity,
@@ -35,11 +35,12 @@ pub struct RenderResult {
 }
 
 /// A rendered instance, ready to be written.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Rendered {
     /// The manifest's file name in the manifest folder.
     pub file: String,
-    /// The manifest's text.
+    /// The manifest's text. A recording has its digest alone.
+    #[serde(skip)]
     pub text: String,
     /// SHA-256 of the text, in hex.
     pub digest: String,

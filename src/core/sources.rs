@@ -38,7 +38,7 @@ pub enum FolderState<'a> {
 }
 
 /// The answer of a GET that was sent because the API's view lacked the daemon, or no longer selected it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Confirmation {
     /// No GET has been sent.
     Unasked,

@@ -33,6 +33,7 @@ use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::sources::FolderState;
 use crate::node::fsx::Stamp;
+use crate::node::recording::marks;
 
 pub use identity::FolderIdentity;
 pub use scan::read;
@@ -42,7 +43,7 @@ pub use watch::FoldersWatch;
 pub const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
 /// The content of all folders.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct FolderView {
     /// The folders, in ascending precedence.
     pub folders: Vec<ScannedFolder>,
@@ -52,7 +53,8 @@ pub struct FolderView {
     pub masked: Vec<String>,
     /// The DaemonSets in force, each with the index of its file.
     daemon_sets: BTreeMap<ObjectKey, (Arc<DaemonSet>, usize)>,
-    /// The other objects in force.
+    /// The other objects in force. An observation has them with their versions.
+    #[serde(skip)]
     objects: BTreeMap<ObjectRef, Arc<Value>>,
     /// Problems beyond a single file: unreadable folders, objects that are defined twice.
     pub problems: Vec<InputProblem>,
@@ -63,7 +65,7 @@ pub struct FolderView {
 }
 
 /// One folder.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ScannedFolder {
     pub path: PathBuf,
     /// Whether it exists and could be listed.
@@ -75,7 +77,7 @@ pub struct ScannedFolder {
 }
 
 /// One file in force.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct FileView {
     /// Its name, without the folder.
     pub name: String,
@@ -85,7 +87,8 @@ pub struct FileView {
     pub fingerprint: String,
     /// The DaemonSets that it defines, or defined when it was last valid.
     pub daemon_sets: Vec<Arc<DaemonSet>>,
-    /// Its other objects, likewise.
+    /// Its other objects, likewise. A recording has their names alone.
+    #[serde(with = "marks::references")]
     pub objects: Vec<(ObjectRef, Arc<Value>)>,
     /// Its objects of kinds that are ignored.
     pub ignored: Vec<Ignored>,

@@ -50,7 +50,7 @@ pub fn widen_descriptors() {
 }
 
 /// What was being done when a step failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Doing {
     /// Opening a file or folder.
     Open,
@@ -89,7 +89,7 @@ impl fmt::Display for Doing {
 }
 
 /// A step on a file system that failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, serde::Serialize, serde::Deserialize)]
 #[error("cannot {doing} {}", path.display())]
 pub struct FsError {
     /// The step.
@@ -98,6 +98,7 @@ pub struct FsError {
     pub path: PathBuf,
     /// What the system said.
     #[source]
+    #[serde(with = "system_error")]
     pub source: std::io::Error,
 }
 
@@ -132,11 +133,34 @@ impl FsError {
     }
 }
 
+/// A system's error in a recording: its number, or its words where it has none.
+mod system_error {
+    use std::io::Error;
+
+    use serde::Deserialize;
+    use serde::Deserializer;
+    use serde::Serialize;
+    use serde::Serializer;
+
+    pub(super) fn serialize<S: Serializer>(error: &Error, serializer: S) -> Result<S::Ok, S::Error> {
+        match error.raw_os_error() {
+            Some(number) => Ok::<i32, String>(number),
+            None => Err(error.to_string()),
+        }
+        .serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Error, D::Error> {
+        let error = Result::<i32, String>::deserialize(deserializer)?;
+        Ok(error.map_or_else(Error::other, Error::from_raw_os_error))
+    }
+}
+
 /// A file or folder as the kernel knows it: device and inode. One that was made anew is another one.
 pub type FileId = (u64, u64);
 
 /// What tells one state of a file from another without reading it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Stamp {
     dev: u64,
     ino: u64,

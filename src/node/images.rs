@@ -44,18 +44,19 @@ const PATIENCE: Span = Span::from_secs(60);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The images of one future instance.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Wish {
     pub pod: PullFor,
     pub images: Vec<PodImage>,
-    /// The known pull secrets, by name.
+    /// The known pull secrets, by name. No recording has them.
+    #[serde(skip)]
     pub secrets: Vec<(String, Arc<Value>)>,
     /// A number that changes with a pull secret: then a failed pull is retried at once.
     pub secrets_version: u64,
 }
 
 /// The progress of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum PullProgress {
     /// The runtime is being asked which images are there; and how the last try failed, if there was one.
     Looking(Option<String>),
@@ -82,7 +83,7 @@ pub enum PullProgress {
 }
 
 /// What is known of pulls at one moment.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Pulls {
     /// How far each wish is, and since when it is wanted, by pod UID.
     pub progress: BTreeMap<String, (PullProgress, Timestamp)>,

@@ -48,7 +48,7 @@ pub enum DryRunAnswer {
 }
 
 /// A question and its answers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct AdmissionDryRun {
     about: String,
     /// When it was first put.

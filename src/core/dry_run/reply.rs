@@ -13,7 +13,7 @@ use crate::core::upstream::api_server::Objection;
 use super::fold;
 
 /// What came back.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum DryRunReply {
     /// The pod, as it would have been created.
     Pod(Value),
@@ -31,7 +31,7 @@ pub enum DryRunReply {
 }
 
 /// What it means.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum DryRunVerdict {
     /// The pod would be created; what a new instance is made from.
     Admitted(Arc<Value>),
@@ -42,7 +42,7 @@ pub enum DryRunVerdict {
 }
 
 /// Why nobody has judged a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Unanswered {
     pub why: String,
     /// What to do.

@@ -14,7 +14,7 @@ use super::PASS_BOUNDS;
 use super::refusal;
 
 /// Counters of the running agent.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Counts {
     /// Passes by [`PASS_BOUNDS`]; the last number counts those above all bounds.
     pub passes: [u64; PASS_BOUNDS.len() + 1],

@@ -77,7 +77,7 @@ pub enum Data {
 }
 
 /// Whether the kubelet has accepted an instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Accepted {
     /// Yes: a sandbox or its mirror pod was seen.
     Yes,

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::core::model::FieldError;
 
 /// A remark; printed in one line.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub enum Note {
     /// On a field of the definition.
     Field(FieldError),

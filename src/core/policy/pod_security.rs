@@ -23,7 +23,7 @@ pub const VERSION_LABEL: &str = "pod-security.kubernetes.io/enforce-version";
 
 named! {
     /// A Pod Security level.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
     pub enum Level {
         /// Everything is allowed.
         #[default]

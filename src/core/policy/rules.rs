@@ -16,7 +16,7 @@ use crate::core::named::named;
 
 named! {
     /// A namespace of the host that a pod can share.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
     pub enum HostNamespace {
         /// `hostNetwork`.
         Network = "network",
@@ -38,7 +38,7 @@ impl HostNamespace {
 }
 
 /// The rules of `[policy]` about pods.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PodRules {
     /// Namespaces whose DaemonSets have full access to the host: the next four rules do not bind them; `*` is all.
     pub trusted_namespaces: Vec<String>,

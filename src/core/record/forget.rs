@@ -11,7 +11,7 @@ use super::DaemonRecord;
 pub const MAX_BARE: usize = 64;
 
 /// The result of [`forget`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Forgotten {
     /// The new floor. It must be on disk before the first of `keys` is removed.
     pub floor: u64,

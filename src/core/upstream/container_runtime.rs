@@ -4,7 +4,7 @@
 //! unreachable; that makes a difference only when the image is already on the node.
 
 /// Why an image could not be pulled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Refusal {
     /// The registry requires other credentials.
     Credentials,

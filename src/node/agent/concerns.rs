@@ -27,7 +27,7 @@ use crate::core::time::Timestamp;
 use super::state::AgentState;
 
 /// All of them.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Concerns {
     pub(super) acceptance: acceptance::Acceptance,
     pub(super) admission_dry_runs: admission::AdmissionDryRuns,

@@ -44,7 +44,7 @@ pub(super) struct Decision {
 }
 
 /// When the remembered inputs are written in a pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) enum SaveInputs {
     /// Not in this pass.
     No,
@@ -57,7 +57,7 @@ pub(super) enum SaveInputs {
 }
 
 /// An event on a DaemonSet.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub(super) struct DaemonEvent {
     pub(super) daemon: ObjectKey,
     pub(super) kind: EventKind,

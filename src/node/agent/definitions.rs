@@ -16,7 +16,7 @@ use crate::node::api::Presence;
 use crate::node::api::Snapshot;
 
 /// The API's DaemonSets.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct ApiDefinitions {
     converted: BTreeMap<ObjectKey, (u64, Converted)>,
 }

@@ -40,7 +40,7 @@ const LETS_GO: Span = Span::from_secs(15);
 const FORGOTTEN: Span = Span::from_secs(60);
 
 /// One pod as the runtime has it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct RuntimePod {
     /// The pod's UID.
     pub(super) uid: String,

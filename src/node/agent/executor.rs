@@ -68,7 +68,7 @@ impl StateFolder {
 }
 
 /// What became of a decision's effects.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub(super) struct EffectOutcome {
     /// Daemons of which an effect failed; what came before it was done.
     pub(super) failures: BTreeMap<ObjectKey, EffectFailure>,
@@ -95,7 +95,7 @@ pub(super) struct EffectOutcome {
 }
 
 /// What became of a planned record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) enum RecordFate {
     OnDisk,
     /// It could not be written, and its numbers are used up all the same.
@@ -103,7 +103,7 @@ pub(super) enum RecordFate {
 }
 
 /// What became of the folder of an ended pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) enum ClearResult {
     Gone,
     /// Something is mounted in it.
@@ -112,7 +112,7 @@ pub(super) enum ClearResult {
 }
 
 /// Effects that were executed, for metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(super) struct Counts {
     pub(super) starts: u64,
     pub(super) ends: u64,

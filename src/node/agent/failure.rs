@@ -1,7 +1,7 @@
 //! Something that an effect could not do, in words for people.
 
 /// What failed, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) struct EffectFailure {
     /// What failed, with its causes.
     pub(super) message: String,

@@ -67,7 +67,7 @@ pub(super) struct Inputs {
 }
 
 /// What an agent does with what it reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) enum Purpose {
     /// It works.
     Work,

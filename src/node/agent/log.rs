@@ -3,7 +3,7 @@
 use crate::core::model::ObjectKey;
 
 /// How much a line matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) enum Level {
     Debug,
     Info,
@@ -11,7 +11,7 @@ pub(super) enum Level {
 }
 
 /// One line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) struct LogLine {
     pub(super) level: Level,
     pub(super) text: String,
@@ -21,7 +21,7 @@ pub(super) struct LogLine {
 }
 
 /// The lines of a pass, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(super) struct Log(pub(super) Vec<LogLine>);
 
 impl LogLine {

@@ -22,15 +22,17 @@ use crate::node::api::TokenSnapshot;
 use crate::node::folders::FolderView;
 use crate::node::images::Pulls;
 use crate::node::manifests::Scan;
+use crate::node::recording::marks;
 
 use super::concerns::volume_checks::Look;
 use super::evidence::RuntimePod;
 use super::objects::Versioned;
+use super::remembered_inputs;
 use super::remembered_inputs::SavedSecrets;
 use super::requests::Reply;
 
 /// Everything that one pass knows of the world.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Observation {
     /// The wall clock, read once, after everything else.
     pub(super) now: Timestamp,
@@ -72,7 +74,7 @@ pub(super) struct Observation {
 }
 
 /// Which boot of the machine this is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Boot {
     /// The kernel's `boot_id`; empty where there is none, and then every boot is the same.
     pub(super) id: String,
@@ -81,17 +83,18 @@ pub(super) struct Boot {
 }
 
 /// The folders of DaemonSet files.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct ObservedFolders {
     pub(super) view: Arc<FolderView>,
     /// The objects other than DaemonSets.
+    #[serde(with = "marks::shared_objects")]
     pub(super) objects: Arc<Versioned>,
     /// When to read them again though nothing is seen to change: something in them does not rest yet.
     pub(super) again_at: Option<Timestamp>,
 }
 
 /// The API server.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct ObservedApi {
     /// Empty before the first answer.
     pub(super) snapshot: Arc<Snapshot>,
@@ -105,10 +108,11 @@ pub(super) struct ObservedApi {
 }
 
 /// The ServiceAccount tokens that the agent holds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct ObservedTokens {
     pub(super) held: TokenSnapshot,
-    /// All of them, for a checkpoint.
+    /// All of them, for a checkpoint. No decision reads them, and no recording has them.
+    #[serde(skip)]
     pub(super) issued: Arc<Vec<IssuedToken>>,
     /// Changes whenever what a checkpoint would hold of them does.
     pub(super) fingerprint: u64,
@@ -117,11 +121,12 @@ pub(super) struct ObservedTokens {
 }
 
 /// Secrets that are sealed on disk.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Seal {
     /// Whether they could not be opened yet.
     pub(super) is_closed: bool,
     /// What was opened in this pass.
+    #[serde(with = "remembered_inputs::opened")]
     pub(super) opened: Option<Arc<SavedSecrets>>,
     /// Whether saving them failed and is to be tried again now.
     pub(super) retry: bool,
@@ -130,7 +135,7 @@ pub(super) struct Seal {
 }
 
 /// The volume data of one instance on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) enum VolumeData {
     /// As this process last wrote it.
     Intact,

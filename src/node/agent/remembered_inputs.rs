@@ -21,6 +21,7 @@ use crate::core::model::ObjectRef;
 use crate::node::api::IssuedToken;
 use crate::node::api::Snapshot;
 use crate::node::folders::Origin;
+use crate::node::recording::marks;
 
 use super::objects;
 use super::objects::Versioned;
@@ -84,6 +85,44 @@ struct SealedRollbackData {
     objects: Vec<(ObjectRef, Value)>,
 }
 
+/// Opened secrets in a recording: shapes, and no tokens.
+pub(super) mod opened {
+    use serde::Deserializer;
+    use serde::Serializer;
+
+    use crate::node::recording::marks::Marked;
+
+    use super::*;
+
+    type Objects = Vec<(ObjectRef, Value)>;
+
+    fn marked(objects: &Objects) -> Vec<(&ObjectRef, Marked<'_>)> {
+        objects.iter().map(|(reference, value)| (reference, Marked(reference, value))).collect()
+    }
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        opened: &Option<Arc<SavedSecrets>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let recorded = opened.as_ref().map(|secrets| {
+            let rollback_data = secrets.rollback_data.iter();
+            let marked_data = rollback_data.map(|of| (&of.daemon, &of.revision, marked(&of.objects)));
+            (marked(&secrets.objects), marked_data.collect::<Vec<_>>())
+        });
+        recorded.serialize(serializer)
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Arc<SavedSecrets>>, D::Error> {
+        type Recorded = (Objects, Vec<(ObjectKey, String, Objects)>);
+        let Some((objects, rollback_data)) = Option::<Recorded>::deserialize(deserializer)? else { return Ok(None) };
+        let sealed = |(daemon, revision, objects)| SealedRollbackData { daemon, revision, objects };
+        let rollback_data = rollback_data.into_iter().map(sealed).collect();
+        Ok(Some(Arc::new(SavedSecrets { objects, tokens: Vec::new(), rollback_data })))
+    }
+}
+
 fn is_secret((reference, _): &(ObjectRef, Value)) -> bool {
     reference.kind == Kind::Secret
 }
@@ -122,7 +161,7 @@ impl SavedInputs {
 }
 
 /// What is remembered while the agent runs.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct RememberedInputs {
     /// UID of the namespace kube-system.
     pub(super) cluster_uid: Option<String>,
@@ -135,6 +174,7 @@ pub(super) struct RememberedInputs {
     /// The API's DaemonSets that are ours.
     pub(super) daemon_sets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
     /// Objects in use.
+    #[serde(with = "marks::objects")]
     pub(super) objects: Versioned,
     /// Where daemons from files came from: whether their absence is evidence.
     pub(super) origins: BTreeMap<ObjectKey, Origin>,

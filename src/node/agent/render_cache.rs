@@ -46,7 +46,7 @@ pub(super) trait VersionedTokens: TokenSource {
 }
 
 /// Render options with a version that grows whenever they change.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Options {
     options: RenderOptions,
     version: u64,

@@ -46,7 +46,7 @@ pub(super) use mirror::OwnerChange;
 pub(super) use mirror::OwnerResult;
 
 /// Something that is asked of, or told to, the API server, the container runtime or the kubelet.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) enum Request {
     /// Which cluster answers on connection number `connection`?
     ClusterIdentity { connection: u64 },
@@ -98,7 +98,7 @@ impl Request {
 }
 
 /// What came back.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) enum Reply {
     /// Of [`Request::ClusterIdentity`].
     ClusterIdentity { connection: u64, cluster: Result<String, ApiFailure> },

@@ -13,6 +13,7 @@ use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::policy::Policy;
 use crate::core::rendering::RenderResult;
+use crate::node::recording::marks;
 
 use super::objects::Objects;
 use super::objects::Versioned;
@@ -26,11 +27,12 @@ const ROOT_CA: &str = "kube-root-ca.crt";
 pub(super) type RollbackDataOf = BTreeMap<ObjectKey, RollbackData>;
 
 /// What is kept of one daemon.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct RollbackData {
     /// The revision that was good with it.
     pub(super) revision: String,
     /// The objects as they were then.
+    #[serde(with = "marks::objects")]
     pub(super) objects: Versioned,
 }
 

@@ -47,7 +47,7 @@ pub(super) const CLEAR_AFTER: Span = Span::from_secs(10);
 const CLEAR_AGAIN: Span = Span::from_secs(60);
 
 /// What the passes are to bring about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) enum Goal {
     /// What folders and API define runs here.
     #[default]
@@ -57,7 +57,7 @@ pub(super) enum Goal {
 }
 
 /// What the agent carries from pass to pass.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct AgentState {
     pub(super) purpose: Purpose,
     pub(super) goal: Goal,
@@ -87,7 +87,7 @@ pub(super) struct AgentState {
 }
 
 /// What is known of the remembered inputs on disk, by fingerprint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct InputsOnDisk {
     /// What is there.
     pub(super) saved: u64,
@@ -98,7 +98,7 @@ pub(super) struct InputsOnDisk {
 }
 
 /// The wall clock and a steady one, as of the last pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 struct Clock {
     last: Option<(Timestamp, Span)>,
 }

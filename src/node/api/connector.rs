@@ -38,7 +38,7 @@ tokio::task_local! {
 }
 
 /// The state of the link to the API server.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Link {
     /// Never connected, and no attempt has failed yet.
     Connecting,

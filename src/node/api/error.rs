@@ -13,7 +13,7 @@ use kube::runtime::watcher;
 use serde::Serialize;
 
 /// The kinds of failure that are treated or shown differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FailureKind {
     /// The kubeconfig, or a file that it names, cannot be used.
@@ -41,7 +41,7 @@ pub enum FailureKind {
 }
 
 /// A failed request or connection.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 pub struct ApiFailure {
     pub kind: FailureKind,
     /// The cause, in lower case.

@@ -43,7 +43,7 @@ const NOTE_LIMIT: usize = 1024;
 const INSTANCE_LIMIT: usize = 128;
 
 /// The type of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub enum EventKind {
     /// Normal.
     Normal,

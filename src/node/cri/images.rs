@@ -36,7 +36,7 @@ pub struct Image {
 }
 
 /// The pod that an image is pulled for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PullFor {
     /// The pod's name in sandbox metadata.
     pub name: String,

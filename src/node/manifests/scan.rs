@@ -25,7 +25,7 @@ use crate::node::fsx::Stamp;
 use crate::node::fsx::Stat;
 
 /// One of our manifests on disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Manifest {
     /// The file's name in the folder.
     pub file: String,
@@ -48,7 +48,7 @@ pub struct Manifest {
 }
 
 /// The content of the folder.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Scan {
     /// Our files, by name.
     pub ours: BTreeMap<String, Arc<Manifest>>,

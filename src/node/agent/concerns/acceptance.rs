@@ -36,7 +36,7 @@ const ASK_AGAIN: Span = Span::from_secs(5);
 const NODE_LAGS: Span = Span::from_secs(60);
 
 /// What is known of instances that may not have been accepted.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct Acceptance {
     /// Instances whose mirror pod or sandbox has been seen in this boot.
     seen: BTreeSet<String>,

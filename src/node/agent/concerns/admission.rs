@@ -20,7 +20,7 @@ use super::super::requests::Reply;
 use super::super::requests::Request;
 
 /// Questions, by daemon.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct AdmissionDryRuns(BTreeMap<ObjectKey, AdmissionDryRun>);
 
 impl AdmissionDryRuns {

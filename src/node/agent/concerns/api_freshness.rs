@@ -8,7 +8,7 @@ use crate::core::time::Timestamp;
 const CATCHES_UP: Span = Span::from_secs(20);
 
 /// How fresh the API server's view of this node's pods is.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct ApiFreshness {
     since: Option<Timestamp>,
     /// Whether it has ever been lost: an agent that starts finds a kubelet that has long been in touch.

@@ -44,7 +44,7 @@ const AGAIN: Span = Span::from_secs(5);
 const INSIST: Span = Span::from_secs(60);
 
 /// This node's NodeDaemons as last seen, and what is being written.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct Claims {
     /// The store's version of what is held here.
     version: u64,

@@ -19,13 +19,13 @@ use super::super::state::Records;
 const AGAIN: Span = Span::from_secs(10);
 
 /// The diagnoses of instances, by pod UID.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct CrashDiagnoses {
     looks: BTreeMap<String, Look>,
     questions: Vec<Request>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 struct Look {
     /// Container and how often it had been started.
     at: (String, u64),

@@ -11,7 +11,7 @@ use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
 /// What is known of it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct EtcdRollback {
     seen: u64,
     back: Option<api::EtcdRollback>,

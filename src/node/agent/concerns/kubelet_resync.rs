@@ -36,7 +36,7 @@ const FOR: Span = Span::from_secs(1);
 const BACK: Span = Span::from_secs(15);
 
 /// What is to be tried again, and what has been.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct KubeletResync {
     due: BTreeSet<Timestamp>,
     touched: BTreeMap<String, Touched>,
@@ -48,7 +48,7 @@ pub(in super::super) struct KubeletResync {
 }
 
 /// A manifest with the annotation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 struct Touched {
     until: Timestamp,
     /// Digest of the file with the annotation, and of the one without.
@@ -57,7 +57,7 @@ struct Touched {
 }
 
 /// An instance whose manifest is to be touched.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub(in super::super) struct ToTouch {
     pub(in super::super) daemon: ObjectKey,
     pub(in super::super) pod: String,

@@ -16,7 +16,7 @@ use super::super::observation::Observation;
 use super::super::state::Records;
 
 /// Which manifests went with the disk.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct ManifestsLostAtBoot {
     /// Whether the machine has booted since the agent last ran, until the first look; else what is missing was removed.
     is_open: bool,

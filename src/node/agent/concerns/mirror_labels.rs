@@ -21,7 +21,7 @@ use super::super::requests::Request;
 use super::super::state::Records;
 
 /// What has been asked for, by mirror pod UID: a patch that was refused is not sent again and again.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct MirrorLabels(BTreeMap<String, Value>);
 
 impl MirrorLabels {

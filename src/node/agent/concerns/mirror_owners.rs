@@ -41,7 +41,7 @@ const ACTS: Span = Span::from_secs(60);
 const FORBIDDEN: Span = Span::from_secs(60);
 
 /// What has been asked for, by mirror pod UID.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct MirrorOwners {
     tried: BTreeMap<String, Tried>,
     /// When a pod of a stock controller was last seen, by daemon.
@@ -49,7 +49,7 @@ pub(in super::super) struct MirrorOwners {
     next: Option<Timestamp>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 struct Tried {
     /// UID of the owner that it is to have.
     owner: String,

@@ -32,18 +32,18 @@ const AGAIN: Span = Span::from_secs(1);
 const REMEMBERED: Span = Span::from_mins(10);
 
 /// The mirror pods that the agent deleted, by the mirror pod's UID.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct MirrorPodDeletions {
     sent: BTreeMap<String, Deletion>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 struct Deletion {
     at: Timestamp,
     answer: Option<Answer>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 enum Answer {
     Deleted,
     Failed,

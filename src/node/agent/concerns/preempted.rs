@@ -24,7 +24,7 @@ const RECENT: Span = Span::from_mins(10);
 const SHOWN: Span = Span::from_mins(60);
 
 /// Pods that made room.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct Preempted {
     /// UIDs that have been attributed.
     known: BTreeSet<String>,

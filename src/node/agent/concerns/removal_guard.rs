@@ -30,7 +30,7 @@ use super::etcd_rollback::EtcdRollback;
 const ASK_AGAIN: Span = Span::from_secs(5);
 
 /// What has been asked, and what was answered.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct RemovalGuard {
     confirmations: BTreeMap<ObjectKey, Asked>,
     cluster: Cluster,
@@ -39,7 +39,7 @@ pub(in super::super) struct RemovalGuard {
 }
 
 /// An answer to a GET, and what it was an answer about.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 struct Asked {
     about: u64,
     at: Timestamp,
@@ -48,7 +48,7 @@ struct Asked {
 }
 
 /// Which cluster answers: another one under the same address proves nothing about what runs here.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 struct Cluster {
     asked_at: Option<Timestamp>,
     /// The connection on which it last said who it is: behind a new one there may be another cluster, and its watches
@@ -60,7 +60,7 @@ struct Cluster {
 }
 
 /// Removals that wait for a second complete list.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 struct SecondList {
     /// When a fresh list may be asked for.
     at: Timestamp,

@@ -29,7 +29,7 @@ use super::super::requests::Request;
 use super::super::state::Records;
 
 /// Questions that are under way.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct RestartOrders {
     /// When the objects behind a mirror pod were last asked for, by its UID.
     asked: BTreeMap<String, Timestamp>,

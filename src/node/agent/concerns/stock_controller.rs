@@ -103,7 +103,7 @@ fn is_stock(pod: &Value, daemon_set: &DaemonSet) -> bool {
 }
 
 /// Daemons of which was reported that a stock controller acts on them.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct StockController(BTreeSet<ObjectKey>);
 
 impl StockController {

@@ -25,7 +25,7 @@ const EMPTY: Span = Span::from_secs(1);
 const AFTER_GRACE: Span = Span::from_secs(10);
 
 /// What has been done about sandboxes.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct StuckSandboxes {
     /// Sandboxes that are being stopped.
     stopping: BTreeSet<String>,

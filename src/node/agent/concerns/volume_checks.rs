@@ -10,7 +10,7 @@ const PERIOD: Span = Span::from_secs(30);
 const NOT_STARTED_PERIOD: Span = Span::from_secs(1);
 
 /// Whose data a pass looks at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub(in super::super) enum Look {
     /// At nobody's.
     #[default]
@@ -33,7 +33,7 @@ pub(in super::super) enum Instances {
 }
 
 /// When the last looks were.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct VolumeChecks {
     all_at: Option<Timestamp>,
     not_started_at: Option<Timestamp>,

@@ -27,7 +27,7 @@ const HEALTHZ: &str = "127.0.0.1:10248";
 const HEALTHZ_WITHIN: Duration = Duration::from_secs(2);
 
 /// An instance that is asked about.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(in crate::node::agent) struct Late {
     pub(in crate::node::agent) uid: String,
     pub(in crate::node::agent) namespace: String,
@@ -37,7 +37,7 @@ pub(in crate::node::agent) struct Late {
 }
 
 /// What the runtime, the kubelet and the API server said.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in crate::node::agent) struct LateAnswer {
     /// Pods with a sandbox; or why that is not known. `None`: no runtime is configured.
     pub(in crate::node::agent) sandboxes: Option<Result<BTreeSet<String>, String>>,

@@ -14,7 +14,7 @@ use crate::node::api::FailureKind;
 use crate::node::api::GetResult;
 
 /// A mirror pod that is to have another owner.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in crate::node::agent) struct OwnerChange {
     pub(in crate::node::agent) pod: ObjectKey,
     pub(in crate::node::agent) uid: String,
@@ -26,7 +26,7 @@ pub(in crate::node::agent) struct OwnerChange {
 }
 
 /// How an [`OwnerChange`] ended.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in crate::node::agent) enum OwnerResult {
     Done,
     /// The DaemonSet is not, or not any more, one to have pods; or the pod has changed.

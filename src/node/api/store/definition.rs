@@ -19,7 +19,7 @@ use crate::core::validate;
 pub type Converted = Result<Arc<DaemonSet>, String>;
 
 /// A DaemonSet with the store's version of its last change that matters.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Definition {
     /// Grows with every change of anything in the store; equal versions are equal definitions.
     pub version: u64,

@@ -12,7 +12,7 @@ use crate::core::record::Seen;
 const MOST: usize = 4_096;
 
 /// An event on a mirror pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Sighting {
     /// UID of its static pod.
     pub static_uid: String,

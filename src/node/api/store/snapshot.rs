@@ -13,11 +13,12 @@ use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::time::Timestamp;
 use crate::node::api::error::ApiFailure;
+use crate::node::recording::marks;
 
 use super::Definition;
 
 /// The scope of one watch.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Scope {
     /// The DaemonSets of the cluster (of the configured selector).
     DaemonSets,
@@ -47,7 +48,7 @@ impl std::fmt::Display for Scope {
 }
 
 /// How much is known of a scope.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ScopeState {
     /// Complete lists since the start. 0: absence is unknown.
     pub lists: u64,
@@ -58,7 +59,7 @@ pub struct ScopeState {
 }
 
 /// An object with the store's version of its last change that matters.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Entry {
     /// Grows with every change of anything in the store; equal versions are equal objects.
     pub version: u64,
@@ -88,7 +89,7 @@ pub enum Presence {
 }
 
 /// An immutable copy for one pass.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Snapshot {
     /// The store's version.
     pub version: u64,
@@ -102,6 +103,7 @@ pub struct Snapshot {
     /// Unschedulable pods, by their DaemonSet and their name.
     pub pending: BTreeMap<(ObjectKey, ObjectKey), Entry>,
     /// Referenced objects.
+    #[serde(with = "marks::objects")]
     pub objects: BTreeMap<ObjectRef, Entry>,
     /// The own NodeDaemons.
     pub node_daemons: Option<Entry>,
@@ -113,7 +115,7 @@ pub struct Snapshot {
 }
 
 /// How far the API server's resource versions have grown. They fall only when etcd is restored from a backup.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EtcdRollbackDetection {
     /// The highest known resource version; 0: none.
     pub reached: u64,
@@ -127,7 +129,7 @@ pub struct EtcdRollbackDetection {
 }
 
 /// Resource versions fell: etcd was restored from a backup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EtcdRollback {
     /// How many falls there have been.
     pub number: u64,
@@ -138,7 +140,7 @@ pub struct EtcdRollback {
 }
 
 /// What is remembered of a deleted DaemonSet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Tombstone {
     pub(super) uid: String,
     /// The garbage collector removes the finalizer `orphan` and then the object within milliseconds. A pass may see

@@ -19,6 +19,7 @@ use crate::node::api::backoff;
 use crate::node::api::backoff::Backoff;
 use crate::node::api::error::ApiFailure;
 use crate::node::api::store::Snapshot;
+use crate::node::recording::marks;
 
 /// The kubelet's `maxTTL`: a token is renewed at this age at the latest.
 const MAX_AGE: Span = Span::from_mins(24 * 60);
@@ -57,8 +58,9 @@ impl fmt::Debug for IssuedToken {
 }
 
 /// The tokens at one moment, for rendering.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, serde::Serialize, serde::Deserialize)]
 pub struct TokenSnapshot {
+    #[serde(with = "marks::tokens")]
     pub(super) tokens: BTreeMap<TokenRequest, Arc<str>>,
 }
 

@@ -1,0 +1,440 @@
+//! Values into pieces: CBOR, without what is secret.
+//!
+//! Owns the way in. Everything that is longer than [`CUT`] becomes a piece of its own, so that the next frame costs only
+//! what differs. Nothing secret gets as far as the table: marked values (`super::marks`) lose it here, and every digest
+//! that is not known to be of something open is keyed.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde::ser;
+use serde_json::Value;
+
+use super::PieceName;
+use super::marks;
+use super::redact;
+use super::redact::Key;
+use super::table::Table;
+use super::tags;
+
+/// What is longer, in bytes, is a piece of its own.
+const CUT: usize = 512;
+/// Structs whose texts are recorded as they are: what the API or a file has in the open, and what is made of it alone.
+const OPEN: [&str; 5] = ["DaemonSet", "Entry", "Question", "AdmissionDryRun", "NodeView"];
+/// Fields with the beginning of a digest over data.
+const DIGESTS: [&str; 5] = ["data_version", "dataVersion", "fingerprint", "ignored_file", "ignoredFile"];
+/// A full digest has so many characters.
+const DIGEST: usize = 64;
+
+/// Why a value cannot be recorded.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct EncodeError(String);
+
+impl ser::Error for EncodeError {
+    fn custom<T: std::fmt::Display>(message: T) -> Self {
+        Self(message.to_string())
+    }
+}
+
+/// Encodes `value` into `table`. `open`: digests of what holds no secret. Gives the piece that is all of it.
+///
+/// # Errors
+/// For a value that CBOR cannot hold, such as a path that is not text.
+pub(crate) fn encode(
+    value: &impl Serialize,
+    table: &mut Table,
+    key: &Key,
+    open: &BTreeSet<String>,
+) -> Result<PieceName, EncodeError> {
+    let mut encoder = Encoder { out: Vec::new(), parts: Vec::new(), table, key, open, is_open: false, digests: false };
+    value.serialize(&mut encoder)?;
+    let Encoder { out, parts, table, .. } = encoder;
+    Ok(table.put(&out, parts.into_iter().map(|(_, name)| name).collect()))
+}
+
+struct Encoder<'t> {
+    out: Vec<u8>,
+    /// The pieces that `out` refers to, and where.
+    parts: Vec<(usize, PieceName)>,
+    table: &'t mut Table,
+    key: &'t Key,
+    open: &'t BTreeSet<String>,
+    is_open: bool,
+    /// Whether a text is the beginning of a digest.
+    digests: bool,
+}
+
+/// What is left to do when a value ends: its beginning, the mode before it, and whether its length was unknown.
+struct Compound<'e, 't> {
+    encoder: &'e mut Encoder<'t>,
+    start: usize,
+    was_open: bool,
+    is_indefinite: bool,
+}
+
+/// The major types of CBOR.
+#[derive(Clone, Copy)]
+enum Major {
+    Unsigned = 0,
+    Negative = 1,
+    Bytes = 2,
+    Text = 3,
+    List = 4,
+    Map = 5,
+    Tag = 6,
+}
+
+impl<'t> Encoder<'t> {
+    fn head(&mut self, major: Major, value: u64) {
+        head(&mut self.out, major, value);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.head(Major::Text, text.len() as u64);
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.head(Major::Bytes, bytes.len() as u64);
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// Makes what was written since `start` a piece of its own, if it is long.
+    fn cut(&mut self, start: usize) {
+        if self.out.len() - start <= CUT {
+            return;
+        }
+        let first = self.parts.partition_point(|(at, _)| *at < start);
+        let parts = self.parts.split_off(first).into_iter().map(|(_, name)| name).collect();
+        let name = self.table.put(&self.out[start..], parts);
+        self.out.truncate(start);
+        self.parts.push((start, name));
+        self.head(Major::Tag, tags::PIECE);
+        self.bytes(&name);
+    }
+
+    /// Begins a list or map; `length`: unknown if `None`.
+    fn begin<'e>(&'e mut self, major: Major, length: Option<usize>, start: usize) -> Compound<'e, 't> {
+        match length {
+            Some(length) => self.head(major, length as u64),
+            None => self.out.push((major as u8) << 5 | 31),
+        }
+        let was_open = self.is_open;
+        Compound { encoder: self, start, was_open, is_indefinite: length.is_none() }
+    }
+
+    /// Begins the value of an enum's variant.
+    fn variant<'e>(&'e mut self, variant: &str, major: Major, length: usize) -> Compound<'e, 't> {
+        let start = self.out.len();
+        self.head(Major::Map, 1);
+        self.text(variant);
+        self.begin(major, Some(length), start)
+    }
+
+    /// Whether `text` is a digest that says something of what may be secret.
+    fn is_closed_digest(&self, text: &str) -> bool {
+        let is_hex = || text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let is_digest = text.len() == DIGEST || self.digests && text.len() >= 16 && text.len() % 2 == 0;
+        !self.is_open && is_digest && is_hex() && !self.open.contains(text)
+    }
+
+    fn secret_text(&mut self, member: &str, text: &str) -> Result<(), EncodeError> {
+        self.head(Major::Tag, tags::SECRET);
+        redact::shape(member, text, self.key).serialize(self)
+    }
+
+    fn secret(&mut self, secret: &Value) -> Result<(), EncodeError> {
+        let (open, closed) = redact::split(secret);
+        let start = self.out.len();
+        self.head(Major::Map, (open.len() + closed.len()) as u64);
+        for (name, value) in &open {
+            self.text(name);
+            value.serialize(&mut *self)?;
+        }
+        for (member, texts) in closed {
+            self.text(member);
+            self.head(Major::Map, texts.len() as u64);
+            for (key, text) in texts {
+                self.text(key);
+                self.secret_text(member, text)?;
+            }
+        }
+        self.cut(start);
+        Ok(())
+    }
+
+    fn config_map(&mut self, config_map: &Value) -> Result<(), EncodeError> {
+        let start = self.out.len();
+        let Some(members) = config_map.as_object() else { return config_map.serialize(self) };
+        self.head(Major::Map, members.len() as u64);
+        for (name, value) in members {
+            self.text(name);
+            let (true, Some(data)) = (matches!(name.as_str(), "data" | "binaryData"), value.as_object()) else {
+                value.serialize(&mut *self)?;
+                continue;
+            };
+            self.head(Major::Map, data.len() as u64);
+            for (key, value) in data {
+                self.text(key);
+                let start = self.out.len();
+                self.head(Major::Tag, tags::DATA);
+                self.text(value.as_str().unwrap_or_default());
+                self.cut(start);
+            }
+        }
+        self.cut(start);
+        Ok(())
+    }
+
+    fn marked<T: Serialize + ?Sized>(&mut self, mark: &str, value: &T) -> Result<(), EncodeError> {
+        let was_open = std::mem::replace(&mut self.is_open, true);
+        let json = || serde_json::to_value(value).map_err(ser::Error::custom);
+        match mark {
+            marks::SECRET => self.secret(&json()?)?,
+            marks::CONFIG_MAP => self.config_map(&json()?)?,
+            marks::SECRET_TEXT => self.secret_text("", json()?.as_str().unwrap_or_default())?,
+            _ => value.serialize(&mut *self)?,
+        }
+        self.is_open = was_open;
+        Ok(())
+    }
+}
+
+/// The head of a CBOR item.
+fn head(out: &mut Vec<u8>, major: Major, value: u64) {
+    let major = (major as u8) << 5;
+    let bytes = value.to_be_bytes();
+    match value {
+        0..=23 => out.push(major | bytes[7]),
+        24..=0xff => out.extend_from_slice(&[major | 24, bytes[7]]),
+        0x100..=0xffff => {
+            out.push(major | 25);
+            out.extend_from_slice(&bytes[6..]);
+        }
+        0x1_0000..=0xffff_ffff => {
+            out.push(major | 26);
+            out.extend_from_slice(&bytes[4..]);
+        }
+        _ => {
+            out.push(major | 27);
+            out.extend_from_slice(&bytes);
+        }
+    }
+}
+
+macro_rules! integers {
+    ($($unsigned:ident $u:ty, $signed:ident $i:ty;)+) => {
+        $(
+            fn $unsigned(self, value: $u) -> Result<(), EncodeError> {
+                self.head(Major::Unsigned, u64::from(value));
+                Ok(())
+            }
+
+            fn $signed(self, value: $i) -> Result<(), EncodeError> {
+                let value = i64::from(value);
+                match u64::try_from(value) {
+                    Ok(value) => self.head(Major::Unsigned, value),
+                    Err(_) => self.head(Major::Negative, value.unsigned_abs() - 1),
+                }
+                Ok(())
+            }
+        )+
+    };
+}
+
+impl<'e, 't> ser::Serializer for &'e mut Encoder<'t> {
+    type Ok = ();
+    type Error = EncodeError;
+    type SerializeSeq = Compound<'e, 't>;
+    type SerializeTuple = Compound<'e, 't>;
+    type SerializeTupleStruct = Compound<'e, 't>;
+    type SerializeTupleVariant = Compound<'e, 't>;
+    type SerializeMap = Compound<'e, 't>;
+    type SerializeStruct = Compound<'e, 't>;
+    type SerializeStructVariant = Compound<'e, 't>;
+
+    integers! {
+        serialize_u8 u8, serialize_i8 i8;
+        serialize_u16 u16, serialize_i16 i16;
+        serialize_u32 u32, serialize_i32 i32;
+        serialize_u64 u64, serialize_i64 i64;
+    }
+
+    fn serialize_bool(self, value: bool) -> Result<(), EncodeError> {
+        self.out.push(if value { 0xf5 } else { 0xf4 });
+        Ok(())
+    }
+
+    fn serialize_f32(self, value: f32) -> Result<(), EncodeError> {
+        self.serialize_f64(f64::from(value))
+    }
+
+    fn serialize_f64(self, value: f64) -> Result<(), EncodeError> {
+        self.out.push(0xfb);
+        self.out.extend_from_slice(&value.to_be_bytes());
+        Ok(())
+    }
+
+    fn serialize_char(self, value: char) -> Result<(), EncodeError> {
+        self.serialize_str(value.encode_utf8(&mut [0; 4]))
+    }
+
+    fn serialize_str(self, text: &str) -> Result<(), EncodeError> {
+        if self.is_closed_digest(text) {
+            let digest = self.key.digest(text.as_bytes(), text.len() / 2);
+            self.head(Major::Tag, tags::DIGEST);
+            self.bytes(&digest);
+            return Ok(());
+        }
+        let start = self.out.len();
+        self.text(text);
+        self.cut(start);
+        Ok(())
+    }
+
+    fn serialize_bytes(self, bytes: &[u8]) -> Result<(), EncodeError> {
+        self.bytes(bytes);
+        Ok(())
+    }
+
+    fn serialize_none(self) -> Result<(), EncodeError> {
+        self.serialize_unit()
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), EncodeError> {
+        value.serialize(self)
+    }
+
+    fn serialize_unit(self) -> Result<(), EncodeError> {
+        self.out.push(0xf6);
+        Ok(())
+    }
+
+    fn serialize_unit_struct(self, _: &'static str) -> Result<(), EncodeError> {
+        self.serialize_unit()
+    }
+
+    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<(), EncodeError> {
+        self.text(variant);
+        Ok(())
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        value: &T,
+    ) -> Result<(), EncodeError> {
+        match name.starts_with('$') {
+            true => self.marked(name, value),
+            false => value.serialize(self),
+        }
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Result<(), EncodeError> {
+        self.head(Major::Map, 1);
+        self.text(variant);
+        value.serialize(self)
+    }
+
+    fn serialize_seq(self, length: Option<usize>) -> Result<Compound<'e, 't>, EncodeError> {
+        let start = self.out.len();
+        Ok(self.begin(Major::List, length, start))
+    }
+
+    fn serialize_tuple(self, length: usize) -> Result<Compound<'e, 't>, EncodeError> {
+        self.serialize_seq(Some(length))
+    }
+
+    fn serialize_tuple_struct(self, _: &'static str, length: usize) -> Result<Compound<'e, 't>, EncodeError> {
+        self.serialize_seq(Some(length))
+    }
+
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        length: usize,
+    ) -> Result<Compound<'e, 't>, EncodeError> {
+        Ok(self.variant(variant, Major::List, length))
+    }
+
+    fn serialize_map(self, length: Option<usize>) -> Result<Compound<'e, 't>, EncodeError> {
+        let start = self.out.len();
+        Ok(self.begin(Major::Map, length, start))
+    }
+
+    fn serialize_struct(self, name: &'static str, length: usize) -> Result<Compound<'e, 't>, EncodeError> {
+        let start = self.out.len();
+        let compound = self.begin(Major::Map, Some(length), start);
+        compound.encoder.is_open |= OPEN.contains(&name);
+        Ok(compound)
+    }
+
+    fn serialize_struct_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        length: usize,
+    ) -> Result<Compound<'e, 't>, EncodeError> {
+        Ok(self.variant(variant, Major::Map, length))
+    }
+}
+
+impl Compound<'_, '_> {
+    fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), EncodeError> {
+        value.serialize(&mut *self.encoder)
+    }
+
+    fn field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), EncodeError> {
+        self.encoder.text(name);
+        let before = std::mem::replace(&mut self.encoder.digests, DIGESTS.contains(&name));
+        self.item(value)?;
+        self.encoder.digests = before;
+        Ok(())
+    }
+
+    fn finish(self) {
+        if self.is_indefinite {
+            self.encoder.out.push(0xff);
+        }
+        self.encoder.is_open = self.was_open;
+        self.encoder.cut(self.start);
+    }
+}
+
+macro_rules! compounds {
+    ($($trait:ident: $($method:ident($($name:ident: $type:ty)?) => $inner:ident),+;)+) => {
+        $(impl ser::$trait for Compound<'_, '_> {
+            type Ok = ();
+            type Error = EncodeError;
+
+            $(fn $method<T: Serialize + ?Sized>(&mut self, $($name: $type,)? value: &T) -> Result<(), EncodeError> {
+                self.$inner($($name,)? value)
+            })+
+
+            fn end(self) -> Result<(), EncodeError> {
+                self.finish();
+                Ok(())
+            }
+        })+
+    };
+}
+
+compounds! {
+    SerializeSeq: serialize_element() => item;
+    SerializeTuple: serialize_element() => item;
+    SerializeTupleStruct: serialize_field() => item;
+    SerializeTupleVariant: serialize_field() => item;
+    SerializeMap: serialize_key() => item, serialize_value() => item;
+    SerializeStruct: serialize_field(name: &'static str) => field;
+    SerializeStructVariant: serialize_field(name: &'static str) => field;
+}
