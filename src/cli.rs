@@ -30,10 +30,12 @@ mod offline;
 mod output;
 mod plan;
 mod render;
+mod replay;
 mod restart;
 mod retry;
 mod run;
 mod status;
+mod support_bundle;
 mod table;
 mod teardown;
 
@@ -132,6 +134,8 @@ enum Command {
     BootGuard(boot_guard::Arguments),
     Generate(generate::Arguments),
     Retry(retry::Arguments),
+    SupportBundle(support_bundle::Arguments),
+    Replay(replay::Arguments),
     Teardown(teardown::Arguments),
 }
 
@@ -205,6 +209,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Retry(arguments) => retry::run(&arguments),
+        Command::SupportBundle(arguments) => support_bundle::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
         Command::Teardown(arguments) => teardown::run(&arguments),
         Command::Restart(arguments) => restart::run(&arguments),
         Command::BootGuard(arguments) => boot_guard::run(&arguments),

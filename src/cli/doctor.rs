@@ -33,12 +33,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let report = match arguments.config.load() {
-        Ok(config) => {
-            let (agent, status) = agent(&config);
-            let runtime = event_loop()?;
-            let findings = runtime.block_on(doctor::examine(&config, &agent, status.as_ref()));
-            DoctorReport::new(&config.node_name, findings)
-        }
+        Ok(config) => report(&config)?,
         Err(failure) => {
             let hint = "see `daemonlet run --print-config`";
             let bad = |(message, known): (String, Option<String>)| {
@@ -53,6 +48,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     };
     output::data(&text)?;
     Ok(Exit::Count(report.exit_code()))
+}
+
+/// What is found on a node of this configuration.
+pub(super) fn report(config: &crate::config::Config) -> Result<DoctorReport, CommandFailure> {
+    let (agent, status) = agent(config);
+    let findings = event_loop()?.block_on(doctor::examine(config, &agent, status.as_ref()));
+    Ok(DoctorReport::new(&config.node_name, findings))
 }
 
 /// How the agent answers, and what it says.

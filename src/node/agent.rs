@@ -31,9 +31,11 @@ mod observed_state;
 mod orphans;
 mod planning;
 mod quiet;
+mod recorder;
 mod reload;
 mod remembered_inputs;
 mod render_cache;
+pub mod replay;
 mod report;
 mod requests;
 mod rollback_data;
@@ -45,6 +47,7 @@ mod teardown;
 mod wake;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -68,6 +71,7 @@ use executor::Executor;
 use inputs::Inputs;
 use observation::Observation;
 use reload::Reread;
+use recorder::Recorder;
 use render_cache::RenderCache;
 use report::Reporter;
 use report::View;
@@ -99,6 +103,7 @@ pub struct Agent {
     executor: Executor,
     requests: Requests,
     reporter: Reporter,
+    recorder: Recorder,
     last: LastPass,
 }
 
@@ -147,6 +152,7 @@ impl Agent {
             self.config.manifest_dir.display()
         );
         self.reporter.start_metrics(&self.config, &mut self.state);
+        self.recorder = Recorder::start(&self.config, Arc::clone(&self.executor.files));
         // The first pass is from disk alone and never waits for the API.
         self.pass().await;
         ready.ready(&self.status_line());
@@ -215,6 +221,7 @@ impl Agent {
                     }
                     self.pass().await;
                 }
+                Wake::Asked(SocketRequest { request: socket::Request::Recording, reply }) => self.recorder.export(reply),
                 Wake::Asked(SocketRequest { request, reply }) => {
                     // A reply that is not read is not waited for.
                     let _ = reply.send(self.answer(&request).await);
@@ -246,6 +253,7 @@ impl Agent {
         let is_at_rest = quiet::is_at_rest(&decision);
         let watchdog = self.reporter.watchdog();
         let mut outcome = self.executor.execute(&decision, &observation, &self.config, watchdog);
+        let recorded = self.recorder.news(&observation, &decision, &outcome, &self.last.plan);
         self.render_cache.shrink();
         self.requests.send(std::mem::take(&mut decision.requests), observation.now);
         let mut problems = std::mem::take(&mut decision.problems);
@@ -259,7 +267,11 @@ impl Agent {
             false => decide::after_failure(decision.due, observation.now),
         };
         let is_at_rest = is_at_rest && outcome.failures.is_empty() && outcome.problems.is_empty();
-        self.state = AgentState::commit(decision, &outcome, observation.now);
+        let next = AgentState::commit(decision, &outcome, observation.now);
+        let before = std::mem::replace(&mut self.state, next);
+        if let Some(recorded) = recorded {
+            self.recorder.keep(before, &observation, recorded, &outcome, self.render_cache.known());
+        }
         self.last = LastPass { observation, plan, outcome, problems, due, is_at_rest };
         self.last.problems.extend(self.reporter.metrics_problem());
         self.reporter.log_problems(&self.last.problems);

@@ -42,6 +42,8 @@ pub enum Request {
     Explain { namespace: String, name: String },
     /// Try a failed revision again, and end back-offs.
     Retry { namespace: String, name: String },
+    /// The last passes, written to a file in the run folder.
+    Recording,
     /// Replace a daemon's running instance with a new one.
     Restart { namespace: String, name: String },
 }

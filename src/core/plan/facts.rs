@@ -68,7 +68,7 @@ pub enum Readiness {
 }
 
 /// Which data an instance is rendered with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Data {
     /// What ConfigMaps and Secrets contain now.
     Current,

@@ -45,6 +45,7 @@ pub fn answer_offline(config: Config, request: &Request) -> Result<Value, AgentE
         Request::Plan => to_json(&view.plan_report()),
         Request::Explain { namespace, name } => to_json(&view.explain(&ObjectKey::new(namespace, name))),
         Request::Retry { .. } => json!({"error": "the agent does not run: nothing is changed"}),
+        Request::Recording => json!({"error": "no agent is running here: nothing is recorded"}),
         Request::Restart { namespace, name } => {
             json!({"error": format!("{namespace}/{name} is not restarted: no agent is running here")})
         }
@@ -68,6 +69,7 @@ impl Agent {
             Request::Plan => self.answer_plan().await,
             Request::Explain { namespace, name } => to_json(&self.view().explain(&ObjectKey::new(namespace, name))),
             Request::Retry { namespace, name } => self.retry(&ObjectKey::new(namespace, name)).await,
+            Request::Recording => json!({"error": "the loop hands the recording over"}),
             Request::Restart { namespace, name } => self.restart(&ObjectKey::new(namespace, name)).await,
         }
     }

@@ -12,6 +12,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
+use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
@@ -110,12 +111,63 @@ struct Known {
 /// Which view of the objects was rendered with: whether the instance runs, and whose data.
 pub(super) type View = (bool, Data);
 
+/// What a pass knew of a rendering: what a replay cannot compute without what was secret in it.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub(super) struct KnownRendering {
+    daemon: ObjectKey,
+    revision: String,
+    incarnation: u64,
+    view: View,
+    digests: Option<Digests>,
+    /// Whether a Secret or a token is in it.
+    pub(super) is_secret: bool,
+}
+
+/// The digests of a rendering.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub(super) struct Digests {
+    manifest: String,
+    data: String,
+    data_version: String,
+}
+
+/// What a recorded rendering is found by.
+pub(super) type RenderingKey = (ObjectKey, String, u64, View);
+
+impl KnownRendering {
+    fn of(daemon: &ObjectKey, incarnation: u64, view: View, rendering: &RenderResult) -> Self {
+        let (references, tokens) = match &rendering.result {
+            Ok(rendered) => (&rendered.pod.references, &rendered.pod.tokens),
+            Err(refused) => (&refused.references, &refused.tokens),
+        };
+        let digests = rendering.result.as_ref().ok().map(|rendered| Digests {
+            manifest: rendered.digest.clone(),
+            data: rendered.data_digest.clone(),
+            data_version: rendered.pod.data_version.clone(),
+        });
+        let is_secret = !tokens.is_empty() || references.iter().any(|reference| reference.kind == Kind::Secret);
+        Self { daemon: daemon.clone(), revision: rendering.revision.clone(), incarnation, view, digests, is_secret }
+    }
+
+    /// Its digests.
+    pub(super) fn digests(&self) -> impl Iterator<Item = String> {
+        self.digests.clone().into_iter().flat_map(|known| [known.manifest, known.data, known.data_version])
+    }
+
+    /// By what it is found, and its digests.
+    pub(super) fn into_entry(self) -> (RenderingKey, Option<Digests>) {
+        ((self.daemon, self.revision, self.incarnation, self.view), self.digests)
+    }
+}
+
 /// The cache. Entries that a pass did not use are dropped at its end.
 #[derive(Default)]
 pub(super) struct RenderCache {
     revisions: RefCell<HashMap<usize, Known>>,
     renderings: RefCell<HashMap<(usize, u64, View), Entry>>,
     pass: u64,
+    /// In a replay: the digests of renderings whose secrets are not in the recording.
+    recorded: Option<HashMap<RenderingKey, Option<Digests>>>,
 }
 
 /// The inputs of one pass.
@@ -129,6 +181,36 @@ pub(super) struct Inputs<'a> {
 }
 
 impl RenderCache {
+    /// One for a replay: its renderings have these digests in place of their own.
+    pub(super) fn with_recorded(recorded: HashMap<RenderingKey, Option<Digests>>) -> Self {
+        Self { recorded: Some(recorded), ..Self::default() }
+    }
+
+    /// What this pass knew of its renderings, for a recording.
+    pub(super) fn known(&self) -> Vec<KnownRendering> {
+        let renderings = self.renderings.borrow();
+        let used = renderings.iter().filter(|(_, entry)| entry.used == self.pass);
+        let mut known: Vec<KnownRendering> = used
+            .map(|((_, incarnation, view), entry)| {
+                KnownRendering::of(&entry.daemon_set.key, *incarnation, *view, &entry.rendering)
+            })
+            .collect();
+        known.sort_by(|a, b| (&a.daemon, &a.revision, a.incarnation).cmp(&(&b.daemon, &b.revision, b.incarnation)));
+        known
+    }
+
+    /// `rendering` with the digests that were recorded of it.
+    fn as_recorded(&self, daemon: &ObjectKey, incarnation: u64, view: View, mut rendering: RenderResult) -> RenderResult {
+        let Some(recorded) = &self.recorded else { return rendering };
+        let key = (daemon.clone(), rendering.revision.clone(), incarnation, view);
+        if let (Some(Some(known)), Ok(rendered)) = (recorded.get(&key), &mut rendering.result) {
+            rendered.digest.clone_from(&known.manifest);
+            rendered.data_digest.clone_from(&known.data);
+            rendered.pod.data_version.clone_from(&known.data_version);
+        }
+        rendering
+    }
+
     /// Starts a pass; what the last one did not use is dropped.
     pub(super) fn begin(&mut self) {
         let last = self.pass;
@@ -179,7 +261,7 @@ impl RenderCache {
             known(&mut revisions, daemon_set, self.pass).whole.get_or_insert_with(|| Revision::of(daemon_set));
         let rendering =
             rendering::render(daemon_set, revision, incarnation, inputs.objects, inputs.tokens, inputs.options);
-        let rendering = Arc::new(rendering);
+        let rendering = Arc::new(self.as_recorded(&daemon_set.key, incarnation, view, rendering));
         let entry = Entry {
             daemon_set: Arc::clone(daemon_set),
             made: Made::from(&rendering, inputs),

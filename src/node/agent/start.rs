@@ -40,6 +40,7 @@ use super::inputs::Purpose;
 use super::remembered_inputs::INPUTS;
 use super::remembered_inputs::RememberedInputs;
 use super::remembered_inputs::SavedInputs;
+use super::recorder::Recorder;
 use super::render_cache::Options;
 use super::render_cache::RenderCache;
 use super::report::Reporter;
@@ -161,6 +162,7 @@ impl Agent {
             executor,
             requests,
             reporter,
+            recorder: Recorder::off(),
             last: super::LastPass::default(),
         })
     }

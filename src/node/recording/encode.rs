@@ -21,10 +21,6 @@ use super::tags;
 const CUT: usize = 512;
 /// Structs whose texts are recorded as they are: what the API or a file has in the open, and what is made of it alone.
 const OPEN: [&str; 5] = ["DaemonSet", "Entry", "Question", "AdmissionDryRun", "NodeView"];
-/// Fields with the beginning of a digest over data.
-const DIGESTS: [&str; 5] = ["data_version", "dataVersion", "fingerprint", "ignored_file", "ignoredFile"];
-/// A full digest has so many characters.
-const DIGEST: usize = 64;
 
 /// Why a value cannot be recorded.
 #[derive(Debug, thiserror::Error)]
@@ -134,9 +130,8 @@ impl<'t> Encoder<'t> {
 
     /// Whether `text` is a digest that says something of what may be secret.
     fn is_closed_digest(&self, text: &str) -> bool {
-        let is_hex = || text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        let is_digest = text.len() == DIGEST || self.digests && text.len() >= 16 && text.len() % 2 == 0;
-        !self.is_open && is_digest && is_hex() && !self.open.contains(text)
+        let is_beginning = self.digests && text.len() >= 16 && text.len() % 2 == 0 && redact::is_hex(text);
+        !self.is_open && (is_beginning || redact::is_digest(text)) && !self.open.contains(text)
     }
 
     fn secret_text(&mut self, member: &str, text: &str) -> Result<(), EncodeError> {
@@ -396,7 +391,7 @@ impl Compound<'_, '_> {
 
     fn field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), EncodeError> {
         self.encoder.text(name);
-        let before = std::mem::replace(&mut self.encoder.digests, DIGESTS.contains(&name));
+        let before = std::mem::replace(&mut self.encoder.digests, redact::is_digest_of_data(name));
         self.item(value)?;
         self.encoder.digests = before;
         Ok(())

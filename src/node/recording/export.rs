@@ -25,6 +25,8 @@ pub(crate) struct File {
     pub(crate) version: String,
     /// Passes that came too fast to be recorded.
     pub(crate) missed: u64,
+    /// Whether the values of ConfigMaps are in it.
+    pub(crate) has_values: bool,
     /// When each pass was, and the piece that is all of it.
     pub(crate) frames: Vec<(Timestamp, Value)>,
     /// The name of each piece, and its deflated bytes.
@@ -38,6 +40,7 @@ pub(crate) fn write(table: &Table, missed: u64) -> Vec<u8> {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         missed,
+        has_values: true,
         frames: table.frames().map(|frame| (frame.at, name(&frame.root))).collect(),
         pieces: table.pieces().map(|(piece, bytes)| (name(piece), Value::Bytes(bytes.to_vec()))).collect(),
     };
@@ -49,7 +52,7 @@ pub(crate) fn write(table: &Table, missed: u64) -> Vec<u8> {
 
 /// What of ConfigMaps goes into a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConfigMapValues {
+pub(crate) enum ConfigMapValues {
     Kept,
     /// Their shapes alone, as of Secrets.
     LeftOut,
@@ -59,7 +62,7 @@ pub enum ConfigMapValues {
 ///
 /// # Errors
 /// When it is no recording.
-pub fn for_bundle(recording: &[u8], values: ConfigMapValues) -> Result<Vec<u8>, ReadError> {
+pub(crate) fn for_bundle(recording: &[u8], values: ConfigMapValues) -> Result<Vec<u8>, ReadError> {
     let key = Key::random().ok_or(ReadError::NoRandomness)?;
     let recording = super::read::Recording::open(recording)?;
     let mut table = Table::default();
@@ -73,7 +76,14 @@ pub fn for_bundle(recording: &[u8], values: ConfigMapValues) -> Result<Vec<u8>, 
         pieces.push((Value::Bytes(key.digest(name, 16)), Value::Bytes(table.deflate(&bytes).into())));
     }
     let frames = recording.frames().map(|(at, root)| (at, Value::Bytes(key.digest(root, 16)))).collect();
-    let file = File { format: FORMAT, version: recording.version.clone(), missed: recording.missed, frames, pieces };
+    let file = File {
+        format: FORMAT,
+        version: recording.version.clone(),
+        missed: recording.missed,
+        has_values: recording.has_values && values == ConfigMapValues::Kept,
+        frames,
+        pieces,
+    };
     let mut bytes = Vec::new();
     let _ = ciborium::into_writer(&file, &mut bytes);
     Ok(bytes)

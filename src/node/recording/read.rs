@@ -62,6 +62,7 @@ impl Limits {
 pub(crate) struct Recording {
     pub(crate) version: String,
     pub(crate) missed: u64,
+    pub(crate) has_values: bool,
     frames: Vec<(Timestamp, PieceName)>,
     pieces: BTreeMap<PieceName, Vec<u8>>,
 }
@@ -97,6 +98,7 @@ impl Recording {
         Ok(Self {
             version: file.version,
             missed: file.missed,
+            has_values: file.has_values,
             frames: frames.collect::<Result<_, ReadError>>()?,
             pieces: pieces.collect::<Result<_, ReadError>>()?,
         })

@@ -64,6 +64,14 @@ pub struct TokenSnapshot {
     pub(super) tokens: BTreeMap<TokenRequest, Arc<str>>,
 }
 
+#[cfg(test)]
+impl TokenSnapshot {
+    /// These tokens.
+    pub(crate) fn of<'a>(tokens: impl IntoIterator<Item = (TokenRequest, &'a str)>) -> Self {
+        Self { tokens: tokens.into_iter().map(|(request, token)| (request, token.into())).collect() }
+    }
+}
+
 impl fmt::Debug for TokenSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.tokens.keys()).finish()

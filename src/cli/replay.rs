@@ -1,0 +1,88 @@
+//! `daemonlet replay`: the passes of a support bundle, decided again by this program.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::cli::CommandFailure;
+use crate::cli::Exit;
+use crate::cli::output;
+use crate::cli::support_bundle::RECORDING;
+use crate::config;
+use crate::node::agent::replay;
+use crate::node::agent::replay::ReplayReport;
+use crate::node::recording::read::MAX_FILE;
+
+/// How a compressed bundle begins.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// The most bytes of a bundle, unpacked.
+const MAX_BUNDLE: u64 = 512 << 20;
+
+/// Decide the passes of a support bundle again, and print where today's decisions differ
+///
+/// Exit code: 0 every decision is the same, 1 one differs, 3 the bundle cannot be read.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// What `daemonlet support-bundle` wrote, or the recording in it
+    bundle: PathBuf,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
+    let path = &arguments.bundle;
+    let refuse = |why: &str| CommandFailure::new(Exit::Unreadable, format!("{}: {why}", path.display()));
+    let recording = read(path).map_err(|why| refuse(&why))?;
+    let report = replay::replay(&recording).map_err(|error| refuse(&error.to_string()))?;
+    output::data(&text(&report))?;
+    let is_same = report.differences.is_empty() && report.unreadable.is_empty();
+    Ok(if is_same { Exit::Success } else { Exit::Refused })
+}
+
+/// The recording of a bundle.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let words = |error: std::io::Error| format!("cannot be read: {}", config::io_reason(&error));
+    let bytes = bounded(File::open(path).map_err(words)?).map_err(words)?;
+    if !bytes.starts_with(&GZIP) {
+        return Ok(bytes);
+    }
+    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&*bytes).take(MAX_BUNDLE));
+    for entry in archive.entries().map_err(words)? {
+        let entry = entry.map_err(words)?;
+        if entry.path().is_ok_and(|path| path == Path::new(RECORDING)) {
+            return bounded(entry).map_err(words);
+        }
+    }
+    Err(format!("it has no {RECORDING}: it was made without a running agent"))
+}
+
+/// All of `reader`, and one byte more than a recording may have at most: it is refused later.
+fn bounded(reader: impl Read) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    reader.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn text(report: &ReplayReport) -> String {
+    let mut text = String::new();
+    for (at, why) in &report.unreadable {
+        text.push_str(&format!("{at} this program cannot decide it: {why}\n"));
+    }
+    for found in &report.differences {
+        let replay::Difference { at, path, recorded, today } = found;
+        text.push_str(&format!("{at} {path}: recorded {recorded}, today {today}\n"));
+    }
+    let mut different: Vec<_> = report.differences.iter().map(|found| found.at).collect();
+    different.dedup();
+    let differ = different.len() + report.unreadable.len();
+    let of = format!("recorded by daemonlet {}", report.version);
+    text.push_str(&match differ {
+        0 => format!("{} passes {of}: every decision is the same\n", report.passes),
+        _ => format!("{} passes {of}: {differ} differ\n", report.passes),
+    });
+    if report.missed > 0 {
+        text.push_str(&format!("{} passes came too fast to be recorded\n", report.missed));
+    }
+    text
+}

@@ -1,0 +1,247 @@
+//! `daemonlet support-bundle`: what somebody far away needs to see what this node saw and decided.
+//!
+//! Owns what goes in, and that nothing secret does: what cannot be redacted is left out, and the bundle says so.
+
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::Stdio;
+
+use clap::Args;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::cli::CommandFailure;
+use crate::cli::ConfigArgument;
+use crate::cli::Exit;
+use crate::cli::ask;
+use crate::cli::doctor;
+use crate::cli::output;
+use crate::clock::now;
+use crate::config;
+use crate::config::Config;
+use crate::node::recording::export::ConfigMapValues;
+use crate::node::recording::export::for_bundle;
+use crate::node::recording::redact;
+use crate::node::recording::redact::Key;
+use crate::node::socket::Request;
+
+/// The recording's name in a bundle.
+pub(super) const RECORDING: &str = "recording.cbor";
+/// So many log lines.
+const LINES: &str = "1000";
+
+/// Write one file with what this node saw and decided, to send to somebody
+///
+/// The agent's last passes, configuration, records, status, doctor, versions and the last log lines.
+/// No Secret and no token is in it. `daemonlet replay` reads it. Works without a running agent too.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// The file to write; it must not exist [default: daemonlet-<node>-<time>.tar.gz]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Leave the values of ConfigMaps out
+    #[arg(long)]
+    no_data: bool,
+    /// Only print what would be in it, with sizes in bytes
+    #[arg(long)]
+    list: bool,
+}
+
+/// What the agent replies.
+#[derive(Deserialize)]
+struct HandedOver {
+    path: PathBuf,
+}
+
+/// What a bundle is made of.
+#[derive(Default)]
+struct Bundle {
+    files: Vec<(String, Vec<u8>)>,
+    /// What could not be had, for README.txt and for whoever asks.
+    missing: Vec<String>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
+    let config = arguments.config.load()?;
+    let values = if arguments.no_data { ConfigMapValues::LeftOut } else { ConfigMapValues::Kept };
+    let bundle = Bundle::collect(&config, values);
+    output::remarks(&bundle.missing.iter().map(|line| format!("{line}\n")).collect::<String>());
+    if arguments.list {
+        let line = |(name, bytes): &(String, Vec<u8>)| format!("{:>9}  {name}\n", bytes.len());
+        output::data(&bundle.files.iter().map(line).collect::<String>())?;
+        return Ok(Exit::Success);
+    }
+    let stamp: String = now().to_string().chars().filter(|c| !matches!(c, '-' | ':')).collect();
+    let default = || PathBuf::from(format!("daemonlet-{}-{stamp}.tar.gz", config.node_name));
+    let path = arguments.output.clone().unwrap_or_else(default);
+    bundle.write(&path).map_err(|error| {
+        let why = config::io_reason(&error);
+        CommandFailure::new(Exit::Unreadable, format!("{}: cannot be written: {why}", path.display()))
+    })?;
+    output::data(&format!("wrote {}\n", path.display()))?;
+    Ok(Exit::Success)
+}
+
+impl Bundle {
+    fn collect(config: &Config, values: ConfigMapValues) -> Self {
+        let mut bundle = Self::default();
+        bundle.recording(config, values);
+        bundle.add("config.toml", redact::without_credentials(&config.print()));
+        bundle.records(&config.state_dir);
+        match ask::ask::<Value>(config, &Request::Status) {
+            Ok(status) => bundle.add_json("status.json", &status),
+            Err(failure) => bundle.lacks("status.json", &reason(failure)),
+        }
+        match doctor::report(config) {
+            Ok(report) => bundle.add_json("doctor.json", &report),
+            Err(failure) => bundle.lacks("doctor.json", &reason(failure)),
+        }
+        bundle.add_json("versions.json", &versions());
+        match log_lines() {
+            Ok(text) => bundle.add("log.txt", redact::without_credentials(&text)),
+            Err(why) => bundle.lacks("log.txt", &why),
+        }
+        let readme = bundle.readme(values);
+        bundle.add("README.txt", readme);
+        bundle
+    }
+
+    fn add(&mut self, name: &str, text: impl Into<Vec<u8>>) {
+        self.files.push((name.to_owned(), text.into()));
+    }
+
+    fn add_json(&mut self, name: &str, value: &impl serde::Serialize) {
+        if let Ok(text) = output::json(value) {
+            self.add(name, text);
+        }
+    }
+
+    fn lacks(&mut self, name: &str, why: &str) {
+        self.missing.push(format!("not in the bundle: {name} ({why})"));
+    }
+
+    /// The agent's last passes, keyed for this bundle.
+    fn recording(&mut self, config: &Config, values: ConfigMapValues) {
+        let path = match ask::try_agent::<HandedOver>(config, &Request::Recording) {
+            Ok(Some(HandedOver { path })) => path,
+            Ok(None) => return self.lacks(RECORDING, "no agent is running: the rest is what the disk has"),
+            Err(failure) => return self.lacks(RECORDING, &reason(failure)),
+        };
+        let read = std::fs::read(&path).map_err(|error| config::io_reason(&error));
+        let _ = std::fs::remove_file(&path);
+        match read.and_then(|bytes| for_bundle(&bytes, values).map_err(|error| error.to_string())) {
+            Ok(bytes) => self.add(RECORDING, bytes),
+            Err(why) => self.lacks(RECORDING, &format!("{}: {why}", path.display())),
+        }
+    }
+
+    /// The records of the state folder. What is remembered of objects and tokens stays there: it holds Secrets.
+    fn records(&mut self, state: &Path) {
+        let folder = state.join("daemons");
+        let Some(key) = Key::random() else { return self.lacks("records", "no randomness for a key") };
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) => {
+                let why = format!("{}: {}", folder.display(), config::io_reason(&error));
+                return self.lacks("records", &why);
+            }
+        };
+        let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+        names.sort();
+        for name in names.iter().filter_map(|name| name.to_str()).filter(|name| name.ends_with(".json")) {
+            let text = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+            // The first line says which form the rest has.
+            let json = text.split_once('\n').map(|(_, json)| serde_json::from_str::<Value>(json));
+            match json {
+                Some(Ok(mut record)) => {
+                    close_digests(&mut record, &key);
+                    self.add_json(&format!("records/{name}"), &record);
+                }
+                _ => self.lacks(&format!("records/{name}"), "it is damaged, and may hold anything"),
+            }
+        }
+    }
+
+    fn readme(&self, values: ConfigMapValues) -> String {
+        let config_maps = match values {
+            ConfigMapValues::Kept => "Values of ConfigMaps and DaemonSets are in it.",
+            ConfigMapValues::LeftOut => "Values of ConfigMaps were left out; DaemonSets are in it.",
+        };
+        let mut text = format!(
+            "A support bundle of daemonlet {}. `daemonlet replay` decides the recorded passes again.\n\
+             {RECORDING}: the agent's last passes. records: what it remembers of each daemon. The rest is text.\n\
+             No Secret and no token is in it: only a digest keyed for this bundle, the length and the shape of each.\n\
+             Left out: the remembered objects and tokens of the state folder, and credentials in URLs.\n\
+             {config_maps} Log lines and messages of containers are as they were written.\n",
+            env!("CARGO_PKG_VERSION")
+        );
+        text.extend(self.missing.iter().map(|line| format!("{line}\n")));
+        text
+    }
+
+    /// Writes the bundle for its owner alone, and over nothing.
+    fn write(&self, path: &Path) -> std::io::Result<()> {
+        let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let mut archive = tar::Builder::new(flate2::write::GzEncoder::new(file, flate2::Compression::default()));
+        for (name, bytes) in &self.files {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            header.set_mode(0o600);
+            header.set_mtime(u64::try_from(now().as_secs()).unwrap_or(0));
+            archive.append_data(&mut header, name, &**bytes)?;
+        }
+        archive.into_inner()?.finish()?.flush()
+    }
+}
+
+/// Keys what is a digest over data: a short secret could be guessed from it.
+fn close_digests(value: &mut Value, key: &Key) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                match value {
+                    Value::String(text) if redact::is_digest_of_data(name) || redact::is_digest(text) => {
+                        *text = key.hex(text);
+                    }
+                    value => close_digests(value, key),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| close_digests(item, key)),
+        _ => {}
+    }
+}
+
+fn versions() -> Value {
+    let line = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    let release = line("/etc/os-release").unwrap_or_default();
+    let system = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    json!({
+        "daemonlet": env!("CARGO_PKG_VERSION"),
+        "recording": crate::node::recording::FORMAT,
+        "kernel": line("/proc/sys/kernel/osrelease"),
+        "system": system.map(|name| name.trim_matches('"')),
+        "architecture": std::env::consts::ARCH,
+    })
+}
+
+/// The last lines of the journal.
+fn log_lines() -> Result<String, String> {
+    let journal = ["-u", "daemonlet", "-n", LINES, "-o", "short-iso", "--no-pager", "-q"];
+    let ran = Command::new("journalctl").args(journal).stdin(Stdio::null()).output();
+    match ran {
+        Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Err(format!("journalctl: {}", config::io_reason(&error))),
+    }
+}
+
+fn reason(failure: CommandFailure) -> String {
+    failure.errors.into_iter().next().map(|(message, _)| message).unwrap_or_default()
+}

@@ -1,0 +1,321 @@
+//! The flight recorder: the last passes, each so that it can be decided again.
+//!
+//! ```text
+//!  carry_out ──is it news?──> RecordedPass (a value) ──bounded channel──> thread: encode, deflate, keep
+//! ```
+//!
+//! Owns which passes are recorded. A pass that decides what the one before decided costs a comparison. Everything else
+//! is a thread's work: the loop hands values over and never waits; where they come too fast, a pass is missing and
+//! counted. Must not record a secret: [`crate::node::recording`] takes them out.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+
+use serde::Deserialize;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use crate::config::Config;
+use crate::core::model::ObjectKey;
+use crate::core::pass::Plan;
+use crate::core::plan::DaemonPlan;
+use crate::core::status::Problem;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::fsx::Dir;
+use crate::node::fsx::Owner;
+use crate::node::fsx::Shared;
+use crate::node::recording::encode;
+use crate::node::recording::export;
+use crate::node::recording::redact;
+use crate::node::recording::redact::Key;
+use crate::node::recording::table::Table;
+
+use super::concerns::kubelet_resync::ToTouch;
+use super::decision::DaemonEvent;
+use super::decision::Decision;
+use super::decision::SaveInputs;
+use super::executor::EffectOutcome;
+use super::log::Log;
+use super::observation::Observation;
+use super::render_cache::KnownRendering;
+use super::requests::Request;
+use super::state::AgentState;
+
+/// A pass that brings no news is recorded once in a while, so that a recording says that there was none.
+const PERIOD: Span = Span::from_mins(10);
+/// So many passes wait for the thread at most.
+const WAITING: usize = 4;
+/// The file in the run folder that a recording is handed over in.
+const FILE: &str = "recording";
+
+/// What is recorded of a decision: all of it but the state after it, which follows from the rest.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct RecordedDecision {
+    daemons: BTreeMap<String, DaemonPlan>,
+    removals_held: bool,
+    save_inputs: SaveInputs,
+    adopters: Vec<ObjectKey>,
+    to_touch: Vec<ToTouch>,
+    to_clear: BTreeSet<String>,
+    requests: Vec<Request>,
+    events: Vec<DaemonEvent>,
+    problems: Vec<Problem>,
+    log: Log,
+    due: Timestamp,
+}
+
+impl RecordedDecision {
+    /// Of `decision`, without what is only needed to write it.
+    pub(super) fn of(decision: &Decision) -> Self {
+        let mut plan = decision.plan.clone();
+        plan.shrink();
+        Self {
+            removals_held: plan.removals_held,
+            daemons: plan.daemons.into_iter().map(|daemon| (daemon.key.to_string(), daemon)).collect(),
+            save_inputs: decision.save_inputs,
+            adopters: decision.adopters.clone(),
+            to_touch: decision.to_touch.clone(),
+            to_clear: decision.to_clear.clone(),
+            requests: decision.requests.clone(),
+            events: decision.events.clone(),
+            problems: decision.problems.clone(),
+            log: decision.log.clone(),
+            due: decision.due,
+        }
+    }
+}
+
+/// What a fingerprint of the remembered inputs is compared with. The fingerprint itself is of addresses, which are
+/// others in a replay.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct InputsAreSaved {
+    saved: bool,
+    but_for_boot: bool,
+}
+
+impl InputsAreSaved {
+    pub(super) fn of(state: &AgentState, observation: &Observation) -> Self {
+        let fingerprint = state.inputs.fingerprint(observation.tokens.fingerprint);
+        let on_disk = &state.inputs_on_disk;
+        Self {
+            saved: on_disk.saved == fingerprint,
+            but_for_boot: on_disk.saved_but_for_boot == Some(fingerprint),
+        }
+    }
+
+    /// Makes the same true of a state that was read.
+    pub(super) fn restore(self, state: &mut AgentState, observation: &Observation) {
+        let fingerprint = state.inputs.fingerprint(observation.tokens.fingerprint);
+        let on_disk = &mut state.inputs_on_disk;
+        on_disk.saved = if self.saved { fingerprint } else { 0 };
+        on_disk.saved_but_for_boot = self.but_for_boot.then_some(fingerprint);
+    }
+}
+
+/// One pass, to be recorded.
+#[derive(Debug, Serialize)]
+pub(super) struct RecordedPass {
+    config: Arc<str>,
+    /// Before the pass.
+    state: AgentState,
+    inputs: InputsAreSaved,
+    observation: Observation,
+    decision: RecordedDecision,
+    outcome: EffectOutcome,
+    renderings: Vec<KnownRendering>,
+}
+
+impl RecordedPass {
+    /// The pass, and the digests in it of what holds no secret.
+    pub(super) fn new(
+        config: Arc<str>,
+        before: AgentState,
+        observation: Observation,
+        decision: RecordedDecision,
+        outcome: EffectOutcome,
+        renderings: Vec<KnownRendering>,
+    ) -> Self {
+        let inputs = InputsAreSaved::of(&before, &observation);
+        Self { config, state: before, inputs, observation, decision, outcome, renderings }
+    }
+
+    /// Digests of renderings that no Secret and no token is in.
+    fn open_digests(&self) -> BTreeSet<String> {
+        self.renderings.iter().filter(|known| !known.is_secret).flat_map(KnownRendering::digests).collect()
+    }
+}
+
+enum Job {
+    Keep(Box<RecordedPass>),
+    Export(oneshot::Sender<Value>),
+}
+
+/// The recorder as the loop has it.
+pub(super) struct Recorder {
+    /// `None`: nothing is recorded.
+    jobs: Option<mpsc::SyncSender<Job>>,
+    config: Arc<str>,
+    missed: Arc<AtomicU64>,
+    last_requests: Vec<Request>,
+    last_at: Timestamp,
+}
+
+impl Recorder {
+    /// One that records nothing: of an agent that makes one pass, or only answers.
+    pub(super) fn off() -> Self {
+        Self {
+            jobs: None,
+            config: Arc::default(),
+            missed: Arc::default(),
+            last_requests: Vec::new(),
+            last_at: Timestamp::MIN,
+        }
+    }
+
+    /// Starts the thread that records. Without it the agent works all the same.
+    pub(super) fn start(config: &Config, files: Shared) -> Self {
+        let mut recorder = Self { config: config_text(config), ..Self::off() };
+        let (jobs, work) = mpsc::sync_channel(WAITING);
+        let (missed, folder) = (Arc::clone(&recorder.missed), config.run_dir.clone());
+        let Some(key) = Key::random() else { return recorder };
+        let thread = std::thread::Builder::new().name("recorder".to_owned()).stack_size(512 << 10);
+        let started = thread.spawn(move || Tape { key, missed, folder, files, table: Table::default() }.work(&work));
+        match started {
+            Ok(_) => recorder.jobs = Some(jobs),
+            Err(error) => tracing::warn!(%error, "no recorder: passes are not recorded for a support bundle"),
+        }
+        recorder
+    }
+
+    /// What to record of a decision; `None`: nothing is new in it. `last`: the plan of the pass before.
+    pub(super) fn news(
+        &mut self,
+        observation: &Observation,
+        decision: &Decision,
+        outcome: &EffectOutcome,
+        last: &Plan,
+    ) -> Option<RecordedDecision> {
+        self.jobs.as_ref()?;
+        let is_quiet = decision.save_inputs == SaveInputs::No
+            && decision.to_touch.is_empty()
+            && decision.to_clear.is_empty()
+            && decision.events.is_empty()
+            && decision.log.0.is_empty()
+            && observation.replies.is_empty()
+            && outcome.failures.is_empty()
+            && decision.requests == self.last_requests
+            && decision.plan == *last;
+        if is_quiet && observation.now < self.last_at + PERIOD {
+            return None;
+        }
+        self.last_at = observation.now;
+        self.last_requests.clone_from(&decision.requests);
+        Some(RecordedDecision::of(decision))
+    }
+
+    /// Records a pass.
+    pub(super) fn keep(
+        &self,
+        before: AgentState,
+        observation: &Observation,
+        decision: RecordedDecision,
+        outcome: &EffectOutcome,
+        renderings: Vec<KnownRendering>,
+    ) {
+        let config = Arc::clone(&self.config);
+        let pass = RecordedPass::new(config, before, observation.clone(), decision, outcome.clone(), renderings);
+        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.try_send(Job::Keep(Box::new(pass))).is_ok());
+        self.missed.fetch_add(u64::from(!sent), Ordering::Relaxed);
+    }
+
+    /// Writes the recording to a file and replies with its path; never waits.
+    pub(super) fn export(&self, reply: oneshot::Sender<Value>) {
+        let Some(jobs) = &self.jobs else {
+            // A reply that is not read is not waited for.
+            let _ = reply.send(json!({"error": "this agent has no recorder"}));
+            return;
+        };
+        if let Err(mpsc::TrySendError::Full(Job::Export(reply)) | mpsc::TrySendError::Disconnected(Job::Export(reply))) =
+            jobs.try_send(Job::Export(reply))
+        {
+            let _ = reply.send(json!({"error": "the recorder is busy: try again"}));
+        }
+    }
+}
+
+/// The configuration as it is recorded.
+pub(super) fn config_text(config: &Config) -> Arc<str> {
+    redact::without_credentials(&config.to_toml()).into()
+}
+
+/// What the thread has.
+struct Tape {
+    key: Key,
+    table: Table,
+    missed: Arc<AtomicU64>,
+    folder: PathBuf,
+    files: Shared,
+}
+
+impl Tape {
+    fn work(mut self, jobs: &mpsc::Receiver<Job>) {
+        while let Ok(job) = jobs.recv() {
+            match job {
+                Job::Keep(pass) => self.keep(&pass),
+                Job::Export(reply) => {
+                    let path = self.folder.join(FILE);
+                    let answer = match self.write() {
+                        Ok(()) => json!({"path": path}),
+                        Err(error) => json!({"error": format!("the recording cannot be handed over: {error}")}),
+                    };
+                    let _ = reply.send(answer);
+                }
+            }
+        }
+    }
+
+    fn keep(&mut self, pass: &RecordedPass) {
+        match encode::encode(pass, &mut self.table, &self.key, &pass.open_digests()) {
+            Ok(root) => self.table.add(pass.observation.now, root),
+            Err(error) => {
+                self.table.sweep();
+                self.missed.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!(%error, "a pass cannot be recorded");
+            }
+        }
+    }
+
+    fn write(&self) -> Result<(), crate::node::fsx::FsError> {
+        let folder = Dir::open(&self.files, &self.folder)?;
+        folder.unlink(FILE)?;
+        let bytes = export::write(&self.table, self.missed.load(Ordering::Relaxed));
+        folder.create_file(FILE, &bytes, 0o600, Owner::default())?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    //! Recordings without a thread.
+
+    use super::*;
+
+    /// The recording of `passes`.
+    pub(in super::super) fn recording(passes: &[RecordedPass]) -> Vec<u8> {
+        let key = Key::random().unwrap();
+        let mut table = Table::default();
+        for pass in passes {
+            let root = encode::encode(pass, &mut table, &key, &pass.open_digests()).unwrap();
+            table.add(pass.observation.now, root);
+        }
+        export::write(&table, 0)
+    }
+}
