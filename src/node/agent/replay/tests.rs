@@ -48,7 +48,7 @@ use super::*;
 fn config(more: &str) -> Config {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("c.toml");
-    std::fs::write(&file, format!("node-name = \"n1\"\nmanifest-dir = \"/m\"\n{more}")).unwrap();
+    std::fs::write(&file, format!("node-name = \"n1\"\nmanifest-dir = \"/m\"\n[node]\nkubelet-version = \"v1.36.2\"\n{more}")).unwrap();
     crate::config::load(Some(&file)).unwrap()
 }
 
@@ -72,6 +72,18 @@ fn daemon_set(image: &str, spec: Json) -> Arc<DaemonSet> {
     Arc::new(validate::daemon_set(&value, Source::Api).unwrap())
 }
 
+/// `objects`, and what every pod needs.
+fn known(objects: Vec<(ObjectRef, Json)>) -> Versioned {
+    let namespace = ObjectRef::new(Kind::Namespace, "", "kube-system");
+    let service = ObjectRef::new(Kind::Service, "default", "kubernetes");
+    let ports = json!([{"name": "https", "port": 443, "protocol": "TCP"}]);
+    let needed = [
+        (namespace, json!({"metadata": {"name": "kube-system"}})),
+        (service, json!({"metadata": {"name": "kubernetes"}, "spec": {"clusterIP": "10.0.0.1", "ports": ports}})),
+    ];
+    restore(needed.into_iter().chain(objects).collect())
+}
+
 /// An agent that remembers `daemon_set` and has made a pass.
 fn state(config: &Config, daemon_set: &Arc<DaemonSet>) -> AgentState {
     let options = Options::new(RenderOptions {
@@ -86,6 +98,7 @@ fn state(config: &Config, daemon_set: &Arc<DaemonSet>) -> AgentState {
         AgentState::new(config, Policy::default(), options, Timestamp::from_secs(1_000), Purpose::Work);
     state.passes = 1;
     state.inputs.daemon_sets.insert(key(), Arc::clone(daemon_set));
+    state.inputs.objects = known(Vec::new());
     state.inputs_on_disk.saved = state.inputs.fingerprint(0);
     state
 }
@@ -118,8 +131,8 @@ fn starts(decision: &Decision) -> bool {
 fn a_pass_is_decided_as_it_was_and_what_differs_is_named() {
     let config = config("");
     let daemon_set = daemon_set("i:1", json!({}));
-    let same = pass(&config, state(&config, &daemon_set), observation(None), |decision| assert!(starts(decision), "{:?}", decision.plan));
-    let other = pass(&config, state(&config, &daemon_set), observation(None), |decision| {
+    let same = pass(&config, state(&config, &daemon_set), observation(Some(Snapshot::default())), |decision| assert!(starts(decision), "{:?}", decision.plan));
+    let other = pass(&config, state(&config, &daemon_set), observation(Some(Snapshot::default())), |decision| {
         decision.plan.daemons[0].summary.reason = "another".to_owned();
         decision.plan.daemons[0].actions.clear();
     });
@@ -180,7 +193,7 @@ fn secret_pass(config: &Config) -> (RecordedPass, [String; 3]) {
     let mut account = restore(vec![(ObjectRef::new(Kind::ServiceAccount, "kube-system", "default"), json!({}))]);
     snapshot.objects.append(&mut account);
     let mut state = state(config, &daemon_set);
-    state.inputs.objects = versioned(SECRETS[2]);
+    state.inputs.objects.append(&mut versioned(SECRETS[2]));
     let rollback = RollbackData { revision: "r".to_owned(), objects: versioned(SECRETS[3]) };
     state.inputs.rollback_data.insert(key(), rollback);
     let mut observation = observation(Some(snapshot));
@@ -287,8 +300,8 @@ fn values_of_config_maps_can_be_left_out() {
     );
     let mut state = state(&config, &daemon_set);
     let (value, reference) = ("level-4711".repeat(100), ObjectRef::new(Kind::ConfigMap, "kube-system", "c"));
-    state.inputs.objects = restore(vec![(reference, json!({"data": {"k": value}}))]);
-    let recorded = recording(&[pass(&config, state, observation(None), |decision| assert!(starts(decision), "{:?}", decision.plan))]);
+    state.inputs.objects = known(vec![(reference, json!({"data": {"k": value}}))]);
+    let recorded = recording(&[pass(&config, state, observation(Some(Snapshot::default())), |decision| assert!(starts(decision), "{:?}", decision.plan))]);
     for (values, is_in) in [(ConfigMapValues::Kept, true), (ConfigMapValues::LeftOut, false)] {
         let bundle = for_bundle(&recorded, values).unwrap();
         assert_eq!(has(&every_byte(&bundle), "level-4711"), is_in, "{values:?}");
@@ -301,7 +314,7 @@ fn values_of_config_maps_can_be_left_out() {
 fn what_is_no_recording_is_refused_and_never_panics() {
     let config = config("");
     let daemon_set = daemon_set("i:1", json!({}));
-    let good = recording(&[pass(&config, state(&config, &daemon_set), observation(None), |_| {})]);
+    let good = recording(&[pass(&config, state(&config, &daemon_set), observation(Some(Snapshot::default())), |_| {})]);
     assert!(matches!(replay(b"nonsense"), Err(ReadError::NotOne(_))));
     let mut file: crate::node::recording::export::File = ciborium::from_reader(&*good).unwrap();
     file.format = 9;
