@@ -212,7 +212,7 @@ impl Recorder {
             && observation.replies.is_empty()
             && outcome.failures.is_empty()
             && decision.requests == self.last_requests
-            && decision.plan == *last;
+            && is_same(&decision.plan, last);
         if is_quiet && observation.now < self.last_at + PERIOD {
             return None;
         }
@@ -249,6 +249,36 @@ impl Recorder {
             let _ = reply.send(json!({"error": "the recorder is busy: try again"}));
         }
     }
+}
+
+/// Whether two plans say the same but for when to look again.
+fn is_same(one: &Plan, other: &Plan) -> bool {
+    let is_same = |(one, other): (&DaemonPlan, &DaemonPlan)| {
+        let DaemonPlan {
+            key,
+            actions,
+            record,
+            summary,
+            references,
+            tokens,
+            pull,
+            question,
+            replacing,
+            wake_at: _,
+        } = one;
+        *key == other.key
+            && *actions == other.actions
+            && *record == other.record
+            && *summary == other.summary
+            && *references == other.references
+            && *tokens == other.tokens
+            && *pull == other.pull
+            && *question == other.question
+            && *replacing == other.replacing
+    };
+    one.removals_held == other.removals_held
+        && one.daemons.len() == other.daemons.len()
+        && one.daemons.iter().zip(&other.daemons).all(is_same)
 }
 
 /// The configuration as it is recorded.
