@@ -23,6 +23,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::config::Config;
+use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
 use crate::core::plan::DaemonPlan;
@@ -93,19 +94,25 @@ impl RecordedDecision {
     }
 }
 
-/// What a fingerprint of the remembered inputs is compared with. The fingerprint itself is of addresses, which are
-/// others in a replay.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct InputsAreSaved {
+/// What of the remembered inputs rests on addresses, which are others in a replay.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct InputsByAddress {
+    /// Whether the fingerprint is that of what is on disk.
     saved: bool,
     but_for_boot: bool,
+    /// Whose remembered DaemonSet is the API's definition itself.
+    defined: Vec<ObjectKey>,
 }
 
-impl InputsAreSaved {
+impl InputsByAddress {
     pub(super) fn of(state: &AgentState, observation: &Observation) -> Self {
         let fingerprint = state.inputs.fingerprint(observation.tokens.fingerprint);
         let on_disk = &state.inputs_on_disk;
+        let is_defined = |(key, daemon_set): &(&ObjectKey, &Arc<DaemonSet>)| {
+            state.definitions.get(key).is_some_and(|defined| Arc::ptr_eq(defined, daemon_set))
+        };
         Self {
+            defined: state.inputs.daemon_sets.iter().filter(is_defined).map(|(key, _)| key.clone()).collect(),
             saved: on_disk.saved == fingerprint,
             but_for_boot: on_disk.saved_but_for_boot == Some(fingerprint),
         }
@@ -113,6 +120,11 @@ impl InputsAreSaved {
 
     /// Makes the same true of a state that was read.
     pub(super) fn restore(self, state: &mut AgentState, observation: &Observation) {
+        for key in self.defined {
+            if let Some(defined) = state.definitions.get(&key) {
+                state.inputs.daemon_sets.insert(key, Arc::clone(defined));
+            }
+        }
         let fingerprint = state.inputs.fingerprint(observation.tokens.fingerprint);
         let on_disk = &mut state.inputs_on_disk;
         on_disk.saved = if self.saved { fingerprint } else { 0 };
@@ -126,7 +138,7 @@ pub(super) struct RecordedPass {
     config: Arc<str>,
     /// Before the pass.
     state: AgentState,
-    inputs: InputsAreSaved,
+    inputs: InputsByAddress,
     observation: Observation,
     decision: RecordedDecision,
     outcome: EffectOutcome,
@@ -143,7 +155,7 @@ impl RecordedPass {
         outcome: EffectOutcome,
         renderings: Vec<KnownRendering>,
     ) -> Self {
-        let inputs = InputsAreSaved::of(&before, &observation);
+        let inputs = InputsByAddress::of(&before, &observation);
         Self { config, state: before, inputs, observation, decision, outcome, renderings }
     }
 

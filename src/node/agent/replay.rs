@@ -15,7 +15,7 @@ use crate::node::recording::read::Recording;
 
 use super::decide;
 use super::observation::Observation;
-use super::recorder::InputsAreSaved;
+use super::recorder::InputsByAddress;
 use super::recorder::RecordedDecision;
 use super::render_cache::KnownRendering;
 use super::render_cache::RenderCache;
@@ -55,7 +55,7 @@ pub struct Difference {
 struct ReadPass {
     config: String,
     state: AgentState,
-    inputs: InputsAreSaved,
+    inputs: InputsByAddress,
     observation: Observation,
     decision: Value,
     renderings: Vec<KnownRendering>,

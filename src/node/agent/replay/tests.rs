@@ -16,6 +16,7 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::model::TokenRequest;
+use crate::core::plan::Action;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Good;
@@ -23,9 +24,11 @@ use crate::core::record::Instance;
 use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
 use crate::core::rendering;
+use crate::core::rendering::Rendered;
 use crate::core::validate;
 use crate::node::agent::decision::Decision;
 use crate::node::agent::executor::EffectOutcome;
+use crate::node::agent::executor::RecordFate;
 use crate::node::agent::inputs::Purpose;
 use crate::node::agent::objects::Versioned;
 use crate::node::agent::objects::restore;
@@ -36,6 +39,7 @@ use crate::node::agent::recorder::testing::recording;
 use crate::node::agent::render_cache::Options;
 use crate::node::agent::rollback_data::RollbackData;
 use crate::node::agent::state::AgentState;
+use crate::node::api::Definition;
 use crate::node::api::Snapshot;
 use crate::node::api::TokenSnapshot;
 use crate::node::manifests::Manifest;
@@ -48,7 +52,7 @@ use super::*;
 fn config(more: &str) -> Config {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("c.toml");
-    std::fs::write(&file, format!("node-name = \"n1\"\nmanifest-dir = \"/m\"\n[node]\nkubelet-version = \"v1.36.2\"\n{more}")).unwrap();
+    std::fs::write(&file, format!("node-name = \"n1\"\nmanifest-dir = \"/m\"\n{more}[node]\nkubelet-version = \"v1.36.2\"\n")).unwrap();
     crate::config::load(Some(&file)).unwrap()
 }
 
@@ -124,7 +128,7 @@ fn pass(config: &Config, state: AgentState, observation: Observation, change: im
 
 fn starts(decision: &Decision) -> bool {
     let actions = decision.plan.daemons.iter().flat_map(|daemon| &daemon.actions);
-    actions.into_iter().any(|action| matches!(action, crate::core::plan::Action::Start { .. }))
+    actions.into_iter().any(|action| matches!(action, Action::Start { .. }))
 }
 
 #[test]
@@ -168,6 +172,21 @@ fn secret(value: &str) -> Json {
 
 fn versioned(value: &str) -> Versioned {
     restore(vec![(ObjectRef::new(Kind::Secret, "kube-system", "s"), secret(value))])
+}
+
+/// What was rendered, in the manifest folder.
+fn manifest(rendered: &Rendered, uid: String, pod_name: String, revision: &str) -> Manifest {
+    Manifest {
+        file: rendered.file.clone(),
+        owner: key(),
+        namespace: "kube-system".to_owned(),
+        pod_name,
+        uid,
+        incarnation: Some(0),
+        revision: revision.to_owned(),
+        sha256: rendered.digest.clone(),
+        damage: None,
+    }
 }
 
 /// A pass with a secret in every place that can have one, and the digests of what was rendered from them.
@@ -225,17 +244,8 @@ fn secret_pass(config: &Config) -> (RecordedPass, [String; 3]) {
     record.good = Some(good);
     state.records.insert(key(), record);
     state.written.insert(rendering.identity.uid.clone(), rendered.data_digest.clone());
-    let manifest = Manifest {
-        file: rendered.file.clone(),
-        owner: key(),
-        namespace: "kube-system".to_owned(),
-        pod_name: rendering.identity.pod_name.clone(),
-        uid: rendering.identity.uid.clone(),
-        incarnation: Some(0),
-        revision: rendering.revision.clone(),
-        sha256: rendered.digest.clone(),
-        damage: None,
-    };
+    let (uid, pod_name) = (rendering.identity.uid.clone(), rendering.identity.pod_name.clone());
+    let manifest = manifest(rendered, uid, pod_name, &rendering.revision);
     let ours = [(manifest.file.clone(), Arc::new(manifest))].into();
     observation.manifests = Knowledge::Current(Arc::new(Scan { ours, ..Scan::default() }));
     let found = pass(config, state, observation, |_| {});
@@ -341,4 +351,72 @@ fn what_is_no_recording_is_refused_and_never_panics() {
     let mut endless = Vec::new();
     ciborium::into_writer(&file, &mut endless).unwrap();
     assert!(matches!(replay(&endless), Err(ReadError::TooLarge)));
+}
+
+/// A life in which a new revision takes the place of an instance, as the API tells of it and the runtime shows it.
+fn update() -> Vec<RecordedPass> {
+    let config = config("update-jitter = \"0s\"\n");
+    let [old, new] = ["i:1", "i:2"].map(|image| daemon_set(image, json!({})));
+    let mut now = state(&config, &daemon_set("i:1", json!({})));
+    let mut files = Scan::default();
+    let mut passes = Vec::new();
+    for number in 0..8 {
+        let mut snapshot = Snapshot::default();
+        snapshot.version = if number < 3 { 1 } else { 2 };
+        snapshot.daemon_sets.insert(key(), Definition::test(if number < 3 { &old } else { &new }, snapshot.version));
+        let mut seen = observation(Some(snapshot));
+        seen.now = Timestamp::from_secs(2_000 + 3 * number);
+        seen.steady = seen.now - Timestamp::from_secs(1_000);
+        seen.runtime_as_of = seen.now;
+        seen.runtime = Knowledge::Current(Arc::default());
+        seen.manifests = Knowledge::Current(Arc::new(Scan { ours: files.ours.clone(), ..Scan::default() }));
+        let (decision, cache) = decided(&seen, &now, &config);
+        let mut outcome = EffectOutcome::default();
+        for daemon in &decision.plan.daemons {
+            outcome.records.insert(daemon.key.clone(), RecordFate::OnDisk);
+            for action in &daemon.actions {
+                match action {
+                    Action::Start { rendering, .. } => {
+                        let rendered = rendering.result.as_ref().unwrap();
+                        let (uid, pod_name) = (rendering.identity.uid.clone(), rendering.identity.pod_name.clone());
+                        outcome.written.insert(uid.clone(), rendered.data_digest.clone());
+                        let manifest = manifest(rendered, uid, pod_name, &rendering.revision);
+                        files.ours.insert(manifest.file.clone(), Arc::new(manifest));
+                    }
+                    Action::End { uid, .. } => files.ours.retain(|_, manifest| manifest.uid != *uid),
+                    Action::Finish { uid, .. } => drop(outcome.finished.insert(uid.clone())),
+                    _ => {}
+                }
+            }
+        }
+        let recorded = RecordedDecision::of(&decision);
+        let next = AgentState::commit(decision, &outcome, seen.now);
+        let before = std::mem::replace(&mut now, next);
+        passes.push(RecordedPass::new(config_text(&config), before, seen, recorded, outcome, cache.known()));
+    }
+    let record = &now.records[&key()];
+    assert!(record.instances.len() == 1 && record.instances[0].incarnation == 1, "{record:?}");
+    passes
+}
+
+#[test]
+fn a_life_with_an_update_is_decided_as_it_was() {
+    let report = replay(&recording(&update())).unwrap();
+    assert_eq!((report.passes, report.differences, report.unreadable), (8, vec![], vec![]));
+}
+
+/// Writes the recordings of `tests/` that no agent made.
+#[test]
+#[ignore = "writes files: run it when the form of a recording changes"]
+fn write_recordings() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let config = config("");
+    let daemon_set = daemon_set("i:1", json!({}));
+    let changed = pass(&config, state(&config, &daemon_set), observation(Some(Snapshot::default())), |decision| {
+        decision.plan.daemons[0].summary.reason = "another".to_owned();
+    });
+    for (path, passes) in [("replay/update.cbor", update()), ("golden/cli/changed.cbor", vec![changed])] {
+        let bytes = for_bundle(&recording(&passes), ConfigMapValues::Kept).unwrap();
+        std::fs::write(root.join(path), bytes).unwrap();
+    }
 }

@@ -37,6 +37,12 @@ impl Definition {
         Self { version, converted: convert(value), orphans: is_orphaning(value), fingerprint: fingerprint(value) }
     }
 
+    /// What `daemon_set` is.
+    #[cfg(test)]
+    pub(crate) fn test(daemon_set: &Arc<DaemonSet>, version: u64) -> Self {
+        Self { version, converted: Ok(Arc::clone(daemon_set)), orphans: false, fingerprint: version }
+    }
+
     /// Whether the two definitions differ, regardless of their versions.
     pub(super) fn differs(&self, other: &Self) -> bool {
         self.converted != other.converted || self.orphans != other.orphans
