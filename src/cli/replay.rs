@@ -76,13 +76,16 @@ fn text(report: &ReplayReport) -> String {
     let mut different: Vec<_> = report.differences.iter().map(|found| found.at).collect();
     different.dedup();
     let differ = different.len() + report.unreadable.len();
-    let of = format!("recorded by daemonlet {}", report.version);
+    let (passes, version) = (report.passes, &report.version);
     text.push_str(&match differ {
-        0 => format!("{} passes {of}: every decision is the same\n", report.passes),
-        _ => format!("{} passes {of}: {differ} differ\n", report.passes),
+        0 => format!("passes: {passes}, recorded by daemonlet {version}; every decision is the same\n"),
+        _ => format!("passes: {passes}, recorded by daemonlet {version}; decided differently: {differ}\n"),
     });
     if report.missed > 0 {
-        text.push_str(&format!("{} passes came too fast to be recorded\n", report.missed));
+        text.push_str(&format!(
+            "passes that are not in the recording, because they came too fast: {}\n",
+            report.missed
+        ));
     }
     text
 }

@@ -70,8 +70,8 @@ use executor::EffectOutcome;
 use executor::Executor;
 use inputs::Inputs;
 use observation::Observation;
-use reload::Reread;
 use recorder::Recorder;
+use reload::Reread;
 use render_cache::RenderCache;
 use report::Reporter;
 use report::View;
@@ -221,7 +221,9 @@ impl Agent {
                     }
                     self.pass().await;
                 }
-                Wake::Asked(SocketRequest { request: socket::Request::Recording, reply }) => self.recorder.export(reply),
+                Wake::Asked(SocketRequest { request: socket::Request::Recording, reply }) => {
+                    self.recorder.export(reply)
+                }
                 Wake::Asked(SocketRequest { request, reply }) => {
                     // A reply that is not read is not waited for.
                     let _ = reply.send(self.answer(&request).await);

@@ -8,6 +8,7 @@ mod node;
 mod packaging;
 mod readme;
 mod render;
+mod replay;
 mod usage;
 
 use std::fs;

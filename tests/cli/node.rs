@@ -12,7 +12,7 @@ use crate::names;
 use crate::program;
 use crate::run;
 
-const GOOD: &str = "
+pub(crate) const GOOD: &str = "
 apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: good, namespace: a}
@@ -26,10 +26,10 @@ spec:
 ";
 
 /// A node of folders in a scratch folder.
-struct Node(Scratch);
+pub(crate) struct Node(pub(crate) Scratch);
 
 impl Node {
-    fn new(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
         let scratch = Scratch::new(&[]);
         let root = scratch.text("");
         scratch.write(
@@ -54,12 +54,12 @@ impl Node {
         names(&self.0.path("m")).into_iter().filter(|name| !name.starts_with('.')).collect()
     }
 
-    fn ask(&self, command: &[&str]) -> Run {
+    pub(crate) fn ask(&self, command: &[&str]) -> Run {
         run(command.iter().copied().chain(["--config", &self.0.text("c.toml")]))
     }
 
     /// Starts the agent and waits until it answers.
-    fn start(&self) -> Agent {
+    pub(crate) fn start(&self) -> Agent {
         let mut command = program();
         command.args(["run", "--config", &self.0.text("c.toml")]).stdin(Stdio::null()).stderr(Stdio::null());
         let mut agent = Agent(command.spawn().unwrap());
@@ -74,7 +74,7 @@ impl Node {
 }
 
 /// A running agent, which ends with the test.
-struct Agent(Child);
+pub(crate) struct Agent(Child);
 
 impl Drop for Agent {
     fn drop(&mut self) {

@@ -255,8 +255,9 @@ impl Recorder {
             let _ = reply.send(json!({"error": "this agent has no recorder"}));
             return;
         };
-        if let Err(mpsc::TrySendError::Full(Job::Export(reply)) | mpsc::TrySendError::Disconnected(Job::Export(reply))) =
-            jobs.try_send(Job::Export(reply))
+        if let Err(
+            mpsc::TrySendError::Full(Job::Export(reply)) | mpsc::TrySendError::Disconnected(Job::Export(reply)),
+        ) = jobs.try_send(Job::Export(reply))
         {
             let _ = reply.send(json!({"error": "the recorder is busy: try again"}));
         }
@@ -266,18 +267,8 @@ impl Recorder {
 /// Whether two plans say the same but for when to look again.
 fn is_same(one: &Plan, other: &Plan) -> bool {
     let is_same = |(one, other): (&DaemonPlan, &DaemonPlan)| {
-        let DaemonPlan {
-            key,
-            actions,
-            record,
-            summary,
-            references,
-            tokens,
-            pull,
-            question,
-            replacing,
-            wake_at: _,
-        } = one;
+        let DaemonPlan { key, actions, record, summary, references, tokens, pull, question, replacing, wake_at: _ } =
+            one;
         *key == other.key
             && *actions == other.actions
             && *record == other.record

@@ -200,7 +200,13 @@ impl RenderCache {
     }
 
     /// `rendering` with the digests that were recorded of it.
-    fn as_recorded(&self, daemon: &ObjectKey, incarnation: u64, view: View, mut rendering: RenderResult) -> RenderResult {
+    fn as_recorded(
+        &self,
+        daemon: &ObjectKey,
+        incarnation: u64,
+        view: View,
+        mut rendering: RenderResult,
+    ) -> RenderResult {
         let Some(recorded) = &self.recorded else { return rendering };
         let key = (daemon.clone(), rendering.revision.clone(), incarnation, view);
         if let (Some(Some(known)), Ok(rendered)) = (recorded.get(&key), &mut rendering.result) {

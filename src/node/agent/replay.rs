@@ -3,8 +3,8 @@
 //! Owns the comparison. A pass is decided from its own state and observation; so one that differs says nothing about the
 //! next.
 
-use std::collections::HashMap;
 use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use ciborium::Value;
 use serde::Deserialize;
@@ -97,8 +97,7 @@ fn decide_again(pass: &Value, has_values: bool) -> Result<(Value, Value), String
     let config = Config::from_toml(config).map_err(|error| error.to_string())?;
     inputs.restore(&mut state, &observation);
     let is_closed = |known: &KnownRendering| known.is_secret || !has_values;
-    let recorded: HashMap<_, _> =
-        renderings.into_iter().filter(is_closed).map(KnownRendering::into_entry).collect();
+    let recorded: HashMap<_, _> = renderings.into_iter().filter(is_closed).map(KnownRendering::into_entry).collect();
     let mut cache = RenderCache::with_recorded(recorded);
     let today = decide::decide(&observation, &state, &config, &mut cache);
     let today = Value::serialized(&RecordedDecision::of(&today)).map_err(words)?;

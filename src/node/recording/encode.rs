@@ -315,11 +315,7 @@ impl<'e, 't> ser::Serializer for &'e mut Encoder<'t> {
         Ok(())
     }
 
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(
-        self,
-        name: &'static str,
-        value: &T,
-    ) -> Result<(), EncodeError> {
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, name: &'static str, value: &T) -> Result<(), EncodeError> {
         match name.starts_with('$') {
             true => self.marked(name, value),
             false => value.serialize(self),

@@ -58,7 +58,8 @@ pub(crate) mod objects {
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         let objects = objects.iter();
-        serializer.collect_seq(objects.map(|(reference, entry)| (reference, entry.version, Marked(reference, &entry.value))))
+        serializer
+            .collect_seq(objects.map(|(reference, entry)| (reference, entry.version, Marked(reference, &entry.value))))
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<ObjectRef, Entry>, D::Error> {

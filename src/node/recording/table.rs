@@ -147,7 +147,8 @@ mod tests {
         let mut table = Table::default();
         let common = table.put(b"in every frame", Vec::new());
         for number in 0..3_000_u32 {
-            let own: Vec<u8> = (0..100).flat_map(|part: u32| Sha256::digest((number * 100 + part).to_le_bytes())).collect();
+            let own: Vec<u8> =
+                (0..100).flat_map(|part: u32| Sha256::digest((number * 100 + part).to_le_bytes())).collect();
             let own = table.put(&own, Vec::new());
             let root = table.put(&number.to_le_bytes(), vec![common, own]);
             table.add(Timestamp::from_secs(i64::from(number)), root);

@@ -52,7 +52,11 @@ use super::*;
 fn config(more: &str) -> Config {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("c.toml");
-    std::fs::write(&file, format!("node-name = \"n1\"\nmanifest-dir = \"/m\"\n{more}[node]\nkubelet-version = \"v1.36.2\"\n")).unwrap();
+    std::fs::write(
+        &file,
+        format!("node-name = \"n1\"\nmanifest-dir = \"/m\"\n{more}[node]\nkubelet-version = \"v1.36.2\"\n"),
+    )
+    .unwrap();
     crate::config::load(Some(&file)).unwrap()
 }
 
@@ -98,8 +102,7 @@ fn state(config: &Config, daemon_set: &Arc<DaemonSet>) -> AgentState {
         inline_secret_env: true,
         pulls: Pulls::First,
     });
-    let mut state =
-        AgentState::new(config, Policy::default(), options, Timestamp::from_secs(1_000), Purpose::Work);
+    let mut state = AgentState::new(config, Policy::default(), options, Timestamp::from_secs(1_000), Purpose::Work);
     state.passes = 1;
     state.inputs.daemon_sets.insert(key(), Arc::clone(daemon_set));
     state.inputs.objects = known(Vec::new());
@@ -119,7 +122,12 @@ fn decided(observation: &Observation, state: &AgentState, config: &Config) -> (D
     (decision, cache)
 }
 
-fn pass(config: &Config, state: AgentState, observation: Observation, change: impl FnOnce(&mut Decision)) -> RecordedPass {
+fn pass(
+    config: &Config,
+    state: AgentState,
+    observation: Observation,
+    change: impl FnOnce(&mut Decision),
+) -> RecordedPass {
     let (mut decision, cache) = decided(&observation, &state, config);
     change(&mut decision);
     let recorded = RecordedDecision::of(&decision);
@@ -135,7 +143,9 @@ fn starts(decision: &Decision) -> bool {
 fn a_pass_is_decided_as_it_was_and_what_differs_is_named() {
     let config = config("");
     let daemon_set = daemon_set("i:1", json!({}));
-    let same = pass(&config, state(&config, &daemon_set), observation(Some(Snapshot::default())), |decision| assert!(starts(decision), "{:?}", decision.plan));
+    let same = pass(&config, state(&config, &daemon_set), observation(Some(Snapshot::default())), |decision| {
+        assert!(starts(decision), "{:?}", decision.plan)
+    });
     let other = pass(&config, state(&config, &daemon_set), observation(Some(Snapshot::default())), |decision| {
         decision.plan.daemons[0].summary.reason = "another".to_owned();
         decision.plan.daemons[0].actions.clear();
@@ -234,13 +244,8 @@ fn secret_pass(config: &Config) -> (RecordedPass, [String; 3]) {
     let instance = Instance::new(&rendering.identity.uid, &rendering.identity.pod_name, 0, &rendering.revision, at);
     let data_version = rendered.pod.data_version.clone();
     record.instances.push(Instance { daemon_set: Some(daemon_set), data_version: data_version.clone(), ..instance });
-    let good = Good {
-        revision: "r".to_owned(),
-        data_version,
-        has_rollback_data: true,
-        candidate: None,
-        daemon_set: None,
-    };
+    let good =
+        Good { revision: "r".to_owned(), data_version, has_rollback_data: true, candidate: None, daemon_set: None };
     record.good = Some(good);
     state.records.insert(key(), record);
     state.written.insert(rendering.identity.uid.clone(), rendered.data_digest.clone());
@@ -311,7 +316,9 @@ fn values_of_config_maps_can_be_left_out() {
     let mut state = state(&config, &daemon_set);
     let (value, reference) = ("level-4711".repeat(100), ObjectRef::new(Kind::ConfigMap, "kube-system", "c"));
     state.inputs.objects = known(vec![(reference, json!({"data": {"k": value}}))]);
-    let recorded = recording(&[pass(&config, state, observation(Some(Snapshot::default())), |decision| assert!(starts(decision), "{:?}", decision.plan))]);
+    let recorded = recording(&[pass(&config, state, observation(Some(Snapshot::default())), |decision| {
+        assert!(starts(decision), "{:?}", decision.plan)
+    })]);
     for (values, is_in) in [(ConfigMapValues::Kept, true), (ConfigMapValues::LeftOut, false)] {
         let bundle = for_bundle(&recorded, values).unwrap();
         assert_eq!(has(&every_byte(&bundle), "level-4711"), is_in, "{values:?}");
