@@ -271,9 +271,7 @@ impl Agent {
         let is_at_rest = is_at_rest && outcome.failures.is_empty() && outcome.problems.is_empty();
         let next = AgentState::commit(decision, &outcome, observation.now);
         let before = std::mem::replace(&mut self.state, next);
-        if let Some(recorded) = recorded {
-            self.recorder.keep(before, &observation, recorded, &outcome, self.render_cache.known());
-        }
+        self.recorder.keep(before, &observation, recorded, &outcome, &self.render_cache);
         self.last = LastPass { observation, plan, outcome, problems, due, is_at_rest };
         self.last.problems.extend(self.reporter.metrics_problem());
         self.reporter.log_problems(&self.last.problems);

@@ -9,6 +9,7 @@
 //! Owns what a recording may hold of a Secret or a token: a keyed digest, the length, and the shape that rendering asks
 //! for. It never holds a value. Must not know what a pass is.
 
+mod cbor;
 pub(crate) mod encode;
 pub(crate) mod export;
 pub(crate) mod marks;

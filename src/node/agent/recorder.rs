@@ -47,6 +47,7 @@ use super::executor::EffectOutcome;
 use super::log::Log;
 use super::observation::Observation;
 use super::render_cache::KnownRendering;
+use super::render_cache::RenderCache;
 use super::requests::Request;
 use super::state::AgentState;
 
@@ -233,15 +234,17 @@ impl Recorder {
         Some(RecordedDecision::of(decision))
     }
 
-    /// Records a pass.
+    /// Records a pass, if there is something to record of its decision.
     pub(super) fn keep(
         &self,
         before: AgentState,
         observation: &Observation,
-        decision: RecordedDecision,
+        decision: Option<RecordedDecision>,
         outcome: &EffectOutcome,
-        renderings: Vec<KnownRendering>,
+        renderings: &RenderCache,
     ) {
+        let Some(decision) = decision else { return };
+        let renderings = renderings.known();
         let config = Arc::clone(&self.config);
         let pass = RecordedPass::new(config, before, observation.clone(), decision, outcome.clone(), renderings);
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.try_send(Job::Keep(Box::new(pass))).is_ok());

@@ -11,6 +11,8 @@ use serde::ser;
 use serde_json::Value;
 
 use super::PieceName;
+use super::cbor::Major;
+use super::cbor::head;
 use super::marks;
 use super::redact;
 use super::redact::Key;
@@ -69,18 +71,6 @@ struct Compound<'e, 't> {
     is_indefinite: bool,
 }
 
-/// The major types of CBOR.
-#[derive(Clone, Copy)]
-enum Major {
-    Unsigned = 0,
-    Negative = 1,
-    Bytes = 2,
-    Text = 3,
-    List = 4,
-    Map = 5,
-    Tag = 6,
-}
-
 impl<'t> Encoder<'t> {
     fn head(&mut self, major: Major, value: u64) {
         head(&mut self.out, major, value);
@@ -130,7 +120,7 @@ impl<'t> Encoder<'t> {
 
     /// Whether `text` is a digest that says something of what may be secret.
     fn is_closed_digest(&self, text: &str) -> bool {
-        let is_beginning = self.digests && text.len() >= 16 && text.len() % 2 == 0 && redact::is_hex(text);
+        let is_beginning = self.digests && text.len() >= 16 && text.len().is_multiple_of(2) && redact::is_hex(text);
         !self.is_open && (is_beginning || redact::is_digest(text)) && !self.open.contains(text)
     }
 
@@ -193,28 +183,6 @@ impl<'t> Encoder<'t> {
         }
         self.is_open = was_open;
         Ok(())
-    }
-}
-
-/// The head of a CBOR item.
-fn head(out: &mut Vec<u8>, major: Major, value: u64) {
-    let major = (major as u8) << 5;
-    let bytes = value.to_be_bytes();
-    match value {
-        0..=23 => out.push(major | bytes[7]),
-        24..=0xff => out.extend_from_slice(&[major | 24, bytes[7]]),
-        0x100..=0xffff => {
-            out.push(major | 25);
-            out.extend_from_slice(&bytes[6..]);
-        }
-        0x1_0000..=0xffff_ffff => {
-            out.push(major | 26);
-            out.extend_from_slice(&bytes[4..]);
-        }
-        _ => {
-            out.push(major | 27);
-            out.extend_from_slice(&bytes);
-        }
     }
 }
 

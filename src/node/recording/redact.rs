@@ -169,8 +169,11 @@ mod bytes {
     }
 }
 
+/// `data` or `stringData`, and its texts by key.
+pub(crate) type SecretMember<'a> = (&'a str, Vec<(&'a str, &'a str)>);
+
 /// A Secret without what is secret: its other members, and the texts whose shapes are recorded by member and key.
-pub(crate) fn split<'a>(secret: &'a Value) -> (Map<String, Value>, Vec<(&'a str, Vec<(&'a str, &'a str)>)>) {
+pub(crate) fn split(secret: &Value) -> (Map<String, Value>, Vec<SecretMember<'_>>) {
     let mut open = Map::new();
     let mut closed = Vec::new();
     for (name, value) in secret.as_object().into_iter().flatten() {
