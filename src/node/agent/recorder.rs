@@ -62,6 +62,8 @@ const FILE: &str = "recording";
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RecordedDecision {
     daemons: BTreeMap<String, DaemonPlan>,
+    /// When to look at each again, from the time of the pass: apart from the plans, which else stay the same.
+    wakes_in: BTreeMap<String, Span>,
     removals_held: bool,
     save_inputs: SaveInputs,
     adopters: Vec<ObjectKey>,
@@ -76,10 +78,12 @@ pub(super) struct RecordedDecision {
 
 impl RecordedDecision {
     /// Of `decision`, without what is only needed to write it.
-    pub(super) fn of(decision: &Decision) -> Self {
+    pub(super) fn of(decision: &Decision, now: Timestamp) -> Self {
         let mut plan = decision.plan.clone();
         plan.shrink();
+        let wakes_in = |daemon: &mut DaemonPlan| Some((daemon.key.to_string(), daemon.wake_at.take()? - now));
         Self {
+            wakes_in: plan.daemons.iter_mut().filter_map(wakes_in).collect(),
             removals_held: plan.removals_held,
             daemons: plan.daemons.into_iter().map(|daemon| (daemon.key.to_string(), daemon)).collect(),
             save_inputs: decision.save_inputs,
@@ -231,7 +235,7 @@ impl Recorder {
         }
         self.last_at = observation.now;
         self.last_requests.clone_from(&decision.requests);
-        Some(RecordedDecision::of(decision))
+        Some(RecordedDecision::of(decision, observation.now))
     }
 
     /// Records a pass, if there is something to record of its decision.

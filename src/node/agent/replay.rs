@@ -100,7 +100,7 @@ fn decide_again(pass: &Value, has_values: bool) -> Result<(Value, Value), String
     let recorded: HashMap<_, _> = renderings.into_iter().filter(is_closed).map(KnownRendering::into_entry).collect();
     let mut cache = RenderCache::with_recorded(recorded);
     let today = decide::decide(&observation, &state, &config, &mut cache);
-    let today = Value::serialized(&RecordedDecision::of(&today)).map_err(words)?;
+    let today = Value::serialized(&RecordedDecision::of(&today, observation.now)).map_err(words)?;
     Ok((decision, today))
 }
 

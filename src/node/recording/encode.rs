@@ -20,7 +20,7 @@ use super::table::Table;
 use super::tags;
 
 /// What is longer, in bytes, is a piece of its own.
-const CUT: usize = 512;
+const CUT: usize = 192;
 /// Structs whose texts are recorded as they are: what the API or a file has in the open, and what is made of it alone.
 const OPEN: [&str; 5] = ["DaemonSet", "Entry", "Question", "AdmissionDryRun", "NodeView"];
 

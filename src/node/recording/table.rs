@@ -19,7 +19,7 @@ use super::PieceName;
 /// The most bytes of a recording in memory.
 pub(crate) const MAX_BYTES: usize = 4 << 20;
 /// What a piece takes beside its bytes, about.
-const PIECE_COSTS: usize = 96;
+const PIECE_COSTS: usize = 128;
 
 struct Piece {
     deflated: Box<[u8]>,

@@ -130,7 +130,7 @@ fn pass(
 ) -> RecordedPass {
     let (mut decision, cache) = decided(&observation, &state, config);
     change(&mut decision);
-    let recorded = RecordedDecision::of(&decision);
+    let recorded = RecordedDecision::of(&decision, observation.now);
     RecordedPass::new(config_text(config), state, observation, recorded, EffectOutcome::default(), cache.known())
 }
 
@@ -396,7 +396,7 @@ fn update() -> Vec<RecordedPass> {
                 }
             }
         }
-        let recorded = RecordedDecision::of(&decision);
+        let recorded = RecordedDecision::of(&decision, seen.now);
         let next = AgentState::commit(decision, &outcome, seen.now);
         let before = std::mem::replace(&mut now, next);
         passes.push(RecordedPass::new(config_text(&config), before, seen, recorded, outcome, cache.known()));
