@@ -54,7 +54,7 @@ use super::state::AgentState;
 /// A pass that brings no news is recorded once in a while, so that a recording says that there was none.
 const PERIOD: Span = Span::from_mins(10);
 /// So many passes wait for the thread at most.
-const WAITING: usize = 4;
+const WAITING: usize = 2;
 /// The file in the run folder that a recording is handed over in.
 const FILE: &str = "recording";
 
