@@ -52,8 +52,8 @@ fn anything_that_is_new_or_due_makes_a_whole_pass() {
     let problem = || Problem { object: "x".to_owned(), reason: "y".to_owned(), hint: None };
     let news: [&dyn Fn(&mut Observation); 13] = [
         &|o| o.now = due,
-        &|o| o.now = o.now - Span::from_millis(1),
-        &|o| o.now = o.now + CLOCKS,
+        &|o| o.now -= Span::from_millis(1),
+        &|o| o.now += CLOCKS,
         &|o| o.steady = o.steady + CLOCKS,
         &|o| o.replies = vec![Reply::Published(Ok(()))],
         &|o| o.runtime = Knowledge::Current(Arc::default()),
