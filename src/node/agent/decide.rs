@@ -63,13 +63,14 @@ pub(super) fn decide(
 fn decide_in_order(
     order: &[Asked],
     observation: &Observation,
-    state: &AgentState,
+    before: &AgentState,
     config: &Config,
     cache: &mut RenderCache,
 ) -> Decision {
-    let mut state = state.clone();
+    let mut state = before.clone();
     let mut log = Log::default();
     let adopters = state.absorb(observation, config, &mut log);
+    state.note_unsaved(&before.records);
     let mut plan = planning::plan(observation, &state, config, cache);
     let incomplete = planning::unwritable(&plan);
     if !incomplete.is_empty() {

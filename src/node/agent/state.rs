@@ -161,7 +161,6 @@ impl AgentState {
     /// Takes what was observed. Gives the daemons that adopt instances of others.
     pub(super) fn absorb(&mut self, observation: &Observation, config: &Config, log: &mut Log) -> Vec<ObjectKey> {
         self.follow_clock(observation, config, log);
-        let before = self.records.clone();
         let concerns = &mut self.concerns;
         concerns.api_freshness.observe(observation.api_answers(), observation.now);
         concerns.kubelet_resync.observe(observation, log);
@@ -198,9 +197,13 @@ impl AgentState {
             fingerprint: concerns.acceptance.surroundings(),
         };
         concerns.restart_orders.observe(observation, &mut self.records, &surroundings, log);
+        adopters
+    }
+
+    /// Notes which records differ from those `before`, and are to be written.
+    pub(super) fn note_unsaved(&mut self, before: &Records) {
         let changed = self.records.iter().filter(|(key, record)| before.get(*key) != Some(*record));
         self.unsaved.extend(changed.map(|(key, _)| key.clone()));
-        adopters
     }
 
     /// A clock that was set forward makes nothing older: deadlines and back-offs go on where they were. A clock that was

@@ -81,7 +81,7 @@ def _story(api, node, daemonlet, secrets):
     # Not by asking the agent: nobody asks it every second.
     running = lambda: sum(p["status"]["phase"] == "Running" for p in api.list("pods", NAMESPACE) if p["spec"]["nodeName"] == node.name)  # noqa: E731
     until(lambda: running() == COUNT, 120, f"{COUNT} daemons run", pause=1)
-    time.sleep(20)  # the last statuses come, the checkpoint is written
+    time.sleep(40)  # the last statuses come, the checkpoint is written, and 30 s after its start each daemon counts as good
     if secrets:
         _tell_memory(f"{COUNT} daemons, {COUNT} ConfigMaps, {COUNT} Secrets: ", _memory(pid), empty)
     else:
