@@ -36,6 +36,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let recording = read(path).map_err(|why| refuse(&why))?;
     let report = replay::replay(&recording).map_err(|error| refuse(&error.to_string()))?;
     output::data(&text(&report))?;
+    if report.passes == 0 {
+        return Err(refuse("it has no passes"));
+    }
     let is_same = report.differences.is_empty() && report.unreadable.is_empty();
     Ok(if is_same { Exit::Success } else { Exit::Refused })
 }
@@ -76,7 +79,7 @@ fn text(report: &ReplayReport) -> String {
     let mut different: Vec<_> = report.differences.iter().map(|found| found.at).collect();
     different.dedup();
     let differ = different.len() + report.unreadable.len();
-    let (passes, version) = (report.passes, &report.version);
+    let (passes, version) = (report.passes, report.version.escape_debug());
     text.push_str(&match differ {
         0 => format!("passes: {passes}, recorded by daemonlet {version}; every decision is the same\n"),
         _ => format!("passes: {passes}, recorded by daemonlet {version}; decided differently: {differ}\n"),

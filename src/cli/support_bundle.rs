@@ -92,7 +92,7 @@ impl Bundle {
     fn collect(config: &Config, values: ConfigMapValues) -> Self {
         let mut bundle = Self::default();
         bundle.recording(config, values);
-        bundle.add("config.toml", redact::without_credentials(&config.print()));
+        bundle.add_text("config.toml", &config.print());
         bundle.records(&config.state_dir);
         match ask::ask::<Value>(config, &Request::Status) {
             Ok(status) => bundle.add_json("status.json", &status),
@@ -104,7 +104,7 @@ impl Bundle {
         }
         bundle.add_json("versions.json", &versions());
         match log_lines() {
-            Ok(text) => bundle.add("log.txt", redact::without_credentials(&text)),
+            Ok(text) => bundle.add_text("log.txt", &text),
             Err(why) => bundle.lacks("log.txt", &why),
         }
         let readme = bundle.readme(values);
@@ -112,13 +112,17 @@ impl Bundle {
         bundle
     }
 
-    fn add(&mut self, name: &str, text: impl Into<Vec<u8>>) {
-        self.files.push((name.to_owned(), text.into()));
+    fn add(&mut self, name: &str, bytes: impl Into<Vec<u8>>) {
+        self.files.push((name.to_owned(), bytes.into()));
+    }
+
+    fn add_text(&mut self, name: &str, text: &str) {
+        self.add(name, redact::without_credentials(text));
     }
 
     fn add_json(&mut self, name: &str, value: &impl serde::Serialize) {
         if let Ok(text) = output::json(value) {
-            self.add(name, text);
+            self.add_text(name, &text);
         }
     }
 
@@ -188,6 +192,11 @@ impl Bundle {
     /// Writes the bundle for its owner alone, and over nothing.
     fn write(&self, path: &Path) -> std::io::Result<()> {
         let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        // What is cut off is of no use, and in the way of the next.
+        self.pack(file).inspect_err(|_| drop(std::fs::remove_file(path)))
+    }
+
+    fn pack(&self, file: std::fs::File) -> std::io::Result<()> {
         let mut archive = tar::Builder::new(flate2::write::GzEncoder::new(file, flate2::Compression::default()));
         for (name, bytes) in &self.files {
             let mut header = tar::Header::new_gnu();

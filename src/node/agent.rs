@@ -103,7 +103,6 @@ pub struct Agent {
     executor: Executor,
     requests: Requests,
     reporter: Reporter,
-    recorder: Recorder,
     last: LastPass,
 }
 
@@ -152,7 +151,7 @@ impl Agent {
             self.config.manifest_dir.display()
         );
         self.reporter.start_metrics(&self.config, &mut self.state);
-        self.recorder = Recorder::start(&self.config, Arc::clone(&self.executor.files));
+        self.reporter.recorder = Recorder::start(&self.config, Arc::clone(&self.executor.files));
         // The first pass is from disk alone and never waits for the API.
         self.pass().await;
         ready.ready(&self.status_line());
@@ -222,7 +221,7 @@ impl Agent {
                     self.pass().await;
                 }
                 Wake::Asked(SocketRequest { request: socket::Request::Recording, reply }) => {
-                    self.recorder.export(reply)
+                    self.reporter.recorder.export(reply)
                 }
                 Wake::Asked(SocketRequest { request, reply }) => {
                     // A reply that is not read is not waited for.
@@ -255,7 +254,7 @@ impl Agent {
         let is_at_rest = quiet::is_at_rest(&decision);
         let watchdog = self.reporter.watchdog();
         let mut outcome = self.executor.execute(&decision, &observation, &self.config, watchdog);
-        let recorded = self.recorder.news(&observation, &decision, &outcome, &self.last.plan);
+        let recorded = self.reporter.recorder.news(&observation, &decision, &outcome, &self.last.plan);
         self.render_cache.shrink();
         self.requests.send(std::mem::take(&mut decision.requests), observation.now);
         let mut problems = std::mem::take(&mut decision.problems);
@@ -271,7 +270,7 @@ impl Agent {
         let is_at_rest = is_at_rest && outcome.failures.is_empty() && outcome.problems.is_empty();
         let next = AgentState::commit(decision, &outcome, observation.now);
         let before = std::mem::replace(&mut self.state, next);
-        self.recorder.keep(before, &observation, recorded, &outcome, &self.render_cache);
+        self.reporter.recorder.keep(before, &observation, recorded, &outcome, &self.render_cache);
         self.last = LastPass { observation, plan, outcome, problems, due, is_at_rest };
         self.last.problems.extend(self.reporter.metrics_problem());
         self.reporter.log_problems(&self.last.problems);

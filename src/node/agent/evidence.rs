@@ -144,7 +144,7 @@ pub(super) fn sandbox(instance: &Instance, observation: &Observation, namespace:
             Some(pod) if pod.alive => Evidence::Running,
             // What was said before it ended may be older than its sandbox.
             _ if instance.phase.since().is_some_and(|ended| ended > observation.runtime_as_of) => {
-                Evidence::Unknown("the container runtime is asked again".to_owned())
+                Evidence::Unknown("the list of what runs is older than its end".to_owned())
             }
             // A sandbox that is being made is in no list yet: the kubelet drops the mirror pod when it is done.
             _ if !instance.started && kubelet_holds(instance, api, namespace, node, now) => {

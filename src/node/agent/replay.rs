@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use crate::config::Config;
 use crate::core::time::Timestamp;
+use crate::node::recording::read::Limits;
 use crate::node::recording::read::Recording;
 
 use super::decide;
@@ -23,6 +24,8 @@ use super::state::AgentState;
 
 pub use crate::node::recording::read::ReadError;
 
+/// The most memory of the values of all passes, one after the other: it bounds the time.
+const MAX_READ: usize = 16 << 30;
 /// The most differences of one pass that are listed.
 const MOST: usize = 20;
 /// A value in a list of differences has at most so many characters.
@@ -73,8 +76,14 @@ pub fn replay(recording: &[u8]) -> Result<ReplayReport, ReadError> {
         passes: recording.frames().len(),
         ..ReplayReport::default()
     };
+    let mut read = 0_usize;
     for (at, root) in recording.frames() {
-        let value = recording.value(root)?;
+        let mut limits = Limits::default();
+        let value = recording.value(root, &mut limits)?;
+        read += limits.used();
+        if read > MAX_READ {
+            return Err(ReadError::TooLarge);
+        }
         match decide_again(&value, recording.has_values) {
             Ok((recorded, today)) => {
                 let mut found = Vec::new();
@@ -91,7 +100,9 @@ pub fn replay(recording: &[u8]) -> Result<ReplayReport, ReadError> {
 
 /// The recorded decision and today's.
 fn decide_again(pass: &Value, has_values: bool) -> Result<(Value, Value), String> {
-    let words = |error: ciborium::value::Error| error.to_string();
+    let words = |error: ciborium::value::Error| match error {
+        ciborium::value::Error::Custom(text) => text.escape_debug().to_string(),
+    };
     let ReadPass { config, mut state, inputs, observation, decision, renderings } =
         pass.deserialized().map_err(words)?;
     let config = Config::from_toml(config).map_err(|error| error.to_string())?;
@@ -113,6 +124,9 @@ fn compare(recorded: &Value, today: &Value, path: String, found: &mut Vec<(Strin
             let (one, other) = (by_name(one), by_name(other));
             let names = one.keys().chain(other.keys().filter(|name| !one.contains_key(*name)));
             for name in names {
+                if found.len() >= MOST {
+                    return;
+                }
                 let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                 match (one.get(name), other.get(name)) {
                     (Some(one), Some(other)) => compare(one, other, below, found),
@@ -122,6 +136,9 @@ fn compare(recorded: &Value, today: &Value, path: String, found: &mut Vec<(Strin
         }
         (Value::Array(one), Value::Array(other)) => {
             for index in 0..one.len().max(other.len()) {
+                if found.len() >= MOST {
+                    return;
+                }
                 let below = format!("{path}[{index}]");
                 match (one.get(index), other.get(index)) {
                     (Some(one), Some(other)) => compare(one, other, below, found),

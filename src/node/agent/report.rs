@@ -35,7 +35,7 @@ use crate::core::status::State;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
 use crate::node::enrolment::AgentIdentity;
-use crate::node::metrics::Recorder;
+use crate::node::metrics::Recorder as MetricsRecorder;
 use crate::node::notify;
 use crate::node::notify::Notifier;
 use crate::node::notify::Watchdog;
@@ -45,6 +45,7 @@ use super::decision::Decision;
 use super::executor::EffectOutcome;
 use super::inputs::Purpose;
 use super::objects::Objects;
+use super::recorder::Recorder;
 use super::reload::CONFIGURATION;
 use super::state::AgentState;
 
@@ -59,10 +60,11 @@ pub(super) struct Reporter {
     node: String,
     notifier: Arc<Notifier>,
     watchdog: Watchdog,
-    metrics: Option<Recorder>,
+    metrics: Option<MetricsRecorder>,
     identity: AgentIdentity,
     passes: Passes,
     reported: Reported,
+    pub(super) recorder: Recorder,
 }
 
 /// What there is to report of.
@@ -85,6 +87,7 @@ impl Reporter {
             identity: AgentIdentity::default(),
             passes: Passes::default(),
             reported: Reported::default(),
+            recorder: Recorder::off(),
         }
     }
 

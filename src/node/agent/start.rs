@@ -37,7 +37,6 @@ use super::executor::problem;
 use super::failure;
 use super::inputs::Inputs;
 use super::inputs::Purpose;
-use super::recorder::Recorder;
 use super::remembered_inputs::INPUTS;
 use super::remembered_inputs::RememberedInputs;
 use super::remembered_inputs::SavedInputs;
@@ -162,7 +161,6 @@ impl Agent {
             executor,
             requests,
             reporter,
-            recorder: Recorder::off(),
             last: super::LastPass::default(),
         })
     }

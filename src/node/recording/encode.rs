@@ -47,6 +47,9 @@ pub(crate) fn encode(
 ) -> Result<PieceName, EncodeError> {
     let mut encoder = Encoder { out: Vec::new(), parts: Vec::new(), table, key, open, is_open: false, digests: false };
     value.serialize(&mut encoder)?;
+    if encoder.table.is_too_much() {
+        return Err(EncodeError("it is too large".to_owned()));
+    }
     let Encoder { out, parts, table, .. } = encoder;
     Ok(table.put(&out, parts.into_iter().map(|(_, name)| name).collect()))
 }
@@ -89,6 +92,10 @@ impl<'t> Encoder<'t> {
     /// Makes what was written since `start` a piece of its own, if it is long.
     fn cut(&mut self, start: usize) {
         if self.out.len() - start <= CUT {
+            return;
+        }
+        if self.table.is_too_much() {
+            // The whole value is refused at its end.
             return;
         }
         let first = self.parts.partition_point(|(at, _)| *at < start);
@@ -251,7 +258,7 @@ impl<'e, 't> ser::Serializer for &'e mut Encoder<'t> {
             return Ok(());
         }
         let start = self.out.len();
-        self.text(text);
+        self.text(&redact::without_credentials(text));
         self.cut(start);
         Ok(())
     }

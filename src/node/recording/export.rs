@@ -12,6 +12,7 @@ use super::FORMAT;
 use super::PieceName;
 use super::read::Limits;
 use super::read::ReadError;
+use super::redact;
 use super::redact::Key;
 use super::redact::Shape;
 use super::table::Table;
@@ -110,6 +111,8 @@ fn close(value: &mut Value, key: &Key, values: ConfigMapValues) {
             }
         }
         Value::Tag(_, inner) => close(inner, key, values),
+        // A short value could be guessed from the digest of what it is in.
+        Value::Text(text) if values == ConfigMapValues::LeftOut && redact::is_digest(text) => *text = key.hex(text),
         Value::Array(items) => items.iter_mut().for_each(|item| close(item, key, values)),
         Value::Map(members) => members.iter_mut().for_each(|(name, value)| {
             close(name, key, values);

@@ -18,10 +18,12 @@ use super::redact::Shape;
 use super::tags;
 
 /// The most bytes of a recording's file.
-pub(crate) const MAX_FILE: usize = 64 << 20;
+pub(crate) const MAX_FILE: usize = 16 << 20;
 /// The most bytes of one piece: an object has at most 1 MiB of data, and a frame is cut.
-const MAX_PIECE: u64 = 16 << 20;
-/// The most bytes of pieces that one frame, or one export, puts together.
+const MAX_PIECE: u64 = 4 << 20;
+/// The most frames: more than fit into a recorder.
+const MAX_FRAMES: usize = 10_000;
+/// The most memory of the values that one frame is put together to.
 const MAX_TOGETHER: usize = 256 << 20;
 /// How deep values may lie in each other.
 const MAX_DEPTH: usize = 512;
@@ -51,6 +53,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// How much of them is used up.
+    pub(crate) fn used(&self) -> usize {
+        MAX_TOGETHER - self.0
+    }
+
     fn take(&mut self, bytes: usize) -> Result<(), ReadError> {
         self.0 = self.0.checked_sub(bytes).ok_or(ReadError::TooLarge)?;
         Ok(())
@@ -89,7 +96,13 @@ impl Recording {
         if head.format != FORMAT {
             return Err(ReadError::Format(head.format, head.version));
         }
+        if items(&value) > MAX_FILE / size_of::<Value>() {
+            return Err(ReadError::TooLarge);
+        }
         let file: File = value.deserialized().map_err(|error| ReadError::Damaged(error.to_string()))?;
+        if file.frames.len() > MAX_FRAMES {
+            return Err(ReadError::TooLarge);
+        }
         let frames = file.frames.into_iter().map(|(at, root)| Ok((at, name(&root)?)));
         let pieces = file.pieces.into_iter().map(|(piece, bytes)| match bytes {
             Value::Bytes(bytes) => Ok((name(&piece)?, bytes)),
@@ -122,16 +135,19 @@ impl Recording {
         if bytes.len() as u64 > MAX_PIECE {
             return Err(ReadError::TooLarge);
         }
+        // Each byte may be an item of its own.
         limits.take(bytes.len())?;
-        ciborium::from_reader(&*bytes).map_err(|error| ReadError::Damaged(error.to_string()))
+        let value = ciborium::from_reader(&*bytes).map_err(|error| ReadError::Damaged(error.to_string()))?;
+        limits.take(items(&value) * size_of::<Value>())?;
+        Ok(value)
     }
 
     /// What the piece `root` is when it is put together, with a value in the place of each that was taken out.
     ///
     /// # Errors
     /// When a piece is missing, or everything together is too large.
-    pub(crate) fn value(&self, root: &PieceName) -> Result<Value, ReadError> {
-        self.put_together(root, &mut Limits::default(), 0)
+    pub(crate) fn value(&self, root: &PieceName, limits: &mut Limits) -> Result<Value, ReadError> {
+        self.put_together(root, limits, 0)
     }
 
     fn put_together(&self, name: &PieceName, limits: &mut Limits, depth: usize) -> Result<Value, ReadError> {
@@ -170,6 +186,16 @@ impl Recording {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// How many values `value` is made of.
+fn items(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(self::items).sum::<usize>(),
+        Value::Map(members) => 1 + members.iter().map(|(name, value)| items(name) + items(value)).sum::<usize>(),
+        Value::Tag(_, inner) => 1 + items(inner),
+        _ => 1,
     }
 }
 

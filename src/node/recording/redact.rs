@@ -213,7 +213,7 @@ pub(crate) fn without_credentials(text: &str) -> String {
     let mut parts = text.split("://");
     let mut open = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let end = part.find(['/', '"', '\'', ' ', '\n', ',']).unwrap_or(part.len());
+        let end = part.find(['/', '?', '#', '"', ' ', '\n']).unwrap_or(part.len());
         let (authority, rest) = part.split_at(end);
         let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         open.push_str("://");

@@ -46,6 +46,8 @@ pub(crate) struct Table {
     pieces: HashMap<PieceName, Piece>,
     frames: VecDeque<RecordedFrame>,
     bytes: usize,
+    /// Of pieces that have come since the last frame.
+    fresh: usize,
     /// Some 300 KiB, held while a frame is encoded.
     compress: Option<Compress>,
 }
@@ -61,6 +63,7 @@ impl Table {
             }
             let piece = Piece { deflated: self.deflate(bytes), parts: parts.into(), used: 0 };
             self.bytes += piece.costs();
+            self.fresh += piece.costs();
             self.pieces.insert(name, piece);
         }
         name
@@ -80,15 +83,21 @@ impl Table {
     pub(crate) fn add(&mut self, at: Timestamp, root: PieceName) {
         self.pieces.entry(root).and_modify(|piece| piece.used += 1);
         self.frames.push_back(RecordedFrame { at, root });
-        self.compress = None;
+        (self.compress, self.fresh) = (None, 0);
         while self.bytes > MAX_BYTES {
             let Some(oldest) = self.frames.pop_front() else { break };
             self.release(vec![oldest.root]);
         }
     }
 
+    /// Whether the frame that is being encoded would take too much from those before it.
+    pub(crate) fn is_too_much(&self) -> bool {
+        self.fresh > MAX_BYTES / 2
+    }
+
     /// Drops what no frame is made of: a frame could not be encoded to its end.
     pub(crate) fn sweep(&mut self) {
+        (self.compress, self.fresh) = (None, 0);
         loop {
             let unused: Vec<PieceName> =
                 self.pieces.iter().filter(|(_, piece)| piece.used == 0).map(|(name, _)| *name).collect();
@@ -160,6 +169,12 @@ mod tests {
         assert_eq!(table.pieces().len(), 2 * frames + 1);
         table.put(b"of no frame", vec![common]);
         table.sweep();
+        for number in 0..MAX_BYTES / 64 {
+            table.put(&Sha256::digest(number.to_le_bytes()), Vec::new());
+        }
+        assert!(table.is_too_much(), "one frame does not push all others out");
+        table.sweep();
+        assert!(!table.is_too_much());
         assert_eq!(table.pieces().len(), 2 * frames + 1);
     }
 }

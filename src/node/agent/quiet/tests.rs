@@ -68,8 +68,17 @@ fn anything_that_is_new_or_due_makes_a_whole_pass() {
     for (index, change) in news.iter().enumerate() {
         assert!(!other(change), "change {index} went unnoticed");
     }
-    let api: [&dyn Fn(&mut ObservedApi); 2] =
-        [&|api| api.link = Link::Connecting, &|api| Arc::make_mut(&mut api.snapshot).content += 1];
+    let fail = |api: &mut ObservedApi| {
+        let failure = crate::node::api::ApiFailure::new(crate::node::api::FailureKind::Unreachable, "refused");
+        let scope = Arc::make_mut(&mut api.snapshot).scopes.get_mut(&crate::node::api::Scope::Pods).unwrap();
+        scope.error = Some((failure, Timestamp::MIN));
+    };
+    let api: [&dyn Fn(&mut ObservedApi); 4] = [
+        &|api| api.link = Link::Connecting,
+        &|api| api.connections_opened += 1,
+        &|api| Arc::make_mut(&mut api.snapshot).content += 1,
+        &fail,
+    ];
     for (index, change) in api.iter().enumerate() {
         let change = |o: &mut Observation| o.api.iter_mut().for_each(change);
         assert!(!other(&change), "change {index} of the API went unnoticed");
