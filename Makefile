@@ -20,7 +20,7 @@ check:
 test:
 	python3 tests/cluster/everything.py
 
-# The same with more dice, more steps and half an hour of soak (DAEMONLET_LONG), and with fuzzing: some hours.
+# The same with more random cases, more steps and half an hour of soak (DAEMONLET_LONG), and with fuzzing: some hours.
 test-long:
 	python3 tests/cluster/everything.py --long
 
