@@ -319,6 +319,17 @@ fn a_pass_of_the_agent_waits_once_for_its_inputs() {
 }
 
 #[test]
+fn the_agent_is_small() {
+    let files = agent();
+    let owner = files.iter().find(|(file, _)| file == "agent.rs").expect("the agent");
+    let fields = body(&owner.1, "pub struct Agent {").lines().count() - 1;
+    assert!(fields <= 8, "the agent has {fields} fields");
+    let parts: Vec<&str> =
+        files.iter().filter(|(_, text)| text.contains("impl Agent {")).map(|(file, _)| &**file).collect();
+    assert!(parts.len() <= 3, "the agent is spread over {parts:?}");
+}
+
+#[test]
 fn the_agents_clock_is_its_inputs() {
     let outside = outside(&CLOCKS, &["clock::", "::now()", ".elapsed()"]);
     assert!(outside.is_empty(), "the time comes with an observation\n{}", outside.join("\n"));
