@@ -190,3 +190,11 @@ pub(crate) fn at_every_loss_of_power(tried: impl Fn(&Arc<Simulated>, u64, Kept) 
         assert!(count > 3 && count < 1_000, "{count} changes");
     }
 }
+
+#[test]
+fn there_is_room_for_descriptors_from_the_start() {
+    super::widen_descriptors();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
+    assert!(size.trim().parse::<i32>().unwrap() >= super::DESCRIPTORS, "{size}");
+}

@@ -130,3 +130,6 @@ impl Executor {
         self.floor_saved = false;
     }
 }
+
+#[cfg(test)]
+mod tests;

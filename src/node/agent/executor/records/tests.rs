@@ -1,0 +1,82 @@
+//! What is forgotten of daemons that are gone, and what outlives it.
+
+use std::path::Path;
+
+use crate::node::agent::decide::tests::config;
+use crate::node::agent::decide::tests::decided;
+use crate::node::agent::decide::tests::observation;
+use crate::node::agent::decide::tests::state;
+use crate::node::agent::executor::StateFolder;
+use crate::node::agent::sealing::Sealing;
+use crate::node::checkpoint::Loaded;
+use crate::node::checkpoint::Store;
+use crate::node::fsx::Real;
+use crate::node::volumes::Volumes;
+use crate::node::volumes::VolumesRoot;
+
+use super::*;
+
+fn executor(folder: &Path) -> Executor {
+    let files = Real::shared();
+    let inputs = Store::open(&files, folder).unwrap();
+    let records = inputs.folder("daemons").unwrap();
+    let volumes = Volumes::new(files.clone(), VolumesRoot::kubelet(folder));
+    Executor::new(files, volumes, Some(StateFolder { inputs, records, lock: None }), Sealing::new(None))
+}
+
+/// A decision of a node of which `count` daemons are gone, and what came of it: all records are on disk.
+fn of_gone(executor: &mut Executor, count: u64) -> (Decision, EffectOutcome) {
+    let config = config();
+    let mut state = state(&config);
+    state.records.clear();
+    let mut outcome = EffectOutcome::default();
+    for number in 1..=count {
+        let record = DaemonRecord::new(ObjectKey::new("a", format!("d{number}")), number);
+        executor.save_record(&record).unwrap();
+        outcome.records.insert(record.key.clone(), RecordFate::OnDisk);
+        state.records.insert(record.key.clone(), record);
+    }
+    (decided(&observation(None), &state, &config), outcome)
+}
+
+fn remembered(folder: &Path) -> usize {
+    std::fs::read_dir(folder.join("daemons")).unwrap().count()
+}
+
+#[test]
+fn daemons_that_came_and_went_leave_a_bounded_folder_and_a_floor() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut executor = executor(folder.path());
+    let (decision, mut outcome) = of_gone(&mut executor, MAX_BARE as u64 + 5);
+    executor.forget(&decision, &mut outcome);
+    assert!(outcome.problems.is_empty(), "{:?}", outcome.problems);
+    let forgotten = outcome.forgotten.unwrap();
+    assert_eq!((forgotten.floor, forgotten.keys.len(), remembered(folder.path())), (5, 5, MAX_BARE));
+    let floor = executor.state.as_ref().unwrap().inputs.load::<Floor>(FLOOR).unwrap();
+    assert!(matches!(floor, Loaded::Present(Floor { next_incarnation: 5 })), "{floor:?}");
+}
+
+#[test]
+fn where_the_floor_cannot_be_saved_nothing_is_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut executor = executor(folder.path());
+    let (decision, mut outcome) = of_gone(&mut executor, MAX_BARE as u64 + 5);
+    // A folder in the place of what is staged.
+    std::fs::create_dir_all(folder.path().join("floor.json.tmp/x")).unwrap();
+    executor.forget(&decision, &mut outcome);
+    assert_eq!((outcome.forgotten.is_none(), outcome.problems.len()), (true, 1));
+    assert_eq!(remembered(folder.path()), MAX_BARE + 5);
+}
+
+#[test]
+fn a_floor_that_could_not_be_trusted_is_written_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut executor = executor(folder.path());
+    let (mut decision, mut outcome) = of_gone(&mut executor, 3);
+    decision.state.floor = 3;
+    executor.floor_is_unsaved();
+    executor.forget(&decision, &mut outcome);
+    let floor = executor.state.as_ref().unwrap().inputs.load::<Floor>(FLOOR).unwrap();
+    assert!(matches!(floor, Loaded::Present(Floor { next_incarnation: 3 })), "{floor:?}");
+    assert_eq!(remembered(folder.path()), 0, "no number is above it");
+}
