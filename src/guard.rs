@@ -65,7 +65,7 @@ const AT_ONCE: usize = 10;
 #[derive(Debug, thiserror::Error)]
 pub enum GuardError {
     /// The kernel does not do it.
-    #[error("boot guard: nothing is refused, and the kubelet waits for the API server as it does without it")]
+    #[error("boot guard is off: the kubelet waits for the API server as it does without it")]
     Table(#[from] TableError),
     /// The system lacks something.
     #[error("boot guard: cannot {what}")]

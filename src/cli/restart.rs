@@ -41,7 +41,7 @@ fn human(report: &RestartReport, key: &ObjectKey) -> String {
     let old = report.old.join(", ");
     match &report.new {
         Some(new) if let Some(why) = &report.unsure => {
-            format!("{key} on {}: {old} ends; {new} starts when it is known that {old} has ended: {why}\n", report.node)
+            format!("{key} on {}: {old} ends; {new} starts once {old} is confirmed gone: {why}\n", report.node)
         }
         Some(new) => format!("{key} on {}: {old} ends, then {new} starts\n", report.node),
         None if report.old.is_empty() => {
@@ -68,7 +68,7 @@ mod tests {
         let key = ObjectKey::new("a", "b");
         assert_eq!(human(&report(&["b-1"], Some("b-2")), &key), "a/b on n1: b-1 ends, then b-2 starts\n");
         let unsure = RestartReport { unsure: Some("who knows".into()), ..report(&["b-1"], Some("b-2")) };
-        let expected = "a/b on n1: b-1 ends; b-2 starts when it is known that b-1 has ended: who knows\n";
+        let expected = "a/b on n1: b-1 ends; b-2 starts once b-1 is confirmed gone: who knows\n";
         assert_eq!(human(&unsure, &key), expected);
         assert_eq!(human(&report(&[], None), &key), "a/b on n1: the restart waits, the old pod runs on: why\n");
         assert_eq!(human(&report(&["b-1"], None), &key), "a/b on n1: b-1 ends, and no new one starts yet: why\n");

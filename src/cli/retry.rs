@@ -39,13 +39,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 fn human(report: &RetryReport, key: &ObjectKey) -> String {
     let mut text = match (&report.forgotten, report.backoff) {
         (Some(revision), _) => format!("{key}: revision {revision} is tried again on {}\n", report.node),
-        (None, true) => format!("{key}: the next try on {} waits no longer\n", report.node),
+        (None, true) => format!("{key}: back-off on {} is cleared: it is tried again now\n", report.node),
         (None, false) => {
             return format!("{key}: nothing to retry on {}: no revision failed and nothing waits\n", report.node);
         }
     };
     if report.changes.is_empty() {
-        text.push_str("  what runs is of that revision and goes on; it has its progress deadline again\n");
+        text.push_str("  the running pod already has this revision; its progress deadline starts again\n");
     }
     for change in &report.changes {
         let reason = if change.reason.is_empty() { String::new() } else { format!(" ({})", change.reason) };
@@ -80,7 +80,7 @@ mod tests {
              next: remove manifest a-b-x.yaml (it is replaced by revision 5d5)\n"
         );
         report.changes.clear();
-        assert!(human(&report, &key).ends_with("it has its progress deadline again\n"));
+        assert!(human(&report, &key).ends_with("its progress deadline starts again\n"));
         report.forgotten = None;
         assert_eq!(human(&report, &key), "a/b: nothing to retry on n1: no revision failed and nothing waits\n");
     }

@@ -99,7 +99,7 @@ fn done(config: &Config, drain: &Teardown) -> String {
             drain.node
         );
     }
-    let mut text = format!("{} is not drained yet; another `daemonlet teardown` goes on with it\n", drain.node);
+    let mut text = format!("{} is not drained yet; run `daemonlet teardown` again to continue\n", drain.node);
     for Leftover { daemon, pod, uid, what } in &drain.left {
         let name = if pod.is_empty() { uid } else { pod };
         text.push_str(&format!("  {daemon} {name}: {what}\n"));
@@ -144,7 +144,10 @@ mod tests {
         assert_eq!(done(&config(), &drain), "n1 is drained: 1 pod ended, no manifest of daemonlet is left in /m\n");
         let drain = Teardown { left: vec![pod("b-1", "the runtime is silent")], ..drain };
         let text = done(&config(), &drain);
-        assert!(text.ends_with("goes on with it\n  a/b b-1: the runtime is silent\n"), "{text}");
+        assert!(
+            text.ends_with("run `daemonlet teardown` again to continue\n  a/b b-1: the runtime is silent\n"),
+            "{text}"
+        );
     }
 
     #[test]

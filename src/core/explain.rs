@@ -87,7 +87,7 @@ fn admission(admission: &Admission, terms: &mut Vec<Term>) {
         Admission::Allowed(notes) => terms.extend(notes.iter().map(|e| term("pod", None, text(e)))),
         Admission::Refused(errors) => terms.extend(errors.iter().map(|e| term("pod", Some(false), text(e)))),
         Admission::Waits(missing) => {
-            terms.push(term("pod", None, format!("{missing} has not been read yet: what it enforces is unknown")));
+            terms.push(term("pod", None, format!("{missing} has not been read yet, so its rules are unknown")));
         }
     }
 }

@@ -34,7 +34,7 @@ async fn runtime(config: &Config) -> RuntimeFinding {
     let Some(endpoint) = &config.runtime_endpoint else { return RuntimeFinding::NotConfigured };
     let unreachable = |error: crate::node::cri::CriError| {
         // The agent retries; doctor does not.
-        let why = error.to_string().replace(": it is asked again", "");
+        let why = error.to_string().replace(": retrying", "");
         RuntimeFinding::Unreachable(why, error.hint())
     };
     match Cri::connect(&endpoint.to_string_lossy()) {

@@ -49,7 +49,7 @@ pub enum KubeletError {
     #[error("cannot ask the kubelet: no credentials")]
     Credentials(#[source] KubeconfigError),
     /// No answer, or not from a kubelet.
-    #[error("the kubelet at {endpoint} does not answer {path}: it is asked again")]
+    #[error("the kubelet at {endpoint} does not answer {path}: retrying")]
     Unreachable {
         endpoint: String,
         /// What was asked.
@@ -59,7 +59,7 @@ pub enum KubeletError {
         source: BoxedError,
     },
     /// No answer in time.
-    #[error("the kubelet at {endpoint} has not answered {path} within {} s: it is asked again", ASK.as_secs())]
+    #[error("the kubelet at {endpoint} has not answered {path} within {} s: retrying", ASK.as_secs())]
     Timeout {
         endpoint: String,
         /// What was asked.

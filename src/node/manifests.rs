@@ -82,7 +82,7 @@ pub enum ManifestError {
         path: PathBuf,
     },
     /// The staged file does not read back as intended; it was not put in place.
-    #[error("manifest {} does not read back as it was meant ({why}): what was there before stays", path.display())]
+    #[error("manifest {} was not written correctly ({why}): the previous one stays", path.display())]
     Check {
         /// The file it was meant for.
         path: PathBuf,

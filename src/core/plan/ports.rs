@@ -27,7 +27,7 @@ impl Planner<'_> {
         self.summary
             .hints
             .push("with maxSurge 0 the old instance goes first; or give the new revision another host port".to_owned());
-        Some(format!("maxSurge wants it beside {}, and both want host port {port}", old.pod_name))
+        Some(format!("maxSurge would run it alongside {}, but both use host port {port}", old.pod_name))
     }
 
     /// Which port of the target another daemon of this node uses; `only_desired`: and will still use once it follows

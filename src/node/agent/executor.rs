@@ -194,7 +194,7 @@ impl Executor {
         }
         match start::open_state(&self.files, config) {
             Ok(state) => {
-                tracing::warn!("the state folder was removed or replaced: all that is remembered is saved anew");
+                tracing::warn!("the state folder was removed or replaced: all records are written again");
                 self.state = Some(state);
                 self.floor_saved = false;
                 outcome.state_folder_is_new = true;

@@ -2,6 +2,8 @@
 //!
 //! Owns the waits only. Must not read what it waits for: the pass that follows does.
 
+use std::time::Duration;
+
 use tokio::sync::mpsc;
 use tokio::sync::watch;
 
@@ -11,6 +13,9 @@ use crate::node::socket::SocketRequest;
 
 use super::signals::SignalCommand;
 use super::signals::Signals;
+
+/// The loop never sleeps longer.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// When the loop ends by itself.
 #[derive(Clone, Copy, Debug)]
@@ -76,9 +81,9 @@ pub(super) async fn api_change(changed: &mut Option<watch::Receiver<u64>>) {
     std::future::pending().await
 }
 
-/// Waits until `due`.
+/// Waits until `due`, and no longer than [`LONGEST`]: the clock may be set back meanwhile.
 pub(super) async fn at(due: Timestamp) {
-    tokio::time::sleep((due - clock::now()).to_duration()).await;
+    tokio::time::sleep((due - clock::now()).to_duration().min(LONGEST)).await;
 }
 
 /// Waits until `bound`; for ever without one.

@@ -25,7 +25,7 @@ pub enum CriError {
     #[error("runtime-endpoint {endpoint:?} is no path of a unix socket")]
     Endpoint { endpoint: String },
     /// Nobody answers at the socket.
-    #[error("container runtime at {} does not answer {method}: it is asked again", socket.display())]
+    #[error("container runtime at {} does not answer {method}: retrying", socket.display())]
     Unreachable {
         socket: PathBuf,
         /// The call.
@@ -36,7 +36,7 @@ pub enum CriError {
     },
     /// No answer within the time that the call may take.
     #[error(
-        "container runtime at {} has not answered {method} within {} s: it is asked again",
+        "container runtime at {} has not answered {method} within {} s: retrying",
         socket.display(),
         limit.as_secs()
     )]

@@ -28,8 +28,7 @@ async fn a_missing_socket_is_no_answer() {
     let root = tempfile::tempdir().unwrap();
     let socket = root.path().join("cri.sock");
     let error = at(&socket).sandboxes().await.unwrap_err();
-    let expected =
-        format!("container runtime at {} does not answer ListPodSandbox: it is asked again", socket.display());
+    let expected = format!("container runtime at {} does not answer ListPodSandbox: retrying", socket.display());
     assert_eq!(error.to_string(), expected);
     assert!(error.hint().unwrap().contains("does not exist"), "{error:?}");
 }
@@ -44,7 +43,7 @@ async fn a_silent_socket_is_given_up_in_time() {
     let reply: Result<messages::VersionResponse, _> = at(&socket).channel.call("Version", &request, limit).await;
     let error = reply.unwrap_err();
     assert!(matches!(error, CriError::Timeout { .. }), "{error:?}");
-    let expected = "has not answered Version within 0 s: it is asked again";
+    let expected = "has not answered Version within 0 s: retrying";
     assert!(error.to_string().ends_with(expected), "{error}");
 }
 

@@ -87,7 +87,7 @@ fn what_does_not_read_back_as_meant_never_gets_the_name() {
     let (_root, mut dir) = fresh();
     put(&mut dir, &pod("old"));
     let error = dir.write(NAME, &bytes(&pod("new")), &pod("other")).unwrap_err();
-    assert!(error.to_string().contains("(.metadata.name differs): what was there before stays"), "{error}");
+    assert!(error.to_string().contains("(.metadata.name differs): the previous one stays"), "{error}");
     let error = dir.write(NAME, b"{\"kind\": [", &pod("new")).unwrap_err();
     assert!(matches!(error, ManifestError::Check { .. }), "{error}");
     let error = dir.write(NAME, &vec![b' '; 10 << 20], &pod("new")).unwrap_err();

@@ -35,7 +35,7 @@ fn a_surge_onto_the_same_host_port_is_told_and_leaves_the_old_instance() {
     assert_eq!(bench.pass(&desired), NONE);
     let summary = bench.plan(&desired).summary;
     assert_eq!((summary.state, summary.pod.as_str(), summary.ready), (State::Waiting, "net-0", Some(true)));
-    assert!(summary.reason.contains("both want host port TCP 9100"), "{}", summary.reason);
+    assert!(summary.reason.contains("both use host port TCP 9100"), "{}", summary.reason);
     assert!(summary.hints.iter().any(|n| n.contains("with maxSurge 0")), "{:?}", summary.hints);
     assert_eq!(bench.pass(&wanted(&surging("b", 9101))), ["start uid-b-1"]);
     assert_eq!(bench.pass(&wanted(&on_port("c", 9100)))[0], "end uid-b-1", "without surge the old ones go first");
@@ -70,7 +70,7 @@ fn nothing_is_claimed_for_a_port_that_another_has_and_a_claim_is_given_back() {
     assert_eq!(bench.pass(&desired), NONE);
     let plan = bench.plan(&desired);
     assert_eq!(plan.replacing, None);
-    assert!(plan.summary.reason.contains("both want host port TCP 9100"), "{}", plan.summary.reason);
+    assert!(plan.summary.reason.contains("both use host port TCP 9100"), "{}", plan.summary.reason);
     bench.world.permission = Some(Permission::Claimed);
     assert_eq!(bench.plan(&desired).replacing, None);
 }

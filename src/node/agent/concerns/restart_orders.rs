@@ -114,7 +114,7 @@ impl RestartOrders {
                         continue;
                     }
                     Some(RestartVerdict::Dismiss(why)) => {
-                        let line = format!("mirror pod of {pod} {what}, and that restarts nothing: {why}");
+                        let line = format!("mirror pod of {pod} {what}; no restart: {why}");
                         log.info(line).daemonset(&record.key).pod(pod);
                         forget(record, &instance.uid);
                         continue;

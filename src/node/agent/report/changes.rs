@@ -53,9 +53,9 @@ pub(in crate::node::agent) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = Pl
             }
             Action::Refresh { rendering, volumes, manifest } => {
                 let what = match (volumes, manifest) {
-                    (true, true) => "data and manifest differ from what they are to be",
-                    (true, false) => "its data differs from what it is to be",
-                    _ => "its manifest differs from what it is to be",
+                    (true, true) => "its data and manifest on disk are out of date",
+                    (true, false) => "its data on disk is out of date",
+                    _ => "its manifest on disk is out of date",
                 };
                 (format!("update {} in place", rendering.identity.pod_name), what.to_owned())
             }
