@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::node_daemons::DaemonReport;
+use crate::core::cluster::node_daemons::FailedReport;
 use crate::core::cluster::node_daemons::InstanceReport;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::json::Json;
@@ -278,9 +279,11 @@ fn reason(node: &Node, report: &DaemonReport) -> String {
     if !report.message.is_empty() {
         parts.push(report.message.clone());
     }
-    if let Some(failed) = &report.failed
-        && !report.message.contains(&failed.message)
-    {
+    // Of a daemon that fails with that very revision, the message says it already.
+    let is_said = |failed: &FailedReport| {
+        report.phase == Some(State::Failing) && report.instances.iter().any(|i| i.revision == failed.revision)
+    };
+    if let Some(failed) = report.failed.as_ref().filter(|failed| !is_said(failed)) {
         parts.push(format!("revision {} failed here ({}: {})", failed.revision, failed.cause, failed.message));
     }
     parts.join("; ")

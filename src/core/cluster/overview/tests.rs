@@ -90,6 +90,21 @@ fn claims_and_failures_are_reasons() {
 }
 
 #[test]
+fn a_daemon_that_fails_says_so_once() {
+    let mut failing = report("n1", "failing", "bad", false);
+    failing["status"]["daemons"][0]["message"] = json!("image: not found");
+    failing["status"]["daemons"][0]["failed"] = json!({"revision": "bad", "cause": "image", "message": "not found"});
+    let reason = |report: &serde_json::Value| {
+        let cluster =
+            Cluster::new(&[node("n1", true, false)], &[daemon_set("net:2")], std::slice::from_ref(report), &[]);
+        cluster.overview(None).daemon_sets[0].nodes[0].reason.clone()
+    };
+    assert_eq!(reason(&failing), "image: not found");
+    failing["status"]["daemons"][0]["failed"]["revision"] = json!("another");
+    assert_eq!(reason(&failing), "image: not found; revision another failed here (image: not found)");
+}
+
+#[test]
 fn a_namespace_keeps_its_daemons_off_nodes() {
     let namespace = json!({"metadata": {"name": "kube-system",
         "annotations": {"scheduler.alpha.kubernetes.io/node-selector": "zone=a"}}});
