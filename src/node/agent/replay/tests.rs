@@ -412,18 +412,23 @@ fn a_life_with_an_update_is_decided_as_it_was() {
     assert_eq!((report.passes, report.differences, report.unreadable), (8, vec![], vec![]));
 }
 
-/// Writes the recordings of `tests/` that no agent made.
+/// A recording as it lies in a bundle is decided as it was, and a decision that was changed in it is found. Writes both
+/// files below `$DAEMONLET_RECORDINGS` too, for when the form of a recording changes: `tests`, as an absolute path.
 #[test]
-#[ignore = "writes files: run it when the form of a recording changes"]
-fn write_recordings() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+fn recordings_of_a_bundle_are_replayed_and_a_change_is_found() {
     let config = config("");
     let daemon_set = daemon_set("i:1", json!({}));
     let changed = pass(&config, state(&config, &daemon_set), observation(Some(Snapshot::default())), |decision| {
         decision.plan.daemons[0].summary.reason = "another".to_owned();
     });
-    for (path, passes) in [("replay/update.cbor", update()), ("golden/cli/changed.cbor", vec![changed])] {
+    for (path, passes, differences) in
+        [("replay/update.cbor", update(), 0), ("golden/cli/changed.cbor", vec![changed], 1)]
+    {
         let bytes = for_bundle(&recording(&passes), ConfigMapValues::Kept).unwrap();
-        std::fs::write(root.join(path), bytes).unwrap();
+        let report = replay(&bytes).unwrap();
+        assert_eq!((report.differences.len(), report.unreadable.len()), (differences, 0), "{path}: {report:?}");
+        if let Some(folder) = std::env::var_os("DAEMONLET_RECORDINGS") {
+            std::fs::write(std::path::Path::new(&folder).join(path), bytes).unwrap();
+        }
     }
 }
