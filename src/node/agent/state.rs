@@ -3,17 +3,15 @@
 //! Owns the way an observation goes into it ([`AgentState::absorb`]) and what is kept of a decision once its effects are
 //! known ([`AgentState::commit`]). Pure: a value in, a value out.
 
+mod adoption;
+
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::core::adopt;
-use crate::core::adopt::AdoptableManifest;
-use crate::core::model::Mode;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
-use crate::core::policy::Covered;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
 use crate::core::status::Problem;
@@ -265,56 +263,6 @@ impl AgentState {
         if let Some(coordinated) = concerns.claims.observe(observation, log) {
             self.inputs.coordinated = coordinated;
         }
-    }
-
-    /// Takes over manifests of ours that no record knows.
-    fn adopt_manifests(&mut self, observation: &Observation, log: &mut Log) {
-        let Some(scan) = observation.manifests.current() else { return };
-        let known: BTreeMap<String, ObjectKey> =
-            self.records.values().flat_map(|r| r.instances.iter().map(|i| (i.uid.clone(), r.key.clone()))).collect();
-        // One whose owner was changed is still that daemon's, and is repaired with its other content.
-        let strays = |uid: &str, owner: &ObjectKey| known.get(uid).is_some_and(|key| key != owner);
-        for manifest in scan.ours.values().filter(|m| !m.uid.is_empty() && !strays(&m.uid, &m.owner)) {
-            let floor = self.floor;
-            let new = || DaemonRecord::new(manifest.owner.clone(), floor);
-            let record = self.records.entry(manifest.owner.clone()).or_insert_with(new);
-            let found = AdoptableManifest {
-                uid: &manifest.uid,
-                pod_name: &manifest.pod_name,
-                incarnation: manifest.incarnation.unwrap_or(0),
-                revision: &manifest.revision,
-            };
-            if adopt::adopt(record, &found, observation.now) {
-                let pod = &manifest.pod_name;
-                let line = format!("took over the manifest of {pod}, which is ours and which no record knows");
-                log.info(line).daemonset(&manifest.owner).pod(pod);
-            }
-        }
-    }
-
-    /// Gives orphans to a DaemonSet of the API that selects them. Gives those that have new ones.
-    fn adopt_orphans(&mut self, observation: &Observation, log: &mut Log) -> Vec<ObjectKey> {
-        adopt::drop_adopted(&mut self.records);
-        let mut adopters = Vec::new();
-        let are_there = self.records.values().any(|r| r.live().any(|i| i.orphaned));
-        if !observation.api_answers() || !are_there {
-            return adopters;
-        }
-        let definitions = &self.definitions;
-        for key in definitions.ours(&self.policy) {
-            let Some(daemon_set) = definitions.get(key).filter(|d| !d.deleting) else { continue };
-            if self.policy.covers(daemon_set, None) != Covered::Yes(Mode::Static)
-                || !adopt::adopt_orphans(&mut self.records, daemon_set, self.floor, |key| {
-                    definitions.get(key).is_some()
-                })
-            {
-                continue;
-            }
-            let pods = self.records.get(key).into_iter().flat_map(|r| r.live().map(|i| i.pod_name.as_str()));
-            log.info(format!("{key} adopts {}", pods.collect::<Vec<_>>().join(", "))).daemonset(key);
-            adopters.push(key.clone());
-        }
-        adopters
     }
 
     /// Notes that instances have started, as the API shows. Gives whether one has started since the last pass.

@@ -33,6 +33,20 @@ pub(in crate::node::agent) fn key() -> ObjectKey {
     ObjectKey::new("kube-system", "net")
 }
 
+/// A DaemonSet as the API has it.
+pub(in crate::node::agent) fn object(uid: &str, labels: Value) -> Value {
+    json!({
+        "metadata": {"namespace": "kube-system", "name": "net", "uid": uid, "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": {"app": "net"}},
+            "template": {
+                "metadata": {"labels": {"app": "net"}},
+                "spec": {"containers": [{"name": "c", "image": "i:1"}]}
+            }
+        }
+    })
+}
+
 pub(in crate::node::agent) fn daemon_set() -> Arc<DaemonSet> {
     let template =
         json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}});

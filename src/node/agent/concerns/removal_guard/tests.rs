@@ -1,4 +1,3 @@
-use serde_json::Value;
 use serde_json::json;
 
 use crate::core::knowledge::Knowledge;
@@ -6,22 +5,10 @@ use crate::core::model::MODE_LABEL;
 use crate::core::plan;
 use crate::core::record::DaemonRecord;
 use crate::core::time::at;
+use crate::node::agent::decide::tests::object;
 use crate::node::api::Definition;
 
 use super::*;
-
-fn object(uid: &str, labels: Value) -> Value {
-    json!({
-        "metadata": {"namespace": "kube-system", "name": "net", "uid": uid, "labels": labels},
-        "spec": {
-            "selector": {"matchLabels": {"app": "net"}},
-            "template": {
-                "metadata": {"labels": {"app": "net"}},
-                "spec": {"containers": [{"name": "c", "image": "i:1"}]}
-            }
-        }
-    })
-}
 
 fn key() -> ObjectKey {
     ObjectKey::new("kube-system", "net")

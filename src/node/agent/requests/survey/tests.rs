@@ -1,23 +1,11 @@
 use serde_json::json;
 
 use crate::core::model::MODE_LABEL;
+use crate::node::agent::decide::tests::object;
 use crate::node::api::ApiFailure;
 use crate::node::api::FailureKind;
 
 use super::*;
-
-fn object(uid: &str, labels: Value) -> Value {
-    json!({
-        "metadata": {"namespace": "kube-system", "name": "net", "uid": uid, "labels": labels},
-        "spec": {
-            "selector": {"matchLabels": {"app": "net"}},
-            "template": {
-                "metadata": {"labels": {"app": "net"}},
-                "spec": {"containers": [{"name": "c", "image": "i:1"}]}
-            }
-        }
-    })
-}
 
 #[test]
 fn a_get_is_believed_only_for_what_it_says() {
