@@ -1,4 +1,4 @@
-//! `daemonlet support-bundle`: what somebody far away needs to see what this node saw and decided.
+//! `daemonlet support-bundle`: what a person without access to the node needs, to see what it observed and decided.
 //!
 //! Owns what goes in, and that nothing secret does: what cannot be redacted is left out, and the bundle says so.
 
@@ -34,7 +34,7 @@ pub(super) const RECORDING: &str = "recording.cbor";
 /// So many log lines.
 const LINES: &str = "1000";
 
-/// Write one file with what this node saw and decided, to send to somebody
+/// Write one file with what this node observed and decided, for a bug report
 ///
 /// The agent's last passes, configuration, records, status, doctor, versions and the last log lines.
 /// No Secret and no token is in it. `daemonlet replay` reads it. Works without a running agent too.

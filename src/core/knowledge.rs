@@ -13,7 +13,7 @@ use crate::core::time::Timestamp;
 pub enum Knowledge<T> {
     /// As it is now.
     Current(T),
-    /// As it was last known to be, and since when nothing newer has been heard.
+    /// As it was last known to be, and since when its source has said nothing newer.
     Remembered(T, Timestamp),
     /// Its source has not answered yet.
     #[default]

@@ -47,7 +47,7 @@ fn who_may_ask_for_whom() {
 }
 
 #[test]
-fn other_signers_and_strangers_requests_are_not_ours() {
+fn requests_for_other_signers_and_of_unknown_users_are_not_ours() {
     let good = pem("n1");
     for (signer, request) in [("kubernetes.io/kubelet-serving", good.as_bytes()), (SIGNER, b"nonsense")] {
         let asked = CertificateRequest { signer, usages: &[], user: "somebody", groups: &[], request };

@@ -385,7 +385,7 @@ fn a_certificate_request_is_approved_for_a_node_that_is_there() {
     let mut coordinator = Coordinator::new();
     // It does not wait for what rollouts wait for.
     coordinator.take(Change::Begin(WatchedKind::NodeDaemons));
-    for (name, kubelet, of) in [("own", "a", "a"), ("strangers", "a", "b"), ("early", "late", "late")] {
+    for (name, kubelet, of) in [("own", "a", "a"), ("other-node", "a", "b"), ("early", "late", "late")] {
         let request = certificate_request(name, kubelet, of, json!({}));
         coordinator.changed(WatchedKind::CertificateRequests, request);
     }
@@ -396,7 +396,7 @@ fn a_certificate_request_is_approved_for_a_node_that_is_there() {
     assert_eq!(approved["status"]["conditions"][0]["type"], "Approved");
     assert_eq!(approved["metadata"]["resourceVersion"], "5", "what was judged is what is approved");
     let left: Vec<(&str, bool)> = first.notices.iter().filter_map(left).collect();
-    assert_eq!(left, [("early", false), ("strangers", true)]);
+    assert_eq!(left, [("early", false), ("other-node", true)]);
     coordinator.changed(WatchedKind::Nodes, node("late"));
     let decided = json!({"conditions": [{"type": "Approved"}]});
     let decided = certificate_request("own", "a", "a", decided);

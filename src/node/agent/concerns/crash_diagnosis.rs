@@ -1,6 +1,6 @@
-//! Which containers are worth a look at what they left behind: exit code and last log line.
+//! Which containers are worth a diagnosis of what they left behind: exit code and last log line.
 //!
-//! Owns when that is asked for. The look itself is a request.
+//! Owns when that is asked for. The diagnosis itself is a request.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +15,19 @@ use super::super::requests::Reply;
 use super::super::requests::Request;
 use super::super::state::Records;
 
-/// An instance that goes on crashing is looked at no more often than this.
+/// An instance that goes on crashing is diagnosed no more often than this.
 const AGAIN: Span = Span::from_secs(10);
 
 /// The diagnoses of instances, by pod UID.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub(in super::super) struct CrashDiagnoses {
-    looks: BTreeMap<String, Look>,
+    by_uid: BTreeMap<String, DiagnosisState>,
     questions: Vec<Request>,
 }
 
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-struct Look {
+struct DiagnosisState {
     /// Container and how often it had been started.
     at: (String, u64),
     asked: Timestamp,
@@ -37,12 +38,12 @@ struct Look {
 impl CrashDiagnoses {
     /// What was found out of an instance.
     pub(in super::super) fn of(&self, uid: &str) -> Option<&CrashDiagnosis> {
-        self.looks.get(uid)?.diagnosis.as_ref()
+        self.by_uid.get(uid)?.diagnosis.as_ref()
     }
 
     /// Whether the first diagnosis of an instance is under way: it is worth to wait for.
     pub(in super::super) fn is_pending(&self, uid: &str) -> bool {
-        self.looks.get(uid).is_some_and(|look| look.under_way && look.diagnosis.is_none())
+        self.by_uid.get(uid).is_some_and(|state| state.under_way && state.diagnosis.is_none())
     }
 
     /// Takes what was found, and asks about the containers that have ended since; forgets instances that crash no more.
@@ -51,24 +52,24 @@ impl CrashDiagnoses {
         let crashing = crashing(observation, records, node);
         for reply in &observation.replies {
             let Reply::CrashDiagnosed { uid, diagnosis } = reply else { continue };
-            if let Some(look) = self.looks.get_mut(uid) {
-                look.under_way = false;
-                look.diagnosis = Some(diagnosis.clone());
+            if let Some(state) = self.by_uid.get_mut(uid) {
+                state.under_way = false;
+                state.diagnosis = Some(diagnosis.clone());
             }
         }
-        self.looks.retain(|uid, _| crashing.contains_key(uid));
+        self.by_uid.retain(|uid, _| crashing.contains_key(uid));
         for (uid, at) in crashing {
-            let known = self.looks.get(&uid);
-            if known.is_some_and(|look| look.at == at || look.under_way || observation.now - look.asked < AGAIN) {
+            let known = self.by_uid.get(&uid);
+            if known.is_some_and(|state| state.at == at || state.under_way || observation.now - state.asked < AGAIN) {
                 continue;
             }
-            let diagnosis = known.and_then(|look| look.diagnosis.clone());
+            let diagnosis = known.and_then(|state| state.diagnosis.clone());
             self.questions.push(Request::DiagnoseCrash { uid: uid.clone(), container: at.0.clone() });
-            self.looks.insert(uid, Look { at, asked: observation.now, under_way: true, diagnosis });
+            self.by_uid.insert(uid, DiagnosisState { at, asked: observation.now, under_way: true, diagnosis });
         }
     }
 
-    /// The looks that are due.
+    /// The diagnoses that are due.
     pub(in super::super) fn requests(&self) -> Vec<Request> {
         self.questions.clone()
     }
