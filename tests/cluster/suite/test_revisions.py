@@ -75,10 +75,23 @@ class Revisions(unittest.TestCase):
 
     def remove(self, name):
         """Deletes it, and waits until nothing of it runs."""
-        if not self.cluster.alive("api"):
-            self.cluster.start_api()
         self.admin.delete("daemonsets", name, NAMESPACE)
         self.cri.wait_gone(f"{name}-")
+
+    def stop_api(self):
+        """Stops the API server; when the story has ended, it is there again, and all who watch it."""
+        self.cluster.stop("api")
+        self.addCleanup(self.everybody_watches)
+
+    def everybody_watches(self):
+        """After an outage the kubelet and the controllers open their watches again within a minute and
+        more. Until then no Pod gets a status and the Node is not ready. New ones open them at once."""
+        for process in (self.cluster.parts.pop("controllers"), self.node.kubelet):
+            process.stop()
+        if not self.cluster.alive("api"):
+            self.cluster.start_api()
+        self.cluster.start_controllers()
+        self.node.start_kubelet()
 
     def record(self, name):
         """What the agent remembers of it on disk."""
@@ -146,7 +159,7 @@ class Revisions(unittest.TestCase):
         good = self.status("alone")["revision"]
         self.change("alone", {"command": CRASHES})
         bad = self.changed("alone", good)
-        self.cluster.stop("api")
+        self.stop_api()
         back = self.rolled_back("alone", good)
         self.assertEqual(self.word(back), ("old", "old"))
         failed = self.status("alone")["failed"]
@@ -185,7 +198,7 @@ class Revisions(unittest.TestCase):
         good = self.status("surge")["revision"]
         self.change("surge", {"command": CRASHES})
         self.changed("surge", good)
-        self.cluster.stop("api")
+        self.stop_api()
         self.soon(lambda: (self.status("surge") or {}).get("failed"), 45, "it has failed")
         self.soon(lambda: [one[2] for one in self.cri.of("surge-")] == [first[2]], 20, "the new instance goes")
         self.assertEqual(self.cri.execute(first[2], "cat", "/data/word"), "old")
