@@ -177,7 +177,7 @@ fn object(api_version: String, kind: String, mut value: Value) -> Result<Documen
         return Ok(DocumentObject::DaemonSet(value));
     };
     match kind {
-        Kind::ConfigMap => data::config_map(&value).map_err(refuse)?,
+        Kind::ConfigMap => data::config_map(&mut value).map_err(refuse)?,
         Kind::Secret => data::secret(&mut value).map_err(refuse)?,
         Kind::ServiceAccount => checks::service_account(&value).map_err(refuse)?,
         Kind::PriorityClass => checks::priority_class(&value).map_err(refuse)?,

@@ -1,5 +1,7 @@
 //! ConfigMap and Secret: keys and values as the API server takes them, `stringData` folded into `data`.
 
+use std::collections::BTreeMap;
+
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::GeneralPurpose;
@@ -19,8 +21,17 @@ const MAX_DATA: usize = 1 << 20;
 const GO_BASE64: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// Checks a ConfigMap.
-pub(super) fn config_map(object: &Value) -> Result<(), FieldError> {
+/// Checks a ConfigMap and folds nulls: a null value is an empty one, as the API server stores it.
+pub(super) fn config_map(object: &mut Value) -> Result<(), FieldError> {
+    check_config_map(object)?;
+    for field in ["data", "binaryData"] {
+        let values = object.get_mut(field).and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut);
+        values.filter(|value| value.is_null()).for_each(|value| *value = "".into());
+    }
+    Ok(())
+}
+
+fn check_config_map(object: &Value) -> Result<(), FieldError> {
     checks::strings(object.get("data"), "data")?;
     let empty = Map::new();
     let data = object.get("data").and_then(Value::as_object).unwrap_or(&empty);
@@ -48,15 +59,13 @@ pub(super) fn config_map(object: &Value) -> Result<(), FieldError> {
 /// Checks a Secret and folds `stringData` into `data`, which then is canonical base64.
 pub(super) fn secret(object: &mut Value) -> Result<(), FieldError> {
     checks::strings(object.get("stringData"), "stringData")?;
-    let mut folded = Map::new();
-    let mut size = 0;
+    let mut folded: BTreeMap<&String, Vec<u8>> = BTreeMap::new();
     match object.get("data") {
         None | Some(Value::Null) => {}
         Some(Value::Object(data)) => {
             for (key, value) in data {
                 key_name("data", key)?;
-                let bytes = decode("data", key, value)?;
-                folded.insert(key.clone(), STANDARD.encode(bytes).into());
+                folded.insert(key, decode("data", key, value)?);
             }
         }
         Some(_) => return Err(wrong("data", "must be a map of base64 strings")),
@@ -64,13 +73,12 @@ pub(super) fn secret(object: &mut Value) -> Result<(), FieldError> {
     if let Some(Value::Object(strings)) = object.get("stringData") {
         for (key, value) in strings {
             key_name("stringData", key)?;
-            folded.insert(key.clone(), STANDARD.encode(value.as_str().unwrap_or_default()).into());
+            folded.insert(key, value.as_str().unwrap_or_default().into());
         }
     }
-    for value in folded.values() {
-        size += value.as_str().map_or(0, str::len) / 4 * 3;
-    }
-    too_large(size)?;
+    too_large(folded.values().map(Vec::len).sum())?;
+    let folded: Map<String, Value> =
+        folded.into_iter().map(|(key, bytes)| (key.clone(), STANDARD.encode(bytes).into())).collect();
     if let Value::Object(map) = object {
         map.remove("stringData");
         map.insert("data".to_owned(), Value::Object(folded));

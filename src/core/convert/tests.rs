@@ -1,3 +1,5 @@
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use serde_json::json;
 
@@ -86,6 +88,25 @@ fn string_data_is_folded_into_canonical_base64() {
     assert_eq!(reference.kind, Kind::Secret);
     assert_eq!(value["data"], json!({ "a": "aGVsbG8=", "b": "w7xiZXI=", "n": "", "e": "" }));
     assert_eq!(value.get("stringData"), None);
+}
+
+#[test]
+fn a_null_value_is_an_empty_one_as_the_api_server_stores_it() {
+    let mut object = config_map(json!({ "empty": null, "full": "x" }));
+    object["binaryData"] = json!({ "none": null });
+    let Some(Ok(DocumentObject::Other(_, value))) = objects(object).pop() else { panic!("it is taken") };
+    assert_eq!(value["data"], json!({ "empty": "", "full": "x" }));
+    assert_eq!(value["binaryData"], json!({ "none": "" }));
+}
+
+#[test]
+fn an_object_may_have_a_mebibyte_of_data_to_the_byte() {
+    let secret = |bytes: usize| {
+        let data = json!({ "a": STANDARD.encode(vec![0; bytes]) });
+        objects(json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s" }, "data": data })).pop()
+    };
+    assert!(matches!(secret(1 << 20), Some(Ok(_))));
+    assert!(matches!(secret((1 << 20) + 1), Some(Err(_))));
 }
 
 #[test]
