@@ -3,11 +3,15 @@
 //! Owns whether the API server would accept a DaemonSet (`ValidateDaemonSet`) and whether the kubelet could decode its
 //! pod template. Must not change what it judges.
 
+mod downward;
 mod pod;
+mod rules;
+mod scheduling;
 mod selector;
 mod strategy;
 mod template;
 mod types;
+mod volumes;
 
 use std::collections::BTreeMap;
 

@@ -18,7 +18,8 @@ fn daemon_set() -> DaemonSet {
             "metadata": {"labels": {"app": "net"}, "annotations": {"a": "b"}},
             "spec": {
                 "hostNetwork": true,
-                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}},
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                                 {"matchExpressions": [{"key": "own", "operator": "Exists"}]}]}},
                              "podAffinity": {}},
                 "tolerations": [{"key": "mine", "operator": "Exists"}],
                 "containers": [{"name": "c", "image": "x:1"}],

@@ -3,82 +3,49 @@
 //! A file in a folder was never checked by an API server. A mistake that is not reported here ends as a manifest that
 //! the kubelet ignores. Follows `ValidatePodSpec`, except for fields that the passes replace.
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::rules::annotations;
+use super::rules::descending_path;
+use super::rules::labels;
+use super::rules::word;
+use super::scheduling;
+use super::volumes;
 use super::wrong;
 use crate::core::json::Json;
-use crate::core::labels::is_label_key;
-use crate::core::labels::is_label_value;
 use crate::core::model::FieldError;
 use crate::core::quantity::parse_json;
 
 const PLACE: &str = "spec.template.spec";
-const LABEL_KEY: &str =
-    "must be letters, digits, '-', '_' and '.' (at most 63), optionally preceded by a DNS name and '/'";
-const LABEL_VALUE: &str =
-    "must be empty, or letters, digits, '-', '_' and '.' (at most 63), beginning and ending with a letter or digit";
-const BACKSTEPS: &str = "must not contain '..'";
 const HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 const HOOKS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
 
-/// Checks metadata, volumes and containers of the template.
+/// Checks metadata, volumes, containers and scheduling of the template.
 pub(super) fn check(template: &Value, errors: &mut Vec<FieldError>) {
     let empty = Value::Null;
     metadata(template.get("metadata").unwrap_or(&empty), errors);
     let spec = template.get("spec").unwrap_or(&empty);
-    let names = volumes(spec, errors);
+    let volumes = volumes::check(spec, errors);
     for field in ["initContainers", "containers"] {
         for (index, container) in spec.list_at(field).iter().enumerate() {
-            self::container(container, &names, &format!("{PLACE}.{field}[{index}]"), errors);
+            self::container(container, &volumes, &format!("{PLACE}.{field}[{index}]"), errors);
         }
     }
     host_ports(spec, errors);
-    for (index, toleration) in spec.list_at("tolerations").iter().enumerate() {
-        if toleration.str_at("key").is_empty() && toleration.str_at("operator") != "Exists" {
-            errors.push(wrong(format!("{PLACE}.tolerations[{index}].operator"), "must be Exists without a key"));
-        }
-    }
+    scheduling::check(spec, errors);
     word(spec, "dnsPolicy", &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"], PLACE, errors);
 }
 
 fn metadata(metadata: &Value, errors: &mut Vec<FieldError>) {
     const PLACE: &str = "spec.template.metadata";
-    let entries = |field: &str| metadata.get(field).and_then(Value::as_object).into_iter().flatten();
-    for (key, value) in entries("labels") {
-        if !is_label_key(key) {
-            errors.push(wrong(format!("{PLACE}.labels[{key}]"), LABEL_KEY));
-        } else if !is_label_value(value.as_str().unwrap_or_default()) {
-            errors.push(wrong(format!("{PLACE}.labels[{key}]"), LABEL_VALUE));
-        }
-    }
-    for (key, _) in entries("annotations") {
-        if !is_label_key(&key.to_lowercase()) {
-            errors.push(wrong(format!("{PLACE}.annotations[{key}]"), LABEL_KEY));
-        }
-    }
+    labels(metadata.get("labels"), &format!("{PLACE}.labels"), errors);
+    annotations(metadata.get("annotations"), &format!("{PLACE}.annotations"), errors);
 }
 
-/// Checks the volumes and gives their names.
-fn volumes<'a>(spec: &'a Value, errors: &mut Vec<FieldError>) -> BTreeSet<&'a str> {
-    for (index, volume) in spec.list_at("volumes").iter().enumerate() {
-        let place = format!("{PLACE}.volumes[{index}]");
-        for (source, member) in [("hostPath", "path"), ("configMap", "name"), ("secret", "secretName")] {
-            let Some(found) = volume.get(source).filter(|found| found.is_object()) else { continue };
-            match found.str_at(member) {
-                "" => errors.push(wrong(format!("{place}.{source}.{member}"), "required")),
-                path if member == "path" && goes_back(path) => {
-                    errors.push(wrong(format!("{place}.{source}.{member}"), BACKSTEPS));
-                }
-                _ => {}
-            }
-        }
-    }
-    spec.list_at("volumes").iter().map(|volume| volume.str_at("name")).collect()
-}
-
-fn container(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &mut Vec<FieldError>) {
+fn container(container: &Value, volumes: &BTreeMap<&str, &Value>, place: &str, errors: &mut Vec<FieldError>) {
     for (index, variable) in container.list_at("env").iter().enumerate() {
         let name = variable.str_at("name");
         let variable_place = format!("{place}.env[{index}]");
@@ -118,7 +85,7 @@ fn value_from(variable: &Value, place: &str, errors: &mut Vec<FieldError>) {
 }
 
 /// `ValidateVolumeMounts`.
-fn mounts(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &mut Vec<FieldError>) {
+fn mounts(container: &Value, volumes: &BTreeMap<&str, &Value>, place: &str, errors: &mut Vec<FieldError>) {
     let mut paths = BTreeSet::new();
     let privileged = container.flag_at(["securityContext", "privileged"]);
     for (index, mount) in container.list_at("volumeMounts").iter().enumerate() {
@@ -126,7 +93,7 @@ fn mounts(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &mut
         let name = mount.str_at("name");
         if name.is_empty() {
             errors.push(wrong(format!("{place}.name"), "required"));
-        } else if !volumes.contains(name) {
+        } else if !volumes.contains_key(name) {
             errors.push(wrong(format!("{place}.name"), format!("the pod has no volume {name}")));
         }
         let path = mount.str_at("mountPath");
@@ -139,12 +106,7 @@ fn mounts(container: &Value, volumes: &BTreeSet<&str>, place: &str, errors: &mut
             errors.push(wrong(format!("{place}.mountPropagation"), "Bidirectional needs a privileged container"));
         }
         for field in ["subPath", "subPathExpr"] {
-            let path = mount.str_at(field);
-            if path.starts_with('/') {
-                errors.push(wrong(format!("{place}.{field}"), "must be a relative path"));
-            } else if goes_back(path) {
-                errors.push(wrong(format!("{place}.{field}"), BACKSTEPS));
-            }
+            descending_path(mount.str_at(field), format!("{place}.{field}"), errors);
         }
         if !mount.str_at("subPath").is_empty() && !mount.str_at("subPathExpr").is_empty() {
             errors.push(wrong(format!("{place}.subPathExpr"), "may not be set beside subPath"));
@@ -230,14 +192,6 @@ fn handler(found: Option<&Value>, kinds: &[&str], place: &str, errors: &mut Vec<
     }
 }
 
-/// A field that is unset or one of `words`.
-fn word(value: &Value, field: &str, words: &[&str], place: &str, errors: &mut Vec<FieldError>) {
-    let found = value.str_at(field);
-    if !found.is_empty() && !words.contains(&found) {
-        errors.push(wrong(format!("{place}.{field}"), format!("must be {}, not {found:?}", words.join(" or "))));
-    }
-}
-
 /// Upstream's `IsValidPortName`.
 fn is_port_name(name: &str) -> bool {
     name.len() <= 15
@@ -246,10 +200,6 @@ fn is_port_name(name: &str) -> bool {
         && !name.contains("--")
         && !name.starts_with('-')
         && !name.ends_with('-')
-}
-
-fn goes_back(path: &str) -> bool {
-    path.split('/').any(|part| part == "..")
 }
 
 #[cfg(test)]

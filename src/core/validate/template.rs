@@ -31,7 +31,6 @@ pub(super) fn check(template: Option<&Value>, errors: &mut Vec<FieldError>) {
     if containers(spec, "containers", &mut names, errors) == 0 {
         errors.push(wrong(format!("{PLACE}.containers"), "required"));
     }
-    volumes(spec, errors);
 }
 
 fn containers<'a>(spec: &'a Value, field: &str, names: &mut Vec<&'a str>, errors: &mut Vec<FieldError>) -> usize {
@@ -47,13 +46,6 @@ fn containers<'a>(spec: &'a Value, field: &str, names: &mut Vec<&'a str>, errors
         }
     }
     containers.len()
-}
-
-fn volumes(spec: &Value, errors: &mut Vec<FieldError>) {
-    let mut names = Vec::new();
-    for (index, volume) in spec.list_at("volumes").iter().enumerate() {
-        named(volume, &format!("spec.template.spec.volumes[{index}]"), &mut names, errors);
-    }
 }
 
 fn named<'a>(item: &'a Value, place: &str, names: &mut Vec<&'a str>, errors: &mut Vec<FieldError>) {

@@ -1,0 +1,79 @@
+//! References to fields of the pod and to resources of its containers, in files and in variables.
+
+use serde_json::Value;
+
+use super::rules::LABEL_KEY;
+use super::wrong;
+use crate::core::json::Json;
+use crate::core::labels::is_label_key;
+use crate::core::model::FieldError;
+use crate::core::quantity::canonical_value;
+
+const RESOURCES: [&str; 6] = [
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.ephemeral-storage",
+];
+const HUGE_PAGES: [&str; 2] = ["requests.hugepages-", "limits.hugepages-"];
+const CPU_UNITS: [&str; 2] = ["1m", "1"];
+const BYTE_UNITS: [&str; 13] = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
+
+/// `validateObjectFieldSelector`: one of the `fields`, or a label or annotation of the pod.
+pub(super) fn field_ref(reference: &Value, fields: &[&str], place: &str, errors: &mut Vec<FieldError>) {
+    if reference.text_at("apiVersion").is_some_and(|version| version != "v1") {
+        errors.push(wrong(format!("{place}.apiVersion"), "must be v1"));
+        return;
+    }
+    let place = format!("{place}.fieldPath");
+    match reference.str_at("fieldPath") {
+        "" => errors.push(wrong(place, "required")),
+        path => match subscripted(path) {
+            Some(("metadata.annotations", key)) if is_label_key(&key.to_lowercase()) => {}
+            Some(("metadata.labels", key)) if is_label_key(key) => {}
+            Some(("metadata.annotations" | "metadata.labels", key)) => {
+                errors.push(wrong(place, format!("{key:?} is no key: {LABEL_KEY}")));
+            }
+            Some((path, _)) => errors.push(wrong(place, format!("{path} takes no key"))),
+            None => {
+                // An old name.
+                let current = if path == "spec.host" { "spec.nodeName" } else { path };
+                if !fields.contains(&current) {
+                    errors.push(wrong(place, format!("must be {}, not {path:?}", fields.join(" or "))));
+                }
+            }
+        },
+    }
+}
+
+/// The path and the key of `path['key']`, upstream's `SplitMaybeSubscriptedPath`.
+fn subscripted(path: &str) -> Option<(&str, &str)> {
+    path.strip_suffix("']")?.split_once("['").filter(|(path, _)| !path.is_empty())
+}
+
+/// `validateContainerResourceFieldSelector`; in a volume the container has to be named.
+pub(super) fn resource_field_ref(reference: &Value, in_volume: bool, place: &str, errors: &mut Vec<FieldError>) {
+    let resource = reference.str_at("resource");
+    let huge_pages = HUGE_PAGES.iter().any(|prefix| resource.starts_with(prefix));
+    if in_volume && reference.str_at("containerName").is_empty() {
+        errors.push(wrong(format!("{place}.containerName"), "required"));
+    } else if resource.is_empty() {
+        errors.push(wrong(format!("{place}.resource"), "required"));
+    } else if !huge_pages && !RESOURCES.contains(&resource) {
+        let reason = format!("must be {}, not {resource:?}", RESOURCES.join(" or "));
+        errors.push(wrong(format!("{place}.resource"), reason));
+    }
+    let units = match resource {
+        "limits.cpu" | "requests.cpu" => CPU_UNITS.as_slice(),
+        _ if huge_pages || RESOURCES.contains(&resource) => BYTE_UNITS.as_slice(),
+        _ => return,
+    };
+    let Some(divisor) = reference.at("divisor") else { return };
+    let divisor = canonical_value(divisor);
+    let divisor = divisor.as_ref().and_then(Value::as_str).unwrap_or_default();
+    if divisor != "0" && !units.contains(&divisor) {
+        errors.push(wrong(format!("{place}.divisor"), format!("must be {}", units.join(" or "))));
+    }
+}
