@@ -4,7 +4,9 @@
 //! pod template. Must not change what it judges.
 
 mod downward;
+mod metadata;
 mod pod;
+mod pod_spec;
 mod rules;
 mod scheduling;
 mod selector;
@@ -61,6 +63,8 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
     if is_deeper(spec, MAX_LEVELS) {
         return Err(vec![wrong("spec", format!("maps and lists are nested more than {MAX_LEVELS} levels deep"))]);
     }
+    self::metadata::check(metadata, "metadata", &mut errors);
+    self::metadata::finalizers(metadata, &mut errors);
     let template_labels = strings(spec.at(["template", "metadata", "labels"]));
     selector::check(spec.get("selector"), &template_labels, &mut errors);
     template::check(spec.get("template"), &mut errors);

@@ -23,7 +23,7 @@ fn root() -> PathBuf {
 }
 
 /// The manifests below `folder`, without the folders named in `without`.
-fn manifests(folder: &Path, without: &[&str]) -> Vec<PathBuf> {
+pub(crate) fn manifests(folder: &Path, without: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

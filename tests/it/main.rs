@@ -7,5 +7,6 @@ mod fuzz;
 mod oracle;
 mod pod_security;
 mod strings;
+mod templates;
 mod tidy;
 mod volumes;

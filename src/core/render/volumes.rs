@@ -142,14 +142,8 @@ fn source_kind(source: &Value) -> Option<&str> {
 /// Adds one source of a projected volume.
 fn project(payload: &mut Payload<'_, '_>, pod: &downward::PodView<'_>, spec: &Object, source: &Value, field: &str) {
     let kind = source_kind(source).unwrap_or_default();
-    let Some(inner) = source.get(kind) else {
-        payload.ctx.refuse(
-            field,
-            "the source is empty",
-            "name a configMap, secret, serviceAccountToken or downwardAPI",
-        );
-        return;
-    };
+    // One without any is nothing, as upstream has it.
+    let Some(inner) = source.get(kind) else { return };
     let field = format!("{field}.{kind}");
     let name = inner.str_at("name");
     match kind {

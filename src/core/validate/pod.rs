@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::rules::annotations;
+use super::metadata;
+use super::pod_spec;
 use super::rules::descending_path;
-use super::rules::labels;
 use super::rules::word;
 use super::scheduling;
 use super::volumes;
@@ -26,7 +26,8 @@ const HOOKS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
 /// Checks metadata, volumes, containers and scheduling of the template.
 pub(super) fn check(template: &Value, errors: &mut Vec<FieldError>) {
     let empty = Value::Null;
-    metadata(template.get("metadata").unwrap_or(&empty), errors);
+    metadata::check(template.get("metadata").unwrap_or(&empty), "spec.template.metadata", errors);
+    metadata::of_pod(template, errors);
     let spec = template.get("spec").unwrap_or(&empty);
     let volumes = volumes::check(spec, errors);
     for field in ["initContainers", "containers"] {
@@ -36,13 +37,7 @@ pub(super) fn check(template: &Value, errors: &mut Vec<FieldError>) {
     }
     host_ports(spec, errors);
     scheduling::check(spec, errors);
-    word(spec, "dnsPolicy", &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"], PLACE, errors);
-}
-
-fn metadata(metadata: &Value, errors: &mut Vec<FieldError>) {
-    const PLACE: &str = "spec.template.metadata";
-    labels(metadata.get("labels"), &format!("{PLACE}.labels"), errors);
-    annotations(metadata.get("annotations"), &format!("{PLACE}.annotations"), errors);
+    pod_spec::check(spec, errors);
 }
 
 fn container(container: &Value, volumes: &BTreeMap<&str, &Value>, place: &str, errors: &mut Vec<FieldError>) {

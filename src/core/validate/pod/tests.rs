@@ -114,7 +114,8 @@ fn what_the_kubelet_takes_is_left_alone() {
         "livenessProbe": {"httpGet": {"port": 1}, "exec": null}, "readinessProbe": null,
         "lifecycle": {"postStart": null},
     });
-    assert_eq!(errors(good.clone(), json!({"dnsPolicy": "None"})), "");
+    let dns = json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["1.1.1.1"]}});
+    assert_eq!(errors(good.clone(), dns), "");
     assert_eq!(errors(good, json!({"hostNetwork": true})), "");
 }
 

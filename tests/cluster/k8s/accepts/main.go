@@ -1,9 +1,9 @@
 // Command accepts asks the kubelet's own file source which manifests of a folder it takes.
 //
-//	accepts [-dump] DIR NODE
+//	accepts [-dump] [-version 1.35] DIR NODE
 //
 // For each pod taken it prints "ok NAMESPACE/NAME UID", with -dump the pod as the kubelet decoded it,
-// one JSON object a line. For each file refused it prints "refused FILE: REASON" on stderr. The exit
+// one JSON object a line. With -version it judges as that version does by default. For each file refused it prints "refused FILE: REASON" on stderr. The exit
 // status is 1 when not every file of the folder gave a pod.
 package main
 
@@ -21,6 +21,8 @@ import (
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/capabilities"
@@ -69,9 +71,16 @@ func (unobserved) ObservedPodOnWatch(*v1.Pod, time.Time) {}
 
 func main() {
 	dump := flag.Bool("dump", false, "print the decoded pods as JSON")
+	emulated := flag.String("version", "", "judge as this version does by default")
 	flag.Parse()
+	if *emulated != "" {
+		if err := utilfeature.DefaultMutableFeatureGate.SetEmulationVersion(version.MustParse(*emulated)); err != nil {
+			fmt.Fprintf(os.Stderr, "accepts: %v\n", err)
+			os.Exit(2)
+		}
+	}
 	if flag.NArg() != 2 {
-		fmt.Fprintln(os.Stderr, "usage: accepts [-dump] DIR NODE")
+		fmt.Fprintln(os.Stderr, "usage: accepts [-dump] [-version VERSION] DIR NODE")
 		os.Exit(2)
 	}
 	taken, files, err := ask(flag.Arg(0), flag.Arg(1), *dump)
