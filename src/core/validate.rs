@@ -3,6 +3,7 @@
 //! Owns whether the API server would accept a DaemonSet (`ValidateDaemonSet`) and whether the kubelet could decode its
 //! pod template. Must not change what it judges.
 
+mod container;
 mod downward;
 mod metadata;
 mod pod;

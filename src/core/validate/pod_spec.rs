@@ -1,16 +1,17 @@
-//! Fields of the pod's spec that stand alone: names, DNS, host aliases, the operating system.
+//! Fields of the pod's spec that stand alone: names, DNS, host aliases.
 
 use std::net::IpAddr;
 
 use serde_json::Value;
 
+use super::rules::POD_SPEC;
 use super::rules::word;
+use super::rules::written_word;
 use super::wrong;
 use crate::core::dns;
 use crate::core::json::Json;
 use crate::core::model::FieldError;
 
-const PLACE: &str = "spec.template.spec";
 /// `MaxDNSNameservers`, `MaxDNSSearchPaths`, `MaxDNSSearchListChars`.
 const NAMESERVERS: usize = 3;
 const SEARCHES: usize = 32;
@@ -21,27 +22,15 @@ const HOSTNAME_BYTES: usize = 64;
 /// What `ValidatePodSpec` says of them.
 pub(super) fn check(spec: &Value, errors: &mut Vec<FieldError>) {
     names(spec, errors);
-    word(spec, "dnsPolicy", &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"], PLACE, errors);
+    word(spec, "dnsPolicy", &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"], POD_SPEC, errors);
     dns_config(spec, errors);
     host_aliases(spec, errors);
-    // Upstream has a pointer: empty is not absent.
-    if let Some(policy) = text(spec, "preemptionPolicy")
-        && !["PreemptLowerPriority", "Never"].contains(&policy)
-    {
-        errors.push(wrong(format!("{PLACE}.preemptionPolicy"), "must be PreemptLowerPriority or Never"));
-    }
-    if let Some(os) = spec.get("os").filter(|os| os.is_object()) {
-        match os.str_at("name") {
-            "linux" | "windows" => {}
-            "" => errors.push(wrong(format!("{PLACE}.os.name"), "required")),
-            other => errors.push(wrong(format!("{PLACE}.os"), format!("must be linux or windows, not {other:?}"))),
-        }
-    }
+    written_word(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], POD_SPEC, errors);
 }
 
 fn names(spec: &Value, errors: &mut Vec<FieldError>) {
     let mut push = |field: &str, reason: Option<&str>| {
-        errors.extend(reason.map(|reason| wrong(format!("{PLACE}.{field}"), reason)));
+        errors.extend(reason.map(|reason| wrong(format!("{POD_SPEC}.{field}"), reason)));
     };
     let account = if spec.str_at("serviceAccountName").is_empty() { "serviceAccount" } else { "serviceAccountName" };
     for field in [account, "nodeName", "priorityClassName"] {
@@ -104,7 +93,7 @@ fn dns_config(spec: &Value, errors: &mut Vec<FieldError>) {
 /// `ValidateHostAliases`.
 fn host_aliases(spec: &Value, errors: &mut Vec<FieldError>) {
     for (index, alias) in spec.list_at("hostAliases").iter().enumerate() {
-        let place = format!("{PLACE}.hostAliases[{index}]");
+        let place = format!("{POD_SPEC}.hostAliases[{index}]");
         if !is_ip(alias.str_at("ip")) {
             errors.push(wrong(format!("{place}.ip"), "must be an IP address"));
         }
@@ -204,8 +193,6 @@ mod tests {
                 json!({"hostAliases": []}),
             ),
             (json!({"preemptionPolicy": ""}), "preemptionPolicy", json!({"preemptionPolicy": "Never"})),
-            (json!({"os": {"name": "plan9"}}), "os", json!({"os": {"name": "linux"}})),
-            (json!({"os": {}}), "os.name", json!({"os": null})),
         ] {
             assert_eq!(fields(wrong.clone()), [field], "{wrong}");
             assert_eq!(fields(right.clone()), [""; 0], "{right}");

@@ -11,6 +11,10 @@ use crate::core::labels::is_label_value;
 use crate::core::model::FieldError;
 use crate::core::quantity::parse_json;
 
+/// Where the errors of a pod's own fields are.
+pub(super) const POD_SPEC: &str = "spec.template.spec";
+/// What a port's number is.
+pub(super) const PORT_NUMBER: &str = "must be a number from 1 to 65535";
 /// Why a qualified name is none.
 pub(super) const LABEL_KEY: &str =
     "must be letters, digits, '-', '_' and '.' (at most 63), optionally preceded by a DNS name and '/'";
@@ -46,6 +50,14 @@ pub(super) fn written_word(value: &Value, field: &str, words: &[&str], place: &s
     errors.push(wrong(format!("{place}.{field}"), format!("must be {}, not {found:?}", words.join(" or "))));
 }
 
+/// A field that must be one of `words`.
+pub(super) fn required_word(value: &Value, field: &str, words: &[&str], place: &str, errors: &mut Vec<FieldError>) {
+    match value.text_at(field) {
+        None => errors.push(wrong(format!("{place}.{field}"), "required")),
+        Some(_) => written_word(value, field, words, place, errors),
+    }
+}
+
 /// The whole number of a field, 0 if it is unset.
 pub(super) fn number(value: &Value, field: &str) -> i64 {
     value.at(field).and_then(Value::as_i64).unwrap_or_default()
@@ -77,13 +89,17 @@ pub(super) fn goes_back(path: &str) -> bool {
     path.split('/').any(|part| part == "..")
 }
 
-/// A path that stays below where it starts, `validateLocalDescendingPath`.
-pub(super) fn descending_path(path: &str, place: String, errors: &mut Vec<FieldError>) {
+/// Why `path` may lead out of its folder (`validateLocalDescendingPath`).
+pub(super) fn not_below(path: &str) -> Option<&'static str> {
     if path.starts_with('/') {
-        errors.push(wrong(place, "must be a relative path"));
-    } else if goes_back(path) {
-        errors.push(wrong(place, BACKSTEPS));
+        return Some("must be a relative path");
     }
+    goes_back(path).then_some(BACKSTEPS)
+}
+
+/// A path that stays below where it starts.
+pub(super) fn descending_path(path: &str, place: String, errors: &mut Vec<FieldError>) {
+    errors.extend(not_below(path).map(|reason| wrong(place, reason)));
 }
 
 /// The path of a file in a volume that the kubelet writes, `ValidateLocalNonReservedPath`.
@@ -171,5 +187,33 @@ pub(super) fn label_values(expression: &Value, place: &str, errors: &mut Vec<Fie
         if !is_label_value(value.as_str().unwrap_or_default()) {
             errors.push(wrong(format!("{place}.values[{index}]"), LABEL_VALUE));
         }
+    }
+}
+
+/// Whether `number` is a port (`IsValidPortNum`).
+pub(super) fn is_port_number(number: i64) -> bool {
+    (1..=65535).contains(&number)
+}
+
+/// Why `name` is no port's name (`IsValidPortName`).
+pub(super) fn no_port_name(name: &str) -> Option<&'static str> {
+    let good = name.len() <= 15
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && name.bytes().any(|byte| byte.is_ascii_lowercase())
+        && !name.contains("--")
+        && !name.starts_with('-')
+        && !name.ends_with('-');
+    (!good).then_some("must be at most 15 lower case letters, digits and single '-' between them, with a letter")
+}
+
+/// Why `key` is no key of a ConfigMap or Secret (`IsConfigMapKey`).
+pub(super) fn no_config_key(key: &str) -> Option<&'static str> {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    match key {
+        "" => Some("required"),
+        "." => Some("must not be '.'"),
+        _ if key.starts_with("..") => Some("must not begin with '..'"),
+        _ if key.len() > 253 => Some("must be no more than 253 bytes"),
+        _ => (!key.bytes().all(known)).then_some("must be letters, digits, '-', '_' and '.'"),
     }
 }

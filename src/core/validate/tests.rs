@@ -18,7 +18,7 @@ fn good() -> Value {
                 "metadata": { "labels": { "a": "b" }, "creationTimestamp": null },
                 "spec": { "containers": [{
                     "name": "c", "image": "i", "env": null, "unknown": { "x": 1 },
-                    "resources": { "limits": { "cpu": 1, "memory": "64Mi", "x": 0.5 }, "requests": null },
+                    "resources": { "limits": { "cpu": 1, "memory": "64Mi", "ephemeral-storage": 0.5 }, "requests": null },
                     "livenessProbe": { "httpGet": { "port": "http" } },
                     "ports": [{ "containerPort": 80 }],
                 }] },

@@ -1,0 +1,50 @@
+//! Containers and init containers of the pod template, and what concerns all of them together.
+//!
+//! Follows `validateContainers`, `validateInitContainers` and `validateContainerCommon`; `template` checks names and
+//! images. What a feature gate that is off by default decides is not judged: the API drops such a field.
+
+mod env;
+mod handlers;
+mod mounts;
+mod os;
+mod ports;
+mod profiles;
+mod resources;
+mod restarts;
+mod security;
+mod windows;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::rules::word;
+use crate::core::model::FieldError;
+
+pub(super) use ports::host_ports;
+pub(super) use security::pod_security;
+
+/// Checks one container of the pod `spec` (`validateContainerCommon` and what its callers add); `volumes` are the pod's
+/// by name.
+pub(super) fn check(
+    spec: &Value,
+    container: &Value,
+    is_init: bool,
+    volumes: &BTreeMap<&str, &Value>,
+    place: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    word(container, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], place, errors);
+    ports::check(container, place, errors);
+    env::check(container, volumes, place, errors);
+    mounts::check(container, volumes, place, errors);
+    mounts::devices(container, volumes, place, errors);
+    word(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], place, errors);
+    resources::check(spec, container, place, errors);
+    restarts::check(container, is_init, place, errors);
+    security::check(spec, container, place, errors);
+    handlers::check(spec, container, is_init, place, errors);
+}
+
+#[cfg(test)]
+mod tests;

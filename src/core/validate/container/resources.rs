@@ -1,0 +1,130 @@
+//! `resources` of a container.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::core::dns;
+use crate::core::json::Json;
+use crate::core::labels::is_label_key;
+use crate::core::model::FieldError;
+use crate::core::quantity::Quantity;
+use crate::core::quantity::parse_json;
+use crate::core::validate::rules::LABEL_KEY;
+use crate::core::validate::wrong;
+
+const HUGE_PAGES: &str = "hugepages-";
+const LISTS: [&str; 2] = ["limits", "requests"];
+const MILLI: i128 = 1000;
+
+/// `ValidateContainerResourceRequirements`; amounts are compared as defaulting rounds them.
+pub(super) fn check(spec: &Value, container: &Value, place: &str, errors: &mut Vec<FieldError>) {
+    let Some(resources) = container.at("resources") else { return };
+    let place = format!("{place}.resources");
+    for kind in LISTS {
+        for (name, amount) in amounts(resources, kind) {
+            let place = format!("{place}.{kind}[{name}]");
+            errors.extend(no_name(name).map(|reason| wrong(&place, reason)));
+            let reason = amount.and_then(|amount| no_amount(name, amount));
+            errors.extend(reason.map(|reason| wrong(&place, reason)));
+        }
+    }
+    for (name, amount) in amounts(resources, "requests") {
+        let limit = amounts(resources, "limits").find(|(limited, _)| *limited == name);
+        let place = |kind: &str| format!("{place}.{kind}[{name}]");
+        match (amount, limit) {
+            (_, None) if !may_exceed(name) => errors.push(wrong(place("limits"), "required with a request")),
+            (Some(amount), Some((_, Some(limit)))) => {
+                let (amount, limit) = (amount.milli_value(), limit.milli_value());
+                if amount != limit && !may_exceed(name) {
+                    errors.push(wrong(place("requests"), "must be the limit"));
+                } else if amount > limit && amount >= 0 {
+                    errors.push(wrong(place("requests"), "must not be more than the limit"));
+                }
+            }
+            _ => {}
+        }
+    }
+    let names = || LISTS.into_iter().flat_map(|kind| amounts(resources, kind)).map(|(name, _)| name);
+    if names().any(|name| name.starts_with(HUGE_PAGES)) && !names().any(|name| ["cpu", "memory"].contains(&name)) {
+        errors.push(wrong(&place, "hugepages need cpu or memory beside them"));
+    }
+    claims(spec, resources, &format!("{place}.claims"), errors);
+}
+
+/// The amounts of `limits` or `requests`; none where this program cannot count that far.
+fn amounts<'a>(resources: &'a Value, kind: &str) -> impl Iterator<Item = (&'a str, Option<Quantity>)> {
+    let amounts = resources.at(kind).and_then(Value::as_object);
+    amounts.into_iter().flatten().map(|(name, amount)| (name.as_str(), parse_json(amount)))
+}
+
+/// Why `name` is no resource of a container (`validateContainerResourceName`).
+fn no_name(name: &str) -> Option<&'static str> {
+    let standard = ["cpu", "memory", "ephemeral-storage"].contains(&name) || name.starts_with(HUGE_PAGES);
+    if !is_label_key(name) {
+        Some(LABEL_KEY)
+    } else if !name.contains('/') {
+        (!standard)
+            .then_some("must be cpu, memory, ephemeral-storage, hugepages-<size> or have a domain and '/' before it")
+    } else {
+        (!is_native(name) && !is_extended(name)).then_some("the domain must not begin with 'requests.' or be that long")
+    }
+}
+
+/// `ValidateResourceQuantityValue` and `validateResourceQuantityHugePageValue`.
+fn no_amount(name: &str, amount: Quantity) -> Option<&'static str> {
+    if amount.milli_value() < 0 {
+        return Some("must not be negative");
+    }
+    if is_extended(name) && amount.milli_value() % MILLI != 0 {
+        return Some("must be a whole number");
+    }
+    let size = name.strip_prefix(HUGE_PAGES)?.parse::<Quantity>().ok();
+    let size = size.filter(|size| size.milli_value() > 0 && size.milli_value() % MILLI == 0);
+    let fits = size.is_some_and(|size| amount.value() % size.value() == 0);
+    (!fits).then_some("must be a multiple of the size in the name")
+}
+
+/// `IsNativeResource`.
+fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+/// `IsExtendedResourceName`.
+fn is_extended(name: &str) -> bool {
+    !is_native(name) && !name.starts_with("requests.") && is_label_key(&format!("requests.{name}"))
+}
+
+/// Whether the limit may exceed the request (`IsOvercommitAllowed`).
+fn may_exceed(name: &str) -> bool {
+    is_native(name) && !name.starts_with(HUGE_PAGES)
+}
+
+/// `validateResourceClaimNames`.
+fn claims(spec: &Value, resources: &Value, place: &str, errors: &mut Vec<FieldError>) {
+    let mut seen: BTreeSet<(&str, &str)> = BTreeSet::new();
+    for (index, claim) in resources.list_at("claims").iter().enumerate() {
+        let place = format!("{place}[{index}]");
+        let (name, request) = (claim.str_at("name"), claim.str_at("request"));
+        if name.is_empty() {
+            errors.push(wrong(format!("{place}.name"), "required"));
+            continue;
+        }
+        if !request.is_empty() {
+            errors.extend(dns::label(request).map(|reason| wrong(format!("{place}.request"), reason)));
+        }
+        let overlaps = |(other, part): &(&str, &str)| {
+            *other == name && (part.is_empty() || request.is_empty() || *part == request)
+        };
+        if seen.iter().any(overlaps) {
+            errors.push(wrong(&place, format!("{name} is used twice")));
+        }
+        seen.insert((name, request));
+        if !spec.list_at("resourceClaims").iter().any(|claim| claim.str_at("name") == name) {
+            errors.push(wrong(format!("{place}.name"), format!("the pod has no resource claim {name}")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
