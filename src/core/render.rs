@@ -9,6 +9,7 @@ mod downward;
 mod env;
 mod env_file;
 mod expansion;
+mod gates;
 mod images;
 mod json;
 mod metadata;
@@ -199,6 +200,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
 
     refuse_long_name(ctx);
     windows::refuse(ctx, &spec);
+    gates::drop_fields(ctx, &mut spec);
     scheduling::refuse_claims(ctx, &spec);
     scheduling::drop_placement(&mut spec);
     scheduling::tolerate(&mut spec);

@@ -28,6 +28,9 @@ use mutation::Mutator;
 
 /// So many are judged unless somebody asks for more.
 const CASES: usize = 2_000;
+/// The versions of Kubernetes that are asked, with their feature gates as by default.
+const VERSIONS: [(u32, u32); 3] = [NEWEST, (1, 35), (1, 34)];
+const NEWEST: (u32, u32) = (1, 36);
 /// So many kinds of mutation are to be among them: an operation on a field, whatever the value.
 const KINDS: usize = 300;
 
@@ -49,10 +52,10 @@ enum Ours {
     Refused(String),
 }
 
-fn options() -> RenderOptions {
+fn options(version: (u32, u32)) -> RenderOptions {
     RenderOptions {
         node_name: "node-1".to_owned(),
-        kubelet_version: Some((1, 36)),
+        kubelet_version: Some(version),
         api_endpoint: Some(Endpoint { host: "10.0.0.1".to_owned(), port: 6443 }),
         has_api: true,
         inline_secret_env: false,
@@ -60,16 +63,18 @@ fn options() -> RenderOptions {
     }
 }
 
-fn judge(value: &Value) -> Ours {
+/// As of a folder: what an API server's gates drop, ours drops there.
+fn judge(value: &Value, version: (u32, u32)) -> Ours {
     let refused = |errors: &[daemonlet::core::model::FieldError]| {
         Ours::Refused(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
     };
-    let daemon_set = match validate::daemon_set(value, Source::Api) {
+    let daemon_set = match validate::daemon_set(value, Source::File { path: "templates.yaml".into() }) {
         Ok(daemon_set) => Arc::new(daemon_set),
         Err(errors) => return refused(&errors),
     };
     let revision = Revision::of(&daemon_set);
-    let rendering = rendering::render(&daemon_set, &revision, 0, &ObjectMap::default(), &BTreeMap::new(), &options());
+    let rendering =
+        rendering::render(&daemon_set, &revision, 0, &ObjectMap::default(), &BTreeMap::new(), &options(version));
     match rendering.result {
         Ok(rendered) => Ours::Rendered { text: rendered.text, uid: rendering.identity.uid },
         Err(error) => refused(&error.errors),
@@ -91,7 +96,7 @@ fn documents() -> Vec<(String, Value)> {
         let documents = yaml::read_documents(&fs::read_to_string(file).expect("text"));
         for value in documents.into_iter().filter_map(|document| document.value.ok()) {
             let is_one = value["kind"] == "DaemonSet" && value["apiVersion"] == "apps/v1";
-            if is_one && matches!(judge(&value), Ours::Rendered { .. }) {
+            if is_one && matches!(judge(&value, NEWEST), Ours::Rendered { .. }) {
                 found.push((name.clone(), value));
             } else {
                 assert!(index >= own, "{name} is not taken by ours as it is");
@@ -102,9 +107,9 @@ fn documents() -> Vec<(String, Value)> {
 }
 
 /// What the API server's code says: its errors, and a pod to ask the kubelet about.
-fn ask_api(program: &Path, cases: &[Case]) -> Vec<(Vec<String>, Option<Value>)> {
+fn ask_api(program: &Path, version: &str, cases: &[Case]) -> Vec<(Vec<String>, Option<Value>)> {
     let lines: String = cases.iter().map(|case| format!("{}\n", case.value)).collect();
-    let output = oracle::run(&mut Command::new(program), lines.into_bytes());
+    let output = oracle::run(Command::new(program).args(["-version", version]), lines.into_bytes());
     assert!(output.status.success(), "{}", oracle::text(&output.stderr));
     let read = |line: &str| {
         let mut said: Value = serde_json::from_str(line).expect("JSON");
@@ -115,8 +120,8 @@ fn ask_api(program: &Path, cases: &[Case]) -> Vec<(Vec<String>, Option<Value>)> 
 }
 
 /// The UIDs of the pods that the kubelet's file source takes of a folder, and what it says of the others by file.
-fn ask_kubelet(program: &Path, folder: &Path) -> (BTreeSet<String>, BTreeMap<String, String>) {
-    let output = oracle::run(Command::new(program).arg(folder).arg("node-1"), Vec::new());
+fn ask_kubelet(program: &Path, version: &str, folder: &Path) -> (BTreeSet<String>, BTreeMap<String, String>) {
+    let output = oracle::run(Command::new(program).args(["-version", version]).arg(folder).arg("node-1"), Vec::new());
     let uid = |line: &str| line.strip_prefix("ok ").and_then(|line| line.rsplit(' ').next().map(str::to_owned));
     let taken = oracle::text(&output.stdout).lines().filter_map(uid).collect();
     let reason = |line: &str| {
@@ -126,23 +131,25 @@ fn ask_kubelet(program: &Path, folder: &Path) -> (BTreeSet<String>, BTreeMap<Str
     (taken, oracle::text(&output.stderr).lines().filter_map(reason).collect())
 }
 
-#[test]
-fn what_is_rendered_both_take_and_what_is_refused_one_of_them_refuses() {
-    let (Some(templates), Some(accepts)) = (oracle::program("templates"), oracle::program("accepts")) else { return };
+/// Judges as many as are wanted as this version does; gives what went wrong.
+fn judge_all(version: (u32, u32), documents: &[(String, Value)]) -> Vec<String> {
+    let (Some(templates), Some(accepts)) = (oracle::program("templates"), oracle::program("accepts")) else {
+        return Vec::new();
+    };
     let number = |name: &str, otherwise: usize| {
         std::env::var(name).map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
     };
-    let documents = documents();
-    let mut mutator = Mutator::new(number("DAEMONLET_TEMPLATES_SEED", 1) as u64, &documents);
+    let mut mutator = Mutator::new(number("DAEMONLET_TEMPLATES_SEED", 1) as u64, documents);
     let mut cases = Vec::new();
     while cases.len() < number("DAEMONLET_TEMPLATES", CASES) {
         let (told, mut value) = mutator.next();
         // The kubelet tells pods apart by their names.
         value["metadata"]["name"] = json!(format!("case-{}", cases.len()));
-        let ours = judge(&value);
+        let ours = judge(&value, version);
         cases.push(Case { told, value, ours });
     }
-    let api = ask_api(&templates, &cases);
+    let name = format!("{}.{}", version.0, version.1);
+    let api = ask_api(&templates, &name, &cases);
     let folder = tempfile::tempdir().expect("a folder");
     let (rendered, plain) = (folder.path().join("rendered"), folder.path().join("plain"));
     for folder in [&rendered, &plain] {
@@ -160,36 +167,41 @@ fn what_is_rendered_both_take_and_what_is_refused_one_of_them_refuses() {
         }
         .expect("it is written");
     }
-    let (taken, why) = ask_kubelet(&accepts, &rendered);
-    let (plainly_taken, _) = ask_kubelet(&accepts, &plain);
-    let mut wrong: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let (taken, why) = ask_kubelet(&accepts, &name, &rendered);
+    let (plainly_taken, _) = ask_kubelet(&accepts, &name, &plain);
+    let mut wrong = Vec::new();
     let mut counts = [0; 3];
     for (index, (case, (errors, _))) in cases.iter().zip(&api).enumerate() {
-        let (class, reason) = match &case.ours {
+        let said = match &case.ours {
             Ours::Rendered { uid, .. } if !taken.contains(uid) => {
-                let why = why.get(&format!("{index}.yaml")).cloned();
-                ("rendered, and the kubelet does not take it", why.unwrap_or_else(|| errors.join("; ")))
+                let why = why.get(&format!("{index}.yaml")).cloned().unwrap_or_else(|| errors.join("; "));
+                format!("rendered, and the kubelet does not take it: {why}")
             }
-            Ours::Rendered { .. } if !errors.is_empty() => ("rendered, and the API refuses it", errors.join("; ")),
+            Ours::Rendered { .. } if !errors.is_empty() => {
+                format!("rendered, and the API refuses it: {}", errors.join("; "))
+            }
             Ours::Rendered { .. } => {
                 counts[0] += 1;
                 continue;
             }
             // It is for Windows nodes, and ours has none.
             Ours::Refused(why) if why.contains("this daemon is for Windows nodes") => continue,
-            Ours::Refused(why) if errors.is_empty() && plainly_taken.contains(&index.to_string()) => {
-                ("refused, and both take it", why.clone())
+            // An older version drops fields that ours judges by the rules of the newest.
+            Ours::Refused(why)
+                if version == NEWEST && errors.is_empty() && plainly_taken.contains(&index.to_string()) =>
+            {
+                format!("refused, and both take it: {why}")
             }
             Ours::Refused(_) => {
                 counts[if errors.is_empty() { 2 } else { 1 }] += 1;
                 continue;
             }
         };
-        wrong.entry(class.to_owned()).or_default().push(format!("{}: {reason}", case.told));
+        wrong.push(format!("{name}: {}: {said}", case.told));
     }
     println!(
-        "templates: {} of {} documents judged with {} kinds of mutation: {} taken by all, {} refused by ours and the API, \
-         {} by ours and the kubelet",
+        "templates: {} of {} documents judged for {name} with {} kinds of mutation: {} taken by all, {} refused by ours \
+         and the API, {} by ours and the kubelet",
         cases.len(),
         documents.len(),
         mutator.kinds(),
@@ -197,8 +209,13 @@ fn what_is_rendered_both_take_and_what_is_refused_one_of_them_refuses() {
         counts[1],
         counts[2]
     );
-    let told: Vec<String> =
-        wrong.iter().map(|(class, all)| format!("{class} ({}):\n  {}", all.len(), all.join("\n  "))).collect();
-    assert!(wrong.is_empty(), "{}", told.join("\n"));
     assert!(cases.len() < CASES || mutator.kinds() >= KINDS, "{} kinds of mutation", mutator.kinds());
+    wrong
+}
+
+#[test]
+fn what_is_rendered_both_take_and_what_is_refused_one_of_them_refuses() {
+    let documents = documents();
+    let wrong: Vec<String> = VERSIONS.into_iter().flat_map(|version| judge_all(version, &documents)).collect();
+    assert!(wrong.is_empty(), "{} of them:\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -22,6 +22,7 @@ use super::rules::word;
 use crate::core::model::FieldError;
 
 pub(super) use ports::host_ports;
+pub(super) use resources::of_pod as pod_resources;
 pub(super) use security::pod_security;
 
 /// Checks one container of the pod `spec` (`validateContainerCommon` and what its callers add); `volumes` are the pod's

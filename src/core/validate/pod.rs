@@ -29,6 +29,7 @@ pub(super) fn check(template: &Value, errors: &mut Vec<FieldError>) {
     }
     container::host_ports(spec, errors);
     container::pod_security(spec, errors);
+    container::pod_resources(spec, errors);
     scheduling::check(spec, errors);
     pod_spec::check(spec, errors);
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::rules;
 use super::wrong;
 use crate::core::json::Json;
 use crate::core::model::FieldError;
@@ -33,11 +34,16 @@ pub(super) fn check(selector: Option<&Value>, labels: &BTreeMap<String, String>,
         errors.push(wrong("spec.selector", "must not be empty: it would select every pod"));
         return;
     }
+    rules::labels(selector.get("matchLabels"), "spec.selector.matchLabels", errors);
     let mut matches = wanted.iter().all(|(key, value)| labels.get(key) == Some(value));
     for (index, expression) in expressions.iter().enumerate() {
         let place = format!("spec.selector.matchExpressions[{index}]");
         match expression_matches(expression, labels) {
-            Ok(holds) => matches &= holds,
+            Ok(holds) => {
+                matches &= holds;
+                rules::qualified_name(expression.str_at("key"), format!("{place}.key"), errors);
+                rules::label_values(expression, &place, errors);
+            }
             Err((field, reason)) => {
                 errors.push(wrong(format!("{place}.{field}"), reason));
                 return;

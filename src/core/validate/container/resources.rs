@@ -1,8 +1,9 @@
-//! `resources` of a container.
+//! `resources` of a container and of a pod.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use serde_json::json;
 
 use crate::core::dns;
 use crate::core::json::Json;
@@ -11,16 +12,84 @@ use crate::core::model::FieldError;
 use crate::core::quantity::Quantity;
 use crate::core::quantity::parse_json;
 use crate::core::validate::rules::LABEL_KEY;
+use crate::core::validate::rules::POD_SPEC;
 use crate::core::validate::wrong;
 
 const HUGE_PAGES: &str = "hugepages-";
 const LISTS: [&str; 2] = ["limits", "requests"];
 const MILLI: i128 = 1000;
 
-/// `ValidateContainerResourceRequirements`; amounts are compared as defaulting rounds them.
+/// `ValidateContainerResourceRequirements`.
 pub(super) fn check(spec: &Value, container: &Value, place: &str, errors: &mut Vec<FieldError>) {
     let Some(resources) = container.at("resources") else { return };
     let place = format!("{place}.resources");
+    requirements(resources, no_name, &place, errors);
+    claims(spec, resources, &format!("{place}.claims"), errors);
+}
+
+/// What a RuntimeClass takes on top; `validateOverhead`.
+fn overhead(spec: &Value, errors: &mut Vec<FieldError>) {
+    let Some(overhead) = spec.at("overhead") else { return };
+    requirements(&json!({"limits": overhead}), no_name, &format!("{POD_SPEC}.overhead"), errors);
+}
+
+/// What the pod has as a whole; `validatePodResources`, and `overhead`.
+pub(in crate::core::validate) fn of_pod(spec: &Value, errors: &mut Vec<FieldError>) {
+    overhead(spec, errors);
+    let Some(resources) = spec.at("resources") else { return };
+    let place = format!("{POD_SPEC}.resources");
+    if resources.at("claims").is_some() {
+        errors.push(wrong(format!("{place}.claims"), "not allowed for a whole pod"));
+    }
+    requirements(resources, no_name_of_pod, &place, errors);
+    consistency(spec, resources, &place, errors);
+}
+
+/// `validatePodResourceConsistency`: no container has a higher limit than the pod, and all of them request no more.
+fn consistency(spec: &Value, resources: &Value, place: &str, errors: &mut Vec<FieldError>) {
+    let total = |kind: &str, name: &str| {
+        // A request that is not written is the limit.
+        let of = |container: &&Value| {
+            let written =
+                container.at(["resources", kind, name]).or_else(|| container.at(["resources", "limits", name]));
+            written.and_then(parse_json).map_or(0, Quantity::milli_value)
+        };
+        let (mut sidecars, mut most) = (0, 0);
+        for container in spec.list_at("initContainers") {
+            let own = of(&container);
+            most = most.max(sidecars + own);
+            sidecars += if container.str_at("restartPolicy") == "Always" { own } else { 0 };
+        }
+        most.max(sidecars + spec.list_at("containers").iter().map(|container| of(&container)).sum::<i128>())
+    };
+    for kind in LISTS {
+        for (name, amount) in amounts(resources, kind) {
+            let amount = amount.map(Quantity::milli_value);
+            let is_summed = kind == "requests" || name.starts_with(HUGE_PAGES);
+            if is_summed && amount.is_some_and(|amount| total(kind, name) > amount) {
+                errors.push(wrong(
+                    format!("{place}.{kind}[{name}]"),
+                    "must not be less than its containers have together",
+                ));
+            }
+            for (index, container) in spec.list_at("containers").iter().enumerate().filter(|_| kind == "limits") {
+                let own = container.at(["resources", "limits", name]).and_then(parse_json).map(Quantity::milli_value);
+                if own > amount {
+                    let place = format!("{POD_SPEC}.containers[{index}].resources.limits[{name}]");
+                    errors.push(wrong(place, "must not be more than the limit of the pod"));
+                }
+            }
+        }
+    }
+}
+
+/// `validateResourceRequirements`; amounts are compared as defaulting rounds them.
+fn requirements(
+    resources: &Value,
+    no_name: fn(&str) -> Option<&'static str>,
+    place: &str,
+    errors: &mut Vec<FieldError>,
+) {
     for kind in LISTS {
         for (name, amount) in amounts(resources, kind) {
             let place = format!("{place}.{kind}[{name}]");
@@ -47,15 +116,22 @@ pub(super) fn check(spec: &Value, container: &Value, place: &str, errors: &mut V
     }
     let names = || LISTS.into_iter().flat_map(|kind| amounts(resources, kind)).map(|(name, _)| name);
     if names().any(|name| name.starts_with(HUGE_PAGES)) && !names().any(|name| ["cpu", "memory"].contains(&name)) {
-        errors.push(wrong(&place, "hugepages need cpu or memory beside them"));
+        errors.push(wrong(place, "hugepages need cpu or memory beside them"));
     }
-    claims(spec, resources, &format!("{place}.claims"), errors);
 }
 
 /// The amounts of `limits` or `requests`; none where this program cannot count that far.
 fn amounts<'a>(resources: &'a Value, kind: &str) -> impl Iterator<Item = (&'a str, Option<Quantity>)> {
     let amounts = resources.at(kind).and_then(Value::as_object);
-    amounts.into_iter().flatten().map(|(name, amount)| (name.as_str(), parse_json(amount)))
+    // A null is Go's zero.
+    let amount = |amount: &Value| if amount.is_null() { parse_json(&json!(0)) } else { parse_json(amount) };
+    amounts.into_iter().flatten().map(move |(name, value)| (name.as_str(), amount(value)))
+}
+
+/// Why `name` is no resource of a whole pod (`validatePodResourceName`).
+fn no_name_of_pod(name: &str) -> Option<&'static str> {
+    let known = ["cpu", "memory"].contains(&name) || name.starts_with(HUGE_PAGES);
+    (!known).then_some("must be cpu, memory or hugepages-<size>")
 }
 
 /// Why `name` is no resource of a container (`validateContainerResourceName`).

@@ -3,6 +3,7 @@ use serde_json::json;
 
 use crate::core::validate::container::tests::errors;
 use crate::core::validate::container::tests::judged;
+use crate::core::validate::container::tests::specs_judged;
 
 fn limits(amounts: Value) -> Value {
     json!({"resources": {"limits": amounts}})
@@ -99,4 +100,31 @@ fn claims_are_those_of_the_pod() {
     ] {
         assert_eq!(told(claims.clone()), expected, "{claims}");
     }
+}
+
+#[test]
+fn a_pod_has_at_least_what_its_containers_have() {
+    let cpu = |amount: &str| json!({"requests": {"cpu": amount}});
+    let container = |amount: &str| json!({"name": "c", "image": "i", "resources": cpu(amount)});
+    let spec = |pod: Value| json!({"containers": [container("100m"), container("200m")], "resources": pod});
+    specs_judged([
+        (spec(cpu("300m")), ""),
+        (spec(cpu("299m")), "resources.requests[cpu]: must not be less than its containers have together"),
+        (
+            spec(json!({"requests": {"ephemeral-storage": "1Gi"}})),
+            "resources.requests[ephemeral-storage]: must be cpu, memory or hugepages-<size>",
+        ),
+        (spec(json!({"claims": []})), "resources.claims: not allowed for a whole pod"),
+        (
+            json!({"resources": {"limits": {"cpu": "1"}}, "containers": [
+                {"name": "c", "image": "i", "resources": {"limits": {"cpu": "1001m"}}}]}),
+            "containers[0].resources.limits[cpu]: must not be more than the limit of the pod",
+        ),
+        (json!({"overhead": {"cpu": "10m", "example.com/x": 1}}), ""),
+        (
+            json!({"overhead": {"example": "1"}}),
+            "overhead.limits[example]: must be cpu, memory, ephemeral-storage, hugepages-<size> or have a domain and '/' \
+             before it",
+        ),
+    ]);
 }

@@ -1,0 +1,124 @@
+//! Fields behind a feature gate that the node's kubelet has off by default.
+//!
+//! The API server drops such a field before it validates and stores a DaemonSet; nobody did so for one of a folder, and
+//! the kubelet's file source may refuse the pod for it. What the API stored is kept: there the gate was on.
+
+use serde_json::Value;
+
+use super::containers;
+use super::context::RenderContext;
+use super::json::Object;
+use crate::core::json::Json;
+
+/// The first version that has the gate on by default.
+type Since = Option<(u32, u32)>;
+
+const HOSTNAME_OVERRIDE: Since = Some((1, 35));
+const RESTART_RULES: Since = Some((1, 35));
+const STOP_SIGNAL: Since = None;
+/// Without these a pod would not be the one that is meant: it is refused.
+const FILE_KEY_REF: Since = Some((1, 35));
+const IMAGE_VOLUME: Since = Some((1, 35));
+
+/// Takes those fields out of a definition from a folder, and out of every one what the node's kubelet would refuse.
+pub(super) fn drop_fields(ctx: &mut RenderContext<'_>, spec: &mut Object) {
+    let is_from_folder = ctx.is_from_folder();
+    let version = ctx.input.options.kubelet_version;
+    let is_off = |since: Since| since.is_none_or(|since| version.is_some_and(|version| version < since));
+    let mut dropped = Vec::new();
+    let mut drop = |parent: &mut Object, place: &str, field: &str| {
+        if parent.get(field).is_some_and(|value| !value.is_null()) {
+            parent.remove(field);
+            dropped.push(format!("{place}.{field}"));
+        }
+    };
+    if is_from_folder && is_off(HOSTNAME_OVERRIDE) {
+        drop(spec, "spec.template.spec", "hostnameOverride");
+    }
+    containers::for_each_mut(spec, |list, index, container| {
+        let place = format!("spec.template.spec.{list}[{index}]");
+        let is_sidecar = list == "initContainers" && container.str_at("restartPolicy") == "Always";
+        if is_off(RESTART_RULES) && !is_sidecar {
+            drop(container, &place, "restartPolicy");
+        }
+        if is_off(RESTART_RULES) {
+            drop(container, &place, "restartPolicyRules");
+        }
+        let lifecycle = container.get_mut("lifecycle").and_then(Value::as_object_mut);
+        if let Some(lifecycle) = lifecycle.filter(|_| is_from_folder && is_off(STOP_SIGNAL)) {
+            drop(lifecycle, &format!("{place}.lifecycle"), "stopSignal");
+        }
+    });
+    for field in dropped {
+        ctx.note(field, "is left out: its feature gate is off by default in the node's version of Kubernetes", "");
+    }
+    let mut unset = Vec::new();
+    for (place, container) in containers::all(spec).filter(|_| is_from_folder && is_off(FILE_KEY_REF)) {
+        let own = container.list_at("env").iter().enumerate();
+        let from_files =
+            own.filter(|(_, variable)| variable.at(["valueFrom", "fileKeyRef"]).is_some_and(Value::is_object));
+        unset.extend(from_files.map(|(index, _)| format!("{place}.env[{index}].valueFrom.fileKeyRef")));
+    }
+    for (index, volume) in spec.list_at("volumes").iter().enumerate().filter(|_| is_off(IMAGE_VOLUME)) {
+        if volume.at("image").is_some_and(Value::is_object) {
+            unset.push(format!("spec.template.spec.volumes[{index}].image"));
+        }
+    }
+    for field in unset {
+        ctx.refuse(field, "needs a kubelet of 1.35 or later", "leave it out on this node, or update its kubelet");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::core::render::fixture::Fixture;
+    use crate::core::render::fixture::spec;
+
+    #[test]
+    fn what_a_pod_cannot_do_without_is_refused_by_an_older_kubelet() {
+        let reference = json!({"volumeName": "v", "path": "p", "key": "k"});
+        let container = json!({"env": [{"name": "A", "valueFrom": {"fileKeyRef": reference}}]});
+        let volume = json!({"name": "i", "image": {"reference": "i"}});
+        for (version, fields) in
+            [((1, 34), ["containers[0].env[0].valueFrom.fileKeyRef", "volumes[0].image"].as_slice()), ((1, 35), &[])]
+        {
+            let mut fixture = Fixture::container(container.clone());
+            fixture.daemon_set.template["spec"]["volumes"] = json!([volume, {"name": "v", "emptyDir": {}}]);
+            fixture.in_folder();
+            fixture.options.kubelet_version = Some(version);
+            let refused = fixture.render().err().map(|refused| refused.errors).unwrap_or_default();
+            let expected: Vec<String> = fields.iter().map(|field| format!("spec.template.spec.{field}")).collect();
+            assert_eq!(refused.into_iter().map(|error| error.field).collect::<Vec<_>>(), expected, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_kubelet_has_off_by_default_is_left_out_of_a_folders_pod_alone() {
+        let container = json!({
+            "lifecycle": {"stopSignal": "SIGUSR1"}, "restartPolicy": "Always",
+            "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}],
+        });
+        for (from_folder, version, fields) in [
+            (true, (1, 34), ["lifecycle.stopSignal", "restartPolicy", "restartPolicyRules"].as_slice()),
+            (true, (1, 36), &["lifecycle.stopSignal"]),
+            (false, (1, 34), &["restartPolicy", "restartPolicyRules"]),
+            (false, (1, 35), &[]),
+        ] {
+            let mut fixture = Fixture::container(container.clone());
+            if from_folder {
+                fixture.in_folder();
+            }
+            fixture.options.kubelet_version = Some(version);
+            let rendered = fixture.rendered();
+            for field in ["lifecycle.stopSignal", "restartPolicy", "restartPolicyRules"] {
+                let pointer = format!("/{}", field.replace('.', "/"));
+                let is_there = spec(&rendered, "/containers/0").pointer(&pointer).is_some();
+                assert_eq!(is_there, !fields.contains(&field), "{from_folder} {version:?} {field}");
+            }
+            let noted = rendered.notes.iter().filter(|note| note.reason.contains("feature gate")).count();
+            assert_eq!(noted, fields.len(), "{from_folder} {version:?}");
+        }
+    }
+}
