@@ -182,9 +182,9 @@ impl Api {
         &self.shared.connector
     }
 
-    /// The kubeconfig's server, once it was read: the default of `api-endpoint`.
+    /// The kubeconfig's server for pods, once it was read: the default of `api-endpoint`.
     pub fn endpoint(&self) -> Option<Endpoint> {
-        self.shared.connector.endpoint()
+        self.shared.connector.endpoint_for_pods()
     }
 
     fn with_watches<T>(&self, f: impl FnOnce(&mut Watches) -> T) -> T {

@@ -26,7 +26,7 @@ use serde_json::json;
 use crate::oracle;
 use mutation::Mutator;
 
-/// So many are judged unless somebody asks for more.
+/// So many are judged for each version unless somebody asks for more; with `DAEMONLET_LONG` ten times as many.
 const CASES: usize = 2_000;
 /// The versions of Kubernetes that are asked, with their feature gates as by default.
 const VERSIONS: [(u32, u32); 3] = [NEWEST, (1, 35), (1, 34)];
@@ -139,9 +139,11 @@ fn judge_all(version: (u32, u32), documents: &[(String, Value)]) -> Vec<String> 
     let number = |name: &str, otherwise: usize| {
         std::env::var(name).map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
     };
+    let many = if std::env::var_os("DAEMONLET_LONG").is_some() { 10 * CASES } else { CASES };
+    let wanted = number("DAEMONLET_TEMPLATES", many);
     let mut mutator = Mutator::new(number("DAEMONLET_TEMPLATES_SEED", 1) as u64, documents);
     let mut cases = Vec::new();
-    while cases.len() < number("DAEMONLET_TEMPLATES", CASES) {
+    while cases.len() < wanted {
         let (told, mut value) = mutator.next();
         // The kubelet tells pods apart by their names.
         value["metadata"]["name"] = json!(format!("case-{}", cases.len()));

@@ -171,6 +171,8 @@ pub enum ApiFacts {
 pub struct Answers {
     /// Its host and port, and its version.
     pub server: String,
+    /// Whether pods can be told its address: `api-endpoint` is set, or the kubeconfig's server has no path.
+    pub has_address_for_pods: bool,
     /// By how much its clock is ahead of ours; `None`: it sent no time.
     pub ahead: Option<Span>,
     /// Whether the Node is registered; `None`: unknown.
@@ -206,6 +208,12 @@ pub fn examine(facts: &ApiFacts, node: &str) -> Vec<Finding> {
         ApiFacts::Answers(answers) => answers,
     };
     let mut findings = vec![Finding::ok(CHECK, format!("{} answers", answers.server))];
+    if !answers.has_address_for_pods {
+        let reason = "the kubeconfig's server is a path of its host, which KUBERNETES_SERVICE_HOST cannot say: pods with \
+                      hostNetwork that need the API wait";
+        let hint = "set api-endpoint to an address that serves the API without a path, as HOST:PORT";
+        findings.push(Finding::warn("address for pods", reason, hint));
+    }
     findings.push(clock(answers.ahead));
     findings.push(match answers.registered {
         Some(true) => Finding::ok("Node", format!("{node} is registered")),

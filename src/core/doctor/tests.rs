@@ -275,6 +275,7 @@ fn a_foreign_manifest_clashes_by_name_uid_or_port() {
 fn answers() -> api::Answers {
     api::Answers {
         server: "10.0.0.1:6443 (v1.36.2)".into(),
+        has_address_for_pods: true,
         ahead: Some(Span::from_millis(-400)),
         registered: Some(true),
         crd: Ok(true),
@@ -327,6 +328,7 @@ fn an_api_server_is_judged_by_what_it_says() {
             "90 s ahead of the API server's",
         ),
         (api::Answers { ahead: None, ..answers() }, Severity::Warn, "sends no time"),
+        (api::Answers { has_address_for_pods: false, ..answers() }, Severity::Warn, "is a path of its host"),
         (api::Answers { registered: Some(false), ..answers() }, Severity::Warn, "n1 is not registered"),
         (api::Answers { crd: Ok(false), ..answers() }, Severity::Warn, "rollouts have no cluster-wide budget"),
         (api::Answers { unasked: Some("403".into()), ..answers() }, Severity::Warn, "could not be checked"),

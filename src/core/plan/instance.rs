@@ -285,7 +285,9 @@ fn describe(missing: &Missing) -> String {
     };
     match (missing.kind.as_str(), missing.key.as_str()) {
         ("KubeletVersion", _) => format!("the kubelet's version, from Node {name} or node.kubelet-version"),
-        ("APIEndpoint", _) => format!("the API server's address ({name})"),
+        ("APIEndpoint", _) => {
+            format!("the API server's address (key {name}, or a kubeconfig whose server has no path)")
+        }
         ("ServiceAccountToken", _) => format!("a token of ServiceAccount {name}"),
         (kind, "") => format!("{kind} {name}"),
         (kind, key) => format!("key {key} of {kind} {name}"),

@@ -16,7 +16,8 @@ use crate::core::render::json::Object;
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const PORT: &str = "KUBERNETES_SERVICE_PORT";
 
-/// Adds the two variables to every container that does not set them itself.
+/// Adds the two variables to every container that does not set them itself. With hostNetwork they are a pair: one's own
+/// address does not go with our port.
 pub(super) fn add(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     let host_network = spec.flag_at("hostNetwork");
     let endpoint = if host_network { ctx.input.options.api_endpoint.clone() } else { service(ctx) };
@@ -38,6 +39,9 @@ pub(super) fn add(ctx: &mut RenderContext<'_>, spec: &mut Object) {
             .iter()
             .filter(|variable| !own.iter().any(|own| own.text_at("name") == variable.text_at("name")))
             .collect();
+        if host_network && missing.len() < variables.len() {
+            return;
+        }
         // `$(X)` sees only what is declared before it; otherwise the container's own come first.
         let first = own.iter().any(|own| env::refers_to(own, HOST) || env::refers_to(own, PORT));
         let at = if first { 0 } else { own.len() };

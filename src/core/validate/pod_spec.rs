@@ -1,6 +1,6 @@
 //! Fields of the pod's spec that stand alone: names, DNS, host aliases.
 
-use std::net::IpAddr;
+use ::core::net::IpAddr;
 
 use serde_json::Value;
 

@@ -14,6 +14,7 @@ use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
 use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
+use crate::node::api;
 use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::Loaded;
 use crate::node::checkpoint::Store;
@@ -179,7 +180,8 @@ fn render_options(config: &Config, has_runtime: bool) -> RenderOptions {
     RenderOptions {
         node_name: config.node_name.clone(),
         kubelet_version: None,
-        api_endpoint: config.api_endpoint.clone(),
+        // The first pass, from disk alone, knows it too: else it would write manifests without it.
+        api_endpoint: config.api_endpoint.clone().or_else(|| api::endpoint(config.kubeconfig.as_deref()?).ok()?),
         has_api: config.kubeconfig.is_some(),
         inline_secret_env: config.inline_secret_env,
         pulls: match (has_runtime, config.pull_as_written) {
@@ -264,5 +266,30 @@ fn lock(files: &Shared, config: &Config) -> Result<Dir, AgentError> {
     match locked.map_err(|error| AgentError::Lock { path: path.clone(), source: error.source })? {
         (true, dir) => Ok(dir),
         (false, _) => Err(AgentError::Locked { path }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::render::Endpoint;
+    use crate::node::agent::decide::tests::config;
+
+    use super::render_options;
+
+    #[test]
+    fn the_first_pass_knows_the_address_that_the_kubeconfig_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = folder.path().join("kubeconfig");
+        let context = "contexts: [{name: c, context: {cluster: k, user: u}}]\nusers: [{name: u, user: {token: t}}]\n";
+        let clusters = "clusters: [{name: k, cluster: {server: \"https://10.0.0.1:6443\"}}]\ncurrent-context: c\n";
+        std::fs::write(&kubeconfig, format!("apiVersion: v1\nkind: Config\n{context}{clusters}")).unwrap();
+        let mut config = config();
+        assert_eq!(render_options(&config, false).api_endpoint, None);
+        config.kubeconfig = Some(kubeconfig);
+        let of_kubeconfig = Endpoint { host: "10.0.0.1".to_owned(), port: 6443 };
+        assert_eq!(render_options(&config, false).api_endpoint, Some(of_kubeconfig));
+        let own = Endpoint { host: "api.example".to_owned(), port: 443 };
+        config.api_endpoint = Some(own.clone());
+        assert_eq!(render_options(&config, false).api_endpoint, Some(own));
     }
 }

@@ -150,6 +150,11 @@ impl Connector {
         self.inner.with(|state| state.credentials.as_ref().map(|credentials| credentials.endpoint.clone()))
     }
 
+    /// Host and port of the kubeconfig's server for pods, once it was read; `None` too where it is a path of its host.
+    pub fn endpoint_for_pods(&self) -> Option<Endpoint> {
+        self.inner.with(|state| state.credentials.as_ref().and_then(|credentials| credentials.for_pods()))
+    }
+
     /// Why the present kubeconfig is not in force, if it is not.
     pub fn complaint(&self) -> Option<String> {
         self.inner.with(|state| state.complaint.clone())

@@ -100,13 +100,7 @@ pub(in crate::node) struct ApiCredentials {
 impl ApiCredentials {
     /// Reads the kubeconfig and the files that it names; `in-cluster`: a pod's environment and token.
     pub(in crate::node) fn load(path: &Path) -> Result<Self, KubeconfigError> {
-        if let Some(folder) = in_cluster::folder(path) {
-            let config = in_cluster::kubeconfig(&folder, |name| std::env::var(name).ok())?;
-            return Self::with(Reader { path, files: Vec::new() }, config);
-        }
-        let reader = Reader { path, files: vec![(path.to_path_buf(), stamp(path))] };
-        let config =
-            read(path).map_err(|source| KubeconfigError::Read { path: path.into(), source: Box::new(source) })?;
+        let (reader, config) = open(path)?;
         Self::with(reader, config)
     }
 
@@ -119,11 +113,10 @@ impl ApiCredentials {
         let path = reader.path;
         let (cluster, user) = reader.context(config)?;
         let server = reader.server(&cluster)?;
-        let host = server.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_string();
+        let endpoint = address(&server);
         let plain = server.scheme_str() == Some("http");
-        let port = server.port_u16().unwrap_or(if plain { 80 } else { 443 });
         let input = reader.tls_input(&cluster, &user)?;
-        let name = cluster.tls_server_name.filter(|name| !name.is_empty()).unwrap_or_else(|| host.clone());
+        let name = cluster.tls_server_name.filter(|name| !name.is_empty()).unwrap_or_else(|| endpoint.host.clone());
         let fingerprint = fingerprint(&server, &name, &input);
         let tls = if plain {
             None
@@ -135,7 +128,12 @@ impl ApiCredentials {
             Some((Arc::new(config), name))
         };
         let headers = reader.headers(&user)?;
-        Ok(Self { server, endpoint: Endpoint { host, port }, tls, headers, fingerprint, files: reader.files })
+        Ok(Self { server, endpoint, tls, headers, fingerprint, files: reader.files })
+    }
+
+    /// Host and port of the server for pods; `None` where it is a path of its host.
+    pub(super) fn for_pods(&self) -> Option<Endpoint> {
+        for_pods(&self.server)
     }
 
     /// Whether one of the files has changed since.
@@ -144,9 +142,37 @@ impl ApiCredentials {
     }
 }
 
-/// Host and port of a kubeconfig's server: the default of `api-endpoint`.
-pub fn endpoint(path: &Path) -> Result<Endpoint, KubeconfigError> {
-    ApiCredentials::load(path).map(|credentials| credentials.endpoint)
+/// The kubeconfig at `path`, and what reads the files that it names.
+fn open(path: &Path) -> Result<(Reader<'_>, Kubeconfig), KubeconfigError> {
+    if let Some(folder) = in_cluster::folder(path) {
+        let config = in_cluster::kubeconfig(&folder, |name| std::env::var(name).ok())?;
+        return Ok((Reader { path, files: Vec::new() }, config));
+    }
+    let reader = Reader { path, files: vec![(path.to_path_buf(), stamp(path))] };
+    let config = read(path).map_err(|source| KubeconfigError::Read { path: path.into(), source: Box::new(source) })?;
+    Ok((reader, config))
+}
+
+/// Host and port of a kubeconfig's server for pods: the default of `api-endpoint`. `None` where the server is a path of
+/// its host.
+///
+/// # Errors
+/// When the kubeconfig cannot be read, or names no server.
+pub fn endpoint(path: &Path) -> Result<Option<Endpoint>, KubeconfigError> {
+    let (reader, config) = open(path)?;
+    let (cluster, _) = reader.context(config)?;
+    reader.server(&cluster).map(|server| for_pods(&server))
+}
+
+fn address(server: &Uri) -> Endpoint {
+    let host = server.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_string();
+    let plain = server.scheme_str() == Some("http");
+    Endpoint { host, port: server.port_u16().unwrap_or(if plain { 80 } else { 443 }) }
+}
+
+/// What a pod's `KUBERNETES_SERVICE_HOST` and `_PORT` may be: a path they cannot say.
+fn for_pods(server: &Uri) -> Option<Endpoint> {
+    matches!(server.path(), "" | "/").then(|| address(server))
 }
 
 struct Reader<'a> {

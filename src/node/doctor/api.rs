@@ -92,6 +92,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         .and_then(|node| node.body.text_at(["status", "nodeInfo", "kubeletVersion"]).map(str::to_owned));
     let answers = Answers {
         server: format!("{endpoint} ({git})"),
+        has_address_for_pods: config.api_endpoint.is_some() || connector.endpoint_for_pods().is_some(),
         ahead,
         registered: match node {
             Ok(_) => Some(true),

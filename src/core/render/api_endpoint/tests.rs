@@ -46,6 +46,8 @@ fn pods_of_the_pod_network_get_the_service_and_others_the_endpoint() {
 fn what_the_container_sets_itself_stands() {
     let fixture = Fixture::container(json!({"env": [host("mine")]}));
     assert_eq!(env(&fixture), json!([host("mine"), port("443")]));
+    let mut fixture = Fixture::container(json!({"env": [host("mine")]}));
+    assert_eq!(env(host_network(&mut fixture)), json!([host("mine")]), "the port of another address");
     let mut fixture = Fixture::container(json!({"envFrom": [{"configMapRef": {"name": "endpoint"}}]}));
     fixture.put(Kind::ConfigMap, "endpoint", json!({"data": {"KUBERNETES_SERVICE_PORT": "1"}}));
     assert_eq!(env(&fixture), json!([port("1"), host("10.96.0.1")]));

@@ -55,6 +55,21 @@ fn what_is_not_supported_is_refused_by_name() {
 }
 
 #[test]
+fn pods_get_the_servers_address_unless_it_has_a_path() {
+    for (server, expected) in [
+        ("https://a.example:6443", Some(("a.example", 6443))),
+        ("https://[fd00::1]/", Some(("fd00::1", 443))),
+        ("https://rancher.example/k8s/clusters/c-m-abc", None),
+    ] {
+        // Its other fields need not be good: this is asked before anything else.
+        let case = Case::new(&format!("server: \"{server}\""), "token: abc");
+        let found = endpoint(&case.folder.path().join("k")).unwrap();
+        assert_eq!(found.as_ref().map(|found| (found.host.as_str(), found.port)), expected, "{server}");
+        assert_eq!(case.load().unwrap().for_pods(), found, "{server}");
+    }
+}
+
+#[test]
 fn server_and_identity_are_read() {
     let case = Case::new(SERVER, "token: abc, as: me, as-groups: [a, b]");
     let credentials = case.load().unwrap();
