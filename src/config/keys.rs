@@ -85,10 +85,10 @@ keys! {
     /// Default: /etc/daemonlet/kubeconfig if that file exists when the agent starts, otherwise "".
     kubeconfig: Option<PathBuf> = ("kubeconfig", Optional(PATH), r#""/etc/daemonlet/kubeconfig""#);
     /// host:port of the API server for pods with hostNetwork (KUBERNETES_SERVICE_HOST and _PORT).
-    /// "": the server in the kubeconfig.
+    /// "": the server in the kubeconfig, unless that has a path: then such pods wait for this key.
     api_endpoint: Option<Endpoint> = ("api-endpoint", Optional(HOST_PORT), r#""""#);
     /// Folders with DaemonSets and the objects that they need. A file in a later folder replaces a
-    /// file of the same name in an earlier one. An empty file masks it.
+    /// file of the same name in an earlier one. A link to /dev/null masks it.
     folders: Vec<PathBuf> = (
         "folders",
         List(PATHS),

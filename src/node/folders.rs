@@ -1,8 +1,8 @@
 //! The folders of DaemonSet files: their content, what is in force, and what a missing file proves.
 //!
 //! Owns reading and watching. Folders are merged as systemd merges drop-ins, by file name: a later folder's file
-//! replaces an earlier one's, and an empty file (or a link to `/dev/null`) masks it. Files end in `.yaml`, `.yml` or
-//! `.json`; hidden files are ignored, others are noted. A file that becomes invalid keeps what it last defined.
+//! replaces an earlier one's, and a link to `/dev/null` masks it; so does an empty file, which ends nothing that runs.
+//! Files end in `.yaml`, `.yml` or `.json`; hidden files are ignored, others are noted. A file that becomes invalid keeps what it last defined.
 //! Objects removed from a file or folder count as removed only after [`QUIET_PERIOD`] without a change, so a file that
 //! is being written never counts as one that lost its objects.
 //!
@@ -49,8 +49,11 @@ pub struct FolderView {
     pub folders: Vec<ScannedFolder>,
     /// The files in force, by name.
     pub files: Vec<Arc<FileView>>,
-    /// The names masked by an empty file.
+    /// The names masked by a link to /dev/null, or by an empty file.
     pub masked: Vec<String>,
+    /// Those of them that an empty file masks: a full disk leaves such, so it ends nothing that runs.
+    #[serde(default)]
+    pub empty: Vec<String>,
     /// The DaemonSets in force, each with the index of its file.
     daemon_sets: BTreeMap<ObjectKey, (Arc<DaemonSet>, usize)>,
     /// The other objects in force. An observation has them with their versions.
@@ -121,6 +124,7 @@ impl FolderView {
         self.files.len() == other.files.len()
             && files().all(|(one, other)| Arc::ptr_eq(one, other))
             && (&self.folders, &self.masked, &self.notes) == (&other.folders, &other.masked, &other.notes)
+            && self.empty == other.empty
             && (&self.problems, self.recheck) == (&other.problems, other.recheck)
     }
 
@@ -189,8 +193,8 @@ impl FolderView {
 
     /// The state of `key`, which came from `origin` when it was last seen (`None`: from no folder).
     ///
-    /// Its absence is evidence only if its file is gone, masked, or valid without it, while the folder is on the same
-    /// mounted file system as then.
+    /// Its absence is evidence only if its file is gone, masked by a link to /dev/null, or valid without it, while the
+    /// folder is on the same mounted file system as then.
     pub fn state(&self, key: &ObjectKey, origin: Option<&Origin>) -> FolderState<'_> {
         if let Some((daemon_set, file)) = self.daemon_sets.get(key) {
             let fingerprint = self.files.get(*file).map_or("", |file| file.fingerprint.as_str());
@@ -204,7 +208,11 @@ impl FolderView {
         if self.files.iter().filter(is_it).any(|file| !self.defines_well(file, key)) {
             return unsure("its file is not valid");
         }
-        if self.masked.iter().any(|masked| name.as_deref() == Some(masked)) {
+        let is_named = |names: &[String]| names.iter().any(|one| name.as_deref() == Some(one));
+        if is_named(&self.empty) {
+            return unsure("its file is empty (only a link to /dev/null in its place ends what runs)");
+        }
+        if is_named(&self.masked) {
             return FolderState::Absent;
         }
         let folder = origin.path.parent().and_then(|folder| self.folder(folder));

@@ -58,7 +58,10 @@ pub fn read(disk: &Shared, folders: &[PathBuf], previous: &FolderView, now: Syst
                         view.recheck = Some(QUIET_PERIOD);
                         view.files.push(Arc::clone(before));
                     }
-                    None => view.masked.push(name),
+                    None => {
+                        view.empty.extend((stat.kind == FileKind::File).then(|| name.clone()));
+                        view.masked.push(name);
+                    }
                 }
             }
             Ok(stat) => {

@@ -94,9 +94,41 @@ fn a_later_folders_file_replaces_an_earlier_ones_and_an_empty_one_masks() {
     let file = folders.view.file_of(&key("a")).unwrap();
     assert_eq!(file.path, folders.paths[1].join("a.yaml"));
     assert_eq!(folders.view.masked, ["b.yaml", "c.yml"]);
+    assert_eq!(folders.view.empty, ["b.yaml"]);
     assert_eq!(folders.view.notes.len(), 2);
     assert_eq!(folders.problems(), Vec::<String>::new());
     assert_eq!(folders.view.recheck, None);
+}
+
+#[test]
+fn an_empty_file_ends_nothing_that_runs_and_a_link_to_dev_null_does() {
+    let mut folders = Folders::new();
+    folders.write(0, "a.yaml", &daemon_set("a", "i"));
+    folders.later();
+    let origin = folders.origin("a");
+    for place in [0, 1] {
+        // A full disk leaves such a file in its own place; somebody may have meant to mask it in the other.
+        folders.write(place, "a.yaml", "");
+        for first_look in [false, true] {
+            if first_look {
+                folders.view = FolderView::default();
+            }
+            folders.later();
+            assert_eq!(folders.names(), [""; 0], "it starts nothing");
+            assert!(
+                matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Unsure { .. }),
+                "{place} {first_look}"
+            );
+            assert!(matches!(folders.view.state(&key("a"), None), FolderState::Absent), "what does not run is masked");
+        }
+        fs::remove_file(folders.paths[place].join("a.yaml")).unwrap();
+        folders.write(0, "a.yaml", &daemon_set("a", "i"));
+        folders.later();
+        assert!(matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Present { .. }));
+    }
+    symlink("/dev/null", folders.paths[1].join("a.yaml")).unwrap();
+    folders.later();
+    assert!(matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Absent));
 }
 
 #[test]
@@ -202,7 +234,7 @@ fn absence_is_evidence_only_in_the_folder_that_it_was_in() {
     assert_eq!(word(folders.later(), &origin), "absent");
     assert_eq!(folders.view.state(&key("a"), None), FolderState::Absent);
     // Masked from another folder.
-    folders.write(0, "x.yaml", "");
+    symlink("/dev/null", folders.paths[0].join("x.yaml")).unwrap();
     assert_eq!(word(folders.later(), &elsewhere), "absent");
 }
 
