@@ -9,6 +9,8 @@ use crate::core::model::ObjectKey;
 use crate::core::rendering;
 use crate::core::yaml;
 
+/// How every manifest begins, up to the DaemonSet's name.
+pub const HEAD: &str = "# Written by daemonlet from the DaemonSet ";
 /// The longest file name, in bytes.
 const LONGEST_NAME: usize = 200;
 /// How many hexadecimal digits of a hash replace the cut part.
@@ -17,7 +19,7 @@ const HASH: usize = 10;
 /// The text of the manifest of `pod`, an instance of the DaemonSet `key` at `revision`.
 pub fn text(key: &ObjectKey, revision: &str, pod: &Value) -> String {
     format!(
-        "# Written by daemonlet from the DaemonSet {key}, revision {revision}.\n\
+        "{HEAD}{key}, revision {revision}.\n\
          # A change of this file is undone; change the DaemonSet instead.\n\
          {}",
         yaml::write(pod)

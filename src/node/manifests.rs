@@ -209,6 +209,12 @@ impl ManifestDir {
         self.watch.as_ref().is_some_and(ManifestsWatch::is_alive)
     }
 
+    /// These names were given to manifests by an earlier process. What a loss of power leaves of such a file (nothing,
+    /// zeros, its beginning) counts as not there, and may be replaced and removed.
+    pub fn remember(&mut self, names: impl Iterator<Item = String>) {
+        self.scan_cache.remember(names);
+    }
+
     /// The present content of the folder. Files that have not changed since the last scan are not read again.
     pub fn scan(&mut self) -> Result<Arc<Scan>, ManifestError> {
         self.reopen_if_replaced()?;
@@ -400,7 +406,7 @@ impl ManifestDir {
         let Some(folder) = reopened else { return Ok(()) };
         self.folder = folder;
         self.prepared.clear();
-        self.scan_cache = ScanCache::default();
+        self.scan_cache = self.scan_cache.anew();
         if self.watch.as_mut().is_some_and(|watch| watch.rearm(self.folder.dir().disk(), &self.path).is_err()) {
             // The owner of this value sees the error and retries.
             self.watch = None;

@@ -4,6 +4,7 @@
 //! judged, `DAEMONLET_TEMPLATES_SEED` which.
 
 mod mutation;
+mod values;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use crate::clock;
 use crate::config::Config;
 use crate::core::knowledge::Knowledge;
+use crate::core::manifest;
 use crate::core::record::DaemonRecord;
 use crate::core::status::Problem;
 use crate::core::time::Timestamp;
@@ -256,7 +257,13 @@ impl Inputs {
                 Purpose::Answer => ManifestDir::open_read_only(&self.files, &config.manifest_dir),
             };
             match opened {
-                Ok(manifests) => executor.manifests = manifests,
+                Ok(mut manifests) => {
+                    let instances = state.records.values().flat_map(|record| {
+                        record.instances.iter().map(|i| manifest::file_name(&record.key.namespace, &i.pod_name))
+                    });
+                    manifests.iter_mut().for_each(|folder| folder.remember(instances.clone()));
+                    executor.manifests = manifests;
+                }
                 Err(error) => return unreadable(error, problems),
             }
         }

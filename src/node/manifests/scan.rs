@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::MAX_BYTES;
 use super::sha256;
+use crate::core::manifest::HEAD;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::INCARNATION_ANNOTATION;
 use crate::core::model::OWNER_ANNOTATION;
@@ -73,6 +74,8 @@ pub(super) struct ScanCache {
     files: BTreeMap<OsString, KnownFile>,
     /// What we have written since the last scan: identical bytes need not be parsed again.
     written: BTreeMap<OsString, Arc<Manifest>>,
+    /// Names that were ours, whatever stands there now.
+    names: BTreeSet<OsString>,
     /// What the last scan gave.
     last: Arc<Scan>,
 }
@@ -116,14 +119,25 @@ impl ScanCache {
         Ok(Arc::clone(&self.last))
     }
 
+    /// These names were given to manifests by an earlier process.
+    pub(super) fn remember(&mut self, names: impl Iterator<Item = String>) {
+        self.names.extend(names.map(OsString::from));
+    }
+
+    /// One for another folder at the same path.
+    pub(super) fn anew(&mut self) -> Self {
+        Self { names: std::mem::take(&mut self.names), ..Self::default() }
+    }
+
     /// `bytes`, which encode `pod`, were written to the file `name`.
     pub(super) fn wrote(&mut self, name: &str, bytes: &[u8], pod: &Value) {
+        self.names.insert(name.into());
         if let Ok(manifest) = manifest(name, pod, bytes) {
             self.written.insert(name.into(), manifest);
         }
     }
 
-    /// The file `name`; `None` if there is none.
+    /// The file `name`; `None` if there is none, or if what is there is what a loss of power leaves of one of ours.
     pub(super) fn look(&mut self, dir: &Dir, name: &OsStr) -> Result<Option<ScannedManifest>, FsError> {
         let Some(stat) = dir.stat(name)? else {
             self.files.remove(name);
@@ -142,6 +156,10 @@ impl ScanCache {
                     let read = dir.read_file(name, MAX_BYTES + 1)?.unwrap_or_default();
                     Ok(Arc::new(Manifest { sha256: sha256(&read), damage: Some(why), ..Manifest::clone(was) }))
                 }
+                _ if self.names.contains(name) && is_torn(dir, name, &stat)? => {
+                    self.files.remove(name);
+                    return Ok(None);
+                }
                 _ => Err(why),
             },
             ours => ours,
@@ -153,6 +171,16 @@ impl ScanCache {
         self.files.insert(name.to_owned(), KnownFile { stamp, settled, verdict: verdict.clone() });
         Ok(Some(verdict))
     }
+}
+
+/// Whether the file `name` is what is left of a manifest of ours: nothing, zeros, or its beginning. No manifest that
+/// somebody else wrote is.
+fn is_torn(dir: &Dir, name: &OsStr, stat: &Stat) -> Result<bool, FsError> {
+    if stat.kind != FileKind::File {
+        return Ok(false);
+    }
+    let Some(bytes) = dir.read_file(name, MAX_BYTES + 1)? else { return Ok(true) };
+    Ok(bytes.first().is_none_or(|first| *first == 0) || bytes.starts_with(HEAD.as_bytes()))
 }
 
 /// Whether the file `name` is ours by its content; `written`: what we last wrote to it.

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::ManifestDir;
 use super::ManifestError;
+use crate::core::manifest::HEAD;
 use crate::core::model::ObjectKey;
 use crate::core::yaml;
 use crate::node::fsx;
@@ -156,6 +157,38 @@ fn drift_is_seen_and_a_spoiled_manifest_stays_ours() {
     assert_eq!(dir.scan().unwrap().ours[NAME].sha256, before.sha256);
     fs::remove_file(&path).unwrap();
     assert!(dir.scan().unwrap().ours.is_empty());
+}
+
+#[test]
+fn what_a_loss_of_power_leaves_of_a_manifest_is_put_back_and_removed_like_one_that_is_gone() {
+    let whole = bytes(&pod("a"));
+    let begun = [HEAD.as_bytes(), b"kube-system/net, revi"].concat();
+    for (left, is_ours) in [
+        (b"".to_vec(), true),
+        (vec![0; 512], true),
+        (begun, true),
+        (b"kind: Pod\n".to_vec(), false),
+        (b"\n".to_vec(), false),
+    ] {
+        for is_known in [true, false] {
+            let (_root, mut dir) = fresh();
+            fs::write(dir.path().join(NAME), &left).unwrap();
+            dir.remember(is_known.then(|| NAME.to_owned()).into_iter());
+            assert!(dir.scan().unwrap().ours.is_empty(), "{left:?}");
+            let written = dir.write(NAME, &whole, &pod("a"));
+            assert_eq!(written.is_ok(), is_known && is_ours, "{left:?} {written:?}");
+            if written.is_err() {
+                continue;
+            }
+            assert_eq!(dir.scan().unwrap().ours[NAME].pod_name, "a");
+            // The next process finds it so, and removes it.
+            fs::remove_file(dir.path().join(NAME)).unwrap();
+            fs::write(dir.path().join(NAME), &left).unwrap();
+            let mut next = ManifestDir::open(&Real::shared(), dir.path()).unwrap();
+            next.remember([NAME.to_owned()].into_iter());
+            assert!(next.remove(NAME).unwrap());
+        }
+    }
 }
 
 #[test]
