@@ -170,6 +170,10 @@ impl KubeletResync {
         log: &mut Log,
     ) -> Vec<Request> {
         let Some(back) = self.api_back(observation.now) else { return Vec::new() };
+        // What an older look saw may have started since: nobody asked the runtime during the outage.
+        if observation.runtime_as_of < back {
+            return Vec::new();
+        }
         let mut requests = Vec::new();
         for instance in records.values().flat_map(DaemonRecord::live).filter(|i| i.created < back) {
             let mut pods = observation.runtime_pods().iter();
@@ -180,5 +184,45 @@ impl KubeletResync {
             requests.push(Request::RestartSandboxes { pod, sandboxes: crashed.sandboxes.clone() });
         }
         requests
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::core::health::PodFact;
+    use crate::core::knowledge::Knowledge;
+    use crate::core::record::Instance;
+    use crate::core::time::at;
+    use crate::node::agent::decide::tests::key;
+    use crate::node::agent::evidence::RuntimePod;
+
+    use super::*;
+
+    #[test]
+    fn only_a_look_after_the_api_server_came_back_shows_who_waits_in_a_crash_back_off() {
+        let mut resync = KubeletResync { api_back: Some(at(100)), ..KubeletResync::default() };
+        let mut record = DaemonRecord::new(key(), 0);
+        record.instances.push(Instance { started: true, ..Instance::new("u", "net-x", 0, "r", at(0)) });
+        let records = Records::from([(key(), record)]);
+        let crashed = RuntimePod {
+            uid: "u".to_owned(),
+            alive: true,
+            running_since: None,
+            sandboxes: vec!["s".to_owned()],
+            crashing: true,
+            fact: PodFact::default(),
+            reported: None,
+        };
+        let runtime = Knowledge::Current(Arc::new(vec![crashed]));
+        let mut restarts = |as_of| {
+            let observation = Observation::of(None, runtime.clone(), 101);
+            let observation = Observation { runtime_as_of: as_of, ..observation };
+            resync.requests(&observation, &records, &mut Log::default()).len()
+        };
+        assert_eq!(restarts(at(99)), 0, "it may have started since");
+        assert_eq!(restarts(at(100)), 1);
+        assert_eq!(restarts(at(101)), 0, "once an instance");
     }
 }
