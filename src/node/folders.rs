@@ -205,12 +205,12 @@ impl FolderView {
         let name = origin.path.file_name().map(|name| name.to_string_lossy());
         // A file of the same name in another folder hides it, and what that defines may not be known either.
         let is_it = |file: &&Arc<FileView>| file.path == origin.path || name.as_deref() == Some(file.name.as_str());
-        if self.files.iter().filter(is_it).any(|file| !self.defines_well(file, key)) {
-            return unsure("its file is not valid");
-        }
         let is_named = |names: &[String]| names.iter().any(|one| name.as_deref() == Some(one));
         if is_named(&self.empty) {
             return unsure("its file is empty (only a link to /dev/null in its place ends what runs)");
+        }
+        if self.files.iter().filter(is_it).any(|file| !self.defines_well(file, key)) {
+            return unsure("its file is not valid");
         }
         if is_named(&self.masked) {
             return FolderState::Absent;

@@ -59,7 +59,10 @@ pub fn read(disk: &Shared, folders: &[PathBuf], previous: &FolderView, now: Syst
                         view.files.push(Arc::clone(before));
                     }
                     None => {
-                        view.empty.extend((stat.kind == FileKind::File).then(|| name.clone()));
+                        if stat.kind == FileKind::File {
+                            view.files.extend(before.map(objects_alone));
+                            view.empty.push(name.clone());
+                        }
                         view.masked.push(name);
                     }
                 }
@@ -177,6 +180,14 @@ fn is_hidden_by_trouble(before: &FileView, folder: &Path, view: &FolderView) -> 
 }
 
 /// The same file, but no longer evidence about objects that it does not define.
+/// What is left in force of a file that is empty now: objects of daemons that run, and nothing that would start.
+fn objects_alone(file: &Arc<FileView>) -> Arc<FileView> {
+    if file.daemon_sets.is_empty() && !file.complete {
+        return Arc::clone(file);
+    }
+    Arc::new(FileView { daemon_sets: Vec::new(), complete: false, quiet: false, ..FileView::clone(file) })
+}
+
 fn incomplete(file: &Arc<FileView>) -> Arc<FileView> {
     if !file.complete {
         return Arc::clone(file);

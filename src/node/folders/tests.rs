@@ -132,6 +132,19 @@ fn an_empty_file_ends_nothing_that_runs_and_a_link_to_dev_null_does() {
 }
 
 #[test]
+fn objects_of_a_file_that_was_emptied_stay() {
+    let mut folders = Folders::new();
+    let object = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {k: v}\n";
+    folders.write(0, "a.yaml", &format!("{}{object}", daemon_set("a", "i")));
+    folders.later();
+    folders.write(0, "a.yaml", "");
+    for _ in 0..2 {
+        folders.later();
+        assert_eq!((folders.names().len(), folders.view.objects().count()), (0, 1));
+    }
+}
+
+#[test]
 fn the_last_definition_wins_and_the_other_is_reported() {
     let mut folders = Folders::new();
     folders.write(0, "2.yaml", &daemon_set("a", "two"));

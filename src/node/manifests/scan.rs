@@ -204,6 +204,10 @@ fn judge(dir: &Dir, name: &OsStr, stat: &Stat, written: Option<&Arc<Manifest>>) 
     }
     let Ok(text) = std::str::from_utf8(&bytes) else { return Ok(Err("it is not UTF-8".to_owned())) };
     Ok(match yaml::read_documents(text).into_iter().next().map(|document| document.value) {
+        // The beginning of one reads well too, up to a UID that is cut off.
+        Some(Ok(pod)) if pod["spec"]["containers"].as_array().is_none_or(Vec::is_empty) => {
+            Err("it has no containers".to_owned())
+        }
         Some(Ok(pod)) => manifest(file, &pod, &bytes),
         Some(Err(e)) => Err(format!("it does not parse: line {}, column {}: {}", e.line, e.column, e.message)),
         None => Err("it is empty".to_owned()),

@@ -163,10 +163,14 @@ fn drift_is_seen_and_a_spoiled_manifest_stays_ours() {
 fn what_a_loss_of_power_leaves_of_a_manifest_is_put_back_and_removed_like_one_that_is_gone() {
     let whole = bytes(&pod("a"));
     let begun = [HEAD.as_bytes(), b"kube-system/net, revi"].concat();
+    // Cut within the UID: it reads well, with the annotation that makes it ours.
+    let metadata = "kind: Pod\nmetadata:\n  annotations: {daemonlet.dev/daemonset: a/b}\n  uid: 7ef5b46d-832c";
+    let cut = [HEAD.as_bytes(), b"a/b\n", metadata.as_bytes()].concat();
     for (left, is_ours) in [
         (b"".to_vec(), true),
         (vec![0; 512], true),
         (begun, true),
+        (cut, true),
         (b"kind: Pod\n".to_vec(), false),
         (b"\n".to_vec(), false),
     ] {
