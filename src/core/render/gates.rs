@@ -48,6 +48,13 @@ pub(super) fn drop_fields(ctx: &mut RenderContext<'_>, spec: &mut Object) {
         if let Some(lifecycle) = lifecycle.filter(|_| is_from_folder && is_off(STOP_SIGNAL)) {
             drop(lifecycle, &format!("{place}.lifecycle"), "stopSignal");
         }
+        // An init container may not even have an empty one.
+        if let Some(lifecycle) = container.get("lifecycle").and_then(Value::as_object)
+            && is_from_folder
+            && lifecycle.values().all(Value::is_null)
+        {
+            container.remove("lifecycle");
+        }
     });
     for field in dropped {
         ctx.note(field, "is left out: its feature gate is off by default in the node's version of Kubernetes", "");
@@ -92,6 +99,15 @@ mod tests {
             let expected: Vec<String> = fields.iter().map(|field| format!("spec.template.spec.{field}")).collect();
             assert_eq!(refused.into_iter().map(|error| error.field).collect::<Vec<_>>(), expected, "{version:?}");
         }
+    }
+
+    #[test]
+    fn an_init_container_keeps_no_empty_lifecycle() {
+        let mut fixture = Fixture::container(json!({}));
+        let init = json!({"name": "i", "image": "i", "lifecycle": {"stopSignal": "SIGTERM", "preStop": null}});
+        fixture.daemon_set.template["spec"]["initContainers"] = json!([init]);
+        fixture.in_folder();
+        assert!(spec(&fixture.rendered(), "/initContainers/0").get("lifecycle").is_none());
     }
 
     #[test]

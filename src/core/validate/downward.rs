@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::rules::LABEL_KEY;
+use super::rules::is_exponent;
 use super::wrong;
 use crate::core::json::Json;
 use crate::core::labels::is_label_key;
@@ -71,9 +72,10 @@ pub(super) fn resource_field_ref(reference: &Value, in_volume: bool, place: &str
         _ => return,
     };
     let Some(divisor) = reference.at("divisor") else { return };
+    let is_exponent = is_exponent(divisor);
     let divisor = canonical_value(divisor);
     let divisor = divisor.as_ref().and_then(Value::as_str).unwrap_or_default();
-    if divisor != "0" && !units.contains(&divisor) {
+    if divisor != "0" && (is_exponent || !units.contains(&divisor)) {
         errors.push(wrong(format!("{place}.divisor"), format!("must be {}", units.join(" or "))));
     }
 }

@@ -116,15 +116,13 @@ fn is_search(search: &str) -> bool {
     search.len() <= 253 && search.split('.').all(is_part)
 }
 
-/// `ParseIPSloppy`: decimal parts of an IPv4 address may begin with zeros.
-pub(super) fn is_ip(text: &str) -> bool {
-    let part = |part: &str| match part.trim_start_matches('0') {
-        "" if !part.is_empty() => "0".to_owned(),
-        rest => rest.to_owned(),
-    };
-    let plain: Vec<String> = text.split('.').map(part).collect();
-    let is_v4 = !text.contains(':') && plain.join(".").parse::<IpAddr>().is_ok();
-    is_v4 || text.parse::<IpAddr>().is_ok()
+/// `IsValidIPForLegacyField` as of 1.36: no zeros in front, and no IPv4 address in the clothes of an IPv6 one.
+fn is_ip(text: &str) -> bool {
+    match text.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => true,
+        Ok(IpAddr::V6(address)) => address.to_ipv4_mapped().is_none(),
+        Err(_) => false,
+    }
 }
 
 /// A text that is there, which may be empty.
@@ -169,12 +167,12 @@ mod tests {
             (
                 json!({"dnsPolicy": "None", "dnsConfig": {}}),
                 "dnsConfig.nameservers",
-                json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["010.0.0.1"]}}),
+                json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["10.0.0.1"]}}),
             ),
             (
-                json!({"dnsConfig": {"nameservers": ["::1", "1.2.3.256"]}}),
+                json!({"dnsConfig": {"nameservers": ["::1", "1.2.3.04"]}}),
                 "dnsConfig.nameservers[1]",
-                json!({"dnsConfig": {"nameservers": ["::1", "1.2.3.255", "::ffff:1.2.3.4"]}}),
+                json!({"dnsConfig": {"nameservers": ["::1", "1.2.3.255"]}}),
             ),
             (
                 json!({"dnsConfig": {"searches": ["a", "a-"]}}),
@@ -186,7 +184,11 @@ mod tests {
                 "dnsConfig.options[0].name",
                 json!({"dnsConfig": {"options": [{"name": "ndots"}]}}),
             ),
-            (json!({"hostAliases": [{"ip": "a"}]}), "hostAliases[0].ip", json!({"hostAliases": [{"ip": "::"}]})),
+            (
+                json!({"hostAliases": [{"ip": "::ffff:1.2.3.4"}]}),
+                "hostAliases[0].ip",
+                json!({"hostAliases": [{"ip": "::"}]}),
+            ),
             (
                 json!({"hostAliases": [{"ip": "::", "hostnames": ["a", ""]}]}),
                 "hostAliases[0].hostnames[1]",

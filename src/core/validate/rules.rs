@@ -113,11 +113,7 @@ pub(super) fn path_in_volume(path: &str, place: String, errors: &mut Vec<FieldEr
 
 /// Whether a JSON quantity is below, at or above zero: -1, 0 or 1.
 pub(super) fn sign(quantity: &Value) -> i128 {
-    match parse_json(quantity) {
-        Some(quantity) => quantity.value().signum(),
-        // It is too large for this program.
-        None => quantity.as_str().map_or(1, |text| if text.trim_start().starts_with('-') { -1 } else { 1 }),
-    }
+    parse_json(quantity).map_or(0, |quantity| quantity.value().signum())
 }
 
 /// `ValidateQualifiedName` and `ValidateLabelName`.
@@ -188,6 +184,13 @@ pub(super) fn label_values(expression: &Value, place: &str, errors: &mut Vec<Fie
             errors.push(wrong(format!("{place}.values[{index}]"), LABEL_VALUE));
         }
     }
+}
+
+/// Whether a quantity is written as 1e3, which upstream tells from 1k where it compares texts.
+pub(super) fn is_exponent(quantity: &Value) -> bool {
+    let text = quantity.as_str().unwrap_or_default().trim();
+    text.find(['e', 'E'])
+        .is_some_and(|at| text[at + 1..].starts_with(|next: char| next.is_ascii_digit() || "+-".contains(next)))
 }
 
 /// Whether `number` is a port (`IsValidPortNum`).

@@ -12,6 +12,7 @@ use crate::core::quantity::parse_json;
 use crate::core::validate::rules::BACKSTEPS;
 use crate::core::validate::rules::LABEL_KEY;
 use crate::core::validate::rules::goes_back;
+use crate::core::validate::rules::is_exponent;
 use crate::core::validate::rules::no_config_key;
 use crate::core::validate::wrong;
 
@@ -162,7 +163,7 @@ fn resource(reference: &Value, place: &str, errors: &mut Vec<FieldError>) {
     let Some(divisor) = divisor.map(|divisor| divisor.to_string()) else { return };
     let is_cpu = ["limits.cpu", "requests.cpu"].contains(&resource);
     let known: &[&str] = if is_cpu { &CPU_DIVISORS } else { &SIZE_DIVISORS };
-    if !known.contains(&divisor.as_str()) {
+    if !known.contains(&divisor.as_str()) || reference.at("divisor").is_some_and(is_exponent) {
         errors.push(wrong(format!("{place}.divisor"), format!("must be {}, not {divisor}", known.join(" or "))));
     }
 }

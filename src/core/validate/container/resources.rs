@@ -72,6 +72,11 @@ fn consistency(spec: &Value, resources: &Value, place: &str, errors: &mut Vec<Fi
                     "must not be less than its containers have together",
                 ));
             }
+            // Defaulting makes the pod's request of what its containers have.
+            let is_derived = kind == "limits" && resources.at(["requests", name]).is_none();
+            if is_derived && amount.is_some_and(|amount| total("requests", name) > amount) {
+                errors.push(wrong(format!("{place}.{kind}[{name}]"), "must not be less than its containers request"));
+            }
             for (index, container) in spec.list_at("containers").iter().enumerate().filter(|_| kind == "limits") {
                 let own = container.at(["resources", "limits", name]).and_then(parse_json).map(Quantity::milli_value);
                 if own > amount {
@@ -156,7 +161,9 @@ fn no_amount(name: &str, amount: Quantity) -> Option<&'static str> {
         return Some("must be a whole number");
     }
     let size = name.strip_prefix(HUGE_PAGES)?.parse::<Quantity>().ok();
-    let size = size.filter(|size| size.milli_value() > 0 && size.milli_value() % MILLI == 0);
+    // Upstream counts with 64 bits, and divides by what is left of a larger one.
+    let counts = |size: &Quantity| (1..=i128::from(i64::MAX)).contains(&size.value());
+    let size = size.filter(|size| counts(size) && size.milli_value() % MILLI == 0);
     let fits = size.is_some_and(|size| amount.value() % size.value() == 0);
     (!fits).then_some("must be a multiple of the size in the name")
 }

@@ -211,12 +211,16 @@ impl<'de> Deserializer<'de> for Go<'de, '_> {
         match self.value {
             _ if name != "Quantity" => visitor.visit_newtype_struct(self),
             Value::Null => visitor.visit_i64(0),
-            Value::String(text) => match text.parse::<Quantity>() {
-                // Go caps it.
-                Ok(_) | Err(QuantityError::TooLarge) => visitor.visit_newtype_struct(self),
+            // Go trims a text, and caps what is too large; nobody means that much, and no rule could count with it.
+            Value::String(text) => match text.trim().parse::<Quantity>() {
+                Ok(_) => visitor.visit_newtype_struct(self),
+                Err(QuantityError::TooLarge) => Err(self.wrong("a quantity of less than 1e29")),
                 Err(_) => Err(self.wrong("a quantity such as 100m or 64Mi")),
             },
-            Value::Number(_) => visitor.visit_newtype_struct(self),
+            Value::Number(number) => match number.to_string().parse::<Quantity>() {
+                Ok(_) => visitor.visit_newtype_struct(self),
+                Err(_) => Err(self.wrong("a quantity of less than 1e29")),
+            },
             _ => Err(self.wrong("a quantity")),
         }
     }

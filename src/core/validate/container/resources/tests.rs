@@ -117,8 +117,12 @@ fn a_pod_has_at_least_what_its_containers_have() {
         (spec(json!({"claims": []})), "resources.claims: not allowed for a whole pod"),
         (
             json!({"resources": {"limits": {"cpu": "1"}}, "containers": [
-                {"name": "c", "image": "i", "resources": {"limits": {"cpu": "1001m"}}}]}),
+                {"name": "c", "image": "i", "resources": {"limits": {"cpu": "1001m"}, "requests": {"cpu": "1"}}}]}),
             "containers[0].resources.limits[cpu]: must not be more than the limit of the pod",
+        ),
+        (
+            json!({"resources": {"limits": {"cpu": "1"}}, "containers": [container("3")]}),
+            "resources.limits[cpu]: must not be less than its containers request",
         ),
         (json!({"overhead": {"cpu": "10m", "example.com/x": 1}}), ""),
         (
@@ -127,4 +131,12 @@ fn a_pod_has_at_least_what_its_containers_have() {
              before it",
         ),
     ]);
+}
+
+#[test]
+fn a_size_of_pages_that_upstream_cannot_count_is_refused() {
+    for size in ["18446744073709551616", "1e28", "0", "x"] {
+        let told = errors(limits(json!({format!("hugepages-{size}"): "0", "cpu": "1"})), json!({}));
+        assert!(told.ends_with("must be a multiple of the size in the name"), "{size}: {told}");
+    }
 }
