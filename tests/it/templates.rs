@@ -27,7 +27,7 @@ use serde_json::json;
 use crate::oracle;
 use mutation::Mutator;
 
-/// So many are judged for each version unless somebody asks for more; with `DAEMONLET_LONG` ten times as many.
+/// So many are judged for each version unless the environment says so; with `DAEMONLET_LONG` ten times as many.
 const CASES: usize = 2_000;
 /// The versions of Kubernetes that are asked, with their feature gates as by default.
 const VERSIONS: [(u32, u32); 3] = [NEWEST, (1, 35), (1, 34)];
@@ -90,6 +90,8 @@ fn documents() -> Vec<(String, Value)> {
     let own = files.len();
     if corpus.is_dir() {
         files.extend(crate::corpus::manifests(&corpus, &["companions", "templated-not-plain"]));
+    } else {
+        println!("templates: no published manifests at {}: only our own are mutated", corpus.display());
     }
     let mut found = Vec::new();
     for (index, file) in files.iter().enumerate() {

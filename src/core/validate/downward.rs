@@ -24,29 +24,24 @@ const BYTE_UNITS: [&str; 13] = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", 
 
 /// `validateObjectFieldSelector`: one of the `fields`, or a label or annotation of the pod.
 pub(super) fn field_ref(reference: &Value, fields: &[&str], place: &str, errors: &mut Vec<FieldError>) {
-    if reference.text_at("apiVersion").is_some_and(|version| version != "v1") {
-        errors.push(wrong(format!("{place}.apiVersion"), "must be v1"));
-        return;
+    let (version, path) = (reference.text_at("apiVersion").unwrap_or("v1"), reference.str_at("fieldPath"));
+    if version != "v1" && !path.is_empty() {
+        return errors.push(wrong(format!("{place}.apiVersion"), format!("must be v1, not {version:?}")));
     }
-    let place = format!("{place}.fieldPath");
-    match reference.str_at("fieldPath") {
-        "" => errors.push(wrong(place, "required")),
-        path => match subscripted(path) {
-            Some(("metadata.annotations", key)) if is_label_key(&key.to_lowercase()) => {}
-            Some(("metadata.labels", key)) if is_label_key(key) => {}
-            Some(("metadata.annotations" | "metadata.labels", key)) => {
-                errors.push(wrong(place, format!("{key:?} is no key: {LABEL_KEY}")));
-            }
-            Some((path, _)) => errors.push(wrong(place, format!("{path} takes no key"))),
-            None => {
-                // An old name.
-                let current = if path == "spec.host" { "spec.nodeName" } else { path };
-                if !fields.contains(&current) {
-                    errors.push(wrong(place, format!("must be {}, not {path:?}", fields.join(" or "))));
-                }
-            }
-        },
-    }
+    // An old name.
+    let current = if path == "spec.host" { "spec.nodeName" } else { path };
+    let reason = match subscripted(path) {
+        _ if path.is_empty() => "required".to_owned(),
+        Some(("metadata.annotations", key)) if is_label_key(&key.to_lowercase()) => return,
+        Some(("metadata.labels", key)) if is_label_key(key) => return,
+        Some(("metadata.annotations" | "metadata.labels", key)) => format!("the key {key:?} {LABEL_KEY}"),
+        None if fields.contains(&current) => return,
+        _ => format!(
+            "must be {}, metadata.labels['<key>'] or metadata.annotations['<key>'], not {path:?}",
+            fields.join(", ")
+        ),
+    };
+    errors.push(wrong(format!("{place}.fieldPath"), reason));
 }
 
 /// The path and the key of `path['key']`, upstream's `SplitMaybeSubscriptedPath`.
@@ -63,7 +58,7 @@ pub(super) fn resource_field_ref(reference: &Value, in_volume: bool, place: &str
     } else if resource.is_empty() {
         errors.push(wrong(format!("{place}.resource"), "required"));
     } else if !huge_pages && !RESOURCES.contains(&resource) {
-        let reason = format!("must be {}, not {resource:?}", RESOURCES.join(" or "));
+        let reason = format!("must be {} or hugepages, not {resource:?}", RESOURCES.join(", "));
         errors.push(wrong(format!("{place}.resource"), reason));
     }
     let units = match resource {
@@ -76,6 +71,6 @@ pub(super) fn resource_field_ref(reference: &Value, in_volume: bool, place: &str
     let divisor = canonical_value(divisor);
     let divisor = divisor.as_ref().and_then(Value::as_str).unwrap_or_default();
     if divisor != "0" && (is_exponent || !units.contains(&divisor)) {
-        errors.push(wrong(format!("{place}.divisor"), format!("must be {}", units.join(" or "))));
+        errors.push(wrong(format!("{place}.divisor"), format!("must be {}, not {divisor}", units.join(" or "))));
     }
 }

@@ -107,7 +107,7 @@ fn an_empty_file_ends_nothing_that_runs_and_a_link_to_dev_null_does() {
     folders.later();
     let origin = folders.origin("a");
     for place in [0, 1] {
-        // A full disk leaves such a file in its own place; somebody may have meant to mask it in the other.
+        // A full disk leaves such a file in its own place; in the other it may be meant as a mask.
         folders.write(place, "a.yaml", "");
         for first_look in [false, true] {
             if first_look {

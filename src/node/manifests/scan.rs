@@ -173,8 +173,8 @@ impl ScanCache {
     }
 }
 
-/// Whether the file `name` is what is left of a manifest of ours: nothing, zeros, or its beginning. No manifest that
-/// somebody else wrote is.
+/// Whether the file `name` is what is left of a manifest of ours: nothing, zeros, or its beginning. No manifest of
+/// others looks like that.
 fn is_torn(dir: &Dir, name: &OsStr, stat: &Stat) -> Result<bool, FsError> {
     if stat.kind != FileKind::File {
         return Ok(false);

@@ -6,13 +6,10 @@ use serde_json::Value;
 
 use crate::core::dns;
 use crate::core::json::Json;
-use crate::core::labels::is_label_key;
 use crate::core::model::FieldError;
-use crate::core::quantity::parse_json;
+use crate::core::validate::downward;
 use crate::core::validate::rules::BACKSTEPS;
-use crate::core::validate::rules::LABEL_KEY;
 use crate::core::validate::rules::goes_back;
-use crate::core::validate::rules::is_exponent;
 use crate::core::validate::rules::no_config_key;
 use crate::core::validate::wrong;
 
@@ -29,20 +26,6 @@ const FIELDS: [&str; 9] = [
     "status.podIP",
     "status.podIPs",
 ];
-/// What old clients wrote instead of `spec.nodeName`.
-const OLD_NODE_NAME: &str = "spec.host";
-const RESOURCES: [&str; 6] = [
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-];
-const HUGE_PAGES: [&str; 2] = ["limits.hugepages-", "requests.hugepages-"];
-const CPU_DIVISORS: [&str; 2] = ["1m", "1"];
-const SIZE_DIVISORS: [&str; 13] = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
-
 /// `ValidateEnv` and `ValidateEnvFrom`.
 pub(super) fn check(container: &Value, volumes: &BTreeMap<&str, &Value>, place: &str, errors: &mut Vec<FieldError>) {
     for (index, variable) in container.list_at("env").iter().enumerate() {
@@ -101,8 +84,8 @@ fn value_from(variable: &Value, volumes: &BTreeMap<&str, &Value>, place: &str, e
         let place = format!("{place}.{kind}");
         set += 1;
         match kind {
-            "fieldRef" => field(source, &place, errors),
-            "resourceFieldRef" => resource(source, &place, errors),
+            "fieldRef" => downward::field_ref(source, &FIELDS, &place, errors),
+            "resourceFieldRef" => downward::resource_field_ref(source, false, &place, errors),
             "fileKeyRef" => file_key(source, volumes, &place, errors),
             _ => {
                 told(format!("{place}.name"), dns::subdomain(source.str_at("name")), errors);
@@ -116,55 +99,6 @@ fn value_from(variable: &Value, volumes: &BTreeMap<&str, &Value>, place: &str, e
         errors.push(wrong(place, "may not be set beside value"));
     } else if set > 1 {
         errors.push(wrong(place, format!("must have exactly one of {}", SOURCES.join(", "))));
-    }
-}
-
-/// `validateObjectFieldSelector`.
-fn field(reference: &Value, place: &str, errors: &mut Vec<FieldError>) {
-    let version = reference.text_at("apiVersion").unwrap_or("v1");
-    let path = reference.str_at("fieldPath");
-    if !path.is_empty() && version != "v1" {
-        errors.push(wrong(format!("{place}.apiVersion"), format!("must be v1, not {version:?}")));
-        return;
-    }
-    let reason = match subscript(path) {
-        _ if path.is_empty() => Some("required".to_owned()),
-        Some(("metadata.labels", key)) if is_label_key(key) => None,
-        Some(("metadata.annotations", key)) if is_label_key(&key.to_lowercase()) => None,
-        Some(("metadata.labels" | "metadata.annotations", key)) => Some(format!("the key {key:?} {LABEL_KEY}")),
-        None if FIELDS.contains(&path) || path == OLD_NODE_NAME => None,
-        _ => Some(format!(
-            "must be {}, metadata.labels['<key>'] or metadata.annotations['<key>'], not {path:?}",
-            FIELDS.join(", ")
-        )),
-    };
-    told(format!("{place}.fieldPath"), reason, errors);
-}
-
-/// The two parts of `path['key']` (`SplitMaybeSubscriptedPath`).
-fn subscript(path: &str) -> Option<(&str, &str)> {
-    path.strip_suffix("']")?.split_once("['").filter(|(path, _)| !path.is_empty())
-}
-
-/// `validateContainerResourceFieldSelector` and `validateContainerResourceDivisor`.
-fn resource(reference: &Value, place: &str, errors: &mut Vec<FieldError>) {
-    let resource = reference.str_at("resource");
-    let huge = HUGE_PAGES.iter().any(|prefix| resource.starts_with(prefix));
-    if resource.is_empty() {
-        errors.push(wrong(format!("{place}.resource"), "required"));
-        return;
-    }
-    if !huge && !RESOURCES.contains(&resource) {
-        let reason = format!("must be {} or hugepages, not {resource:?}", RESOURCES.join(", "));
-        errors.push(wrong(format!("{place}.resource"), reason));
-        return;
-    }
-    let divisor = reference.at("divisor").and_then(parse_json).filter(|divisor| divisor.milli_value() != 0);
-    let Some(divisor) = divisor.map(|divisor| divisor.to_string()) else { return };
-    let is_cpu = ["limits.cpu", "requests.cpu"].contains(&resource);
-    let known: &[&str] = if is_cpu { &CPU_DIVISORS } else { &SIZE_DIVISORS };
-    if !known.contains(&divisor.as_str()) || reference.at("divisor").is_some_and(is_exponent) {
-        errors.push(wrong(format!("{place}.divisor"), format!("must be {}, not {divisor}", known.join(" or "))));
     }
 }
 

@@ -128,9 +128,7 @@ fn requirements(
 /// The amounts of `limits` or `requests`; none where this program cannot count that far.
 fn amounts<'a>(resources: &'a Value, kind: &str) -> impl Iterator<Item = (&'a str, Option<Quantity>)> {
     let amounts = resources.at(kind).and_then(Value::as_object);
-    // A null is Go's zero.
-    let amount = |amount: &Value| if amount.is_null() { parse_json(&json!(0)) } else { parse_json(amount) };
-    amounts.into_iter().flatten().map(move |(name, value)| (name.as_str(), amount(value)))
+    amounts.into_iter().flatten().map(|(name, amount)| (name.as_str(), parse_json(amount)))
 }
 
 /// Why `name` is no resource of a whole pod (`validatePodResourceName`).

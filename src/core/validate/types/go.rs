@@ -211,7 +211,7 @@ impl<'de> Deserializer<'de> for Go<'de, '_> {
         match self.value {
             _ if name != "Quantity" => visitor.visit_newtype_struct(self),
             Value::Null => visitor.visit_i64(0),
-            // Go trims a text, and caps what is too large; nobody means that much, and no rule could count with it.
+            // Go trims a text, and caps what is too large. Here it is refused: no rule could count with it.
             Value::String(text) => match text.trim().parse::<Quantity>() {
                 Ok(_) => visitor.visit_newtype_struct(self),
                 Err(QuantityError::TooLarge) => Err(self.wrong("a quantity of less than 1e29")),

@@ -140,8 +140,10 @@ fn files_of_secrets_config_maps_and_fields() {
     let resource = |resource: &str, divisor: Value| {
         file(json!({"resourceFieldRef": {"containerName": "c", "resource": resource, "divisor": divisor}}))
     };
-    let key = "is no key: must be letters, digits, '-', '_' and '.' (at most 63), optionally preceded by a DNS name \
+    let key = "must be letters, digits, '-', '_' and '.' (at most 63), optionally preceded by a DNS name \
                and '/'";
+    let fields = "must be metadata.name, metadata.namespace, metadata.labels, metadata.annotations, metadata.uid, \
+                  metadata.labels['<key>'] or metadata.annotations['<key>']";
     refused(
         "downwardAPI",
         &[
@@ -158,16 +160,15 @@ fn files_of_secrets_config_maps_and_fields() {
             (file(json!({"fieldRef": {}})), ".items[0].fieldRef.fieldPath: required"),
             (
                 file(json!({"fieldRef": {"apiVersion": "v2", "fieldPath": "metadata.name"}})),
-                ".items[0].fieldRef.apiVersion: must be v1",
+                ".items[0].fieldRef.apiVersion: must be v1, not \"v2\"",
             ),
+            (field("spec.nodeName"), &format!(".items[0].fieldRef.fieldPath: {fields}, not \"spec.nodeName\"")),
+            (field("metadata.labels['']"), &format!(".items[0].fieldRef.fieldPath: the key \"\" {key}")),
+            (field("metadata.annotations['a b']"), &format!(".items[0].fieldRef.fieldPath: the key \"a b\" {key}")),
             (
-                field("spec.nodeName"),
-                ".items[0].fieldRef.fieldPath: must be metadata.name or metadata.namespace or metadata.labels or \
-                 metadata.annotations or metadata.uid, not \"spec.nodeName\"",
+                field("metadata.name['a']"),
+                &format!(".items[0].fieldRef.fieldPath: {fields}, not \"metadata.name['a']\""),
             ),
-            (field("metadata.labels['']"), &format!(".items[0].fieldRef.fieldPath: \"\" {key}")),
-            (field("metadata.annotations['a b']"), &format!(".items[0].fieldRef.fieldPath: \"a b\" {key}")),
-            (field("metadata.name['a']"), ".items[0].fieldRef.fieldPath: metadata.name takes no key"),
             (
                 file(json!({"resourceFieldRef": {"resource": "limits.cpu"}})),
                 ".items[0].resourceFieldRef.containerName: required",
@@ -175,15 +176,15 @@ fn files_of_secrets_config_maps_and_fields() {
             (resource("", Value::Null), ".items[0].resourceFieldRef.resource: required"),
             (
                 resource("limits.x", json!("3")),
-                ".items[0].resourceFieldRef.resource: must be limits.cpu or limits.memory or \
-                 limits.ephemeral-storage or requests.cpu or requests.memory or requests.ephemeral-storage, not \
+                ".items[0].resourceFieldRef.resource: must be limits.cpu, limits.memory, \
+                 limits.ephemeral-storage, requests.cpu, requests.memory, requests.ephemeral-storage or hugepages, not \
                  \"limits.x\"",
             ),
-            (resource("limits.cpu", json!("2m")), ".items[0].resourceFieldRef.divisor: must be 1m or 1"),
+            (resource("limits.cpu", json!("2m")), ".items[0].resourceFieldRef.divisor: must be 1m or 1, not 2m"),
             (
                 resource("requests.hugepages-2Mi", json!("1m")),
                 ".items[0].resourceFieldRef.divisor: must be 1 or 1k or 1M or 1G or 1T or 1P or 1E or 1Ki or 1Mi or \
-                 1Gi or 1Ti or 1Pi or 1Ei",
+                 1Gi or 1Ti or 1Pi or 1Ei, not 1m",
             ),
         ],
     );

@@ -170,7 +170,7 @@ impl KubeletResync {
         log: &mut Log,
     ) -> Vec<Request> {
         let Some(back) = self.api_back(observation.now) else { return Vec::new() };
-        // What an older look saw may have started since: nobody asked the runtime during the outage.
+        // What the runtime said earlier is old: during an outage it is not asked, and the pod may have started since.
         if observation.runtime_as_of < back {
             return Vec::new();
         }
