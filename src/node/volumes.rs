@@ -6,6 +6,7 @@
 
 mod clear;
 mod layout;
+mod ownership;
 mod write;
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! what differs. Nothing secret gets as far as the table: marked values (`super::marks`) lose it here, and every digest
 //! that is not known to be of something open is keyed.
 
+mod compound;
+
 use std::collections::BTreeSet;
 
 use serde::Serialize;
@@ -18,6 +20,7 @@ use super::redact;
 use super::redact::Key;
 use super::table::Table;
 use super::tags;
+use compound::Compound;
 
 /// What is longer, in bytes, is a piece of its own.
 const CUT: usize = 192;
@@ -64,14 +67,6 @@ struct Encoder<'t> {
     is_open: bool,
     /// Whether a text is the beginning of a digest.
     digests: bool,
-}
-
-/// What is left to do when a value ends: its beginning, the mode before it, and whether its length was unknown.
-struct Compound<'e, 't> {
-    encoder: &'e mut Encoder<'t>,
-    start: usize,
-    was_open: bool,
-    is_indefinite: bool,
 }
 
 impl<'t> Encoder<'t> {
@@ -353,54 +348,4 @@ impl<'e, 't> ser::Serializer for &'e mut Encoder<'t> {
     ) -> Result<Compound<'e, 't>, EncodeError> {
         Ok(self.variant(variant, Major::Map, length))
     }
-}
-
-impl Compound<'_, '_> {
-    fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), EncodeError> {
-        value.serialize(&mut *self.encoder)
-    }
-
-    fn field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), EncodeError> {
-        self.encoder.text(name);
-        let before = std::mem::replace(&mut self.encoder.digests, redact::is_digest_of_data(name));
-        self.item(value)?;
-        self.encoder.digests = before;
-        Ok(())
-    }
-
-    fn finish(self) {
-        if self.is_indefinite {
-            self.encoder.out.push(0xff);
-        }
-        self.encoder.is_open = self.was_open;
-        self.encoder.cut(self.start);
-    }
-}
-
-macro_rules! compounds {
-    ($($trait:ident: $($method:ident($($name:ident: $type:ty)?) => $inner:ident),+;)+) => {
-        $(impl ser::$trait for Compound<'_, '_> {
-            type Ok = ();
-            type Error = EncodeError;
-
-            $(fn $method<T: Serialize + ?Sized>(&mut self, $($name: $type,)? value: &T) -> Result<(), EncodeError> {
-                self.$inner($($name,)? value)
-            })+
-
-            fn end(self) -> Result<(), EncodeError> {
-                self.finish();
-                Ok(())
-            }
-        })+
-    };
-}
-
-compounds! {
-    SerializeSeq: serialize_element() => item;
-    SerializeTuple: serialize_element() => item;
-    SerializeTupleStruct: serialize_field() => item;
-    SerializeTupleVariant: serialize_field() => item;
-    SerializeMap: serialize_key() => item, serialize_value() => item;
-    SerializeStruct: serialize_field(name: &'static str) => field;
-    SerializeStructVariant: serialize_field(name: &'static str) => field;
 }

@@ -1,7 +1,7 @@
 //! One volume: compares it with the disk, and publishes a new version if they differ.
 //!
 //! Follows AtomicWriter.Write, and what the configMap, secret and projected plugins do around it
-//! (emptyDir's setupDir, MakeNestedMountpoints, SetVolumeOwnership with a read-only mask).
+//! (emptyDir's setupDir, MakeNestedMountpoints).
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 
 use super::layout::VolumesRoot;
+use super::ownership::VolumeOwnership;
 use crate::core::volume::VolumeData;
 use crate::core::volume::VolumeFile;
 use crate::node::fsx::Dir;
@@ -20,14 +21,12 @@ use crate::node::fsx::FileKind;
 use crate::node::fsx::FsError;
 use crate::node::fsx::Owner;
 use crate::node::fsx::Stamp;
-use crate::node::fsx::Stat;
 use crate::node::fsx::Unsynced;
 
 /// The link that names the version in force.
 pub(super) const DATA: &str = "..data";
 const NEW_DATA: &str = "..data_tmp";
 const READY: &str = "ready";
-const SET_GID: u32 = 0o2000;
 const PERMISSIONS: u32 = 0o7777;
 
 /// What was done to a volume.
@@ -43,49 +42,6 @@ pub(super) enum VolumeChange {
     First,
 }
 
-/// The ownership of everything in one volume, and whether it is required here.
-#[derive(Clone, Copy)]
-struct VolumeOwnership {
-    fs_group: Option<u32>,
-    strict: bool,
-}
-
-impl VolumeOwnership {
-    /// The mode of a folder that the kubelet creates with `mode`, after SetVolumeOwnership.
-    fn folder_mode(self, mode: u32) -> u32 {
-        if self.fs_group.is_some() { mode | SET_GID | 0o550 } else { mode }
-    }
-
-    fn owner(self, uid: Option<u32>) -> Owner {
-        // Without an fsGroup, entries belong to their creator: the kubelet runs as root, and so do we.
-        let uid = uid.unwrap_or_else(|| nix::unistd::geteuid().as_raw());
-        let gid = self.fs_group.unwrap_or_else(|| nix::unistd::getegid().as_raw());
-        Owner { uid: Some(uid), gid: Some(gid) }
-    }
-
-    fn is_owned(self, stat: &Stat, uid: Option<u32>) -> bool {
-        let owner = self.owner(uid);
-        !self.strict || (Some(stat.uid) == owner.uid && Some(stat.gid) == owner.gid)
-    }
-
-    fn is_folder(self, stat: &Stat, mode: u32) -> bool {
-        stat.kind == FileKind::Folder && stat.mode == self.folder_mode(mode) && self.is_owned(stat, None)
-    }
-
-    /// Owners that cannot be set are ignored if they are not required.
-    fn lenient(self, result: Result<(), FsError>) -> Result<(), FsError> {
-        match result {
-            Err(e) if !self.strict && e.source.raw_os_error() == Some(Errno::EPERM as i32) => Ok(()),
-            other => other,
-        }
-    }
-
-    fn set_folder(self, dir: &Dir, mode: u32) -> Result<(), FsError> {
-        self.lenient(dir.set_owner(self.owner(None)))?;
-        dir.set_mode(self.folder_mode(mode))
-    }
-}
-
 /// Gives `volume` of the pod with the folder `pod` the wanted content; returns the states to remember.
 ///
 /// What must be synced before it can be relied on goes to `unsynced`. A version that replaces another one is synced
@@ -96,7 +52,7 @@ pub(super) fn write(
     volume: &VolumeData,
     unsynced: &mut Unsynced,
 ) -> Result<(VolumeChange, Vec<(PathBuf, Stamp)>), FsError> {
-    let ownership = VolumeOwnership { fs_group: volume.fs_group, strict: target.strict_ownership() };
+    let ownership = VolumeOwnership::new(volume.fs_group, target.strict_ownership());
     let volumes = target.make_volumes(pod)?;
     let (dir, is_new) = volumes.child_or_create(&volume.name, 0o777)?;
     let mut change = VolumeChange::None;
