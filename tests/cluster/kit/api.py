@@ -100,8 +100,11 @@ class Api:
 
     def list(self, kind, namespace="*", labels="", fields=""):
         """The objects of a kind, in all namespaces unless one is named."""
+        return self._list(kind, namespace, labels, fields)["items"]
+
+    def _list(self, kind, namespace, labels, fields):
         query = urlencode({key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value})
-        return self.request("GET", path_of(kind, namespace) + (f"?{query}" if query else ""))["items"]
+        return self.request("GET", path_of(kind, namespace) + (f"?{query}" if query else ""))
 
     def create(self, kind, body, namespace=None, name=None, sub=None):
         """Creates an object (or a subresource, as `serviceaccounts/NAME/token`)."""
@@ -115,9 +118,11 @@ class Api:
         """Deletes an object; options as in DeleteOptions."""
         return self.request("DELETE", path_of(kind, namespace, name), options or None)
 
-    def watch(self, kind, namespace="*", labels="", fields="", seconds=60):
-        """Events (type, object) of a kind, beginning with what is there, until `seconds` are over."""
-        query = {"watch": "1", "timeoutSeconds": int(seconds) + 1, "labelSelector": labels, "fieldSelector": fields}
+    def watch(self, kind, namespace="*", labels="", fields="", seconds=60, since=""):
+        """Events (type, object) of a kind until `seconds` are over, beginning with what is there,
+        or after the resource version `since`."""
+        query = {"watch": "1", "timeoutSeconds": int(seconds) + 1, "labelSelector": labels, "fieldSelector": fields, "resourceVersion": since}
+        query = {key: value for key, value in query.items() if value}
         deadline = time.monotonic() + seconds
         connection, answer = self._open("GET", path_of(kind, namespace) + "?" + urlencode(query), seconds=seconds)
         try:
@@ -140,12 +145,13 @@ class Api:
         value = None
         while time.monotonic() < deadline:
             try:
-                seen = {_key(item): item for item in self.list(kind, namespace, labels, fields)}
+                listed = self._list(kind, namespace, labels, fields)
+                seen = {_key(item): item for item in listed["items"]}
                 value = check(seen)
                 if value:
                     return value
-                seen = {}
-                for event, item in self.watch(kind, namespace, labels, fields, max(deadline - time.monotonic(), 0.1)):
+                since = listed["metadata"]["resourceVersion"]  # a check for what is gone must never see a part
+                for event, item in self.watch(kind, namespace, labels, fields, max(deadline - time.monotonic(), 0.1), since):
                     if event == "ERROR":
                         break
                     seen.pop(_key(item), None)
