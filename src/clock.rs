@@ -1,8 +1,37 @@
-//! The wall clock. Everything else takes the time as an argument.
+//! The clocks. Everything else takes the time as an argument.
 
+use std::time::SystemTime;
+
+use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-/// The time now.
+/// The wall clock.
 pub(crate) fn now() -> Timestamp {
+    #[cfg(feature = "simulation")]
+    if let Some(world) = crate::simulation::world() {
+        return world.now();
+    }
     Timestamp::from_millis(jiff::Timestamp::now().as_millisecond())
+}
+
+/// The wall clock, as times of files are told.
+pub(crate) fn system() -> SystemTime {
+    #[cfg(feature = "simulation")]
+    if let Some(world) = crate::simulation::world() {
+        let since = u64::try_from(world.now().as_millis()).unwrap_or(0);
+        return SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(since);
+    }
+    SystemTime::now()
+}
+
+/// How long the machine has been up; for ever if the kernel does not say.
+pub(crate) fn uptime() -> Span {
+    #[cfg(feature = "simulation")]
+    if let Some(world) = crate::simulation::world() {
+        return world.uptime();
+    }
+    let clock = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
+    clock.map_or(Span::from_secs(i64::from(u32::MAX)), |t| {
+        Span::from_millis(t.tv_sec() * 1_000 + t.tv_nsec() / 1_000_000)
+    })
 }

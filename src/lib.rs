@@ -29,3 +29,5 @@ pub mod core;
 pub mod guard;
 pub mod log;
 pub mod node;
+#[cfg(feature = "simulation")]
+pub mod simulation;

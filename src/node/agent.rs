@@ -41,6 +41,8 @@ mod requests;
 mod rollback_data;
 mod sealing;
 mod signals;
+#[cfg(feature = "simulation")]
+pub mod simulated;
 mod start;
 mod state;
 mod teardown;
@@ -152,17 +154,7 @@ impl Agent {
         );
         self.reporter.start_metrics(&self.config, &mut self.state);
         self.reporter.recorder = Recorder::start(&self.config, Arc::clone(&self.executor.files));
-        // The first pass is from disk alone and never waits for the API.
-        self.pass().await;
-        ready.ready(&self.status_line());
-        // What changed between the look and the watch is seen by the pass that follows.
-        self.inputs.watch_folders();
-        self.connect();
-        let mut ended = self.drive(Until::Stopped, &mut callers, file).await;
-        if ended == Ended::Stopped {
-            self.reporter.notifier().stopping();
-        }
-        self.put_away().await;
+        let mut ended = self.live(&mut callers, file, |line| ready.ready(line)).await;
         // A stop may have overtaken a reload.
         let is_stop_waiting = callers.signals.as_mut().is_some_and(Signals::is_stop_waiting);
         if ended == Ended::Reconfigured && is_stop_waiting {
@@ -171,6 +163,22 @@ impl Agent {
         }
         tracing::info!("stopping; what runs on this node goes on running");
         Ok(ended)
+    }
+
+    /// From the first pass to the last; `ready` is called between the first and the second.
+    async fn live(&mut self, callers: &mut Callers, file: Option<&Path>, ready: impl FnOnce(&str)) -> Ended {
+        // The first pass is from disk alone and never waits for the API.
+        self.pass().await;
+        ready(&self.status_line());
+        // What changed between the look and the watch is seen by the pass that follows.
+        self.inputs.watch_folders();
+        self.connect();
+        let ended = self.drive(Until::Stopped, callers, file).await;
+        if ended == Ended::Stopped {
+            self.reporter.notifier().stopping();
+        }
+        self.put_away().await;
+        ended
     }
 
     /// One complete pass from what is there: with the API, if it answers within the bound. Gives what

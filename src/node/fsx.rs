@@ -15,6 +15,8 @@ pub mod changes;
 mod dir;
 mod disk;
 mod real;
+#[cfg(any(test, feature = "simulation"))]
+mod simulated;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -28,11 +30,13 @@ pub use disk::Links;
 pub use disk::Owner;
 pub use disk::Shared;
 pub use real::Real;
+#[cfg(any(test, feature = "simulation"))]
+pub use simulated::Kept;
+#[cfg(any(test, feature = "simulation"))]
+pub use simulated::Simulated;
 pub use socket::bind;
 #[cfg(test)]
 pub(crate) use tests::at_every_loss_of_power;
-#[cfg(test)]
-pub use tests::simulated::Simulated;
 pub use unsynced::Unsynced;
 
 /// So many descriptors have room from the start.
@@ -46,6 +50,28 @@ pub fn widen_descriptors() {
     use nix::fcntl::FcntlArg;
     if let Ok(highest) = nix::fcntl::fcntl(std::io::stderr(), FcntlArg::F_DUPFD_CLOEXEC(DESCRIPTORS - 1)) {
         let _ = nix::unistd::close(highest);
+    }
+}
+
+/// How many threads of `most` there may be: what a simulated world does has one order.
+pub(in crate::node) fn threads(most: usize) -> usize {
+    #[cfg(feature = "simulation")]
+    if crate::simulation::world().is_some() {
+        return 1;
+    }
+    most
+}
+
+/// Runs `read` where it holds nothing up: a file system may hang.
+///
+/// # Errors
+/// When `read` panics, or the process ends.
+pub(in crate::node) async fn aside<T: Send + 'static>(
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, tokio::task::JoinError> {
+    match threads(2) {
+        1 => Ok(read()),
+        _ => tokio::task::spawn_blocking(read).await,
     }
 }
 

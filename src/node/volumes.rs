@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use crate::core::volume::VolumeData;
+use crate::node::fsx;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FsError;
 use crate::node::fsx::Shared;
@@ -180,7 +181,10 @@ impl Volumes {
             // The kernel creates the folders; two processors are twice as fast.
             let (all, mut of_some) = (&all, Unsynced::default());
             let work = move || (lay(target, all, some, &mut of_some), of_some);
-            let other = thread::Builder::new().spawn_scoped(scope, work).ok();
+            let other = match fsx::threads(2) {
+                1 => None,
+                _ => thread::Builder::new().spawn_scoped(scope, work).ok(),
+            };
             let mut laid = match &other {
                 Some(_) => lay(target, all, rest, &mut others),
                 None => lay(target, all, pods, &mut others),

@@ -11,10 +11,10 @@ mod runtime;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
 
 use tokio::sync::Notify;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::clock;
 use crate::config::Config;
@@ -92,7 +92,7 @@ impl Inputs {
             api: None,
             tokens: Tokens::default(),
             issued: (0, Arc::default()),
-            boot: Boot { id: files.boot_id().unwrap_or_default(), at: clock::now() - node::uptime() },
+            boot: Boot { id: files.boot_id().unwrap_or_default(), at: clock::now() - clock::uptime() },
             started: Instant::now(),
             files,
             wake: Arc::clone(wake),

@@ -19,10 +19,15 @@ pub(super) enum SignalCommand {
 }
 
 /// The signals from now on.
-pub(super) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
+pub(super) enum Signals {
+    Real {
+        terminate: Signal,
+        interrupt: Signal,
+        hangup: Signal,
+    },
+    /// One stop at most.
+    #[cfg(feature = "simulation")]
+    Simulated(std::pin::Pin<Box<dyn Future<Output = SignalCommand> + Send>>),
 }
 
 impl Signals {
@@ -30,7 +35,7 @@ impl Signals {
     /// When the kernel does not give them.
     pub(super) fn listen() -> Result<Self, AgentError> {
         let listen = |kind| signal(kind).map_err(AgentError::Signals);
-        Ok(Self {
+        Ok(Self::Real {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hangup: listen(SignalKind::hangup())?,
@@ -39,16 +44,26 @@ impl Signals {
 
     /// The next one; a stop goes before a reload.
     pub(super) async fn next(&mut self) -> SignalCommand {
-        tokio::select! {
-            biased;
-            _ = self.terminate.recv() => SignalCommand::Stop,
-            _ = self.interrupt.recv() => SignalCommand::Stop,
-            _ = self.hangup.recv() => SignalCommand::Reload,
+        match self {
+            Self::Real { terminate, interrupt, hangup } => tokio::select! {
+                biased;
+                _ = terminate.recv() => SignalCommand::Stop,
+                _ = interrupt.recv() => SignalCommand::Stop,
+                _ = hangup.recv() => SignalCommand::Reload,
+            },
+            #[cfg(feature = "simulation")]
+            Self::Simulated(stop) => stop.await,
         }
     }
 
     /// Whether a stop waits to be heard.
     pub(super) fn is_stop_waiting(&mut self) -> bool {
-        self.terminate.recv().now_or_never().is_some() || self.interrupt.recv().now_or_never().is_some()
+        match self {
+            Self::Real { terminate, interrupt, .. } => {
+                terminate.recv().now_or_never().is_some() || interrupt.recv().now_or_never().is_some()
+            }
+            #[cfg(feature = "simulation")]
+            Self::Simulated(_) => false,
+        }
     }
 }

@@ -128,7 +128,7 @@ impl Agent {
         Self::with(config, files, state, Purpose::Answer, Arc::new(Notifier::from_environment()))
     }
 
-    fn with(
+    pub(super) fn with(
         config: Config,
         files: Shared,
         folder: Option<StateFolder>,

@@ -48,6 +48,10 @@ impl Backoff {
 
 /// A number in `0.0..1.0` from the standard library's per-process random hash keys.
 pub(in crate::node) fn random() -> f64 {
+    #[cfg(feature = "simulation")]
+    if let Some(world) = crate::simulation::world() {
+        return world.random();
+    }
     let bits = RandomState::new().build_hasher().finish();
     (bits >> 11) as f64 / (1u64 << 53) as f64
 }

@@ -174,8 +174,13 @@ async fn establish(
     target: &str,
     ended: OnEnd,
 ) -> Result<Connection, ApiFailure> {
-    let tcp = tcp(&credentials.endpoint.host, credentials.endpoint.port, target).await?;
     let line = Arc::new(Line::new());
+    #[cfg(feature = "simulation")]
+    if let Some(stream) = crate::simulation::connect() {
+        let stream = stream.await.map_err(|error| ApiFailure::io(target, &error))?;
+        return handshake(id, Observed { inner: stream, line: line.clone() }, line, credentials, target, ended).await;
+    }
+    let tcp = tcp(&credentials.endpoint.host, credentials.endpoint.port, target).await?;
     let Some((config, name)) = &credentials.tls else {
         return handshake(id, Observed { inner: tcp, line: line.clone() }, line, credentials, target, ended).await;
     };

@@ -159,6 +159,13 @@ impl Channel {
             method: method.to_owned(),
             source,
         };
+        #[cfg(feature = "simulation")]
+        let simulated =
+            crate::simulation::world().map(|world| self.simulated(&*world, method, &request.encode_to_vec(), limit));
+        #[cfg(feature = "simulation")]
+        if let Some(answer) = simulated {
+            return answer.await;
+        }
         let path = PathAndQuery::try_from(format!("/{service}/{method}"));
         let path = path.map_err(|e| unreachable(Box::new(e)))?;
         let asked = async {
@@ -176,6 +183,43 @@ impl Channel {
         match tokio::time::timeout(limit, asked).await {
             Ok(reply) => reply,
             Err(_) => Err(self.timeout(method, limit)),
+        }
+    }
+
+    /// The answer of a simulated world's runtime.
+    #[cfg(feature = "simulation")]
+    fn simulated<Reply: Message + Default>(
+        &self,
+        world: &dyn crate::simulation::World,
+        method: &str,
+        request: &[u8],
+        limit: Duration,
+    ) -> impl Future<Output = Result<Reply, CriError>> + Send + use<Reply> {
+        use crate::simulation::RuntimeAnswer;
+        let (after, answer) = world.runtime(method, request);
+        let (socket, method) = (self.socket.clone(), method.to_owned());
+        async move {
+            let answer = if after < limit { answer } else { RuntimeAnswer::Silence };
+            if !matches!(answer, RuntimeAnswer::Silence) {
+                tokio::time::sleep(after).await;
+            }
+            let (code, message) = match answer {
+                RuntimeAnswer::Message(bytes) => match Reply::decode(bytes.as_slice()) {
+                    Ok(reply) => return Ok(reply),
+                    Err(error) => (Code::Internal, error.to_string()),
+                },
+                RuntimeAnswer::NotFound => (Code::NotFound, "not found".to_owned()),
+                RuntimeAnswer::Refused(message) => (Code::Unknown, message),
+                RuntimeAnswer::Unreachable => {
+                    let source = std::io::Error::from_raw_os_error(nix::errno::Errno::ECONNREFUSED as i32).into();
+                    return Err(CriError::Unreachable { socket, method, source });
+                }
+                RuntimeAnswer::Silence => {
+                    tokio::time::sleep(limit).await;
+                    return Err(CriError::Timeout { socket, method, limit });
+                }
+            };
+            Err(CriError::Refused { socket, method, code, message })
         }
     }
 

@@ -1,7 +1,5 @@
 //! The simulated disk, and what it shares with the real one.
 
-pub(super) mod simulated;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -12,12 +10,12 @@ use super::Dir;
 use super::Disk;
 use super::Doing;
 use super::FileKind;
+use super::Kept;
 use super::Links;
 use super::Owner;
 use super::Real;
 use super::Shared;
 use super::Simulated;
-use simulated::Kept;
 
 /// What is done on both disks, and must come out alike: each line is one step.
 fn transcript(disk: &Shared, root: &Path) -> Vec<String> {

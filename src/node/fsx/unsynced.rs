@@ -99,6 +99,7 @@ fn wait_for(files: &[Arc<File>], dirs: &[Dir], meanwhile: impl FnOnce()) -> Resu
         }
     };
     let waiters = ((files.len() + dirs.len()) / A_THREAD_FOR).clamp(1, WAITERS);
+    let waiters = super::threads(waiters);
     thread::scope(|scope| {
         let others: Vec<_> = (1..waiters).map(|_| thread::Builder::new().spawn_scoped(scope, wait)).collect();
         meanwhile();

@@ -17,6 +17,7 @@ use crate::core::images::keyring::RegistryCredentials;
 use crate::core::images::keyring::docker_config;
 use crate::core::images::reference;
 use crate::core::json::Json;
+use crate::node::fsx;
 use crate::node::fsx::FileKind;
 use crate::node::fsx::Shared;
 
@@ -70,7 +71,7 @@ impl Sources {
         let files = Arc::clone(&self.files);
         let (json_folders, folders) = (self.json_folders.clone(), self.folders.clone());
         // The file may be on a hanging file system.
-        let node = tokio::task::spawn_blocking(move || node_config(&files, &json_folders, &folders)).await;
+        let node = fsx::aside(move || node_config(&files, &json_folders, &folders)).await;
         let mut of_node = Keyring::default();
         of_node.add(&node.unwrap_or_default());
         found.credentials.extend(of_node.look_up(&repository));

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
-use std::time::Instant;
+
+use tokio::time::Instant;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -26,6 +27,7 @@ use crate::core::images::keyring::RegistryCredentials;
 use crate::core::images::keyring::matches;
 use crate::core::time::Span;
 use crate::core::yaml;
+use crate::node::fsx;
 use crate::node::fsx::FileKind;
 use crate::node::fsx::Shared;
 
@@ -96,7 +98,7 @@ impl Providers {
     pub(super) async fn ask(&self, repository: &str) -> (Vec<DockerConfig>, Vec<String>) {
         let (Some(config), Some(bin_dir)) = (&self.config, &self.bin_dir) else { return (Vec::new(), Vec::new()) };
         let (files, path) = (Arc::clone(&self.files), config.clone());
-        let read = tokio::task::spawn_blocking(move || providers(&files, &path)).await;
+        let read = fsx::aside(move || providers(&files, &path)).await;
         let providers = match read {
             Ok(Ok(providers)) => providers,
             Ok(Err(why)) => return (Vec::new(), vec![format!("credential providers: {why}")]),

@@ -7,7 +7,6 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
-use std::time::SystemTime;
 
 use serde_json::Value;
 
@@ -164,7 +163,7 @@ impl ScanCache {
             },
             ours => ours,
         };
-        let settled = SystemTime::now().duration_since(stamp.changed()).is_ok_and(|age| age > TICK);
+        let settled = crate::clock::system().duration_since(stamp.changed()).is_ok_and(|age| age > TICK);
         if settled {
             self.written.remove(name);
         }

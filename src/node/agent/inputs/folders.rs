@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
 
 use tokio::sync::Notify;
 
+use crate::clock;
 use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -79,7 +79,7 @@ impl FolderReader {
         let due =
             self.last.again_at.is_some_and(|at| now >= at) || !(Span::ZERO..PERIOD).contains(&(now - self.read_at));
         if self.changed.swap(false, Ordering::Relaxed) || due {
-            let view = folders::read(&self.disk, &self.paths, &self.last.view, SystemTime::now());
+            let view = folders::read(&self.disk, &self.paths, &self.last.view, clock::system());
             self.read_at = now;
             self.last.again_at = view.recheck.map(|after| now + after.into());
             if !view.is_same(&self.last.view) {

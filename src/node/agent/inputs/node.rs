@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::time::SystemTime;
 
+use crate::clock;
 use crate::core::record::DaemonRecord;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -13,14 +14,6 @@ use crate::node::fsx::Shared;
 
 /// Times of files are coarser than the clock.
 const COARSE: Duration = Duration::from_secs(1);
-
-/// How long the node has been up; for ever if the kernel does not say.
-pub(super) fn uptime() -> Span {
-    let clock = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
-    clock.map_or(Span::from_secs(i64::from(u32::MAX)), |t| {
-        Span::from_millis(t.tv_sec() * 1_000 + t.tv_nsec() / 1_000_000)
-    })
-}
 
 /// When the youngest kubelet of this node was started; `None` if there is none to be seen.
 pub(super) fn kubelet_started(files: &Shared, booted: Timestamp) -> Option<Timestamp> {
@@ -80,9 +73,9 @@ fn machine_booted(files: &Shared) -> Option<SystemTime> {
     let stat = files.text("/proc/1/stat").ok()?;
     let started: f64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
     let ticks = ticks_a_second()?;
-    let up = uptime().as_millis() as f64 / 1_000.0;
+    let up = clock::uptime().as_millis() as f64 / 1_000.0;
     let age = Duration::try_from_secs_f64((up - started / ticks as f64).max(0.0)).ok()?;
-    SystemTime::now().checked_sub(age)
+    clock::system().checked_sub(age)
 }
 
 #[cfg(test)]

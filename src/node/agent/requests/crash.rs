@@ -10,6 +10,7 @@ use crate::core::health::CrashDiagnosis;
 use crate::node::cri::ContainerState;
 use crate::node::cri::Cri;
 use crate::node::cri::CriError;
+use crate::node::fsx;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FileKind;
 use crate::node::fsx::Shared;
@@ -29,7 +30,7 @@ pub(super) async fn diagnose(
     let Some(last) = ended.max_by_key(|c| c.created_at_ns) else { return Ok(None) };
     let Some(status) = cri.container_status(&last.id).await? else { return Ok(None) };
     let path = status.log_path.clone();
-    let log = tokio::task::spawn_blocking(move || tail(&files, Path::new(&path)));
+    let log = fsx::aside(move || tail(&files, Path::new(&path)));
     let log = log.await.ok().and_then(Result::ok).flatten().unwrap_or_default();
     Ok(Some(CrashDiagnosis {
         container: name.to_owned(),

@@ -1,4 +1,7 @@
-//! A disk in memory, for tests: it knows what would outlive a loss of power, and fails where it is told to.
+//! A disk in memory, for tests and the simulator: it knows what would outlive a loss of power, and fails where it is
+//! told to.
+//!
+//! Owns what file systems promise. Must not know what the files mean.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -10,6 +13,7 @@ use std::path::Component;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::LazyLock;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::time::SystemTime;
@@ -39,6 +43,18 @@ const HOPS: usize = 40;
 pub struct Simulated {
     state: Mutex<State>,
     listeners: Arc<Mutex<Vec<Listener>>>,
+    observer: Mutex<Option<Observer>>,
+}
+
+/// Is told of each change after it, by its path; it may end the process that made it by a panic.
+type ChangeObserver = Arc<dyn Fn(Doing, &Path) + Send + Sync>;
+
+struct Observer(ChangeObserver);
+
+impl std::fmt::Debug for Observer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("observer")
+    }
 }
 
 #[derive(Debug)]
@@ -51,8 +67,14 @@ struct State {
     losses: u64,
     has_one_journal: bool,
     locked: BTreeSet<u64>,
+    /// Changed since the journal was last committed.
+    dirty: BTreeSet<u64>,
+    /// The roots of other file systems, by the folder that each is mounted on.
+    mounts: BTreeMap<u64, u64>,
     volatile: Vec<PathBuf>,
     faults: Vec<(Doing, PathBuf, Errno)>,
+    /// Whether whoever acts now meets no faults.
+    exempt: bool,
     /// So many changes more, then nothing works.
     left: Cell<Option<u64>>,
     now: Option<SystemTime>,
@@ -63,6 +85,9 @@ struct Node {
     now: Version,
     /// As it is after a loss of power; `None`: empty.
     synced: Option<Version>,
+    /// Which folder has it, under which name; of the root of a mounted file system: that of the folder below.
+    above: Option<(u64, OsString)>,
+    file_system: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -77,9 +102,11 @@ struct Version {
 
 #[derive(Clone, Debug)]
 enum Content {
-    File(Vec<u8>),
+    File(Arc<Vec<u8>>),
     Folder(BTreeMap<OsString, u64>),
     Link(PathBuf),
+    /// `/dev/null` and its like.
+    Device,
 }
 
 struct Listener {
@@ -101,6 +128,10 @@ pub enum Kept {
     Nothing,
     /// The journal had been written: names and attributes, and not the bytes of files.
     Names,
+    /// The journal, and of each file nothing, its beginning, zeros, or all: which is drawn from this number.
+    Torn(u64),
+    /// Everything.
+    All,
 }
 
 /// Where a path leads.
@@ -161,9 +192,93 @@ impl Simulated {
         self.sync(&self.open_folder(&Handle::Start, path, Links::Follow).unwrap()).unwrap();
     }
 
+    /// A device without content is at `path`, as `/dev/null` is one.
+    pub fn put_device(&self, path: &Path) {
+        self.make_folder(path.parent().unwrap());
+        let _ = self.state().create(&Handle::Start, path, Content::Device, 0o666);
+        self.sync_folder(path.parent().unwrap());
+    }
+
+    /// Mounts the file system `number`, a new one or the one that was mounted before, on the folder at `path`.
+    pub fn mount(&self, path: &Path, number: u64) {
+        let mut state = self.state();
+        let folder = state.found(&Handle::Start, path, Links::Follow).unwrap();
+        let known = state.nodes.iter().find(|(_, node)| node.file_system == number).map(|(root, _)| *root);
+        let root = known.unwrap_or_else(|| {
+            let root = state.next;
+            state.next += 1;
+            let now = Version::new(Content::Folder(BTreeMap::new()), 0o755, state.time());
+            let above = state.nodes[&folder].above.clone();
+            let node = Node { synced: Some(now.clone()), now, above, file_system: number };
+            state.nodes.insert(root, node);
+            root
+        });
+        state.mounts.insert(folder, root);
+    }
+
+    /// Takes the file system away that is mounted on the folder at `path`, if one is.
+    pub fn unmount(&self, path: &Path) {
+        let mut state = self.state();
+        let Ok(root) = state.found(&Handle::Start, path, Links::Follow) else { return };
+        state.mounts.retain(|_, mounted| *mounted != root);
+    }
+
+    /// Has `observer` told of each change; `None`: nobody.
+    pub fn observe(&self, observer: Option<ChangeObserver>) {
+        *self.observer.lock().unwrap() = observer.map(Observer);
+    }
+
+    fn changed(&self, doing: Doing, path: &Path) {
+        let observer = self.observer.lock().unwrap().as_ref().map(|Observer(observer)| Arc::clone(observer));
+        if let Some(observer) = observer {
+            observer(doing, path);
+        }
+    }
+
+    /// Tells of a change of what `path` below `at` names.
+    fn changed_at(&self, doing: Doing, at: &Handle, path: &Path) {
+        if self.observer.lock().unwrap().is_none() {
+            return;
+        }
+        let path = {
+            let state = self.state();
+            let found = state.find(at, path, Links::Refuse);
+            found.map(|found| state.path(found.folder).join(&found.name))
+        };
+        if let Ok(path) = path {
+            self.changed(doing, &path);
+        }
+    }
+
     /// Makes a call of the kind `doing` fail at `path` and below it, until [`Simulated::heal`].
     pub fn fail(&self, doing: Doing, path: impl Into<PathBuf>, errno: Errno) {
         self.state().faults.push((doing, path.into(), errno));
+    }
+
+    /// Whether whoever acts from now on meets no faults. Gives what it was.
+    pub fn set_exempt(&self, exempt: bool) -> bool {
+        std::mem::replace(&mut self.state().exempt, exempt)
+    }
+
+    /// What failed at `path` and below it works again.
+    pub fn mend(&self, path: &Path) {
+        self.state().faults.retain(|(_, place, _)| !place.starts_with(path));
+    }
+
+    /// The file at `path` has this content, on stable storage, and is the same file; made if it was not there.
+    pub fn overwrite(&self, path: &Path, data: &[u8]) {
+        let found = self.state().found(&Handle::Start, path, Links::Follow);
+        let Ok(node) = found else { return self.put(path, data) };
+        let above = {
+            let mut state = self.state();
+            let Ok(version) = state.change(node) else { return };
+            version.modified = version.changed;
+            version.content = Content::File(Arc::new(data.to_vec()));
+            state.save(node);
+            state.above(node).map(|(folder, name)| -> News { (folder, altered, name.clone()) })
+        };
+        self.tell(above);
+        self.changed(Doing::Write, path);
     }
 
     /// Lets `changes` changes happen, and then nothing any more, until [`Simulated::heal`].
@@ -207,8 +322,11 @@ impl Simulated {
         self.end_process();
         let losses = {
             let mut state = self.state();
-            if kept == Kept::Names {
-                state.commit();
+            match kept {
+                Kept::Nothing => {}
+                Kept::Names => state.commit(),
+                Kept::Torn(number) => state.tear(number),
+                Kept::All => state.nodes.values_mut().for_each(|node| node.synced = Some(node.now.clone())),
             }
             for path in state.volatile.clone() {
                 if let Ok(Found { node: Some(node), .. }) = state.find(&Handle::Start, &path, Links::Follow) {
@@ -219,11 +337,14 @@ impl Simulated {
             for node in state.nodes.values_mut() {
                 match (&node.synced, &mut node.now.content) {
                     (Some(synced), _) => node.now = synced.clone(),
-                    (None, Content::File(data)) => data.clear(),
+                    (None, Content::File(data)) => *data = Arc::default(),
                     (None, Content::Folder(entries)) => entries.clear(),
-                    (None, Content::Link(_)) => {}
+                    (None, Content::Link(_) | Content::Device) => {}
                 }
             }
+            state.dirty.clear();
+            state.mounts.clear();
+            state.name_anew();
             state.losses += 1;
             state.losses
         };
@@ -251,7 +372,7 @@ impl Simulated {
 impl Default for State {
     fn default() -> Self {
         let now = Version::new(Content::Folder(BTreeMap::new()), 0o755, SystemTime::now());
-        let root = Node { synced: Some(now.clone()), now };
+        let root = Node { synced: Some(now.clone()), now, above: None, file_system: 1 };
         Self {
             nodes: BTreeMap::from([(ROOT, root)]),
             next: ROOT + 1,
@@ -259,8 +380,11 @@ impl Default for State {
             losses: 0,
             has_one_journal: true,
             locked: BTreeSet::new(),
+            dirty: BTreeSet::new(),
+            mounts: BTreeMap::new(),
             volatile: Vec::new(),
             faults: Vec::new(),
+            exempt: false,
             left: Cell::new(None),
             now: None,
         }
@@ -269,14 +393,16 @@ impl Default for State {
 
 impl Version {
     fn new(content: Content, mode: u32, now: SystemTime) -> Self {
-        let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+        static OWN: LazyLock<(u32, u32)> =
+            LazyLock::new(|| (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw()));
+        let (uid, gid) = *OWN;
         Self { content, mode, uid, gid, modified: now, changed: now }
     }
 }
 
 impl State {
     fn time(&self) -> SystemTime {
-        self.now.unwrap_or_else(SystemTime::now)
+        self.now.unwrap_or_else(crate::clock::system)
     }
 
     fn at(&self, handle: &Handle) -> Result<u64> {
@@ -297,6 +423,7 @@ impl State {
 
     fn change(&mut self, node: u64) -> Result<&mut Version> {
         let now = self.time();
+        self.dirty.insert(node);
         let version = &mut self.nodes.get_mut(&node).ok_or(Errno::ENOENT)?.now;
         version.changed = now;
         Ok(version)
@@ -305,7 +432,7 @@ impl State {
     fn entries(&self, folder: u64) -> Result<&BTreeMap<OsString, u64>> {
         match &self.version(folder)?.content {
             Content::Folder(entries) => Ok(entries),
-            Content::File(_) | Content::Link(_) => Err(Errno::ENOTDIR),
+            Content::File(_) | Content::Link(_) | Content::Device => Err(Errno::ENOTDIR),
         }
     }
 
@@ -314,16 +441,34 @@ impl State {
         version.modified = version.changed;
         match &mut version.content {
             Content::Folder(entries) => Ok(entries),
-            Content::File(_) | Content::Link(_) => Err(Errno::ENOTDIR),
+            Content::File(_) | Content::Link(_) | Content::Device => Err(Errno::ENOTDIR),
         }
     }
 
     /// The folder that has `node`, and under which name.
     fn above(&self, node: u64) -> Option<(u64, &OsString)> {
-        self.nodes.keys().find_map(|folder| {
-            let entries = self.entries(*folder).ok()?;
-            entries.iter().find(|(_, entry)| **entry == node).map(|(name, _)| (*folder, name))
-        })
+        let above = self.nodes.get(&node)?.above.as_ref()?;
+        Some((above.0, &above.1))
+    }
+
+    fn name(&mut self, node: u64, above: Option<(u64, OsString)>) {
+        if let Some(node) = self.nodes.get_mut(&node) {
+            node.above = above;
+        }
+    }
+
+    /// Finds again which folder has which entry.
+    fn name_anew(&mut self) {
+        let mut named = Vec::new();
+        for (folder, node) in &self.nodes {
+            if let Content::Folder(entries) = &node.now.content {
+                named.extend(entries.iter().map(|(name, entry)| (*entry, *folder, name.clone())));
+            }
+        }
+        self.nodes.values_mut().filter(|node| node.file_system == 1).for_each(|node| node.above = None);
+        for (entry, folder, name) in named {
+            self.name(entry, Some((folder, name)));
+        }
     }
 
     fn path(&self, node: u64) -> PathBuf {
@@ -366,8 +511,14 @@ impl State {
                     }
                     left.extend(names(target));
                 }
-                _ if left.is_empty() => return Ok(Found { folder: here, name, node: Some(node) }),
-                _ => here = node,
+                _ if left.is_empty() => {
+                    return Ok(Found {
+                        folder: here,
+                        name,
+                        node: Some(self.mounts.get(&node).copied().unwrap_or(node)),
+                    });
+                }
+                _ => here = self.mounts.get(&node).copied().unwrap_or(node),
             }
         }
         Ok(Found { folder: here, name: OsString::new(), node: Some(here) })
@@ -383,7 +534,7 @@ impl State {
             (_, Doing::Open | Doing::Read | Doing::Watch) | (None, _) => {}
             (Some(left), _) => self.left.set(Some(left - 1)),
         }
-        if self.faults.is_empty() {
+        if self.faults.is_empty() || self.exempt {
             return Ok(());
         }
         let path = path();
@@ -407,15 +558,22 @@ impl State {
             return Err(Errno::EEXIST);
         }
         // A folder that was removed takes no entries.
-        if found.folder != ROOT && self.above(found.folder).is_none() {
+        if found.folder != ROOT && !self.is_linked(found.folder) {
             return Err(Errno::ENOENT);
         }
         let node = self.next;
         self.next += 1;
         let now = Version::new(content, mode, self.time());
-        self.nodes.insert(node, Node { now, synced: None });
+        let above = Some((found.folder, found.name.clone()));
+        let file_system = self.nodes[&found.folder].file_system;
+        self.nodes.insert(node, Node { now, synced: None, above, file_system });
+        self.dirty.insert(node);
         self.change_entries(found.folder)?.insert(found.name.clone(), node);
         Ok((node, (found.folder, appeared, found.name)))
+    }
+
+    fn is_linked(&self, node: u64) -> bool {
+        node == ROOT || self.above(node).is_some()
     }
 
     fn remove(&mut self, at: &Handle, path: &Path, is_folder: bool) -> Result<(u64, News)> {
@@ -430,6 +588,7 @@ impl State {
         }
         self.change_entries(found.folder)?.remove(&found.name);
         self.change(node)?;
+        self.name(node, None);
         Ok((node, (found.folder, gone, found.name)))
     }
 
@@ -440,13 +599,36 @@ impl State {
 
     /// Commits the journal: all names, and all attributes; not the bytes of files.
     fn commit(&mut self) {
-        for node in self.nodes.values_mut() {
+        for node in std::mem::take(&mut self.dirty) {
+            let Some(node) = self.nodes.get_mut(&node) else { continue };
             let content = match (&node.now.content, &node.synced) {
-                (Content::File(_), None) => Content::File(Vec::new()),
+                (Content::File(_), None) => Content::File(Arc::default()),
                 (Content::File(_), Some(synced)) => synced.content.clone(),
                 (content, _) => content.clone(),
             };
             node.synced = Some(Version { content, ..node.now.clone() });
+        }
+    }
+
+    /// Commits the journal; of what was written to each file and not waited for, some is there.
+    fn tear(&mut self, number: u64) {
+        self.commit();
+        let mut number = number | 1;
+        for node in self.nodes.values_mut() {
+            let (Content::File(data), Some(synced)) = (&node.now.content, &mut node.synced) else { continue };
+            let Content::File(before) = &synced.content else { continue };
+            if before == data {
+                continue;
+            }
+            number ^= number << 13;
+            number ^= number >> 7;
+            number ^= number << 17;
+            match number % 4 {
+                0 => {}
+                1 => synced.content = Content::File(Arc::new(data[..data.len() / 2].to_vec())),
+                2 => synced.content = Content::File(Arc::new(vec![0; data.len()])),
+                _ => synced.content = Content::File(Arc::clone(data)),
+            }
         }
     }
 
@@ -456,14 +638,15 @@ impl State {
             Content::File(data) => (FileKind::File, data.len()),
             Content::Folder(_) => (FileKind::Folder, 4_096),
             Content::Link(target) => (FileKind::Link, target.as_os_str().len()),
+            Content::Device => (FileKind::Device, 0),
         };
         let seconds = |time: SystemTime| {
             let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             (since.as_secs() as i64, i64::from(since.subsec_nanos()))
         };
         let (mtime, ctime) = (seconds(version.modified), seconds(version.changed));
-        let stamp = Stamp { dev: 1, ino: node, size: size as i64, mtime, ctime };
-        let links = u64::from(node == ROOT || self.above(node).is_some());
+        let stamp = Stamp { dev: self.nodes[&node].file_system, ino: node, size: size as i64, mtime, ctime };
+        let links = u64::from(self.is_linked(node));
         Ok(Stat { kind, mode: version.mode, uid: version.uid, gid: version.gid, links, stamp })
     }
 }
@@ -482,25 +665,28 @@ impl Disk for Simulated {
         state.check_node(Doing::Open, node)?;
         match state.version(node)?.content {
             Content::Link(_) => Err(Errno::ELOOP),
-            Content::File(_) | Content::Folder(_) => Ok(state.open(node)),
+            Content::File(_) | Content::Folder(_) | Content::Device => Ok(state.open(node)),
         }
     }
 
     fn create_file(&self, at: &Handle, path: &Path) -> Result<Handle> {
-        let (node, news) = self.state().create(at, path, Content::File(Vec::new()), 0o600)?;
+        let (node, news) = self.state().create(at, path, Content::File(Arc::default()), 0o600)?;
         self.tell([news]);
+        self.changed_at(Doing::Create, at, path);
         Ok(self.state().open(node))
     }
 
     fn create_folder(&self, at: &Handle, path: &Path, mode: u32) -> Result<()> {
         let (_, news) = self.state().create(at, path, Content::Folder(BTreeMap::new()), mode)?;
         self.tell([news]);
+        self.changed_at(Doing::Create, at, path);
         Ok(())
     }
 
     fn create_link(&self, target: &Path, at: &Handle, path: &Path) -> Result<()> {
         let (_, news) = self.state().create(at, path, Content::Link(target.to_owned()), 0o777)?;
         self.tell([news]);
+        self.changed_at(Doing::Create, at, path);
         Ok(())
     }
 
@@ -510,13 +696,16 @@ impl Disk for Simulated {
         state.check_node(Doing::Read, node)?;
         match &state.version(node)?.content {
             Content::Link(target) => Ok(target.clone().into()),
-            Content::File(_) | Content::Folder(_) => Err(Errno::EINVAL),
+            Content::File(_) | Content::Folder(_) | Content::Device => Err(Errno::EINVAL),
         }
     }
 
     fn rename(&self, from_at: &Handle, from: &Path, to_at: &Handle, to: &Path) -> Result<()> {
         let mut state = self.state();
+        let (place, target) = (from_at, to);
+        let old = state.find(place, from, Links::Refuse)?;
         let (from, to) = (state.find(from_at, from, Links::Refuse)?, state.find(to_at, to, Links::Refuse)?);
+        let from_path = state.path(old.folder).join(&old.name);
         let node = from.node.ok_or(Errno::ENOENT)?;
         state.check_found(Doing::Rename, &to)?;
         let replaced = to.node.filter(|replaced| *replaced != node);
@@ -528,18 +717,25 @@ impl Disk for Simulated {
             (false, Some(Ok(_))) => return Err(Errno::EISDIR),
         }
         state.change_entries(from.folder)?.remove(&from.name);
+        if let Some(replaced) = replaced {
+            state.name(replaced, None);
+        }
         state.change_entries(to.folder)?.insert(to.name.clone(), node);
+        state.name(node, Some((to.folder, to.name.clone())));
         state.change(node)?;
         drop(state);
         let news: [News; 2] = [(from.folder, gone, from.name), (to.folder, appeared, to.name)];
         self.tell(news);
         [Some(node), replaced].into_iter().flatten().for_each(|moved| self.end_watches(moved));
+        self.changed(Doing::Remove, &from_path);
+        self.changed_at(Doing::Rename, to_at, target);
         Ok(())
     }
 
     fn unlink(&self, at: &Handle, path: &Path) -> Result<()> {
         let (_, news) = self.state().remove(at, path, false)?;
         self.tell([news]);
+        self.changed_at(Doing::Remove, at, path);
         Ok(())
     }
 
@@ -547,6 +743,7 @@ impl Disk for Simulated {
         let (node, news) = self.state().remove(at, path, true)?;
         self.tell([news]);
         self.end_watches(node);
+        self.changed_at(Doing::Remove, at, path);
         Ok(())
     }
 
@@ -605,10 +802,12 @@ impl Disk for Simulated {
         let version = state.change(node)?;
         version.modified = version.changed;
         let Content::File(content) = &mut version.content else { return Err(Errno::EISDIR) };
-        content.extend_from_slice(data);
+        Arc::make_mut(content).extend_from_slice(data);
         let above = state.above(node).map(|(folder, name)| -> News { (folder, altered, name.clone()) });
+        let path = state.path(node);
         drop(state);
         self.tell(above);
+        self.changed(Doing::Write, &path);
         Ok(())
     }
 
@@ -622,6 +821,9 @@ impl Disk for Simulated {
             state.commit();
         }
         state.save(node);
+        let path = state.path(node);
+        drop(state);
+        self.changed(Doing::Sync, &path);
         Ok(())
     }
 
@@ -636,8 +838,9 @@ impl Disk for Simulated {
         state.found(&Handle::Start, path, Links::Follow).map(|node| state.path(node))
     }
 
-    fn file_system(&self, _folder: &Handle) -> Result<u64> {
-        Ok(1)
+    fn file_system(&self, folder: &Handle) -> Result<u64> {
+        let state = self.state();
+        Ok(state.nodes[&state.at(folder)?].file_system)
     }
 
     fn has_one_journal(&self, _folder: &Handle) -> bool {

@@ -1,0 +1,104 @@
+//! The agent's life in a simulated world: all of it but signals, the socket, the metrics server and systemd.
+//!
+//! Exists with the feature `simulation` alone. Must not do what the agent does not do.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::sync::oneshot;
+
+use crate::config::Config;
+use crate::config::ConfigError;
+use crate::node::fsx::Simulated;
+use crate::node::notify::Notifier;
+use crate::node::socket::Request;
+use crate::node::socket::SocketRequest;
+
+use super::Agent;
+use super::AgentError;
+use super::inputs::Purpose;
+use super::signals::SignalCommand;
+use super::signals::Signals;
+use super::start::open_state;
+use super::wake::Callers;
+
+/// One life of the agent's process on a simulated disk.
+pub struct Simulation {
+    agent: Agent,
+    stopped: mpsc::UnboundedReceiver<()>,
+    stop: mpsc::UnboundedSender<()>,
+    asked: mpsc::Receiver<SocketRequest>,
+    ask: mpsc::Sender<SocketRequest>,
+}
+
+/// What a running agent can be told.
+#[derive(Clone)]
+pub struct Handle {
+    stop: mpsc::UnboundedSender<()>,
+    ask: mpsc::Sender<SocketRequest>,
+}
+
+impl Simulation {
+    /// As [`Agent::new`], with a configuration in its own words.
+    ///
+    /// # Errors
+    /// As [`Agent::new`].
+    pub fn new(config: Config, disk: Arc<Simulated>) -> Result<Self, AgentError> {
+        let state = open_state(&(disk.clone() as _), &config)?;
+        let agent = Agent::with(config, disk, Some(state), Purpose::Work, Arc::new(Notifier::from_environment()))?;
+        let (stop, stopped) = mpsc::unbounded_channel();
+        let (ask, asked) = mpsc::channel(8);
+        Ok(Self { agent, stopped, stop, asked, ask })
+    }
+
+    /// A configuration of the agent.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn config(toml: &str) -> Result<Config, ConfigError> {
+        Config::from_toml(toml.to_owned())
+    }
+
+    /// Speaks to the agent while it runs.
+    pub fn handle(&self) -> Handle {
+        Handle { stop: self.stop.clone(), ask: self.ask.clone() }
+    }
+
+    /// As [`Agent::run`]: until it is stopped.
+    pub async fn run(self) {
+        let Self { mut agent, stopped, asked, stop, ask } = self;
+        // Whoever has no handle any more lets it run.
+        let _kept = (stop, ask);
+        let mut callers = Callers { signals: Some(Signals::simulated(stopped)), asked: Some(asked) };
+        agent.live(&mut callers, None, |_| {}).await;
+    }
+}
+
+impl Handle {
+    /// As SIGTERM.
+    pub fn stop(&self) {
+        let _ = self.stop.send(());
+    }
+
+    /// As a line on the agent's socket; `None`: the agent has ended.
+    pub async fn ask(&self, request: &str) -> Option<Value> {
+        let request: Request = serde_json::from_str(request).ok()?;
+        let (reply, replied) = oneshot::channel();
+        self.ask.send(SocketRequest { request, reply }).await.ok()?;
+        replied.await.ok()
+    }
+}
+
+impl Signals {
+    /// A stop for each message.
+    fn simulated(mut stopped: mpsc::UnboundedReceiver<()>) -> Self {
+        let stopped = async move {
+            match stopped.recv().await {
+                Some(()) => SignalCommand::Stop,
+                None => std::future::pending().await,
+            }
+        };
+        Self::Simulated(Box::pin(stopped))
+    }
+}

@@ -1,0 +1,466 @@
+//! The kubelet and its container runtime, as far as static pods meet them.
+//!
+//! Follows Kubernetes 1.36: the file source takes each manifest that it can read, kills what is missing from the
+//! folder, and starts a new pod of a name only after the old one has ended. Owns which pods run.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use daemonlet::simulation::Simulated;
+use prost::Message;
+use serde_json::Value;
+use serde_json::json;
+
+use super::api;
+use super::api::Reach;
+
+/// How long a start takes, and a look at the folder lets wait, in milliseconds.
+const STARTS: i64 = 700;
+const LOOKS: i64 = 50;
+const RELIST: i64 = 20_000;
+const HOUSEKEEPING: i64 = 2_000;
+
+/// A manifest as the kubelet takes it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Manifest {
+    pub(crate) file: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    /// The DaemonSet that it is of, by annotation.
+    pub(crate) daemon: String,
+    /// `REV` of its first container.
+    pub(crate) revision: u64,
+    pub(crate) grace: i64,
+    /// Volumes that the pod's data is expected in.
+    pub(crate) volumes: Vec<String>,
+    pub(crate) whole: Value,
+}
+
+/// What a pod does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Starting { until: i64 },
+    Running { since: i64 },
+    Ending { until: i64 },
+    /// Its sandbox stands still; nothing runs.
+    Gone,
+}
+
+/// A pod of the node.
+#[derive(Clone, Debug)]
+pub(crate) struct Pod {
+    pub(crate) manifest: Manifest,
+    pub(crate) phase: Phase,
+    pub(crate) restarts: u32,
+}
+
+/// What the runtime does when it is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) enum RuntimeState {
+    #[default]
+    Answers,
+    Hangs,
+    Down,
+    /// It answers, and is another one than the kubelet's.
+    Stranger,
+}
+
+/// The kubelet and the runtime.
+pub(crate) struct Kubelet {
+    pub(crate) pods: BTreeMap<String, Pod>,
+    /// Pods that the kubelet of this boot has ended: their UIDs do not run again.
+    pub(crate) ended: BTreeSet<String>,
+    pub(crate) runs: bool,
+    pub(crate) runtime: RuntimeState,
+    folder: std::path::PathBuf,
+    root: std::path::PathBuf,
+    pub(crate) look_at: i64,
+    house_at: i64,
+    /// What the last look took, to see that a manifest is another one.
+    pub(crate) taken: BTreeMap<String, Manifest>,
+    pub(crate) started_pods: Vec<Manifest>,
+    has_listed: bool,
+}
+
+impl Kubelet {
+    pub(crate) fn new(folder: &Path, root: &Path) -> Self {
+        Self {
+            pods: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            runs: true,
+            runtime: RuntimeState::Answers,
+            folder: folder.to_owned(),
+            root: root.to_owned(),
+            look_at: 0,
+            house_at: 0,
+            taken: BTreeMap::new(),
+            started_pods: Vec::new(),
+            has_listed: false,
+        }
+    }
+
+    /// The machine lost its power: nothing runs.
+    pub(crate) fn crash(&mut self) {
+        self.pods.clear();
+        self.ended.clear();
+        self.taken.clear();
+        self.has_listed = false;
+    }
+
+    /// The kubelet's process is another one; containers go on running.
+    pub(crate) fn restart(&mut self, now: i64) {
+        self.ended.clear();
+        self.taken.clear();
+        self.has_listed = false;
+        self.look_at = now + 500;
+    }
+
+    /// Something in the folder has changed.
+    pub(crate) fn poke(&mut self, now: i64) {
+        self.look_at = self.look_at.min(now + LOOKS);
+    }
+
+    /// When there is something to do.
+    pub(crate) fn due(&self) -> i64 {
+        let of_pods = self.pods.values().filter_map(|pod| match pod.phase {
+            Phase::Starting { until } | Phase::Ending { until } => Some(until),
+            Phase::Running { .. } | Phase::Gone => None,
+        });
+        let own = if self.runs { self.look_at.min(self.house_at) } else { i64::MAX };
+        of_pods.fold(own, i64::min)
+    }
+
+    /// Does what is due.
+    pub(crate) fn step(&mut self, now: i64, disk: &Arc<Simulated>, server: &mut api::Server, node: &str) {
+        for (uid, pod) in &mut self.pods {
+            match pod.phase {
+                Phase::Starting { until } if until <= now => {
+                    pod.phase = Phase::Running { since: now };
+                    disk.put(self.root.join("pods").join(uid).join("etc-hosts"), "hosts");
+                }
+                Phase::Ending { until } if until <= now => {
+                    pod.phase = Phase::Gone;
+                    self.ended.insert(uid.clone());
+                }
+                _ => {}
+            }
+        }
+        if !self.runs {
+            return;
+        }
+        if self.look_at <= now {
+            self.look_at = now + RELIST;
+            self.look(now, disk);
+        }
+        if self.house_at <= now {
+            self.house_at = now + HOUSEKEEPING;
+            self.keep_house(now, disk, server, node);
+        }
+    }
+
+    /// What is in the folder now, by UID.
+    pub(crate) fn read(&self, disk: &Arc<Simulated>) -> BTreeMap<String, Manifest> {
+        let disk: &dyn daemonlet::simulation::Disk = &**disk;
+        let Ok(names) = disk.list(&self.folder) else { return BTreeMap::new() };
+        let mut names: Vec<_> = names.into_iter().filter(|name| !name.as_encoded_bytes().starts_with(b".")).collect();
+        names.sort();
+        let mut by_name: BTreeMap<(String, String), Manifest> = BTreeMap::new();
+        for name in names {
+            let Ok(text) = disk.text(self.folder.join(&name)) else { continue };
+            if let Some(manifest) = parse(&name.to_string_lossy(), &text) {
+                by_name.insert((manifest.namespace.clone(), manifest.name.clone()), manifest);
+            }
+        }
+        by_name.into_values().map(|manifest| (manifest.uid.clone(), manifest)).collect()
+    }
+
+    fn look(&mut self, now: i64, disk: &Arc<Simulated>) {
+        let wanted = self.read(disk);
+        for (uid, pod) in &mut self.pods {
+            let ends = matches!(pod.phase, Phase::Starting { .. } | Phase::Running { .. });
+            if ends && !wanted.contains_key(uid) {
+                // After a restart of the kubelet it is an orphan, and gets a second.
+                let grace = if self.has_listed { pod.manifest.grace * 1_000 } else { 1_000 };
+                pod.phase = Phase::Ending { until: now + grace };
+            }
+        }
+        for (uid, manifest) in &wanted {
+            let full = |m: &Manifest| (m.namespace.clone(), m.name.clone());
+            let is_taken = |pod: &Pod| full(&pod.manifest) == full(manifest) && pod.phase != Phase::Gone;
+            let is_taken = self.pods.values().any(is_taken);
+            match self.pods.get_mut(uid) {
+                Some(pod) if pod.phase == Phase::Gone => {
+                    if !self.ended.contains(uid) || !self.taken.contains_key(uid) {
+                        pod.phase = Phase::Starting { until: now + STARTS };
+                        self.started_pods.push(manifest.clone());
+                    }
+                }
+                Some(pod) => pod.manifest = manifest.clone(),
+                None if is_taken => self.look_at = self.look_at.min(now + 500),
+                None => {
+                    let phase = Phase::Starting { until: now + STARTS };
+                    self.pods.insert(uid.clone(), Pod { manifest: manifest.clone(), phase, restarts: 0 });
+                    self.started_pods.push(manifest.clone());
+                }
+            }
+        }
+        self.taken = wanted;
+        self.has_listed = true;
+    }
+
+    /// Mirror pods follow what runs; what is left of ended pods goes.
+    fn keep_house(&mut self, now: i64, disk: &Arc<Simulated>, server: &mut api::Server, node: &str) {
+        self.pods.retain(|uid, pod| pod.phase != Phase::Gone || self.taken.contains_key(uid));
+        let _ = disk;
+        if server.reach != Reach::Up {
+            return;
+        }
+        let owner = server.get("nodes", "", node).map(|node| node["metadata"]["uid"].clone());
+        let known: BTreeMap<(String, String), Pod> = self
+            .pods
+            .values()
+            .map(|pod| ((pod.manifest.namespace.clone(), format!("{}-{node}", pod.manifest.name)), pod.clone()))
+            .collect();
+        let mirrors: Vec<api::Id> = server
+            .etcd
+            .objects
+            .iter()
+            .filter(|(key, pod)| key.0 == "pods" && pod["spec"]["nodeName"] == node)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in mirrors {
+            let mirror = &server.etcd.objects[&key];
+            let pod = known.get(&(key.1.clone(), key.2.clone()));
+            let hash = &mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"];
+            let is_of = pod.is_some_and(|pod| *hash == pod.manifest.uid && pod.phase != Phase::Gone);
+            if !is_of || mirror["metadata"]["deletionTimestamp"].is_string() {
+                server.delete(&key);
+            }
+        }
+        let Some(owner) = owner else { return };
+        for ((namespace, name), pod) in known {
+            let is_running = matches!(pod.phase, Phase::Running { .. });
+            if !matches!(pod.phase, Phase::Running { .. } | Phase::Starting { .. }) {
+                continue;
+            }
+            let key = api::id("pods", &namespace, &name);
+            let status = status(&pod, is_running, now);
+            match server.etcd.objects.get(&key) {
+                None => server.put("pods", mirror(&pod, &name, node, &owner, status)),
+                Some(mirror) if mirror["status"] != status => {
+                    server.change(&key, |mirror| mirror["status"] = status);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+fn mirror(pod: &Pod, name: &str, node: &str, owner: &Value, status: Value) -> Value {
+    let mut mirror = pod.manifest.whole.clone();
+    mirror["metadata"]["name"] = name.into();
+    if let Some(metadata) = mirror["metadata"].as_object_mut() {
+        metadata.remove("uid");
+    }
+    for annotation in ["kubernetes.io/config.mirror", "kubernetes.io/config.hash"] {
+        mirror["metadata"]["annotations"][annotation] = pod.manifest.uid.clone().into();
+    }
+    mirror["metadata"]["annotations"]["kubernetes.io/config.source"] = "file".into();
+    mirror["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": owner, "controller": true}]);
+    mirror["spec"]["nodeName"] = node.into();
+    mirror["status"] = status;
+    mirror
+}
+
+fn status(pod: &Pod, is_running: bool, now: i64) -> Value {
+    let since = match pod.phase {
+        Phase::Running { since } => since,
+        _ => now,
+    };
+    let since = jiff::Timestamp::from_second(since / 1_000).unwrap_or_default().to_string();
+    let ready = if is_running { "True" } else { "False" };
+    let phase = if is_running { "Running" } else { "Pending" };
+    let state = match is_running {
+        true => json!({"running": {"startedAt": since}}),
+        false => json!({"waiting": {"reason": "ContainerCreating"}}),
+    };
+    let transition = if is_running { json!(since) } else { Value::Null };
+    json!({"phase": phase,
+        "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": transition}],
+        "containerStatuses": [{"name": "main", "ready": is_running, "restartCount": pod.restarts, "state": state,
+            "image": "img", "imageID": "img"}]})
+}
+
+/// A manifest; `None`: the kubelet does not take it.
+pub(crate) fn parse(file: &str, text: &str) -> Option<Manifest> {
+    let whole: Value = serde_saphyr::from_str(text).ok()?;
+    let at = |path: &str| whole.pointer(path).and_then(Value::as_str).map(str::to_owned);
+    let containers = whole.pointer("/spec/containers")?.as_array()?;
+    if containers.is_empty() || whole["kind"] != "Pod" {
+        return None;
+    }
+    let env = containers[0]["env"].as_array().cloned().unwrap_or_default();
+    let revision = env.iter().find(|env| env["name"] == "REV").and_then(|env| env["value"].as_str());
+    let volumes = whole["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+    let data = volumes.iter().filter(|volume| volume["emptyDir"].is_object());
+    Some(Manifest {
+        file: file.to_owned(),
+        namespace: at("/metadata/namespace").unwrap_or_else(|| "default".to_owned()),
+        name: at("/metadata/name")?,
+        uid: at("/metadata/uid").unwrap_or_else(|| format!("of-{file}")),
+        daemon: at("/metadata/annotations/daemonlet.dev~1daemonset").unwrap_or_default(),
+        revision: revision.and_then(|revision| revision.parse().ok()).unwrap_or(0),
+        grace: whole.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30),
+        volumes: data.filter_map(|volume| volume["name"].as_str().map(str::to_owned)).collect(),
+        whole,
+    })
+}
+
+/// The runtime's messages, as far as they are answered with something.
+mod messages {
+    use std::collections::BTreeMap;
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct Metadata {
+        #[prost(string, tag = "1")]
+        pub name: String,
+        #[prost(string, tag = "2")]
+        pub uid: String,
+        #[prost(string, tag = "3")]
+        pub namespace: String,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct Sandbox {
+        #[prost(string, tag = "1")]
+        pub id: String,
+        #[prost(message, optional, tag = "2")]
+        pub metadata: Option<Metadata>,
+        #[prost(int32, tag = "3")]
+        pub state: i32,
+        #[prost(int64, tag = "4")]
+        pub created_at: i64,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct Sandboxes {
+        #[prost(message, repeated, tag = "1")]
+        pub items: Vec<Sandbox>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct Name {
+        #[prost(string, tag = "1")]
+        pub name: String,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct Container {
+        #[prost(string, tag = "1")]
+        pub id: String,
+        #[prost(string, tag = "2")]
+        pub sandbox: String,
+        #[prost(message, optional, tag = "3")]
+        pub metadata: Option<Name>,
+        #[prost(string, tag = "5")]
+        pub image_ref: String,
+        #[prost(int32, tag = "6")]
+        pub state: i32,
+        #[prost(int64, tag = "7")]
+        pub created_at: i64,
+        #[prost(btree_map = "string, string", tag = "8")]
+        pub labels: BTreeMap<String, String>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct Containers {
+        #[prost(message, repeated, tag = "1")]
+        pub items: Vec<Container>,
+    }
+
+    /// SandboxIdRequest.
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct Id {
+        #[prost(string, tag = "1")]
+        pub id: String,
+    }
+}
+
+impl Kubelet {
+    /// What the runtime answers; `None`: it does not know the method.
+    pub(crate) fn answer(&mut self, method: &str, request: &[u8], now: i64) -> Option<Vec<u8>> {
+        let is_stranger = self.runtime == RuntimeState::Stranger;
+        let pods = || self.pods.values().filter(|_| !is_stranger);
+        let nanos = |millis: i64| millis * 1_000_000;
+        let since = |pod: &Pod| match pod.phase {
+            Phase::Running { since } => since,
+            _ => now,
+        };
+        match method {
+            "ListPodSandbox" => {
+                let sandbox = |pod: &Pod| messages::Sandbox {
+                    id: format!("s-{}", pod.manifest.uid),
+                    metadata: Some(messages::Metadata {
+                        name: pod.manifest.name.clone(),
+                        uid: pod.manifest.uid.clone(),
+                        namespace: pod.manifest.namespace.clone(),
+                    }),
+                    state: i32::from(pod.phase == Phase::Gone),
+                    created_at: nanos(since(pod)),
+                };
+                Some(messages::Sandboxes { items: pods().map(sandbox).collect() }.encode_to_vec())
+            }
+            "ListContainers" => {
+                let container = |pod: &Pod| messages::Container {
+                    id: format!("c-{}", pod.manifest.uid),
+                    sandbox: format!("s-{}", pod.manifest.uid),
+                    metadata: Some(messages::Name { name: "main".to_owned() }),
+                    image_ref: "img".to_owned(),
+                    state: match pod.phase {
+                        Phase::Starting { .. } => 0,
+                        Phase::Running { .. } | Phase::Ending { .. } => 1,
+                        Phase::Gone => 2,
+                    },
+                    created_at: nanos(since(pod)),
+                    labels: BTreeMap::from([("io.kubernetes.pod.uid".to_owned(), pod.manifest.uid.clone())]),
+                };
+                Some(messages::Containers { items: pods().map(container).collect() }.encode_to_vec())
+            }
+            "StopPodSandbox" | "RemovePodSandbox" => {
+                let id = messages::Id::decode(request).ok()?.id;
+                let uid = id.strip_prefix("s-")?.to_owned();
+                if let Some(pod) = self.pods.get_mut(&uid) {
+                    pod.phase = match self.taken.contains_key(&uid) && self.runs {
+                        true => Phase::Starting { until: now + STARTS },
+                        false => Phase::Gone,
+                    };
+                }
+                Some(Vec::new())
+            }
+            // Every image is there.
+            "ImageStatus" => Some(image_status()),
+            _ => None,
+        }
+    }
+}
+
+/// ImageStatusResponse { image { id: "img", pinned: true } }.
+fn image_status() -> Vec<u8> {
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Image {
+        #[prost(string, tag = "1")]
+        id: String,
+        #[prost(bool, tag = "8")]
+        pinned: bool,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Status {
+        #[prost(message, optional, tag = "1")]
+        image: Option<Image>,
+    }
+    Status { image: Some(Image { id: "img".to_owned(), pinned: true }) }.encode_to_vec()
+}

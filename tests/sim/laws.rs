@@ -1,0 +1,327 @@
+//! What must hold in every life, whatever happens.
+//!
+//! Owns the judgement. Each law has one sentence, which is what a violation is called.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::hash::DefaultHasher;
+use std::hash::Hash;
+use std::hash::Hasher;
+use std::path::Path;
+use std::path::PathBuf;
+
+use daemonlet::simulation::Disk;
+use daemonlet::simulation::Doing;
+use daemonlet::simulation::Handle;
+use daemonlet::simulation::Links;
+use serde_json::Value;
+
+use super::kubelet::Manifest;
+use super::kubelet::Phase;
+use super::moves::Move;
+use super::node::KUBELET;
+use super::node::MANIFESTS;
+use super::node::Node;
+use super::node::SPACE;
+use super::node::STATE;
+use super::node::foreign;
+use super::node::volume_path;
+
+/// How long a daemon that ran may have no manifest while nothing stands in the way, in milliseconds.
+const WITHOUT: i64 = 150_000;
+
+/// A law that was broken.
+#[derive(Clone, Debug)]
+pub(crate) struct Violation {
+    pub(crate) at: i64,
+    pub(crate) law: &'static str,
+    pub(crate) what: String,
+}
+
+/// The laws, and what they remember of a life.
+#[derive(Default)]
+pub(crate) struct Laws {
+    pub(crate) violation: Option<Violation>,
+    /// Whether the agent is to be asked how it is.
+    pub(crate) wants_status: bool,
+    story: Vec<String>,
+    trace: DefaultHasher,
+    /// Manifests as they were last seen, by file.
+    manifests: BTreeMap<String, Manifest>,
+    /// UIDs whose manifest was removed.
+    removed: BTreeSet<String>,
+    /// Since when a daemon that ran has been without a manifest, in time that counts.
+    without: BTreeMap<String, i64>,
+    checked_at: i64,
+    before_restart: Option<BTreeMap<PathBuf, String>>,
+}
+
+impl Laws {
+    pub(crate) fn violate(&mut self, at: i64, law: &'static str, what: impl Into<String>) {
+        self.violation.get_or_insert(Violation { at, law, what: what.into() });
+    }
+
+    pub(crate) fn trace(&self) -> u64 {
+        self.trace.clone().finish()
+    }
+
+    fn note(&mut self, node: &Node, what: String) {
+        (node.steady, &what).hash(&mut self.trace);
+        if std::env::var_os("DAEMONLET_SIM_STORY").is_some() {
+            eprintln!("{:>9.3} {what}", node.steady as f64 / 1_000.0);
+        }
+        self.story.push(what);
+    }
+
+    pub(crate) fn moved(&mut self, node: &Node, what: Move) {
+        self.note(node, format!("-- {what:?}"));
+    }
+
+    pub(crate) fn lose_power(&mut self, node: &Node) {
+        self.note(node, "the machine boots".to_owned());
+        // What is lost with the power was removed by nobody.
+        self.manifests = by_file(node);
+    }
+
+    /// The agent could not start.
+    pub(crate) fn not_started(&mut self, node: &Node, why: &str) {
+        self.note(node, format!("the agent does not start: {why}"));
+        if node.is_clear() {
+            self.violate(node.steady, "nothing on the disk keeps the agent from starting", why);
+        }
+    }
+
+    /// Everything that holds at any time.
+    pub(crate) fn check(&mut self, node: &mut Node, is_up: bool) {
+        let log = std::mem::take(&mut node.effects.lock().unwrap().log);
+        let mut touched = false;
+        for (doing, path, by_world) in log {
+            (doing as u8).hash(&mut self.trace);
+            path.hash(&mut self.trace);
+            touched |= self.changed(node, doing, &path, by_world);
+        }
+        for manifest in std::mem::take(&mut node.kubelet.started_pods) {
+            self.started(node, &manifest);
+        }
+        self.one_of_each(node);
+        self.not_without(node, is_up);
+        if touched {
+            node.kubelet.poke(node.steady);
+        }
+        self.checked_at = node.steady;
+    }
+
+    /// A change on the disk. Gives whether it is one of the manifest folder.
+    fn changed(&mut self, node: &mut Node, doing: Doing, path: &Path, by_world: bool) -> bool {
+        if !by_world {
+            let own = [STATE, "/run/daemonlet", MANIFESTS, KUBELET];
+            // Folders above its own the agent may make.
+            let is_own = own.iter().any(|place| path.starts_with(place) || Path::new(place).starts_with(path));
+            if !is_own || path.file_name().is_some_and(|name| name == "etcd.yaml") {
+                self.violate(node.steady, "files of others are untouched", format!("{doing:?} {}", path.display()));
+            }
+        }
+        if path.parent() != Some(Path::new(MANIFESTS)) {
+            return false;
+        }
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if file.starts_with('.') {
+            return false;
+        }
+        if let (Doing::Remove, Some(was)) = (doing, self.manifests.remove(&file)) {
+            self.note(node, format!("{} goes, by {}", was.name, if by_world { "others" } else { "the agent" }));
+            self.removed.insert(was.uid.clone());
+            if !by_world {
+                self.removed_by_agent(node, &was);
+            }
+        }
+        let text = (&*node.disk as &dyn Disk).text(path).unwrap_or_default();
+        if let Some(manifest) = super::kubelet::parse(&file, &text).filter(|m| !m.daemon.is_empty()) {
+            if !by_world && self.removed.contains(&manifest.uid) {
+                let what = format!("{} of {}", manifest.uid, manifest.daemon);
+                self.violate(node.steady, "a UID whose manifest was removed never comes back", what);
+            }
+            if self.manifests.get(&file) != Some(&manifest) {
+                self.note(node, format!("{} comes, revision {}", manifest.name, manifest.revision));
+            }
+            self.manifests.insert(file, manifest);
+        }
+        true
+    }
+
+    /// Nothing ends without evidence.
+    fn removed_by_agent(&mut self, node: &mut Node, was: &Manifest) {
+        let name = was.daemon.strip_prefix(&format!("{SPACE}/")).unwrap_or_default().to_owned();
+        let steady = node.steady;
+        let Some(daemon) = node.daemons.iter_mut().find(|daemon| daemon.name == name) else { return };
+        if daemon.wanted() != Some(was.revision) {
+            return;
+        }
+        if daemon.allowed > 0 {
+            daemon.allowed -= 1;
+            return;
+        }
+        let what = format!("{} of {} at revision {}, which is wanted", was.name, was.daemon, was.revision);
+        self.violate(steady, "nothing ends without evidence", what);
+    }
+
+    /// The kubelet starts a pod.
+    fn started(&mut self, node: &mut Node, manifest: &Manifest) {
+        if manifest.daemon.is_empty() {
+            return;
+        }
+        self.note(node, format!("{} starts, revision {}", manifest.name, manifest.revision));
+        let disk: &dyn Disk = &*node.disk;
+        let missing = manifest.volumes.iter().find(|volume| {
+            let folder = volume_path(&manifest.uid, volume);
+            let files: &[&str] = match volume.as_str() {
+                "c" => &["k", "l"],
+                "s" => &["k"],
+                _ => &["token", "ca.crt", "namespace"],
+            };
+            files.iter().any(|file| disk.text(folder.join(file)).map_or(true, |text| text.is_empty()))
+        });
+        if let Some(volume) = missing {
+            let what = format!("volume {volume} of {} ({})", manifest.name, manifest.daemon);
+            self.violate(node.steady, "data is complete before the manifest that names it", what);
+        }
+        let containers = manifest.whole["spec"]["containers"].as_array().map_or(0, Vec::len);
+        if containers != 2 {
+            let what = format!("{} of {} has {containers} containers", manifest.name, manifest.daemon);
+            self.violate(node.steady, "what is half written does not count", what);
+        }
+        let name = manifest.daemon.strip_prefix(&format!("{SPACE}/")).unwrap_or_default().to_owned();
+        let steady = node.steady;
+        let Some(daemon) = node.daemons.iter_mut().find(|daemon| daemon.name == name) else { return };
+        daemon.has_run = true;
+        if manifest.revision < daemon.highest {
+            let what = format!("{} from revision {} to {}", daemon.name, daemon.highest, manifest.revision);
+            self.violate(steady, "nothing goes back by itself", what);
+        }
+        daemon.highest = daemon.highest.max(manifest.revision);
+    }
+
+    /// Never two instances of one daemon.
+    fn one_of_each(&mut self, node: &Node) {
+        let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
+        let running = node.kubelet.pods.values().filter(|pod| pod.phase != Phase::Gone);
+        for manifest in running.map(|pod| &pod.manifest).filter(|manifest| !manifest.daemon.is_empty()) {
+            if let Some(other) = seen.insert(&manifest.daemon, &manifest.name) {
+                let what = format!("{other} and {} of {}", manifest.name, manifest.daemon);
+                return self.violate(node.steady, "never two instances of one daemon", what);
+            }
+        }
+    }
+
+    /// A daemon that is wanted and once ran is never long without a manifest.
+    fn not_without(&mut self, node: &Node, is_up: bool) {
+        let passed = node.steady - self.checked_at;
+        let here: BTreeSet<&str> = self.manifests.values().map(|manifest| manifest.daemon.as_str()).collect();
+        let mut late = None;
+        for daemon in &node.daemons {
+            let name = format!("{SPACE}/{}", daemon.name);
+            if !daemon.has_run || daemon.wanted().is_none() || here.contains(name.as_str()) {
+                self.without.remove(&name);
+                continue;
+            }
+            let without = self.without.entry(name.clone()).or_default();
+            *without += if is_up && node.is_clear() { passed } else { 0 };
+            if *without > WITHOUT {
+                late = Some(name);
+            }
+        }
+        if let Some(name) = late {
+            self.violate(node.steady, "a daemon that is wanted and ran is never long without a manifest", name);
+        }
+    }
+
+    /// After the faults have ended, the node is as it is wanted.
+    pub(crate) fn converged(&mut self, node: &Node) {
+        for daemon in &node.daemons {
+            let name = format!("{SPACE}/{}", daemon.name);
+            let runs: Vec<_> = node.kubelet.pods.values().filter(|pod| pod.manifest.daemon == name).collect();
+            let runs: Vec<_> = runs.into_iter().filter(|pod| matches!(pod.phase, Phase::Running { .. })).collect();
+            let is: Vec<u64> = runs.iter().map(|pod| pod.manifest.revision).collect();
+            let wanted: Vec<u64> = daemon.wanted().into_iter().collect();
+            if is != wanted {
+                let what = format!("{name}: revisions {is:?} run, and {wanted:?} are wanted");
+                return self.violate(node.steady, "after the faults the node is as it is wanted", what);
+            }
+            let Some(pod) = runs.first() else { continue };
+            for (volume, value) in [("c", daemon.config), ("s", daemon.secret)] {
+                let path = volume_path(&pod.manifest.uid, volume).join("k");
+                let text = (&*node.disk as &dyn Disk).text(&path).unwrap_or_default();
+                if text != format!("V={value}") {
+                    let what = format!("{name}: {volume} is {text:?}, and V={value} is newest");
+                    return self.violate(node.steady, "each volume holds the newest data", what);
+                }
+            }
+        }
+        let text = (&*node.disk as &dyn Disk).text(format!("{MANIFESTS}/etcd.yaml")).unwrap_or_default();
+        if text != foreign() {
+            self.violate(node.steady, "files of others are untouched", "etcd.yaml is another");
+        }
+        self.wants_status = true;
+    }
+
+    /// What the agent says is what is.
+    pub(crate) fn status(&mut self, node: &Node, status: Option<Value>) {
+        let Some(status) = status else { return };
+        let daemons = status["daemons"].as_array().cloned().unwrap_or_default();
+        for daemon in &node.daemons {
+            let of = daemons.iter().find(|d| d["name"] == *daemon.name && d["namespace"] == SPACE);
+            let state = of.and_then(|d| d["state"].as_str()).unwrap_or("not there").to_owned();
+            let runs = daemon.wanted().is_some();
+            if runs != (state == "running") {
+                let what = format!("{}: {state}, and {}", daemon.name, if runs { "it runs" } else { "it does not run" });
+                if runs || !matches!(state.as_str(), "not there" | "none" | "notHere" | "unselected") {
+                    self.violate(node.steady, "what status says is what is", format!("{what}; {}", status));
+                    return;
+                }
+            }
+        }
+        let problems = status["problems"].as_array().cloned().unwrap_or_default();
+        if let Some(problem) = problems.first() {
+            self.violate(node.steady, "what status says is what is", format!("a problem is left: {problem}"));
+        }
+    }
+
+    pub(crate) fn begin_restart(&mut self, node: &Node) {
+        self.before_restart = Some(snapshot(node));
+    }
+
+    /// A restart of the agent in an unchanged world writes no manifest and no data.
+    pub(crate) fn end_restart(&mut self, node: &Node) {
+        let Some(before) = self.before_restart.take() else { return };
+        let after = snapshot(node);
+        if let Some(path) = before.keys().chain(after.keys()).find(|path| before.get(*path) != after.get(*path)) {
+            let (was, is) = (before.get(path), after.get(path));
+            let what = format!("{}: {was:?} became {is:?}", path.display());
+            self.violate(node.steady, "a restart in an unchanged world writes nothing", what);
+        }
+    }
+}
+
+fn by_file(node: &Node) -> BTreeMap<String, Manifest> {
+    let read = node.kubelet.read(&node.disk).into_values().filter(|manifest| !manifest.daemon.is_empty());
+    read.map(|manifest| (manifest.file.clone(), manifest)).collect()
+}
+
+/// Every file of manifests and pods' data, with what tells that it was written.
+fn snapshot(node: &Node) -> BTreeMap<PathBuf, String> {
+    let disk: &dyn Disk = &*node.disk;
+    let mut files = BTreeMap::new();
+    let mut folders = vec![PathBuf::from(MANIFESTS), Path::new(KUBELET).join("pods")];
+    while let Some(folder) = folders.pop() {
+        for name in disk.list(&folder).unwrap_or_default() {
+            let path = folder.join(name);
+            let Ok(stat) = disk.stat(&Handle::Start, &path, Links::Refuse) else { continue };
+            if disk.open_folder(&Handle::Start, &path, Links::Refuse).is_ok() {
+                folders.push(path);
+            } else {
+                files.insert(path, format!("{:?}", stat.stamp));
+            }
+        }
+    }
+    files
+}

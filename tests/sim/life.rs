@@ -1,0 +1,377 @@
+//! One life: the agent's processes one after the other, on a node to which things happen.
+//!
+//! Owns the simulated time and the order of everything. Judges by [`super::laws`].
+
+use std::cell::Cell;
+use std::cell::RefCell;
+use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
+use std::time::Duration;
+
+use daemonlet::simulation;
+use daemonlet::simulation::AgentHandle;
+use daemonlet::simulation::RuntimeAnswer;
+use daemonlet::simulation::Simulation;
+use daemonlet::simulation::World;
+
+use super::api;
+use super::kubelet::RuntimeState;
+use super::laws::Laws;
+use super::laws::Violation;
+use super::moves::Draw;
+use super::moves::HOUR;
+use super::moves::Life;
+use super::node::End;
+use super::node::KUBELET;
+use super::node::Killed;
+use super::node::MANIFESTS;
+use super::node::NODE;
+use super::node::Node;
+use super::node::STATE;
+
+/// How long after the last move all faults end; and how long the agent then has.
+const REST: i64 = 300_000;
+const LAST: i64 = 900_000;
+/// So many questions for the time at one moment are a loop.
+const LOOP: u64 = 100_000;
+
+/// What the agent sees of the world, for one process.
+struct Around {
+    node: Rc<RefCell<Node>>,
+    server: api::Shared,
+    wall: Rc<Cell<i64>>,
+    booted: i64,
+    /// The steady time at which the process was started, and what tokio's clock showed.
+    began: i64,
+    origin: tokio::time::Instant,
+    draw: RefCell<Draw>,
+    asked: Cell<(i64, u64)>,
+}
+
+impl Around {
+    fn steady(&self) -> i64 {
+        self.began + i64::try_from(self.origin.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+impl World for Around {
+    fn now(&self) -> jiff_time::Timestamp {
+        let steady = self.steady();
+        let (at, times) = self.asked.get();
+        let times = if at == steady { times + 1 } else { 0 };
+        self.asked.set((steady, times));
+        assert!(times < LOOP, "the agent works without end");
+        jiff_time::Timestamp::from_millis(steady + self.wall.get())
+    }
+
+    fn uptime(&self) -> jiff_time::Span {
+        jiff_time::Span::from_millis(self.steady() - self.booted)
+    }
+
+    fn random(&self) -> f64 {
+        self.draw.borrow_mut().unit()
+    }
+
+    fn connect(&self) -> std::io::Result<Option<tokio::io::DuplexStream>> {
+        api::connect(&self.server)
+    }
+
+    fn runtime(&self, method: &str, request: &[u8]) -> (Duration, RuntimeAnswer) {
+        let soon = Duration::from_millis(2);
+        let Ok(mut node) = self.node.try_borrow_mut() else { return (soon, RuntimeAnswer::Silence) };
+        let now = self.steady();
+        match node.kubelet.runtime {
+            RuntimeState::Hangs => return (soon, RuntimeAnswer::Silence),
+            RuntimeState::Down => return (soon, RuntimeAnswer::Unreachable),
+            RuntimeState::Answers | RuntimeState::Stranger => {}
+        }
+        match node.kubelet.answer(method, request, now) {
+            Some(message) => (soon, RuntimeAnswer::Message(message)),
+            None => (soon, RuntimeAnswer::Refused("not simulated".to_owned())),
+        }
+    }
+}
+
+use daemonlet::core::time as jiff_time;
+
+/// The configuration of every life.
+fn config(kubeconfig: &str) -> String {
+    format!(
+        "node-name = \"{NODE}\"\nkubeconfig = \"{kubeconfig}\"\n\
+         folders = [\"/etc/daemonlet/daemonsets.d\", \"/mnt/late/daemonsets.d\"]\n\
+         manifest-dir = \"{MANIFESTS}\"\nstate-dir = \"{STATE}\"\nrun-dir = \"/run/daemonlet\"\n\
+         kubelet-root = \"{KUBELET}\"\nruntime-endpoint = \"unix:///run/cri.sock\"\nupdate-jitter = \"2s\"\n\
+         api-endpoint = \"10.0.0.1:6443\"\n"
+    )
+}
+
+/// What came of a life.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) violation: Option<Violation>,
+    /// Everything that happened, as a number: the same life has the same.
+    pub(crate) trace: u64,
+    pub(crate) requests: u64,
+    pub(crate) processes: u64,
+}
+
+/// Lives `life`.
+pub(crate) fn live(life: &Life, kubeconfig: &str) -> Outcome {
+    simulation::enter(Some(Rc::new(Still(Rc::new(Cell::new(1_767_225_600_000))))));
+    let node = Rc::new(RefCell::new(Node::new(life)));
+    let mut laws = Laws::default();
+    let mut outcome = Outcome::default();
+    let mut pending = life.moves.clone();
+    pending.reverse();
+    let last = life.moves.last().map_or(0, |(at, _)| *at) + REST;
+    let mut plan = Plan { pending, healed_at: last.min(HOUR + REST), over_at: last.min(HOUR + REST) + LAST, restarted: false };
+    let seed = Draw::new(life.seed ^ 0xa9e7);
+    loop {
+        outcome.processes += 1;
+        let ended = process(&node, &mut laws, &mut plan, kubeconfig, seed.clone());
+        let requests = node.borrow().server.lock().unwrap().requests;
+        outcome.requests = requests;
+        let back = match ended {
+            Ended::Over => break,
+            Ended::Panicked(why) => {
+                laws.violate(node.borrow().steady, "no pass panics or loops", why);
+                break;
+            }
+            Ended::By(End::Stop { back } | End::Kill { back }) => {
+                node.borrow().disk.end_process();
+                back
+            }
+            Ended::By(End::PowerLoss { kept, reach }) => {
+                let mut node = node.borrow_mut();
+                node.lose_power(kept, reach);
+                laws.lose_power(&node);
+                0
+            }
+            Ended::NotStarted(why) => {
+                node.borrow().disk.end_process();
+                laws.not_started(&node.borrow(), &why);
+                2_000
+            }
+        };
+        let until = node.borrow().steady + back;
+        if laws.violation.is_some() || !idle(&node, &mut laws, &mut plan, until) {
+            break;
+        }
+    }
+    simulation::enter(None);
+    outcome.trace = laws.trace();
+    outcome.violation = laws.violation.take();
+    outcome
+}
+
+/// What is still to happen.
+struct Plan {
+    /// The next move last.
+    pending: Vec<(i64, super::moves::Move)>,
+    healed_at: i64,
+    over_at: i64,
+    /// Whether the restart in an unchanged world has begun.
+    restarted: bool,
+}
+
+impl Plan {
+    /// When the next thing happens.
+    fn due(&self, node: &Node) -> i64 {
+        let next = self.pending.last().map_or(i64::MAX, |(at, _)| *at);
+        node.due().min(next).min(if self.healed_at > node.steady { self.healed_at } else { self.over_at })
+    }
+
+    /// Does what is due. Gives whether the life is over.
+    fn step(&mut self, node: &mut Node, laws: &mut Laws, is_up: bool) -> bool {
+        while let Some((at, what)) = self.pending.last().copied() {
+            if at > node.steady || node.end.is_some() {
+                break;
+            }
+            self.pending.pop();
+            laws.moved(node, what);
+            node.act(what);
+        }
+        if node.steady >= self.healed_at && self.healed_at > 0 {
+            node.heal_all();
+            self.healed_at = 0;
+        }
+        node.step();
+        laws.check(node, is_up);
+        if self.healed_at == 0 && node.steady >= self.over_at && is_up && !self.restarted {
+            // In a world that does not change, a restart changes nothing.
+            laws.converged(node);
+            laws.begin_restart(node);
+            self.restarted = true;
+            self.over_at = node.steady + 120_000;
+            node.end = Some(End::Stop { back: 1_000 });
+            return false;
+        }
+        let is_over = self.restarted && node.steady >= self.over_at && is_up;
+        if is_over {
+            laws.end_restart(node);
+        }
+        is_over
+    }
+}
+
+/// Time passes without the agent. Gives whether the life goes on.
+fn idle(node: &Rc<RefCell<Node>>, laws: &mut Laws, plan: &mut Plan, until: i64) -> bool {
+    simulation::enter(Some(Rc::new(Still(Rc::clone(&node.borrow().clock)))));
+    loop {
+        let mut node = node.borrow_mut();
+        let due = plan.due(&node).max(node.steady + 1).min(until);
+        if due > until || node.steady >= until {
+            return true;
+        }
+        node.set_time(due);
+        node.effects.lock().unwrap().left = None;
+        if plan.step(&mut node, laws, false) || laws.violation.is_some() {
+            return false;
+        }
+        // What would end a process that is not there does nothing more.
+        match node.end.take() {
+            Some(End::PowerLoss { kept, reach }) => {
+                node.lose_power(kept, reach);
+                laws.lose_power(&node);
+                return true;
+            }
+            Some(End::Stop { .. } | End::Kill { .. }) | None => {}
+        }
+    }
+}
+
+/// The world while no agent runs: files have times all the same.
+struct Still(Rc<Cell<i64>>);
+
+impl World for Still {
+    fn now(&self) -> jiff_time::Timestamp {
+        jiff_time::Timestamp::from_millis(self.0.get())
+    }
+
+    fn uptime(&self) -> jiff_time::Span {
+        jiff_time::Span::ZERO
+    }
+
+    fn random(&self) -> f64 {
+        0.5
+    }
+
+    fn connect(&self) -> std::io::Result<Option<tokio::io::DuplexStream>> {
+        Ok(None)
+    }
+
+    fn runtime(&self, _: &str, _: &[u8]) -> (Duration, RuntimeAnswer) {
+        (Duration::ZERO, RuntimeAnswer::Unreachable)
+    }
+}
+
+/// How a process ended.
+enum Ended {
+    Over,
+    By(End),
+    Panicked(String),
+    NotStarted(String),
+}
+
+/// One process of the agent.
+fn process(node: &Rc<RefCell<Node>>, laws: &mut Laws, plan: &mut Plan, kubeconfig: &str, draw: Draw) -> Ended {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime of one thread");
+    let lived = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(async {
+            let (began, wall, booted, server) = {
+                let node = node.borrow();
+                (node.steady, Rc::clone(&node.wall), node.booted, std::sync::Arc::clone(&node.server))
+            };
+            let origin = tokio::time::Instant::now();
+            let around = Around {
+                node: Rc::clone(node),
+                server,
+                wall,
+                booted,
+                began,
+                origin,
+                draw: RefCell::new(draw),
+                asked: Cell::new((0, 0)),
+            };
+            simulation::enter(Some(Rc::new(around)));
+            let config = match Simulation::config(&config(kubeconfig)) {
+                Ok(config) => config,
+                Err(error) => return Ended::NotStarted(format!("{error:?}")),
+            };
+            let disk = std::sync::Arc::clone(&node.borrow().disk);
+            let agent = match Simulation::new(config, disk) {
+                Ok(agent) => agent,
+                Err(error) => return Ended::NotStarted(format!("{error:?}")),
+            };
+            let handle = agent.handle();
+            let drive = drive(node, laws, plan, began, origin, &handle);
+            let agent = std::pin::pin!(agent.run());
+            let drive = std::pin::pin!(drive);
+            match futures::future::select(agent, drive).await {
+                futures::future::Either::Left(((), _)) => Ended::Panicked("the agent ended by itself".to_owned()),
+                futures::future::Either::Right((ended, agent)) => {
+                    if let Ended::By(End::Stop { .. }) = ended {
+                        handle.stop();
+                        let _ = tokio::time::timeout(Duration::from_secs(5), agent).await;
+                    }
+                    ended
+                }
+            }
+        })
+    }));
+    let ended = match lived {
+        Ok(ended) => ended,
+        Err(panic) if panic.is::<Killed>() => {
+            let end = node.borrow().effects.lock().unwrap().ended.take();
+            Ended::By(end.unwrap_or(End::Kill { back: 1_000 }))
+        }
+        Err(panic) => {
+            let why = panic.downcast_ref::<String>().cloned();
+            Ended::Panicked(why.or_else(|| panic.downcast_ref::<&str>().map(|w| (*w).to_owned())).unwrap_or_default())
+        }
+    };
+    drop(runtime);
+    ended
+}
+
+/// What happens while the agent runs.
+async fn drive(
+    node: &Rc<RefCell<Node>>,
+    laws: &mut Laws,
+    plan: &mut Plan,
+    began: i64,
+    origin: tokio::time::Instant,
+    handle: &AgentHandle,
+) -> Ended {
+    let poke = std::sync::Arc::clone(&node.borrow().poke);
+    loop {
+        let due = plan.due(&node.borrow());
+        let at = origin + Duration::from_millis(u64::try_from(due - began).unwrap_or(0));
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep_until(at) => {}
+            () = poke.notified() => {}
+        }
+        let is_over = {
+            let mut node = node.borrow_mut();
+            node.set_time(began + i64::try_from(origin.elapsed().as_millis()).unwrap_or(i64::MAX));
+            plan.step(&mut node, laws, true)
+        };
+        if laws.violation.is_some() {
+            return Ended::Over;
+        }
+        let end = node.borrow_mut().end.take();
+        if let Some(end) = end {
+            return Ended::By(end);
+        }
+        if laws.wants_status {
+            laws.wants_status = false;
+            let status = handle.ask(r#"{"op":"status"}"#).await;
+            laws.status(&node.borrow(), status);
+        }
+        if is_over {
+            return Ended::Over;
+        }
+    }
+}

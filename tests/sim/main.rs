@@ -1,0 +1,143 @@
+//! The simulator: the agent's whole program on a node in memory, in thousands of lives.
+//!
+//! ```text
+//! sim                  the lives that are kept, then new ones for SIM_SECONDS (10) seconds
+//! sim SEED [COUNT]     the lives of these seeds
+//! sim FILE…            the lives in these files
+//! ```
+//!
+//! A life that breaks a law is made shorter, printed as a story, and kept in tests/sim/found.
+
+mod api;
+mod kubelet;
+mod laws;
+mod life;
+mod moves;
+mod node;
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use std::time::Instant;
+
+use laws::Violation;
+use moves::Life;
+use node::Killed;
+
+fn main() {
+    std::panic::set_hook(Box::new(|panic| {
+        if !panic.payload().is::<Killed>() && std::env::var_os("DAEMONLET_SIM_STORY").is_some() {
+            eprintln!("{panic}");
+        }
+    }));
+    if std::env::var_os("DAEMONLET_SIM_LOG").is_some() {
+        let _ = daemonlet::log::init("daemonlet=debug", daemonlet::config::LogTarget::Stderr);
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let kubeconfig = folder.path().join("kubeconfig");
+    let text = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+        clusters: [{name: k, cluster: {server: \"http://127.0.0.1:6443\"}}]\n\
+        users: [{name: u, user: {token: t}}]\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n";
+    std::fs::write(&kubeconfig, text).expect("a kubeconfig");
+    let kubeconfig = kubeconfig.to_string_lossy().into_owned();
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let is_right = match words.first().map(|word| word.parse::<u64>()) {
+        None => kept(&kubeconfig) & new_lives(&kubeconfig),
+        Some(Ok(first)) => {
+            let count = words.get(1).and_then(|word| word.parse().ok()).unwrap_or(1);
+            (first..first + count).all(|seed| judge(&Life::of(seed), &kubeconfig))
+        }
+        Some(Err(_)) => words.iter().all(|file| {
+            let text = std::fs::read_to_string(file).expect("a life that was kept");
+            judge(&serde_json::from_str(&text).expect("a life"), &kubeconfig)
+        }),
+    };
+    std::process::exit(i32::from(!is_right));
+}
+
+/// The lives that are kept.
+fn kept(kubeconfig: &str) -> bool {
+    let mut files: Vec<_> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sim/found"))
+        .map(|files| files.flatten().map(|file| file.path()).collect())
+        .unwrap_or_default();
+    files.retain(|file: &std::path::PathBuf| file.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    let mut is_right = true;
+    for file in &files {
+        let text = std::fs::read_to_string(file).expect("a life that was kept");
+        let life: Life = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        if let Some(violation) = life::live(&life, kubeconfig).violation {
+            println!("{}: {}: {}", file.display(), violation.law, violation.what);
+            is_right = false;
+        }
+    }
+    println!("{} lives that were kept", files.len());
+    is_right
+}
+
+/// New lives on all processors for a while.
+fn new_lives(kubeconfig: &str) -> bool {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    let seconds = number("SIM_SECONDS").unwrap_or(10);
+    let most = number("SIM_LIVES").unwrap_or(u64::MAX);
+    let first = number("SIM_SEED").unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        now.as_nanos() as u64 % 1_000_000_000
+    });
+    let (next, failed, began) = (AtomicU64::new(0), AtomicBool::new(false), Instant::now());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while began.elapsed() < Duration::from_secs(seconds) && !failed.load(Ordering::Relaxed) {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= most {
+                        break;
+                    }
+                    if !judge(&Life::of(first + index), kubeconfig) {
+                        failed.store(true, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let lives = next.load(Ordering::Relaxed).min(most);
+    let took = began.elapsed().as_secs_f64();
+    let rate = lives as f64 * 60.0 / took / threads as f64;
+    println!("{lives} lives from seed {first}, {took:.1} s on {threads} processors: {rate:.0} a minute of each");
+    !failed.load(Ordering::Relaxed)
+}
+
+/// Lives one life; what breaks a law is made shorter, told and kept.
+fn judge(life: &Life, kubeconfig: &str) -> bool {
+    let Some(violation) = life::live(life, kubeconfig).violation else { return true };
+    let (life, violation) = shrink(life.clone(), violation, kubeconfig);
+    println!("seed {}: {}: {}", life.seed, violation.law, violation.what);
+    println!("  daemons {:?}, one journal {}", life.daemons, life.one_journal);
+    for (at, what) in &life.moves {
+        println!("  {:>9.3} s  {what:?}", *at as f64 / 1_000.0);
+    }
+    println!("  {:>9.3} s  {}", violation.at as f64 / 1_000.0, violation.law);
+    let text = serde_json::to_string(&life).unwrap_or_default();
+    println!("  {text}");
+    false
+}
+
+/// Leaves out what the violation does not need.
+fn shrink(mut life: Life, mut violation: Violation, kubeconfig: &str) -> (Life, Violation) {
+    let mut length = life.moves.len();
+    while length > 0 {
+        let mut at = 0;
+        while at < life.moves.len() {
+            let mut less = life.clone();
+            less.moves.drain(at..(at + length).min(life.moves.len()));
+            match life::live(&less, kubeconfig).violation {
+                Some(same) if same.law == violation.law => (life, violation) = (less, same),
+                _ => at += length,
+            }
+        }
+        length /= 2;
+    }
+    (life, violation)
+}

@@ -1,0 +1,265 @@
+//! What happens to a node: the moves of a life, drawn from a seed, kept as a list, printed as a story.
+//!
+//! Owns which moves there are and how often each is drawn. Must not know what follows from them.
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use super::api::Reach;
+use super::api::Refusal;
+use super::kubelet::RuntimeState;
+
+/// Random numbers of one life (xorshift64*).
+#[derive(Clone, Debug)]
+pub(crate) struct Draw(u64);
+
+impl Draw {
+    pub(crate) fn new(seed: u64) -> Self {
+        // Neighbouring seeds have nothing in common.
+        let mut draw = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d);
+        (0..4).for_each(|_| drop(draw.next()));
+        draw
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        if self.0 == 0 {
+            self.0 = 0x2545_f491_4f6c_dd1d;
+        }
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        (self.next() >> 16) % bound.max(1)
+    }
+
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+}
+
+/// Where a daemon is defined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Home {
+    Api,
+    Folder,
+    /// Both: the API's is newer.
+    Both,
+}
+
+/// How a file of a folder is hurt without a word about what it defines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Hurt {
+    Empty,
+    Half,
+    Zeros,
+    DanglingLink,
+    LinkLoop,
+    Unreadable,
+    StaleHandle,
+}
+
+/// What of the state folder is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Piece {
+    Inputs,
+    Floor,
+    Record,
+}
+
+/// How it is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Damage {
+    Gone,
+    Empty,
+    Zeros,
+    Half,
+    Folder,
+}
+
+/// What fails on the disk for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Fault {
+    StateReadOnly,
+    StateFull,
+    ManifestsFull,
+    ManifestsUnreadable,
+    PodsFull,
+    FolderUnreadable,
+}
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Move {
+    // The API's users.
+    Apply { daemon: u8 },
+    Delete { daemon: u8 },
+    Label { daemon: u8, is_static: bool },
+    MistypeLabel { daemon: u8 },
+    DeletePod { daemon: u8, force: bool },
+    ChangeConfigMap { daemon: u8 },
+    ChangeSecret { daemon: u8 },
+    DropConfigMap { daemon: u8, seconds: u16 },
+    RecreateNode,
+    // The owner of the node's folders.
+    Write { daemon: u8 },
+    WriteSlowly { daemon: u8 },
+    WriteObjects { daemon: u8 },
+    HurtFile { daemon: u8, hurt: Hurt, seconds: u16 },
+    RemoveFile { daemon: u8 },
+    Mask { daemon: u8 },
+    SecondFile { daemon: u8, seconds: u16 },
+    UnmountFolder { seconds: u16 },
+    RemoveManifest { daemon: u8 },
+    EmptyManifest { daemon: u8 },
+    RemoveData { daemon: u8 },
+    // The API server.
+    Reach { reach: Reach, seconds: u16 },
+    Refuse { resource: u8, refusal: Refusal, seconds: u16 },
+    EndWatches,
+    Compact,
+    RestartServer,
+    OtherCluster { seconds: u16 },
+    // The machine and its processes.
+    Kill { seconds: u16 },
+    KillAt { effect: u16 },
+    RestartAgent,
+    PowerLoss { kept: u8, effect: Option<u16>, reach: Reach },
+    RestartKubelet,
+    Runtime { state: RuntimeState, seconds: u16 },
+    Clock { seconds: i64 },
+    Damage { piece: Piece, damage: Damage },
+    DiskFault { fault: Fault, seconds: u16 },
+    OpenState { seconds: u16 },
+    CopyState { seconds: u16 },
+}
+
+/// The resources that a refusal may be about.
+pub(crate) const RESOURCES: [&str; 7] =
+    ["daemonsets", "configmaps", "secrets", "serviceaccounts", "namespaces", "pods", "nodes"];
+
+/// A life: what there is at its beginning, and what happens when, in milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Life {
+    pub(crate) seed: u64,
+    pub(crate) daemons: Vec<Home>,
+    pub(crate) one_journal: bool,
+    pub(crate) moves: Vec<(i64, Move)>,
+}
+
+/// How long a life lasts, in milliseconds, without its end, at which all faults are over.
+pub(crate) const HOUR: i64 = 3_600_000;
+
+impl Life {
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut draw = Draw::new(seed);
+        let count = 3 + draw.below(4);
+        let daemons = (0..count).map(|_| draw.one_of(&[Home::Api, Home::Api, Home::Folder, Home::Folder, Home::Both]));
+        let daemons: Vec<Home> = daemons.collect();
+        let one_journal = draw.below(4) > 0;
+        let mut moves = Vec::new();
+        // Most lives are of few moves near each other; those are understood, and shrunk, best.
+        let (count, spread) = match draw.below(3) {
+            0 => (3 + draw.below(5), 40.0),
+            1 => (8 + draw.below(10), 150.0),
+            _ => (15 + draw.below(25), 90.0),
+        };
+        let mut at = 20_000 + draw.below(60_000) as i64;
+        for _ in 0..count {
+            moves.push((at, a_move(&mut draw, daemons.len() as u64)));
+            at += match draw.below(4) {
+                0 => draw.below(3_000) as i64,
+                1 => 1_000 + draw.below(20_000) as i64,
+                _ => (-draw.unit().max(1e-6).ln() * spread * 1_000.0) as i64,
+            };
+        }
+        moves.retain(|(at, _)| *at < HOUR);
+        Self { seed, daemons, one_journal, moves }
+    }
+}
+
+fn a_move(draw: &mut Draw, daemons: u64) -> Move {
+    let daemon = draw.below(daemons) as u8;
+    let seconds = draw.one_of(&[2_u16, 8, 25, 70, 200, 600]);
+    let reach = draw.one_of(&[Reach::Up, Reach::Refused, Reach::Silent]);
+    let down = draw.one_of(&[Reach::Refused, Reach::Silent]);
+    match draw.below(56) {
+        0..=3 => Move::Apply { daemon },
+        4 => Move::Delete { daemon },
+        5 => Move::Label { daemon, is_static: draw.below(2) == 0 },
+        6 => Move::MistypeLabel { daemon },
+        7..=8 => Move::DeletePod { daemon, force: draw.below(2) == 0 },
+        9..=10 => Move::ChangeConfigMap { daemon },
+        11 => Move::ChangeSecret { daemon },
+        12 => Move::DropConfigMap { daemon, seconds },
+        13 => Move::RecreateNode,
+        14..=15 => Move::Write { daemon },
+        16 => Move::WriteSlowly { daemon },
+        17 => Move::WriteObjects { daemon },
+        18..=20 => {
+            let hurts = [
+                Hurt::Empty,
+                Hurt::Half,
+                Hurt::Zeros,
+                Hurt::DanglingLink,
+                Hurt::LinkLoop,
+                Hurt::Unreadable,
+                Hurt::StaleHandle,
+            ];
+            Move::HurtFile { daemon, hurt: draw.one_of(&hurts), seconds }
+        }
+        21 => Move::RemoveFile { daemon },
+        22 => Move::Mask { daemon },
+        23 => Move::SecondFile { daemon, seconds },
+        24 => Move::UnmountFolder { seconds },
+        25 => Move::RemoveManifest { daemon },
+        26 => Move::EmptyManifest { daemon },
+        27 => Move::RemoveData { daemon },
+        28..=30 => Move::Reach { reach: down, seconds },
+        31..=32 => {
+            let refusals =
+                [Refusal::Forbidden, Refusal::NotFound, Refusal::TooMany, Refusal::Internal, Refusal::Silence];
+            let resource = draw.below(RESOURCES.len() as u64) as u8;
+            Move::Refuse { resource, refusal: draw.one_of(&refusals), seconds }
+        }
+        33 => Move::EndWatches,
+        34 => Move::Compact,
+        35 => Move::RestartServer,
+        36 => Move::OtherCluster { seconds },
+        37..=38 => Move::Kill { seconds: draw.one_of(&[1, 5, 60]) },
+        39..=41 => Move::KillAt { effect: draw.below(60) as u16 },
+        42..=43 => Move::RestartAgent,
+        44..=46 => {
+            let effect = (draw.below(2) == 0).then(|| draw.below(80) as u16);
+            Move::PowerLoss { kept: draw.below(4) as u8, effect, reach }
+        }
+        47 => Move::RestartKubelet,
+        48 => Move::Runtime { state: draw.one_of(&[RuntimeState::Hangs, RuntimeState::Down]), seconds },
+        49 => Move::Clock { seconds: draw.one_of(&[-100_000_000, -3_600, -30, 30, 3_600, 100_000_000]) },
+        50..=51 => {
+            let damages = [Damage::Gone, Damage::Empty, Damage::Zeros, Damage::Half, Damage::Folder];
+            let piece = draw.one_of(&[Piece::Inputs, Piece::Floor, Piece::Record]);
+            Move::Damage { piece, damage: draw.one_of(&damages) }
+        }
+        52 => {
+            let faults = [
+                Fault::StateReadOnly,
+                Fault::StateFull,
+                Fault::ManifestsFull,
+                Fault::ManifestsUnreadable,
+                Fault::PodsFull,
+                Fault::FolderUnreadable,
+            ];
+            Move::DiskFault { fault: draw.one_of(&faults), seconds }
+        }
+        53 => Move::OpenState { seconds },
+        54 => Move::CopyState { seconds },
+        _ => Move::RestartAgent,
+    }
+}

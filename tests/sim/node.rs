@@ -1,0 +1,976 @@
+//! One node: its disk, its kubelet, its API server, its clocks, and what the daemons of this life are to be.
+//!
+//! Owns the truth that a life is judged by, and what each move does to the node. Must not judge.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use daemonlet::simulation::Disk;
+use daemonlet::simulation::Doing;
+use daemonlet::simulation::Handle;
+use daemonlet::simulation::Kept;
+use daemonlet::simulation::Links;
+use daemonlet::simulation::Simulated;
+use nix::errno::Errno;
+use serde_json::Value;
+use serde_json::json;
+
+use super::api;
+use super::api::Reach;
+use super::api::Refusal;
+use super::kubelet::Kubelet;
+use super::kubelet::RuntimeState;
+use super::moves::Damage;
+use super::moves::Draw;
+use super::moves::Fault;
+use super::moves::Home;
+use super::moves::Hurt;
+use super::moves::Life;
+use super::moves::Move;
+use super::moves::Piece;
+use super::moves::RESOURCES;
+
+pub(crate) const NODE: &str = "n1";
+pub(crate) const SPACE: &str = "kube-system";
+pub(crate) const STATE: &str = "/var/lib/daemonlet";
+pub(crate) const MANIFESTS: &str = "/etc/kubernetes/manifests";
+pub(crate) const KUBELET: &str = "/var/lib/kubelet";
+const FOLDER: &str = "/etc/daemonlet/daemonsets.d";
+const LATE_MOUNT: &str = "/mnt/late";
+const LATE: &str = "/mnt/late/daemonsets.d";
+/// The file system that is mounted late.
+const LATE_SYSTEM: u64 = 7;
+/// 2026-01-01.
+const BEGIN: i64 = 1_767_225_600_000;
+
+/// What the label of a DaemonSet in the API says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Label {
+    Static,
+    None,
+    /// An unknown value: nothing changes.
+    Mistyped,
+}
+
+/// What is true of one daemon.
+#[derive(Clone, Debug)]
+pub(crate) struct Daemon {
+    pub(crate) name: String,
+    pub(crate) home: Home,
+    /// The revision of the API's DaemonSet.
+    pub(crate) api: Option<u64>,
+    pub(crate) label: Label,
+    /// What was in force when the label was mistyped.
+    held: Option<u64>,
+    /// The revision that its file defines.
+    pub(crate) file: Option<u64>,
+    /// Whether its file counts though the API's DaemonSet was deleted.
+    file_counts: bool,
+    /// What its ConfigMap and its Secret hold.
+    pub(crate) config: u64,
+    pub(crate) secret: u64,
+    pub(crate) has_config: bool,
+    is_hurt: bool,
+    has_second: bool,
+    /// So many ends of an instance are explained beyond what the revision explains.
+    pub(crate) allowed: u32,
+    /// Whether it has run in this life.
+    pub(crate) has_run: bool,
+    pub(crate) highest: u64,
+}
+
+impl Daemon {
+    /// The revision that is to run; `None`: nothing of it.
+    pub(crate) fn wanted(&self) -> Option<u64> {
+        let of_api = match self.label {
+            Label::Static => self.api,
+            Label::Mistyped => self.api.and(self.held),
+            Label::None => None,
+        };
+        match self.home {
+            Home::Api => of_api,
+            Home::Folder => self.file,
+            Home::Both => of_api.or(self.file.filter(|_| self.file_counts && self.api.is_none())),
+        }
+    }
+
+    fn in_folder(&self) -> bool {
+        self.home != Home::Api
+    }
+
+    fn in_api(&self) -> bool {
+        self.home != Home::Folder
+    }
+}
+
+/// What ends the process that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// SIGTERM, and a start after so long.
+    Stop { back: i64 },
+    /// SIGKILL.
+    Kill { back: i64 },
+    PowerLoss { kept: u8, reach: Reach },
+}
+
+/// Something that ends by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heal {
+    File(u8),
+    SecondFile(u8),
+    Mount,
+    Reach,
+    Refusal(u8),
+    Cluster,
+    Runtime,
+    Disk(Fault),
+    State,
+    Config(u8),
+    FinishWriting(u8),
+    Backup,
+}
+
+/// What is told of the disk, and when the process is to die of it.
+#[derive(Default)]
+pub(crate) struct Effects {
+    pub(crate) log: Vec<(Doing, PathBuf, bool)>,
+    /// Changes that the agent may still make before `end`.
+    pub(crate) left: Option<(u64, End)>,
+    pub(crate) ended: Option<End>,
+    by_world: bool,
+}
+
+/// Ends the process in the middle of an effect.
+pub(crate) struct Killed;
+
+/// The node.
+pub(crate) struct Node {
+    pub(crate) disk: Arc<Simulated>,
+    pub(crate) server: api::Shared,
+    pub(crate) kubelet: Kubelet,
+    pub(crate) daemons: Vec<Daemon>,
+    pub(crate) effects: Arc<Mutex<Effects>>,
+    pub(crate) poke: Arc<tokio::sync::Notify>,
+    /// Milliseconds since the life began, which nobody sets.
+    pub(crate) steady: i64,
+    /// The wall clock's distance from it, and the wall clock.
+    pub(crate) wall: Rc<Cell<i64>>,
+    pub(crate) clock: Rc<Cell<i64>>,
+    pub(crate) booted: i64,
+    heals: Vec<(i64, Heal)>,
+    pub(crate) draw: Draw,
+    revisions: u64,
+    other: Option<api::Etcd>,
+    pub(crate) end: Option<End>,
+    /// Copies of the state folder, to come back as backups.
+    backup: Option<BTreeMap<PathBuf, Vec<u8>>>,
+    pub(crate) is_mounted: bool,
+    faults: Vec<Fault>,
+    pub(crate) is_state_open: bool,
+}
+
+impl Node {
+    pub(crate) fn new(life: &Life) -> Self {
+        let disk = Simulated::shared();
+        disk.set_one_journal(life.one_journal);
+        let server: api::Shared = Arc::default();
+        let kubelet = Kubelet::new(Path::new(MANIFESTS), Path::new(KUBELET));
+        let mut node = Self {
+            disk,
+            server,
+            kubelet,
+            daemons: Vec::new(),
+            effects: Arc::default(),
+            poke: Arc::default(),
+            steady: 0,
+            wall: Rc::new(Cell::new(BEGIN)),
+            clock: Rc::new(Cell::new(BEGIN)),
+            booted: 0,
+            heals: Vec::new(),
+            draw: Draw::new(life.seed ^ 0x5eed),
+            revisions: 0,
+            other: None,
+            end: None,
+            backup: None,
+            is_mounted: true,
+            faults: Vec::new(),
+            is_state_open: false,
+        };
+        node.lay_out();
+        node.settle_cluster();
+        for (index, home) in life.daemons.iter().enumerate() {
+            node.daemons.push(Daemon {
+                name: format!("d{index}"),
+                home: *home,
+                api: None,
+                label: Label::Static,
+                held: None,
+                file: None,
+                file_counts: true,
+                config: 1,
+                secret: 1,
+                has_config: true,
+                is_hurt: false,
+                has_second: false,
+                allowed: 0,
+                has_run: false,
+                highest: 0,
+            });
+            if node.daemons[index].in_folder() {
+                node.write_objects(index);
+                node.write_file(index);
+            }
+            if node.daemons[index].in_api() {
+                node.put_objects(index);
+                node.apply(index);
+            }
+        }
+        node
+    }
+
+    /// Folders, what the kernel shows, and files of others.
+    fn lay_out(&mut self) {
+        let disk = &self.disk;
+        for folder in ["/run", "/var/lib", KUBELET, MANIFESTS, FOLDER, LATE_MOUNT, "/tmp"] {
+            disk.make_folder(Path::new(folder));
+        }
+        disk.mount(Path::new(LATE_MOUNT), LATE_SYSTEM);
+        disk.make_folder(Path::new(LATE));
+        disk.put_device(Path::new("/dev/null"));
+        disk.put("/proc/sys/kernel/random/boot_id", format!("{:032x}\n", 0));
+        disk.put("/proc/1/stat", format!("1 (init) {}0 0", "S 1 ".repeat(10)));
+        disk.put(format!("{MANIFESTS}/etcd.yaml"), foreign());
+        disk.put(format!("{FOLDER}/README.txt"), "for people");
+        disk.set_volatile("/run");
+        let (effects, poke) = (Arc::clone(&self.effects), Arc::clone(&self.poke));
+        disk.observe(Some(Arc::new(move |doing, path: &Path| {
+            let mut effects = effects.lock().unwrap();
+            let by_world = effects.by_world;
+            if doing != Doing::Sync {
+                effects.log.push((doing, path.to_owned(), by_world));
+                poke.notify_one();
+            }
+            if by_world {
+                return;
+            }
+            if let Some((left, end)) = effects.left {
+                effects.left = (left > 0).then(|| (left - 1, end));
+                if left == 0 {
+                    effects.ended = Some(end);
+                    drop(effects);
+                    std::panic::panic_any(Killed);
+                }
+            }
+        })));
+    }
+
+    fn settle_cluster(&mut self) {
+        let mut server = self.server.lock().unwrap();
+        let named = |kind: &str, namespace: &str, name: &str| {
+            let mut object = json!({"kind": kind, "metadata": {"name": name}});
+            if !namespace.is_empty() {
+                object["metadata"]["namespace"] = namespace.into();
+            }
+            object
+        };
+        server.put("namespaces", named("Namespace", "", SPACE));
+        server.put("serviceaccounts", named("ServiceAccount", SPACE, "default"));
+        let mut ca = named("ConfigMap", SPACE, "kube-root-ca.crt");
+        ca["data"] = json!({"ca.crt": "CA"});
+        server.put("configmaps", ca);
+        let mut service = named("Service", "default", "kubernetes");
+        service["spec"] = json!({"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443}]});
+        server.put("services", service);
+        drop(server);
+        self.put_node();
+    }
+
+    fn put_node(&self) {
+        let mut node = json!({"kind": "Node", "metadata": {"name": NODE, "labels": {"kubernetes.io/hostname": NODE}}});
+        node["status"] = json!({"nodeInfo": {"kubeletVersion": "v1.36.2"},
+            "conditions": [{"type": "Ready", "status": "True"}]});
+        self.server.lock().unwrap().put("nodes", node);
+    }
+
+    /// It is `steady` now.
+    pub(crate) fn set_time(&mut self, steady: i64) {
+        self.steady = steady;
+        self.clock.set(steady + self.wall.get());
+    }
+
+    /// Does something to the disk that the agent does not.
+    pub(crate) fn as_world<T>(&self, act: impl FnOnce(&Arc<Simulated>) -> T) -> T {
+        let before = std::mem::replace(&mut self.effects.lock().unwrap().by_world, true);
+        let exempt = self.disk.set_exempt(true);
+        let done = act(&self.disk);
+        self.disk.set_exempt(exempt);
+        self.effects.lock().unwrap().by_world = before;
+        done
+    }
+
+    /// When something ends by itself next.
+    pub(crate) fn due(&self) -> i64 {
+        self.heals.iter().map(|(at, _)| *at).fold(self.kubelet.due(), i64::min)
+    }
+
+    /// Does what is due by now.
+    pub(crate) fn step(&mut self) {
+        let now = self.steady;
+        loop {
+            let Some(index) = self.heals.iter().position(|(at, _)| *at <= now) else { break };
+            let (_, heal) = self.heals.swap_remove(index);
+            self.heal(heal);
+        }
+        self.effects.lock().unwrap().by_world = true;
+        let exempt = self.disk.set_exempt(true);
+        let mut server = self.server.lock().unwrap();
+        server.now_millis = now + self.wall.get();
+        self.kubelet.step(now, &self.disk, &mut server, NODE);
+        drop(server);
+        self.disk.set_exempt(exempt);
+        self.effects.lock().unwrap().by_world = false;
+    }
+
+    /// All faults end now.
+    pub(crate) fn heal_all(&mut self) {
+        for (_, heal) in std::mem::take(&mut self.heals) {
+            self.heal(heal);
+        }
+        self.effects.lock().unwrap().left = None;
+        for index in 0..self.daemons.len() {
+            // What somebody mistyped, he corrects.
+            if self.daemons[index].label == Label::Mistyped {
+                self.label(index, Label::Static);
+            }
+        }
+    }
+
+    /// Whether nothing stands in the way of the agent's work.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.faults.is_empty() && self.kubelet.runtime == RuntimeState::Answers && !self.is_state_open
+    }
+
+    fn is_reachable(&self) -> bool {
+        self.server.lock().unwrap().reach == Reach::Up && self.other.is_none()
+    }
+
+    fn heal_after(&mut self, seconds: u16, heal: Heal) {
+        self.heals.push((self.steady + i64::from(seconds) * 1_000, heal));
+    }
+
+    fn heal(&mut self, heal: Heal) {
+        match heal {
+            Heal::File(daemon) => self.restore_file(usize::from(daemon)),
+            Heal::SecondFile(daemon) => {
+                self.daemons[usize::from(daemon)].has_second = false;
+                self.as_world(|disk| disk.unlink(&Handle::Start, Path::new(&second_file(daemon)))).unwrap_or_default();
+            }
+            Heal::Mount => {
+                self.is_mounted = true;
+                self.as_world(|disk| disk.mount(Path::new(LATE_MOUNT), LATE_SYSTEM));
+            }
+            Heal::Reach => self.server.lock().unwrap().set_reach(Reach::Up),
+            Heal::Refusal(resource) => {
+                self.server.lock().unwrap().refusals.remove(RESOURCES[usize::from(resource)]);
+            }
+            Heal::Cluster => self.swap_cluster_back(),
+            Heal::Runtime => self.kubelet.runtime = RuntimeState::Answers,
+            Heal::Disk(fault) => {
+                self.faults.retain(|other| *other != fault);
+                for (_, path, _) in places(fault) {
+                    self.disk.mend(Path::new(path));
+                }
+            }
+            Heal::State => {
+                self.is_state_open = false;
+                self.chmod_state(0o700);
+            }
+            Heal::Backup => {
+                for (path, data) in self.backup.take().unwrap_or_default() {
+                    self.as_world(|disk| disk.put(path, data));
+                }
+                self.end = Some(End::Kill { back: 1_000 });
+            }
+            Heal::Config(daemon) => {
+                self.daemons[usize::from(daemon)].has_config = true;
+                if self.other.is_none() {
+                    self.put_objects(usize::from(daemon));
+                }
+            }
+            Heal::FinishWriting(daemon) => {
+                let daemon = usize::from(daemon);
+                if let Some(revision) = self.daemons[daemon].file {
+                    let text = self.file_text(daemon, revision);
+                    let path = self.path(daemon);
+                    if self.can_write(daemon) {
+                        self.as_world(|disk| overwrite(disk, &path, text.as_bytes()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn swap_cluster_back(&mut self) {
+        if let Some(etcd) = self.other.take() {
+            let mut server = self.server.lock().unwrap();
+            server.etcd = etcd;
+            server.forget();
+        }
+        for daemon in 0..self.daemons.len() {
+            if self.daemons[daemon].in_api() && self.daemons[daemon].has_config {
+                self.put_objects(daemon);
+            }
+        }
+    }
+
+    /// The machine has lost its power and boots.
+    pub(crate) fn lose_power(&mut self, kept: u8, reach: Reach) {
+        let number = self.draw.next();
+        self.as_world(|disk| {
+            disk.crash(match kept {
+                0 => Kept::Nothing,
+                1 => Kept::Names,
+                2 => Kept::Torn(number),
+                _ => Kept::All,
+            });
+        });
+        self.kubelet.crash();
+        self.set_time(self.steady + 20_000);
+        self.booted = self.steady;
+        self.kubelet.look_at = self.steady + 300;
+        self.is_mounted = false;
+        let late = self.draw.one_of(&[0, 1, 4, 40]);
+        self.heal_after(late, Heal::Mount);
+        if reach != Reach::Up {
+            self.server.lock().unwrap().set_reach(reach);
+            self.heal_after(90, Heal::Reach);
+        }
+        self.server.lock().unwrap().break_connections();
+    }
+
+    /// One move; what cannot happen now does not.
+    pub(crate) fn act(&mut self, what: Move) {
+        let index = |daemon: u8| usize::from(daemon) % self.daemons.len();
+        match what {
+            Move::Apply { daemon } => {
+                let daemon = index(daemon);
+                if self.daemons[daemon].in_api() && self.is_reachable() {
+                    self.apply(daemon);
+                }
+            }
+            Move::Delete { daemon } => {
+                let daemon = index(daemon);
+                if self.daemons[daemon].in_api() && self.is_reachable() {
+                    let key = api::id("daemonsets", SPACE, &self.daemons[daemon].name);
+                    self.server.lock().unwrap().delete(&key);
+                    self.daemons[daemon].api = None;
+                    self.daemons[daemon].file_counts = false;
+                }
+            }
+            Move::Label { daemon, is_static } => {
+                let label = if is_static { Label::Static } else { Label::None };
+                self.label(index(daemon), label);
+            }
+            Move::MistypeLabel { daemon } => self.label(index(daemon), Label::Mistyped),
+            Move::DeletePod { daemon, force } => self.delete_pod(index(daemon), force),
+            Move::ChangeConfigMap { daemon } => {
+                let daemon = index(daemon);
+                self.daemons[daemon].config += 1;
+                self.carry_objects(daemon, |daemon| daemon.config -= 1);
+            }
+            Move::ChangeSecret { daemon } => {
+                let daemon = index(daemon);
+                self.daemons[daemon].secret += 1;
+                self.carry_objects(daemon, |daemon| daemon.secret -= 1);
+            }
+            Move::DropConfigMap { daemon, seconds } => {
+                let daemon = index(daemon);
+                if self.daemons[daemon].in_api() && self.is_reachable() && self.daemons[daemon].has_config {
+                    let key = api::id("configmaps", SPACE, &format!("c-{}", self.daemons[daemon].name));
+                    self.server.lock().unwrap().delete(&key);
+                    self.daemons[daemon].has_config = false;
+                    self.heal_after(seconds, Heal::Config(daemon as u8));
+                }
+            }
+            Move::RecreateNode => {
+                if self.is_reachable() {
+                    self.server.lock().unwrap().delete(&api::id("nodes", "", NODE));
+                    self.put_node();
+                }
+            }
+            Move::Write { daemon } => {
+                let daemon = index(daemon);
+                if self.daemons[daemon].in_folder() && self.can_write(daemon) {
+                    self.write_file(daemon);
+                }
+            }
+            Move::WriteSlowly { daemon } => {
+                let daemon = index(daemon);
+                if self.daemons[daemon].in_folder() && self.can_write(daemon) && self.daemons[daemon].file.is_some() {
+                    self.write_half(daemon);
+                }
+            }
+            Move::WriteObjects { daemon } => {
+                let daemon = index(daemon);
+                if self.daemons[daemon].home == Home::Folder && self.can_write(daemon) {
+                    self.daemons[daemon].config += 1;
+                    self.daemons[daemon].secret += 1;
+                    self.write_objects(daemon);
+                }
+            }
+            Move::HurtFile { daemon, hurt, seconds } => {
+                let daemon = index(daemon);
+                if self.daemons[daemon].file.is_some() && self.can_write(daemon) {
+                    self.hurt(daemon, hurt);
+                    self.heal_after(seconds, Heal::File(daemon as u8));
+                }
+            }
+            Move::RemoveFile { daemon } => {
+                let daemon = index(daemon);
+                if self.daemons[daemon].file.is_some() && self.can_write(daemon) {
+                    let path = self.path(daemon);
+                    self.as_world(|disk| disk.unlink(&Handle::Start, &path)).unwrap_or_default();
+                    self.daemons[daemon].file = None;
+                }
+            }
+            Move::Mask { daemon } => {
+                let daemon = index(daemon);
+                if self.daemons[daemon].file.is_some() && self.can_write(daemon) {
+                    let path = self.path(daemon);
+                    self.as_world(|disk| link(disk, &path, "/dev/null"));
+                    self.daemons[daemon].file = None;
+                }
+            }
+            Move::SecondFile { daemon, seconds } => {
+                let daemon = index(daemon);
+                let truth = &self.daemons[daemon];
+                if truth.home == Home::Folder && truth.file.is_some() && truth.has_run && !truth.has_second {
+                    let text = self.file_text(daemon, 0);
+                    self.as_world(|disk| disk.put(second_file(daemon as u8), text));
+                    self.daemons[daemon].has_second = true;
+                    self.heal_after(seconds, Heal::SecondFile(daemon as u8));
+                }
+            }
+            Move::UnmountFolder { seconds } => {
+                if self.is_mounted {
+                    self.is_mounted = false;
+                    self.as_world(|disk| disk.unmount(Path::new(LATE_MOUNT)));
+                    self.heal_after(seconds, Heal::Mount);
+                }
+            }
+            Move::RemoveManifest { daemon } => {
+                let daemon = index(daemon);
+                if let Some(path) = self.manifest_of(daemon) {
+                    self.as_world(|disk| disk.unlink(&Handle::Start, &path)).unwrap_or_default();
+                    self.daemons[daemon].allowed += 1;
+                }
+            }
+            Move::EmptyManifest { daemon } => {
+                let daemon = index(daemon);
+                if let Some(path) = self.manifest_of(daemon) {
+                    self.as_world(|disk| overwrite(disk, &path, b""));
+                    // Whether it is mended before the kubelet sees it is chance.
+                    self.daemons[daemon].allowed += 1;
+                }
+            }
+            Move::RemoveData { daemon } => self.remove_data(index(daemon)),
+            Move::Reach { reach, seconds } => {
+                self.server.lock().unwrap().set_reach(reach);
+                self.heals.retain(|(_, heal)| *heal != Heal::Reach);
+                self.heal_after(seconds, Heal::Reach);
+            }
+            Move::Refuse { resource, refusal, seconds } => {
+                let resource = usize::from(resource) % RESOURCES.len();
+                let mut server = self.server.lock().unwrap();
+                server.refusals.insert(RESOURCES[resource].to_owned(), refusal);
+                if refusal != Refusal::Silence {
+                    server.end_watches();
+                }
+                drop(server);
+                self.heal_after(seconds, Heal::Refusal(resource as u8));
+            }
+            Move::EndWatches => self.server.lock().unwrap().end_watches(),
+            Move::Compact => self.server.lock().unwrap().compact(),
+            Move::RestartServer => self.server.lock().unwrap().forget(),
+            Move::OtherCluster { seconds } => {
+                if self.is_reachable() {
+                    let mut server = self.server.lock().unwrap();
+                    let true_one = std::mem::take(&mut server.etcd);
+                    server.etcd.version = true_one.version + 1_000;
+                    let mut space = json!({"kind": "Namespace", "metadata": {"name": SPACE}});
+                    space["metadata"]["uid"] = "another-cluster".into();
+                    server.put("namespaces", space);
+                    server.forget();
+                    drop(server);
+                    self.other = Some(true_one);
+                    self.heal_after(seconds, Heal::Cluster);
+                }
+            }
+            Move::Kill { seconds } => self.end = Some(End::Kill { back: i64::from(seconds) * 1_000 }),
+            Move::KillAt { effect } => {
+                self.effects.lock().unwrap().left = Some((u64::from(effect), End::Kill { back: 1_000 }));
+            }
+            Move::RestartAgent => self.end = Some(End::Stop { back: 100 }),
+            Move::PowerLoss { kept, effect, reach } => {
+                let end = End::PowerLoss { kept, reach };
+                match effect {
+                    None => self.end = Some(end),
+                    Some(effect) => self.effects.lock().unwrap().left = Some((u64::from(effect), end)),
+                }
+            }
+            Move::RestartKubelet => self.kubelet.restart(self.steady),
+            Move::Runtime { state, seconds } => {
+                self.kubelet.runtime = state;
+                self.heal_after(seconds, Heal::Runtime);
+            }
+            Move::Clock { seconds } => self.wall.set(self.wall.get() + seconds * 1_000),
+            Move::Damage { piece, damage } => self.damage(piece, damage),
+            Move::DiskFault { fault, seconds } => {
+                if !self.faults.contains(&fault) {
+                    self.faults.push(fault);
+                    for (doing, path, errno) in places(fault) {
+                        self.disk.fail(*doing, *path, *errno);
+                    }
+                    self.heal_after(seconds, Heal::Disk(fault));
+                }
+            }
+            Move::OpenState { seconds } => {
+                self.is_state_open = true;
+                self.chmod_state(0o770);
+                self.heal_after(seconds, Heal::State);
+                self.end = Some(End::Stop { back: 100 });
+            }
+            Move::CopyState { seconds } => {
+                let now: BTreeMap<PathBuf, Vec<u8>> = self.state_files();
+                self.backup = Some(now);
+                self.heal_after(seconds, Heal::Backup);
+            }
+        }
+    }
+
+    fn can_write(&self, daemon: usize) -> bool {
+        (self.is_mounted || !self.is_late(daemon)) && !self.faults.contains(&Fault::FolderUnreadable)
+    }
+
+    fn is_late(&self, daemon: usize) -> bool {
+        self.daemons[daemon].home == Home::Folder && daemon % 2 == 1
+    }
+
+    fn path(&self, daemon: usize) -> PathBuf {
+        let folder = if self.is_late(daemon) { LATE } else { FOLDER };
+        Path::new(folder).join(format!("d{daemon}.yaml"))
+    }
+
+    fn next_revision(&mut self) -> u64 {
+        self.revisions += 1;
+        self.revisions
+    }
+
+    fn apply(&mut self, daemon: usize) {
+        let revision = self.next_revision();
+        let truth = &mut self.daemons[daemon];
+        (truth.api, truth.label, truth.held) = (Some(revision), Label::Static, None);
+        let object = self.definition(daemon, revision, true);
+        self.server.lock().unwrap().put("daemonsets", object);
+    }
+
+    fn label(&mut self, daemon: usize, label: Label) {
+        if self.daemons[daemon].home != Home::Api || self.daemons[daemon].api.is_none() || !self.is_reachable() {
+            return;
+        }
+        let truth = &mut self.daemons[daemon];
+        if label == Label::Mistyped {
+            truth.held = truth.wanted();
+        }
+        // From off to on again quickly, an instance may end, or not.
+        truth.allowed += u32::from(label != Label::Mistyped && truth.label != label);
+        truth.label = label;
+        let key = api::id("daemonsets", SPACE, &truth.name);
+        let word = match label {
+            Label::Static => Value::from("static"),
+            Label::None => Value::Null,
+            Label::Mistyped => Value::from("Static"),
+        };
+        self.server.lock().unwrap().change(&key, |object| match word {
+            Value::Null => drop(object["metadata"]["labels"].as_object_mut().map(|l| l.remove("daemonlet.dev/mode"))),
+            word => object["metadata"]["labels"]["daemonlet.dev/mode"] = word,
+        });
+    }
+
+    fn delete_pod(&mut self, daemon: usize, force: bool) {
+        if !self.is_reachable() {
+            return;
+        }
+        let prefix = format!("{}-", self.daemons[daemon].name);
+        let mut server = self.server.lock().unwrap();
+        let keys = server.etcd.objects.keys().filter(|key| key.0 == "pods" && key.2.starts_with(&prefix));
+        let Some(key) = keys.cloned().next() else { return };
+        match force {
+            true => server.delete(&key),
+            false => server.change(&key, |pod| {
+                pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            }),
+        }
+        drop(server);
+        self.daemons[daemon].allowed += 1;
+        self.kubelet.poke(self.steady);
+    }
+
+    /// The objects of a daemon go where it has them; where that cannot be now, `back` undoes it.
+    fn carry_objects(&mut self, daemon: usize, back: impl FnOnce(&mut Daemon)) {
+        match self.daemons[daemon].home {
+            Home::Folder if self.can_write(daemon) => self.write_objects(daemon),
+            Home::Api | Home::Both if self.is_reachable() && self.daemons[daemon].has_config => self.put_objects(daemon),
+            _ => back(&mut self.daemons[daemon]),
+        }
+    }
+
+    fn objects(&self, daemon: usize) -> [Value; 2] {
+        let Daemon { name, config, secret, .. } = &self.daemons[daemon];
+        let metadata = |prefix: &str| json!({"name": format!("{prefix}-{name}"), "namespace": SPACE});
+        [
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("c"),
+                "data": {"k": format!("V={config}"), "l": format!("V={config}")}}),
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata("s"),
+                "data": {"k": base64(&format!("V={secret}"))}}),
+        ]
+    }
+
+    fn put_objects(&mut self, daemon: usize) {
+        let [config, secret] = self.objects(daemon);
+        let mut server = self.server.lock().unwrap();
+        server.put("configmaps", config);
+        server.put("secrets", secret);
+    }
+
+    fn write_objects(&mut self, daemon: usize) {
+        let text: String = self.objects(daemon).iter().map(|object| format!("---\n{object}\n")).collect();
+        let path = self.path(daemon).with_file_name(format!("d{daemon}-objects.yaml"));
+        self.as_world(|disk| replace(disk, &path, text.as_bytes()));
+    }
+
+    fn write_file(&mut self, daemon: usize) {
+        let revision = self.next_revision();
+        let text = self.file_text(daemon, revision);
+        let path = self.path(daemon);
+        self.unhurt(daemon);
+        self.as_world(|disk| replace(disk, &path, text.as_bytes()));
+        let truth = &mut self.daemons[daemon];
+        (truth.file, truth.file_counts) = (Some(revision), true);
+    }
+
+    /// A save in two steps: what is there first is a whole definition, and a wrong one.
+    fn write_half(&mut self, daemon: usize) {
+        let revision = self.next_revision();
+        let text = self.file_text(daemon, revision);
+        let path = self.path(daemon);
+        self.unhurt(daemon);
+        let cut = text.find("      - name: side").unwrap_or(text.len() / 2);
+        self.as_world(|disk| overwrite(disk, &path, text[..cut].as_bytes()));
+        let truth = &mut self.daemons[daemon];
+        (truth.file, truth.file_counts) = (Some(revision), true);
+        let after = self.draw.one_of(&[50, 300, 900]);
+        self.heals.push((self.steady + after, Heal::FinishWriting(daemon as u8)));
+    }
+
+    fn restore_file(&mut self, daemon: usize) {
+        if !std::mem::take(&mut self.daemons[daemon].is_hurt) {
+            return;
+        }
+        self.disk.mend(&self.path(daemon));
+        if let Some(revision) = self.daemons[daemon].file
+            && self.can_write(daemon)
+        {
+            let (path, text) = (self.path(daemon), self.file_text(daemon, revision));
+            self.as_world(|disk| replace(disk, &path, text.as_bytes()));
+        }
+    }
+
+    fn unhurt(&mut self, daemon: usize) {
+        self.daemons[daemon].is_hurt = false;
+        self.disk.mend(&self.path(daemon));
+    }
+
+    fn hurt(&mut self, daemon: usize, hurt: Hurt) {
+        let Some(revision) = self.daemons[daemon].file else { return };
+        let (path, text) = (self.path(daemon), self.file_text(daemon, revision));
+        self.daemons[daemon].is_hurt = true;
+        match hurt {
+            Hurt::Empty => self.as_world(|disk| overwrite(disk, &path, b"")),
+            Hurt::Half => self.as_world(|disk| overwrite(disk, &path, &text.as_bytes()[..text.len() / 3])),
+            Hurt::Zeros => self.as_world(|disk| overwrite(disk, &path, &vec![0; text.len()])),
+            Hurt::DanglingLink => self.as_world(|disk| link(disk, &path, "/mnt/nowhere/file.yaml")),
+            Hurt::LinkLoop => self.as_world(|disk| link(disk, &path, &path.to_string_lossy())),
+            Hurt::Unreadable => self.disk.fail(Doing::Open, &path, Errno::EIO),
+            Hurt::StaleHandle => self.disk.fail(Doing::Read, &path, Errno::ESTALE),
+        }
+    }
+
+    fn file_text(&self, daemon: usize, revision: u64) -> String {
+        let mut object = self.definition(daemon, revision, false);
+        let containers = object["spec"]["template"]["spec"]["containers"].take();
+        let mut text = String::from("apiVersion: apps/v1\nkind: DaemonSet\n");
+        text += &format!("metadata: {}\nspec:\n  selector: {}\n", object["metadata"], object["spec"]["selector"]);
+        text += &format!("  template:\n    metadata: {}\n    spec:\n", object["spec"]["template"]["metadata"]);
+        for (name, value) in object["spec"]["template"]["spec"].as_object().into_iter().flatten() {
+            if name != "containers" {
+                text += &format!("      {name}: {value}\n");
+            }
+        }
+        text += "      containers:\n";
+        for container in containers.as_array().into_iter().flatten() {
+            text += &format!("      - name: {}\n", container["name"].as_str().unwrap_or_default());
+            for (name, value) in container.as_object().into_iter().flatten().filter(|(name, _)| *name != "name") {
+                text += &format!("        {name}: {value}\n");
+            }
+        }
+        text
+    }
+
+    fn definition(&self, daemon: usize, revision: u64, in_api: bool) -> Value {
+        let name = &self.daemons[daemon].name;
+        let labels = json!({"app": name});
+        let mut mode = json!({"app": name});
+        if in_api {
+            mode["daemonlet.dev/mode"] = "static".into();
+        }
+        json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
+            "metadata": {"name": name, "namespace": SPACE, "labels": mode},
+            "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {
+                "automountServiceAccountToken": self.daemons[daemon].home == Home::Api,
+                "terminationGracePeriodSeconds": 1 + daemon as i64 * 2,
+                "volumes": [
+                    {"name": "c", "configMap": {"name": format!("c-{name}")}},
+                    {"name": "s", "secret": {"secretName": format!("s-{name}")}}],
+                "containers": [
+                    {"name": "main", "image": "img:1", "env": [{"name": "REV", "value": revision.to_string()}],
+                        "volumeMounts": [{"name": "c", "mountPath": "/c"}, {"name": "s", "mountPath": "/s"}]},
+                    {"name": "side", "image": "img:1"}]}}}})
+    }
+
+    /// The manifest of a daemon in the kubelet's folder.
+    pub(crate) fn manifest_of(&self, daemon: usize) -> Option<PathBuf> {
+        let name = format!("{SPACE}/{}", self.daemons[daemon].name);
+        let found = self.kubelet.read(&self.disk).into_values().find(|manifest| manifest.daemon == name)?;
+        Some(Path::new(MANIFESTS).join(found.file))
+    }
+
+    fn remove_data(&mut self, daemon: usize) {
+        let name = format!("{SPACE}/{}", self.daemons[daemon].name);
+        let Some(manifest) = self.kubelet.read(&self.disk).into_values().find(|m| m.daemon == name) else { return };
+        let file = volume_path(&manifest.uid, "c").join("k");
+        self.as_world(|disk| disk.unlink(&Handle::Start, &file)).unwrap_or_default();
+    }
+
+    fn state_files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut files = BTreeMap::new();
+        let disk: &dyn Disk = &*self.disk;
+        for folder in [STATE.to_owned(), format!("{STATE}/daemons")] {
+            for name in disk.list(Path::new(&folder)).unwrap_or_default() {
+                let path = Path::new(&folder).join(name);
+                if let Ok(data) = disk.load(&path, u64::MAX) {
+                    files.insert(path, data);
+                }
+            }
+        }
+        files
+    }
+
+    fn chmod_state(&mut self, mode: u32) {
+        if let Ok(folder) = self.disk.open_folder(&Handle::Start, Path::new(STATE), Links::Follow) {
+            self.as_world(|disk| disk.set_mode(&folder, mode)).unwrap_or_default();
+        }
+    }
+
+    /// The agent is killed, a piece of its state is damaged, and it starts.
+    fn damage(&mut self, piece: Piece, damage: Damage) {
+        let record = || {
+            let disk: &dyn Disk = &*self.disk;
+            let mut names = disk.list(Path::new(&format!("{STATE}/daemons"))).unwrap_or_default();
+            names.sort();
+            names.first().map(|name| Path::new(STATE).join("daemons").join(name))
+        };
+        let path = match piece {
+            Piece::Inputs => Some(Path::new(STATE).join("inputs.json")),
+            Piece::Floor => Some(Path::new(STATE).join("floor.json")),
+            Piece::Record => record(),
+        };
+        let Some(path) = path else { return };
+        let disk: &dyn Disk = &*self.disk;
+        let Ok(data) = disk.load(&path, u64::MAX) else { return };
+        self.end = Some(End::Kill { back: 1_000 });
+        self.as_world(|disk| match damage {
+            Damage::Gone => disk.unlink(&Handle::Start, &path).unwrap_or_default(),
+            Damage::Empty => overwrite(disk, &path, b""),
+            Damage::Zeros => overwrite(disk, &path, &vec![0; data.len()]),
+            Damage::Half => overwrite(disk, &path, &data[..data.len() / 2]),
+            Damage::Folder => {
+                disk.unlink(&Handle::Start, &path).unwrap_or_default();
+                disk.make_folder(&path);
+            }
+        });
+    }
+}
+
+/// Where a volume's data is.
+pub(crate) fn volume_path(uid: &str, volume: &str) -> PathBuf {
+    Path::new(KUBELET).join("pods").join(uid).join("volumes/kubernetes.io~empty-dir").join(volume)
+}
+
+fn second_file(daemon: u8) -> String {
+    format!("{FOLDER}/zz-{daemon}.yaml")
+}
+
+/// Somebody's own static pod.
+pub(crate) fn foreign() -> &'static str {
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: etcd, namespace: kube-system, uid: foreign}\nspec: {containers: [{name: e, image: e}]}\n"
+}
+
+fn places(fault: Fault) -> &'static [(Doing, &'static str, Errno)] {
+    match fault {
+        Fault::StateReadOnly => &[
+            (Doing::Create, STATE, Errno::EROFS),
+            (Doing::Rename, STATE, Errno::EROFS),
+            (Doing::Remove, STATE, Errno::EROFS),
+            (Doing::Write, STATE, Errno::EROFS),
+        ],
+        Fault::StateFull => &[(Doing::Create, STATE, Errno::ENOSPC), (Doing::Write, STATE, Errno::ENOSPC)],
+        Fault::ManifestsFull => &[(Doing::Create, MANIFESTS, Errno::ENOSPC), (Doing::Write, MANIFESTS, Errno::ENOSPC)],
+        Fault::ManifestsUnreadable => &[(Doing::Read, MANIFESTS, Errno::EIO), (Doing::Open, MANIFESTS, Errno::EIO)],
+        Fault::PodsFull => &[(Doing::Create, KUBELET, Errno::ENOSPC), (Doing::Write, KUBELET, Errno::ENOSPC)],
+        Fault::FolderUnreadable => &[(Doing::Open, FOLDER, Errno::EIO), (Doing::Read, FOLDER, Errno::EIO)],
+    }
+}
+
+/// As an editor saves: a new file takes the place of the old one.
+fn replace(disk: &Arc<Simulated>, path: &Path, data: &[u8]) {
+    let aside = path.with_file_name(".aside");
+    disk.put(&aside, data);
+    disk.rename(&Handle::Start, &aside, &Handle::Start, path).unwrap_or_default();
+    if let Ok(folder) = disk.open_folder(&Handle::Start, path.parent().unwrap_or(path), Links::Follow) {
+        disk.sync(&folder).unwrap_or_default();
+    }
+}
+
+/// As `>` does: the same file with another content.
+fn overwrite(disk: &Arc<Simulated>, path: &Path, data: &[u8]) {
+    disk.overwrite(path, data);
+}
+
+fn link(disk: &Arc<Simulated>, path: &Path, target: &str) {
+    disk.unlink(&Handle::Start, path).unwrap_or_default();
+    disk.create_link(Path::new(target), &Handle::Start, path).unwrap_or_default();
+    if let Ok(folder) = disk.open_folder(&Handle::Start, path.parent().unwrap_or(path), Links::Follow) {
+        disk.sync(&folder).unwrap_or_default();
+    }
+}
+
+fn base64(text: &str) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
