@@ -14,6 +14,15 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_millis(jiff::Timestamp::now().as_millisecond())
 }
 
+/// The wall clock, as exactly as it is told.
+pub(crate) fn exact() -> jiff::Timestamp {
+    #[cfg(feature = "simulation")]
+    if let Some(world) = crate::simulation::world() {
+        return jiff::Timestamp::from_millisecond(world.now().as_millis()).unwrap_or_default();
+    }
+    jiff::Timestamp::now()
+}
+
 /// The wall clock, as times of files are told.
 pub(crate) fn system() -> SystemTime {
     #[cfg(feature = "simulation")]

@@ -131,7 +131,7 @@ impl<S: Subscriber> Layer<S> for StderrLayer {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        let line = line(&jiff::Timestamp::now(), *event.metadata().level(), &fields, self.colour);
+        let line = line(&crate::clock::exact(), *event.metadata().level(), &fields, self.colour);
         // Nobody reads standard error any more: that must not end the agent.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }

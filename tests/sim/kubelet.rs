@@ -157,7 +157,10 @@ impl Kubelet {
         }
         if self.house_at <= now {
             self.house_at = now + HOUSEKEEPING;
-            self.keep_house(now, disk, server, node);
+            // As the kubelet, which does not know what is nobody's before it has read its folder.
+            if self.has_listed {
+                self.keep_house(now, server, node);
+            }
         }
     }
 
@@ -212,9 +215,8 @@ impl Kubelet {
     }
 
     /// Mirror pods follow what runs; what is left of ended pods goes.
-    fn keep_house(&mut self, now: i64, disk: &Arc<Simulated>, server: &mut api::Server, node: &str) {
+    fn keep_house(&mut self, now: i64, server: &mut api::Server, node: &str) {
         self.pods.retain(|uid, pod| pod.phase != Phase::Gone || self.taken.contains_key(uid));
-        let _ = disk;
         if server.reach != Reach::Up {
             return;
         }

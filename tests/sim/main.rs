@@ -112,7 +112,8 @@ fn new_lives(kubeconfig: &str) -> bool {
 /// Lives one life; what breaks a law is made shorter, told and kept.
 fn judge(life: &Life, kubeconfig: &str) -> bool {
     let Some(violation) = life::live(life, kubeconfig).violation else { return true };
-    let (life, violation) = shrink(life.clone(), violation, kubeconfig);
+    let is_shrunk = std::env::var_os("SIM_WHOLE").is_none();
+    let (life, violation) = if is_shrunk { shrink(life.clone(), violation, kubeconfig) } else { (life.clone(), violation) };
     println!("seed {}: {}: {}", life.seed, violation.law, violation.what);
     println!("  daemons {:?}, one journal {}", life.daemons, life.one_journal);
     for (at, what) in &life.moves {

@@ -253,6 +253,9 @@ impl Node {
             let by_world = effects.by_world;
             if doing != Doing::Sync {
                 effects.log.push((doing, path.to_owned(), by_world));
+                if std::env::var_os("DAEMONLET_SIM_DISK").is_some() && !by_world {
+                    eprintln!("          {doing} {}", path.display());
+                }
                 poke.notify_one();
             }
             if by_world {
@@ -923,7 +926,7 @@ pub(crate) fn volume_path(uid: &str, volume: &str) -> PathBuf {
 }
 
 fn second_file(daemon: u8) -> String {
-    format!("{FOLDER}/zz-{daemon}.yaml")
+    format!("{FOLDER}/aa-{daemon}.yaml")
 }
 
 /// Somebody's own static pod.

@@ -136,7 +136,7 @@ impl Events {
                 }
                 EventKind::Normal => {}
             }
-            state.queue.push_back((event, jiff::Timestamp::now()));
+            state.queue.push_back((event, crate::clock::exact()));
         });
         self.ready.notify_one();
     }
@@ -228,7 +228,7 @@ impl Events {
             // Without the first event there is no series to continue.
             state.sent.retain(|sent| sent.name != write.name);
             if failure.is_link() && state.queue.len() < QUEUE {
-                state.queue.push_front((write.event, jiff::Timestamp::now()));
+                state.queue.push_front((write.event, crate::clock::exact()));
             } else {
                 state.dropped += 1;
             }

@@ -333,15 +333,19 @@ impl File {
     }
 }
 
-/// Creates the folder `path` and its missing parents.
+/// Creates the folder `path` and its missing parents, on stable storage: what is put into it is lost with it.
 fn create_all(disk: &Shared, path: &Path, mode: u32) -> nix::Result<()> {
-    match (disk.create_folder(&Handle::Start, path, mode), path.parent()) {
+    let made = match (disk.create_folder(&Handle::Start, path, mode), path.parent()) {
         (Err(Errno::ENOENT), Some(parent)) => {
             create_all(disk, parent, mode)?;
             disk.create_folder(&Handle::Start, path, mode)
         }
+        (made, _) => made,
+    };
+    match (made, path.parent()) {
         // Another process has created it in the meantime; opening it shows what it is.
         (Err(Errno::EEXIST), _) => Ok(()),
+        (Ok(()), Some(parent)) => disk.sync(&disk.open_folder(&Handle::Start, parent, Links::Follow)?),
         (made, _) => made,
     }
 }

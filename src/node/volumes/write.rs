@@ -14,6 +14,7 @@ use nix::errno::Errno;
 
 use super::layout::VolumesRoot;
 use super::ownership::VolumeOwnership;
+use crate::clock;
 use crate::core::volume::VolumeData;
 use crate::core::volume::VolumeFile;
 use crate::node::fsx::Dir;
@@ -230,7 +231,7 @@ fn publish(
 
 /// A new folder for a version, with a name in the kubelet's format.
 fn new_version(dir: &Dir) -> Result<(String, Dir), FsError> {
-    let now = jiff::Timestamp::now();
+    let now = clock::exact();
     let stamp = now.strftime("..%Y_%m_%d_%H_%M_%S");
     let mut digits = now.subsec_nanosecond().unsigned_abs();
     loop {
