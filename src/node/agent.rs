@@ -33,6 +33,7 @@ mod planning;
 mod quiet;
 mod recorder;
 mod reload;
+mod remembered_files;
 mod remembered_inputs;
 mod render_cache;
 pub mod replay;

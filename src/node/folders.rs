@@ -10,17 +10,16 @@
 
 mod file;
 mod identity;
+mod origin;
+mod recalled;
 mod scan;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::core::input::Ignored;
@@ -31,11 +30,12 @@ use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
-use crate::core::sources::FolderState;
 use crate::node::fsx::Stamp;
 use crate::node::recording::marks;
 
 pub use identity::FolderIdentity;
+pub use origin::Origin;
+pub use recalled::RecalledFile;
 pub use scan::read;
 pub use watch::FoldersWatch;
 
@@ -103,18 +103,11 @@ pub struct FileView {
     pub complete: bool,
     stamp: Stamp,
     quiet: bool,
+    /// Whether nothing is at its path any more, which is no evidence that it was removed.
+    #[serde(default)]
+    vanished: bool,
     /// The file system of its folder when that last existed.
     mounted: Option<FolderIdentity>,
-}
-
-/// The source of a DaemonSet, stored with what runs: it decides later whether an absence is evidence (rule R7).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Origin {
-    /// The file.
-    pub path: PathBuf,
-    /// The file system of its folder.
-    pub folder: FolderIdentity,
 }
 
 impl FolderView {
@@ -148,17 +141,19 @@ impl FolderView {
         self.objects.get(reference)
     }
 
+    /// The files in force by the objects other than DaemonSets that they define in force.
+    pub fn files_by_object(&self) -> BTreeMap<&ObjectRef, &FileView> {
+        let mut files = BTreeMap::new();
+        for file in &self.files {
+            files.extend(file.objects.iter().map(|(reference, _)| (reference, &**file)));
+        }
+        files
+    }
+
     /// The file that defines `key`.
     pub fn file_of(&self, key: &ObjectKey) -> Option<&FileView> {
         let (_, file) = self.daemon_sets.get(key)?;
         self.files.get(*file).map(Arc::as_ref)
-    }
-
-    /// The source of `key`, to be remembered while it runs.
-    pub fn origin_of(&self, key: &ObjectKey) -> Option<Origin> {
-        let file = self.file_of(key)?;
-        // Not its folder's present file system: a kept file may be missing because the folder is now on another one.
-        Some(Origin { path: file.path.clone(), folder: file.mounted.clone()? })
     }
 
     /// Whether a file or folder could not be read completely, so that there may be unknown definitions.
@@ -189,53 +184,6 @@ impl FolderView {
         let unknown_fields = self.file_of(key).into_iter().flat_map(|file| &file.unknown_fields);
         unknown_fields
             .filter(move |unknown_field| unknown_field.object.as_ref().is_some_and(|object| object.key == *key))
-    }
-
-    /// The state of `key`, which came from `origin` when it was last seen (`None`: from no folder).
-    ///
-    /// Its absence is evidence only if its file is gone, masked by a link to /dev/null, or valid without it, while the
-    /// folder is on the same mounted file system as then.
-    pub fn state(&self, key: &ObjectKey, origin: Option<&Origin>) -> FolderState<'_> {
-        if let Some((daemon_set, file)) = self.daemon_sets.get(key) {
-            let fingerprint = self.files.get(*file).map_or("", |file| file.fingerprint.as_str());
-            return FolderState::Present { daemon_set, fingerprint };
-        }
-        let Some(origin) = origin else { return FolderState::Absent };
-        let unsure = |reason| FolderState::Unsure { reason };
-        let name = origin.path.file_name().map(|name| name.to_string_lossy());
-        // A file of the same name in another folder hides it, and what that defines may not be known either.
-        let is_it = |file: &&Arc<FileView>| file.path == origin.path || name.as_deref() == Some(file.name.as_str());
-        let is_named = |names: &[String]| names.iter().any(|one| name.as_deref() == Some(one));
-        if is_named(&self.empty) {
-            return unsure("its file is empty (only a link to /dev/null in its place ends what runs)");
-        }
-        if self.files.iter().filter(is_it).any(|file| !self.defines_well(file, key)) {
-            return unsure("its file is not valid");
-        }
-        if is_named(&self.masked) {
-            return FolderState::Absent;
-        }
-        let folder = origin.path.parent().and_then(|folder| self.folder(folder));
-        match folder {
-            None => unsure("its folder is no longer configured"),
-            Some(ScannedFolder { identity: None, .. }) => unsure("its folder is missing"),
-            Some(ScannedFolder { readable: false, .. }) => unsure("its folder cannot be read"),
-            Some(state) if state.identity.as_ref() != Some(&origin.folder) => {
-                unsure("its folder is now on another file system")
-            }
-            Some(state) if !state.quiet => unsure("its folder is being changed"),
-            Some(_) => FolderState::Absent,
-        }
-    }
-
-    /// Whether the absence of `key` from `file` is evidence.
-    fn defines_well(&self, file: &FileView, key: &ObjectKey) -> bool {
-        let refused = |problem: &InputProblem| problem.object.as_ref().is_some_and(|object| object.key == *key);
-        file.complete && file.quiet && !file.problems.iter().any(refused)
-    }
-
-    fn folder(&self, path: &Path) -> Option<&ScannedFolder> {
-        self.folders.iter().find(|folder| folder.path == path)
     }
 
     /// Puts the files' objects in force in the order of their names: the last definition wins, the others are
@@ -274,6 +222,16 @@ impl FolderView {
 }
 
 impl FileView {
+    /// Whether nothing is at its path any more, which is no evidence that it was removed.
+    pub fn has_vanished(&self) -> bool {
+        self.vanished
+    }
+
+    /// The file system of its folder when that last existed.
+    pub fn mounted(&self) -> Option<&FolderIdentity> {
+        self.mounted.as_ref()
+    }
+
     /// Whether `source` is this file.
     pub fn is_source(&self, source: &Source) -> bool {
         matches!(source, Source::File { path } if *path == self.path)

@@ -3,7 +3,7 @@
 //! Owns the sources and what they keep to read only what may have changed. [`Inputs::collect`] has the only `await` of a
 //! pass. Must not decide: whatever could not be read is in the observation as such.
 
-mod folders;
+pub(super) mod folders;
 mod node;
 mod pod_status_source;
 mod runtime;
@@ -46,6 +46,7 @@ use super::observation::ObservedTokens;
 use super::observation::Seal;
 use super::observation::VolumeData;
 use super::planning::is_copy;
+use super::remembered_files::RememberedFiles;
 use super::requests::Requests;
 use super::sealing::Opened;
 use super::state::AgentState;
@@ -119,6 +120,11 @@ impl Inputs {
         self.tokens.import(tokens);
     }
 
+    /// What a checkpoint says of the folders' files: their reader goes on with it.
+    pub(super) fn recall_files(&mut self, files: &RememberedFiles) {
+        self.folders.recall(files);
+    }
+
     /// The tokens that are held.
     pub(super) fn tokens(&self) -> &Tokens {
         &self.tokens
@@ -171,6 +177,8 @@ impl Inputs {
         let mut problems = Vec::new();
         let manifests = self.read_manifests(state, config, executor, &mut problems);
         let volume_look = state.concerns.volume_checks.look(now);
+        // Before the folders: Secrets of files that are not there may be in it.
+        let seal = self.read_seal(executor, now);
         Observation {
             now,
             steady: self.started.elapsed().into(),
@@ -192,7 +200,7 @@ impl Inputs {
                 false => BTreeSet::new(),
             },
             manifests_watched: executor.manifests.as_ref().is_some_and(ManifestDir::is_watched),
-            seal: self.read_seal(executor, now),
+            seal,
             can_ask_runtime: self.can_ask_runtime,
             pulls: requests.pulls(),
             unpinned: requests.unpinned(),
@@ -296,7 +304,7 @@ impl Inputs {
         }
     }
 
-    fn read_seal(&self, executor: &mut Executor, now: Timestamp) -> Seal {
+    fn read_seal(&mut self, executor: &mut Executor, now: Timestamp) -> Seal {
         let sealing = &mut executor.sealing;
         let is_due = sealing.is_due(now);
         let mut seal = Seal { retry: is_due && !sealing.is_closed(), ..Seal::default() };
@@ -305,6 +313,7 @@ impl Inputs {
         {
             // What is sealed comes back before it is sealed anew.
             self.tokens.import(secrets.tokens.clone());
+            self.folders.recall(&RememberedFiles::restore(secrets.files.clone()));
             seal.opened = Some(Arc::new(secrets));
         }
         seal.is_closed = sealing.is_closed();

@@ -45,6 +45,8 @@ pub(super) struct Objects<'a> {
     pub(super) rollback_data: Option<&'a Versioned>,
     /// For an instance that runs: a deleted object is reported as deleted, with its last value.
     pub(super) live: bool,
+    /// Whether sealed Secrets could not be opened yet, those of folders among them: none is absent.
+    pub(super) is_closed: bool,
 }
 
 /// Which source counts; part of an object's version.
@@ -86,6 +88,7 @@ impl<'a> Objects<'a> {
             policy,
             rollback_data: None,
             live: false,
+            is_closed: observation.seal.is_closed,
         }
     }
 
@@ -138,7 +141,9 @@ impl<'a> Objects<'a> {
         }
         match (said, remembered) {
             (Said::Gone, Some(entry)) if self.live => (Found::Deleted, Some(entry)),
-            (Said::NotConfigured | Said::Gone, _) => (Found::Absent, None),
+            (Said::NotConfigured | Said::Gone, _) if !(self.is_closed && reference.kind == Kind::Secret) => {
+                (Found::Absent, None)
+            }
             _ => (Found::Unknown, None),
         }
     }

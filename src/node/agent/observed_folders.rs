@@ -1,6 +1,7 @@
 //! What a pass asks of the folders that it observed.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::core::input;
@@ -8,6 +9,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+use crate::core::model::Source;
 use crate::core::record::DaemonRecord;
 use crate::core::sources::FolderState;
 use crate::core::status::Problem;
@@ -78,9 +80,14 @@ impl ObservedFolders {
         starting: impl Iterator<Item = &'a ObjectKey>,
     ) {
         let known = std::mem::take(origins);
-        for key in records.filter(|r| !r.instances.is_empty()).map(|r| &r.key).chain(starting) {
-            let origin = self.view.origin_of(key).or_else(|| known.get(key).cloned());
-            origins.extend(origin.map(|origin| (key.clone(), origin)));
+        let empty = DaemonRecord::new(ObjectKey::new("", ""), 0);
+        let running = records.filter(|r| !r.instances.is_empty()).map(|r| (&r.key, r));
+        for (key, record) in running.chain(starting.map(|key| (key, &empty))) {
+            let origin = match self.state(key, &known, record) {
+                FolderState::Present { .. } => self.view.origin_of(key),
+                FolderState::Absent | FolderState::Unsure { .. } => None,
+            };
+            origins.extend(origin.or_else(|| known.get(key).cloned()).map(|origin| (key.clone(), origin)));
         }
     }
 
@@ -92,12 +99,25 @@ impl ObservedFolders {
         record: &DaemonRecord,
     ) -> FolderState<'a> {
         let origin = origins.get(key);
+        let state = match made_from(record).filter(|_| origin.is_none()) {
+            Some(path) => self.view.state_by_path(key, path),
+            None => self.view.state(key, origin),
+        };
         let unknown = origin.is_none() && record.api_uid.is_none() && !record.instances.is_empty();
-        match self.view.state(key, origin) {
+        match state {
             FolderState::Absent if unknown => {
                 FolderState::Unsure { reason: "no file defines it, and where it came from is not remembered" }
             }
             state => state,
         }
+    }
+}
+
+/// The file that the newest instance was made from.
+fn made_from(record: &DaemonRecord) -> Option<&Path> {
+    let newest = record.live().filter_map(|instance| instance.daemon_set.as_ref()).last()?;
+    match &newest.source {
+        Source::File { path } => Some(path),
+        _ => None,
     }
 }

@@ -55,6 +55,7 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
             booted: observation.boot.at,
         };
         let mut plan = pass::plan(subjects, &context, facts);
+        note_vanished(observation, &mut plan);
         note_passed_over(observation, state, facts, &mut plan);
         plan
     })
@@ -149,6 +150,18 @@ fn desired<'a>(
         (key, desired, known.is_unlisted(record))
     };
     keys.into_iter().map(of).collect()
+}
+
+/// Names the files that are not there and count all the same.
+fn note_vanished(observation: &Observation, plan: &mut Plan) {
+    for daemon in &mut plan.daemons {
+        let Some(file) = observation.folders.view.file_of(&daemon.key).filter(|file| file.has_vanished()) else {
+            continue;
+        };
+        let path = file.path.display();
+        let note = format!("{path} cannot be found, and nothing shows that it was removed: its last version is used");
+        daemon.summary.notes.push(Note::Other(note));
+    }
 }
 
 /// Names the files that are passed over because another source counts.

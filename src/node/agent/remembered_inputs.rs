@@ -25,6 +25,8 @@ use crate::node::recording::marks;
 
 use super::objects;
 use super::objects::Versioned;
+use super::remembered_files::RememberedFiles;
+use super::remembered_files::SavedFile;
 use super::rollback_data::RollbackData;
 use super::rollback_data::RollbackDataOf;
 use super::state::Records;
@@ -57,6 +59,9 @@ pub(super) struct SavedInputs {
     pub(super) tokens: Vec<IssuedToken>,
     /// Where daemons from files came from.
     origins: Vec<(ObjectKey, Origin)>,
+    /// What the folders' files last defined of what is in use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    files: Vec<SavedFile>,
     /// Whether the cluster has approvals.
     #[serde(default)]
     coordinated: bool,
@@ -74,6 +79,9 @@ pub(super) struct SavedSecrets {
     /// Data of good revisions with Secrets in it.
     #[serde(default)]
     rollback_data: Vec<SealedRollbackData>,
+    /// Secrets of the folders' files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) files: Vec<SavedFile>,
 }
 
 /// What is kept of a daemon's good revision, Secrets and all.
@@ -85,7 +93,7 @@ struct SealedRollbackData {
     objects: Vec<(ObjectRef, Value)>,
 }
 
-/// Opened secrets in a recording: shapes, and no tokens.
+/// Opened secrets in a recording: shapes, no tokens, and nothing of files, which the folders' view has.
 pub(super) mod opened {
     use serde::Deserializer;
     use serde::Serializer;
@@ -119,7 +127,7 @@ pub(super) mod opened {
         let Some((objects, rollback_data)) = Option::<Recorded>::deserialize(deserializer)? else { return Ok(None) };
         let sealed = |(daemon, revision, objects)| SealedRollbackData { daemon, revision, objects };
         let rollback_data = rollback_data.into_iter().map(sealed).collect();
-        Ok(Some(Arc::new(SavedSecrets { objects, tokens: Vec::new(), rollback_data })))
+        Ok(Some(Arc::new(SavedSecrets { objects, rollback_data, ..SavedSecrets::default() })))
     }
 }
 
@@ -150,13 +158,17 @@ impl SavedInputs {
             Some(SealedRollbackData { daemon, revision, objects })
         };
         let rollback_data = secret_rollback_data.into_iter().filter_map(sealed).collect();
-        SavedSecrets { objects: secret, tokens: std::mem::take(&mut self.tokens), rollback_data }
+        let files = self.files.iter_mut().filter_map(SavedFile::take_secrets).collect();
+        SavedSecrets { objects: secret, tokens: std::mem::take(&mut self.tokens), rollback_data, files }
     }
 
     /// Whether secrets are in it.
     pub(super) fn has_secrets(&self) -> bool {
         let mut rollback_data = self.rollback_data.iter().flat_map(|(_, rollback_data)| rollback_data);
-        !self.tokens.is_empty() || self.objects.iter().any(is_secret) || rollback_data.any(is_secret)
+        !self.tokens.is_empty()
+            || self.objects.iter().any(is_secret)
+            || rollback_data.any(is_secret)
+            || self.files.iter().any(SavedFile::has_secrets)
     }
 }
 
@@ -178,6 +190,9 @@ pub(super) struct RememberedInputs {
     pub(super) objects: Versioned,
     /// Where daemons from files came from: whether their absence is evidence.
     pub(super) origins: BTreeMap<ObjectKey, Origin>,
+    /// What the folders' files last defined of what is in use.
+    #[serde(default)]
+    pub(super) files: RememberedFiles,
     /// Data of good revisions, by daemon.
     pub(super) rollback_data: RollbackDataOf,
     /// Whether the cluster has approvals: its API DaemonSets change only by them, also while the API is away.
@@ -199,12 +214,14 @@ impl RememberedInputs {
             daemon_sets: saved.daemon_sets.into_iter().map(|d| (d.key.clone(), d)).collect(),
             objects: objects::restore(saved.objects),
             origins: saved.origins.into_iter().collect(),
+            files: RememberedFiles::restore(saved.files),
             coordinated: saved.coordinated,
             rollback_data: rollback_data.collect(),
         }
     }
 
-    /// Takes secrets from a checkpoint, except where there is something newer.
+    /// Takes secrets from a checkpoint, except where there is something newer. Those of files come by the reader of the
+    /// folders.
     pub(super) fn take(&mut self, secrets: SavedSecrets, records: &Records) {
         // Versions of their own, above those of the other objects from the checkpoint.
         let first = self.objects.values().map(|entry| entry.version).max().unwrap_or(0) + 1;
@@ -239,6 +256,7 @@ impl RememberedInputs {
                 .map(|(key, rollback_data)| (key.clone(), objects::values(&rollback_data.objects)))
                 .collect(),
             origins: self.origins.iter().map(|(k, o)| (k.clone(), o.clone())).collect(),
+            files: self.files.to_save(),
         }
     }
 
@@ -246,7 +264,7 @@ impl RememberedInputs {
     /// fingerprint of the tokens. Cheap: it reads no data.
     pub(super) fn fingerprint(&self, tokens: u64) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (&self.cluster_uid, &self.boot, &self.node, &self.origins, self.coordinated).hash(&mut hasher);
+        (&self.cluster_uid, &self.boot, &self.node, &self.origins, &self.files, self.coordinated).hash(&mut hasher);
         for (key, daemon_set) in &self.daemon_sets {
             (key, Arc::as_ptr(daemon_set).addr()).hash(&mut hasher);
         }

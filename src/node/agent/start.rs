@@ -149,10 +149,10 @@ impl Agent {
         let volumes = Volumes::new(Arc::clone(&files), VolumesRoot::kubelet(&config.kubelet_root));
         let mut executor =
             Executor::new(Arc::clone(&files), volumes, folder, Sealing::new(config.seal_with().map(str::to_owned)));
-        let inputs = Inputs::new(&config, cri.clone(), kubelet.clone(), Arc::clone(&files), &wake);
+        let mut inputs = Inputs::new(&config, cri.clone(), kubelet.clone(), Arc::clone(&files), &wake);
         let requests = Requests::new(&config, policy.clone(), cri, kubelet, files, &wake);
         let mut state = AgentState::new(&config, policy, options, clock::now(), purpose);
-        recall(&mut state, &mut executor, &inputs)?;
+        recall(&mut state, &mut executor, &mut inputs)?;
         let reporter = Reporter::new(&config, notifier);
         Ok(Self {
             config,
@@ -193,7 +193,7 @@ fn render_options(config: &Config, has_runtime: bool) -> RenderOptions {
 }
 
 /// Reads records and inputs; what cannot be trusted is set aside, and reported for as long as the agent runs.
-fn recall(state: &mut AgentState, executor: &mut Executor, inputs: &Inputs) -> Result<(), AgentError> {
+fn recall(state: &mut AgentState, executor: &mut Executor, inputs: &mut Inputs) -> Result<(), AgentError> {
     let mut damaged = Vec::new();
     let mut rewrite = false;
     if let Some(folder) = executor.state.take() {
@@ -223,6 +223,7 @@ fn recall(state: &mut AgentState, executor: &mut Executor, inputs: &Inputs) -> R
                 match if sealed { sealing.load(&folder.inputs, state.started)? } else { Opened::Nothing } {
                     Opened::Secrets(mut secrets) => {
                         inputs.import_tokens(std::mem::take(&mut secrets.tokens));
+                        state.inputs.files.add(std::mem::take(&mut secrets.files));
                         state.inputs.take(secrets, &state.records);
                     }
                     Opened::Damaged(why) => damaged.push(why),
@@ -236,6 +237,7 @@ fn recall(state: &mut AgentState, executor: &mut Executor, inputs: &Inputs) -> R
         }
         executor.state = Some(folder);
     }
+    inputs.recall_files(&state.inputs.files);
     let fingerprint = |state: &AgentState| state.inputs.fingerprint(inputs.tokens().fingerprint());
     let saved = if rewrite { 0 } else { fingerprint(state) };
     let last_boot = state.inputs.boot.replace(inputs.boot_id().to_owned());

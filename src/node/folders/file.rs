@@ -35,6 +35,7 @@ pub(super) fn unread(path: &Path, folder: &Path) -> FileView {
         complete: false,
         stamp: Stamp::default(),
         quiet: false,
+        vanished: false,
         mounted: None,
     }
 }
@@ -59,7 +60,7 @@ pub(super) fn read(
     match text(disk, path, stat) {
         Ok((text, fingerprint)) => {
             view.fingerprint = fingerprint;
-            take(&mut view, input::parse_file(path, &text));
+            take(&mut view, input::parse_file(path, &text), previous.map(|previous| &**previous));
         }
         Err(error) => {
             view.fingerprint = previous.map(|previous| previous.fingerprint.clone()).unwrap_or_default();
@@ -103,9 +104,15 @@ fn text(disk: &Shared, path: &Path, stat: &Stat) -> io::Result<(String, String)>
     Ok((text, fingerprint))
 }
 
-fn take(view: &mut FileView, parsed: ParsedFile) {
+/// Takes what was read. What is as it was keeps its address, by which others know that it is the same.
+fn take(view: &mut FileView, parsed: ParsedFile, previous: Option<&FileView>) {
     view.complete = !parsed.is_incomplete();
-    view.daemon_sets = parsed.daemon_sets.into_iter().map(Arc::new).collect();
+    let before = previous.map_or(&[][..], |previous| &previous.daemon_sets);
+    let as_before = |daemon_set| match before.iter().find(|before| ***before == daemon_set) {
+        Some(before) => Arc::clone(before),
+        None => Arc::new(daemon_set),
+    };
+    view.daemon_sets = parsed.daemon_sets.into_iter().map(as_before).collect();
     view.objects = parsed.objects.into_iter().map(|(reference, value)| (reference, Arc::new(value))).collect();
     view.ignored = parsed.ignored;
     view.problems = parsed.problems;

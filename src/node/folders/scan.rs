@@ -15,6 +15,8 @@ use super::QUIET_PERIOD;
 use super::ScannedFolder;
 use super::file;
 use super::identity;
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
 use crate::node::fsx::FileKind;
 use crate::node::fsx::Shared;
 use crate::node::fsx::Stat;
@@ -48,7 +50,7 @@ pub fn read(disk: &Shared, folders: &[PathBuf], previous: &FolderView, now: Syst
                 view.recheck = Some(QUIET_PERIOD);
                 // At the first look, too, it says nothing about what it defines.
                 let unread = || Arc::new(file::unread(&candidate.path, &candidate.folder));
-                view.files.push(before.map_or_else(unread, incomplete));
+                view.files.push(before.map_or_else(unread, |before| there(incomplete(before))));
             }
             Ok(stat) if is_mask(&stat) => {
                 // An empty file may be one that is being written.
@@ -60,7 +62,7 @@ pub fn read(disk: &Shared, folders: &[PathBuf], previous: &FolderView, now: Syst
                     }
                     None => {
                         if stat.kind == FileKind::File {
-                            view.files.extend(before.map(objects_alone));
+                            view.files.extend(before.map(|before| there(objects_alone(before))));
                             view.empty.push(name.clone());
                         }
                         view.masked.push(name);
@@ -144,16 +146,40 @@ fn is_quiet(modified: SystemTime, now: SystemTime) -> bool {
 }
 
 /// Files that have disappeared: kept while their folder is gone, unreadable, on another file system, or being changed.
+/// Of a folder that is no longer configured the objects alone are kept, for what still runs with them.
 fn carry_vanished(view: &mut FolderView, previous: &FolderView) {
+    let there = view.files.len();
     for file in &previous.files {
         if view.files.iter().any(|other| other.name == file.name) || view.masked.contains(&file.name) {
             continue;
         }
-        let configured = view.folders.iter().any(|folder| folder.path == file.folder);
-        if configured && !is_believed(file, view) {
-            view.files.push(incomplete(file));
-        }
+        let kept = match on(view, &file.folder) {
+            None => objects_alone(file),
+            Some(_) if is_believed(file, view) => continue,
+            Some(_) => incomplete(file),
+        };
+        view.files.push(vanished(kept, view, &view.files[..there]));
     }
+}
+
+/// `file`, which has vanished, without what files that are `there` now define in its stead: those of its folder if that
+/// is another one now, such as `/run` after a boot, and all others if its folder is no longer configured.
+fn vanished(file: Arc<FileView>, view: &FolderView, there: &[Arc<FileView>]) -> Arc<FileView> {
+    let is_in_its_stead = |other: &&Arc<FileView>| match on(view, &file.folder) {
+        Some(folder) => other.folder == file.folder && folder.identity != file.mounted,
+        None => true,
+    };
+    let instead: Vec<&Arc<FileView>> = there.iter().filter(is_in_its_stead).collect();
+    let stays = |old: &ObjectKey| !instead.iter().any(|f| f.daemon_sets.iter().any(|new| new.key == *old));
+    let object_stays = |old: &ObjectRef| !instead.iter().any(|f| f.objects.iter().any(|(new, _)| new == old));
+    let is_whole = file.daemon_sets.iter().all(|d| stays(&d.key)) && file.objects.iter().all(|(r, _)| object_stays(r));
+    if is_whole && file.vanished {
+        return file;
+    }
+    let mut kept = FileView { vanished: true, ..FileView::clone(&file) };
+    kept.daemon_sets.retain(|daemon_set| stays(&daemon_set.key));
+    kept.objects.retain(|(reference, _)| object_stays(reference));
+    Arc::new(kept)
 }
 
 /// Whether a file that is missing from its folder was removed: the folder exists, on the same file system, and has
@@ -179,7 +205,6 @@ fn is_hidden_by_trouble(before: &FileView, folder: &Path, view: &FolderView) -> 
     rank(&before.folder) > rank(folder) && !is_believed(before, view)
 }
 
-/// The same file, but no longer evidence about objects that it does not define.
 /// What is left in force of a file that is empty now: objects of daemons that run, and nothing that would start.
 fn objects_alone(file: &Arc<FileView>) -> Arc<FileView> {
     if file.daemon_sets.is_empty() && !file.complete {
@@ -188,6 +213,12 @@ fn objects_alone(file: &Arc<FileView>) -> Arc<FileView> {
     Arc::new(FileView { daemon_sets: Vec::new(), complete: false, quiet: false, ..FileView::clone(file) })
 }
 
+/// The same file, which has something at its path.
+fn there(file: Arc<FileView>) -> Arc<FileView> {
+    if file.vanished { Arc::new(FileView { vanished: false, ..FileView::clone(&file) }) } else { file }
+}
+
+/// The same file, but no longer evidence about objects that it does not define.
 fn incomplete(file: &Arc<FileView>) -> Arc<FileView> {
     if !file.complete {
         return Arc::clone(file);

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use super::FolderView;
 use super::FoldersWatch;
 use super::Origin;
+use super::RecalledFile;
 use super::read;
 use crate::core::model::ObjectKey;
 use crate::core::sources::FolderState;
@@ -306,6 +307,130 @@ fn a_file_that_cannot_be_looked_at_says_nothing_at_the_first_look_either() {
     fs::remove_file(folders.paths[0].join("net.yaml")).unwrap();
     first_look(&mut folders);
     assert_eq!(folders.view.state(&key, Some(&origin)), FolderState::Absent, "it is gone");
+}
+
+/// What another process would go on with after this one.
+fn restart(folders: &mut Folders) {
+    let recalled = |file: &std::sync::Arc<super::FileView>| RecalledFile {
+        path: file.path.clone(),
+        fingerprint: file.fingerprint.clone(),
+        mounted: file.mounted.clone(),
+        daemon_sets: file.daemon_sets.clone(),
+        objects: file.objects.clone(),
+    };
+    folders.view = FolderView::default().with_recalled(folders.view.files.iter().map(recalled));
+}
+
+fn image(view: &FolderView) -> String {
+    let daemon_set = view.daemon_sets().next().unwrap();
+    daemon_set.template["spec"]["containers"][0]["image"].as_str().unwrap().to_owned()
+}
+
+const CONFIG: &str = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {k: v}\n";
+
+#[test]
+fn what_a_restart_finds_broken_or_missing_is_as_it_was_before() {
+    let mut folders = Folders::new();
+    folders.write(0, "1.yaml", &daemon_set("a", "old"));
+    folders.write(1, "2.yaml", &format!("{}{CONFIG}", daemon_set("a", "new")));
+    let good = fs::read(folders.paths[1].join("2.yaml")).unwrap();
+    type Spoil = (&'static str, fn(&Path));
+    let cases: [Spoil; 4] = [
+        ("unreadable text", |file| fs::write(file, b"\xff").unwrap()),
+        ("a wrong document", |file| fs::write(file, daemon_set("a", "''") + "---\nkind: [\n").unwrap()),
+        ("a dangling link", |file| {
+            fs::remove_file(file).unwrap();
+            symlink("/nowhere", file).unwrap();
+        }),
+        ("no folder", |file| {
+            fs::rename(file.parent().unwrap(), file.parent().unwrap().with_extension("aside")).unwrap()
+        }),
+    ];
+    for (name, spoil) in cases {
+        folders.later();
+        let (file, origin) = (folders.paths[1].join("2.yaml"), folders.origin("a"));
+        spoil(&file);
+        for process in 0..3 {
+            restart(&mut folders);
+            folders.later();
+            assert_eq!((image(&folders.view).as_str(), folders.view.objects().count()), ("new", 1), "{name} {process}");
+        }
+        // A process that remembers nothing of the file does not go back to the other one either.
+        folders.view = FolderView::default();
+        folders.later();
+        let unsure = |state: FolderState<'_>| matches!(state, FolderState::Unsure { .. });
+        assert!(unsure(folders.view.state(&key("a"), Some(&origin))), "{name}");
+        assert!(unsure(folders.view.state_by_path(&key("a"), &file)), "{name}");
+        let aside = folders.paths[1].with_extension("aside");
+        if aside.exists() {
+            fs::rename(&aside, &folders.paths[1]).unwrap();
+        }
+        let _ = fs::remove_file(&file);
+        fs::write(&file, &good).unwrap();
+    }
+    folders.later();
+    fs::remove_file(folders.paths[1].join("2.yaml")).unwrap();
+    restart(&mut folders);
+    folders.later();
+    assert_eq!((image(&folders.view).as_str(), folders.view.objects().count()), ("old", 0), "it was removed");
+}
+
+#[test]
+fn an_emptied_file_does_not_give_way_to_another_definition_of_what_runs() {
+    let mut folders = Folders::new();
+    folders.write(0, "1.yaml", &daemon_set("a", "old"));
+    folders.write(1, "2.yaml", &daemon_set("a", "new"));
+    folders.later();
+    let origin = folders.origin("a");
+    folders.write(1, "2.yaml", "");
+    for first_look in [false, true] {
+        if first_look {
+            folders.view = FolderView::default();
+        }
+        folders.later();
+        assert!(matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Unsure { .. }), "{first_look}");
+        assert!(matches!(folders.view.state(&key("a"), None), FolderState::Present { .. }));
+    }
+}
+
+#[test]
+fn what_another_boot_left_behind_gives_way_to_what_is_in_its_folder_now() {
+    let mut folders = Folders::new();
+    folders.write(1, "z.yaml", &format!("{}{CONFIG}", daemon_set("a", "old") + &daemon_set("b", "old")));
+    folders.later();
+    restart(&mut folders);
+    let before = &mut folders.view.files[0];
+    let mut file = super::FileView::clone(before);
+    file.mounted.as_mut().unwrap().id.push('x');
+    let mounted = file.mounted.clone();
+    *before = std::sync::Arc::new(file);
+    fs::remove_file(folders.paths[1].join("z.yaml")).unwrap();
+    folders.write(1, "a.yaml", &daemon_set("a", "new"));
+    for _ in 0..2 {
+        folders.later();
+        assert_eq!((folders.names(), folders.problems()), (vec!["a".to_owned(), "b".to_owned()], vec![]));
+        assert_eq!((image(&folders.view).as_str(), folders.view.objects().count()), ("new", 1));
+    }
+    let origin = Origin { path: folders.paths[1].join("z.yaml"), folder: mounted.unwrap() };
+    assert!(matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Present { .. }));
+    folders.view = FolderView::default();
+    folders.later();
+    assert!(matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Present { .. }), "nothing remembered");
+}
+
+#[test]
+fn objects_of_a_folder_that_is_no_longer_configured_stay_until_another_file_has_them() {
+    let mut folders = Folders::new();
+    folders.write(1, "z.yaml", &format!("{}{CONFIG}", daemon_set("a", "i")));
+    folders.later();
+    restart(&mut folders);
+    folders.paths.remove(1);
+    folders.later();
+    assert_eq!((folders.names().len(), folders.view.objects().count()), (0, 1));
+    folders.write(0, "a.yaml", &CONFIG.replace("k: v", "k: w"));
+    folders.later();
+    let values: Vec<_> = folders.view.objects().map(|(_, value)| value["data"]["k"].clone()).collect();
+    assert_eq!((values, folders.problems()), (vec![serde_json::json!("w")], vec![]));
 }
 
 async fn wakes(watch: &mut FoldersWatch) -> bool {

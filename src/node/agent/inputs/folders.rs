@@ -16,8 +16,10 @@ use crate::core::time::Timestamp;
 use crate::node::agent::objects::Versioned;
 use crate::node::agent::observation::ObservedFolders;
 use crate::node::agent::observed_folders::as_problem;
+use crate::node::agent::remembered_files::RememberedFiles;
 use crate::node::api::Entry;
 use crate::node::folders;
+use crate::node::folders::FolderView;
 use crate::node::folders::FoldersWatch;
 use crate::node::fsx::Shared;
 
@@ -25,10 +27,12 @@ use crate::node::fsx::Shared;
 const PERIOD: Span = Span::from_secs(60);
 
 /// The folders and what was last read of them.
-pub(super) struct FolderReader {
+pub(in super::super) struct FolderReader {
     disk: Shared,
     paths: Vec<PathBuf>,
     last: ObservedFolders,
+    /// What the next reading takes for the one before, where that is another than the last.
+    recalled: Option<FolderView>,
     /// Grows with every object that changes.
     version: u64,
     changed: Arc<AtomicBool>,
@@ -39,11 +43,12 @@ pub(super) struct FolderReader {
 
 impl FolderReader {
     /// Folders in ascending precedence; nothing is read yet.
-    pub(super) fn new(disk: Shared, paths: Vec<PathBuf>) -> Self {
+    pub(in super::super) fn new(disk: Shared, paths: Vec<PathBuf>) -> Self {
         Self {
             disk,
             paths,
             last: ObservedFolders::default(),
+            recalled: None,
             version: 0,
             changed: Arc::new(AtomicBool::new(true)),
             read_at: Timestamp::MIN,
@@ -69,20 +74,34 @@ impl FolderReader {
         });
     }
 
+    /// Goes on with what an earlier process remembered of the files.
+    pub(in super::super) fn recall(&mut self, files: &RememberedFiles) {
+        let before = self.recalled.as_ref().unwrap_or(&self.last.view);
+        self.recalled = Some(before.with_recalled(files.recalled()));
+        if self.last.objects.is_empty() {
+            // What is still as it was keeps its version.
+            self.last.objects = Arc::new(files.objects().map(|(r, entry)| (r.clone(), entry.clone())).collect());
+            self.version = files.objects().map(|(_, entry)| entry.version).max().unwrap_or(0);
+        }
+        self.reread();
+    }
+
     /// The next pass reads them again.
     pub(super) fn reread(&mut self) {
         self.changed.store(true, Ordering::Relaxed);
     }
 
     /// What the folders say at `now`, and what is wrong with them.
-    pub(super) fn read(&mut self, now: Timestamp, problems: &mut Vec<Problem>) -> ObservedFolders {
+    pub(in super::super) fn read(&mut self, now: Timestamp, problems: &mut Vec<Problem>) -> ObservedFolders {
         let due =
             self.last.again_at.is_some_and(|at| now >= at) || !(Span::ZERO..PERIOD).contains(&(now - self.read_at));
         if self.changed.swap(false, Ordering::Relaxed) || due {
-            let view = folders::read(&self.disk, &self.paths, &self.last.view, clock::system());
+            let recalled = self.recalled.take();
+            let before = recalled.as_ref().unwrap_or(&self.last.view);
+            let view = folders::read(&self.disk, &self.paths, before, clock::system());
             self.read_at = now;
             self.last.again_at = view.recheck.map(|after| now + after.into());
-            if !view.is_same(&self.last.view) {
+            if recalled.is_some() || !view.is_same(&self.last.view) {
                 self.last.view = Arc::new(view);
                 self.follow_objects();
             }
