@@ -239,6 +239,10 @@ impl Agent {
                 Wake::Changed => self.pass().await,
                 Wake::Ping => {}
             }
+            if self.executor.is_readable_again && matches!(until, Until::Stopped) {
+                tracing::info!("the state folder can be used again: starting over with what is in it");
+                return Ended::Reconfigured;
+            }
         }
     }
 
@@ -272,7 +276,8 @@ impl Agent {
         self.reporter.log(&decision, &outcome, self.inputs.api());
         let mut plan = decision.plan.clone();
         plan.shrink();
-        let due = match outcome.failures.is_empty() {
+        // A state folder that cannot be used is tried again, as what failed is.
+        let due = match outcome.failures.is_empty() && self.executor.state.is_some() {
             true => decision.due,
             false => decide::after_failure(decision.due, observation.now),
         };

@@ -9,7 +9,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::path::PathBuf;
@@ -35,7 +35,8 @@ const MAX_NAME: usize = 200;
 const MAX_BYTES: u64 = 256 << 20;
 /// The most damaged versions of one record that are kept; a newer one replaces the last of them.
 const MAX_SET_ASIDE: u32 = 10;
-/// Written but not yet renamed to its own name; and its successor while that is being written.
+/// A record; written but not yet renamed to its own name; and its successor while that is being written.
+const RECORD: &str = ".json";
 const STAGED: &str = ".tmp";
 const BEGUN: &str = ".new";
 
@@ -69,15 +70,6 @@ pub enum CheckpointError {
         #[source]
         source: FsError,
     },
-    /// A record could not be read; that does not mean that it is damaged.
-    #[error("cannot read checkpoint {}", path.display())]
-    Load {
-        /// The file.
-        path: PathBuf,
-        /// The step that failed.
-        #[source]
-        source: FsError,
-    },
     /// A record could not be removed.
     #[error("cannot remove checkpoint {}", path.display())]
     Remove {
@@ -105,14 +97,13 @@ impl CheckpointError {
             CheckpointError::Unsafe { hint, .. } => Some(hint.clone()),
             CheckpointError::Folder { source, .. }
             | CheckpointError::Save { source, .. }
-            | CheckpointError::Load { source, .. }
             | CheckpointError::Remove { source, .. } => source.hint(),
             CheckpointError::Encode { .. } => None,
         }
     }
 }
 
-/// A damaged record that was set aside.
+/// A record that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("checkpoint {} {why}: it is not used{}", path.display(), kept_as(kept))]
 pub struct Damaged {
@@ -122,6 +113,8 @@ pub struct Damaged {
     pub why: String,
     /// Where its bytes are kept; `None` if the file could not be renamed.
     pub kept: Option<PathBuf>,
+    /// Whether it could be read.
+    is_read: bool,
 }
 
 fn kept_as(kept: &Option<PathBuf>) -> String {
@@ -150,51 +143,33 @@ pub struct Store {
 impl Store {
     /// Opens the folder `path`, made (0700) if it is not there. One that others may write to, or that
     /// belongs to another user, is refused. Files that a crash cut off are removed; complete ones that were not yet
-    /// renamed are put in force.
+    /// renamed are put in force. Where that cannot be done (the disk is read-only or full), they are read all the same.
     pub fn open(disk: &Shared, path: &Path) -> Result<Self, CheckpointError> {
         let fail = |source| CheckpointError::Folder { path: path.to_owned(), source };
         let (dir, _) = Dir::open_or_create(disk, path, 0o700).map_err(fail)?;
-        let stat = dir.own_stat().map_err(fail)?;
-        let refuse = |why: String, hint: String| CheckpointError::Unsafe { path: path.to_owned(), why, hint };
-        let me = nix::unistd::geteuid();
-        if stat.uid != me.as_raw() {
-            let hint = format!("chown {me} {}", path.display());
-            return Err(refuse(format!("is owned by user {}", stat.uid), hint));
-        }
-        if stat.mode & 0o022 != 0 {
-            let hint = format!("chmod 0700 {}", path.display());
-            return Err(refuse("can be written to by others than its owner".to_owned(), hint));
-        }
+        refuse_unsafe(path, &dir)?;
         for name in dir.names().map_err(fail)? {
-            if name.to_str().and_then(|name| name.strip_suffix(BEGUN)).is_some_and(|file| file.ends_with(".json")) {
-                // A failure shows again, and is reported, when the record is next written.
-                let _ = dir.unlink(&name);
-                continue;
-            }
-            let Some(file) = name.to_str().and_then(|name| name.strip_suffix(STAGED)) else { continue };
-            match is_whole(&dir, &name).map_err(fail)? {
-                true => {
-                    // It may not be on stable storage; its predecessor is.
-                    dir.sync_entry(&name).map_err(fail)?;
-                    dir.rename(&name, &dir, file).map_err(fail)?;
-                    dir.sync().map_err(fail)?;
-                }
-                false => drop(dir.unlink(&name).map_err(fail)?),
+            let name = name.to_string_lossy();
+            // What fails here shows again, and is reported, when the record is next written.
+            if name.strip_suffix(BEGUN).is_some_and(|file| file.ends_with(RECORD)) {
+                let _ = dir.remove_tree(&*name);
+            } else if let Some(file) = name.strip_suffix(STAGED) {
+                let _ = put_in_force(&dir, &name, file);
             }
         }
         Ok(Self { path: path.to_owned(), dir, read_only: false })
     }
 
-    /// Creates the folder `path` (0700) if it is missing, and touches nothing in it.
-    pub fn make(disk: &Shared, path: &Path) -> Result<(), CheckpointError> {
-        let made = Dir::open_or_create(disk, path, 0o700);
-        made.map(drop).map_err(|source| CheckpointError::Folder { path: path.to_owned(), source })
-    }
-
     /// Opens the folder read-only: nothing is created, removed or set aside. `None` if it does not exist.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
     pub fn open_read_only(disk: &Shared, path: &Path) -> Result<Option<Self>, CheckpointError> {
         match Dir::open(disk, path) {
-            Ok(dir) => Ok(Some(Self { path: path.to_owned(), dir, read_only: true })),
+            Ok(dir) => {
+                refuse_unsafe(path, &dir)?;
+                Ok(Some(Self { path: path.to_owned(), dir, read_only: true }))
+            }
             Err(e) if e.source.kind() == ErrorKind::NotFound => Ok(None),
             Err(source) => Err(CheckpointError::Folder { path: path.to_owned(), source }),
         }
@@ -202,22 +177,12 @@ impl Store {
 
     /// The store in the folder `name` (created, 0700, if missing) of this one.
     pub fn folder(&self, name: &str) -> Result<Store, CheckpointError> {
-        let path = self.path.join(name);
-        if !self.read_only {
-            return Store::open(self.dir.disk(), &path);
-        }
-        match Store::open_read_only(self.dir.disk(), &path)? {
-            Some(store) => Ok(store),
-            None => {
-                let source = self.dir.missing(name);
-                Err(CheckpointError::Folder { path, source })
-            }
-        }
+        Store::open(self.dir.disk(), &self.path.join(name))
     }
 
-    /// Whether the path still leads to the folder that was opened.
+    /// Whether the path still leads to the folder that was opened, and nobody else may write to it.
     pub fn is_in_place(&self) -> bool {
-        let here = self.dir.own_stat().ok();
+        let here = self.dir.own_stat().ok().filter(|here| why_unsafe(here).is_none());
         let there = self.dir.disk().look(&self.path).ok();
         here.zip(there).is_some_and(|(here, there)| here.stamp.is_same_file(&there.stamp))
     }
@@ -297,17 +262,33 @@ impl Store {
         self.dir.sync().map_err(|source| CheckpointError::Save { path: self.path.join(&unsynced.file), source })
     }
 
-    /// The record `name`. A damaged one is set aside as `<name>.json.bad-<n>`.
-    pub fn load<T: DeserializeOwned>(&self, name: &str) -> Result<Loaded<T>, CheckpointError> {
-        self.load_file(&file_name(name))
+    /// Whether there is anything under the name of the record `name`.
+    pub fn has(&self, name: &str) -> bool {
+        !matches!(self.dir.stat(file_name(name)), Ok(None))
     }
 
-    /// Every record of the folder, by file name.
+    /// The record `name`. A damaged one is set aside as `<name>.json.bad-<n>`.
+    pub fn load<T: DeserializeOwned>(&self, name: &str) -> Loaded<T> {
+        let file = file_name(name);
+        match self.load_file(&file) {
+            Loaded::Damaged(mut damaged) => {
+                self.set_aside(&mut damaged);
+                Loaded::Damaged(damaged)
+            }
+            loaded => loaded,
+        }
+    }
+
+    /// Every record of the folder, by file name. Damaged ones stay in place until [`Store::set_aside`].
+    ///
+    /// # Errors
+    /// When the folder cannot be listed. A record that cannot be read counts as damaged.
     pub fn load_all<T: DeserializeOwned>(&self) -> Result<Vec<Loaded<T>>, CheckpointError> {
         let names = self.dir.names();
         let names = names.map_err(|source| CheckpointError::Folder { path: self.path.clone(), source })?;
-        let files = names.iter().filter_map(|name| name.to_str()).filter(|name| name.ends_with(".json"));
-        files.map(|file| self.load_file(file)).collect()
+        let names = names.iter().filter_map(|name| name.to_str());
+        let files: BTreeSet<&str> = names.map(|name| name.strip_suffix(STAGED).unwrap_or(name)).collect();
+        Ok(files.into_iter().filter(|file| file.ends_with(RECORD)).map(|file| self.load_file(file)).collect())
     }
 
     /// Removes the record `name`; `false` if there was none. The removal survives a power loss.
@@ -319,39 +300,48 @@ impl Store {
         Ok(removed)
     }
 
-    fn load_file<T: DeserializeOwned>(&self, file: &str) -> Result<Loaded<T>, CheckpointError> {
-        let fail = |source| CheckpointError::Load { path: self.path.join(file), source };
-        let Some(stat) = self.dir.stat(file).map_err(fail)? else { return Ok(Loaded::Absent) };
-        let decoded = match trusted(&stat) {
-            Err(why) => Err(why),
-            Ok(()) => {
-                let bytes = self.dir.read_file(file, MAX_BYTES + 1).map_err(fail)?.unwrap_or_default();
-                decode(&bytes)
-            }
+    fn load_file<T: DeserializeOwned>(&self, file: &str) -> Loaded<T> {
+        let staged = format!("{file}{STAGED}");
+        let name = if is_whole(&self.dir, &staged).unwrap_or(false) { staged.as_str() } else { file };
+        let damaged = |why, is_read| Loaded::Damaged(Damaged { path: self.path.join(file), why, kept: None, is_read });
+        let stat = match self.dir.stat(name) {
+            Ok(Some(stat)) => stat,
+            Ok(None) => return Loaded::Absent,
+            Err(error) => return damaged(format!("cannot be read ({})", error.source), false),
         };
-        Ok(match decoded {
-            Ok(record) => Loaded::Present(record),
-            Err(why) => Loaded::Damaged(Damaged { path: self.path.join(file), why, kept: self.set_aside(file) }),
-        })
+        if let Err(why) = trusted(&stat) {
+            return damaged(why, true);
+        }
+        match self.dir.read_file(name, MAX_BYTES + 1) {
+            Err(error) => damaged(format!("cannot be read ({})", error.source), false),
+            Ok(bytes) => match decode(&bytes.unwrap_or_default()) {
+                Ok(record) => Loaded::Present(record),
+                Err(why) => damaged(why, true),
+            },
+        }
     }
 
     /// Sets the record `name` aside because its content cannot be used; `why` says what is wrong.
     pub fn reject(&self, name: &str, why: String) -> Damaged {
-        let file = file_name(name);
-        Damaged { path: self.path.join(&file), why, kept: self.set_aside(&file) }
+        let mut damaged = Damaged { path: self.path.join(file_name(name)), why, kept: None, is_read: true };
+        self.set_aside(&mut damaged);
+        damaged
     }
 
-    /// Renames the file to a name that no record has. If that fails, the next save overwrites it.
-    fn set_aside(&self, file: &str) -> Option<PathBuf> {
-        if self.read_only {
-            return None;
+    /// Renames a damaged record to a name that no record has. If that fails, the next save overwrites it. One that
+    /// cannot be read stays: it may be readable again.
+    pub fn set_aside(&self, damaged: &mut Damaged) {
+        let Some(file) = damaged.path.file_name().and_then(|name| name.to_str()) else { return };
+        if self.read_only || !damaged.is_read {
+            return;
         }
         let names = (1..MAX_SET_ASIDE).map(|n| format!("{file}.bad-{n}"));
         let mut free = names.filter(|name| matches!(self.dir.stat(name), Ok(None)));
         let name = free.next().unwrap_or_else(|| format!("{file}.bad-{MAX_SET_ASIDE}"));
-        self.dir.rename(file, &self.dir, &name).ok()?;
-        let _ = self.dir.sync();
-        Some(self.path.join(name))
+        if self.dir.rename(file, &self.dir, &name).is_ok() {
+            let _ = self.dir.sync();
+            damaged.kept = Some(self.path.join(name));
+        }
     }
 }
 
@@ -368,8 +358,40 @@ impl UnsyncedRecord {
     }
 }
 
+/// Refuses a folder that others may write to.
+fn refuse_unsafe(path: &Path, dir: &Dir) -> Result<(), CheckpointError> {
+    let stat = dir.own_stat().map_err(|source| CheckpointError::Folder { path: path.to_owned(), source })?;
+    let refuse = |(why, command): (String, String)| CheckpointError::Unsafe {
+        path: path.to_owned(),
+        why,
+        hint: format!("{command} {}", path.display()),
+    };
+    why_unsafe(&stat).map_or(Ok(()), |found| Err(refuse(found)))
+}
+
+/// Why nothing in a folder can be trusted, and the command that mends it.
+fn why_unsafe(stat: &Stat) -> Option<(String, String)> {
+    let me = nix::unistd::geteuid();
+    if stat.uid != me.as_raw() {
+        return Some((format!("is owned by user {}", stat.uid), format!("chown {me}")));
+    }
+    let others_may_write = stat.mode & 0o022 != 0;
+    others_may_write.then(|| ("can be written to by others than its owner".to_owned(), "chmod 0700".to_owned()))
+}
+
+/// Gives the staged file `name` the name `file`, or removes what is not all of a record.
+fn put_in_force(dir: &Dir, name: &str, file: &str) -> Result<(), FsError> {
+    if !is_whole(dir, name)? {
+        return dir.remove_tree(name);
+    }
+    // It may not be on stable storage; its predecessor is.
+    dir.sync_entry(name)?;
+    dir.rename(name, dir, file)?;
+    dir.sync()
+}
+
 /// Whether the staged file `name` holds all of a record.
-fn is_whole(dir: &Dir, name: &OsStr) -> Result<bool, FsError> {
+fn is_whole(dir: &Dir, name: &str) -> Result<bool, FsError> {
     if dir.stat(name)?.is_none_or(|stat| trusted(&stat).is_err()) {
         return Ok(false);
     }

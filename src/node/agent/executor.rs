@@ -4,6 +4,7 @@
 //! ([`Executor::execute`]). Must not decide anything: what became of each effect goes back as a value.
 
 mod daemon;
+mod floor;
 mod inputs;
 mod records;
 mod touch;
@@ -30,9 +31,10 @@ use super::failure::EffectFailure;
 use super::observation::Observation;
 use super::sealing::Sealing;
 use super::start;
+use super::start::AgentError;
 
-pub(super) use records::FLOOR;
-pub(super) use records::Floor;
+pub(super) use floor::FLOOR;
+pub(super) use floor::Floor;
 
 /// The node's disk as the agent writes it.
 pub(super) struct Executor {
@@ -42,9 +44,15 @@ pub(super) struct Executor {
     pub(super) volumes: Volumes,
     /// The state folder; `None` while it cannot be used: then nothing is removed or replaced.
     pub(super) state: Option<StateFolder>,
+    /// Held for the agent's life: the state folder is its own. `None`: it could not be opened, or was opened to look at.
+    pub(super) lock: Option<Dir>,
+    /// Whether what the state folder remembers was read, or there was nothing: else it is not written either.
+    pub(super) is_recalled: bool,
+    /// Whether a state folder that could not be read can be read now: the agent is to start over.
+    pub(super) is_readable_again: bool,
     pub(super) sealing: Sealing,
-    /// Whether the floor is on disk.
-    floor_saved: bool,
+    /// The floor as it is on disk.
+    pub(super) floor: Floor,
     /// Records that were written without waiting for the disk.
     unsynced: Vec<(ObjectKey, crate::node::checkpoint::UnsyncedRecord)>,
     /// Daemons whose manifests were renamed into place without waiting for the disk.
@@ -55,13 +63,10 @@ pub(super) struct Executor {
 pub(super) struct StateFolder {
     pub(super) inputs: Store,
     pub(super) records: Store,
-    /// Held for the agent's life: the state folder is its own. `None`: opened to look at.
-    #[expect(dead_code, reason = "held, not read")]
-    pub(super) lock: Option<Dir>,
 }
 
 impl StateFolder {
-    /// Whether it is still the folder at its path: somebody may have removed or replaced it.
+    /// Whether it is still the folder at its path, for nobody else to write to: somebody may have changed that.
     pub(super) fn is_in_place(&self) -> bool {
         self.inputs.is_in_place() && self.records.is_in_place()
     }
@@ -124,6 +129,13 @@ pub(super) fn problem(object: &str, failure: EffectFailure) -> Problem {
     Problem { object: object.to_owned(), reason: failure.message, hint: failure.hint }
 }
 
+/// What is wrong with a state folder that is not used.
+pub(super) fn unused(error: &dyn std::error::Error, hint: Option<String>) -> Problem {
+    let mut failure = failure::of(error, hint);
+    failure.message.push_str("; until it can be used, nothing is ended or replaced, and nothing is remembered");
+    problem("checkpoint", failure)
+}
+
 impl Executor {
     /// A disk of which nothing has been read.
     pub(super) fn new(files: Shared, volumes: Volumes, state: Option<StateFolder>, sealing: Sealing) -> Self {
@@ -132,8 +144,11 @@ impl Executor {
             manifests: None,
             volumes,
             state,
+            lock: None,
+            is_recalled: true,
+            is_readable_again: false,
             sealing,
-            floor_saved: true,
+            floor: Floor::default(),
             unsynced: Vec::new(),
             renamed: Vec::new(),
         }
@@ -141,7 +156,7 @@ impl Executor {
 
     /// Does what `decision` says, in this order:
     ///
-    /// 1. the state folder is made anew where it was removed;
+    /// 1. the state folder is made anew where it was removed; the floor is raised before a number beyond it is used;
     /// 2. data for a roll-back and the other remembered inputs, where what runs is changed by them;
     /// 3. records of daemons that adopt instances of others;
     /// 4. manifests and volume data that are new on this disk, staged together;
@@ -161,6 +176,7 @@ impl Executor {
     ) -> EffectOutcome {
         let mut outcome = EffectOutcome::default();
         self.keep_state_folder(config, &mut outcome);
+        self.raise_floor(decision, &mut outcome);
         match decision.save_inputs {
             SaveInputs::Before => self.save_inputs(decision, observation, &mut outcome),
             SaveInputs::BootBefore => self.write_boot(decision, observation, &mut outcome),
@@ -187,23 +203,31 @@ impl Executor {
         outcome
     }
 
-    /// Makes a state folder that somebody removed or replaced anew: what the agent remembers is what runs.
+    /// Makes a state folder that somebody removed or replaced anew: what the agent remembers is what runs. One that has
+    /// not been read yet is left as it is.
     fn keep_state_folder(&mut self, config: &Config, outcome: &mut EffectOutcome) {
         if self.state.as_ref().is_some_and(StateFolder::is_in_place) {
             return;
         }
-        match start::open_state(&self.files, config) {
-            Ok(state) => {
-                tracing::warn!("the state folder was removed or replaced: all records are written again");
+        // What was opened may be a folder that cannot be found any more, or that others may write to.
+        self.state = None;
+        let opened = match self.is_recalled {
+            true => start::lock(&self.files, config, self.lock.take()).and_then(|lock| {
+                self.lock = lock;
+                Ok(Some(start::open_state(&self.files, config)?))
+            }),
+            false => start::check_state(&self.files, config).map(|()| None).map_err(AgentError::from),
+        };
+        match opened {
+            Ok(Some(state)) => {
+                tracing::warn!("the state folder is another one, or can be used again: all records are written anew");
                 self.state = Some(state);
-                self.floor_saved = false;
+                self.floor = Floor::default();
                 outcome.state_folder_is_new = true;
             }
-            Err(error) => {
-                // What was opened may be a folder that cannot be found any more.
-                self.state = None;
-                outcome.problems.push(problem("checkpoint", failure::of(&error, error.hint())));
-            }
+            Ok(None) => self.is_readable_again = true,
+            Err(AgentError::State(error)) => outcome.problems.push(unused(&error, error.hint())),
+            Err(error) => outcome.problems.push(unused(&error, error.hint())),
         }
     }
 

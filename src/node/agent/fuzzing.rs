@@ -26,10 +26,10 @@ pub fn inputs(store: &Store, name: &str) -> Result<Option<bool>, CheckpointError
         tokens.import(std::mem::take(&mut saved.tokens));
         RememberedInputs::restore(saved, &Records::new()).to_save(&tokens.export())
     };
-    let Loaded::Present(saved) = store.load::<SavedInputs>(name)? else { return Ok(None) };
+    let Loaded::Present(saved) = store.load::<SavedInputs>(name) else { return Ok(None) };
     let again = through(saved);
     store.save(name, &again)?;
-    let Loaded::Present(read) = store.load::<SavedInputs>(name)? else { return Ok(Some(false)) };
+    let Loaded::Present(read) = store.load::<SavedInputs>(name) else { return Ok(Some(false)) };
     Ok(Some(through(read) == again))
 }
 

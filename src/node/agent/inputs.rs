@@ -309,7 +309,7 @@ impl Inputs {
         let is_due = sealing.is_due(now);
         let mut seal = Seal { retry: is_due && !sealing.is_closed(), ..Seal::default() };
         if let Some(state) = executor.state.as_ref().filter(|_| is_due && sealing.is_closed())
-            && let Ok(Opened::Secrets(secrets)) = sealing.load(&state.inputs, now)
+            && let Opened::Secrets(secrets) = sealing.load(&state.inputs, now)
         {
             // What is sealed comes back before it is sealed anew.
             self.tokens.import(secrets.tokens.clone());

@@ -24,7 +24,7 @@ pub(super) const CONFIGURATION: &str = "configuration";
 pub enum Ended {
     /// It was told to stop.
     Stopped,
-    /// Its configuration has changed: the process is to start over.
+    /// Its configuration has changed, or its state folder can be read only now: the process is to start over.
     Reconfigured,
 }
 

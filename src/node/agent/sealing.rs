@@ -68,15 +68,11 @@ impl Sealing {
     }
 
     /// Opens what is on disk.
-    pub(super) fn load(
-        &mut self,
-        store: &Store,
-        now: Timestamp,
-    ) -> Result<Opened, crate::node::checkpoint::CheckpointError> {
-        let sealed = match store.load::<Sealed>(SECRETS)? {
+    pub(super) fn load(&mut self, store: &Store, now: Timestamp) -> Opened {
+        let sealed = match store.load::<Sealed>(SECRETS) {
             Loaded::Present(sealed) => sealed,
-            Loaded::Absent => return Ok(Opened::Damaged(store.reject(SECRETS, "is missing".to_owned()))),
-            Loaded::Damaged(why) => return Ok(Opened::Damaged(why)),
+            Loaded::Absent => return Opened::Damaged(store.reject(SECRETS, "is missing".to_owned())),
+            Loaded::Damaged(why) => return Opened::Damaged(why),
         };
         let opened = sealed.open().and_then(|(data, key)| {
             let secrets = serde_json::from_slice(&data).map_err(|_| SealError::Broken)?;
@@ -88,16 +84,16 @@ impl Sealing {
                 self.trouble = None;
                 self.saved = (self.with.as_deref() == Some(key.with())).then_some(saved);
                 self.key = Some(key);
-                Ok(Opened::Secrets(secrets))
+                Opened::Secrets(secrets)
             }
             Err(error) if error.is_passing() => {
                 self.is_closed = true;
                 self.fail("the sealed secrets cannot be opened now", &error, now);
-                Ok(Opened::Nothing)
+                Opened::Nothing
             }
             Err(error) => {
                 let why = format!("cannot be opened on this machine ({})", failure::of(&error, None).message);
-                Ok(Opened::Damaged(store.reject(SECRETS, why)))
+                Opened::Damaged(store.reject(SECRETS, why))
             }
         }
     }

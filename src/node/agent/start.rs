@@ -1,7 +1,7 @@
 //! The agent's beginning: what is opened and read before the first pass.
 //!
 //! Owns what is fatal: another agent on the same state, and a configuration that names something impossible. Everything
-//! else is a problem that is shown and tried again.
+//! else, such as a state folder that cannot be used, is a problem that is shown and tried again.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
 use crate::node::api;
 use crate::node::checkpoint::CheckpointError;
+use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
 use crate::node::checkpoint::Store;
 use crate::node::cri::Cri;
@@ -30,6 +31,7 @@ use crate::node::volumes::VolumesRoot;
 
 use super::Agent;
 use super::concerns::manifests_lost_at_boot::ManifestsLostAtBoot;
+use super::executor;
 use super::executor::Executor;
 use super::executor::FLOOR;
 use super::executor::Floor;
@@ -48,6 +50,7 @@ use super::requests::Requests;
 use super::sealing::Opened;
 use super::sealing::Sealing;
 use super::state::AgentState;
+use super::state::FloorSource;
 use super::state::InputsOnDisk;
 
 /// The folder of daemon records in the state folder.
@@ -105,14 +108,19 @@ impl AgentError {
 }
 
 impl Agent {
-    /// Opens what the agent works on and reads what it remembers. Writes nothing but folders.
+    /// Opens what the agent works on and reads what it remembers. Writes nothing but folders, and what stands for records
+    /// that are lost.
     ///
     /// # Errors
     /// When another agent has the state folder, or the configuration names something impossible.
     pub fn new(config: Config, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
         let files = Real::shared();
-        let state = open_state(&files, &config)?;
-        Self::with(config, files, Some(state), Purpose::Work, notifier)
+        // Before anything in it is touched: another agent may be at work.
+        let lock = lock(&files, &config, None)?;
+        let state = open_state(&files, &config).map(Some);
+        let mut agent = Self::with(config, files, state, Purpose::Work, notifier)?;
+        agent.executor.lock = lock;
+        Ok(agent)
     }
 
     /// An agent that answers questions and changes nothing: it may run beside the one that works.
@@ -121,9 +129,10 @@ impl Agent {
     /// When the state folder cannot be read, or the configuration names something impossible.
     pub(super) fn to_answer(config: Config) -> Result<Self, AgentError> {
         let files = Real::shared();
-        let state = match Store::open_read_only(&files, &config.state_dir)? {
-            Some(inputs) => inputs.folder(DAEMONS).ok().map(|records| StateFolder { inputs, records, lock: None }),
-            None => None,
+        let state = match look_at_state(&files, &config) {
+            // Who asks is not who works: this says nothing about the agent.
+            Err(error @ CheckpointError::Folder { .. }) => return Err(error.into()),
+            state => state,
         };
         Self::with(config, files, state, Purpose::Answer, Arc::new(Notifier::from_environment()))
     }
@@ -131,7 +140,7 @@ impl Agent {
     pub(super) fn with(
         config: Config,
         files: Shared,
-        folder: Option<StateFolder>,
+        folder: Result<Option<StateFolder>, CheckpointError>,
         purpose: Purpose,
         notifier: Arc<Notifier>,
     ) -> Result<Self, AgentError> {
@@ -147,12 +156,12 @@ impl Agent {
         let options = Options::new(render_options(&config, cri.is_some()));
         let wake = Arc::new(Notify::new());
         let volumes = Volumes::new(Arc::clone(&files), VolumesRoot::kubelet(&config.kubelet_root));
-        let mut executor =
-            Executor::new(Arc::clone(&files), volumes, folder, Sealing::new(config.seal_with().map(str::to_owned)));
+        let sealing = Sealing::new(config.seal_with().map(str::to_owned));
+        let mut executor = Executor::new(Arc::clone(&files), volumes, None, sealing);
         let mut inputs = Inputs::new(&config, cri.clone(), kubelet.clone(), Arc::clone(&files), &wake);
         let requests = Requests::new(&config, policy.clone(), cri, kubelet, files, &wake);
         let mut state = AgentState::new(&config, policy, options, clock::now(), purpose);
-        recall(&mut state, &mut executor, &mut inputs)?;
+        recall(&mut state, &mut executor, &mut inputs, folder);
         let reporter = Reporter::new(&config, notifier);
         Ok(Self {
             config,
@@ -193,49 +202,32 @@ fn render_options(config: &Config, has_runtime: bool) -> RenderOptions {
 }
 
 /// Reads records and inputs; what cannot be trusted is set aside, and reported for as long as the agent runs.
-fn recall(state: &mut AgentState, executor: &mut Executor, inputs: &mut Inputs) -> Result<(), AgentError> {
+fn recall(
+    state: &mut AgentState,
+    executor: &mut Executor,
+    inputs: &mut Inputs,
+    folder: Result<Option<StateFolder>, CheckpointError>,
+) {
     let mut damaged = Vec::new();
     let mut rewrite = false;
-    if let Some(folder) = executor.state.take() {
-        for loaded in folder.records.load_all::<DaemonRecord>()? {
-            match loaded {
-                Loaded::Present(record) => drop(state.records.insert(record.key.clone(), record)),
-                Loaded::Damaged(why) => damaged.push(why),
-                Loaded::Absent => {}
+    let listed = folder.and_then(|folder| {
+        let records = folder.as_ref().map(|folder| folder.records.load_all::<DaemonRecord>()).transpose()?;
+        Ok((folder, records.unwrap_or_default()))
+    });
+    match listed {
+        Ok((Some(folder), records)) => {
+            recall_records(state, executor, &folder, records, &mut damaged);
+            rewrite = recall_inputs(state, executor, inputs, &folder, &mut damaged);
+            executor.state = Some(folder);
+        }
+        Ok((None, _)) => {}
+        Err(error) => {
+            state.floor_source = FloorSource::NoStateFolder;
+            executor.is_recalled = false;
+            if state.purpose == Purpose::Answer {
+                state.startup_problems.push(executor::unused(&error, error.hint()));
             }
         }
-        match folder.inputs.load::<Floor>(FLOOR)? {
-            Loaded::Present(floor) => state.floor = floor.next_incarnation,
-            Loaded::Absent => {}
-            Loaded::Damaged(why) => {
-                // It was never above the highest record: the lowest went first and not all of them.
-                state.floor = state.records.values().map(|r| r.next_incarnation).max().unwrap_or(0);
-                executor.floor_is_unsaved();
-                damaged.push(why);
-            }
-        }
-        match folder.inputs.load::<SavedInputs>(INPUTS)? {
-            Loaded::Present(mut saved) => {
-                let (sealed, is_plain) = (saved.sealed, saved.has_secrets());
-                inputs.import_tokens(std::mem::take(&mut saved.tokens));
-                state.inputs = RememberedInputs::restore(saved, &state.records);
-                let sealing = &mut executor.sealing;
-                match if sealed { sealing.load(&folder.inputs, state.started)? } else { Opened::Nothing } {
-                    Opened::Secrets(mut secrets) => {
-                        inputs.import_tokens(std::mem::take(&mut secrets.tokens));
-                        state.inputs.files.add(std::mem::take(&mut secrets.files));
-                        state.inputs.take(secrets, &state.records);
-                    }
-                    Opened::Damaged(why) => damaged.push(why),
-                    Opened::Nothing => {}
-                }
-                // Sealing was switched on or off: what is on disk is to be as the owner says.
-                rewrite = sealed != sealing.is_on() || sealed && is_plain;
-            }
-            Loaded::Damaged(why) => damaged.push(why),
-            Loaded::Absent => {}
-        }
-        executor.state = Some(folder);
     }
     inputs.recall_files(&state.inputs.files);
     let fingerprint = |state: &AgentState| state.inputs.fingerprint(inputs.tokens().fingerprint());
@@ -245,53 +237,125 @@ fn recall(state: &mut AgentState, executor: &mut Executor, inputs: &mut Inputs) 
     let saved_but_for_boot = (!rewrite).then(|| fingerprint(state));
     state.inputs_on_disk = InputsOnDisk { saved, saved_but_for_boot, due: None };
     state.startup_problems.extend(damaged.iter().map(|why| problem("checkpoint", failure::of(why, None))));
-    Ok(())
 }
 
-/// Opens the state folder, made if it is not there, and locks it.
+/// Takes the records, and the floor that stands for those that are lost. It is on disk before they are set aside: the
+/// next agent would not know of them.
+fn recall_records(
+    state: &mut AgentState,
+    executor: &mut Executor,
+    folder: &StateFolder,
+    records: Vec<Loaded<DaemonRecord>>,
+    damaged: &mut Vec<Damaged>,
+) {
+    for loaded in records {
+        match loaded {
+            Loaded::Present(record) => drop(state.records.insert(record.key.clone(), record)),
+            Loaded::Damaged(why) => damaged.push(why),
+            Loaded::Absent => {}
+        }
+    }
+    let is_new = state.records.is_empty() && damaged.is_empty() && !folder.inputs.has(INPUTS);
+    let are_lost = !damaged.is_empty();
+    (state.floor_source, executor.floor) = match folder.inputs.load::<Floor>(FLOOR) {
+        Loaded::Present(floor) if are_lost && floor.bound == 0 => (FloorSource::Lost, floor),
+        Loaded::Present(floor) => (FloorSource::Disk, floor),
+        Loaded::Absent if is_new => (FloorSource::New, Floor::default()),
+        Loaded::Absent => (FloorSource::Lost, Floor::default()),
+        Loaded::Damaged(why) => {
+            damaged.insert(0, why);
+            (FloorSource::Lost, Floor::default())
+        }
+    };
+    let highest = state.records.values().map(|record| record.next_incarnation).max().unwrap_or(0);
+    let floor = executor.floor;
+    state.floor = match state.floor_source {
+        FloorSource::Disk if are_lost => floor.bound.max(highest),
+        FloorSource::Lost => Floor::above(highest),
+        _ => floor.next_incarnation,
+    };
+    if state.purpose == Purpose::Answer || !are_lost {
+        return;
+    }
+    match executor.floor.raise(&folder.inputs, state.floor, highest) {
+        Ok(()) => damaged.iter_mut().for_each(|record| folder.records.set_aside(record)),
+        Err(error) => state.startup_problems.push(problem("checkpoint", failure::of(&error, error.hint()))),
+    }
+}
+
+/// Takes the remembered inputs. Gives whether they are to be written again.
+fn recall_inputs(
+    state: &mut AgentState,
+    executor: &mut Executor,
+    inputs: &mut Inputs,
+    folder: &StateFolder,
+    damaged: &mut Vec<Damaged>,
+) -> bool {
+    let mut saved = match folder.inputs.load::<SavedInputs>(INPUTS) {
+        Loaded::Present(saved) => saved,
+        Loaded::Damaged(why) => {
+            damaged.push(why);
+            return false;
+        }
+        Loaded::Absent => return false,
+    };
+    let (sealed, is_plain) = (saved.sealed, saved.has_secrets());
+    inputs.import_tokens(std::mem::take(&mut saved.tokens));
+    state.inputs = RememberedInputs::restore(saved, &state.records);
+    let sealing = &mut executor.sealing;
+    match if sealed { sealing.load(&folder.inputs, state.started) } else { Opened::Nothing } {
+        Opened::Secrets(mut secrets) => {
+            inputs.import_tokens(std::mem::take(&mut secrets.tokens));
+            state.inputs.files.add(std::mem::take(&mut secrets.files));
+            state.inputs.take(secrets, &state.records);
+        }
+        Opened::Damaged(why) => damaged.push(why),
+        Opened::Nothing => {}
+    }
+    // Sealing was switched on or off: what is on disk is to be as the owner says.
+    sealed != sealing.is_on() || sealed && is_plain
+}
+
+/// Opens the state folder, made if it is not there.
 ///
 /// # Errors
-/// When others could write to it, or another agent has it.
-pub(super) fn open_state(files: &Shared, config: &Config) -> Result<StateFolder, AgentError> {
-    Store::make(files, &config.state_dir)?;
-    // Before anything in it is touched: another agent may be at work.
-    let lock = lock(files, config)?;
+/// When it cannot be opened, or others could write to it.
+pub(super) fn open_state(files: &Shared, config: &Config) -> Result<StateFolder, CheckpointError> {
     let inputs = Store::open(files, &config.state_dir)?;
     let records = inputs.folder(DAEMONS)?;
-    Ok(StateFolder { inputs, records, lock: Some(lock) })
+    Ok(StateFolder { inputs, records })
 }
 
-/// Locks the state folder for this process.
-fn lock(files: &Shared, config: &Config) -> Result<Dir, AgentError> {
+/// Opens the state folder to look at; `None`: there is none.
+fn look_at_state(files: &Shared, config: &Config) -> Result<Option<StateFolder>, CheckpointError> {
+    let Some(inputs) = Store::open_read_only(files, &config.state_dir)? else { return Ok(None) };
+    let records = Store::open_read_only(files, &config.state_dir.join(DAEMONS))?;
+    Ok(records.map(|records| StateFolder { inputs, records }))
+}
+
+/// Whether an agent that starts could use the state folder.
+pub(super) fn check_state(files: &Shared, config: &Config) -> Result<(), CheckpointError> {
+    open_state(files, config)?.records.load_all::<serde::de::IgnoredAny>().map(drop)
+}
+
+/// Locks the state folder for this process, if it is not the one that it holds. `None`: it cannot be opened.
+///
+/// # Errors
+/// When another agent has it.
+pub(super) fn lock(files: &Shared, config: &Config, held: Option<Dir>) -> Result<Option<Dir>, AgentError> {
     let path = config.state_dir.clone();
-    let locked = Dir::open(files, &path).and_then(|dir| Ok((dir.lock()?, dir)));
-    match locked.map_err(|error| AgentError::Lock { path: path.clone(), source: error.source })? {
-        (true, dir) => Ok(dir),
-        (false, _) => Err(AgentError::Locked { path }),
+    let there = files.look(&path).ok().map(|stat| stat.stamp);
+    let is_held = |dir: &Dir| dir.own_stat().ok().zip(there).is_some_and(|(own, there)| own.stamp.is_same_file(&there));
+    if held.as_ref().is_some_and(is_held) {
+        return Ok(held);
+    }
+    let Ok((dir, _)) = Dir::open_or_create(files, &path, 0o700) else { return Ok(None) };
+    match dir.lock() {
+        Ok(true) => Ok(Some(dir)),
+        Ok(false) => Err(AgentError::Locked { path }),
+        Err(error) => Err(AgentError::Lock { path, source: error.source }),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::core::render::Endpoint;
-    use crate::node::agent::decide::tests::config;
-
-    use super::render_options;
-
-    #[test]
-    fn the_first_pass_knows_the_address_that_the_kubeconfig_has() {
-        let folder = tempfile::tempdir().unwrap();
-        let kubeconfig = folder.path().join("kubeconfig");
-        let context = "contexts: [{name: c, context: {cluster: k, user: u}}]\nusers: [{name: u, user: {token: t}}]\n";
-        let clusters = "clusters: [{name: k, cluster: {server: \"https://10.0.0.1:6443\"}}]\ncurrent-context: c\n";
-        std::fs::write(&kubeconfig, format!("apiVersion: v1\nkind: Config\n{context}{clusters}")).unwrap();
-        let mut config = config();
-        assert_eq!(render_options(&config, false).api_endpoint, None);
-        config.kubeconfig = Some(kubeconfig);
-        let of_kubeconfig = Endpoint { host: "10.0.0.1".to_owned(), port: 6443 };
-        assert_eq!(render_options(&config, false).api_endpoint, Some(of_kubeconfig));
-        let own = Endpoint { host: "api.example".to_owned(), port: 443 };
-        config.api_endpoint = Some(own.clone());
-        assert_eq!(render_options(&config, false).api_endpoint, Some(own));
-    }
-}
+mod tests;

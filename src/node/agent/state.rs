@@ -69,6 +69,8 @@ pub(super) struct AgentState {
     pub(super) unsaved: BTreeSet<ObjectKey>,
     /// The number that a daemon without a record begins at.
     pub(super) floor: u64,
+    #[serde(default)]
+    pub(super) floor_source: FloorSource,
     pub(super) inputs: RememberedInputs,
     pub(super) inputs_on_disk: InputsOnDisk,
     pub(super) definitions: ApiDefinitions,
@@ -82,6 +84,20 @@ pub(super) struct AgentState {
     pub(super) startup_problems: Vec<Problem>,
     pub(super) concerns: Concerns,
     clock: Clock,
+}
+
+/// How the floor is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) enum FloorSource {
+    /// As it was on disk, or as it has followed from what is on this node.
+    #[default]
+    Disk,
+    /// There is none, nor anything else that an agent before this one remembered: manifests alone could show one.
+    New,
+    /// It cannot be read, or not all that it stands for.
+    Lost,
+    /// Nor can anything be remembered of what starts now.
+    NoStateFolder,
 }
 
 /// What is known of the remembered inputs on disk, by fingerprint.
@@ -113,6 +129,7 @@ impl AgentState {
             records: Records::new(),
             unsaved: BTreeSet::new(),
             floor: 0,
+            floor_source: FloorSource::Disk,
             inputs: RememberedInputs::default(),
             inputs_on_disk: InputsOnDisk::default(),
             definitions: ApiDefinitions::default(),
@@ -167,6 +184,7 @@ impl AgentState {
             self.definitions.update(api);
         }
         self.follow_inputs(observation, log);
+        self.find_floor(observation);
         self.adopt_manifests(observation, log);
         let adopters = self.adopt_orphans(observation, log);
         let started = self.follow_starts(observation, config);

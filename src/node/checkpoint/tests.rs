@@ -5,12 +5,16 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
+use nix::errno::Errno;
+
 use super::CheckpointError;
 use super::Loaded;
 use super::Store;
 use crate::node::fsx;
+use crate::node::fsx::Doing;
 use crate::node::fsx::Real;
 use crate::node::fsx::Shared;
+use crate::node::fsx::Simulated;
 
 type Record = BTreeMap<String, u64>;
 
@@ -38,7 +42,7 @@ fn names(path: &Path) -> Vec<String> {
 #[test]
 fn a_record_comes_back_as_it_was_saved() {
     let (_root, store) = fresh();
-    assert_eq!(store.load::<Record>("a_b").unwrap(), Loaded::Absent);
+    assert_eq!(store.load::<Record>("a_b"), Loaded::Absent);
     store.save("a_b", &record(1)).unwrap();
     store.save("a_b", &record(2)).unwrap();
     store.save("c", &record(3)).unwrap();
@@ -46,7 +50,7 @@ fn a_record_comes_back_as_it_was_saved() {
     assert_eq!(mode(&store.path().join("a_b.json")), 0o600);
     assert_eq!(names(store.path()), ["a_b.json", "c.json"]);
     let again = Store::open(&Real::shared(), store.path()).unwrap();
-    assert_eq!(again.load("a_b").unwrap(), Loaded::Present(record(2)));
+    assert_eq!(again.load("a_b"), Loaded::Present(record(2)));
     assert_eq!(again.load_all().unwrap(), [Loaded::Present(record(2)), Loaded::Present(record(3))]);
     assert!(again.remove("a_b").unwrap());
     assert!(!again.remove("a_b").unwrap());
@@ -72,12 +76,12 @@ fn what_cannot_be_trusted_is_set_aside_with_its_bytes() {
     spoiled.push(text.replace(":1}", ":9}").into_bytes());
     for bytes in spoiled {
         fs::write(&path, &bytes).unwrap();
-        let Loaded::Damaged(damaged) = store.load::<Record>("a").unwrap() else { panic!("{bytes:?} was used") };
+        let Loaded::Damaged(damaged) = store.load::<Record>("a") else { panic!("{bytes:?} was used") };
         let kept = damaged.kept.clone().unwrap();
         assert_eq!(fs::read(&kept).unwrap(), bytes);
         assert!(damaged.to_string().ends_with(&format!("it is not used, its bytes are kept in {}", kept.display())));
         expected.push(kept);
-        assert_eq!(store.load::<Record>("a").unwrap(), Loaded::Absent);
+        assert_eq!(store.load::<Record>("a"), Loaded::Absent);
         store.save("a", &record(1)).unwrap();
     }
     expected.sort();
@@ -106,7 +110,7 @@ fn no_cut_and_no_turned_bit_goes_unseen() {
 fn files_of_others_or_open_to_others_are_not_trusted() {
     let (root, store) = fresh();
     let path = store.path().join("a.json");
-    let why = |expected: &str| match store.load::<Record>("a").unwrap() {
+    let why = |expected: &str| match store.load::<Record>("a") {
         Loaded::Damaged(damaged) => assert!(damaged.why.contains(expected), "{damaged}"),
         other => panic!("{expected}: {other:?}"),
     };
@@ -134,7 +138,7 @@ fn files_of_others_or_open_to_others_are_not_trusted() {
 fn a_record_of_another_shape_is_set_aside_not_fatal() {
     let (_root, store) = fresh();
     store.save("a", &["a list"]).unwrap();
-    assert!(matches!(store.load::<Record>("a").unwrap(), Loaded::Damaged(_)));
+    assert!(matches!(store.load::<Record>("a"), Loaded::Damaged(_)));
 }
 
 #[test]
@@ -142,12 +146,12 @@ fn a_crash_before_the_rename_leaves_the_old_record() {
     let (_root, store) = fresh();
     store.save("a", &record(1)).unwrap();
     fs::write(store.path().join("a.json.tmp"), "half").unwrap();
-    assert_eq!(store.load("a").unwrap(), Loaded::Present(record(1)));
+    assert_eq!(store.load("a"), Loaded::Present(record(1)));
     store.save("a", &record(2)).unwrap();
     fs::write(store.path().join("b.json.tmp"), "half").unwrap();
     let again = Store::open(&Real::shared(), store.path()).unwrap();
     assert_eq!(names(store.path()), ["a.json"]);
-    assert_eq!(again.load("a").unwrap(), Loaded::Present(record(2)));
+    assert_eq!(again.load("a"), Loaded::Present(record(2)));
 }
 
 #[test]
@@ -156,10 +160,10 @@ fn what_was_put_outlives_the_agent_and_never_costs_the_record_before() {
     store.save("a", &record(1)).unwrap();
     store.write_unsynced("a", &record(2)).unwrap();
     store.write_unsynced("b", &record(3)).unwrap();
-    assert_eq!(store.load("a").unwrap(), Loaded::Present(record(1)), "it is not settled");
+    assert_eq!(store.load("a"), Loaded::Present(record(2)), "it is whole");
     let again = Store::open(&Real::shared(), store.path()).unwrap();
-    assert_eq!(again.load("a").unwrap(), Loaded::Present(record(2)));
-    assert_eq!(again.load("b").unwrap(), Loaded::Present(record(3)));
+    assert_eq!(again.load("a"), Loaded::Present(record(2)));
+    assert_eq!(again.load("b"), Loaded::Present(record(3)));
     assert_eq!(names(store.path()), ["a.json", "b.json"]);
 
     // What a loss of power leaves of one: any part of its bytes.
@@ -169,12 +173,12 @@ fn what_was_put_outlives_the_agent_and_never_costs_the_record_before() {
     for length in [0, 1, whole.len() / 2, whole.len() - 1] {
         fs::write(&staged, &whole[..length]).unwrap();
         let again = Store::open(&Real::shared(), store.path()).unwrap();
-        assert_eq!(again.load("a").unwrap(), Loaded::Present(record(2)), "{length} bytes");
+        assert_eq!(again.load("a"), Loaded::Present(record(2)), "{length} bytes");
     }
 
     let write_unsynced = again.write_unsynced("a", &record(5)).unwrap();
     again.sync(&write_unsynced).unwrap();
-    assert_eq!(again.load("a").unwrap(), Loaded::Present(record(5)));
+    assert_eq!(again.load("a"), Loaded::Present(record(5)));
     assert_eq!(names(store.path()), ["a.json", "b.json"]);
 }
 
@@ -187,13 +191,13 @@ fn what_was_put_counts_until_the_next_is_whole() {
     fs::create_dir(&begun).unwrap();
     store.write_unsynced("a", &record(2)).unwrap_err();
     fs::remove_dir(&begun).unwrap();
-    assert_eq!(Store::open(&Real::shared(), store.path()).unwrap().load("a").unwrap(), Loaded::Present(record(1)));
+    assert_eq!(Store::open(&Real::shared(), store.path()).unwrap().load("a"), Loaded::Present(record(1)));
 
     store.write_unsynced("a", &record(3)).unwrap();
     store.write_unsynced("a", &record(4)).unwrap();
     // What an agent that died had begun.
     fs::write(&begun, "half").unwrap();
-    assert_eq!(Store::open(&Real::shared(), store.path()).unwrap().load("a").unwrap(), Loaded::Present(record(4)));
+    assert_eq!(Store::open(&Real::shared(), store.path()).unwrap().load("a"), Loaded::Present(record(4)));
     assert_eq!(names(store.path()), ["a.json"]);
 }
 
@@ -206,7 +210,7 @@ fn long_and_odd_names_have_files_of_their_own() {
         store.save(name, &record(n)).unwrap();
     }
     for (n, name) in (0..).zip(&odd) {
-        assert_eq!(store.load(name).unwrap(), Loaded::Present(record(n)), "{name}");
+        assert_eq!(store.load(name), Loaded::Present(record(n)), "{name}");
     }
     assert!(names(store.path()).iter().all(|name| name.len() <= 205 && !name.starts_with('.')));
     assert_eq!(names(store.path()).len(), odd.len());
@@ -218,11 +222,56 @@ fn to_look_at_changes_nothing() {
     assert!(Store::open_read_only(&Real::shared(), &root.path().join("absent")).unwrap().is_none());
     fs::write(store.path().join("a.json"), "damaged").unwrap();
     fs::set_permissions(store.path().join("a.json"), PermissionsExt::from_mode(0o600)).unwrap();
-    let looking =
-        Store::open_read_only(&Real::shared(), &root.path().join("state")).unwrap().unwrap().folder("daemons").unwrap();
-    let Loaded::Damaged(damaged) = looking.load::<Record>("a").unwrap() else { panic!("used") };
+    let looking = Store::open_read_only(&Real::shared(), &root.path().join("state/daemons")).unwrap().unwrap();
+    let Loaded::Damaged(damaged) = looking.load::<Record>("a") else { panic!("used") };
     assert_eq!(damaged.kept, None);
     assert_eq!(names(store.path()), ["a.json"]);
+}
+
+#[test]
+fn a_disk_that_takes_nothing_more_still_tells_the_newest_record() {
+    let disk = Arc::new(Simulated::default());
+    let (shared, path): (Shared, _) = (Arc::clone(&disk) as Shared, Path::new("/state"));
+    disk.make_folder(path);
+    let store = Store::open(&shared, path).unwrap();
+    store.save("a", &record(1)).unwrap();
+    store.write_unsynced("a", &record(2)).unwrap();
+    store.write_unsynced("b", &record(3)).unwrap();
+    for doing in [Doing::Rename, Doing::Remove, Doing::Sync] {
+        for file in ["a.json.tmp", "b.json.tmp"] {
+            disk.fail(doing, path.join(file), Errno::EROFS);
+        }
+    }
+    for store in [Store::open(&shared, path).unwrap(), Store::open_read_only(&shared, path).unwrap().unwrap()] {
+        assert_eq!(store.load("a"), Loaded::Present(record(2)));
+        assert_eq!(store.load_all().unwrap(), [Loaded::Present(record(2)), Loaded::Present(record(3))]);
+    }
+    disk.heal();
+    let store = Store::open(&shared, path).unwrap();
+    assert_eq!(store.load_all().unwrap(), [Loaded::Present(record(2)), Loaded::Present(record(3))]);
+}
+
+#[test]
+fn what_is_no_file_in_the_place_of_a_record_or_of_its_successor_stops_nothing() {
+    let (_root, store) = fresh();
+    store.save("a", &record(1)).unwrap();
+    for name in ["b.json", "c.json.tmp", "d.json.new"] {
+        fs::create_dir_all(store.path().join(name).join("x")).unwrap();
+    }
+    nix::unistd::mkfifo(&store.path().join("e.json"), nix::sys::stat::Mode::S_IRUSR).unwrap();
+    let store = Store::open(&Real::shared(), store.path()).unwrap();
+    let mut loaded = store.load_all::<Record>().unwrap();
+    assert_eq!(loaded[0], Loaded::Present(record(1)));
+    assert_eq!(loaded.len(), 3, "{loaded:?}");
+    for found in &mut loaded[1..] {
+        let Loaded::Damaged(damaged) = found else { panic!("{found:?}") };
+        assert!(damaged.kept.is_none() && damaged.path.exists(), "it stays until what stands for it is saved");
+        store.set_aside(damaged);
+        assert!(damaged.kept.is_some() && !damaged.path.exists());
+    }
+    for name in ["b", "c", "d", "e"] {
+        store.save(name, &record(2)).unwrap();
+    }
 }
 
 #[test]
@@ -236,7 +285,7 @@ fn a_loss_of_power_at_any_moment_leaves_one_record_or_the_other() {
         let saved = store.save("a", &record(2));
         let has_stopped = disk.heal();
         disk.crash(kept);
-        let loaded = Store::open(&shared, path).unwrap().load("a").unwrap();
+        let loaded = Store::open(&shared, path).unwrap().load("a");
         assert!(
             loaded == Loaded::Present(record(2)) || saved.is_err() && loaded == Loaded::Present(record(1)),
             "{loaded:?}"
@@ -259,7 +308,7 @@ fn what_is_not_synced_outlives_the_agent_and_takes_nothing_with_the_power() {
             0 => disk.end_process(),
             _ => disk.crash(kept),
         }
-        let loaded = Store::open(&shared, path).unwrap().load::<Record>("a").unwrap();
+        let loaded = Store::open(&shared, path).unwrap().load::<Record>("a");
         let Loaded::Present(found) = &loaded else { panic!("{loaded:?}") };
         assert!(changes % 2 == 1 || written.is_err() || *found == record(3), "{found:?}");
         has_stopped

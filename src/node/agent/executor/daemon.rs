@@ -57,6 +57,9 @@ impl Executor {
                 Action::Finish { uid, .. } => drop(outcome.finished.insert(uid.clone())),
                 Action::Start { rendering, .. } => {
                     let Some(rendered) = rendered(rendering) else { continue };
+                    if self.state.is_none() && plan.record.instances.len() > 1 {
+                        return Err(unusable("state"));
+                    }
                     if let Some(manifests) = self.manifests.as_mut().filter(|m| !m.has_prepared(&rendered.file)) {
                         // Its place is taken when the data is there; the disk can take it with the data.
                         manifests.prepare(&rendered.file, rendered.text.as_bytes(), None);
@@ -188,6 +191,11 @@ impl Executor {
         outcome: &mut EffectOutcome,
     ) -> Result<(), EffectFailure> {
         if outcome.records.contains_key(&plan.key) {
+            return Ok(());
+        }
+        if self.state.is_none() {
+            // That is reported once, and not by every daemon.
+            outcome.records.insert(plan.key.clone(), RecordFate::InMemory);
             return Ok(());
         }
         if is_news(&plan.record, decision, outcome) {

@@ -1,7 +1,4 @@
-//! Records of daemons on disk, and the floor that outlives them.
-
-use serde::Deserialize;
-use serde::Serialize;
+//! Records of daemons on disk, and which of them are forgotten.
 
 use crate::core::model::ObjectKey;
 use crate::core::record;
@@ -17,16 +14,6 @@ use super::Executor;
 use super::RecordFate;
 use super::daemon::unusable;
 use super::problem;
-
-/// The floor's name in the state folder.
-pub(in crate::node::agent) const FLOOR: &str = "floor";
-
-/// The number that a name without a record begins at.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::node::agent) struct Floor {
-    pub(in crate::node::agent) next_incarnation: u64,
-}
 
 /// A record's name in the state folder; a namespace has no underscore.
 fn file_name(key: &ObjectKey) -> String {
@@ -108,26 +95,16 @@ impl Executor {
         let records = decision.plan.daemons.iter().filter(|d| outcome.records.contains_key(&d.key)).map(|d| &d.record);
         let floor = decision.state.floor;
         let forgotten = record::forget(records, floor, MAX_BARE);
-        let is_new = forgotten.floor > floor || !self.floor_saved && floor > 0;
-        if !is_new && forgotten.keys.is_empty() {
+        if forgotten.keys.is_empty() {
             return Ok(());
         }
+        self.save_floor(forgotten.floor, 0)?;
         let Some(state) = &self.state else { return Ok(()) };
-        if is_new {
-            let floor = Floor { next_incarnation: forgotten.floor };
-            state.inputs.save(FLOOR, &floor).map_err(|e| failure::of(&e, e.hint()))?;
-            self.floor_saved = true;
-        }
         for key in &forgotten.keys {
             state.records.remove(&file_name(key)).map_err(|e| failure::of(&e, e.hint()))?;
         }
         outcome.forgotten = Some(forgotten);
         Ok(())
-    }
-
-    /// The floor could not be trusted: it is to be written anew.
-    pub(in crate::node::agent) fn floor_is_unsaved(&mut self) {
-        self.floor_saved = false;
     }
 }
 

@@ -10,12 +10,35 @@ use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::policy::Covered;
 use crate::core::record::DaemonRecord;
+use crate::node::agent::executor::Floor;
 use crate::node::agent::log::Log;
 use crate::node::agent::observation::Observation;
 
 use super::AgentState;
+use super::FloorSource;
+
+/// No agent has made so many instances: a manifest with such a number was tampered with.
+const MOST: u64 = 1 << 48;
 
 impl AgentState {
+    /// Where the floor is lost: one that is above every number seen in records and manifests, with room for those that
+    /// were lost with it.
+    pub(super) fn find_floor(&mut self, observation: &Observation) {
+        let Some(scan) = observation.manifests.current() else { return };
+        let numbers = scan.ours.values().filter_map(|manifest| manifest.incarnation).filter(|number| *number < MOST);
+        let seen = self.records.values().map(|record| record.next_incarnation).chain(numbers.map(|number| number + 1));
+        let highest = seen.max();
+        self.floor = match (std::mem::take(&mut self.floor_source), highest) {
+            (FloorSource::Disk, _) | (FloorSource::New, None) => return,
+            (FloorSource::New | FloorSource::Lost, highest) => self.floor.max(Floor::above(highest.unwrap_or(0))),
+            // The next agent would find the same: what tells their numbers apart is the time.
+            (FloorSource::NoStateFolder, highest) => {
+                let seconds = u64::try_from(observation.now.as_millis() / 1_000).unwrap_or(0);
+                self.floor.max(Floor::above(highest.unwrap_or(0)).saturating_add(seconds))
+            }
+        };
+    }
+
     /// Takes over manifests of ours that no record knows.
     pub(super) fn adopt_manifests(&mut self, observation: &Observation, log: &mut Log) {
         let Some(scan) = observation.manifests.current() else { return };

@@ -6,6 +6,8 @@ use crate::node::agent::decide::tests::config;
 use crate::node::agent::decide::tests::decided;
 use crate::node::agent::decide::tests::observation;
 use crate::node::agent::decide::tests::state;
+use crate::node::agent::executor::FLOOR;
+use crate::node::agent::executor::Floor;
 use crate::node::agent::executor::StateFolder;
 use crate::node::agent::sealing::Sealing;
 use crate::node::checkpoint::Loaded;
@@ -21,7 +23,7 @@ fn executor(folder: &Path) -> Executor {
     let inputs = Store::open(&files, folder).unwrap();
     let records = inputs.folder("daemons").unwrap();
     let volumes = Volumes::new(files.clone(), VolumesRoot::kubelet(folder));
-    Executor::new(files, volumes, Some(StateFolder { inputs, records, lock: None }), Sealing::new(None))
+    Executor::new(files, volumes, Some(StateFolder { inputs, records }), Sealing::new(None))
 }
 
 /// A decision of a node of which `count` daemons are gone, and what came of it: all records are on disk.
@@ -52,8 +54,8 @@ fn daemons_that_came_and_went_leave_a_bounded_folder_and_a_floor() {
     assert!(outcome.problems.is_empty(), "{:?}", outcome.problems);
     let forgotten = outcome.forgotten.unwrap();
     assert_eq!((forgotten.floor, forgotten.keys.len(), remembered(folder.path())), (5, 5, MAX_BARE));
-    let floor = executor.state.as_ref().unwrap().inputs.load::<Floor>(FLOOR).unwrap();
-    assert!(matches!(floor, Loaded::Present(Floor { next_incarnation: 5 })), "{floor:?}");
+    let floor = executor.state.as_ref().unwrap().inputs.load::<Floor>(FLOOR);
+    assert!(matches!(floor, Loaded::Present(Floor { next_incarnation: 5, .. })), "{floor:?}");
 }
 
 #[test]
@@ -69,14 +71,17 @@ fn where_the_floor_cannot_be_saved_nothing_is_forgotten() {
 }
 
 #[test]
-fn a_floor_that_could_not_be_trusted_is_written_anew() {
+fn a_bound_above_every_number_is_on_disk_before_it_is_used() {
     let folder = tempfile::tempdir().unwrap();
     let mut executor = executor(folder.path());
     let (mut decision, mut outcome) = of_gone(&mut executor, 3);
-    decision.state.floor = 3;
-    executor.floor_is_unsaved();
-    executor.forget(&decision, &mut outcome);
-    let floor = executor.state.as_ref().unwrap().inputs.load::<Floor>(FLOOR).unwrap();
-    assert!(matches!(floor, Loaded::Present(Floor { next_incarnation: 3 })), "{floor:?}");
-    assert_eq!(remembered(folder.path()), 0, "no number is above it");
+    decision.state.floor = 2;
+    for top in [3, 1_003, 1_004] {
+        decision.plan.daemons[0].record.next_incarnation = top;
+        executor.raise_floor(&decision, &mut outcome);
+        let floor = executor.state.as_ref().unwrap().inputs.load::<Floor>(FLOOR);
+        let bound = if top == 1_004 { 2_004 } else { 1_003 };
+        assert_eq!(floor, Loaded::Present(Floor { next_incarnation: 2, bound }), "{top}");
+    }
+    assert!(outcome.problems.is_empty(), "{:?}", outcome.problems);
 }

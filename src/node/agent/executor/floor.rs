@@ -1,0 +1,101 @@
+//! The floor on disk: what keeps a pod UID from being used twice where records are lost.
+//!
+//! Owns the file. It holds a bound above every incarnation number in use, raised [`STEP`] at a time before a number
+//! beyond it is used: a record that cannot be read said nothing higher.
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::node::agent::decision::Decision;
+use crate::node::agent::failure;
+use crate::node::agent::failure::EffectFailure;
+use crate::node::checkpoint::CheckpointError;
+use crate::node::checkpoint::Store;
+
+use super::EffectOutcome;
+use super::Executor;
+use super::problem;
+
+/// The floor's name in the state folder.
+pub(in crate::node::agent) const FLOOR: &str = "floor";
+
+/// So many numbers are covered by one write.
+const STEP: u64 = 1_000;
+
+/// The numbers that outlive records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::node::agent) struct Floor {
+    /// The number that a name without a record begins at.
+    pub(in crate::node::agent) next_incarnation: u64,
+    /// Above every number in use.
+    #[serde(default)]
+    pub(in crate::node::agent) bound: u64,
+}
+
+impl Floor {
+    /// Where names without a record begin, if records or the floor are lost and `highest` is above all numbers known.
+    pub(in crate::node::agent) fn above(highest: u64) -> u64 {
+        highest.saturating_add(1_000 * STEP)
+    }
+
+    /// One that covers the numbers below `top`, and the names that begin at `next`.
+    fn covering(self, next: u64, top: u64) -> Self {
+        let top = top.max(next);
+        let bound = if top > self.bound { top.saturating_add(STEP) } else { self.bound };
+        Self { next_incarnation: next.max(self.next_incarnation), bound }
+    }
+
+    /// Saves one that covers these numbers, unless this one, which is on disk, does.
+    pub(in crate::node::agent) fn raise(&mut self, store: &Store, next: u64, top: u64) -> Result<(), CheckpointError> {
+        let raised = self.covering(next, top);
+        if raised != *self {
+            store.save(FLOOR, &raised)?;
+            *self = raised;
+        }
+        Ok(())
+    }
+}
+
+impl Executor {
+    /// Raises the floor before anything with a number beyond it is used.
+    pub(super) fn raise_floor(&mut self, decision: &Decision, outcome: &mut EffectOutcome) {
+        let numbers = decision.plan.daemons.iter().map(|daemon| daemon.record.next_incarnation);
+        if let Err(failure) = self.save_floor(decision.state.floor, numbers.max().unwrap_or(0)) {
+            outcome.problems.push(problem("checkpoint", failure));
+        }
+    }
+
+    pub(super) fn save_floor(&mut self, next: u64, top: u64) -> Result<(), EffectFailure> {
+        let Some(state) = &self.state else { return Ok(()) };
+        self.floor.raise(&state.inputs, next, top).map_err(|e| failure::of(&e, e.hint()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_raised_once_in_a_thousand_numbers() {
+        let mut floor = Floor::default();
+        let mut writes = 0;
+        for top in 0..=2_500 {
+            let raised = floor.covering(0, top);
+            writes += u32::from(raised != floor);
+            floor = raised;
+            assert!(floor.bound >= top && floor.next_incarnation == 0);
+        }
+        assert_eq!(writes, 3);
+        assert_eq!(floor.covering(7, 0), Floor { next_incarnation: 7, ..floor });
+        let lost = Floor::default().covering(Floor::above(7), 8);
+        assert_eq!(lost, Floor { next_incarnation: 1_000_007, bound: 1_001_007 });
+        assert_eq!(Floor::default().covering(u64::MAX, u64::MAX).bound, u64::MAX);
+    }
+
+    #[test]
+    fn a_floor_of_an_earlier_version_has_no_bound() {
+        let floor: Floor = serde_json::from_str("{\"nextIncarnation\": 5}").unwrap();
+        assert_eq!(floor, Floor { next_incarnation: 5, bound: 0 });
+    }
+}

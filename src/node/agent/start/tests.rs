@@ -1,0 +1,259 @@
+//! Agents that start on what they find.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::core::model::ObjectKey;
+use crate::core::render::Endpoint;
+use crate::node::agent::decide::tests::config;
+
+use super::*;
+
+/// A node of which everything is below one folder.
+struct Node {
+    root: tempfile::TempDir,
+}
+
+impl Node {
+    fn new() -> Self {
+        let node = Self { root: tempfile::tempdir().unwrap() };
+        for folder in ["ds", "kubelet"] {
+            fs::create_dir(node.path(folder)).unwrap();
+        }
+        node
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn define(&self, name: &str, image: &str) {
+        let text = format!(
+            "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {{name: {name}, namespace: a}}\nspec:\n  selector: \
+             {{matchLabels: {{a: b}}}}\n  template:\n    metadata: {{labels: {{a: b}}}}\n    spec: \
+             {{automountServiceAccountToken: false, containers: [{{name: c, image: \"{image}\"}}]}}\n"
+        );
+        fs::write(self.path("ds").join(format!("{name}.yaml")), text).unwrap();
+    }
+
+    /// An agent that starts and makes a pass.
+    fn agent(&self) -> Agent {
+        let file = self.path("c.toml");
+        let root = self.root.path().display();
+        let folders = format!("folders = [\"{root}/ds\"]\nmanifest-dir = \"{root}/m\"\nstate-dir = \"{root}/state\"\n");
+        let own = format!("run-dir = \"{root}/run\"\nkubelet-root = \"{root}/kubelet\"\nruntime-endpoint = \"\"\n");
+        let text =
+            format!("node-name = \"n1\"\nkubeconfig = \"\"\n{folders}{own}[node]\nkubelet-version = \"v1.36.2\"\n");
+        fs::write(&file, text).unwrap();
+        let config = crate::config::load(Some(&file)).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut agent = Agent::new(config, Arc::new(Notifier::from_environment())).unwrap();
+            agent.pass().await;
+            agent
+        })
+    }
+
+    /// The manifests in the kubelet's folder, with the numbers of their instances.
+    fn manifests(&self) -> BTreeMap<String, u64> {
+        let mut found = BTreeMap::new();
+        for entry in fs::read_dir(self.path("m")).unwrap() {
+            let path = entry.unwrap().path();
+            let Ok(text) = fs::read_to_string(&path) else { continue };
+            let number = text.lines().find_map(|l| l.trim().strip_prefix("daemonlet.dev/incarnation: "));
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            found.insert(name, number.unwrap().trim_matches(['"', '\'']).parse().unwrap());
+        }
+        found
+    }
+
+    fn number_of(&self, name: &str) -> u64 {
+        let prefix = format!("a-{name}-");
+        let found: Vec<u64> =
+            self.manifests().iter().filter(|(f, _)| f.starts_with(&prefix)).map(|(_, n)| *n).collect();
+        assert_eq!(found.len(), 1, "{name}: {:?}", self.manifests());
+        found[0]
+    }
+
+    fn remove_manifest(&self, name: &str) {
+        let file = self.manifests().into_keys().find(|file| file.starts_with(&format!("a-{name}-"))).unwrap();
+        fs::remove_file(self.path("m").join(file)).unwrap();
+    }
+}
+
+fn texts(agent: &Agent) -> Vec<String> {
+    agent.last.problems.iter().map(|problem| problem.reason.clone()).collect()
+}
+
+#[test]
+fn a_state_folder_that_cannot_be_used_stops_nothing_and_ends_nothing() {
+    type Spoil = (&'static str, fn(&Path), fn(&Path));
+    let cases: [Spoil; 5] = [
+        ("group may write", |s| chmod(s, 0o770), |s| chmod(s, 0o700)),
+        ("records of others", |s| chmod(&s.join("daemons"), 0o707), |s| chmod(&s.join("daemons"), 0o700)),
+        ("a file", |s| swap(s, |s| fs::write(s, "x").unwrap()), back),
+        ("a dangling link", |s| swap(s, |s| symlink("/nowhere/at/all", s).unwrap()), back),
+        (
+            "records are a file",
+            |s| swap(&s.join("daemons"), |s| fs::write(s, "x").unwrap()),
+            |s| back(&s.join("daemons")),
+        ),
+    ];
+    for (name, spoil, mend) in cases {
+        let node = Node::new();
+        node.define("net", "i:1");
+        node.define("log", "i:1");
+        drop(node.agent());
+        let before = node.manifests();
+        assert_eq!(before.len(), 2, "{name}");
+        spoil(&node.path("state"));
+        // One is changed, one is gone, one is new; one comes without its manifest.
+        node.define("net", "i:2");
+        fs::remove_file(node.path("ds/log.yaml")).unwrap();
+        fs::File::open(node.path("ds")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        node.define("new", "i:1");
+        let agent = node.agent();
+        let problems = texts(&agent);
+        assert!(problems.iter().any(|p| p.contains("until it can be used, nothing is ended")), "{name}: {problems:?}");
+        assert!(before.keys().all(|file| node.manifests().contains_key(file)), "{name}");
+        let number = node.number_of("new");
+        assert!(number > 1_000_000_000, "{name}: {number}");
+        assert_eq!(node.manifests().len(), 3, "{name}");
+        drop(agent);
+        // The next one does not use its number again either.
+        node.remove_manifest("new");
+        std::thread::sleep(Duration::from_millis(1_100));
+        let mut agent = node.agent();
+        assert!(node.number_of("new") > number, "{name}");
+        assert!(!agent.executor.is_readable_again, "{name}");
+        mend(&node.path("state"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(agent.pass());
+        assert!(agent.executor.is_readable_again, "{name}: {:?}", texts(&agent));
+        assert!(before.keys().all(|file| node.manifests().contains_key(file)), "{name}");
+        drop(agent);
+        let agent = node.agent();
+        assert_eq!(texts(&agent), Vec::<String>::new(), "{name}");
+        let net = &agent.state.records[&ObjectKey::new("a", "net")];
+        assert!(net.ending().next().is_some(), "{name}: the change counts now: {net:?}");
+        assert_eq!(node.manifests().len(), 1, "{name}: {:?}", node.manifests());
+    }
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+}
+
+fn swap(path: &Path, put: fn(&Path)) {
+    fs::rename(path, path.with_extension("aside")).unwrap();
+    put(path);
+}
+
+fn back(path: &Path) {
+    fs::remove_file(path).unwrap();
+    fs::rename(path.with_extension("aside"), path).unwrap();
+}
+
+#[test]
+fn a_state_folder_that_others_may_write_to_is_not_used_while_that_is_so() {
+    let node = Node::new();
+    node.define("net", "i:1");
+    let mut agent = node.agent();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    chmod(&node.path("state"), 0o777);
+    node.define("net", "i:2");
+    node.define("new", "i:1");
+    agent.inputs.reread();
+    runtime.block_on(agent.pass());
+    assert_eq!((node.number_of("net"), node.number_of("new")), (0, 0));
+    assert!(!node.path("state/daemons/a_new.json").exists());
+    assert!(texts(&agent).iter().any(|p| p.contains("can be written to by others")), "{:?}", texts(&agent));
+    chmod(&node.path("state"), 0o700);
+    runtime.block_on(agent.pass());
+    assert_eq!(texts(&agent), Vec::<String>::new());
+    assert!(node.path("state/daemons/a_new.json").exists());
+    assert!(Agent::new(agent.config.clone(), Arc::new(Notifier::from_environment())).is_err(), "it is locked again");
+}
+
+#[test]
+fn a_damaged_record_touches_no_other_daemon_and_its_numbers_are_not_used_again() {
+    type Spoil = (&'static str, fn(&Path));
+    let spoils: [Spoil; 6] = [
+        ("folder", |file| fs::create_dir_all(file.join("x")).unwrap()),
+        ("fifo", |file| nix::unistd::mkfifo(file, nix::sys::stat::Mode::S_IRUSR).unwrap()),
+        ("empty", |file| fs::write(file, "").unwrap()),
+        ("zeros", |file| fs::write(file, [0; 512]).unwrap()),
+        ("other format", |file| fs::write(file, "daemonlet-checkpoint/9 sha256:x\n{}\n").unwrap()),
+        ("dangling link", |file| symlink("/nowhere", file).unwrap()),
+    ];
+    for (name, spoil) in spoils {
+        let node = Node::new();
+        node.define("net", "i:1");
+        node.define("log", "i:1");
+        drop(node.agent());
+        assert_eq!((node.number_of("net"), node.number_of("log")), (0, 0), "{name}");
+        let log = node.manifests().into_keys().find(|file| file.starts_with("a-log-")).unwrap();
+        let record = node.path("state/daemons/a_net.json");
+        fs::remove_file(&record).unwrap();
+        spoil(&record);
+        node.remove_manifest("net");
+        drop(node.agent());
+        // The bound: 1 above the highest number, and 1,000 more.
+        assert_eq!((node.number_of("net"), node.number_of("log")), (1_001, 0), "{name}");
+        assert!(node.manifests().contains_key(&log), "{name}");
+        // An agent that dies before it has a record, and the next one.
+        fs::remove_file(&record).unwrap();
+        node.remove_manifest("net");
+        node.define("new", "i:1");
+        drop(node.agent());
+        assert_eq!(node.number_of("new"), 1_001, "{name}: what was lost is lost for every name");
+    }
+}
+
+#[test]
+fn where_the_floor_is_lost_numbers_go_on_far_above_all_that_are_known() {
+    for damage in [None, Some("x")] {
+        let node = Node::new();
+        node.define("net", "i:1");
+        drop(node.agent());
+        assert_eq!(node.number_of("net"), 0, "as `render` has it");
+        let floor = node.path("state/floor.json");
+        let text = fs::read_to_string(&floor).unwrap();
+        assert!(text.contains("\"bound\":1001"), "{text}");
+        fs::remove_file(&floor).unwrap();
+        if let Some(damage) = damage {
+            fs::write(&floor, damage).unwrap();
+        }
+        node.define("new", "i:1");
+        drop(node.agent());
+        assert_eq!((node.number_of("net"), node.number_of("new")), (0, 1_000_001), "{damage:?}");
+        let text = fs::read_to_string(&floor).unwrap();
+        assert!(text.contains("\"nextIncarnation\":1000001"), "{text}");
+        // The whole state folder: what manifests show.
+        fs::remove_dir_all(node.path("state")).unwrap();
+        node.define("third", "i:1");
+        drop(node.agent());
+        assert_eq!(node.number_of("third"), 2_000_002, "{damage:?}");
+    }
+}
+
+#[test]
+fn the_first_pass_knows_the_address_that_the_kubeconfig_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let context = "contexts: [{name: c, context: {cluster: k, user: u}}]\nusers: [{name: u, user: {token: t}}]\n";
+    let clusters = "clusters: [{name: k, cluster: {server: \"https://10.0.0.1:6443\"}}]\ncurrent-context: c\n";
+    std::fs::write(&kubeconfig, format!("apiVersion: v1\nkind: Config\n{context}{clusters}")).unwrap();
+    let mut config = config();
+    assert_eq!(render_options(&config, false).api_endpoint, None);
+    config.kubeconfig = Some(kubeconfig);
+    let of_kubeconfig = Endpoint { host: "10.0.0.1".to_owned(), port: 6443 };
+    assert_eq!(render_options(&config, false).api_endpoint, Some(of_kubeconfig));
+    let own = Endpoint { host: "api.example".to_owned(), port: 443 };
+    config.api_endpoint = Some(own.clone());
+    assert_eq!(render_options(&config, false).api_endpoint, Some(own));
+}
