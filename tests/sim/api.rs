@@ -154,7 +154,8 @@ impl Server {
         let line: Bytes = format!("{}\n", json!({"type": event, "object": object})).into();
         let is_up = self.reach == Reach::Up;
         self.watchers.retain(|watcher| {
-            !is_up || !matches(&watcher.resource, &watcher.namespace, &watcher.fields, &key, &object)
+            !is_up
+                || !matches(&watcher.resource, &watcher.namespace, &watcher.fields, &key, &object)
                 || watcher.events.send(line.clone()).is_ok()
         });
         self.history.push((self.etcd.version, event, key, object));
@@ -197,6 +198,9 @@ impl Server {
 
     fn respond(&mut self, method: &str, path: &str, query: &BTreeMap<String, String>, body: &[u8]) -> Reply {
         self.requests += 1;
+        if std::env::var_os("DAEMONLET_SIM_HTTP").is_some() {
+            eprintln!("          {method} {path} {query:?}");
+        }
         let Some(request) = Path::of(path) else { return Reply::status(404, "NotFound", path) };
         let refusal = self.refusals.get(&request.resource).copied();
         match refusal {
@@ -236,10 +240,16 @@ impl Server {
         };
         let items: Vec<&Value> = self.etcd.objects.iter().filter(of).map(|(_, object)| object).collect();
         let version = self.etcd.version.to_string();
-        Reply::Json(200, json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}))
+        Reply::Json(
+            200,
+            json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}),
+        )
     }
 
     fn watch(&mut self, request: &Path, query: &BTreeMap<String, String>) -> Reply {
+        if query.contains_key("sendInitialEvents") {
+            return self.watch_list(request, query);
+        }
         let since: u64 = query.get("resourceVersion").and_then(|v| v.parse().ok()).unwrap_or(0);
         if since < self.oldest {
             let line = json!({"type": "ERROR", "object": {"kind": "Status", "apiVersion": "v1", "status": "Failure",
@@ -263,6 +273,33 @@ impl Server {
                 let _ = events.send(format!("{}\n", json!({"type": event, "object": object})).into());
             }
         }
+        let (resource, namespace) = (request.resource.clone(), request.namespace.clone());
+        self.watchers.push(Watcher { resource, namespace, fields, events });
+        Reply::Watch(receiver)
+    }
+
+    /// A watch that begins with what there is (KEP-3157).
+    fn watch_list(&mut self, request: &Path, query: &BTreeMap<String, String>) -> Reply {
+        let (events, receiver) = mpsc::unbounded_channel();
+        let fields = query.get("fieldSelector").cloned().unwrap_or_default();
+        let send = |event: Value| drop(events.send(format!("{event}\n").into()));
+        for (key, object) in &self.etcd.objects {
+            if matches(&request.resource, &request.namespace, &fields, key, object) {
+                send(json!({"type": "ADDED", "object": object}));
+            }
+        }
+        let (kind, version) = match request.resource.as_str() {
+            "configmaps" => ("ConfigMap", "v1"),
+            "secrets" => ("Secret", "v1"),
+            "serviceaccounts" => ("ServiceAccount", "v1"),
+            "namespaces" => ("Namespace", "v1"),
+            "services" => ("Service", "v1"),
+            _ => ("Object", "v1"),
+        };
+        let end = json!({"k8s.io/initial-events-end": "true"});
+        let metadata =
+            json!({"resourceVersion": self.etcd.version.to_string(), "annotations": end, "creationTimestamp": null});
+        send(json!({"type": "BOOKMARK", "object": {"kind": kind, "apiVersion": version, "metadata": metadata}}));
         let (resource, namespace) = (request.resource.clone(), request.namespace.clone());
         self.watchers.push(Watcher { resource, namespace, fields, events });
         Reply::Watch(receiver)
@@ -365,11 +402,14 @@ struct Path {
 impl Path {
     fn of(path: &str) -> Option<Self> {
         let mut parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-        parts.drain(..match parts.first()? {
-            &"api" => 2,
-            &"apis" => 3,
-            _ => return None,
-        }.min(parts.len()));
+        parts.drain(
+            ..match parts.first()? {
+                &"api" => 2,
+                &"apis" => 3,
+                _ => return None,
+            }
+            .min(parts.len()),
+        );
         let mut parts = parts.into_iter().map(str::to_owned).peekable();
         let mut namespace = String::new();
         let mut resource = parts.next()?;
@@ -425,8 +465,9 @@ pub(crate) fn connect(server: &Shared) -> std::io::Result<Option<DuplexStream>> 
             return;
         }
         let serve = service_fn(move |request: Request<Incoming>| answer(Arc::clone(&shared), request));
-        let connection =
-            http2::Builder::new(TokioExecutor::new()).max_concurrent_streams(100).serve_connection(TokioIo::new(ours), serve);
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .max_concurrent_streams(100)
+            .serve_connection(TokioIo::new(ours), serve);
         let mut connection = std::pin::pin!(connection);
         loop {
             let moves = !*frozen.borrow_and_update();
@@ -446,9 +487,10 @@ async fn answer(server: Shared, request: Request<Incoming>) -> Result<Response<C
     let path = request.uri().path().to_owned();
     let query = request.uri().query().unwrap_or_default().to_owned();
     let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-    let query = query.split('&').filter_map(|pair| pair.split_once('=')).map(|(name, value)| {
-        (name.to_owned(), value.replace("%3D", "=").replace("%2F", "/").replace("%2C", ","))
-    });
+    let query = query
+        .split('&')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.replace("%3D", "=").replace("%2F", "/").replace("%2C", ",")));
     let query = query.collect();
     let reply = {
         let mut server = server.lock().unwrap();
@@ -461,7 +503,8 @@ async fn answer(server: Shared, request: Request<Incoming>) -> Result<Response<C
         Reply::Json(status, value) => (status, Content::Once(Some(value.to_string().into()))),
         Reply::Text(status, text) => (status, Content::Once(Some(text.into()))),
         Reply::Watch(events) => {
-            let seconds: u64 = query.get("timeoutSeconds").and_then(|seconds: &String| seconds.parse().ok()).unwrap_or(290);
+            let seconds: u64 =
+                query.get("timeoutSeconds").and_then(|seconds: &String| seconds.parse().ok()).unwrap_or(290);
             let until = tokio::time::sleep(std::time::Duration::from_secs(seconds));
             (200, Content::Events(events, Box::pin(until)))
         }

@@ -42,9 +42,15 @@ pub(crate) struct Manifest {
 /// What a pod does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    Starting { until: i64 },
-    Running { since: i64 },
-    Ending { until: i64 },
+    Starting {
+        until: i64,
+    },
+    Running {
+        since: i64,
+    },
+    Ending {
+        until: i64,
+    },
     /// Its sandbox stands still; nothing runs.
     Gone,
 }

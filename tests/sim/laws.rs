@@ -273,7 +273,8 @@ impl Laws {
             let state = of.and_then(|d| d["state"].as_str()).unwrap_or("not there").to_owned();
             let runs = daemon.wanted().is_some();
             if runs != (state == "running") {
-                let what = format!("{}: {state}, and {}", daemon.name, if runs { "it runs" } else { "it does not run" });
+                let what =
+                    format!("{}: {state}, and {}", daemon.name, if runs { "it runs" } else { "it does not run" });
                 if runs || !matches!(state.as_str(), "not there" | "none" | "notHere" | "unselected") {
                     self.violate(node.steady, "what status says is what is", format!("{what}; {}", status));
                     return;

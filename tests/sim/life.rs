@@ -124,7 +124,8 @@ pub(crate) fn live(life: &Life, kubeconfig: &str) -> Outcome {
     let mut pending = life.moves.clone();
     pending.reverse();
     let last = life.moves.last().map_or(0, |(at, _)| *at) + REST;
-    let mut plan = Plan { pending, healed_at: last.min(HOUR + REST), over_at: last.min(HOUR + REST) + LAST, restarted: false };
+    let mut plan =
+        Plan { pending, healed_at: last.min(HOUR + REST), over_at: last.min(HOUR + REST) + LAST, restarted: false };
     let seed = Draw::new(life.seed ^ 0xa9e7);
     loop {
         outcome.processes += 1;
@@ -309,7 +310,10 @@ fn process(node: &Rc<RefCell<Node>>, laws: &mut Laws, plan: &mut Plan, kubeconfi
             let agent = std::pin::pin!(agent.run());
             let drive = std::pin::pin!(drive);
             match futures::future::select(agent, drive).await {
-                futures::future::Either::Left(((), _)) => Ended::Panicked("the agent ended by itself".to_owned()),
+                futures::future::Either::Left((daemonlet::node::agent::Ended::Reconfigured, _)) => {
+                    Ended::By(End::Kill { back: 1 })
+                }
+                futures::future::Either::Left(_) => Ended::Panicked("the agent ended by itself".to_owned()),
                 futures::future::Either::Right((ended, agent)) => {
                     if let Ended::By(End::Stop { .. }) = ended {
                         handle.stop();

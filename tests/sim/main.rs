@@ -29,6 +29,9 @@ fn main() {
     std::panic::set_hook(Box::new(|panic| {
         if !panic.payload().is::<Killed>() && std::env::var_os("DAEMONLET_SIM_STORY").is_some() {
             eprintln!("{panic}");
+            if std::env::var_os("RUST_BACKTRACE").is_some() {
+                eprintln!("{}", std::backtrace::Backtrace::force_capture());
+            }
         }
     }));
     if std::env::var_os("DAEMONLET_SIM_LOG").is_some() {
@@ -113,7 +116,8 @@ fn new_lives(kubeconfig: &str) -> bool {
 fn judge(life: &Life, kubeconfig: &str) -> bool {
     let Some(violation) = life::live(life, kubeconfig).violation else { return true };
     let is_shrunk = std::env::var_os("SIM_WHOLE").is_none();
-    let (life, violation) = if is_shrunk { shrink(life.clone(), violation, kubeconfig) } else { (life.clone(), violation) };
+    let (life, violation) =
+        if is_shrunk { shrink(life.clone(), violation, kubeconfig) } else { (life.clone(), violation) };
     println!("seed {}: {}: {}", life.seed, violation.law, violation.what);
     println!("  daemons {:?}, one journal {}", life.daemons, life.one_journal);
     for (at, what) in &life.moves {

@@ -17,7 +17,7 @@ impl Draw {
     pub(crate) fn new(seed: u64) -> Self {
         // Neighbouring seeds have nothing in common.
         let mut draw = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d);
-        (0..4).for_each(|_| drop(draw.next()));
+        (0..4).for_each(|_| _ = draw.next());
         draw
     }
 

@@ -112,10 +112,17 @@ impl Daemon {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// SIGTERM, and a start after so long.
-    Stop { back: i64 },
+    Stop {
+        back: i64,
+    },
     /// SIGKILL.
-    Kill { back: i64 },
-    PowerLoss { kept: u8, reach: Reach },
+    Kill {
+        back: i64,
+    },
+    PowerLoss {
+        kept: u8,
+        reach: Reach,
+    },
 }
 
 /// Something that ends by itself.
@@ -243,6 +250,7 @@ impl Node {
         disk.make_folder(Path::new(LATE));
         disk.put_device(Path::new("/dev/null"));
         disk.put("/proc/sys/kernel/random/boot_id", format!("{:032x}\n", 0));
+        disk.put("/proc/self/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda rw\n");
         disk.put("/proc/1/stat", format!("1 (init) {}0 0", "S 1 ".repeat(10)));
         disk.put(format!("{MANIFESTS}/etcd.yaml"), foreign());
         disk.put(format!("{FOLDER}/README.txt"), "for people");
@@ -728,7 +736,9 @@ impl Node {
     fn carry_objects(&mut self, daemon: usize, back: impl FnOnce(&mut Daemon)) {
         match self.daemons[daemon].home {
             Home::Folder if self.can_write(daemon) => self.write_objects(daemon),
-            Home::Api | Home::Both if self.is_reachable() && self.daemons[daemon].has_config => self.put_objects(daemon),
+            Home::Api | Home::Both if self.is_reachable() && self.daemons[daemon].has_config => {
+                self.put_objects(daemon)
+            }
             _ => back(&mut self.daemons[daemon]),
         }
     }

@@ -17,10 +17,9 @@ use crate::node::socket::SocketRequest;
 
 use super::Agent;
 use super::AgentError;
-use super::inputs::Purpose;
+use super::Ended;
 use super::signals::SignalCommand;
 use super::signals::Signals;
-use super::start::open_state;
 use super::wake::Callers;
 
 /// One life of the agent's process on a simulated disk.
@@ -45,8 +44,7 @@ impl Simulation {
     /// # Errors
     /// As [`Agent::new`].
     pub fn new(config: Config, disk: Arc<Simulated>) -> Result<Self, AgentError> {
-        let state = open_state(&(disk.clone() as _), &config)?;
-        let agent = Agent::with(config, disk, Some(state), Purpose::Work, Arc::new(Notifier::from_environment()))?;
+        let agent = Agent::on(disk, config, Arc::new(Notifier::from_environment()))?;
         let (stop, stopped) = mpsc::unbounded_channel();
         let (ask, asked) = mpsc::channel(8);
         Ok(Self { agent, stopped, stop, asked, ask })
@@ -65,13 +63,13 @@ impl Simulation {
         Handle { stop: self.stop.clone(), ask: self.ask.clone() }
     }
 
-    /// As [`Agent::run`]: until it is stopped.
-    pub async fn run(self) {
+    /// As [`Agent::run`]: until it is stopped, or is to start over.
+    pub async fn run(self) -> Ended {
         let Self { mut agent, stopped, asked, stop, ask } = self;
         // Whoever has no handle any more lets it run.
         let _kept = (stop, ask);
         let mut callers = Callers { signals: Some(Signals::simulated(stopped)), asked: Some(asked) };
-        agent.live(&mut callers, None, |_| {}).await;
+        agent.live(&mut callers, None, |_| {}).await
     }
 }
 

@@ -114,7 +114,11 @@ impl Agent {
     /// # Errors
     /// When another agent has the state folder, or the configuration names something impossible.
     pub fn new(config: Config, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
-        let files = Real::shared();
+        Self::on(Real::shared(), config, notifier)
+    }
+
+    /// The same on this disk.
+    pub(super) fn on(files: Shared, config: Config, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
         // Before anything in it is touched: another agent may be at work.
         let lock = lock(&files, &config, None)?;
         let state = open_state(&files, &config).map(Some);
@@ -137,7 +141,7 @@ impl Agent {
         Self::with(config, files, state, Purpose::Answer, Arc::new(Notifier::from_environment()))
     }
 
-    pub(super) fn with(
+    fn with(
         config: Config,
         files: Shared,
         folder: Result<Option<StateFolder>, CheckpointError>,
