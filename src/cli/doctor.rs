@@ -61,7 +61,7 @@ pub(super) fn report(config: &crate::config::Config) -> Result<DoctorReport, Com
 fn agent(config: &crate::config::Config) -> (AgentFinding, Option<StatusReport>) {
     match ask::try_agent::<StatusReport>(config, &Request::Status) {
         Ok(Some(status)) => {
-            let bad = status.daemons.iter().filter(|daemon| daemon.state.is_bad()).count();
+            let bad = status.daemons.iter().filter(|daemon| daemon.is_bad()).count();
             (AgentFinding::Runs { problems: status.problems.len() + bad }, Some(status))
         }
         Ok(None) => (AgentFinding::Absent, None),

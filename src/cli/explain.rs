@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         human(&report, &arguments.daemon_set, Colour::new(&std::io::stdout()))
     };
     output::data(&text)?;
-    let good = report.problems.is_empty() && report.status.is_some_and(|status| !status.state.is_bad());
+    let good = report.problems.is_empty() && report.status.is_some_and(|status| !status.is_bad());
     Ok(if good { Exit::Success } else { Exit::Refused })
 }
 

@@ -12,7 +12,8 @@ use crate::node::socket::Request;
 
 /// Show what one pass would change on this node; changes nothing
 ///
-/// Exit code: 0 nothing to do, 4 changes pending; with none of them 1 if something is refused, failing or unknown.
+/// Exit code: 0 nothing to do, 4 changes pending, also those that wait for something that is missing; with none of
+/// them 1 if something is refused, failing or unknown.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -32,11 +33,16 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 /// The highest that applies: changes, then whatever keeps a daemon from running.
 fn exit(report: &PlanReport) -> Exit {
     let bad = !report.problems.is_empty() || report.held.iter().any(|held| held.state.is_bad());
-    match (report.changes.is_empty(), bad) {
+    match (is_empty(report), bad) {
         (false, _) => Exit::Pending,
         (true, true) => Exit::Refused,
         (true, false) => Exit::Success,
     }
+}
+
+/// Whether there is nothing to do, and nothing that would be done if something were not missing.
+fn is_empty(report: &PlanReport) -> bool {
+    report.changes.is_empty() && report.held.iter().all(|held| held.stale_volumes.is_empty())
 }
 
 fn human(report: &PlanReport) -> String {
@@ -44,7 +50,7 @@ fn human(report: &PlanReport) -> String {
     let hint = |text: &mut String, hint: &Option<String>| {
         text.extend(hint.iter().map(|hint| format!("  hint: {hint}\n")));
     };
-    if report.changes.is_empty() {
+    if is_empty(report) {
         text.push_str("nothing to do\n");
     }
     for change in &report.changes {
@@ -70,6 +76,7 @@ mod tests {
     use crate::core::replies::HeldDaemon;
     use crate::core::replies::PlannedChange;
     use crate::core::status::Problem;
+    use crate::core::status::StaleVolume;
     use crate::core::status::State;
 
     use super::*;
@@ -86,7 +93,7 @@ mod tests {
         };
         let held = |state| {
             let [namespace, name, reason] = ["a", "b", ""].map(str::to_owned);
-            vec![HeldDaemon { namespace, name, state, reason, hint: None }]
+            vec![HeldDaemon { namespace, name, state, reason, stale_volumes: Vec::new(), hint: None }]
         };
         assert_eq!(exit(&report), Exit::Success);
         for (state, expected) in [
@@ -98,6 +105,11 @@ mod tests {
             report.held = held(state);
             assert_eq!(exit(&report), expected, "{state:?}");
         }
+        report.held = held(State::Waiting);
+        let [pod, volume, since, reason] = ["p", "v", "2026-01-01T00:00:00Z", "missing x"].map(str::to_owned);
+        report.held[0].stale_volumes.push(StaleVolume { pod, volume, since, missing: Vec::new(), reason });
+        assert_eq!(exit(&report), Exit::Pending, "it would be changed if nothing were missing");
+        assert!(!human(&report).contains("nothing to do"));
         report.held.clear();
         let [object, reason] = ["f.yaml:1:4", "unclosed bracket"].map(str::to_owned);
         report.problems.push(Problem { object, reason, hint: Some("close it".to_owned()) });
@@ -115,6 +127,7 @@ mod tests {
             name: name.to_owned(),
             state,
             reason: reason.to_owned(),
+            stale_volumes: Vec::new(),
             hint: (state == State::Refused).then(|| "do it".to_owned()),
         };
         let mut report = PlanReport {

@@ -93,7 +93,7 @@ fn text(report: &StatusReport, json: bool) -> Result<String, CommandFailure> {
 
 /// Whether anything is refused, failing or unknown: a daemon, a file, the API server.
 pub(super) fn exit(report: &StatusReport) -> Exit {
-    let bad = !report.problems.is_empty() || report.daemons.iter().any(|daemon| daemon.state.is_bad());
+    let bad = !report.problems.is_empty() || report.daemons.iter().any(|daemon| daemon.is_bad());
     if bad { Exit::Refused } else { Exit::Success }
 }
 

@@ -90,6 +90,9 @@ metrics! {
     DaemonReady: Gauge = ("daemonlet_daemon_ready", "0 or 1", DAEMON);
     /// Daemons that are refused, by the field or rule that refuses them.
     Refusals: Gauge = ("daemonlet_refused_daemons", "daemons", &["reason"]);
+    /// Volumes of running instances that keep their last data because something that they need is missing or refused.
+    VolumeRefreshBlocked: Gauge =
+        ("daemonlet_volume_refresh_blocked", "always 1", &["namespace", "daemonset", "pod", "volume"]);
     /// Wanted revisions that did not become available on this node in time.
     FailedRevisions: Gauge =
         ("daemonlet_failed_revision", "always 1", &["namespace", "daemonset", "revision", "cause"]);

@@ -211,6 +211,8 @@ pub const MAX_FAILED: &str = "daemonlet.dev/max-failed";
 pub const OWNER_ANNOTATION: &str = "daemonlet.dev/daemonset";
 /// Annotation of our manifests: the incarnation number.
 pub const INCARNATION_ANNOTATION: &str = "daemonlet.dev/incarnation";
+/// Annotation on a rendered pod: containers that the kubelet cannot start until their environment is there.
+pub const WAITING_ANNOTATION: &str = "daemonlet.dev/waiting-containers";
 /// Label of upstream's daemon pods: the hash of the revision.
 pub const HASH_LABEL: &str = "controller-revision-hash";
 /// Label of upstream's daemon pods: the template generation.

@@ -14,6 +14,7 @@ mod permit;
 mod ports;
 mod progress;
 mod ready;
+mod refresh;
 mod retry;
 mod run;
 #[cfg(test)]
@@ -38,7 +39,9 @@ use crate::core::record::Phase;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
 use crate::core::sources::Desired;
+use crate::core::status::StaleVolume;
 pub use crate::core::status::State;
+use crate::core::status::WaitingContainer;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -107,11 +110,15 @@ pub enum Action {
         volumes: bool,
         /// The manifest differs.
         manifest: bool,
+        /// Volumes that keep what they have: something that they need is missing or refused.
+        kept: BTreeSet<String>,
     },
     /// Compare the data of a live instance, which an earlier process wrote, with what it is to be, and mend what differs.
     Verify {
         /// What to compare with.
         rendering: Arc<RenderResult>,
+        /// Volumes that keep what they have.
+        kept: BTreeSet<String>,
     },
     /// Keep the data that the instance runs with for a roll-back; before any other action.
     Keep {
@@ -146,6 +153,10 @@ pub struct Summary {
     /// Since when it is in this state, if known.
     pub since: Option<Timestamp>,
     pub waiting_for: Vec<Missing>,
+    /// Parts of what runs that keep their last data.
+    pub stale: Vec<StaleVolume>,
+    /// Containers of what runs that wait for their environment.
+    pub waiting_containers: Vec<WaitingContainer>,
     /// Remarks, such as what was left out.
     pub notes: Vec<Note>,
     /// What to do.
@@ -260,7 +271,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn done(self) -> DaemonPlan {
+    fn done(mut self) -> DaemonPlan {
+        self.tell_kept();
         DaemonPlan {
             key: self.record.key.clone(),
             actions: self.actions,
@@ -273,6 +285,24 @@ impl<'a> Planner<'a> {
             replacing: self.replacing,
             wake_at: self.wake_at,
         }
+    }
+
+    /// What runs is no worse off than it says: without all of its containers it waits, with old data it is stale.
+    fn tell_kept(&mut self) {
+        let waiting = std::mem::take(&mut self.summary.waiting_containers);
+        for WaitingContainer { container, missing } in &waiting {
+            let what: Vec<String> = missing.iter().map(instance::describe).collect();
+            self.add_reason(&format!("container {container} waits for {}", what.join(", ")));
+        }
+        if !waiting.is_empty() && self.summary.state != State::Orphaned {
+            self.summary.state = State::Waiting;
+        }
+        self.summary.waiting_containers = waiting;
+        if !self.summary.stale.is_empty() && self.summary.state == State::Running {
+            self.summary.state = State::Stale;
+        }
+        let stale: Vec<String> = self.summary.stale.iter().map(ToString::to_string).collect();
+        self.add_reason(&stale.join("; "));
     }
 
     /// Finishes ended instances whose sandboxes are gone; looks again soon at the others.

@@ -8,6 +8,7 @@
 //!   new one.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -15,7 +16,7 @@ use serde::Serialize;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
-use crate::core::rendering::Rendered;
+use crate::core::rendering::RenderResult;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -98,6 +99,9 @@ pub struct DaemonRecord {
     /// How often in a row an instance had to be tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<RetryBackoff>,
+    /// Since when a first instance waits only for what nobody has said anything of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unheard_since: Option<Timestamp>,
 }
 
 /// A template change that has been seen but not yet rolled out here.
@@ -153,6 +157,13 @@ pub struct Instance {
     /// The order to replace it with a new incarnation, at the revision permitted then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<RestartOrder>,
+    /// Parts that keep their last data because of something missing or refused, by volume (see [`crate::core::status::StaleVolume`]), and
+    /// since when.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stale: BTreeMap<String, Timestamp>,
+    /// Containers that the kubelet has not been given the environment of.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub waiting: BTreeSet<String>,
     /// Whether it runs with the rollback data of the good revision instead of the current data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
@@ -169,10 +180,13 @@ pub struct WrittenData {
 }
 
 impl WrittenData {
-    /// The data of a rendering.
-    pub fn of(rendered: &Rendered) -> Self {
-        let volumes = rendered.pod.volumes.iter().map(|volume| volume.name.clone()).collect();
-        Self { digest: rendered.data_digest.clone(), volumes }
+    /// The data of a rendering, but for the volumes that keep what they have.
+    pub fn of(rendering: &RenderResult, kept: &BTreeSet<String>) -> Self {
+        let names = rendering.volumes().iter().map(|volume| &volume.name);
+        Self {
+            digest: rendering.data.without(kept),
+            volumes: names.filter(|name| !kept.contains(*name)).cloned().collect(),
+        }
     }
 }
 
@@ -195,6 +209,8 @@ impl Instance {
             orphaned: false,
             available: None,
             restart: None,
+            stale: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             pinned: false,
         }
     }
@@ -245,6 +261,7 @@ impl DaemonRecord {
             previous: None,
             answer: None,
             backoff: None,
+            unheard_since: None,
         }
     }
 
@@ -298,6 +315,7 @@ impl DaemonRecord {
         for instance in &mut self.instances {
             times.push(&mut instance.created);
             times.extend(instance.available.as_mut());
+            times.extend(instance.stale.values_mut());
             times.extend(instance.restart.as_mut().map(|order| &mut order.at));
             times.extend(instance.noted.as_mut().map(|noted| &mut noted.at));
             if let Phase::Ending { since, .. } = &mut instance.phase {
@@ -310,6 +328,7 @@ impl DaemonRecord {
         times.extend(self.progress.as_mut().map(|progress| &mut progress.since));
         times.extend(self.answer.as_mut().map(|answer| &mut answer.at));
         times.extend(self.backoff.as_mut().map(|backoff| &mut backoff.last));
+        times.extend(self.unheard_since.as_mut());
         times.extend(self.hand_over.as_mut().and_then(|hand_over| hand_over.missing.as_mut()));
         times.into_iter().for_each(change);
     }

@@ -13,6 +13,7 @@ mod gates;
 mod images;
 mod json;
 mod metadata;
+mod part;
 mod payload;
 mod scheduling;
 mod self_check;
@@ -40,6 +41,9 @@ use crate::core::render::context::RenderContext;
 use crate::core::render::downward::PodView;
 use crate::core::render::json::Object;
 use crate::core::volume::VolumeData;
+
+pub use part::HeldPart;
+pub use part::Part;
 
 /// Host and port of an API server, as containers shall reach it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -144,8 +148,10 @@ pub struct RenderedPod {
     pub references: BTreeSet<ObjectRef>,
     /// Tokens it needs.
     pub tokens: BTreeSet<TokenRequest>,
-    /// What is missing. The agent does not write the manifest until this is empty.
+    /// Everything that is missing.
     pub waiting_for: Vec<Missing>,
+    /// Which parts it holds back.
+    pub held: Vec<HeldPart>,
     /// Notes for users: what was left out and what to do (such as pull secrets).
     pub notes: Vec<FieldError>,
     /// A hash over the data of every reference (for `restart-on: config`).
@@ -157,15 +163,20 @@ pub struct RenderedPod {
 }
 
 impl RenderedPod {
+    /// Whether the pod can start: nothing is missing, or each container that lacks its environment waits by itself.
+    pub fn can_start(&self) -> bool {
+        self.waiting_for.is_empty() || self.held.iter().all(HeldPart::waits_alone)
+    }
+
     /// Without the pod and the contents of its volumes.
     pub fn shrunk(&self) -> Self {
-        let named = |volume: &VolumeData| VolumeData { name: volume.name.clone(), ..VolumeData::default() };
         Self {
             pod: Value::Null,
-            volumes: self.volumes.iter().map(named).collect(),
+            volumes: without_files(&self.volumes),
             references: self.references.clone(),
             tokens: self.tokens.clone(),
             waiting_for: self.waiting_for.clone(),
+            held: self.held.clone(),
             notes: self.notes.clone(),
             data_version: self.data_version.clone(),
             images: self.images.clone(),
@@ -174,15 +185,42 @@ impl RenderedPod {
     }
 }
 
+/// The names of volumes, without their contents.
+fn without_files(volumes: &[VolumeData]) -> Vec<VolumeData> {
+    volumes.iter().map(|volume| VolumeData { name: volume.name.clone(), ..VolumeData::default() }).collect()
+}
+
 /// Why a DaemonSet cannot be a static pod: every refused field.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Refused {
     /// The fields, never empty.
     pub errors: Vec<FieldError>,
+    /// The volumes of an instance that runs are refreshed all the same, but for those that are held back.
+    #[serde(skip)]
+    pub volumes: Vec<VolumeData>,
+    /// Whether the contents of `volumes` were given up.
+    #[serde(skip)]
+    pub is_shrunk: bool,
+    /// Which parts are refused or lack something.
+    pub held: Vec<HeldPart>,
     /// What was read: if it changes, the answer may change.
     pub references: BTreeSet<ObjectRef>,
     /// Tokens that were read.
     pub tokens: BTreeSet<TokenRequest>,
+}
+
+impl Refused {
+    /// Without the contents of its volumes.
+    pub fn shrunk(&self) -> Self {
+        Self {
+            errors: self.errors.clone(),
+            volumes: without_files(&self.volumes),
+            is_shrunk: true,
+            held: self.held.clone(),
+            references: self.references.clone(),
+            tokens: self.tokens.clone(),
+        }
+    }
 }
 
 /// Renders one instance: each step is one pass over the pod.
@@ -195,7 +233,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     let template = input.daemon_set.pod_template().at("spec").unwrap_or(&Value::Null);
     let account = service_account::name(template);
     let mut spec = template.as_object().cloned().unwrap_or_default();
-    let metadata = metadata::build(input);
+    let mut metadata = metadata::build(input);
     let pod = PodView::new(input, &metadata, account);
 
     refuse_long_name(ctx);
@@ -218,12 +256,18 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     if !ctx.errors.is_empty() {
         return Err(Refused {
             errors: std::mem::take(&mut ctx.errors),
+            volumes: std::mem::take(&mut ctx.volumes),
+            is_shrunk: false,
+            held: std::mem::take(&mut ctx.obstacles).into_held(),
             references: std::mem::take(&mut ctx.references),
             tokens: std::mem::take(&mut ctx.tokens),
         });
     }
+    let held = std::mem::take(&mut ctx.obstacles).into_held();
+    metadata::mark_waiting(&mut metadata, &held);
     Ok(RenderedPod {
         pod: assemble(metadata, spec),
+        held,
         data_version: ctx.data_version(),
         volumes: std::mem::take(&mut ctx.volumes),
         references: std::mem::take(&mut ctx.references),

@@ -3,6 +3,8 @@
 //! Owns the step from a DaemonSet and an incarnation number to the bytes on disk. Must not do I/O; the shell caches
 //! it.
 
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sha2::Digest;
@@ -16,7 +18,9 @@ use crate::core::model::DaemonSet;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenSource;
 use crate::core::render;
+use crate::core::render::HeldPart;
 use crate::core::render::Missing;
+use crate::core::render::Part;
 use crate::core::render::Refused;
 use crate::core::render::RenderInput;
 use crate::core::render::RenderOptions;
@@ -32,6 +36,34 @@ pub struct RenderResult {
     pub revision: String,
     /// The manifest and its data, or the refused fields.
     pub result: Result<Rendered, Refused>,
+    /// Digests of its data.
+    pub data: DataDigests,
+}
+
+/// Digests over names, modes, owners and bytes of volume data, in hex.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct DataDigests {
+    /// Of all volumes together.
+    pub all: String,
+    /// Of each volume, by its name.
+    pub by_volume: BTreeMap<String, String>,
+}
+
+impl DataDigests {
+    /// The digest of all volumes that are not among `kept`.
+    pub fn without(&self, kept: &BTreeSet<String>) -> String {
+        if kept.is_empty() {
+            return self.all.clone();
+        }
+        let written = self.by_volume.iter().filter(|(name, _)| !kept.contains(*name));
+        let text: String = written.map(|(name, digest)| format!("{name} {digest}\n")).collect();
+        digest(text.as_bytes())
+    }
+
+    fn of(volumes: &[VolumeData]) -> Self {
+        let one = |volume: &VolumeData| (volume.name.clone(), data_digest(std::slice::from_ref(volume)));
+        Self { all: data_digest(volumes), by_volume: volumes.iter().map(one).collect() }
+    }
 }
 
 /// A rendered instance, ready to be written.
@@ -44,8 +76,6 @@ pub struct Rendered {
     pub text: String,
     /// SHA-256 of the text, in hex.
     pub digest: String,
-    /// SHA-256 over names, modes, owners and bytes of its data, in hex.
-    pub data_digest: String,
     /// The pod, its data and what it refers to.
     pub pod: RenderedPod,
 }
@@ -53,16 +83,40 @@ pub struct Rendered {
 impl RenderResult {
     /// Whether it still has what is needed to write it: text, pod and data.
     pub fn is_whole(&self) -> bool {
-        self.result.as_ref().map_or(true, |rendered| !rendered.text.is_empty())
+        match &self.result {
+            Ok(rendered) => !rendered.text.is_empty(),
+            Err(refused) => !refused.is_shrunk,
+        }
     }
 
-    /// The same, waiting for `more`.
+    /// The same, waiting for `more` with everything that it has.
     pub fn waiting_for(&self, more: Vec<Missing>) -> Self {
         let mut rendering = self.clone();
-        if let Ok(rendered) = &mut rendering.result {
-            rendered.pod.waiting_for.extend(more.into_iter().filter(|m| !self.waits_for(m)));
+        let held = HeldPart { part: Part::Everything, missing: more.clone(), refused: Vec::new(), unheard: true };
+        match &mut rendering.result {
+            Ok(rendered) => {
+                rendered.pod.held.push(held);
+                rendered.pod.waiting_for.extend(more.into_iter().filter(|m| !self.waits_for(m)));
+            }
+            Err(refused) => refused.held.push(held),
         }
         rendering
+    }
+
+    /// The volumes with data; of a refused pod too.
+    pub fn volumes(&self) -> &[VolumeData] {
+        match &self.result {
+            Ok(rendered) => &rendered.pod.volumes,
+            Err(refused) => &refused.volumes,
+        }
+    }
+
+    /// The parts that something missing or refused holds back.
+    pub fn held(&self) -> &[HeldPart] {
+        match &self.result {
+            Ok(rendered) => &rendered.pod.held,
+            Err(refused) => &refused.held,
+        }
     }
 
     fn waits_for(&self, missing: &Missing) -> bool {
@@ -75,13 +129,13 @@ impl RenderResult {
             file: rendered.file.clone(),
             text: String::new(),
             digest: rendered.digest.clone(),
-            data_digest: rendered.data_digest.clone(),
             pod: rendered.pod.shrunk(),
         };
         Self {
             identity: self.identity.clone(),
             revision: self.revision.clone(),
-            result: self.result.as_ref().map(shrunk).map_err(Refused::clone),
+            result: self.result.as_ref().map(shrunk).map_err(Refused::shrunk),
+            data: self.data.clone(),
         }
     }
 }
@@ -122,17 +176,18 @@ pub fn render(
         revision: &revision.hash,
         incarnation,
     };
-    let result = render::render(input).map(|pod| {
+    let rendered = render::render(input);
+    let data = DataDigests::of(rendered.as_ref().map_or_else(|refused| &refused.volumes, |pod| &pod.volumes));
+    let result = rendered.map(|pod| {
         let text = manifest::text(&daemon_set.key, &revision.hash, &pod.pod);
         Rendered {
             file: manifest::file_name(&daemon_set.key.namespace, &identity.pod_name),
             digest: digest(text.as_bytes()),
             text,
-            data_digest: data_digest(&pod.volumes),
             pod,
         }
     });
-    RenderResult { identity, revision: revision.hash.clone(), result }
+    RenderResult { identity, revision: revision.hash.clone(), result, data }
 }
 
 /// A digest of everything about volumes that is written to disk.

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::core::status::DaemonStatus;
 use crate::core::status::Problem;
+use crate::core::status::StaleVolume;
 use crate::core::status::State;
 
 /// What one pass would change on this node.
@@ -42,6 +43,9 @@ pub struct HeldDaemon {
     /// What to do about it, if there is something to do.
     #[serde(default)]
     pub hint: Option<String>,
+    /// Volumes of what runs that keep their last data: each is a change that is pending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stale_volumes: Vec<StaleVolume>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,6 +3,8 @@
 //! Owns the schema. Must not gather anything. The JSON is a contract: fields are only added, and [`SCHEMA_VERSION`]
 //! grows when a field changes its meaning or is removed.
 
+use std::fmt;
+
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -133,6 +135,56 @@ pub struct DaemonStatus {
     /// The first field that is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_field: Option<String>,
+    /// Volumes of what runs that keep their last data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stale_volumes: Vec<StaleVolume>,
+    /// Containers that wait for their environment; the others run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_containers: Vec<WaitingContainer>,
+}
+
+impl DaemonStatus {
+    /// Whether `status` ends with exit code 1 for it.
+    pub fn is_bad(&self) -> bool {
+        self.state.is_bad() || !self.stale_volumes.is_empty()
+    }
+}
+
+/// A part of a running instance that keeps its last data because something that it needs is missing or refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StaleVolume {
+    /// The instance's pod name without the node's.
+    pub pod: String,
+    /// The volume's name; `daemonlet-env-CONTAINER` for the environment of a container, `manifest` for the manifest.
+    pub volume: String,
+    /// Since when (RFC 3339).
+    pub since: String,
+    /// What is missing; empty if something is refused.
+    pub missing: Vec<Missing>,
+    /// Why, in one line.
+    pub reason: String,
+}
+
+impl fmt::Display for StaleVolume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pod, volume, since, reason, .. } = self;
+        match volume.as_str() {
+            MANIFEST => write!(f, "the manifest of {pod} is not updated since {since}: {reason}"),
+            _ => write!(f, "volume {volume} of {pod} keeps its last data since {since}: {reason}"),
+        }
+    }
+}
+
+/// What a [`StaleVolume`] has as its volume where the manifest cannot be updated.
+pub const MANIFEST: &str = "manifest";
+
+/// A container that the kubelet cannot start yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingContainer {
+    pub container: String,
+    pub missing: Vec<Missing>,
 }
 
 /// An image being pulled. Only the runtime knows how much of it has arrived.
@@ -169,6 +221,8 @@ named! {
     pub enum State {
         /// Its manifest is there and its pod runs.
         Running = "running",
+        /// Its pod runs, and some of its data is not brought up to date: what that needs is missing or refused.
+        Stale = "stale",
         /// Its manifest is there; the kubelet has not started it yet.
         Starting = "starting",
         /// It needs something that is missing (`waitingFor`).
@@ -192,9 +246,14 @@ named! {
 }
 
 impl State {
+    /// Whether its pod runs.
+    pub fn runs(self) -> bool {
+        matches!(self, State::Running | State::Stale)
+    }
+
     /// Whether `status` ends with exit code 1 for it.
     pub fn is_bad(self) -> bool {
-        matches!(self, State::Refused | State::Failing | State::Unknown)
+        matches!(self, State::Stale | State::Refused | State::Failing | State::Unknown)
     }
 }
 

@@ -138,23 +138,32 @@ impl Volumes {
         Self { disk, target, seen: BTreeMap::new() }
     }
 
-    /// Makes the disk contain exactly `volumes` for the pod `uid`: data, modes, owners and links.
+    /// Makes the disk contain exactly `volumes` for the pod `uid`: data, modes, owners and links. What another volume
+    /// of the pod has stays.
     ///
     /// Writes nothing if it already does. On success the data survives a power loss, so a manifest may follow. Each
     /// volume is switched in one rename; after an error every volume has either its old or its new version.
-    pub fn write(&mut self, uid: &str, volumes: &[VolumeData]) -> Result<Written, VolumeError> {
+    pub fn write<'v>(
+        &mut self,
+        uid: &str,
+        volumes: impl IntoIterator<Item = &'v VolumeData>,
+    ) -> Result<Written, VolumeError> {
+        let volumes: Vec<&VolumeData> = volumes.into_iter().collect();
         layout::check_uid(uid)?;
-        for volume in volumes {
+        for volume in &volumes {
             layout::check_volume(uid, volume)?;
         }
         let mut written = Written::default();
+        if let Some(seen) = self.seen.get_mut(uid) {
+            seen.retain(|name, _| volumes.iter().any(|volume| volume.name == *name));
+        }
         if volumes.is_empty() {
             return Ok(written);
         }
         let fail = |source| VolumeError::Pod { uid: uid.to_owned(), source };
         let pod = self.target.make_pod(&self.disk, uid).map_err(fail)?;
         let (mut first, mut unsynced) = (Vec::new(), Unsynced::default());
-        let mut result = self.write_all(&pod, uid, volumes, &mut written, &mut first, &mut unsynced);
+        let mut result = self.write_all(&pod, uid, &volumes, &mut written, &mut first, &mut unsynced);
         if result.is_ok() && !written.is_empty() {
             result = unsynced.sync(|| self.above(&pod), || {}).map_err(fail);
         }
@@ -238,11 +247,12 @@ impl Volumes {
         &mut self,
         pod: &Dir,
         uid: &str,
-        volumes: &[VolumeData],
+        volumes: &[&VolumeData],
         written: &mut Written,
         first: &mut Vec<String>,
         unsynced: &mut Unsynced,
     ) -> Result<(), VolumeError> {
+        let volumes = volumes.iter().copied();
         let seen = self.seen.entry(uid.to_owned()).or_default();
         write_pod(&self.target, pod, uid, volumes, seen, written, first, unsynced)
     }
@@ -313,7 +323,7 @@ fn lay<'a>(
         let Ok(pod) = target.make_pod_in(all, uid) else { continue };
         let (mut seen, mut first) = (BTreeMap::new(), Vec::new());
         let written = &mut Written::default();
-        let result = write_pod(target, &pod, uid, volumes, &mut seen, written, &mut first, unsynced);
+        let result = write_pod(target, &pod, uid, *volumes, &mut seen, written, &mut first, unsynced);
         laid.push(Laid { pod, uid, seen, first, is_whole: result.is_ok() });
     }
     laid
@@ -321,11 +331,11 @@ fn lay<'a>(
 
 /// Writes those volumes of one pod that differ from the state last `seen`.
 #[expect(clippy::too_many_arguments, reason = "what is written, where, and the three things that are told of it")]
-fn write_pod(
+fn write_pod<'v>(
     target: &VolumesRoot,
     pod: &Dir,
     uid: &str,
-    volumes: &[VolumeData],
+    volumes: impl IntoIterator<Item = &'v VolumeData>,
     seen: &mut BTreeMap<String, SeenVolume>,
     written: &mut Written,
     first: &mut Vec<String>,

@@ -149,7 +149,7 @@ pub(super) fn one(cluster: &Cluster, name: &str, key: &ObjectKey, json: bool) ->
         false => explain::human(&report, key, Colour::new(&std::io::stdout())),
     };
     output::data(&text)?;
-    let good = report.status.is_some_and(|status| !status.state.is_bad());
+    let good = report.status.is_some_and(|status| !status.is_bad());
     Ok(if good { Exit::Success } else { Exit::Refused })
 }
 
@@ -186,6 +186,8 @@ fn status(key: &ObjectKey, place: Option<&Place>, told: Option<&DaemonReport>) -
         pull: None,
         replacing: None,
         waiting_for: Vec::new(),
+        stale_volumes: Vec::new(),
+        waiting_containers: Vec::new(),
         notes: Vec::new(),
         hints: Vec::new(),
         refused_field: None,

@@ -21,6 +21,8 @@ fn daemon(name: &str, state: State) -> DaemonStatus {
         failed: None,
         pull: None,
         replacing: None,
+        stale_volumes: Vec::new(),
+        waiting_containers: Vec::new(),
         waiting_for: Vec::new(),
         notes: Vec::new(),
         hints: Vec::new(),
@@ -73,11 +75,12 @@ fn the_table_has_a_line_a_daemon_and_problems_below() {
 }
 
 #[test]
-fn refused_failing_and_unknown_are_exit_code_1() {
+fn stale_refused_failing_and_unknown_are_exit_code_1() {
     for (state, exit_code) in [
         (State::Running, Exit::Success),
         (State::Waiting, Exit::Success),
         (State::NotSelected, Exit::Success),
+        (State::Stale, Exit::Refused),
         (State::Refused, Exit::Refused),
         (State::Failing, Exit::Refused),
         (State::Unknown, Exit::Refused),

@@ -149,6 +149,9 @@ fn daemons(out: &mut Exposition, status: &StatusReport) {
         if daemon.state == State::Refused {
             *refusals.entry(refusal(daemon.refused_field.as_deref().unwrap_or_default())).or_default() += 1;
         }
+        for stale in &daemon.stale_volumes {
+            out.sample(Id::VolumeRefreshBlocked, &[namespace, name, &stale.pod, &stale.volume], 1.0);
+        }
         if let Some(failed) = &daemon.failed {
             out.sample(Id::FailedRevisions, &[namespace, name, &failed.revision, failed.cause.as_str()], 1.0);
         }

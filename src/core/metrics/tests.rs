@@ -10,6 +10,7 @@ use crate::core::status::ApiUse;
 use crate::core::status::DaemonStatus;
 use crate::core::status::FailedStatus;
 use crate::core::status::Passes;
+use crate::core::status::StaleVolume;
 use crate::core::status::State;
 use crate::core::status::StatusReport;
 
@@ -72,6 +73,8 @@ fn daemon(name: &str, state: State, reason: &str) -> DaemonStatus {
         failed: None,
         pull: None,
         replacing: None,
+        stale_volumes: Vec::new(),
+        waiting_containers: Vec::new(),
         waiting_for: Vec::new(),
         notes: Vec::new(),
         hints: Vec::new(),
@@ -92,6 +95,8 @@ fn every_metric_is_taken_from_the_facts() {
         message: String::new(),
         since: String::new(),
     });
+    let [volume, pod, since, reason] = ["config", "a-1", "", ""].map(str::to_owned);
+    failed.stale_volumes = vec![StaleVolume { pod, volume, since, missing: Vec::new(), reason }];
     let status = StatusReport {
         schema_version: 1,
         node: "n1".into(),
@@ -143,6 +148,7 @@ fn every_metric_is_taken_from_the_facts() {
         "daemonlet_daemon_state{namespace=\"kube-system\",daemonset=\"a\",state=\"running\",revision=\"5d8c7\"} 1",
         "daemonlet_refused_daemons{reason=\"spec.template.spec.volumes.persistentVolumeClaim\"} 2",
         "daemonlet_failed_revision{namespace=\"kube-system\",daemonset=\"a\",revision=\"8b4d\",cause=\"crash loop\"} 1",
+        "daemonlet_volume_refresh_blocked{namespace=\"kube-system\",daemonset=\"a\",pod=\"a-1\",volume=\"config\"} 1",
         "daemonlet_api_connected 0",
         "daemonlet_api_watch_up{watch=\"node\"} 0",
         "daemonlet_token_expiry_timestamp_seconds{namespace=\"kube-system\",serviceaccount=\"cni\"} 80",

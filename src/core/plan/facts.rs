@@ -2,6 +2,7 @@
 //!
 //! Owns the questions. Must not answer any.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::core::dry_run::Question;
@@ -22,6 +23,8 @@ use crate::core::time::Timestamp;
 pub enum ManifestFact<'a> {
     /// No file of this instance.
     Missing,
+    /// The disk has lost its file, and nobody removed it.
+    Lost,
     /// Its file, with the SHA-256 of the bytes.
     Present(&'a str),
 }
@@ -151,8 +154,8 @@ pub trait Facts {
     fn manifest(&self, uid: &str) -> ManifestFact<'_>;
     /// Why the manifests in the folder cannot be read, if so: then nothing starts and nothing ends.
     fn unreadable_manifests(&self) -> Option<&str>;
-    /// How the data on disk compares with what `rendering` says.
-    fn volumes(&self, rendering: &RenderResult) -> VolumesFact;
+    /// How the data on disk compares with what `rendering` says, but for the volumes `kept`.
+    fn volumes(&self, rendering: &RenderResult, kept: &BTreeSet<String>) -> VolumesFact;
     /// Whether anything of the instance still runs.
     fn sandbox(&self, instance: &Instance) -> Evidence;
     /// Whether the instance is ready.

@@ -1,5 +1,6 @@
 //! Starting an instance, keeping it up to date, and describing it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
@@ -8,6 +9,7 @@ use crate::core::model::Kind;
 use crate::core::model::ObjectRef;
 use crate::core::record::Instance;
 use crate::core::record::WrittenData;
+use crate::core::render::HeldPart;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::Rendered;
@@ -16,17 +18,30 @@ use crate::core::time::Span;
 use super::Action;
 use super::Data;
 use super::Images;
-use super::ManifestFact;
 use super::Note;
 use super::Planner;
 use super::Readiness;
 use super::State;
-use super::VolumesFact;
 use super::progress::Target;
 use super::ready::STEADY;
+use super::refresh;
 
 /// If an instance takes longer than this from its manifest to its first readiness, it counts as failing.
 const STARTUP: Span = Span::from_secs(60);
+
+/// How long a new instance waits for what nobody has said anything of yet, before a container waits for it by itself.
+const UNHEARD: Span = Span::from_secs(2);
+
+/// What a new instance starts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StartFor {
+    /// Nothing of the daemon runs.
+    Nothing,
+    /// An instance of the same revision ends for it.
+    Restart,
+    /// An instance ends for it, or runs beside it, and stays while something is missing.
+    Replacement,
+}
 
 /// What a new instance is made from.
 pub(super) struct NewInstance {
@@ -37,9 +52,8 @@ pub(super) struct NewInstance {
 
 impl Planner<'_> {
     /// The next incarnation's rendering if everything that it needs is there; else the summary says what is missing.
-    /// Also requests the images that must be pulled first. `replaces`: an instance will end for it, and stays while
-    /// the images cannot be pulled.
-    pub(super) fn prepare(&mut self, target: &Target, replaces: bool) -> Option<NewInstance> {
+    /// Also requests the images that must be pulled first.
+    pub(super) fn prepare(&mut self, target: &Target, start_for: StartFor) -> Option<NewInstance> {
         if !self.admitted(&target.daemon_set) {
             if self.summary.state == State::Waiting {
                 self.ask_ahead(target);
@@ -47,11 +61,12 @@ impl Planner<'_> {
             return None;
         }
         // A rendering that waits for something cannot be dry-run yet.
-        let as_written = self.rendered(&target.daemon_set, target.data)?;
+        let as_written = self.rendered(&target.daemon_set, target.data, start_for)?;
+        let replaces = start_for == StartFor::Replacement;
         let daemon_set = self.as_admitted(target, replaces)?;
         let rendering = match Arc::ptr_eq(&daemon_set, &target.daemon_set) {
             true => as_written,
-            false => self.rendered(&daemon_set, target.data)?,
+            false => self.rendered(&daemon_set, target.data, start_for)?,
         };
         Some(NewInstance { rendering: self.with_images(rendering, replaces)?, daemon_set })
     }
@@ -60,7 +75,7 @@ impl Planner<'_> {
     /// for two answers in sequence. Not for Secrets: the daemon may not be allowed to start.
     fn ask_ahead(&mut self, target: &Target) {
         let (references, tokens) = (self.references.clone(), self.tokens.clone());
-        let _ = self.rendered(&target.daemon_set, target.data);
+        let _ = self.rendered(&target.daemon_set, target.data, StartFor::Replacement);
         let missing = &self.summary.waiting_for;
         let is_wanted = |r: &ObjectRef| r.kind != Kind::Secret && missing.iter().any(|missing| missing.is(r));
         self.references.retain(|reference| references.contains(reference) || is_wanted(reference));
@@ -68,7 +83,7 @@ impl Planner<'_> {
     }
 
     /// The next incarnation's rendering if it can be written; else the summary says why not.
-    fn rendered(&mut self, daemon_set: &Arc<DaemonSet>, data: Data) -> Option<Arc<RenderResult>> {
+    fn rendered(&mut self, daemon_set: &Arc<DaemonSet>, data: Data, start_for: StartFor) -> Option<Arc<RenderResult>> {
         let rendering = self.facts.rendering(daemon_set, self.record.next_incarnation, data);
         self.summary.revision.clone_from(&rendering.revision);
         match &rendering.result {
@@ -80,13 +95,29 @@ impl Planner<'_> {
             }
             Ok(rendered) => {
                 self.note(rendered);
-                if rendered.pod.waiting_for.is_empty() {
+                let can_start = match start_for {
+                    StartFor::Nothing => rendered.pod.can_start() && self.has_heard(&rendered.pod.held),
+                    StartFor::Restart | StartFor::Replacement => rendered.pod.waiting_for.is_empty(),
+                };
+                if can_start {
                     return Some(rendering);
                 }
                 self.wait_for(&rendered.pod.waiting_for);
                 None
             }
         }
+    }
+
+    /// Whether it is known that what is missing does not exist, or has been waited for long enough.
+    fn has_heard(&mut self, held: &[HeldPart]) -> bool {
+        if !held.iter().any(|held| held.unheard) {
+            return true;
+        }
+        let at = *self.record.unheard_since.get_or_insert(self.context.now) + UNHEARD;
+        if self.context.now < at {
+            self.wake(at);
+        }
+        self.context.now >= at
     }
 
     /// Says which fields are refused, and how to allow them.
@@ -128,7 +159,7 @@ impl Planner<'_> {
         }
     }
 
-    fn note(&mut self, rendered: &Rendered) {
+    pub(super) fn note(&mut self, rendered: &Rendered) {
         self.references.extend(rendered.pod.references.iter().cloned());
         self.tokens.extend(rendered.pod.tokens.iter().cloned());
         self.note_all(&rendered.pod.notes);
@@ -151,10 +182,15 @@ impl Planner<'_> {
         self.record.pending_update = None;
         self.record.by_hand = None;
         self.record.last = None;
+        self.record.unheard_since = None;
+        let waiting = refresh::waiting_alone(&rendered.pod.held);
+        // What starts a container that waits is no change of its data.
+        let data_version = if waiting.is_empty() { rendered.pod.data_version.clone() } else { String::new() };
         let instance = Instance {
             daemon_set: Some(Arc::clone(daemon_set)),
-            data_version: rendered.pod.data_version.clone(),
-            data: Some(WrittenData::of(rendered)),
+            data_version,
+            waiting,
+            data: Some(WrittenData::of(rendering, &BTreeSet::new())),
             pinned: target.data == Data::Rollback,
             ..Instance::new(
                 &rendering.identity.uid,
@@ -166,60 +202,8 @@ impl Planner<'_> {
         };
         self.actions.push(Action::Start { rendering: Arc::clone(rendering), reason: reason.to_owned() });
         self.show_as(&instance, State::Starting, "its manifest is written");
+        self.note_waiting(&rendered.pod.held);
         self.record.instances.push(instance);
-    }
-
-    /// Brings data and manifest of a live instance up to date with its own revision.
-    pub(super) fn refresh(&mut self, instance: &Instance) {
-        let Some(daemon_set) = &instance.daemon_set else { return };
-        let data = if instance.pinned { Data::Rollback } else { Data::Current };
-        let rendering = self.facts.rendering(daemon_set, instance.incarnation, data);
-        let rendered = match &rendering.result {
-            Ok(rendered) => rendered,
-            Err(refused) => {
-                self.references.extend(refused.references.iter().cloned());
-                self.tokens.extend(refused.tokens.iter().cloned());
-                let reasons: Vec<String> = refused.errors.iter().map(ToString::to_string).collect();
-                return self.add_reason(&format!("its data cannot be updated: {}", reasons.join("; ")));
-            }
-        };
-        self.note(rendered);
-        if rendering.identity.uid != instance.uid {
-            // Made with another identity function: it keeps running as it is.
-            return;
-        }
-        if !rendered.pod.waiting_for.is_empty() {
-            self.summary.waiting_for.extend(rendered.pod.waiting_for.iter().cloned());
-            let what: Vec<String> = rendered.pod.waiting_for.iter().map(describe).collect();
-            return self.add_reason(&format!("keeps its last data: missing {}", what.join(", ")));
-        }
-        for known in self.record.instances.iter_mut().filter(|i| i.uid == instance.uid && i.data_version.is_empty()) {
-            // An adopted instance: the data it was made with is still unknown.
-            known.data_version.clone_from(&rendered.pod.data_version);
-        }
-        if !instance.started && !rendered.pod.pull_secrets.is_empty() && self.pull.is_none() {
-            // It was started without its images, and the kubelet does not know its pull secrets.
-            self.pull = Some(Arc::clone(&rendering));
-        }
-        let manifest = match self.facts.manifest(&instance.uid) {
-            ManifestFact::Missing if self.facts.unreadable_manifests().is_none() => return,
-            ManifestFact::Missing => false,
-            ManifestFact::Present(digest) => digest != rendered.digest,
-        };
-        let data = self.facts.volumes(&rendering);
-        let volumes = data == VolumesFact::Differ || data == VolumesFact::Unverified && manifest;
-        for known in self.record.instances.iter_mut().filter(|i| i.uid == instance.uid) {
-            let written = WrittenData::of(rendered);
-            if known.data.as_ref() != Some(&written) {
-                known.data = Some(written);
-            }
-        }
-        if data == VolumesFact::Unverified && !volumes {
-            self.actions.push(Action::Verify { rendering: Arc::clone(&rendering) });
-        }
-        if manifest || volumes {
-            self.actions.push(Action::Refresh { rendering: Arc::clone(&rendering), volumes, manifest });
-        }
     }
 
     /// Describes a live instance in the summary.
@@ -277,7 +261,7 @@ impl Planner<'_> {
 }
 
 /// The text for something that is waited for.
-fn describe(missing: &Missing) -> String {
+pub(super) fn describe(missing: &Missing) -> String {
     let name = if missing.namespace.is_empty() {
         missing.name.clone()
     } else {

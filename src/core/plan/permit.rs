@@ -17,6 +17,7 @@ use crate::core::record::LastRun;
 use super::Data;
 use super::Permission;
 use super::Planner;
+use super::instance::StartFor;
 use super::progress::Target;
 
 impl Planner<'_> {
@@ -79,7 +80,9 @@ impl Planner<'_> {
             // A rendering that could not start is not claimed.
             Permission::Approved => {
                 let before = self.summary.clone();
-                if self.in_the_way(target, old, beside).is_some() || self.prepare(target, true).is_none() {
+                if self.in_the_way(target, old, beside).is_some()
+                    || self.prepare(target, StartFor::Replacement).is_none()
+                {
                     // The replacement itself hits the same obstacle and reports it.
                     self.summary = before;
                     return None;

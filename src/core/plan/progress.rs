@@ -178,7 +178,9 @@ impl Planner<'_> {
     fn watch_deadline(&mut self, daemon_set: &Arc<DaemonSet>, instance: &Instance, desired: &str) {
         let known = self.record.instance(&instance.uid);
         let judged = known.is_none_or(|i| i.available.is_some()) || self.record.failed.is_some();
-        if judged || instance.pinned || instance.revision != desired {
+        // A container that waits for its environment is no fault of the revision.
+        let waits = known.is_some_and(|i| !i.waiting.is_empty());
+        if judged || waits || instance.pinned || instance.revision != desired {
             return;
         }
         let at = self.deadline_at(daemon_set, instance, desired);

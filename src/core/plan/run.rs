@@ -18,6 +18,7 @@ use super::Note;
 use super::Planner;
 use super::Readiness;
 use super::State;
+use super::instance::StartFor;
 use super::progress::Target;
 use super::progress::restarts_on_data;
 use super::ready::Availability;
@@ -118,7 +119,7 @@ impl Planner<'_> {
             }
             (None, None) if self.record.ending().next().is_some() => {
                 self.note_claim(&target);
-                let prepared = self.prepare(&target, false).is_some();
+                let prepared = self.prepare(&target, StartFor::Nothing).is_some();
                 if prepared {
                     self.summary.state = State::Replacing;
                     self.add_reason("the old instance ends first");
@@ -130,7 +131,7 @@ impl Planner<'_> {
                     self.summary.state = State::Waiting;
                     return self.add_reason(&why);
                 }
-                if let Some(prepared) = self.prepare(&target, false) {
+                if let Some(prepared) = self.prepare(&target, StartFor::Nothing) {
                     self.begin(&target, &prepared, "it should run here and does not");
                 }
             }
@@ -276,7 +277,7 @@ impl Planner<'_> {
         }
         // A running instance has its images: another instance of its revision need not wait for a check of them.
         let same = order.is_some() && old.revision == target.revision;
-        let Some(prepared) = self.prepare(target, !same) else {
+        let Some(prepared) = self.prepare(target, if same { StartFor::Restart } else { StartFor::Replacement }) else {
             // The summary says what the new revision is missing; the old instance stays.
             let (state, lacks) = (self.summary.state, std::mem::take(&mut self.summary.reason));
             self.stays(old);

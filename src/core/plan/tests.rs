@@ -3,6 +3,7 @@ mod dry_run;
 mod permit;
 mod ports;
 mod progress;
+mod refresh;
 mod retry;
 
 use crate::core::time::at;
@@ -29,8 +30,10 @@ use crate::core::record::Failure;
 use crate::core::record::HandOver;
 use crate::core::record::PendingUpdate;
 use crate::core::record::RestartCause;
+use crate::core::render::HeldPart;
 use crate::core::render::Refused;
 use crate::core::render::RenderedPod;
+use crate::core::rendering::DataDigests;
 use crate::core::rendering::Rendered;
 
 use super::*;
@@ -48,6 +51,8 @@ struct World {
     stale_volumes: BTreeSet<String>,
     data_version: String,
     waiting_for: Vec<Missing>,
+    /// Which parts that holds back; none: the whole pod.
+    held: Vec<HeldPart>,
     /// What admission waits for.
     unjudged: Option<Missing>,
     references: BTreeSet<ObjectRef>,
@@ -92,12 +97,15 @@ impl Facts for World {
         };
         let result = match &self.refused {
             Some(error) => {
-                Err(Refused { errors: vec![error.clone()], references: BTreeSet::new(), tokens: BTreeSet::new() })
+                let held = match self.held.is_empty() {
+                    true => vec![HeldPart { refused: vec![error.clone()], ..HeldPart::default() }],
+                    false => self.held.clone(),
+                };
+                Err(Refused { errors: vec![error.clone()], held, ..Refused::default() })
             }
             None => Ok(Rendered {
                 file: format!("{}.yaml", identity.pod_name),
                 text: String::new(),
-                data_digest: String::new(),
                 digest: match &daemon_set.admitted {
                     Some(admitted) => format!("{admitted}@{data_version}"),
                     None => format!("{}@{data_version}", image(daemon_set)),
@@ -108,6 +116,10 @@ impl Facts for World {
                     references: self.references.clone(),
                     tokens: BTreeSet::new(),
                     waiting_for: self.waiting_for.clone(),
+                    held: match (self.held.is_empty(), self.waiting_for.is_empty()) {
+                        (true, false) => vec![HeldPart { missing: self.waiting_for.clone(), ..HeldPart::default() }],
+                        _ => self.held.clone(),
+                    },
                     notes: Vec::new(),
                     data_version: data_version.clone(),
                     images: Vec::new(),
@@ -115,7 +127,7 @@ impl Facts for World {
                 },
             }),
         };
-        Arc::new(RenderResult { identity, revision: image(daemon_set), result })
+        Arc::new(RenderResult { identity, revision: image(daemon_set), result, data: DataDigests::default() })
     }
 
     fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {
@@ -123,14 +135,18 @@ impl Facts for World {
     }
 
     fn manifest(&self, uid: &str) -> ManifestFact<'_> {
-        self.manifests.get(uid).map_or(ManifestFact::Missing, |d| ManifestFact::Present(d))
+        match self.manifests.get(uid).map(String::as_str) {
+            None => ManifestFact::Missing,
+            Some("lost") => ManifestFact::Lost,
+            Some(digest) => ManifestFact::Present(digest),
+        }
     }
 
     fn unreadable_manifests(&self) -> Option<&str> {
         self.unreadable_manifests.as_deref()
     }
 
-    fn volumes(&self, rendering: &RenderResult) -> VolumesFact {
+    fn volumes(&self, rendering: &RenderResult, _: &BTreeSet<String>) -> VolumesFact {
         match self.stale_volumes.contains(&rendering.identity.uid) {
             true => VolumesFact::Differ,
             false => VolumesFact::Current,
@@ -232,9 +248,11 @@ impl World {
                     self.manifests.insert(uid.clone(), rendering.result.as_ref().unwrap().digest.clone());
                     self.running.insert(uid);
                 }
-                Action::Refresh { rendering, .. } => {
-                    let rendered = rendering.result.as_ref().unwrap();
-                    self.manifests.insert(rendering.identity.uid.clone(), rendered.digest.clone());
+                Action::Refresh { rendering, manifest, .. } => {
+                    if *manifest {
+                        let rendered = rendering.result.as_ref().unwrap();
+                        self.manifests.insert(rendering.identity.uid.clone(), rendered.digest.clone());
+                    }
                     self.stale_volumes.remove(&rendering.identity.uid);
                 }
                 Action::Keep { .. } => self.rollback_version.clone_from(&self.data_version),
@@ -332,10 +350,10 @@ fn short(action: &Action) -> String {
         Action::End { uid, .. } => format!("end {uid}"),
         Action::Finish { uid, .. } => format!("finish {uid}"),
         Action::Start { rendering, .. } => format!("start {}", rendering.identity.uid),
-        Action::Refresh { rendering, volumes, manifest } => {
+        Action::Refresh { rendering, volumes, manifest, .. } => {
             format!("refresh {} volumes={volumes} manifest={manifest}", rendering.identity.uid)
         }
-        Action::Verify { rendering } => format!("verify {}", rendering.identity.uid),
+        Action::Verify { rendering, .. } => format!("verify {}", rendering.identity.uid),
         Action::Confirm { .. } => "confirm".to_owned(),
         Action::Keep { rendering } => format!("keep {}", rendering.identity.uid),
     }

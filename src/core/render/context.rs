@@ -15,7 +15,9 @@ use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::model::TokenRequest;
 use crate::core::render::Missing;
+use crate::core::render::Part;
 use crate::core::render::RenderInput;
+use crate::core::render::part::Obstacles;
 use crate::core::volume::VolumeData;
 
 /// The ConfigMap with the cluster's CA in every namespace.
@@ -30,6 +32,8 @@ pub(super) struct RenderContext<'a> {
     pub(super) notes: Vec<FieldError>,
     pub(super) errors: Vec<FieldError>,
     pub(super) volumes: Vec<VolumeData>,
+    /// The parts that something missing or refused holds back.
+    pub(super) obstacles: Obstacles,
     data: Sha256,
 }
 
@@ -43,8 +47,14 @@ impl<'a> RenderContext<'a> {
             notes: Vec::new(),
             errors: Vec::new(),
             volumes: Vec::new(),
+            obstacles: Obstacles::default(),
             data: Sha256::new(),
         }
+    }
+
+    /// From here on `part` is rendered: what is missing or refused holds it back.
+    pub(super) fn begin(&mut self, part: Part) {
+        self.obstacles.part = part;
     }
 
     /// The namespace of the daemon.
@@ -92,7 +102,8 @@ impl<'a> RenderContext<'a> {
             }
             Lookup::Absent | Lookup::Deleted(_) if optional => {}
             Lookup::Unknown if optional && self.is_from_folder() => {}
-            Lookup::Absent | Lookup::Deleted(_) | Lookup::Unknown => self.miss(kind.as_str(), name, ""),
+            Lookup::Absent | Lookup::Deleted(_) => self.miss(kind.as_str(), name, ""),
+            Lookup::Unknown => self.not_heard(self.missing(kind.as_str(), self.namespace(), name, "")),
         }
         self.record(kind, name, "", None);
         None
@@ -106,18 +117,28 @@ impl<'a> RenderContext<'a> {
 
     /// As [`Self::miss`], in another namespace (empty for cluster-scoped things).
     pub(super) fn miss_in(&mut self, kind: &str, namespace: &str, name: &str, key: &str) {
-        self.waiting_for.insert(Missing {
-            kind: kind.to_owned(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            key: key.to_owned(),
-        });
+        let missing = self.missing(kind, namespace, name, key);
+        self.obstacles.miss(missing.clone(), false);
+        self.waiting_for.insert(missing);
+    }
+
+    /// Records that something is not known yet.
+    pub(super) fn not_heard(&mut self, missing: Missing) {
+        self.obstacles.miss(missing.clone(), true);
+        self.waiting_for.insert(missing);
+    }
+
+    pub(super) fn missing(&self, kind: &str, namespace: &str, name: &str, key: &str) -> Missing {
+        let [kind, namespace, name, key] = [kind, namespace, name, key].map(str::to_owned);
+        Missing { kind, namespace, name, key }
     }
 
     /// Refuses `field`.
     pub(super) fn refuse(&mut self, field: impl Into<String>, reason: impl Into<String>, hint: &str) {
         let hint = Some(hint.to_owned()).filter(|hint| !hint.is_empty());
-        self.errors.push(FieldError { field: field.into(), reason: reason.into(), hint });
+        let error = FieldError { field: field.into(), reason: reason.into(), hint };
+        self.obstacles.refuse(error.clone());
+        self.errors.push(error);
     }
 
     /// Notes what was left out or changed in `field`.

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::core::json::Json;
 use crate::core::model::Kind;
+use crate::core::render::Part;
 use crate::core::render::containers;
 use crate::core::render::context::RenderContext;
 use crate::core::render::env_file::EnvFile;
@@ -52,20 +53,31 @@ pub(super) fn resolve(ctx: &mut RenderContext<'_>, account: &str, spec: &mut Obj
     let mut volumes = json::take_list(spec, "volumes");
     containers::for_each_mut(spec, |list, index, container| {
         let field = format!("spec.template.spec.{list}[{index}]");
+        let mut file = EnvFile::new(container, &volumes);
+        let part = file.part(ctx, container, list);
+        let waits_alone = matches!(part, Part::Environment { waits_alone: true, .. });
+        ctx.begin(part);
         let from = env_from(ctx, container, &field);
         let own = env(ctx, account, container, &field);
-        let mut file = EnvFile::new(container, &volumes);
-        let merged: Vec<Value> = merge(from, own)
+        let missing = ctx.obstacles.missing_now().first().filter(|_| waits_alone).cloned();
+        // First: the kubelet reports the first variable that it cannot resolve.
+        let waiting = missing.map(|missing| file.wait_for(&missing));
+        let is_there =
+            |variable: &Variable<'_>| !waits_alone || !matches!(variable, Variable::Secret { value: None, .. });
+        let variables = merge(from, own).filter(is_there);
+        let merged: Vec<Value> = variables
             .filter_map(|variable| match variable {
                 Variable::Ready(variable) => Some(variable),
                 Variable::Secret { name, value, from } => file.carry(ctx, &name, value.as_deref(), &from),
             })
             .collect();
+        let merged: Vec<Value> = waiting.into_iter().chain(merged).collect();
         if !merged.is_empty() || container.contains_key("env") {
             container.insert("env".to_owned(), Value::Array(merged));
         }
         file.mount(ctx, container, &mut volumes);
     });
+    ctx.begin(Part::Pod);
     json::put_list(spec, "volumes", volumes);
 }
 

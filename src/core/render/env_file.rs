@@ -11,6 +11,8 @@ use sha2::Digest;
 use sha2::Sha256;
 
 use crate::core::json::Json;
+use crate::core::render::Missing;
+use crate::core::render::Part;
 use crate::core::render::containers::clean_path;
 use crate::core::render::context::RenderContext;
 use crate::core::render::env;
@@ -27,6 +29,8 @@ const FILE: &str = "env";
 /// The first kubelet that resolves `fileKeyRef` by default.
 const SINCE: (u32, u32) = (1, 35);
 const INLINE: &str = "change the value, or set inline-secret-env = true in [policy]: the value then shows in the pod";
+/// The longest key that names what is missing, in bytes.
+const MAX_KEY: usize = 250;
 /// The longest line that the kubelet's parser reads (Go's `bufio.Scanner`), in bytes without the break.
 const MAX_LINE: usize = 64 * 1024 - 1;
 
@@ -46,6 +50,16 @@ pub(super) struct EnvFile {
 }
 
 impl EnvFile {
+    /// The part that lacks what is missing for this file's container. An init container holds the whole pod.
+    pub(super) fn part(&self, ctx: &RenderContext<'_>, container: &Object, list: &str) -> Part {
+        let knows_files = ctx.input.options.kubelet_version.is_some_and(|version| version >= SINCE);
+        Part::Environment {
+            container: container.str_at("name").to_owned(),
+            volume: self.volume.clone(),
+            waits_alone: knows_files && list == "containers",
+        }
+    }
+
     /// An empty file for `container`, in a volume whose name is not among `volumes`.
     pub(super) fn new(container: &Object, volumes: &[Value]) -> Self {
         let name = container.str_at("name");
@@ -86,7 +100,7 @@ impl EnvFile {
             (None, _) => {}
         }
         if options.kubelet_version.is_none() {
-            ctx.miss_in("KubeletVersion", "", &options.node_name, "");
+            ctx.not_heard(ctx.missing("KubeletVersion", "", &options.node_name, ""));
         }
         let key = self.key(name);
         if let Some(text) = text {
@@ -94,6 +108,15 @@ impl EnvFile {
         }
         let reference = json!({"volumeName": self.volume, "path": FILE, "key": key});
         Some(json!({"name": name, "valueFrom": {"fileKeyRef": reference}}))
+    }
+
+    /// A variable that keeps the kubelet from starting the container: its key names what is `missing`, and the file
+    /// never has it.
+    pub(super) fn wait_for(&mut self, missing: &Missing) -> Value {
+        let key = waiting_key(missing);
+        self.keys.insert(key.clone());
+        let reference = json!({"volumeName": self.volume, "path": FILE, "key": key});
+        json!({"name": "DAEMONLET_WAITS_FOR", "valueFrom": {"fileKeyRef": reference}})
     }
 
     /// A key for the variable `name` that the parser accepts and no other variable has.
@@ -122,6 +145,15 @@ impl EnvFile {
         let files = BTreeMap::from([(FILE.to_owned(), file)]);
         ctx.volumes.push(VolumeData { name: self.volume, files, ..VolumeData::default() });
     }
+}
+
+/// A key that says what is missing. Keys of values have no hyphen, so it is none of them.
+fn waiting_key(missing: &Missing) -> String {
+    let Missing { kind, namespace, name, key } = missing;
+    let key = if key.is_empty() { String::new() } else { format!("key-{key}-of-") };
+    let text = format!("waits-for-{key}{kind}-{namespace}.{name}");
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    text.chars().map(|c| if is_plain(c) { c } else { '_' }).take(MAX_KEY).collect()
 }
 
 fn refuse(ctx: &mut RenderContext<'_>, at: &SecretKey, reason: &str, hint: &str) {

@@ -9,6 +9,9 @@ use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::INCARNATION_ANNOTATION;
 use crate::core::model::OWNER_ANNOTATION;
+use crate::core::model::WAITING_ANNOTATION;
+use crate::core::render::HeldPart;
+use crate::core::render::Part;
 use crate::core::render::RenderInput;
 use crate::core::render::json::Object;
 
@@ -27,6 +30,21 @@ pub(super) fn build(input: RenderInput<'_>) -> Object {
     put("labels", labels(input).into());
     put("annotations", annotations(input).into());
     metadata
+}
+
+/// Names the containers that wait for their environment by themselves. When it changes, the kubelet syncs the pod at
+/// once and starts them.
+pub(super) fn mark_waiting(metadata: &mut Object, held: &[HeldPart]) {
+    let waiting = held.iter().filter(|held| held.waits_alone()).filter_map(|held| match &held.part {
+        Part::Environment { container, .. } => Some(container.as_str()),
+        _ => None,
+    });
+    let waiting = waiting.collect::<Vec<_>>().join(",");
+    if let Some(annotations) =
+        metadata.get_mut("annotations").and_then(Value::as_object_mut).filter(|_| !waiting.is_empty())
+    {
+        annotations.insert(WAITING_ANNOTATION.to_owned(), waiting.into());
+    }
 }
 
 /// The template's labels and those that upstream's `CreatePodTemplate` adds.

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::core::json::Json;
 use crate::core::model::Kind;
+use crate::core::render::Part;
 use crate::core::render::containers;
 use crate::core::render::context::RenderContext;
 use crate::core::render::downward;
@@ -74,13 +75,15 @@ pub(super) fn convert(ctx: &mut RenderContext<'_>, pod: &downward::PodView<'_>, 
     for (index, volume) in volumes.iter_mut().enumerate() {
         let field = format!("spec.template.spec.volumes[{index}]");
         let Some(volume) = volume.as_object_mut() else { continue };
-        let Some(files) = files(ctx, pod, spec, volume, owner, &field) else { continue };
         let name = volume.str_at("name").to_owned();
+        ctx.begin(Part::Volume(name.clone()));
+        let Some(files) = files(ctx, pod, spec, volume, owner, &field) else { continue };
         volume.retain(|member, _| member == "name");
         volume.insert("emptyDir".to_owned(), json!({}));
         ctx.volumes.push(VolumeData { name: name.clone(), files, fs_group: owner.fs_group, ..VolumeData::default() });
         converted.insert(name);
     }
+    ctx.begin(Part::Pod);
     json::put_list(spec, "volumes", volumes);
     mount_read_only(spec, &converted);
 }

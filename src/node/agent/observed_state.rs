@@ -3,6 +3,7 @@
 //! Owns nothing: it borrows what one pass sees.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -50,6 +51,7 @@ use super::failing::FailureEvidence;
 use super::objects::Objects;
 use super::observation::Observation;
 use super::observation::VolumeData;
+use super::planning;
 use super::render_cache::Inputs;
 use super::render_cache::RenderCache;
 use super::state::AgentState;
@@ -148,20 +150,24 @@ impl Facts for ObservedState<'_> {
     }
 
     fn manifest(&self, uid: &str) -> ManifestFact<'_> {
-        let Some(sha256) = self.manifests.get(uid) else { return ManifestFact::Missing };
+        let sha256 = match self.manifests.get(uid) {
+            None => return ManifestFact::Missing,
+            Some(&planning::LOST) => return ManifestFact::Lost,
+            Some(sha256) => sha256,
+        };
         let meant = self.state.concerns.kubelet_resync.meant(uid, sha256, self.observation.now);
         ManifestFact::Present(meant.unwrap_or(sha256))
     }
 
-    fn volumes(&self, rendering: &RenderResult) -> VolumesFact {
-        let Ok(rendered) = &rendering.result else { return VolumesFact::Current };
-        if rendered.pod.volumes.is_empty() {
+    fn volumes(&self, rendering: &RenderResult, kept: &BTreeSet<String>) -> VolumesFact {
+        if rendering.volumes().iter().all(|volume| kept.contains(&volume.name)) {
             return VolumesFact::Current;
         }
+        let digest = rendering.data.without(kept);
         let uid = rendering.identity.uid.as_str();
         let on_disk = self.observation.volumes.get(uid);
         match self.state.written.get(uid) {
-            Some(written) if *written != rendered.data_digest => VolumesFact::Differ,
+            Some(written) if *written != digest => VolumesFact::Differ,
             Some(_) => match on_disk {
                 Some(VolumeData::Touched) => VolumesFact::Differ,
                 Some(VolumeData::Intact | VolumeData::Unverified) | None => VolumesFact::Current,
@@ -171,7 +177,7 @@ impl Facts for ObservedState<'_> {
                 let known = self.instances.get(uid).and_then(|(_, instance)| instance.data.as_ref());
                 match (on_disk, known) {
                     (Some(VolumeData::Touched), _) => VolumesFact::Differ,
-                    (_, Some(known)) if known.digest != rendered.data_digest => VolumesFact::Differ,
+                    (_, Some(known)) if known.digest != digest => VolumesFact::Differ,
                     _ => VolumesFact::Unverified,
                 }
             }

@@ -39,6 +39,9 @@ use super::state::AgentState;
 use super::state::Goal;
 use super::teardown;
 
+/// Stands for the digest of a manifest that the disk has lost and nobody removed.
+pub(super) const LOST: &str = "lost with the disk";
+
 /// The plan of one pass. Changes nothing but the cache's speed.
 pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Config, cache: &mut RenderCache) -> Plan {
     cache.begin();
@@ -194,7 +197,7 @@ fn note_passed_over(observation: &Observation, state: &AgentState, facts: &Obser
 /// Daemons whose plan writes what was given up after it was last written: a file was changed or lost.
 pub(super) fn unwritable(plan: &Plan) -> BTreeSet<ObjectKey> {
     let needs = |action: &Action| match action {
-        Action::Start { rendering, .. } | Action::Refresh { rendering, .. } | Action::Verify { rendering } => {
+        Action::Start { rendering, .. } | Action::Refresh { rendering, .. } | Action::Verify { rendering, .. } => {
             !rendering.is_whole()
         }
         _ => false,
@@ -211,7 +214,7 @@ pub(super) fn unwritable(plan: &Plan) -> BTreeSet<ObjectKey> {
 /// it is never taken for gone; nor is one that the disk has lost and nobody removed.
 fn digests<'a>(observation: &'a Observation, state: &'a AgentState) -> BTreeMap<&'a str, &'a str> {
     let lost = state.concerns.manifests_lost_at_boot.uids();
-    let mut digests: BTreeMap<&str, &str> = lost.map(|uid| (uid, "lost with the disk")).collect();
+    let mut digests: BTreeMap<&str, &str> = lost.map(|uid| (uid, LOST)).collect();
     let Some(scan) = observation.manifests.current() else { return digests };
     if !scan.unreadable.is_empty() {
         for record in state.records.values() {

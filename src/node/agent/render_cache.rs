@@ -4,6 +4,7 @@
 //! while every input has the version it was made from.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::hash::DefaultHasher;
@@ -21,6 +22,7 @@ use crate::core::model::TokenSource;
 use crate::core::plan::Data;
 use crate::core::render::RenderOptions;
 use crate::core::rendering;
+use crate::core::rendering::DataDigests;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::Revision;
 use crate::node::api::TokenSnapshot;
@@ -128,6 +130,8 @@ pub(super) struct KnownRendering {
 pub(super) struct Digests {
     manifest: String,
     data: String,
+    #[serde(default)]
+    volumes: BTreeMap<String, String>,
     data_version: String,
 }
 
@@ -140,10 +144,12 @@ impl KnownRendering {
             Ok(rendered) => (&rendered.pod.references, &rendered.pod.tokens),
             Err(refused) => (&refused.references, &refused.tokens),
         };
-        let digests = rendering.result.as_ref().ok().map(|rendered| Digests {
-            manifest: rendered.digest.clone(),
-            data: rendered.data_digest.clone(),
-            data_version: rendered.pod.data_version.clone(),
+        let rendered = rendering.result.as_ref().ok();
+        let digests = Some(Digests {
+            manifest: rendered.map(|rendered| rendered.digest.clone()).unwrap_or_default(),
+            data: rendering.data.all.clone(),
+            volumes: rendering.data.by_volume.clone(),
+            data_version: rendered.map(|rendered| rendered.pod.data_version.clone()).unwrap_or_default(),
         });
         let is_secret = !tokens.is_empty() || references.iter().any(|reference| reference.kind == Kind::Secret);
         Self { daemon: daemon.clone(), revision: rendering.revision.clone(), incarnation, view, digests, is_secret }
@@ -151,7 +157,9 @@ impl KnownRendering {
 
     /// Its digests.
     pub(super) fn digests(&self) -> impl Iterator<Item = String> {
-        self.digests.clone().into_iter().flat_map(|known| [known.manifest, known.data, known.data_version])
+        self.digests.clone().into_iter().flat_map(|known| {
+            [known.manifest, known.data, known.data_version].into_iter().chain(known.volumes.into_values())
+        })
     }
 
     /// By what it is found, and its digests.
@@ -209,10 +217,12 @@ impl RenderCache {
     ) -> RenderResult {
         let Some(recorded) = &self.recorded else { return rendering };
         let key = (daemon.clone(), rendering.revision.clone(), incarnation, view);
-        if let (Some(Some(known)), Ok(rendered)) = (recorded.get(&key), &mut rendering.result) {
-            rendered.digest.clone_from(&known.manifest);
-            rendered.data_digest.clone_from(&known.data);
-            rendered.pod.data_version.clone_from(&known.data_version);
+        if let Some(Some(known)) = recorded.get(&key) {
+            rendering.data = DataDigests { all: known.data.clone(), by_volume: known.volumes.clone() };
+            if let Ok(rendered) = &mut rendering.result {
+                rendered.digest.clone_from(&known.manifest);
+                rendered.pod.data_version.clone_from(&known.data_version);
+            }
         }
         rendering
     }
@@ -236,9 +246,7 @@ impl RenderCache {
     pub(super) fn shrink(&mut self) {
         self.revisions.get_mut().values_mut().for_each(|known| known.whole = None);
         for entry in self.renderings.get_mut().values_mut().filter(|entry| entry.rendering.is_whole()) {
-            if entry.rendering.result.is_ok() {
-                entry.rendering = Arc::new(entry.rendering.shrunk());
-            }
+            entry.rendering = Arc::new(entry.rendering.shrunk());
         }
     }
 

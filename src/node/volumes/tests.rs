@@ -394,3 +394,17 @@ fn a_loss_of_power_at_any_moment_leaves_a_whole_version() {
         has_stopped
     });
 }
+
+#[test]
+fn a_volume_that_is_not_written_keeps_what_it_has_and_is_not_looked_at() {
+    let (root, mut volumes) = root();
+    let other = |data: &str| VolumeData { name: "other".to_owned(), ..volume(&[("f", data)]) };
+    volumes.write(UID, &[volume(&[("a", "1")]), other("1")]).unwrap();
+    let written = volumes.write(UID, &[other("2")]).unwrap();
+    assert_eq!(written.published.into_iter().collect::<Vec<_>>(), ["other"]);
+    assert_eq!(fs::read_to_string(place(root.path()).join("a")).unwrap(), "1");
+    fs::remove_dir_all(place(root.path())).unwrap();
+    assert!(volumes.intact(UID), "nothing could be done about it");
+    volumes.write(UID, &[volume(&[("a", "1")]), other("2")]).unwrap();
+    assert_eq!(fs::read_to_string(place(root.path()).join("a")).unwrap(), "1");
+}

@@ -5,8 +5,11 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::volume_name;
+use super::waiting_key;
 use crate::core::json::Json;
 use crate::core::model::Kind;
+use crate::core::render::Missing;
+use crate::core::render::RenderedPod;
 use crate::core::render::fixture::Fixture;
 use crate::core::render::fixture::files;
 use crate::core::render::fixture::spec;
@@ -149,9 +152,72 @@ fn an_unknown_kubelet_is_waited_for_only_where_it_matters() {
 fn a_secret_that_is_not_there_still_shows_where_its_value_will_be() {
     let mut fixture = fixture(b"");
     fixture.objects.objects.retain(|reference, _| reference.kind != Kind::Secret);
-    assert_eq!(waiting(&fixture.rendered()), ["Secret kube-system/s"]);
+    fixture.options.kubelet_version = None;
+    assert_eq!(waiting(&fixture.rendered()), ["KubeletVersion /Node-1", "Secret kube-system/s"]);
     assert_eq!(variable(&fixture)["valueFrom"]["fileKeyRef"]["key"], "V");
     assert_eq!(files(&fixture.rendered(), "daemonlet-env-main")[0].1, "");
+    assert!(!fixture.rendered().can_start());
+}
+
+#[test]
+fn a_container_that_lacks_a_value_names_it_to_the_kubelet_and_the_others_are_as_ever() {
+    let of_secret =
+        |name: &str, key: &str| json!({"name": name, "valueFrom": {"secretKeyRef": {"name": "s", "key": key}}});
+    let of_map = json!({"name": "M", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "m"}}});
+    let mut fixture = Fixture::container(json!({"env": [of_secret("A", "a"), of_secret("B", "b.b"), of_map]}));
+    let containers = fixture.daemon_set.template["spec"]["containers"].as_array_mut().unwrap();
+    containers.push(json!({"name": "other", "env": [of_secret("A", "a")]}));
+    fixture.put(Kind::Secret, "s", json!({"data": {"a": "MQ=="}}));
+    let key = |pod: &RenderedPod| spec(pod, "/containers/0/env/0/valueFrom/fileKeyRef/key").clone();
+    let waiting = |pod: &RenderedPod| pod.pod["metadata"]["annotations"]["daemonlet.dev/waiting-containers"].clone();
+
+    let pod = fixture.rendered();
+    assert_eq!(key(&pod), "waits-for-key-b.b-of-Secret-kube-system.s");
+    assert_eq!(names(&pod, 0)[..2], ["DAEMONLET_WAITS_FOR", "A"], "nothing that is missing is left out silently");
+    assert_eq!(files(&pod, "daemonlet-env-main")[0].1, "A='1'\n");
+    assert_eq!(names(&pod, 1)[..1], ["A"]);
+    assert_eq!((pod.can_start(), waiting(&pod)), (true, json!("main")));
+    assert_eq!(pod.held.len(), 1);
+
+    fixture.put(Kind::Secret, "s", json!({"data": {"a": "MQ==", "b.b": "Mg=="}}));
+    assert_eq!(key(&fixture.rendered()), "waits-for-ConfigMap-kube-system.c");
+    fixture.put(Kind::ConfigMap, "c", json!({"data": {"m": "3"}}));
+    let pod = fixture.rendered();
+    assert_eq!(names(&pod, 0)[..3], ["A", "B", "M"]);
+    assert_eq!((pod.held.len(), waiting(&pod)), (0, Value::Null));
+}
+
+#[test]
+fn the_whole_pod_waits_for_an_init_container_and_on_an_older_kubelet() {
+    let from = json!([{"configMapRef": {"name": "c"}}]);
+    let mut fixture = Fixture::container(json!({"envFrom": from}));
+    assert!(fixture.rendered().can_start());
+    assert_eq!(names(&fixture.rendered(), 0)[..1], ["DAEMONLET_WAITS_FOR"]);
+    fixture.options.kubelet_version = Some((1, 34));
+    assert!(!fixture.rendered().can_start());
+    assert!(!names(&fixture.rendered(), 0).contains(&"DAEMONLET_WAITS_FOR".to_owned()));
+    fixture.options.kubelet_version = Some((1, 35));
+    fixture.daemon_set.template["spec"]["initContainers"] = json!([{"name": "init", "envFrom": from}]);
+    assert!(!fixture.rendered().can_start());
+}
+
+#[test]
+fn the_key_of_what_is_missing_is_one_that_every_kubelet_accepts() {
+    let missing = |key: &str| Missing {
+        kind: "Secret".to_owned(),
+        namespace: "a-b".to_owned(),
+        name: "c.d".to_owned(),
+        key: key.to_owned(),
+    };
+    assert_eq!(waiting_key(&missing("")), "waits-for-Secret-a-b.c.d");
+    assert_eq!(waiting_key(&missing("é =")), "waits-for-key-___-of-Secret-a-b.c.d");
+    assert_eq!(waiting_key(&missing(&"k".repeat(300))).len(), 250);
+}
+
+/// The names of a container's variables, in order.
+fn names(pod: &RenderedPod, container: usize) -> Vec<String> {
+    let env = spec(pod, &format!("/containers/{container}/env")).as_array().cloned().unwrap();
+    env.iter().map(|variable| variable["name"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]

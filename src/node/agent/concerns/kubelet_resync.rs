@@ -15,7 +15,6 @@ use std::collections::BTreeSet;
 
 use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
-use crate::core::plan::State;
 use crate::core::record::DaemonRecord;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -126,7 +125,7 @@ impl KubeletResync {
         let ready = self.seen_running(observation, plan);
         let news = !ready.is_subset(&self.ready);
         self.ready = ready;
-        let waits = plan.daemons.iter().any(|d| d.summary.state != State::Running && d.record.live().next().is_some());
+        let waits = plan.daemons.iter().any(|d| !d.summary.state.runs() && d.record.live().next().is_some());
         if news && waits {
             self.schedule(now);
         }
@@ -153,7 +152,7 @@ impl KubeletResync {
 
     /// UIDs of instances that are ready, or have a running container while the API server is behind.
     fn seen_running(&self, observation: &Observation, plan: &Plan) -> BTreeSet<String> {
-        let ready = plan.daemons.iter().filter(|d| d.summary.state == State::Running);
+        let ready = plan.daemons.iter().filter(|d| d.summary.state.runs());
         let mut seen: BTreeSet<String> = ready.map(|d| d.summary.uid.clone()).collect();
         if self.api_back(observation.now).is_some() {
             let running = observation.runtime_pods().iter().filter(|p| p.running_since.is_some());

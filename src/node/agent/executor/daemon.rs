@@ -64,26 +64,22 @@ impl Executor {
                         // Its place is taken when the data is there; the disk can take it with the data.
                         manifests.prepare(&rendered.file, rendered.text.as_bytes(), None);
                     }
-                    self.write_volumes(rendering, rendered, outcome)?;
+                    self.write_volumes(rendering, &BTreeSet::new(), outcome)?;
                     self.start(plan, rendered, decision, outcome)?;
                     self.renamed.push(plan.key.clone());
                     outcome.counts.starts += 1;
                 }
-                Action::Refresh { rendering, volumes, manifest } => {
-                    let Some(rendered) = rendered(rendering) else { continue };
+                Action::Refresh { rendering, volumes, manifest, kept } => {
                     if *volumes {
-                        self.write_volumes(rendering, rendered, outcome)?;
+                        self.write_volumes(rendering, kept, outcome)?;
                     }
-                    if *manifest {
+                    if let Some(rendered) = rendered(rendering).filter(|_| *manifest) {
                         self.rewrite_manifest(&rendering.identity.uid, rendered, decision)?;
                         self.renamed.push(plan.key.clone());
                     }
                     outcome.counts.refreshes += 1;
                 }
-                Action::Verify { rendering } => {
-                    let Some(rendered) = rendered(rendering) else { continue };
-                    self.write_volumes(rendering, rendered, outcome)?;
-                }
+                Action::Verify { rendering, kept } => self.write_volumes(rendering, kept, outcome)?,
                 Action::Confirm { .. } | Action::Keep { .. } => {}
             }
         }
@@ -154,12 +150,13 @@ impl Executor {
     fn write_volumes(
         &mut self,
         rendering: &RenderResult,
-        rendered: &Rendered,
+        kept: &BTreeSet<String>,
         outcome: &mut EffectOutcome,
     ) -> Result<(), EffectFailure> {
         let uid = &rendering.identity.uid;
-        self.volumes.write(uid, &rendered.pod.volumes).map_err(|e| failure::of(&e, e.hint()))?;
-        outcome.written.insert(uid.clone(), rendered.data_digest.clone());
+        let volumes = rendering.volumes().iter().filter(|volume| !kept.contains(&volume.name));
+        self.volumes.write(uid, volumes).map_err(|e| failure::of(&e, e.hint()))?;
+        outcome.written.insert(uid.clone(), rendering.data.without(kept));
         Ok(())
     }
 
@@ -219,7 +216,7 @@ fn is_news(record: &DaemonRecord, decision: &Decision, outcome: &EffectOutcome) 
 fn new_here<'a>(plan: &'a DaemonPlan, lost: &BTreeSet<&str>) -> Option<&'a RenderResult> {
     match plan.actions.first()? {
         Action::Start { rendering, .. } => Some(rendering),
-        Action::Refresh { rendering, volumes: true, manifest: true }
+        Action::Refresh { rendering, volumes: true, manifest: true, .. }
             if lost.contains(rendering.identity.uid.as_str()) =>
         {
             Some(rendering)

@@ -248,15 +248,15 @@ fn secret_pass(config: &Config) -> (RecordedPass, [String; 3]) {
         Good { revision: "r".to_owned(), data_version, has_rollback_data: true, candidate: None, daemon_set: None };
     record.good = Some(good);
     state.records.insert(key(), record);
-    state.written.insert(rendering.identity.uid.clone(), rendered.data_digest.clone());
+    state.written.insert(rendering.identity.uid.clone(), rendering.data.all.clone());
     let (uid, pod_name) = (rendering.identity.uid.clone(), rendering.identity.pod_name.clone());
     let manifest = manifest(rendered, uid, pod_name, &rendering.revision);
     let ours = [(manifest.file.clone(), Arc::new(manifest))].into();
     observation.manifests = Knowledge::Current(Arc::new(Scan { ours, ..Scan::default() }));
     let found = pass(config, state, observation, |_| {});
     let text = format!("{found:?}");
-    assert!(text.contains(&rendered.digest) && text.contains(&rendered.data_digest), "the test has its digests");
-    (found, [rendered.digest.clone(), rendered.data_digest.clone(), rendered.pod.data_version.clone()])
+    assert!(text.contains(&rendered.digest) && text.contains(&rendering.data.all), "the test has its digests");
+    (found, [rendered.digest.clone(), rendering.data.all.clone(), rendered.pod.data_version.clone()])
 }
 
 /// Every byte of a recording: as it is, and each piece inflated.
@@ -386,7 +386,7 @@ fn update() -> Vec<RecordedPass> {
                     Action::Start { rendering, .. } => {
                         let rendered = rendering.result.as_ref().unwrap();
                         let (uid, pod_name) = (rendering.identity.uid.clone(), rendering.identity.pod_name.clone());
-                        outcome.written.insert(uid.clone(), rendered.data_digest.clone());
+                        outcome.written.insert(uid.clone(), rendering.data.all.clone());
                         let manifest = manifest(rendered, uid, pod_name, &rendering.revision);
                         files.ours.insert(manifest.file.clone(), Arc::new(manifest));
                     }

@@ -9,9 +9,10 @@ use crate::core::replies::PlannedChange;
 use crate::core::status::State;
 
 /// The daemons that do not run as they should and for which a plan has nothing to do, and all that are
-/// refused; `looked`: whether anybody has looked how they are.
+/// refused or lack something for their data; `looked`: whether anybody has looked how they are.
 pub(super) fn held(plan: &Plan, looked: bool) -> Vec<HeldDaemon> {
     let is_held = |d: &&DaemonPlan| match d.summary.state {
+        _ if !d.summary.stale.is_empty() => true,
         State::Refused => true,
         State::Failing | State::Waiting => d.actions.is_empty(),
         State::Unknown => d.actions.is_empty() && looked,
@@ -26,6 +27,7 @@ fn hold(daemon: &DaemonPlan) -> HeldDaemon {
         name: daemon.key.name.clone(),
         state: daemon.summary.state,
         reason: daemon.summary.reason.clone(),
+        stale_volumes: daemon.summary.stale.clone(),
         hint: Some(daemon.summary.hints.join("; ")).filter(|hint| !hint.is_empty()),
     }
 }
@@ -51,7 +53,7 @@ pub(in crate::node::agent) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = Pl
                 let file = manifest::file_name(&daemon.key.namespace, &rendering.identity.pod_name);
                 (format!("write manifest {file}"), reason.clone())
             }
-            Action::Refresh { rendering, volumes, manifest } => {
+            Action::Refresh { rendering, volumes, manifest, .. } => {
                 let what = match (volumes, manifest) {
                     (true, true) => "its data and manifest on disk are out of date",
                     (true, false) => "its data on disk is out of date",

@@ -12,6 +12,7 @@ use crate::core::plan::DaemonPlan;
 use crate::core::plan::Summary;
 use crate::core::record::FailedRevision;
 use crate::core::status::Problem;
+use crate::core::status::StaleVolume;
 use crate::core::status::State;
 use crate::node::agent::decision::Decision;
 use crate::node::agent::executor::EffectOutcome;
@@ -29,6 +30,8 @@ pub(super) struct Reported {
     unknown_fields: BTreeMap<ObjectKey, (Option<String>, Vec<FieldError>)>,
     /// Failed revisions and whether they were rolled back.
     failed: BTreeMap<ObjectKey, (FailedRevision, bool)>,
+    /// Volumes that keep their last data: pod, volume and why.
+    stale: BTreeMap<ObjectKey, BTreeSet<(String, String, String)>>,
     problems: Vec<Problem>,
 }
 
@@ -56,6 +59,7 @@ impl Reported {
         let planned: BTreeSet<&ObjectKey> = decision.plan.daemons.iter().map(|d| &d.key).collect();
         self.daemons.retain(|key, _| planned.contains(key));
         self.unknown_fields.retain(|key, _| planned.contains(key));
+        self.stale.retain(|key, _| planned.contains(key));
     }
 
     /// Logs problems that are new, or gone.
@@ -95,7 +99,7 @@ impl News<'_> {
                     let note = format!("Rendered static pod {pod} on node {}: {reason}", self.node);
                     self.event(plan, EventKind::Normal, "Rendered", "Render", &note);
                 }
-                Action::Refresh { rendering, volumes, manifest } => {
+                Action::Refresh { rendering, volumes, manifest, .. } => {
                     let pod = &rendering.identity.pod_name;
                     tracing::info!(daemonset, pod, volumes, manifest, "brought {pod} up to date in place");
                 }
@@ -109,6 +113,7 @@ impl News<'_> {
             }
         }
         self.tell_failed(plan);
+        self.tell_stale(plan);
         self.tell_unknown_fields(plan);
         let said = (plan.summary.state, plan.summary.reason.clone());
         let before = self.reported.daemons.insert(plan.key.clone(), said.clone());
@@ -152,6 +157,32 @@ impl News<'_> {
             let note = format!("Rolled node {node} back from revision {revision} to {good} ({why})");
             tracing::warn!(daemonset, revision, good, "{note}");
             self.event(plan, EventKind::Warning, "RolledBack", "RollBack", &note);
+        }
+    }
+
+    /// Says once which volumes keep their last data, and once that they are up to date again.
+    fn tell_stale(&mut self, plan: &DaemonPlan) {
+        let name = |stale: &StaleVolume| (stale.pod.clone(), stale.volume.clone(), stale.reason.clone());
+        let now: BTreeSet<_> = plan.summary.stale.iter().map(name).collect();
+        let before = self.reported.stale.remove(&plan.key).unwrap_or_default();
+        let daemonset = plan.key.to_string();
+        // What the checkpoint remembers was said by an earlier agent.
+        let known = self.decision.state.records.get(&plan.key).filter(|_| self.decision.state.passes == 0);
+        let is_new = |stale: &&StaleVolume| {
+            let mut instances = known.iter().flat_map(|record| &record.instances).filter(|i| i.pod_name == stale.pod);
+            let is_remembered = instances.any(|instance| instance.stale.contains_key(&stale.volume));
+            !before.contains(&name(stale)) && !is_remembered
+        };
+        for stale in plan.summary.stale.iter().filter(is_new) {
+            tracing::warn!(daemonset, pod = stale.pod, volume = stale.volume, "{stale}");
+            self.event(plan, EventKind::Warning, "VolumeStale", "Refresh", &format!("Node {}: {stale}", self.node));
+        }
+        let is_over = |(pod, volume, _): &&(_, _, _)| !now.iter().any(|(p, v, _)| p == pod && v == volume);
+        for (pod, volume, _) in before.iter().filter(is_over) {
+            tracing::info!(daemonset, pod, volume, "{volume} of {pod} is kept up to date again");
+        }
+        if !now.is_empty() {
+            self.reported.stale.insert(plan.key.clone(), now);
         }
     }
 

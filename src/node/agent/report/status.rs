@@ -89,6 +89,8 @@ impl View<'_> {
             pull: self.pull_status(plan),
             replacing: plan.replacing.clone(),
             waiting_for: summary.waiting_for.clone(),
+            stale_volumes: summary.stale.clone(),
+            waiting_containers: summary.waiting_containers.clone(),
             notes,
             refused_field: summary.refused_field.clone(),
             hints: summary.hints.iter().cloned().chain(failure.and_then(|f| f.hint.clone())).collect(),
@@ -114,6 +116,7 @@ impl View<'_> {
         let there = self.state.records.get(&plan.key).and_then(|record| record.live().next());
         let changes = changes::of(plan).map(|change| format!("{} ({})", change.action, change.reason));
         let changes = changes.collect::<Vec<_>>().join(", ");
+        let stale: String = summary.stale.iter().map(|stale| format!("; {stale}")).collect();
         let doubts = self.doubts(&plan.key, summary.source.as_ref());
         DaemonStatus {
             mode: summary.mode,
@@ -123,13 +126,14 @@ impl View<'_> {
             state: if there.is_some() { State::Unknown } else { State::Waiting },
             since: there.map(|instance| instance.created.to_string()),
             hints: summary.hints.clone(),
+            stale_volumes: summary.stale.clone(),
             notes: summary
                 .notes
                 .iter()
                 .map(ToString::to_string)
                 .chain(doubts.iter().map(FieldError::with_hint))
                 .collect(),
-            ..bare(&plan.key, summary.source.clone(), &format!("agent not running; it would {changes}"))
+            ..bare(&plan.key, summary.source.clone(), &format!("agent not running; it would {changes}{stale}"))
         }
     }
 
@@ -218,6 +222,8 @@ pub(super) fn bare(key: &ObjectKey, source: Option<Source>, reason: &str) -> Dae
         pull: None,
         replacing: None,
         waiting_for: Vec::new(),
+        stale_volumes: Vec::new(),
+        waiting_containers: Vec::new(),
         notes: Vec::new(),
         hints: Vec::new(),
         refused_field: None,

@@ -1,0 +1,225 @@
+//! Keeping what runs up to date in place: each volume by itself, and the manifest.
+//!
+//! Owns what a part that lacks something means for an instance that runs: it keeps what it has, and nothing else does.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::core::model::FieldError;
+use crate::core::record::Instance;
+use crate::core::record::Progress;
+use crate::core::record::WrittenData;
+use crate::core::render::HeldPart;
+use crate::core::render::Missing;
+use crate::core::render::Part;
+use crate::core::rendering::RenderResult;
+use crate::core::status::MANIFEST;
+use crate::core::status::StaleVolume;
+use crate::core::status::WaitingContainer;
+
+use super::Action;
+use super::Data;
+use super::ManifestFact;
+use super::Planner;
+use super::VolumesFact;
+use super::instance::describe;
+use super::progress::restarts_on_data;
+
+/// What of an instance keeps what it has.
+#[derive(Default)]
+struct Kept {
+    volumes: BTreeSet<String>,
+    manifest: bool,
+    stale: Vec<StaleVolume>,
+    /// What nobody has said anything of yet.
+    unheard: Vec<Missing>,
+    /// Containers that have waited since the instance began.
+    waiting: BTreeSet<String>,
+}
+
+impl Kept {
+    fn of(instance: &Instance, rendering: &RenderResult) -> Self {
+        let mut kept = Self { manifest: rendering.result.is_err(), ..Self::default() };
+        for held in rendering.held() {
+            kept.add(instance, rendering, held);
+        }
+        kept
+    }
+
+    fn add(&mut self, instance: &Instance, rendering: &RenderResult, held: &HeldPart) {
+        let volume = match &held.part {
+            Part::Environment { container, .. } if held.waits_alone() && instance.waiting.contains(container) => {
+                self.waiting.insert(container.clone());
+                return;
+            }
+            Part::Environment { volume, .. } => {
+                // Values of ConfigMaps are in the manifest.
+                self.manifest = true;
+                self.volumes.insert(volume.clone());
+                volume.as_str()
+            }
+            Part::Volume(volume) => {
+                self.volumes.insert(volume.clone());
+                volume.as_str()
+            }
+            Part::Pod => {
+                self.manifest = true;
+                MANIFEST
+            }
+            Part::Everything => {
+                self.manifest = true;
+                self.volumes.extend(rendering.volumes().iter().map(|volume| volume.name.clone()));
+                MANIFEST
+            }
+        };
+        // What concerns the whole pod is not data: what runs does not become wrong without it.
+        if held.unheard || held.refused.is_empty() && volume == MANIFEST {
+            return self.unheard.extend(held.missing.iter().cloned());
+        }
+        self.stale.push(StaleVolume {
+            pod: instance.pod_name.clone(),
+            volume: volume.to_owned(),
+            since: String::new(),
+            missing: held.missing.clone(),
+            reason: reason(held),
+        });
+    }
+}
+
+impl Planner<'_> {
+    /// Brings data and manifest of a live instance up to date with its own revision, as far as nothing is missing.
+    pub(super) fn refresh(&mut self, instance: &Instance) {
+        let Some(daemon_set) = &instance.daemon_set else { return };
+        let data = if instance.pinned { Data::Rollback } else { Data::Current };
+        let rendering = self.facts.rendering(daemon_set, instance.incarnation, data);
+        match &rendering.result {
+            Ok(rendered) => self.note(rendered),
+            Err(refused) => {
+                self.references.extend(refused.references.iter().cloned());
+                self.tokens.extend(refused.tokens.iter().cloned());
+            }
+        }
+        if rendering.identity.uid != instance.uid {
+            // Made with another identity function: it keeps running as it is.
+            return;
+        }
+        let kept = Kept::of(instance, &rendering);
+        self.note_kept(instance, &rendering, &kept);
+        let manifest = match self.facts.manifest(&instance.uid) {
+            ManifestFact::Missing if self.facts.unreadable_manifests().is_none() => return,
+            // It starts anew: what it lacks holds it, as at a first start.
+            ManifestFact::Lost if kept.manifest || !kept.volumes.is_empty() => return,
+            ManifestFact::Missing => false,
+            ManifestFact::Lost => true,
+            ManifestFact::Present(digest) => {
+                let is_other = rendering.result.as_ref().is_ok_and(|rendered| digest != rendered.digest);
+                is_other && !kept.manifest
+            }
+        };
+        self.note_rendered(instance, &rendering, &kept);
+        let data = self.facts.volumes(&rendering, &kept.volumes);
+        let volumes = data == VolumesFact::Differ || data == VolumesFact::Unverified && manifest;
+        let (rendering, kept) = (Arc::clone(&rendering), kept.volumes);
+        if manifest || volumes {
+            self.actions.push(Action::Refresh { rendering, volumes, manifest, kept });
+        } else if data == VolumesFact::Unverified {
+            self.actions.push(Action::Verify { rendering, kept });
+        }
+    }
+
+    /// Notes what an instance has once the rendering is written.
+    fn note_rendered(&mut self, instance: &Instance, rendering: &Arc<RenderResult>, kept: &Kept) {
+        let now = self.context.now;
+        let starts = !kept.manifest && kept.waiting.len() < instance.waiting.len();
+        let Some(known) = self.record.instances.iter_mut().find(|known| known.uid == instance.uid) else { return };
+        let written = WrittenData::of(rendering, &kept.volumes);
+        if known.data.as_ref() != Some(&written) {
+            known.data = Some(written);
+        }
+        if !kept.manifest {
+            known.waiting.clone_from(&kept.waiting);
+        }
+        let Ok(rendered) = &rendering.result else { return };
+        if known.data_version.is_empty() && rendered.pod.waiting_for.is_empty() {
+            // An adopted instance, or one that has waited: the data it was made with is still unknown.
+            known.data_version.clone_from(&rendered.pod.data_version);
+        }
+        if starts {
+            // Its deadline counts from the time when nothing is missing any more.
+            let restarts = instance.daemon_set.as_ref().is_some_and(|daemon_set| restarts_on_data(daemon_set));
+            let data_version = restarts.then(|| known.data_version.clone());
+            self.record.progress = Some(Progress { revision: instance.revision.clone(), data_version, since: now });
+        }
+        if !instance.started && !rendered.pod.pull_secrets.is_empty() && self.pull.is_none() {
+            // It was started without its images, and the kubelet does not know its pull secrets.
+            self.pull = Some(Arc::clone(rendering));
+        }
+    }
+
+    /// Says what keeps its last data, since when, and what it lacks.
+    fn note_kept(&mut self, instance: &Instance, rendering: &RenderResult, kept: &Kept) {
+        let now = self.context.now;
+        for missing in rendering.held().iter().flat_map(|held| &held.missing) {
+            if !self.summary.waiting_for.contains(missing) {
+                self.summary.waiting_for.push(missing.clone());
+            }
+        }
+        if !kept.unheard.is_empty() {
+            let what: Vec<String> = kept.unheard.iter().map(describe).collect();
+            self.add_reason(&format!("keeps its last data: missing {}", what.join(", ")));
+        }
+        let waiting = rendering.held().iter().filter(|held| match &held.part {
+            Part::Environment { container, .. } => kept.waiting.contains(container),
+            _ => false,
+        });
+        self.note_waiting(waiting);
+        let Some(known) = self.record.instances.iter_mut().find(|known| known.uid == instance.uid) else { return };
+        known.stale.retain(|volume, _| kept.stale.iter().any(|stale| stale.volume == *volume));
+        for stale in &kept.stale {
+            let since = known.stale.entry(stale.volume.clone()).or_insert(now).to_string();
+            self.summary.hints.extend(hints(rendering, stale));
+            self.summary.stale.push(StaleVolume { since, ..stale.clone() });
+        }
+    }
+
+    /// Says which containers wait by themselves.
+    pub(super) fn note_waiting<'h>(&mut self, held: impl IntoIterator<Item = &'h HeldPart>) {
+        for held in held {
+            if let Part::Environment { container, .. } = &held.part {
+                let (container, missing) = (container.clone(), held.missing.clone());
+                self.summary.waiting_containers.push(WaitingContainer { container, missing });
+            }
+        }
+    }
+}
+
+/// The containers that lack their environment and wait by themselves.
+pub(super) fn waiting_alone(held: &[HeldPart]) -> BTreeSet<String> {
+    let alone = held.iter().filter(|held| held.waits_alone());
+    alone
+        .filter_map(|held| match &held.part {
+            Part::Environment { container, .. } => Some(container.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// What holds a part back, in one line.
+fn reason(held: &HeldPart) -> String {
+    let missing: Vec<String> = held.missing.iter().map(describe).collect();
+    let mut reasons: Vec<String> = held.refused.iter().map(ToString::to_string).collect();
+    if !missing.is_empty() {
+        reasons.push(format!("missing {}", missing.join(", ")));
+    }
+    let of = match &held.part {
+        Part::Environment { container, .. } => format!("the environment of container {container}: "),
+        _ => String::new(),
+    };
+    format!("{of}{}", reasons.join("; "))
+}
+
+/// How to mend what is refused.
+fn hints(rendering: &RenderResult, stale: &StaleVolume) -> Vec<String> {
+    let refused = rendering.held().iter().filter(|held| reason(held) == stale.reason).flat_map(|held| &held.refused);
+    refused.filter_map(|error: &FieldError| error.hint.clone()).collect()
+}

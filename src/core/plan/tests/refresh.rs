@@ -1,0 +1,192 @@
+//! What lacks something keeps what it has, and nothing else does.
+
+use crate::core::render::Part;
+use crate::core::status::WaitingContainer;
+
+use super::*;
+
+const UID: &str = "uid-a-0";
+
+fn missing(name: &str) -> Missing {
+    Missing { kind: "ConfigMap".into(), namespace: "a".into(), name: name.into(), key: "k".into() }
+}
+
+fn held(part: Part, name: &str) -> HeldPart {
+    HeldPart { part, missing: vec![missing(name)], ..HeldPart::default() }
+}
+
+fn volume(name: &str) -> Part {
+    Part::Volume(name.to_owned())
+}
+
+fn environment(container: &str) -> Part {
+    Part::Environment {
+        container: container.to_owned(),
+        volume: format!("daemonlet-env-{container}"),
+        waits_alone: true,
+    }
+}
+
+impl Bench {
+    fn lacks(&mut self, held: Vec<HeldPart>) {
+        self.world.waiting_for = held.iter().flat_map(|held| held.missing.clone()).collect();
+        self.world.held = held;
+    }
+
+    /// The volumes that a pass keeps as they are, and whether it writes the manifest.
+    fn refreshed(&mut self) -> Option<(Vec<String>, bool)> {
+        let plan = self.plan(&wanted(&daemon_set("a")));
+        self.world.apply(&plan);
+        self.record = plan.record.clone();
+        plan.actions.iter().find_map(|action| match action {
+            Action::Refresh { kept, manifest, .. } => Some((kept.iter().cloned().collect(), *manifest)),
+            _ => None,
+        })
+    }
+
+    fn summary(&self) -> Summary {
+        self.plan(&wanted(&daemon_set("a"))).summary
+    }
+}
+
+#[test]
+fn a_volume_that_lacks_something_keeps_its_data_and_everything_else_is_refreshed() {
+    let mut bench = Bench::running("a");
+    bench.world.ready.insert(UID.to_owned(), NOW);
+    bench.lacks(vec![held(volume("config"), "c")]);
+    bench.world.stale_volumes.insert(UID.to_owned());
+    bench.world.data_version = "2".to_owned();
+    assert_eq!(bench.refreshed(), Some((vec!["config".to_owned()], true)));
+
+    bench.now += ms(5_000);
+    let summary = bench.summary();
+    assert_eq!((summary.state, summary.ready), (State::Stale, Some(true)));
+    let stale = &summary.stale[0];
+    assert_eq!((stale.pod.as_str(), stale.volume.as_str(), &stale.missing), ("net-0", "config", &vec![missing("c")]));
+    assert_eq!(stale.since, NOW.to_string(), "since the first pass that saw it");
+    let text = format!("volume config of net-0 keeps its last data since {NOW}: missing key k of ConfigMap a/c");
+    assert!(summary.reason.contains(&text), "{}", summary.reason);
+
+    bench.lacks(Vec::new());
+    assert_eq!(bench.refreshed(), None);
+    assert_eq!(bench.summary().state, State::Running);
+    assert!(bench.record.instances[0].stale.is_empty());
+}
+
+#[test]
+fn a_value_that_no_file_can_carry_holds_back_its_container_alone() {
+    let mut bench = Bench::running("a");
+    bench.world.ready.insert(UID.to_owned(), NOW);
+    let hint = Some("change the value".to_owned());
+    let error = FieldError { field: "env".to_owned(), reason: "has a quote".to_owned(), hint };
+    bench.world.refused = Some(error.clone());
+    bench.world.held = vec![HeldPart { part: environment("c"), refused: vec![error], ..HeldPart::default() }];
+    bench.world.stale_volumes.insert(UID.to_owned());
+    assert_eq!(bench.refreshed(), Some((vec!["daemonlet-env-c".to_owned()], false)));
+    let summary = bench.summary();
+    assert_eq!((summary.state, summary.hints), (State::Stale, vec!["change the value".to_owned()]));
+    assert!(summary.reason.contains("the environment of container c: env: has a quote"), "{}", summary.reason);
+}
+
+#[test]
+fn what_nobody_has_said_anything_of_is_not_stale() {
+    let mut bench = Bench::running("a");
+    bench.world.ready.insert(UID.to_owned(), NOW);
+    bench.lacks(vec![HeldPart { unheard: true, ..held(volume("config"), "c") }]);
+    bench.world.stale_volumes.insert(UID.to_owned());
+    assert_eq!(bench.refreshed(), Some((vec!["config".to_owned()], false)));
+    let summary = bench.summary();
+    assert_eq!((summary.state, summary.stale.len()), (State::Running, 0));
+    assert!(summary.reason.contains("keeps its last data: missing key k of ConfigMap a/c"), "{}", summary.reason);
+}
+
+#[test]
+fn a_manifest_that_the_disk_has_lost_waits_for_what_its_pod_lacks() {
+    let mut bench = Bench::running("a");
+    bench.world.manifests.insert(UID.to_owned(), "lost".to_owned());
+    bench.lacks(vec![held(volume("config"), "c")]);
+    assert_eq!(bench.refreshed(), None);
+    bench.lacks(Vec::new());
+    assert_eq!(bench.refreshed(), Some((Vec::new(), true)));
+}
+
+#[test]
+fn a_container_without_its_environment_waits_alone_and_is_started_in_place() {
+    let mut bench = Bench::new();
+    bench.lacks(vec![held(environment("c"), "c"), held(environment("d"), "d")]);
+    let mut asks = daemon_set("a");
+    asks.annotations.insert(crate::core::model::RESTART_ON.to_owned(), "config".to_owned());
+    let desired = wanted(&asks);
+    assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
+    let waits = |name: &str| WaitingContainer { container: name.to_owned(), missing: vec![missing(name)] };
+    let summary = bench.plan(&desired).summary;
+    assert_eq!((summary.state, summary.waiting_containers), (State::Waiting, vec![waits("c"), waits("d")]));
+    assert!(summary.reason.contains("container c waits for key k of ConfigMap a/c"), "{}", summary.reason);
+
+    bench.lacks(vec![held(environment("d"), "d")]);
+    bench.world.data_version = "2".to_owned();
+    bench.world.stale_volumes.insert(UID.to_owned());
+    assert_eq!(bench.pass(&desired), ["refresh uid-a-0 volumes=true manifest=true"], "no restart of the others");
+    assert_eq!(bench.plan(&desired).summary.waiting_containers, [waits("d")]);
+
+    bench.lacks(vec![held(environment("c"), "c"), held(environment("d"), "d")]);
+    bench.world.data_version = "3".to_owned();
+    assert_eq!(bench.pass(&desired), NONE, "what c was given stays");
+    let summary = bench.plan(&desired).summary;
+    assert_eq!((summary.stale.len(), summary.waiting_containers), (1, vec![waits("d")]));
+
+    bench.lacks(Vec::new());
+    bench.world.data_version = "4".to_owned();
+    assert_eq!(bench.pass(&desired), ["refresh uid-a-0 volumes=false manifest=true"]);
+    assert!(bench.record.instances[0].waiting.is_empty());
+    bench.world.data_version = "5".to_owned();
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"], "from now on changed data counts");
+}
+
+#[test]
+fn the_deadline_of_a_revision_counts_from_when_no_container_waits() {
+    let mut bench = Bench::new();
+    bench.lacks(vec![held(environment("c"), "c")]);
+    let desired = wanted(&daemon_set("a"));
+    assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
+    bench.world.not_ready.insert(UID.to_owned());
+    let failure = Failure { cause: Cause::CrashLoop, message: "exits".to_owned() };
+    bench.world.failures.insert(UID.to_owned(), failure);
+    bench.now += Span::from_mins(20);
+    bench.pass(&desired);
+    assert_eq!(bench.record.failed, None, "a missing object is no fault of the revision");
+    bench.lacks(Vec::new());
+    bench.world.data_version = "2".to_owned();
+    bench.pass(&desired);
+    bench.now += Span::from_mins(9);
+    bench.pass(&desired);
+    assert_eq!(bench.record.failed, None);
+    bench.now += Span::from_mins(2);
+    bench.pass(&desired);
+    assert!(bench.record.failed.is_some());
+}
+
+#[test]
+fn what_replaces_an_instance_lacks_nothing_and_a_pod_waits_for_its_volumes() {
+    let mut bench = Bench::running("a");
+    bench.lacks(vec![held(environment("c"), "c")]);
+    assert_eq!(bench.pass(&wanted(&daemon_set("b"))), NONE, "a replacement");
+    let mut bench = Bench::new();
+    bench.lacks(vec![held(environment("c"), "c"), held(volume("config"), "d")]);
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE, "a volume");
+    let Part::Environment { container, volume, .. } = environment("c") else { panic!() };
+    bench.lacks(vec![held(Part::Environment { container, volume, waits_alone: false }, "c")]);
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE, "an init container, or an older kubelet");
+}
+
+#[test]
+fn a_first_start_gives_the_api_server_a_moment_to_say_whether_an_object_exists() {
+    let mut bench = Bench::new();
+    bench.lacks(vec![HeldPart { unheard: true, ..held(environment("c"), "c") }]);
+    let desired = wanted(&daemon_set("a"));
+    let plan = bench.plan(&desired);
+    assert_eq!((plan.actions.len(), plan.wake_at), (0, Some(NOW + ms(2_000))));
+    assert_eq!(bench.pass(&desired), NONE);
+    bench.now += ms(2_000);
+    assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
+}

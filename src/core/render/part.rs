@@ -1,0 +1,87 @@
+//! The parts of a rendered pod that are written and refreshed independently, and what holds one of them back.
+//!
+//! Owns who waits for what. Must not decide what a part that is held back means for the pod: planning does.
+
+use serde::Serialize;
+
+use crate::core::model::FieldError;
+use crate::core::render::Missing;
+
+/// A part of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Part {
+    /// The manifest; also what is not known of any other part.
+    #[default]
+    Pod,
+    /// The files of one volume.
+    Volume(String),
+    /// The environment of one container.
+    Environment {
+        container: String,
+        /// The volume of its env file; without Secrets the pod has no such volume.
+        volume: String,
+        /// Whether the kubelet starts the pod and holds back this container alone.
+        waits_alone: bool,
+    },
+    /// Manifest and all volumes.
+    Everything,
+}
+
+/// Why a part cannot be rendered.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct HeldPart {
+    pub part: Part,
+    pub missing: Vec<Missing>,
+    pub refused: Vec<FieldError>,
+    /// Whether nobody has said that what is missing does not exist.
+    pub unheard: bool,
+}
+
+impl HeldPart {
+    /// Whether the pod can start without it: only one container waits.
+    pub fn waits_alone(&self) -> bool {
+        self.refused.is_empty() && matches!(self.part, Part::Environment { waits_alone: true, .. })
+    }
+}
+
+/// The things that hold back parts of one rendering.
+#[derive(Debug, Default)]
+pub(super) struct Obstacles {
+    /// The part that is being rendered.
+    pub(super) part: Part,
+    held: Vec<HeldPart>,
+}
+
+impl Obstacles {
+    fn now(&mut self) -> &mut HeldPart {
+        let at = self.held.iter().position(|held| held.part == self.part).unwrap_or_else(|| {
+            self.held.push(HeldPart { part: self.part.clone(), unheard: true, ..HeldPart::default() });
+            self.held.len() - 1
+        });
+        &mut self.held[at]
+    }
+
+    /// `unheard`: nobody has said that it does not exist.
+    pub(super) fn miss(&mut self, missing: Missing, unheard: bool) {
+        let held = self.now();
+        held.unheard &= unheard;
+        if !held.missing.contains(&missing) {
+            held.missing.push(missing);
+        }
+    }
+
+    pub(super) fn refuse(&mut self, error: FieldError) {
+        let held = self.now();
+        held.unheard = false;
+        held.refused.push(error);
+    }
+
+    /// What the part that is being rendered lacks.
+    pub(super) fn missing_now(&self) -> &[Missing] {
+        self.held.iter().find(|held| held.part == self.part).map_or(&[], |held| &held.missing)
+    }
+
+    pub(super) fn into_held(self) -> Vec<HeldPart> {
+        self.held
+    }
+}
