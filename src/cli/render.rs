@@ -24,6 +24,7 @@ use crate::core::node;
 use crate::core::placement;
 use crate::core::placement::NamespaceSelector;
 use crate::core::policy::namespace_of;
+use crate::core::render::DEFAULT_TOKEN_EXPIRATION;
 use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
 use crate::core::rendering;
@@ -129,6 +130,7 @@ fn options(arguments: &Arguments, node: Option<&NodeView>) -> Result<RenderOptio
         has_api: true,
         inline_secret_env: arguments.inline_secret_env,
         pulls: if arguments.pull_policy == "as-written" { Pulls::AsWritten } else { Pulls::First },
+        token_expiration: DEFAULT_TOKEN_EXPIRATION,
     })
 }
 

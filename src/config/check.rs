@@ -102,6 +102,16 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     wanted(duration::parse(text).map(Span::to_duration), DURATION, text)
 }
 
+pub(super) const TOKEN_LIFE: &str = "a duration from \"600s\" to \"8760h\"";
+const SHORTEST_TOKEN: Duration = Duration::from_secs(600);
+const LONGEST_TOKEN: Duration = Duration::from_secs(8760 * 3600);
+
+/// The life of a token: no less than the API server gives, and no more than a year.
+pub(super) fn token_life(text: &str) -> Result<Duration, String> {
+    let life = duration(text)?;
+    wanted(Some(life).filter(|life| (SHORTEST_TOKEN..=LONGEST_TOKEN).contains(life)), TOKEN_LIFE, text)
+}
+
 pub(super) fn duration_text(duration: &Duration) -> String {
     match duration.subsec_millis() {
         0 => format!("{}s", duration.as_secs()),

@@ -211,6 +211,10 @@ keys! {
     credential_provider_config: Option<PathBuf> = ("images.credential-provider-config", Optional(PATH), r#""""#);
     /// The value of the kubelet's --image-credential-provider-bin-dir.
     credential_provider_bin_dir: Option<PathBuf> = ("images.credential-provider-bin-dir", Optional(PATH), r#""""#);
+    /// The life of the ServiceAccount token in the volume that every pod gets if its template has none:
+    /// "600s" to "8760h". The API server may give less, and no longer one than admission-policies.yaml
+    /// allows. A token is renewed when 80 % of its life have passed, and every 24 hours.
+    default_token_expiration: Duration = ("tokens.default-expiration", TOKEN_LIFE, r#""24h""#);
     /// How Secrets and tokens lie in the state folder. "none": readable for root. "systemd-creds":
     /// encrypted for this machine. Then their data is also removed from the volumes when the machine
     /// shuts down, and rebuilt when it boots.

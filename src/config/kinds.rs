@@ -216,6 +216,8 @@ pub(super) const SELECTOR: Text<String> =
 pub(super) const VERSION: Text<String> = text(check::VERSION, check::version, String::clone);
 pub(super) const DURATION: Text<Duration> =
     text(check::DURATION, check::duration, check::duration_text).taking("\"duration\"");
+pub(super) const TOKEN_LIFE: Text<Duration> =
+    text(check::TOKEN_LIFE, check::token_life, check::duration_text).taking("\"duration\"");
 pub(super) const FILTER: Text<String> = text("a log level such as \"info\"", check::filter, String::clone);
 pub(super) const NAMESPACES: Text<String> = text("a list of namespaces", check::namespace, String::clone);
 pub(super) const CAPABILITIES: Text<String> = text("a list of capabilities", check::capability, String::clone);

@@ -142,6 +142,13 @@ pub struct TokenRequest {
     pub expiration_seconds: i64,
 }
 
+impl TokenRequest {
+    /// Whether a token for `other` does as well: it has the same rights, and perhaps another life.
+    pub fn is_alike(&self, other: &TokenRequest) -> bool {
+        self.service_account == other.service_account && self.audience == other.audience
+    }
+}
+
 /// Where rendering looks up tokens; must not do I/O.
 pub trait TokenSource {
     /// The last token issued for `request`, even if it has expired; `None` if there never was one.

@@ -40,6 +40,7 @@ use crate::core::model::TokenSource;
 use crate::core::render::context::RenderContext;
 use crate::core::render::downward::PodView;
 use crate::core::render::json::Object;
+use crate::core::time::Span;
 use crate::core::volume::VolumeData;
 
 pub use part::HeldPart;
@@ -67,7 +68,13 @@ pub struct RenderOptions {
     pub inline_secret_env: bool,
     /// Who pulls images.
     pub pulls: Pulls,
+    /// The life of the token in the volume that a pod gets if its template has none.
+    #[serde(default = "service_account::upstream_expiration")]
+    pub token_expiration: Span,
 }
+
+/// [`RenderOptions::token_expiration`] where no configuration says another.
+pub const DEFAULT_TOKEN_EXPIRATION: Span = Span::from_mins(24 * 60);
 
 /// Who pulls a pod's images, and what is written as their pull policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

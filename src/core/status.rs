@@ -51,9 +51,35 @@ pub struct AgentStatus {
     pub api_use: Option<ApiUse>,
     #[serde(default)]
     pub passes: Passes,
+    /// The ServiceAccount tokens that it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<TokensStatus>,
     /// The certificate from `daemonlet enroll`, if the agent uses one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<IdentityStatus>,
+}
+
+/// ServiceAccount tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokensStatus {
+    /// The life that is requested for the token of a pod whose template has none, in seconds.
+    pub default_expiration_seconds: i64,
+    pub held: Vec<TokenStatus>,
+}
+
+/// One token; the token itself is never shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenStatus {
+    pub namespace: String,
+    pub service_account: String,
+    /// Empty for the API server's own.
+    pub audience: String,
+    /// The life that was requested, in seconds.
+    pub expiration_seconds: i64,
+    /// When it expires (RFC 3339).
+    pub expires: String,
 }
 
 /// The agent's own certificate.

@@ -61,6 +61,7 @@ fn options(version: (u32, u32)) -> RenderOptions {
         has_api: true,
         inline_secret_env: false,
         pulls: Default::default(),
+        token_expiration: daemonlet::core::time::Span::from_secs(3607),
     }
 }
 

@@ -42,6 +42,7 @@ fn options() -> RenderOptions {
         has_api: true,
         inline_secret_env: false,
         pulls: Default::default(),
+        token_expiration: daemonlet::core::time::Span::from_secs(3607),
     }
 }
 

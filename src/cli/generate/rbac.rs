@@ -15,6 +15,7 @@ use crate::core::cluster::rights;
 use crate::core::enrolment;
 use crate::core::model::ObjectMap;
 use crate::core::model::TokenRequest;
+use crate::core::render::DEFAULT_TOKEN_EXPIRATION;
 use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
 use crate::core::rendering;
@@ -48,6 +49,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         has_api: true,
         inline_secret_env: true,
         pulls: Pulls::First,
+        token_expiration: DEFAULT_TOKEN_EXPIRATION,
     };
     let mut text = String::new();
     let refused: Vec<_> = inputs.refused.iter().filter_map(RenderEntry::key).collect();

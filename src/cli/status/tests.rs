@@ -41,6 +41,7 @@ fn report(daemons: Vec<DaemonStatus>) -> StatusReport {
             api: "connected".into(),
             api_since: None,
             api_use: None,
+            tokens: None,
             identity: None,
             passes: Passes::default(),
         },

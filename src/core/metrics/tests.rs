@@ -106,6 +106,7 @@ fn every_metric_is_taken_from_the_facts() {
             version: "0.1.0".into(),
             api: "connected".into(),
             api_since: None,
+            tokens: None,
             identity: None,
             api_use: Some(ApiUse { connections_opened: 3, connections: 1, requests: 9, streams: 5 }),
             passes: Passes::default(),

@@ -63,6 +63,7 @@ impl Fixture {
                 has_api: true,
                 inline_secret_env: false,
                 pulls: Default::default(),
+                token_expiration: crate::core::time::Span::from_secs(3607),
             },
         };
         fixture.put(Kind::ServiceAccount, "default", json!({}));

@@ -14,6 +14,7 @@ use crate::core::render::context::ROOT_CA;
 use crate::core::render::context::RenderContext;
 use crate::core::render::json;
 use crate::core::render::json::Object;
+use crate::core::time::Span;
 
 /// Where containers expect their token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -21,8 +22,9 @@ const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const VOLUME: &str = "kube-api-access";
 /// A volume of the template with this prefix counts as the token volume, as upstream.
 const VOLUME_PREFIX: &str = "kube-api-access-";
-/// The lifetime that the API requests for a pod's token, in seconds.
-const EXPIRATION: i64 = 3607;
+/// The lifetime that admission writes for a pod's token, in seconds. The API server then gives a pod's token a year,
+/// but not one that is bound to a Node: so no pod of ours has this life.
+const UPSTREAM_EXPIRATION: i64 = 3607;
 
 const CREDENTIALS: &str =
     "give the node the registry's credentials: its docker config or the kubelet's credential-provider configuration";
@@ -50,7 +52,7 @@ pub(super) fn apply(ctx: &mut RenderContext<'_>, account: &str, spec: &mut Objec
     }
     let of_account = || object?.get("automountServiceAccountToken")?.as_bool();
     if of_pod.or_else(of_account).unwrap_or(true) {
-        mount_token(spec);
+        mount_token(spec, ctx.input.options.token_expiration);
     }
     spec.remove("serviceAccountName");
     spec.remove("serviceAccount");
@@ -96,7 +98,7 @@ fn pull_secrets(
 }
 
 /// Upstream's `mountServiceAccountToken`.
-fn mount_token(spec: &mut Object) {
+fn mount_token(spec: &mut Object, expiration: Span) {
     let names = || spec.list_at("volumes").iter().filter_map(|volume| volume.text_at("name"));
     let own = names().find(|name| name.starts_with(VOLUME_PREFIX)).map(str::to_owned);
     let taken = own.is_none() && names().any(|name| name == VOLUME);
@@ -122,12 +124,32 @@ fn mount_token(spec: &mut Object) {
     {
         volumes.push(token_volume(&volume));
     }
+    prolong(spec, expiration);
+}
+
+/// Gives the token that admission added, or [`token_volume`], its life.
+fn prolong(spec: &mut Object, expiration: Span) {
+    let volumes = spec.get_mut("volumes").and_then(Value::as_array_mut).into_iter().flatten();
+    for volume in volumes.filter(|volume| volume.str_at("name").starts_with(VOLUME)) {
+        let sources = volume.pointer_mut("/projected/sources").and_then(Value::as_array_mut).into_iter().flatten();
+        for source in sources {
+            let life = source.pointer_mut("/serviceAccountToken/expirationSeconds");
+            if let Some(life) = life.filter(|life| life.as_i64() == Some(UPSTREAM_EXPIRATION)) {
+                *life = expiration.as_secs().into();
+            }
+        }
+    }
+}
+
+/// The life of tokens in recordings that do not name it.
+pub(super) fn upstream_expiration() -> Span {
+    Span::from_secs(UPSTREAM_EXPIRATION)
 }
 
 /// Upstream's `TokenVolumeSource`.
 fn token_volume(name: &str) -> Value {
     json!({"name": name, "projected": {"defaultMode": 0o644, "sources": [
-        {"serviceAccountToken": {"path": "token", "expirationSeconds": EXPIRATION}},
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": UPSTREAM_EXPIRATION}},
         {"configMap": {"name": ROOT_CA, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
         {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
     ]}})

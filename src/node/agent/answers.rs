@@ -79,7 +79,7 @@ impl Agent {
         let began = Instant::now();
         let observation = self.observe().await;
         let decision = decide(&observation, &self.state, &self.config, &mut self.render_cache);
-        let report = self.view().plan_report_of(&decision.plan, &decision.problems);
+        let report = self.view().plan_report_of(&decision.plan, &observation, &decision.problems);
         self.carry_out(observation, decision, began);
         to_json(&report)
     }

@@ -45,6 +45,7 @@ use super::decision::Decision;
 use super::executor::EffectOutcome;
 use super::inputs::Purpose;
 use super::objects::Objects;
+use super::observation::Observation;
 use super::recorder::Recorder;
 use super::reload::CONFIGURATION;
 use super::state::AgentState;
@@ -157,17 +158,18 @@ impl View<'_> {
 
     /// What the last decision would change.
     pub(super) fn plan_report(&self) -> PlanReport {
-        self.plan_report_of(&self.last.plan, &self.last.problems)
+        self.plan_report_of(&self.last.plan, &self.last.observation, &self.last.problems)
     }
 
     /// What a plan changes, and what keeps daemons from running.
-    pub(super) fn plan_report_of(&self, plan: &Plan, problems: &[Problem]) -> PlanReport {
+    pub(super) fn plan_report_of(&self, plan: &Plan, observation: &Observation, problems: &[Problem]) -> PlanReport {
+        let tokens = changes::tokens(plan, observation, self.state.node.uid.as_deref());
         let failures = self.last.outcome.failures.iter().map(failed);
         PlanReport {
             schema_version: SCHEMA_VERSION,
             node: self.config.node_name.clone(),
             agent_running: self.is_running(),
-            changes: changes(plan),
+            changes: changes(plan).into_iter().chain(tokens).collect(),
             held: held(plan, self.is_running()),
             problems: problems.iter().cloned().chain(self.api_problems()).chain(failures).collect(),
         }

@@ -202,6 +202,7 @@ fn render_options(config: &Config, has_runtime: bool) -> RenderOptions {
             (true, true) => Pulls::AsWritten,
             (true, false) => Pulls::First,
         },
+        token_expiration: config.default_token_expiration.into(),
     }
 }
 

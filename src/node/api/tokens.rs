@@ -68,7 +68,9 @@ impl Tokens {
     pub fn set_wanted(&self, wanted: &BTreeSet<TokenRequest>) {
         let changed = self.with(|state| {
             let wall = now();
-            state.held.retain(|request, held| wanted.contains(request) || wall < held.expires);
+            let lacking: Vec<&TokenRequest> = wanted.iter().filter(|w| !state.held.contains_key(*w)).collect();
+            let serves = |request: &TokenRequest| lacking.iter().any(|lacking| lacking.is_alike(request));
+            state.held.retain(|request, held| wanted.contains(request) || wall < held.expires || serves(request));
             state.failed.retain(|request, _| wanted.contains(request));
             let changed = state.wanted != *wanted;
             if changed {
@@ -137,7 +139,8 @@ impl Tokens {
                 .map(|(request, failed)| (request.clone(), (failed.failure.message.clone(), failed.since)))
                 .collect();
             if let Some(since) = state.unregistered {
-                let missing = state.wanted.iter().filter(|request| !state.held.contains_key(request));
+                let is_held = |request: &TokenRequest| state.held.keys().any(|held| held.is_alike(request));
+                let missing = state.wanted.iter().filter(|request| !is_held(request));
                 let why = "tokens are bound to the Node, which is not registered yet";
                 problems.extend(missing.map(|request| (request.clone(), (why.to_string(), since))));
             }
@@ -213,6 +216,9 @@ impl Tokens {
         self.with(|state| match answer {
             Ok(issued) => {
                 state.failed.remove(&request);
+                // It takes the place of one of another life.
+                let wanted = &state.wanted;
+                state.held.retain(|held, _| !held.is_alike(&request) || wanted.contains(held));
                 state.held.insert(request, HeldToken::new(issued, Some(Instant::now())));
             }
             Err(failure) => {

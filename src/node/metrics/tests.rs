@@ -17,6 +17,7 @@ fn pass() -> Pass {
         version: "0.1.0".into(),
         api: "none".into(),
         api_since: None,
+        tokens: None,
         identity: None,
         api_use: None,
         passes: Passes::default(),

@@ -11,6 +11,7 @@ use crate::core::render::fixture::files;
 use crate::core::render::fixture::spec;
 use crate::core::render::fixture::waiting;
 use crate::core::render::fixture::with;
+use crate::core::time::Span;
 
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -140,4 +141,26 @@ fn the_accounts_name_is_written_where_a_variable_asks_for_it() {
     let pod = fixture.rendered();
     assert_eq!(spec(&pod, "/initContainers/0/env/0"), &json!({"name": "SA", "value": "agent"}));
     assert_eq!(spec(&pod, "/initContainers/0/env/1"), &other);
+}
+
+#[test]
+fn the_added_token_lives_as_long_as_the_configuration_says_and_a_templates_own_as_it_says() {
+    let asked = |fixture: &Fixture| -> Vec<i64> {
+        fixture.rendered().tokens.iter().map(|request| request.expiration_seconds).collect()
+    };
+    let mut fixture = pod_spec(json!({}));
+    fixture.options.token_expiration = Span::from_secs(86_400);
+    assert_eq!(asked(&fixture), [86_400]);
+    let volume = |name: &str, life: i64| {
+        json!([{"name": name, "projected": {"sources": [
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": life}}]}}])
+    };
+    let own = |volumes: Value| {
+        let mut fixture = pod_spec(json!({"volumes": volumes}));
+        fixture.options.token_expiration = Span::from_secs(86_400);
+        asked(&fixture)
+    };
+    assert_eq!(own(volume("kube-api-access-token", 3607)), [86_400], "as admission adds it");
+    assert_eq!(own(volume("kube-api-access-mine", 7200)), [7200]);
+    assert_eq!(own(volume("mine", 3607)), [3607, 86_400]);
 }

@@ -65,6 +65,7 @@ pub(in crate::node::agent) fn state(config: &Config) -> AgentState {
         has_api: false,
         inline_secret_env: false,
         pulls: Pulls::ByKubelet,
+        token_expiration: crate::core::time::Span::from_secs(3607),
     });
     let at = Timestamp::from_secs(1_000);
     let mut state = AgentState::new(config, Policy::default(), options, at, Purpose::Work);

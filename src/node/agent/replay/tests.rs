@@ -101,6 +101,7 @@ fn state(config: &Config, daemon_set: &Arc<DaemonSet>) -> AgentState {
         has_api: true,
         inline_secret_env: true,
         pulls: Pulls::First,
+        token_expiration: crate::core::time::Span::from_secs(3607),
     });
     let mut state = AgentState::new(config, Policy::default(), options, Timestamp::from_secs(1_000), Purpose::Work);
     state.passes = 1;

@@ -7,6 +7,7 @@ use crate::core::plan::DaemonPlan;
 use crate::core::replies::HeldDaemon;
 use crate::core::replies::PlannedChange;
 use crate::core::status::State;
+use crate::node::agent::observation::Observation;
 
 /// The daemons that do not run as they should and for which a plan has nothing to do, and all that are
 /// refused or lack something for their data; `looked`: whether anybody has looked how they are.
@@ -35,6 +36,33 @@ fn hold(daemon: &DaemonPlan) -> HeldDaemon {
 /// What a plan would change, in the order in which it would be done.
 pub(in crate::node::agent) fn changes(plan: &Plan) -> Vec<PlannedChange> {
     plan.daemons.iter().flat_map(of).collect()
+}
+
+/// Tokens of what runs that the API server is asked for anew as soon as it answers: until then what is mounted is of no
+/// use. One that is missing altogether holds back its volume, which says so.
+pub(super) fn tokens(plan: &Plan, observation: &Observation, node_uid: Option<&str>) -> Vec<PlannedChange> {
+    let runs = plan.daemons.iter().filter(|daemon| daemon.record.live().next().is_some());
+    let wanted = runs.flat_map(|daemon| daemon.tokens.iter().map(move |request| (daemon, request)));
+    let held = &observation.tokens.issued;
+    wanted
+        .filter_map(|(daemon, request)| {
+            let exact = held.iter().find(|token| token.request == *request);
+            let token = exact.or_else(|| held.iter().rfind(|token| token.request.is_alike(request)))?;
+            let reason = if token.expires <= observation.now {
+                format!("the one in use expired at {}", token.expires)
+            } else if node_uid.is_some_and(|uid| uid != token.node_uid) {
+                "the one in use is bound to a Node that is gone".to_owned()
+            } else {
+                return None;
+            };
+            Some(PlannedChange {
+                namespace: daemon.key.namespace.clone(),
+                name: daemon.key.name.clone(),
+                action: format!("request a token of ServiceAccount {}", request.service_account),
+                reason,
+            })
+        })
+        .collect()
 }
 
 /// What a plan would change for one daemon.
@@ -75,4 +103,48 @@ pub(in crate::node::agent) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = Pl
         })
     };
     daemon.actions.iter().filter_map(change)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::core::model::ObjectKey;
+    use crate::core::model::TokenRequest;
+    use crate::core::plan;
+    use crate::core::record::DaemonRecord;
+    use crate::core::record::Instance;
+    use crate::core::time::at;
+    use crate::node::agent::observation::ObservedTokens;
+    use crate::node::api::IssuedToken;
+
+    use super::*;
+
+    #[test]
+    fn a_token_that_has_expired_or_is_of_a_node_that_is_gone_is_a_change() {
+        let request = |life| TokenRequest {
+            service_account: ObjectKey::new("a", "sa"),
+            audience: String::new(),
+            expiration_seconds: life,
+        };
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "net"), 0);
+        record.instances.push(Instance::new("u", "net-x", 0, "r", at(0)));
+        let mut daemon = plan::empty(record);
+        daemon.tokens.insert(request(86_400));
+        let plan = Plan { daemons: vec![daemon], removals_held: false };
+        let reasons = |life: i64, now: i64, node: Option<&str>| -> Vec<String> {
+            let (token, node_uid) = ("t".to_owned(), "n".to_owned());
+            let token = IssuedToken { request: request(life), token, issued: at(0), expires: at(60_000), node_uid };
+            let tokens = ObservedTokens { issued: Arc::new(vec![token]), ..ObservedTokens::default() };
+            let observation = Observation { now: at(now), tokens, ..Observation::default() };
+            tokens_of(&plan, &observation, node)
+        };
+        assert!(reasons(86_400, 59_000, Some("n")).is_empty() && reasons(3607, 59_000, None).is_empty());
+        assert_eq!(reasons(3607, 60_000, Some("n")), ["the one in use expired at 1970-01-01T00:01:00Z"]);
+        assert_eq!(reasons(86_400, 59_000, Some("m")), ["the one in use is bound to a Node that is gone"]);
+    }
+
+    fn tokens_of(plan: &Plan, observation: &Observation, node: Option<&str>) -> Vec<String> {
+        tokens(plan, observation, node).into_iter().map(|change| change.reason).collect()
+    }
 }

@@ -16,6 +16,9 @@ use crate::core::status::PullStatus;
 use crate::core::status::SCHEMA_VERSION;
 use crate::core::status::State;
 use crate::core::status::StatusReport;
+use crate::core::status::TokenStatus;
+use crate::core::status::TokensStatus;
+use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::agent::failure::EffectFailure;
 use crate::node::api::ConnectionCounters;
@@ -44,6 +47,7 @@ impl Reporter {
                 api_since: since,
                 api_use: view.api.map(|api| api_use(api.connector().counters())),
                 passes: self.passes,
+                tokens: Some(view.tokens()),
                 identity: self.identity.status(),
             },
             daemons: view.last.plan.daemons.iter().filter_map(|d| view.daemon_status(d)).collect(),
@@ -149,6 +153,18 @@ impl View<'_> {
             doubts.extend(self.last.observation.folders.unknown_fields_of(key));
         }
         doubts
+    }
+
+    fn tokens(&self) -> TokensStatus {
+        let held = self.last.observation.tokens.issued.iter().map(|token| TokenStatus {
+            namespace: token.request.service_account.namespace.clone(),
+            service_account: token.request.service_account.name.clone(),
+            audience: token.request.audience.clone(),
+            expiration_seconds: token.request.expiration_seconds,
+            expires: token.expires.to_string(),
+        });
+        let life = Span::from(self.config.default_token_expiration);
+        TokensStatus { default_expiration_seconds: life.as_secs(), held: held.collect() }
     }
 
     /// `connected`, `none`, or why not, and since when.

@@ -78,9 +78,12 @@ impl fmt::Debug for TokenSnapshot {
     }
 }
 
+/// A token of another life than the requested one serves until there is one of that life: after an upgrade or a changed
+/// configuration no daemon lacks its token.
 impl TokenSource for TokenSnapshot {
     fn token(&self, request: &TokenRequest) -> Option<&str> {
-        self.tokens.get(request).map(|token| &**token)
+        let of_another_life = || self.tokens.iter().rfind(|(held, _)| held.is_alike(request)).map(|(_, token)| token);
+        self.tokens.get(request).or_else(of_another_life).map(|token| &**token)
     }
 }
 

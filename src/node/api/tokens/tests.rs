@@ -107,3 +107,31 @@ fn no_debug_output_shows_a_token() {
     tokens.import(vec![issued("a", 0, "u")]);
     assert!(!format!("{:?} {:?}", tokens.export(), tokens.snapshot()).contains("secret-value"));
 }
+
+#[test]
+fn a_token_of_another_life_serves_until_there_is_one_of_the_wanted_life() {
+    let long = TokenRequest { expiration_seconds: 86_400, ..request("a") };
+    let tokens = Tokens::default();
+    tokens.import(vec![issued("a", 90_000, "u"), issued("b", 90_000, "u")]);
+    tokens.set_wanted(&BTreeSet::from([long.clone()]));
+    assert_eq!(tokens.snapshot().token(&long), Some("secret-value"), "although it has expired");
+    let other = TokenRequest { audience: "vault".to_owned(), ..long.clone() };
+    assert_eq!(tokens.snapshot().token(&other), None);
+    assert_eq!(tokens.due(&registered("u").snapshot()).0, [long.clone()]);
+    let new = IssuedToken { request: long.clone(), token: "new".into(), ..issued("a", 0, "u") };
+    tokens.record(long.clone(), Ok(new), &Snapshot::default());
+    assert_eq!(tokens.snapshot().token(&long), Some("new"));
+    assert_eq!(tokens.export().len(), 1, "the one of the other life is gone");
+}
+
+#[test]
+fn a_token_for_a_day_is_renewed_between_75_and_80_percent_of_its_life() {
+    let is_due = |ago: i64| {
+        let tokens = Tokens::default();
+        tokens.set_wanted(&wanted(&["a"]));
+        let day = IssuedToken { expires: now() - Span::from_secs(ago - 86_400), ..issued("a", ago, "u") };
+        tokens.import(vec![day]);
+        !tokens.due(&registered("u").snapshot()).0.is_empty()
+    };
+    assert!(!is_due(86_400 * 74 / 100) && is_due(86_400 * 81 / 100));
+}
