@@ -186,7 +186,7 @@ impl Facts for Quiet {
         None
     }
 
-    fn volumes(&self, _rendering: &RenderResult) -> VolumesFact {
+    fn volumes(&self, _rendering: &RenderResult, _kept: &std::collections::BTreeSet<String>) -> VolumesFact {
         VolumesFact::Current
     }
 

@@ -111,6 +111,7 @@ pub enum Action {
         /// The manifest differs.
         manifest: bool,
         /// Volumes that keep what they have: something that they need is missing or refused.
+        #[serde(skip_serializing_if = "BTreeSet::is_empty")]
         kept: BTreeSet<String>,
     },
     /// Compare the data of a live instance, which an earlier process wrote, with what it is to be, and mend what differs.
@@ -118,6 +119,7 @@ pub enum Action {
         /// What to compare with.
         rendering: Arc<RenderResult>,
         /// Volumes that keep what they have.
+        #[serde(skip_serializing_if = "BTreeSet::is_empty")]
         kept: BTreeSet<String>,
     },
     /// Keep the data that the instance runs with for a roll-back; before any other action.
@@ -154,8 +156,10 @@ pub struct Summary {
     pub since: Option<Timestamp>,
     pub waiting_for: Vec<Missing>,
     /// Parts of what runs that keep their last data.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stale: Vec<StaleVolume>,
     /// Containers of what runs that wait for their environment.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting_containers: Vec<WaitingContainer>,
     /// Remarks, such as what was left out.
     pub notes: Vec<Note>,
@@ -287,24 +291,6 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// What runs is no worse off than it says: without all of its containers it waits, with old data it is stale.
-    fn tell_kept(&mut self) {
-        let waiting = std::mem::take(&mut self.summary.waiting_containers);
-        for WaitingContainer { container, missing } in &waiting {
-            let what: Vec<String> = missing.iter().map(instance::describe).collect();
-            self.add_reason(&format!("container {container} waits for {}", what.join(", ")));
-        }
-        if !waiting.is_empty() && self.summary.state != State::Orphaned {
-            self.summary.state = State::Waiting;
-        }
-        self.summary.waiting_containers = waiting;
-        if !self.summary.stale.is_empty() && self.summary.state == State::Running {
-            self.summary.state = State::Stale;
-        }
-        let stale: Vec<String> = self.summary.stale.iter().map(ToString::to_string).collect();
-        self.add_reason(&stale.join("; "));
-    }
-
     /// Finishes ended instances whose sandboxes are gone; looks again soon at the others.
     fn finish_ended(&mut self) {
         let now = self.context.now;
@@ -333,7 +319,7 @@ impl<'a> Planner<'a> {
                 }
                 Evidence::Gone => self.wake(*since + GONE_AFTER),
                 Evidence::Running => {
-                    self.mark_started(&instance.uid);
+                    self.record.mark_started(&instance.uid);
                     self.wake(now + poll_interval(now - *since));
                     self.summary.reason = format!("{} ends: {reason}", instance.pod_name);
                 }
@@ -342,14 +328,6 @@ impl<'a> Planner<'a> {
                     self.summary.reason =
                         format!("{} ends ({reason}); unknown whether it is gone: {why}", instance.pod_name);
                 }
-            }
-        }
-    }
-
-    fn mark_started(&mut self, uid: &str) {
-        for instance in &mut self.record.instances {
-            if instance.uid == uid {
-                instance.started = true;
             }
         }
     }

@@ -279,6 +279,11 @@ impl DaemonRecord {
         self.instances.iter().find(|i| i.uid == uid)
     }
 
+    /// A sandbox of `uid` was seen.
+    pub fn mark_started(&mut self, uid: &str) {
+        self.instances.iter_mut().filter(|instance| instance.uid == uid).for_each(|instance| instance.started = true);
+    }
+
     /// Marks `uid` as ending, and retires its number.
     pub fn end(&mut self, uid: &str, now: Timestamp, reason: &str) {
         for instance in &mut self.instances {

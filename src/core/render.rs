@@ -158,6 +158,7 @@ pub struct RenderedPod {
     /// Everything that is missing.
     pub waiting_for: Vec<Missing>,
     /// Which parts it holds back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldPart>,
     /// Notes for users: what was left out and what to do (such as pull secrets).
     pub notes: Vec<FieldError>,
@@ -194,7 +195,11 @@ impl RenderedPod {
 
 /// The names of volumes, without their contents.
 fn without_files(volumes: &[VolumeData]) -> Vec<VolumeData> {
-    volumes.iter().map(|volume| VolumeData { name: volume.name.clone(), ..VolumeData::default() }).collect()
+    let named = |volume: &VolumeData| {
+        let (name, tokens) = (volume.name.clone(), volume.tokens.clone());
+        VolumeData { name, tokens, ..VolumeData::default() }
+    };
+    volumes.iter().map(named).collect()
 }
 
 /// Why a DaemonSet cannot be a static pod: every refused field.
@@ -204,11 +209,12 @@ pub struct Refused {
     pub errors: Vec<FieldError>,
     /// The volumes of an instance that runs are refreshed all the same, but for those that are held back.
     #[serde(skip)]
-    pub volumes: Vec<VolumeData>,
+    pub volumes: Box<[VolumeData]>,
     /// Whether the contents of `volumes` were given up.
     #[serde(skip)]
     pub is_shrunk: bool,
     /// Which parts are refused or lack something.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldPart>,
     /// What was read: if it changes, the answer may change.
     pub references: BTreeSet<ObjectRef>,
@@ -221,7 +227,7 @@ impl Refused {
     pub fn shrunk(&self) -> Self {
         Self {
             errors: self.errors.clone(),
-            volumes: without_files(&self.volumes),
+            volumes: without_files(&self.volumes).into(),
             is_shrunk: true,
             held: self.held.clone(),
             references: self.references.clone(),
@@ -263,7 +269,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     if !ctx.errors.is_empty() {
         return Err(Refused {
             errors: std::mem::take(&mut ctx.errors),
-            volumes: std::mem::take(&mut ctx.volumes),
+            volumes: std::mem::take(&mut ctx.volumes).into(),
             is_shrunk: false,
             held: std::mem::take(&mut ctx.obstacles).into_held(),
             references: std::mem::take(&mut ctx.references),

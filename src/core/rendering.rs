@@ -3,6 +3,7 @@
 //! Owns the step from a DaemonSet and an incarnation number to the bytes on disk. Must not do I/O; the shell caches
 //! it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,7 +37,8 @@ pub struct RenderResult {
     pub revision: String,
     /// The manifest and its data, or the refused fields.
     pub result: Result<Rendered, Refused>,
-    /// Digests of its data.
+    /// Digests of its data. A recording has that of all data, in [`Rendered::data_digest`].
+    #[serde(skip)]
     pub data: DataDigests,
 }
 
@@ -47,22 +49,30 @@ pub struct DataDigests {
     pub all: String,
     /// Of each volume, by its name.
     pub by_volume: BTreeMap<String, String>,
+    /// Of the tokens of each volume that has any.
+    pub tokens: BTreeMap<String, String>,
 }
 
 impl DataDigests {
-    /// The digest of all volumes that are not among `kept`.
+    /// The digest of all volumes that are not among `kept`, and of the tokens of those that are.
     pub fn without(&self, kept: &BTreeSet<String>) -> String {
         if kept.is_empty() {
             return self.all.clone();
         }
         let written = self.by_volume.iter().filter(|(name, _)| !kept.contains(*name));
-        let text: String = written.map(|(name, digest)| format!("{name} {digest}\n")).collect();
+        let tokens = self.tokens.iter().filter(|(name, _)| kept.contains(*name));
+        let text: String = written.chain(tokens).map(|(name, digest)| format!("{name} {digest}\n")).collect();
         digest(text.as_bytes())
     }
 
     fn of(volumes: &[VolumeData]) -> Self {
         let one = |volume: &VolumeData| (volume.name.clone(), data_digest(std::slice::from_ref(volume)));
-        Self { all: data_digest(volumes), by_volume: volumes.iter().map(one).collect() }
+        let tokens = volumes.iter().filter_map(VolumeData::tokens_alone);
+        Self {
+            all: data_digest(volumes),
+            by_volume: volumes.iter().map(one).collect(),
+            tokens: tokens.map(|volume| one(&volume)).collect(),
+        }
     }
 }
 
@@ -76,6 +86,8 @@ pub struct Rendered {
     pub text: String,
     /// SHA-256 of the text, in hex.
     pub digest: String,
+    /// [`DataDigests::all`], in a recording.
+    pub data_digest: String,
     /// The pod, its data and what it refers to.
     pub pod: RenderedPod,
 }
@@ -111,6 +123,15 @@ impl RenderResult {
         }
     }
 
+    /// What is written of its volumes if those among `kept` keep what they have: their tokens are written all the same.
+    pub fn volumes_without<'a>(&'a self, kept: &BTreeSet<String>) -> Vec<Cow<'a, VolumeData>> {
+        let written = self.volumes().iter().filter_map(|volume| match kept.contains(&volume.name) {
+            true => volume.tokens_alone().map(Cow::Owned),
+            false => Some(Cow::Borrowed(volume)),
+        });
+        written.collect()
+    }
+
     /// The parts that something missing or refused holds back.
     pub fn held(&self) -> &[HeldPart] {
         match &self.result {
@@ -129,6 +150,7 @@ impl RenderResult {
             file: rendered.file.clone(),
             text: String::new(),
             digest: rendered.digest.clone(),
+            data_digest: rendered.data_digest.clone(),
             pod: rendered.pod.shrunk(),
         };
         Self {
@@ -177,12 +199,13 @@ pub fn render(
         incarnation,
     };
     let rendered = render::render(input);
-    let data = DataDigests::of(rendered.as_ref().map_or_else(|refused| &refused.volumes, |pod| &pod.volumes));
+    let data = DataDigests::of(rendered.as_ref().map_or_else(|refused| &refused.volumes[..], |pod| &pod.volumes));
     let result = rendered.map(|pod| {
         let text = manifest::text(&daemon_set.key, &revision.hash, &pod.pod);
         Rendered {
             file: manifest::file_name(&daemon_set.key.namespace, &identity.pod_name),
             digest: digest(text.as_bytes()),
+            data_digest: data.all.clone(),
             text,
             pod,
         }
@@ -220,4 +243,27 @@ fn hex(bytes: &[u8]) -> String {
         let _ = write!(hex, "{byte:02x}");
         hex
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::volume::VolumeFile;
+
+    use super::*;
+
+    #[test]
+    fn the_digest_of_what_is_written_follows_tokens_of_volumes_that_keep_the_rest() {
+        let file = |data: &str| VolumeFile { data: data.as_bytes().to_vec(), mode: 0o600, uid: None };
+        let digest = |token: &str, ca: &str, other: &str| {
+            let files = BTreeMap::from([("token".to_owned(), file(token)), ("ca".to_owned(), file(ca))]);
+            let tokens = BTreeSet::from(["token".to_owned()]);
+            let volume = VolumeData { name: "sa".to_owned(), files, tokens, ..VolumeData::default() };
+            let files = BTreeMap::from([("f".to_owned(), file(other))]);
+            let other = VolumeData { name: "other".to_owned(), files, ..VolumeData::default() };
+            DataDigests::of(&[volume, other]).without(&BTreeSet::from(["sa".to_owned()]))
+        };
+        assert_eq!(digest("1", "1", "1"), digest("1", "2", "1"), "what is kept");
+        assert_ne!(digest("1", "1", "1"), digest("2", "1", "1"));
+        assert_ne!(digest("1", "1", "1"), digest("1", "1", "2"));
+    }
 }

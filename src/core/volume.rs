@@ -25,4 +25,18 @@ pub struct VolumeData {
     pub fs_group: Option<u32>,
     /// Folders inside this volume on which other volumes are mounted (the kubelet's nested mount points).
     pub nested_mount_points: BTreeSet<String>,
+    /// Which of `files` are tokens.
+    pub tokens: BTreeSet<String>,
+    /// Whether files that are not in `files` stay as they are on disk; a volume without data is not written then.
+    pub keeps_others: bool,
+}
+
+impl VolumeData {
+    /// Its tokens alone: a token is brought up to date whatever else the volume lacks. `None`: it has none.
+    pub fn tokens_alone(&self) -> Option<Self> {
+        let is_token = |path: &String| self.tokens.contains(path);
+        let files = self.files.iter().filter(|(path, _)| is_token(path));
+        let files = files.map(|(path, file)| (path.clone(), file.clone())).collect();
+        (!self.tokens.is_empty()).then(|| Self { files, keeps_others: true, ..self.clone() })
+    }
 }

@@ -273,7 +273,7 @@ impl Agent {
         let mut problems = std::mem::take(&mut decision.problems);
         problems.append(&mut outcome.problems);
         problems.extend(self.executor.sealing.problem());
-        self.reporter.log(&decision, &outcome, self.inputs.api());
+        self.reporter.log(&decision, &outcome, self.inputs.api(), observation.now);
         let mut plan = decision.plan.clone();
         plan.shrink();
         // A state folder that cannot be used is tried again, as what failed is.

@@ -368,6 +368,7 @@ fn write_pod<'v>(
 fn fingerprint(volume: &VolumeData) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     volume.fs_group.hash(&mut hasher);
+    volume.keeps_others.hash(&mut hasher);
     volume.nested_mount_points.hash(&mut hasher);
     for (path, file) in &volume.files {
         (path, &file.data, file.mode, file.uid).hash(&mut hasher);

@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::core::model::FieldError;
 use crate::core::record::Instance;
 use crate::core::record::Progress;
 use crate::core::record::WrittenData;
@@ -21,6 +20,7 @@ use super::Action;
 use super::Data;
 use super::ManifestFact;
 use super::Planner;
+use super::State;
 use super::VolumesFact;
 use super::instance::describe;
 use super::progress::restarts_on_data;
@@ -35,6 +35,8 @@ struct Kept {
     unheard: Vec<Missing>,
     /// Containers that have waited since the instance began.
     waiting: BTreeSet<String>,
+    /// How to mend what is refused.
+    hints: Vec<String>,
 }
 
 impl Kept {
@@ -76,6 +78,7 @@ impl Kept {
         if held.unheard || held.refused.is_empty() && volume == MANIFEST {
             return self.unheard.extend(held.missing.iter().cloned());
         }
+        self.hints.extend(held.refused.iter().filter_map(|error| error.hint.clone()));
         self.stale.push(StaleVolume {
             pod: instance.pod_name.clone(),
             volume: volume.to_owned(),
@@ -168,6 +171,7 @@ impl Planner<'_> {
             let what: Vec<String> = kept.unheard.iter().map(describe).collect();
             self.add_reason(&format!("keeps its last data: missing {}", what.join(", ")));
         }
+        self.summary.hints.extend(kept.hints.iter().cloned());
         let waiting = rendering.held().iter().filter(|held| match &held.part {
             Part::Environment { container, .. } => kept.waiting.contains(container),
             _ => false,
@@ -177,9 +181,26 @@ impl Planner<'_> {
         known.stale.retain(|volume, _| kept.stale.iter().any(|stale| stale.volume == *volume));
         for stale in &kept.stale {
             let since = known.stale.entry(stale.volume.clone()).or_insert(now).to_string();
-            self.summary.hints.extend(hints(rendering, stale));
             self.summary.stale.push(StaleVolume { since, ..stale.clone() });
         }
+    }
+
+    /// Ends the summary of what runs: without all of its containers it waits, with old data it is stale.
+    pub(super) fn tell_kept(&mut self) {
+        let waiting = std::mem::take(&mut self.summary.waiting_containers);
+        for WaitingContainer { container, missing } in &waiting {
+            let what: Vec<String> = missing.iter().map(describe).collect();
+            self.add_reason(&format!("container {container} waits for {}", what.join(", ")));
+        }
+        if !waiting.is_empty() && self.summary.state != State::Orphaned {
+            self.summary.state = State::Waiting;
+        }
+        self.summary.waiting_containers = waiting;
+        if !self.summary.stale.is_empty() && self.summary.state == State::Running {
+            self.summary.state = State::Stale;
+        }
+        let stale: Vec<String> = self.summary.stale.iter().map(ToString::to_string).collect();
+        self.add_reason(&stale.join("; "));
     }
 
     /// Says which containers wait by themselves.
@@ -216,10 +237,4 @@ fn reason(held: &HeldPart) -> String {
         _ => String::new(),
     };
     format!("{of}{}", reasons.join("; "))
-}
-
-/// How to mend what is refused.
-fn hints(rendering: &RenderResult, stale: &StaleVolume) -> Vec<String> {
-    let refused = rendering.held().iter().filter(|held| reason(held) == stale.reason).flat_map(|held| &held.refused);
-    refused.filter_map(|error: &FieldError| error.hint.clone()).collect()
 }

@@ -106,6 +106,7 @@ impl Facts for World {
             None => Ok(Rendered {
                 file: format!("{}.yaml", identity.pod_name),
                 text: String::new(),
+                data_digest: String::new(),
                 digest: match &daemon_set.admitted {
                     Some(admitted) => format!("{admitted}@{data_version}"),
                     None => format!("{}@{data_version}", image(daemon_set)),

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -109,6 +110,8 @@ pub(super) struct Payload<'c, 'a> {
     pub(super) ctx: &'c mut RenderContext<'a>,
     /// The files so far; a later source overwrites an equal path.
     pub(super) files: VolumeFiles,
+    /// Those of them that are tokens.
+    pub(super) tokens: BTreeSet<String>,
     /// The volume's `defaultMode`.
     pub(super) mode: u32,
     pub(super) owner: FileOwnership,
@@ -168,6 +171,7 @@ impl<'a> Payload<'_, 'a> {
                 let file = self.owner.token(token.as_bytes().to_vec(), self.mode);
                 let path = source.str_at("path");
                 self.insert(path, file, &format!("{field}.path"));
+                self.tokens.extend(volume_path(path));
             }
             None => self.ctx.miss("ServiceAccountToken", account, &request.audience),
         }
@@ -185,8 +189,8 @@ impl<'a> Payload<'_, 'a> {
     }
 
     /// The files, after checking that none of them lies where another needs a folder.
-    pub(super) fn finish(self, field: &str) -> VolumeFiles {
-        let Self { ctx, files, .. } = self;
+    pub(super) fn finish(self, field: &str) -> (VolumeFiles, BTreeSet<String>) {
+        let Self { ctx, files, tokens, .. } = self;
         for path in files.keys() {
             let parents = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
             for parent in parents.filter(|parent| files.contains_key(*parent)) {
@@ -194,7 +198,7 @@ impl<'a> Payload<'_, 'a> {
                 ctx.refuse(field, reason, "choose paths that do not lie inside each other");
             }
         }
-        files
+        (files, tokens)
     }
 }
 

@@ -77,10 +77,11 @@ pub(super) fn convert(ctx: &mut RenderContext<'_>, pod: &downward::PodView<'_>, 
         let Some(volume) = volume.as_object_mut() else { continue };
         let name = volume.str_at("name").to_owned();
         ctx.begin(Part::Volume(name.clone()));
-        let Some(files) = files(ctx, pod, spec, volume, owner, &field) else { continue };
+        let Some((files, tokens)) = files(ctx, pod, spec, volume, owner, &field) else { continue };
         volume.retain(|member, _| member == "name");
         volume.insert("emptyDir".to_owned(), json!({}));
-        ctx.volumes.push(VolumeData { name: name.clone(), files, fs_group: owner.fs_group, ..VolumeData::default() });
+        let fs_group = owner.fs_group;
+        ctx.volumes.push(VolumeData { name: name.clone(), files, tokens, fs_group, ..VolumeData::default() });
         converted.insert(name);
     }
     ctx.begin(Part::Pod);
@@ -103,7 +104,7 @@ fn files(
     volume: &Object,
     owner: FileOwnership,
     field: &str,
-) -> Option<payload::VolumeFiles> {
+) -> Option<(payload::VolumeFiles, BTreeSet<String>)> {
     let mut set = volume.iter().filter(|(member, value)| *member != "name" && !value.is_null());
     let (kind, source) = set.next()?;
     if set.next().is_some() {
@@ -123,7 +124,8 @@ fn files(
     if kept {
         return None;
     }
-    let mut payload = Payload { ctx, files: payload::VolumeFiles::new(), mode: payload::default_mode(source), owner };
+    let (files, tokens) = (payload::VolumeFiles::new(), BTreeSet::new());
+    let mut payload = Payload { ctx, files, tokens, mode: payload::default_mode(source), owner };
     match kind.as_str() {
         "configMap" => payload.object(Kind::ConfigMap, source.str_at("name"), source, &field),
         "secret" => payload.object(Kind::Secret, source.str_at("secretName"), source, &field),

@@ -160,7 +160,7 @@ impl Facts for ObservedState<'_> {
     }
 
     fn volumes(&self, rendering: &RenderResult, kept: &BTreeSet<String>) -> VolumesFact {
-        if rendering.volumes().iter().all(|volume| kept.contains(&volume.name)) {
+        if rendering.volumes().iter().all(|volume| kept.contains(&volume.name) && volume.tokens.is_empty()) {
             return VolumesFact::Current;
         }
         let digest = rendering.data.without(kept);

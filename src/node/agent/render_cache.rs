@@ -132,6 +132,8 @@ pub(super) struct Digests {
     data: String,
     #[serde(default)]
     volumes: BTreeMap<String, String>,
+    #[serde(default)]
+    tokens: BTreeMap<String, String>,
     data_version: String,
 }
 
@@ -149,6 +151,7 @@ impl KnownRendering {
             manifest: rendered.map(|rendered| rendered.digest.clone()).unwrap_or_default(),
             data: rendering.data.all.clone(),
             volumes: rendering.data.by_volume.clone(),
+            tokens: rendering.data.tokens.clone(),
             data_version: rendered.map(|rendered| rendered.pod.data_version.clone()).unwrap_or_default(),
         });
         let is_secret = !tokens.is_empty() || references.iter().any(|reference| reference.kind == Kind::Secret);
@@ -158,7 +161,10 @@ impl KnownRendering {
     /// Its digests.
     pub(super) fn digests(&self) -> impl Iterator<Item = String> {
         self.digests.clone().into_iter().flat_map(|known| {
-            [known.manifest, known.data, known.data_version].into_iter().chain(known.volumes.into_values())
+            [known.manifest, known.data, known.data_version]
+                .into_iter()
+                .chain(known.volumes.into_values())
+                .chain(known.tokens.into_values())
         })
     }
 
@@ -218,9 +224,11 @@ impl RenderCache {
         let Some(recorded) = &self.recorded else { return rendering };
         let key = (daemon.clone(), rendering.revision.clone(), incarnation, view);
         if let Some(Some(known)) = recorded.get(&key) {
-            rendering.data = DataDigests { all: known.data.clone(), by_volume: known.volumes.clone() };
+            rendering.data =
+                DataDigests { all: known.data.clone(), by_volume: known.volumes.clone(), tokens: known.tokens.clone() };
             if let Ok(rendered) = &mut rendering.result {
                 rendered.digest.clone_from(&known.manifest);
+                rendered.data_digest.clone_from(&known.data);
                 rendered.pod.data_version.clone_from(&known.data_version);
             }
         }

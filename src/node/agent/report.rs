@@ -108,8 +108,8 @@ impl Reporter {
     }
 
     /// Logs and sends as events what a pass decided and did.
-    pub(super) fn log(&mut self, decision: &Decision, outcome: &EffectOutcome, api: Option<&Api>) {
-        self.reported.pass(decision, outcome, api, &self.node);
+    pub(super) fn log(&mut self, decision: &Decision, outcome: &EffectOutcome, api: Option<&Api>, now: Timestamp) {
+        self.reported.pass(decision, outcome, api, &self.node, now);
     }
 
     /// Logs problems that are new, or gone.

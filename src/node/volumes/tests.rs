@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::PermissionsExt;
@@ -407,4 +408,21 @@ fn a_volume_that_is_not_written_keeps_what_it_has_and_is_not_looked_at() {
     assert!(volumes.intact(UID), "nothing could be done about it");
     volumes.write(UID, &[volume(&[("a", "1")]), other("2")]).unwrap();
     assert_eq!(fs::read_to_string(place(root.path()).join("a")).unwrap(), "1");
+}
+
+#[test]
+fn a_token_is_written_although_its_volume_keeps_the_rest() {
+    let (root, mut volumes) = root();
+    let whole = VolumeData { tokens: BTreeSet::from(["token".to_owned()]), ..volume(&[("token", "1"), ("d/ca", "C")]) };
+    let lacking = VolumeData { files: BTreeMap::from([("token".to_owned(), file("2", 0o600))]), ..whole.clone() };
+    let tokens = lacking.tokens_alone().unwrap();
+    assert!(volumes.write(UID, [&tokens]).unwrap().is_empty(), "nothing to keep: the pod has not begun");
+    assert!(!place(root.path()).exists());
+    volumes.write(UID, [&whole]).unwrap();
+    let written = volumes.write(UID, [&tokens]).unwrap();
+    assert_eq!(written.published.len(), 1);
+    let read = |path: &str| fs::read_to_string(place(root.path()).join(path)).unwrap();
+    assert_eq!((read("token"), read("d/ca")), ("2".to_owned(), "C".to_owned()));
+    assert!(volumes.write(UID, [&tokens]).unwrap().is_empty() && volumes.intact(UID));
+    assert_eq!(mode(&place(root.path()).join("..data/token")), 0o600);
 }

@@ -55,6 +55,13 @@ pub(super) fn write(
 ) -> Result<(VolumeChange, Vec<(PathBuf, Stamp)>), FsError> {
     let ownership = VolumeOwnership::new(volume.fs_group, target.strict_ownership());
     let volumes = target.make_volumes(pod)?;
+    if volume.keeps_others {
+        let version = volumes.child(&volume.name)?.map_or(Ok(None), |dir| current_version(&dir))?;
+        return match version {
+            Some((_, version)) => write(target, pod, &with_others(&version, volume)?, unsynced),
+            None => Ok((VolumeChange::None, Vec::new())),
+        };
+    }
     let (dir, is_new) = volumes.child_or_create(&volume.name, 0o777)?;
     let mut change = VolumeChange::None;
     if !ownership.is_folder(&dir.own_stat()?, 0o777) {
@@ -117,6 +124,26 @@ fn current_version(dir: &Dir) -> Result<Option<(String, Dir)>, FsError> {
         Some(stat) if stat.kind == FileKind::Folder => Ok(dir.child(name)?.map(|version| (name.to_owned(), version))),
         _ => Ok(None),
     }
+}
+
+/// `volume` with the files of `version` that it does not have.
+fn with_others(version: &Dir, volume: &VolumeData) -> Result<VolumeData, FsError> {
+    let mut files = BTreeMap::new();
+    let mut open = vec![(String::new(), version.child(".")?)];
+    while let Some((prefix, dir)) = open.pop() {
+        let Some(dir) = dir else { continue };
+        for name in dir.names()? {
+            let (Some(name), Some(stat)) = (name.to_str(), dir.stat(&name)?) else { continue };
+            let path = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") };
+            if stat.kind == FileKind::Folder {
+                open.push((path, dir.child(name)?));
+            } else if let Some(data) = dir.read_file(name, stat.size() + 1)?.filter(|_| stat.kind == FileKind::File) {
+                files.insert(path, VolumeFile { data, mode: stat.mode, uid: Some(stat.uid) });
+            }
+        }
+    }
+    files.extend(volume.files.clone());
+    Ok(VolumeData { files, keeps_others: false, ..volume.clone() })
 }
 
 /// Every folder below a version that the files of a volume need.

@@ -98,6 +98,8 @@ fn the_clusters_ca_is_waited_for() {
     let mut fixture = pod_spec(json!({}));
     fixture.put(Kind::ConfigMap, "kube-root-ca.crt", json!({"data": {}}));
     assert_eq!(waiting(&fixture.rendered()), ["ConfigMap kube-system/kube-root-ca.crt ca.crt"]);
+    let tokens = fixture.rendered().volumes[0].tokens_alone().unwrap();
+    assert_eq!(tokens.files.into_keys().collect::<Vec<_>>(), ["token"], "it is renewed all the same");
     fixture.objects.objects.retain(|reference, _| reference.kind != Kind::ConfigMap);
     assert_eq!(waiting(&fixture.rendered()), ["ConfigMap kube-system/kube-root-ca.crt"]);
 }

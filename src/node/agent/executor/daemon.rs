@@ -154,8 +154,8 @@ impl Executor {
         outcome: &mut EffectOutcome,
     ) -> Result<(), EffectFailure> {
         let uid = &rendering.identity.uid;
-        let volumes = rendering.volumes().iter().filter(|volume| !kept.contains(&volume.name));
-        self.volumes.write(uid, volumes).map_err(|e| failure::of(&e, e.hint()))?;
+        let volumes = rendering.volumes_without(kept);
+        self.volumes.write(uid, volumes.iter().map(|volume| &**volume)).map_err(|e| failure::of(&e, e.hint()))?;
         outcome.written.insert(uid.clone(), rendering.data.without(kept));
         Ok(())
     }

@@ -14,6 +14,8 @@ use crate::core::record::FailedRevision;
 use crate::core::status::Problem;
 use crate::core::status::StaleVolume;
 use crate::core::status::State;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::node::agent::decision::Decision;
 use crate::node::agent::executor::EffectOutcome;
 use crate::node::agent::failure::EffectFailure;
@@ -32,7 +34,31 @@ pub(super) struct Reported {
     failed: BTreeMap<ObjectKey, (FailedRevision, bool)>,
     /// Volumes that keep their last data: pod, volume and why.
     stale: BTreeMap<ObjectKey, BTreeSet<(String, String, String)>>,
+    waits: Waits,
     problems: Vec<Problem>,
+}
+
+/// What was said of daemons that wait, and when. What is missing changes with every answer of the API server: a new
+/// text follows no sooner than [`Waits::PACE`].
+#[derive(Default)]
+struct Waits {
+    said: BTreeMap<ObjectKey, (Timestamp, String)>,
+}
+
+impl Waits {
+    const PACE: Span = Span::from_secs(2);
+
+    /// Whether `line` is to be said at `now`.
+    fn is_news(&mut self, key: &ObjectKey, line: &str, now: Timestamp) -> bool {
+        let is_paced = |at: Timestamp| (Span::ZERO..Self::PACE).contains(&(now - at));
+        match self.said.get(key) {
+            Some((at, before)) if before == line || is_paced(*at) => false,
+            _ => {
+                self.said.insert(key.clone(), (now, line.to_owned()));
+                true
+            }
+        }
+    }
 }
 
 /// Where the news of one pass goes.
@@ -41,13 +67,21 @@ struct News<'a> {
     decision: &'a Decision,
     api: Option<&'a Api>,
     node: &'a str,
+    now: Timestamp,
 }
 
 impl Reported {
     /// Logs and sends as events what a pass decided and did.
-    pub(super) fn pass(&mut self, decision: &Decision, outcome: &EffectOutcome, api: Option<&Api>, node: &str) {
+    pub(super) fn pass(
+        &mut self,
+        decision: &Decision,
+        outcome: &EffectOutcome,
+        api: Option<&Api>,
+        node: &str,
+        now: Timestamp,
+    ) {
         decision.log.0.iter().for_each(crate::node::agent::log::LogLine::write);
-        let mut news = News { reported: self, decision, api, node };
+        let mut news = News { reported: self, decision, api, node, now };
         for daemon in &decision.plan.daemons {
             news.tell(daemon, outcome.failures.get(&daemon.key));
         }
@@ -60,6 +94,7 @@ impl Reported {
         self.daemons.retain(|key, _| planned.contains(key));
         self.unknown_fields.retain(|key, _| planned.contains(key));
         self.stale.retain(|key, _| planned.contains(key));
+        self.waits.said.retain(|key, _| planned.contains(key));
     }
 
     /// Logs problems that are new, or gone.
@@ -115,18 +150,22 @@ impl News<'_> {
         self.tell_failed(plan);
         self.tell_stale(plan);
         self.tell_unknown_fields(plan);
-        let said = (plan.summary.state, plan.summary.reason.clone());
+        let Summary { state, reason, .. } = &plan.summary;
+        if *state != State::Waiting {
+            self.reported.waits.said.remove(&plan.key);
+        } else if self.reported.waits.is_news(&plan.key, reason, self.now) {
+            tracing::info!(daemonset, "{reason}");
+        }
+        let said = (*state, reason.clone());
         let before = self.reported.daemons.insert(plan.key.clone(), said.clone());
         if before.as_ref() == Some(&said) {
             return;
         }
-        let Summary { state, reason, .. } = &plan.summary;
         match state {
             State::Refused => {
                 tracing::warn!(daemonset, "refused: {reason}");
                 self.event(plan, EventKind::Warning, "Refused", "Render", reason);
             }
-            State::Waiting => tracing::info!(daemonset, "{reason}"),
             _ => tracing::debug!(daemonset, state = state.as_str(), "{reason}"),
         }
     }
@@ -223,5 +262,23 @@ impl News<'_> {
             action: action.to_owned(),
             note: note.to_owned(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::time::at;
+
+    use super::*;
+
+    #[test]
+    fn what_a_daemon_waits_for_is_said_once_while_answers_come_in_and_again_when_it_lasts() {
+        let (mut waits, key) = (Waits::default(), ObjectKey::new("a", "b"));
+        let mut said = |reason, now| waits.is_news(&key, reason, at(now));
+        assert!(said("waits for A, B, C", 0));
+        assert!(!said("waits for B, C", 5) && !said("waits for C", 15));
+        assert!(said("waits for C", 2_000), "that is what it still waits for");
+        assert!(!said("waits for C", 60_000));
+        assert!(said("waits for B", 1_000), "the clock was set back");
     }
 }

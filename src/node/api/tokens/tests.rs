@@ -117,7 +117,7 @@ fn a_token_of_another_life_serves_until_there_is_one_of_the_wanted_life() {
     assert_eq!(tokens.snapshot().token(&long), Some("secret-value"), "although it has expired");
     let other = TokenRequest { audience: "vault".to_owned(), ..long.clone() };
     assert_eq!(tokens.snapshot().token(&other), None);
-    assert_eq!(tokens.due(&registered("u").snapshot()).0, [long.clone()]);
+    assert_eq!(tokens.due(&registered("u").snapshot()).0, std::slice::from_ref(&long));
     let new = IssuedToken { request: long.clone(), token: "new".into(), ..issued("a", 0, "u") };
     tokens.record(long.clone(), Ok(new), &Snapshot::default());
     assert_eq!(tokens.snapshot().token(&long), Some("new"));
