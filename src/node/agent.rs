@@ -270,18 +270,19 @@ impl Agent {
         let recorded = self.reporter.recorder.news(&observation, &decision, &outcome, &self.last.plan);
         self.render_cache.shrink();
         self.requests.send(std::mem::take(&mut decision.requests), observation.now);
+        // A state folder that cannot be used or written is tried again, as what failed is.
+        let has_failed = !outcome.failures.is_empty() || !outcome.problems.is_empty() || self.executor.state.is_none();
         let mut problems = std::mem::take(&mut decision.problems);
         problems.append(&mut outcome.problems);
         problems.extend(self.executor.sealing.problem());
         self.reporter.log(&decision, &outcome, self.inputs.api(), observation.now);
         let mut plan = decision.plan.clone();
         plan.shrink();
-        // A state folder that cannot be used is tried again, as what failed is.
-        let due = match outcome.failures.is_empty() && self.executor.state.is_some() {
-            true => decision.due,
-            false => decide::after_failure(decision.due, observation.now),
+        let due = match has_failed {
+            true => decide::after_failure(decision.due, observation.now),
+            false => decision.due,
         };
-        let is_at_rest = is_at_rest && outcome.failures.is_empty() && outcome.problems.is_empty();
+        let is_at_rest = is_at_rest && !has_failed;
         let next = AgentState::commit(decision, &outcome, observation.now);
         let before = std::mem::replace(&mut self.state, next);
         self.reporter.recorder.keep(before, &observation, recorded, &outcome, &self.render_cache);
