@@ -290,8 +290,11 @@ fn resolve_absent(known: &KnownDefinition<'_>, by_event: bool, record: &DaemonRe
         _ if record.instances.is_empty() && record.ignored_file.is_some() => {
             Desired::Gone { reason: reason.to_owned(), by_list: false, ignore_file: fingerprint_of(known) }
         }
-        // Nothing runs and no file defines it: there is nothing to be careful with.
-        _ if record.instances.is_empty() && matches!(known.folder, FolderState::Absent) => {
+        // Nothing of it runs or has run just now, and no file defines it: there is nothing to be careful with.
+        _ if record.instances.is_empty()
+            && known.remembered.is_none()
+            && matches!(known.folder, FolderState::Absent) =>
+        {
             Desired::Gone { reason: reason.to_owned(), by_list: false, ignore_file: None }
         }
         Confirmation::Failed(why) => {

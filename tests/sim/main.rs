@@ -15,7 +15,7 @@ mod life;
 mod moves;
 mod node;
 
-use std::sync::atomic::AtomicBool;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn main() {
         None => kept(&kubeconfig) & new_lives(&kubeconfig),
         Some(Ok(first)) => {
             let count = words.get(1).and_then(|word| word.parse().ok()).unwrap_or(1);
-            (first..first + count).all(|seed| judge(&Life::of(seed), &kubeconfig))
+            (first..first + count).all(|seed| judge(&drawn(seed), &kubeconfig))
         }
         Some(Err(_)) => words.iter().all(|file| {
             let text = std::fs::read_to_string(file).expect("a life that was kept");
@@ -79,7 +79,7 @@ fn kept(kubeconfig: &str) -> bool {
     is_right
 }
 
-/// New lives on all processors for a while.
+/// New lives on all processors for a while; ends with the first that breaks a law, unless SIM_ALL is set.
 fn new_lives(kubeconfig: &str) -> bool {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let seconds = number("SIM_SECONDS").unwrap_or(10);
@@ -88,45 +88,72 @@ fn new_lives(kubeconfig: &str) -> bool {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         now.as_nanos() as u64 % 1_000_000_000
     });
-    let (next, failed, began) = (AtomicU64::new(0), AtomicBool::new(false), Instant::now());
+    let goes_on = std::env::var_os("SIM_ALL").is_some();
+    let (next, began) = (AtomicU64::new(0), Instant::now());
+    let found: Mutex<Vec<(Life, Violation)>> = Mutex::default();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let is_over = || began.elapsed() >= Duration::from_secs(seconds) || !goes_on && !found.lock().unwrap().is_empty();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while began.elapsed() < Duration::from_secs(seconds) && !failed.load(Ordering::Relaxed) {
+                while !is_over() {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     if index >= most {
                         break;
                     }
-                    if !judge(&Life::of(first + index), kubeconfig) {
-                        failed.store(true, Ordering::Relaxed);
+                    let life = drawn(first + index);
+                    if let Some(violation) = life::live(&life, kubeconfig).violation {
+                        found.lock().unwrap().push((life, violation));
                     }
                 }
             });
         }
     });
-    let lives = next.load(Ordering::Relaxed).min(most);
-    let took = began.elapsed().as_secs_f64();
+    let (lives, took) = (next.load(Ordering::Relaxed).min(most), began.elapsed().as_secs_f64());
     let rate = lives as f64 * 60.0 / took / threads as f64;
+    let found = found.into_inner().unwrap();
+    for (life, violation) in &found {
+        tell(life, violation, kubeconfig);
+    }
     println!("{lives} lives from seed {first}, {took:.1} s on {threads} processors: {rate:.0} a minute of each");
-    !failed.load(Ordering::Relaxed)
+    found.is_empty()
 }
 
-/// Lives one life; what breaks a law is made shorter, told and kept.
+/// Lives one life, twice: the same life must be the same. What breaks a law is made shorter and told.
 fn judge(life: &Life, kubeconfig: &str) -> bool {
-    let Some(violation) = life::live(life, kubeconfig).violation else { return true };
-    let is_shrunk = std::env::var_os("SIM_WHOLE").is_none();
-    let (life, violation) =
-        if is_shrunk { shrink(life.clone(), violation, kubeconfig) } else { (life.clone(), violation) };
+    let (one, other) = (life::live(life, kubeconfig), life::live(life, kubeconfig));
+    if one.trace != other.trace {
+        println!("seed {}: the same life is not the same", life.seed);
+        return false;
+    }
+    let Some(violation) = one.violation else { return true };
+    tell(life, &violation, kubeconfig);
+    false
+}
+
+/// The story of a life that breaks a law, made shorter unless SIM_WHOLE is set.
+fn tell(life: &Life, violation: &Violation, kubeconfig: &str) {
+    let (life, violation) = match std::env::var_os("SIM_WHOLE") {
+        None => shrink(life.clone(), violation.clone(), kubeconfig),
+        Some(_) => (life.clone(), violation.clone()),
+    };
     println!("seed {}: {}: {}", life.seed, violation.law, violation.what);
     println!("  daemons {:?}, one journal {}", life.daemons, life.one_journal);
     for (at, what) in &life.moves {
         println!("  {:>9.3} s  {what:?}", *at as f64 / 1_000.0);
     }
     println!("  {:>9.3} s  {}", violation.at as f64 / 1_000.0, violation.law);
-    let text = serde_json::to_string(&life).unwrap_or_default();
-    println!("  {text}");
-    false
+    println!("  {}", serde_json::to_string(&life).unwrap_or_default());
+}
+
+/// The life of a seed; without the moves that SIM_WITHOUT names.
+fn drawn(seed: u64) -> Life {
+    let mut life = Life::of(seed);
+    let without = std::env::var("SIM_WITHOUT").unwrap_or_default();
+    let is_named =
+        |what: &moves::Move| without.split(',').any(|name| !name.is_empty() && format!("{what:?}").starts_with(name));
+    life.moves.retain(|(_, what)| !is_named(what));
+    life
 }
 
 /// Leaves out what the violation does not need.

@@ -79,6 +79,8 @@ pub(crate) struct Daemon {
     has_second: bool,
     /// So many ends of an instance are explained beyond what the revision explains.
     pub(crate) allowed: u32,
+    /// When somebody removed its data: until it is noticed, that is missing.
+    pub(crate) data_removed: Option<i64>,
     /// Whether it has run in this life.
     pub(crate) has_run: bool,
     pub(crate) highest: u64,
@@ -179,6 +181,7 @@ pub(crate) struct Node {
     pub(crate) is_mounted: bool,
     faults: Vec<Fault>,
     pub(crate) is_state_open: bool,
+    damaged_at: Option<i64>,
 }
 
 impl Node {
@@ -207,6 +210,7 @@ impl Node {
             is_mounted: true,
             faults: Vec::new(),
             is_state_open: false,
+            damaged_at: None,
         };
         node.lay_out();
         node.settle_cluster();
@@ -225,6 +229,7 @@ impl Node {
                 is_hurt: false,
                 has_second: false,
                 allowed: 0,
+                data_removed: None,
                 has_run: false,
                 highest: 0,
             });
@@ -345,6 +350,11 @@ impl Node {
         drop(server);
         self.disk.set_exempt(exempt);
         self.effects.lock().unwrap().by_world = false;
+    }
+
+    /// Whether a record was damaged just now.
+    fn has_damage(&self) -> bool {
+        self.damaged_at.is_some_and(|at| self.steady - at < 30_000)
     }
 
     /// All faults end now.
@@ -543,7 +553,7 @@ impl Node {
             }
             Move::RemoveFile { daemon } => {
                 let daemon = index(daemon);
-                if self.daemons[daemon].file.is_some() && self.can_write(daemon) {
+                if self.daemons[daemon].file.is_some() && self.can_write(daemon) && !self.daemons[daemon].has_second {
                     let path = self.path(daemon);
                     self.as_world(|disk| disk.unlink(&Handle::Start, &path)).unwrap_or_default();
                     self.daemons[daemon].file = None;
@@ -551,7 +561,7 @@ impl Node {
             }
             Move::Mask { daemon } => {
                 let daemon = index(daemon);
-                if self.daemons[daemon].file.is_some() && self.can_write(daemon) {
+                if self.daemons[daemon].file.is_some() && self.can_write(daemon) && !self.daemons[daemon].has_second {
                     let path = self.path(daemon);
                     self.as_world(|disk| link(disk, &path, "/dev/null"));
                     self.daemons[daemon].file = None;
@@ -576,7 +586,8 @@ impl Node {
             }
             Move::RemoveManifest { daemon } => {
                 let daemon = index(daemon);
-                if let Some(path) = self.manifest_of(daemon) {
+                // Where its record went at the same time, nothing on the disk tells that an instance still runs.
+                if let Some(path) = self.manifest_of(daemon).filter(|_| !self.has_damage()) {
                     self.as_world(|disk| disk.unlink(&Handle::Start, &path)).unwrap_or_default();
                     self.daemons[daemon].allowed += 1;
                 }
@@ -877,6 +888,7 @@ impl Node {
         let name = format!("{SPACE}/{}", self.daemons[daemon].name);
         let Some(manifest) = self.kubelet.read(&self.disk).into_values().find(|m| m.daemon == name) else { return };
         let file = volume_path(&manifest.uid, "c").join("k");
+        self.daemons[daemon].data_removed = Some(self.steady);
         self.as_world(|disk| disk.unlink(&Handle::Start, &file)).unwrap_or_default();
     }
 
@@ -917,6 +929,7 @@ impl Node {
         let disk: &dyn Disk = &*self.disk;
         let Ok(data) = disk.load(&path, u64::MAX) else { return };
         self.end = Some(End::Kill { back: 1_000 });
+        self.damaged_at = Some(self.steady);
         self.as_world(|disk| match damage {
             Damage::Gone => disk.unlink(&Handle::Start, &path).unwrap_or_default(),
             Damage::Empty => overwrite(disk, &path, b""),

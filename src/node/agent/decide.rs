@@ -19,6 +19,7 @@ use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::sources;
 use crate::core::status::Problem;
+use crate::core::status::State;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::api::Scope;
@@ -69,6 +70,11 @@ fn decide_in_order(
 ) -> Decision {
     let mut state = before.clone();
     let mut log = Log::default();
+    let guard = &mut state.concerns.removal_guard;
+    guard.identify_cluster(observation, &mut state.inputs.cluster_uid);
+    // What another cluster shows is none of what this node knows of its own.
+    let unheard = guard.is_another_cluster().then(|| observation.without_api_view());
+    let observation = unheard.as_ref().unwrap_or(observation);
     let adopters = state.absorb(observation, config, &mut log);
     state.note_unsaved(&before.records);
     let mut plan = planning::plan(observation, &state, config, cache);
@@ -112,6 +118,8 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
     let tokens: BTreeSet<TokenRequest> = plan.daemons.iter().flat_map(|d| d.tokens.iter().cloned()).collect();
     let mut ours: BTreeMap<ObjectKey, Arc<DaemonSet>> = BTreeMap::new();
     // What a folder's overrides stays as it was remembered: else every version of the API's would be that one.
+    // What is not confirmed to be gone is not forgotten, though nothing of it runs at this moment.
+    let unconfirmed: BTreeSet<&ObjectKey> = plan.daemons.iter().filter(|d| is_in_doubt(d)).map(|d| &d.key).collect();
     let is_frozen = |key: &ObjectKey| {
         state.inputs.daemon_sets.contains_key(key)
             && observation.folders.get(key).is_some_and(|d| sources::is_override(d))
@@ -127,8 +135,21 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
     let unlisted = api.lists(&Scope::DaemonSets) == 0;
     let folders = &observation.folders.objects;
     let is_overridden = |reference: &ObjectRef| folders.get(reference).is_some_and(|entry| is_override(&entry.value));
-    state.inputs.follow(api, &ours, &objects, |key| unlisted || runs.contains(key), is_overridden);
+    state.inputs.follow(
+        api,
+        &ours,
+        &objects,
+        |key| unlisted || runs.contains(key) || unconfirmed.contains(key),
+        is_overridden,
+    );
     Some(Request::Follow { objects, tokens })
+}
+
+/// Whether the API's definition of a daemon is missing, and may be there.
+fn is_in_doubt(daemon: &DaemonPlan) -> bool {
+    let is_of_the_api = daemon.record.api_uid.is_some();
+    is_of_the_api && matches!(daemon.summary.state, State::Unknown)
+        || daemon.actions.iter().any(|a| matches!(a, Action::Confirm { .. }))
 }
 
 /// What is remembered for the next start, and when it is to be on disk.
@@ -231,7 +252,6 @@ fn concerns(
     let objects = Objects::today(observation, inputs, policy);
     let known = Known {
         records,
-        floor: state.floor,
         definitions,
         cluster: inputs.cluster_uid.as_ref(),
         removals_delay: config.removals_delay.into(),

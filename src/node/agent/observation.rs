@@ -167,6 +167,15 @@ impl Observation {
 }
 
 impl Observation {
+    /// The same, as if the API server had said nothing yet.
+    pub(super) fn without_api_view(&self) -> Self {
+        let mut unheard = self.clone();
+        if let Some(api) = &mut unheard.api {
+            (api.snapshot, api.sightings) = (Arc::default(), Vec::new());
+        }
+        unheard
+    }
+
     /// The API server's snapshot; `None` without an API server.
     pub(super) fn snapshot(&self) -> Option<&Snapshot> {
         self.api.as_ref().map(|api| &*api.snapshot)

@@ -272,7 +272,7 @@ impl AgentState {
             self.inputs_on_disk.saved = 0;
         }
         let concerns = &mut self.concerns;
-        concerns.removal_guard.observe(observation, &self.definitions, &mut self.inputs.cluster_uid);
+        concerns.removal_guard.observe(observation, &self.definitions);
         if let Some(api) = observation.snapshot() {
             // Before the first answer nothing is known to have been reached.
             let reached = concerns.removal_guard.etcd_rollback.reached(api);

@@ -4,6 +4,7 @@
 //! Owns what counts as confirmed. Until it is, nothing that is missing in the API counts as gone.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::core::model::ObjectKey;
@@ -20,6 +21,7 @@ use crate::node::api::Snapshot;
 use super::super::definitions::ApiDefinitions;
 use super::super::log::Log;
 use super::super::observation::Observation;
+use super::super::observation::ObservedApi;
 use super::super::requests::Reply;
 use super::super::requests::Request;
 use super::super::state::Records;
@@ -57,6 +59,9 @@ struct Cluster {
     asked_on: u64,
     /// The UID of another cluster than the one that is remembered.
     other: Option<String>,
+    /// The connection on which the DaemonSets were listed, while there is one.
+    #[serde(default)]
+    listed_on: Option<u64>,
 }
 
 /// Removals that wait for a second complete list.
@@ -73,8 +78,6 @@ struct SecondList {
 #[derive(Clone, Copy)]
 pub(in super::super) struct Known<'a> {
     pub(in super::super) records: &'a Records,
-    /// The number that a daemon without a record begins at.
-    pub(in super::super) floor: u64,
     pub(in super::super) definitions: &'a ApiDefinitions,
     /// The cluster that is remembered.
     pub(in super::super) cluster: Option<&'a String>,
@@ -94,13 +97,23 @@ impl Asked {
 }
 
 impl RemovalGuard {
-    /// Takes the answers that have come. `cluster`: the one that is remembered; the first one to answer is.
-    pub(in super::super) fn observe(
-        &mut self,
-        observation: &Observation,
-        definitions: &ApiDefinitions,
-        cluster: &mut Option<String>,
-    ) {
+    /// Learns which cluster answers. `cluster`: the one that is remembered; the first one to answer is.
+    pub(in super::super) fn identify_cluster(&mut self, observation: &Observation, cluster: &mut Option<String>) {
+        let listed = |api: &&ObservedApi| api.snapshot.lists(&Scope::DaemonSets) > 0 && observation.is_linked();
+        self.cluster.listed_on = observation.api.as_ref().filter(listed).map(|api| api.connections_opened);
+        for reply in &observation.replies {
+            match reply {
+                Reply::ClusterIdentity { connection, cluster: Ok(uid) } => self.cluster.is(uid, *connection, cluster),
+                Reply::RemovalConfirmed { cluster: Some(uid), .. } => {
+                    self.cluster.is(uid, self.cluster.asked_on, cluster);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes the answers that have come.
+    pub(in super::super) fn observe(&mut self, observation: &Observation, definitions: &ApiDefinitions) {
         if let Some(api) = observation.snapshot() {
             self.etcd_rollback.observe(api);
         }
@@ -108,13 +121,7 @@ impl RemovalGuard {
         self.confirmations.retain(|key, asked| asked.about == definitions.version(key));
         for reply in &observation.replies {
             match reply {
-                Reply::ClusterIdentity { connection, cluster: Ok(uid) } => {
-                    self.cluster.is(uid, *connection, cluster);
-                }
-                Reply::RemovalConfirmed { key, about, cluster: answered, confirmation } => {
-                    if let Some(uid) = answered {
-                        self.cluster.is(uid, self.cluster.asked_on, cluster);
-                    }
+                Reply::RemovalConfirmed { key, about, confirmation, .. } => {
                     // One to a question that is not asked any more is dropped.
                     if let Some(asked) = self.confirmations.get_mut(key).filter(|asked| asked.about == *about) {
                         let answer = Some(confirmation.clone());
@@ -174,12 +181,12 @@ impl RemovalGuard {
         known: &Known<'_>,
         log: &mut Log,
     ) -> Vec<Request> {
-        let Known { records, floor, definitions, cluster, removals_delay } = *known;
+        let Known { records, definitions, cluster, removals_delay } = *known;
         let now = observation.now;
         let api = observation.snapshot();
         self.etcd_rollback.planned(plan, api, self.has_second_list(api));
-        let known = |key: &ObjectKey| plan.daemons.iter().any(|d| d.key == *key && !d.record.is_empty(floor));
-        self.confirmations.retain(|key, _| known(key));
+        let known: BTreeSet<&ObjectKey> = plan.daemons.iter().map(|d| &d.key).collect();
+        self.confirmations.retain(|key, _| known.contains(key));
         let mut requests = Vec::new();
         let confirms = |a: &Action| matches!(a, Action::Confirm { .. });
         for daemon in plan.daemons.iter().filter(|d| d.actions.iter().any(confirms)) {
@@ -194,22 +201,20 @@ impl RemovalGuard {
             let api_uid = records.get(key).and_then(|record| record.api_uid.clone());
             requests.push(Request::ConfirmRemoval { key: key.clone(), about, api_uid, cluster: cluster.cloned() });
         }
-        requests.extend(self.identify_cluster(observation));
+        requests.extend(self.ask_for_cluster(now));
         requests.extend(self.hold_removals(plan.removals_held, now, removals_delay));
         requests
     }
 
     /// Learns which cluster this is as soon as it has listed its DaemonSets, long before anything is
     /// missing, and asks again on every new connection.
-    fn identify_cluster(&mut self, observation: &Observation) -> Option<Request> {
-        let api = observation.api.as_ref()?;
-        let listed = api.snapshot.lists(&Scope::DaemonSets) > 0;
-        let due = self.cluster.asked_at.is_none_or(|at| observation.now - at >= ASK_AGAIN);
-        let connection = api.connections_opened;
-        if !listed || !due || self.cluster.known_on == Some(connection) || !observation.is_linked() {
+    fn ask_for_cluster(&mut self, now: Timestamp) -> Option<Request> {
+        let connection = self.cluster.listed_on?;
+        let is_due = self.cluster.asked_at.is_none_or(|at| now - at >= ASK_AGAIN);
+        if !is_due || self.cluster.known_on == Some(connection) {
             return None;
         }
-        self.cluster.asked_at = Some(observation.now);
+        self.cluster.asked_at = Some(now);
         self.cluster.asked_on = connection;
         Some(Request::ClusterIdentity { connection })
     }

@@ -18,14 +18,14 @@ fn key() -> ObjectKey {
 fn pass(guard: &mut RemovalGuard, definitions: &ApiDefinitions, millis: i64, replies: Vec<Reply>) -> Option<u64> {
     let api = Some(Snapshot::default());
     let observation = Observation { replies, ..Observation::of(api, Knowledge::NeverHeard, millis) };
-    guard.observe(&observation, definitions, &mut None);
+    guard.observe(&observation, definitions);
     let mut record = DaemonRecord::new(key(), 1);
     record.api_uid = Some("u1".to_owned());
     let records = Records::from([(key(), record.clone())]);
     let mut daemon = plan::empty(record);
     daemon.actions.push(Action::Confirm { reason: String::new() });
     let plan = Plan { daemons: vec![daemon], removals_held: false };
-    let known = Known { records: &records, floor: 0, definitions, cluster: None, removals_delay: Span::from_secs(30) };
+    let known = Known { records: &records, definitions, cluster: None, removals_delay: Span::from_secs(30) };
     let requests = guard.requests(&observation, &plan, &known, &mut Log::default());
     requests.into_iter().find_map(|request| match request {
         Request::ConfirmRemoval { about, .. } => Some(about),
@@ -92,7 +92,7 @@ fn another_cluster_under_the_same_address_proves_nothing() {
     let reply = |uid: &str| vec![Reply::ClusterIdentity { connection: 1, cluster: Ok(uid.to_owned()) }];
     let observe = |guard: &mut RemovalGuard, known: &mut Option<String>, uid: &str| {
         let observation = Observation { replies: reply(uid), ..Observation::of(None, Knowledge::NeverHeard, 0) };
-        guard.observe(&observation, &ApiDefinitions::default(), known);
+        guard.identify_cluster(&observation, known);
     };
     observe(&mut guard, &mut known, "two");
     assert!(guard.is_another_cluster() && known.as_deref() == Some("one"));
