@@ -333,7 +333,12 @@ fn resolve_remembered(
     };
     match (covers(rules, daemon_set, folder, record), folder) {
         (Covered::Yes(mode), _) => wanted(daemon_set, mode, None),
-        (Covered::No(_), Some(folder)) => wanted(folder, folder_mode(policy, folder), None),
+        (Covered::No(reason), Some(folder)) => match of_the_api(record, folder) {
+            Some(running) => wanted(running, folder_mode(policy, folder), Some(reason)),
+            // What runs may be the API's, which the folder's would be a step back from.
+            None if record.live().any(|instance| instance.daemon_set.is_none()) => Desired::Unsure { reason },
+            None => wanted(folder, folder_mode(policy, folder), None),
+        },
         (Covered::No(reason), None) => Desired::Unsure { reason },
     }
 }

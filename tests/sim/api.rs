@@ -84,6 +84,9 @@ pub(crate) struct Server {
     watchers: Vec<Watcher>,
     pub(crate) reach: Reach,
     pub(crate) refusals: BTreeMap<String, Refusal>,
+    /// Changes with every pod and Node; who waits for that is woken.
+    pub(crate) pods_version: u64,
+    pub(crate) poke: Option<Arc<tokio::sync::Notify>>,
     /// The wall clock, for tokens.
     pub(crate) now_millis: i64,
     tokens: u64,
@@ -153,6 +156,10 @@ impl Server {
     fn publish(&mut self, event: &'static str, key: Id, object: Value) {
         let line: Bytes = format!("{}\n", json!({"type": event, "object": object})).into();
         let is_up = self.reach == Reach::Up;
+        if matches!(key.0.as_str(), "pods" | "nodes") {
+            self.pods_version += 1;
+            self.poke.iter().for_each(|poke| poke.notify_one());
+        }
         self.watchers.retain(|watcher| {
             !is_up
                 || !matches(&watcher.resource, &watcher.namespace, &watcher.fields, &key, &object)
@@ -163,6 +170,7 @@ impl Server {
 
     /// The server starts anew: all connections end, and nothing of the history is there.
     pub(crate) fn forget(&mut self) {
+        self.pods_version += 1;
         self.history.clear();
         self.oldest = self.etcd.version;
         self.break_connections();
@@ -189,6 +197,7 @@ impl Server {
     pub(crate) fn set_reach(&mut self, reach: Reach) {
         if self.reach != reach {
             self.reach = reach;
+            self.pods_version += 1;
             self.frozen.send_replace(reach == Reach::Silent);
             if reach != Reach::Silent {
                 self.break_connections();

@@ -36,7 +36,7 @@ pub(crate) struct Manifest {
     pub(crate) grace: i64,
     /// Volumes that the pod's data is expected in.
     pub(crate) volumes: Vec<String>,
-    pub(crate) whole: Value,
+    pub(crate) whole: Arc<Value>,
 }
 
 /// What a pod does.
@@ -89,6 +89,11 @@ pub(crate) struct Kubelet {
     pub(crate) taken: BTreeMap<String, Manifest>,
     pub(crate) started_pods: Vec<Manifest>,
     has_listed: bool,
+    /// What the last housekeeping saw of the API's pods, and whether pods have changed since.
+    kept_at: u64,
+    is_untidy: bool,
+    /// Manifests by file, with what tells that it is the same file.
+    parsed: BTreeMap<String, (String, Option<Manifest>)>,
 }
 
 impl Kubelet {
@@ -105,11 +110,15 @@ impl Kubelet {
             taken: BTreeMap::new(),
             started_pods: Vec::new(),
             has_listed: false,
+            kept_at: 0,
+            is_untidy: true,
+            parsed: BTreeMap::new(),
         }
     }
 
     /// The machine lost its power: nothing runs.
     pub(crate) fn crash(&mut self) {
+        self.is_untidy = true;
         self.pods.clear();
         self.ended.clear();
         self.taken.clear();
@@ -118,6 +127,7 @@ impl Kubelet {
 
     /// The kubelet's process is another one; containers go on running.
     pub(crate) fn restart(&mut self, now: i64) {
+        self.is_untidy = true;
         self.ended.clear();
         self.taken.clear();
         self.has_listed = false;
@@ -135,12 +145,14 @@ impl Kubelet {
             Phase::Starting { until } | Phase::Ending { until } => Some(until),
             Phase::Running { .. } | Phase::Gone => None,
         });
-        let own = if self.runs { self.look_at.min(self.house_at) } else { i64::MAX };
+        let house_at = if self.is_untidy { self.house_at } else { i64::MAX };
+        let own = if self.runs { self.look_at.min(house_at) } else { i64::MAX };
         of_pods.fold(own, i64::min)
     }
 
     /// Does what is due.
     pub(crate) fn step(&mut self, now: i64, disk: &Arc<Simulated>, server: &mut api::Server, node: &str) {
+        let before: Vec<Phase> = self.pods.values().map(|pod| pod.phase).collect();
         for (uid, pod) in &mut self.pods {
             match pod.phase {
                 Phase::Starting { until } if until <= now => {
@@ -161,17 +173,22 @@ impl Kubelet {
             self.look_at = now + RELIST;
             self.look(now, disk);
         }
-        if self.house_at <= now {
+        if !before.iter().eq(self.pods.values().map(|pod| &pod.phase)) || self.kept_at != server.pods_version {
+            self.is_untidy = true;
+        }
+        if self.is_untidy && self.house_at <= now {
             self.house_at = now + HOUSEKEEPING;
             // As the kubelet, which does not know what is nobody's before it has read its folder.
             if self.has_listed {
                 self.keep_house(now, server, node);
+                self.kept_at = server.pods_version;
+                self.is_untidy = false;
             }
         }
     }
 
     /// What is in the folder now, by UID.
-    pub(crate) fn read(&self, disk: &Arc<Simulated>) -> BTreeMap<String, Manifest> {
+    pub(crate) fn read(&mut self, disk: &Arc<Simulated>) -> BTreeMap<String, Manifest> {
         let disk: &dyn daemonlet::simulation::Disk = &**disk;
         let Ok(names) = disk.list(&self.folder) else { return BTreeMap::new() };
         let mut names: Vec<_> = names.into_iter().filter(|name| !name.as_encoded_bytes().starts_with(b".")).collect();
@@ -179,7 +196,12 @@ impl Kubelet {
         let mut by_name: BTreeMap<(String, String), Manifest> = BTreeMap::new();
         for name in names {
             let Ok(text) = disk.text(self.folder.join(&name)) else { continue };
-            if let Some(manifest) = parse(&name.to_string_lossy(), &text) {
+            let name = name.to_string_lossy().into_owned();
+            if self.parsed.get(&name).is_none_or(|(parsed, _)| *parsed != text) {
+                let manifest = parse(&name, &text);
+                self.parsed.insert(name.clone(), (text, manifest));
+            }
+            if let Some(manifest) = self.parsed[&name].1.clone() {
                 by_name.insert((manifest.namespace.clone(), manifest.name.clone()), manifest);
             }
         }
@@ -268,7 +290,7 @@ impl Kubelet {
 }
 
 fn mirror(pod: &Pod, name: &str, node: &str, owner: &Value, status: Value) -> Value {
-    let mut mirror = pod.manifest.whole.clone();
+    let mut mirror = Value::clone(&pod.manifest.whole);
     mirror["metadata"]["name"] = name.into();
     if let Some(metadata) = mirror["metadata"].as_object_mut() {
         metadata.remove("uid");
@@ -324,7 +346,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Option<Manifest> {
         revision: revision.and_then(|revision| revision.parse().ok()).unwrap_or(0),
         grace: whole.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30),
         volumes: data.filter_map(|volume| volume["name"].as_str().map(str::to_owned)).collect(),
-        whole,
+        whole: Arc::new(whole),
     })
 }
 

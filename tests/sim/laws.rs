@@ -77,7 +77,7 @@ impl Laws {
         self.note(node, format!("-- {what:?}"));
     }
 
-    pub(crate) fn lose_power(&mut self, node: &Node) {
+    pub(crate) fn lose_power(&mut self, node: &mut Node) {
         self.note(node, "the machine boots".to_owned());
         // What is lost with the power was removed by nobody.
         self.manifests = by_file(node);
@@ -305,7 +305,7 @@ impl Laws {
     }
 }
 
-fn by_file(node: &Node) -> BTreeMap<String, Manifest> {
+fn by_file(node: &mut Node) -> BTreeMap<String, Manifest> {
     let read = node.kubelet.read(&node.disk).into_values().filter(|manifest| !manifest.daemon.is_empty());
     read.map(|manifest| (manifest.file.clone(), manifest)).collect()
 }

@@ -124,8 +124,13 @@ pub(crate) fn live(life: &Life, kubeconfig: &str) -> Outcome {
     let mut pending = life.moves.clone();
     pending.reverse();
     let last = life.moves.last().map_or(0, |(at, _)| *at) + REST;
-    let mut plan =
-        Plan { pending, healed_at: last.min(HOUR + REST), over_at: last.min(HOUR + REST) + LAST, restarted: false };
+    let mut plan = Plan {
+        pending,
+        healed_at: last.min(HOUR + REST),
+        over_at: last.min(HOUR + REST) + LAST,
+        restarted: false,
+        seed: life.seed,
+    };
     let seed = Draw::new(life.seed ^ 0xa9e7);
     loop {
         outcome.processes += 1;
@@ -145,7 +150,7 @@ pub(crate) fn live(life: &Life, kubeconfig: &str) -> Outcome {
             Ended::By(End::PowerLoss { kept, reach }) => {
                 let mut node = node.borrow_mut();
                 node.lose_power(kept, reach);
-                laws.lose_power(&node);
+                laws.lose_power(&mut node);
                 0
             }
             Ended::NotStarted(why) => {
@@ -167,6 +172,8 @@ pub(crate) fn live(life: &Life, kubeconfig: &str) -> Outcome {
 
 /// What is still to happen.
 struct Plan {
+    #[cfg_attr(not(tokio_unstable), expect(dead_code, reason = "tokio takes no seed then"))]
+    seed: u64,
     /// The next move last.
     pending: Vec<(i64, super::moves::Move)>,
     healed_at: i64,
@@ -233,7 +240,7 @@ fn idle(node: &Rc<RefCell<Node>>, laws: &mut Laws, plan: &mut Plan, until: i64) 
         match node.end.take() {
             Some(End::PowerLoss { kept, reach }) => {
                 node.lose_power(kept, reach);
-                laws.lose_power(&node);
+                laws.lose_power(&mut node);
                 return true;
             }
             Some(End::Stop { .. } | End::Kill { .. }) | None => {}
@@ -276,8 +283,12 @@ enum Ended {
 
 /// One process of the agent.
 fn process(node: &Rc<RefCell<Node>>, laws: &mut Laws, plan: &mut Plan, kubeconfig: &str, draw: Draw) -> Ended {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let runtime = runtime.expect("a runtime of one thread");
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().start_paused(true);
+    // Who of several that wait is woken first is tokio's choice.
+    #[cfg(tokio_unstable)]
+    runtime.rng_seed(tokio::runtime::RngSeed::from_bytes(&plan.seed.to_le_bytes()));
+    let runtime = runtime.build().expect("a runtime of one thread");
     let lived = std::panic::catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async {
             let (began, wall, booted, server) = {

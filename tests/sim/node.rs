@@ -213,6 +213,7 @@ impl Node {
             damaged_at: None,
         };
         node.lay_out();
+        node.server.lock().unwrap().poke = Some(Arc::clone(&node.poke));
         node.settle_cluster();
         for (index, home) in life.daemons.iter().enumerate() {
             node.daemons.push(Daemon {
@@ -878,7 +879,7 @@ impl Node {
     }
 
     /// The manifest of a daemon in the kubelet's folder.
-    pub(crate) fn manifest_of(&self, daemon: usize) -> Option<PathBuf> {
+    pub(crate) fn manifest_of(&mut self, daemon: usize) -> Option<PathBuf> {
         let name = format!("{SPACE}/{}", self.daemons[daemon].name);
         let found = self.kubelet.read(&self.disk).into_values().find(|manifest| manifest.daemon == name)?;
         Some(Path::new(MANIFESTS).join(found.file))

@@ -19,7 +19,6 @@ use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::sources;
 use crate::core::status::Problem;
-use crate::core::status::State;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::api::Scope;
@@ -114,7 +113,9 @@ fn decide_in_order(
 /// Watches and asks for exactly what the daemons name.
 fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Option<Request> {
     let api = observation.snapshot()?;
-    let objects: BTreeSet<ObjectRef> = plan.daemons.iter().flat_map(|d| d.references.iter().cloned()).collect();
+    // Nothing is planned then, and nothing is known to be needed no more.
+    observation.manifests.current()?;
+    let mut objects: BTreeSet<ObjectRef> = plan.daemons.iter().flat_map(|d| d.references.iter().cloned()).collect();
     let tokens: BTreeSet<TokenRequest> = plan.daemons.iter().flat_map(|d| d.tokens.iter().cloned()).collect();
     let mut ours: BTreeMap<ObjectKey, Arc<DaemonSet>> = BTreeMap::new();
     // What a folder's overrides stays as it was remembered: else every version of the API's would be that one.
@@ -133,6 +134,9 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
     let runs: BTreeSet<&ObjectKey> =
         plan.daemons.iter().filter(|d| d.record.live().next().is_some()).map(|d| &d.key).collect();
     let unlisted = api.lists(&Scope::DaemonSets) == 0;
+    if !unconfirmed.is_empty() {
+        objects.extend(state.inputs.objects.keys().cloned());
+    }
     let folders = &observation.folders.objects;
     let is_overridden = |reference: &ObjectRef| folders.get(reference).is_some_and(|entry| is_override(&entry.value));
     state.inputs.follow(
@@ -145,11 +149,10 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
     Some(Request::Follow { objects, tokens })
 }
 
-/// Whether the API's definition of a daemon is missing, and may be there.
+/// Whether the API may define a daemon, though neither that nor anything that runs says what it refers to.
 fn is_in_doubt(daemon: &DaemonPlan) -> bool {
-    let is_of_the_api = daemon.record.api_uid.is_some();
-    is_of_the_api && matches!(daemon.summary.state, State::Unknown)
-        || daemon.actions.iter().any(|a| matches!(a, Action::Confirm { .. }))
+    let is_unknown = daemon.summary.source.is_none() && daemon.record.live().next().is_none();
+    daemon.record.api_uid.is_some() && is_unknown
 }
 
 /// What is remembered for the next start, and when it is to be on disk.

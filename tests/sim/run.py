@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""The simulator: builds it, and lives lives.
+
+    run.py [--seconds N] [--lives N] [--seed S] [WORD…]   words go to the simulator (see main.rs)
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parent.parent.parent
+
+
+def build():
+    """Builds the simulator; gives its path."""
+    # tokio's choices come from the seed of a life only with its unstable part.
+    flags = f"{os.environ.get('RUSTFLAGS', '')} --cfg tokio_unstable".strip()
+    argv = ["cargo", "test", "--quiet", "--profile", "sim", "--features", "simulation", "--test", "sim", "--no-run",
+            "--message-format", "json"]
+    done = subprocess.run(argv, cwd=REPO, env=os.environ | {"RUSTFLAGS": flags}, stdout=subprocess.PIPE, text=True, check=True)
+    for line in done.stdout.splitlines():
+        said = json.loads(line)
+        if said.get("reason") == "compiler-artifact" and said["target"]["name"] == "sim" and said.get("executable"):
+            return said["executable"]
+    raise SystemExit("cargo does not say where the simulator is")
+
+
+def main():
+    """The command; the exit status is the simulator's."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--lives", type=int)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("words", nargs="*")
+    asked = parser.parse_args()
+    env = os.environ | {"SIM_SECONDS": str(asked.seconds)}
+    env |= {name: str(value) for name, value in (("SIM_LIVES", asked.lives), ("SIM_SEED", asked.seed)) if value is not None}
+    return subprocess.run([build(), *asked.words], env=env, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
