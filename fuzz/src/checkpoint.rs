@@ -88,7 +88,7 @@ fn use_record(mut record: DaemonRecord, store: &Store) {
         incarnation: used.first().map_or(0, |(_, number)| *number),
         revision: "r",
     };
-    adopt::adopt(&mut record, &found, Timestamp::from_millis(7));
+    adopt::adopt(&mut record, &found, Timestamp::from_millis(7), |_| true);
     for (uid, _) in &used {
         record.end(uid, Timestamp::from_millis(9), "because");
     }

@@ -26,10 +26,24 @@ pub struct AdoptableManifest<'a> {
 
 /// Adds `found` to the record unless it is there. Its template is unknown: it takes the wanted one if the revision is
 /// the same, else it is replaced in the normal order. A manifest with a known instance's pod name but another UID is a
-/// modified copy; it ends, because the kubelet would treat it as that pod. Returns whether the record changed.
-pub fn adopt(record: &mut DaemonRecord, found: &AdoptableManifest<'_>, now: Timestamp) -> bool {
+/// modified copy; it ends, because the kubelet would treat it as that pod.
+///
+/// Where `found` is later than everything that the record knows, the record is from a backup: what it has for live, and
+/// has no manifest (`is_there`), ended after the backup was made. Returns whether the record changed.
+pub fn adopt(
+    record: &mut DaemonRecord,
+    found: &AdoptableManifest<'_>,
+    now: Timestamp,
+    is_there: impl Fn(&str) -> bool,
+) -> bool {
     if record.instance(found.uid).is_some() {
         return false;
+    }
+    if found.incarnation >= record.next_incarnation {
+        for instance in record.instances.iter_mut().filter(|i| i.phase == Phase::Live && !is_there(&i.uid)) {
+            let reason = "what is remembered of it is older than its successor's manifest".to_owned();
+            instance.phase = Phase::Ending { since: now, reason };
+        }
     }
     let is_copy = record.instances.iter().any(|i| i.pod_name == found.pod_name);
     let phase = match is_copy {
@@ -120,6 +134,19 @@ mod tests {
     }
 
     #[test]
+    fn a_manifest_from_after_the_backup_ends_what_the_backup_has_for_live() {
+        for (incarnation, is_there, ends) in [(7, false, true), (7, true, false), (2, false, false)] {
+            let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
+            record.instances.push(Instance::new("old", "b-old", 4, "r", at(0)));
+            record.next_incarnation = 5;
+            let found = AdoptableManifest { uid: "new", pod_name: "b-new", incarnation, revision: "r" };
+            assert!(adopt(&mut record, &found, at(7), |_| is_there));
+            let old = record.instance("old").unwrap();
+            assert_eq!(old.phase != Phase::Live, ends, "{incarnation} {is_there}");
+        }
+    }
+
+    #[test]
     fn orphans_go_to_a_daemon_set_that_selects_them() {
         let mut records = orphaned();
         assert!(!adopt_orphans(&mut records, &named("new", "other"), 0, |_| false), "another selector");
@@ -142,9 +169,9 @@ mod tests {
     fn an_unknown_manifest_becomes_an_instance_and_its_number_is_used_up() {
         let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
         let found = AdoptableManifest { uid: "u", pod_name: "b-xxxxx", incarnation: 3, revision: "r" };
-        assert!(adopt(&mut record, &found, at(7)));
+        assert!(adopt(&mut record, &found, at(7), |_| true));
         assert_eq!(record.next_incarnation, 4);
-        assert!(!adopt(&mut record, &found, at(8)), "the second look finds it known");
+        assert!(!adopt(&mut record, &found, at(8), |_| true), "the second look finds it known");
         assert_eq!(record.instances.len(), 1);
     }
 
@@ -155,6 +182,7 @@ mod tests {
             &mut record,
             &AdoptableManifest { uid: "u", pod_name: "b-xxxxx", incarnation: u64::MAX, revision: "r" },
             at(7),
+            |_| true,
         );
         record.end("u", at(8), "why");
         assert_eq!(record.next_incarnation, u64::MAX);
@@ -164,8 +192,8 @@ mod tests {
     fn a_manifest_whose_uid_was_changed_is_no_second_instance() {
         let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
         let ours = AdoptableManifest { uid: "u", pod_name: "b-xxxxx", incarnation: 3, revision: "r" };
-        adopt(&mut record, &ours, at(7));
-        assert!(adopt(&mut record, &AdoptableManifest { uid: "v", ..ours }, at(8)));
+        adopt(&mut record, &ours, at(7), |_| true);
+        assert!(adopt(&mut record, &AdoptableManifest { uid: "v", ..ours }, at(8), |_| true));
         assert_eq!(record.live().map(|i| i.uid.as_str()).collect::<Vec<_>>(), ["u"]);
         assert_eq!(record.ending().map(|i| i.uid.as_str()).collect::<Vec<_>>(), ["v"]);
     }

@@ -164,7 +164,7 @@ mod tests {
                             incarnation: instance.incarnation,
                             revision: "r",
                         };
-                        adopt::adopt(record, &found, at(0));
+                        adopt::adopt(record, &found, at(0), |_| true);
                     }
                     Happening::Forget | Happening::ForgetHalf => {
                         let forgotten = forget(records.values(), floor, most);

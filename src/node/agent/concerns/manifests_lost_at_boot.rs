@@ -101,8 +101,8 @@ mod tests {
             incarnation,
             revision: "r",
         };
-        adopt::adopt(&mut record, &found("ending", 0), at(0));
-        adopt::adopt(&mut record, &found("live", 1), at(0));
+        adopt::adopt(&mut record, &found("ending", 0), at(0), |_| true);
+        adopt::adopt(&mut record, &found("live", 1), at(0), |_| true);
         let ending = |i: &&mut Instance| i.uid == "ending";
         for instance in record.instances.iter_mut().filter(ending) {
             instance.phase = Phase::Ending { since: at(0), reason: String::new() };

@@ -56,7 +56,7 @@ impl AgentState {
                 incarnation: manifest.incarnation.unwrap_or(0),
                 revision: &manifest.revision,
             };
-            if adopt::adopt(record, &found, observation.now) {
+            if adopt::adopt(record, &found, observation.now, |uid| scan.ours.values().any(|m| m.uid == uid)) {
                 let pod = &manifest.pod_name;
                 let line = format!("took over the manifest of {pod}, which is ours and which no record knows");
                 log.info(line).daemonset(&manifest.owner).pod(pod);
