@@ -29,6 +29,7 @@ mod kubectl;
 mod offline;
 mod output;
 mod plan;
+mod release;
 mod render;
 mod replay;
 mod restart;
@@ -134,6 +135,7 @@ enum Command {
     BootGuard(boot_guard::Arguments),
     Generate(generate::Arguments),
     Retry(retry::Arguments),
+    Release(release::Arguments),
     SupportBundle(support_bundle::Arguments),
     Replay(replay::Arguments),
     Teardown(teardown::Arguments),
@@ -209,6 +211,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Retry(arguments) => retry::run(&arguments),
+        Command::Release(arguments) => release::run(&arguments),
         Command::SupportBundle(arguments) => support_bundle::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Teardown(arguments) => teardown::run(&arguments),

@@ -13,6 +13,7 @@ use daemonlet::core::model::NodeView;
 use daemonlet::core::model::ObjectMap;
 use daemonlet::core::policy::Policy;
 use daemonlet::core::record::DaemonRecord;
+use daemonlet::core::record::Phase;
 use daemonlet::core::sources;
 use daemonlet::core::sources::ApiState;
 use daemonlet::core::sources::Confirmation;
@@ -79,7 +80,13 @@ fn use_record(mut record: DaemonRecord, store: &Store) {
         (FolderState::Absent, ApiState::None),
         (FolderState::Absent, daemon_set.as_ref().map_or(ApiState::Orphaned, ApiState::Present)),
     ] {
-        let known = KnownDefinition { folder, api, remembered: daemon_set.as_ref(), confirmation: Confirmation::Gone };
+        let known = KnownDefinition {
+            folder,
+            api,
+            remembered: daemon_set.as_ref(),
+            confirmation: Confirmation::Gone,
+            has_file: false,
+        };
         let _ = sources::resolve(&known, &record, &Policy::default(), &ObjectMap::default());
     }
     let found = AdoptableManifest {
@@ -90,7 +97,7 @@ fn use_record(mut record: DaemonRecord, store: &Store) {
     };
     adopt::adopt(&mut record, &found, Timestamp::from_millis(7), |_| true);
     for (uid, _) in &used {
-        record.end(uid, Timestamp::from_millis(9), "because");
+        record.end(uid, &Phase::ending(Timestamp::from_millis(9), "because"));
     }
     for instance in record.ending().filter(|i| i.uid != "u") {
         assert!(instance.phase.since().is_some());

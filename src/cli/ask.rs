@@ -16,6 +16,8 @@ use crate::cli::Exit;
 use crate::cli::offline;
 use crate::config;
 use crate::config::Config;
+use crate::core::model::ObjectKey;
+use crate::node::agent;
 use crate::node::socket::Request;
 
 /// How long the agent may take for an answer: a pass that hangs must not hang its observers too.
@@ -69,6 +71,12 @@ pub(super) fn order<T: DeserializeOwned>(config: &Config, request: &Request) -> 
         false => failure(&path, &format!("the agent cannot be asked: {}", config::io_reason(&error))),
     })?;
     understood(&path, &line)
+}
+
+/// A release while no agent runs: its next start carries it out.
+pub(super) fn release_offline<T: DeserializeOwned>(config: &Config, keys: &[ObjectKey]) -> Result<T, CommandFailure> {
+    let answer = agent::release_offline(config.clone(), &keys.iter().cloned().collect())?;
+    understood(&config.socket(), &answer.to_string())
 }
 
 fn understood<T: DeserializeOwned>(path: &std::path::Path, line: &str) -> Result<T, CommandFailure> {

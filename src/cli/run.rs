@@ -20,6 +20,7 @@ use crate::cluster;
 use crate::config::Config;
 use crate::core::status::DaemonStatus;
 use crate::core::status::State;
+use crate::node::agent;
 use crate::node::agent::Agent;
 use crate::node::agent::Ended;
 use crate::node::agent::block_sighup;
@@ -51,7 +52,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         return Ok(Exit::Success);
     }
     if arguments.check_config {
-        return Ok(Exit::Success);
+        return check(config);
     }
     if arguments.once && !config.is_written("node-name") {
         let message = "node-name: `run --once` needs it written: every pod's UID contains the node's name";
@@ -62,6 +63,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         Next::End(exit) => Ok(exit),
         Next::Again => again(),
     }
+}
+
+/// Says what the agent would hold with a configuration that has no mistakes: what it no longer selects.
+fn check(config: Config) -> Result<Exit, CommandFailure> {
+    match agent::held_by(config) {
+        Ok(held) => output::data(&held.iter().map(|line| format!("{line}\n")).collect::<String>())?,
+        Err(error) => {
+            let message = format!("what it would end is unknown: {}", CommandFailure::from(error).errors[0].0);
+            output::remarks(&format!("{message}\n"));
+        }
+    }
+    Ok(Exit::Success)
 }
 
 /// Stands for the Lease where the configuration has an identity for that, in a thread of its own: a pass

@@ -35,6 +35,15 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
     checked(text, text == "*" || dns::label(text).is_none(), "is no namespace")
 }
 
+pub(super) const RELEASES: &str = "a list of \"namespace/name\" or \"namespace/*\"";
+
+/// A DaemonSet, or all of a namespace.
+pub(super) fn release(text: &str) -> Result<String, String> {
+    let is_name = |name: &str| name == "*" || dns::subdomain(name).is_none();
+    let parts = text.split_once('/').filter(|(namespace, name)| dns::label(namespace).is_none() && is_name(name));
+    wanted(parts.map(|_| text.to_owned()), RELEASES, text)
+}
+
 /// A capability such as `NET_ADMIN`, or `*`.
 pub(super) fn capability(text: &str) -> Result<String, String> {
     let named = !text.is_empty() && text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');

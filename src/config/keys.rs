@@ -184,6 +184,10 @@ keys! {
     /// annotations scheduler.alpha.kubernetes.io/node-selector and openshift.io/node-selector. An
     /// empty annotation switches it off for its namespace.
     default_node_selector: String = ("policy.default-node-selector", SELECTOR, r#""""#);
+    /// What runs here although this node's configuration no longer selects it is held until you let it
+    /// go: by `daemonlet release`, or by "namespace/name" or "namespace/*" in this list. A full name
+    /// also lets go what stays because its folder or file cannot be looked at.
+    policy_release: Vec<String> = ("policy.release", List(RELEASES), "[]");
     /// Whether the agent asks the API server about the pod of each new instance of an API DaemonSet.
     /// "dry-run": it sends the pod that the DaemonSet controller would create, with dryRun=All. What
     /// webhooks and defaults make of it runs; what is refused does not start. Without an answer a

@@ -221,6 +221,7 @@ pub(super) const TOKEN_LIFE: Text<Duration> =
 pub(super) const FILTER: Text<String> = text("a log level such as \"info\"", check::filter, String::clone);
 pub(super) const NAMESPACES: Text<String> = text("a list of namespaces", check::namespace, String::clone);
 pub(super) const CAPABILITIES: Text<String> = text("a list of capabilities", check::capability, String::clone);
+pub(super) const RELEASES: Text<String> = text(check::RELEASES, check::release, String::clone);
 pub(super) const PATTERNS: Text<String> = text("a list of patterns", check::pattern, String::clone);
 pub(super) const TAINTS: Text<Taint> =
     text("a list of taints such as \"key=value:NoSchedule\"", check::taint, check::taint_text)

@@ -325,6 +325,7 @@ fn each_key_of_the_example_reaches_the_configuration() {
         ("policy.images", r#"["registry.k8s.io/*"]"#),
         ("policy.pod-security-default", r#""baseline""#),
         ("policy.default-node-selector", r#""a=b""#),
+        ("policy.release", r#"["a/b", "a/*"]"#),
         ("policy.inline-secret-env", "true"),
         ("policy.admission", r#""dry-run""#),
         ("images.pull-policy", r#""as-written""#),

@@ -42,12 +42,12 @@ pub fn adopt(
     if found.incarnation >= record.next_incarnation {
         for instance in record.instances.iter_mut().filter(|i| i.phase == Phase::Live && !is_there(&i.uid)) {
             let reason = "what is remembered of it is older than its successor's manifest".to_owned();
-            instance.phase = Phase::Ending { since: now, reason };
+            instance.phase = Phase::Ending { since: now, reason, boot: String::new(), returns: false };
         }
     }
     let is_copy = record.instances.iter().any(|i| i.pod_name == found.pod_name);
     let phase = match is_copy {
-        true => Phase::Ending { since: now, reason: "its UID was changed in the manifest".to_owned() },
+        true => Phase::ending(now, "its UID was changed in the manifest"),
         false => Phase::Live,
     };
     record
@@ -184,7 +184,7 @@ mod tests {
             at(7),
             |_| true,
         );
-        record.end("u", at(8), "why");
+        record.end("u", &Phase::ending(at(8), "why"));
         assert_eq!(record.next_incarnation, u64::MAX);
     }
 

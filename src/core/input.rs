@@ -161,8 +161,7 @@ fn read_document(path: &Path, line: usize, value: Value, file: &mut ParsedFile) 
     for object in convert::objects(value) {
         match object {
             Ok(DocumentObject::DaemonSet(value)) => {
-                let read = validate::daemon_set(&value, Source::File { path: path.to_owned() });
-                match read.and_then(|daemon_set| policy::checked_mode(daemon_set).map_err(|error| vec![error])) {
+                match policy::checked(&value, Source::File { path: path.to_owned() }) {
                     Ok(daemon_set) => {
                         let name = convert::name_of(&value);
                         let unknown_field =

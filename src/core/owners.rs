@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_goes_or_is_orphaned_is_left_as_it_is() {
-        let ending = Phase::Ending { since: at(0), reason: String::new() };
+        let ending = Phase::ending(at(0), "");
         for instance in [Instance { phase: ending, ..instance() }, Instance { orphaned: true, ..instance() }] {
             assert_eq!(owner(&instance, STATIC, &daemon_set(), false), MirrorPodOwner::AsItIs);
         }

@@ -7,7 +7,9 @@
 mod admission;
 mod bootstrap;
 mod dry_run;
+mod ending;
 mod facts;
+mod hold;
 mod instance;
 mod note;
 mod permit;
@@ -35,7 +37,6 @@ use crate::core::placement;
 use crate::core::record::DaemonRecord;
 use crate::core::record::FailedRevision;
 use crate::core::record::Instance;
-use crate::core::record::Phase;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
 use crate::core::sources::Desired;
@@ -173,6 +174,8 @@ pub struct Summary {
     pub stock_pod: Option<String>,
     /// The wanted revision, if it failed here.
     pub failed: Option<FailedRevision>,
+    /// Whether it stays only because nobody has let it go: `release` ends it.
+    pub releasable: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -211,12 +214,17 @@ pub fn plan_daemon(
     plan.finish_ended();
     match desired {
         Desired::Wanted { daemon_set, mode, note } => plan.wanted(daemon_set, *mode, note.as_deref()),
+        Desired::Held { daemon_set, mode, why, ask } => plan.held(daemon_set, *mode, why, *ask),
         Desired::Left { reason } => plan.keep(State::NotSelected, reason),
         Desired::Gone { reason, by_list, ignore_file } => plan.gone(reason, *by_list, ignore_file.as_deref()),
         Desired::Orphaned { reason } => plan.orphaned(reason),
         Desired::Confirm { reason } => {
             plan.keep(State::Unknown, &format!("{reason}; asking the API server"));
             plan.actions.push(Action::Confirm { reason: reason.clone() });
+        }
+        Desired::Kept { reason } => {
+            plan.keep(State::Unknown, reason);
+            plan.hint_release();
         }
         Desired::Unsure { reason } => plan.keep(State::Unknown, reason),
     }
@@ -291,56 +299,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Finishes ended instances whose sandboxes are gone; looks again soon at the others.
-    fn finish_ended(&mut self) {
-        let now = self.context.now;
-        let ending: Vec<Instance> = self.record.ending().cloned().collect();
-        for instance in ending {
-            let Phase::Ending { since, reason } = &instance.phase else { continue };
-            if self.facts.manifest(&instance.uid) != ManifestFact::Missing {
-                // The agent crashed between record and removal, or the manifest was put back from outside.
-                self.actions.push(Action::End {
-                    uid: instance.uid.clone(),
-                    pod: instance.pod_name.clone(),
-                    reason: reason.clone(),
-                });
-                continue;
-            }
-            let long_enough = instance.started || now - *since >= GONE_AFTER;
-            match self.facts.sandbox(&instance) {
-                Evidence::Gone if long_enough && self.facts.mirror_pod_deletion_pending(&instance) => {
-                    self.wake(now + poll_interval(now - *since));
-                    self.summary.reason = format!("{} has ended; its mirror pod is being deleted", instance.pod_name);
-                }
-                Evidence::Gone if long_enough => {
-                    self.actions.push(Action::Finish { uid: instance.uid.clone(), pod: instance.pod_name.clone() });
-                    self.record.instances.retain(|i| i.uid != instance.uid);
-                    self.record.ended.insert(instance.uid.clone(), now);
-                }
-                Evidence::Gone => self.wake(*since + GONE_AFTER),
-                Evidence::Running => {
-                    self.record.mark_started(&instance.uid);
-                    self.wake(now + poll_interval(now - *since));
-                    self.summary.reason = format!("{} ends: {reason}", instance.pod_name);
-                }
-                Evidence::Unknown(why) => {
-                    self.wake(now + poll_interval(now - *since));
-                    self.summary.reason =
-                        format!("{} ends ({reason}); unknown whether it is gone: {why}", instance.pod_name);
-                }
-            }
-        }
-    }
-
     fn wake(&mut self, at: Timestamp) {
         self.wake_at = Some(self.wake_at.map_or(at, |w| w.min(at)));
-    }
-
-    fn end(&mut self, uid: &str, reason: &str) {
-        let Some(pod) = self.record.instance(uid).map(|i| i.pod_name.clone()) else { return };
-        self.record.end(uid, self.context.now, reason);
-        self.actions.push(Action::End { uid: uid.to_owned(), pod, reason: reason.to_owned() });
-        self.wake(self.context.now + poll_interval(Span::ZERO));
     }
 
     /// Keeps what runs, with its data up to date; starts nothing.
@@ -358,60 +318,6 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn gone(&mut self, reason: &str, by_list: bool, ignore_file: Option<&str>) {
-        if by_list && self.context.removals_held && self.record.live().next().is_some() {
-            self.keep(State::Unknown, &format!("{reason}; kept until a second complete list agrees (`max-removals`)"));
-            return;
-        }
-        self.record.ignored_file = ignore_file.map(str::to_owned);
-        self.record.pending_update = None;
-        let live: Vec<String> = self.record.live().filter(|i| !i.orphaned).map(|i| i.uid.clone()).collect();
-        for uid in live {
-            self.end(&uid, reason);
-        }
-        self.end_lost_manifests();
-        if self.record.live().next().is_some() {
-            self.keep(
-                State::Orphaned,
-                "its DaemonSet is gone and its pods were to be kept; to stop it, remove its manifest",
-            );
-            self.summary.state = State::Orphaned;
-            return;
-        }
-        if self.record.instances.is_empty() {
-            self.record.retire();
-        }
-        self.show_ended(reason);
-    }
-
-    /// Nothing should run here any more: says why, or what still ends.
-    fn show_ended(&mut self, reason: &str) {
-        let Some(instance) = self.record.instances.last() else {
-            self.summary.state = State::NotSelected;
-            return self.add_reason(reason);
-        };
-        self.summary.state = State::Stopping;
-        self.summary.pod.clone_from(&instance.pod_name);
-        self.summary.uid.clone_from(&instance.uid);
-        self.summary.revision.clone_from(&instance.revision);
-        if self.summary.source.is_none() {
-            self.summary.source = instance.daemon_set.as_ref().map(|d| d.source.clone());
-        }
-        if self.summary.reason.is_empty() {
-            self.add_reason(reason);
-        }
-    }
-
-    fn orphaned(&mut self, reason: &str) {
-        // Nothing recreates it: an orphan is stopped by removing its manifest.
-        self.end_lost_manifests();
-        for instance in &mut self.record.instances {
-            instance.orphaned = true;
-        }
-        self.keep(State::Orphaned, reason);
-        self.summary.state = State::Orphaned;
-    }
-
     fn add_reason(&mut self, reason: &str) {
         if self.summary.reason.is_empty() {
             self.summary.reason = reason.to_owned();
@@ -424,14 +330,5 @@ impl<'a> Planner<'a> {
     fn placed(&mut self, daemon_set: &DaemonSet) -> placement::Placement {
         let namespace = self.facts.namespace_selector(daemon_set);
         placement::should_run(self.context.node, daemon_set, namespace.as_ref())
-    }
-}
-
-/// When to look again at an instance that ends: often at first, later every second.
-fn poll_interval(waited: Span) -> Span {
-    match waited.as_millis() {
-        ..2_000 => Span::from_millis(50),
-        2_000..10_000 => Span::from_millis(200),
-        _ => Span::from_secs(1),
     }
 }

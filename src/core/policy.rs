@@ -8,7 +8,10 @@ mod admission;
 pub mod pod_security;
 mod rules;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use serde_json::Value;
 
 use crate::core::canonical;
 use crate::core::labels;
@@ -19,7 +22,11 @@ use crate::core::model::FieldError;
 use crate::core::model::Lookup;
 use crate::core::model::MODE_LABEL;
 use crate::core::model::Mode;
+use crate::core::model::ObjectKey;
+use crate::core::model::Source;
 use crate::core::placement::NamespaceSelector;
+use crate::core::validate;
+
 pub use admission::Admission;
 pub use admission::namespace_of;
 pub use rules::HostNamespace;
@@ -51,6 +58,18 @@ pub struct Policy {
     pod_security_default: pod_security::Level,
     /// The node selector for namespaces that have none; may be empty.
     default_node_selector: String,
+    /// What is let go where nothing but caution keeps it: `namespace/name`, or `namespace/*`.
+    #[serde(default)]
+    release: Vec<String>,
+}
+
+/// Which entries of `policy.release` count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Releases {
+    /// Those with the name of a DaemonSet.
+    Name,
+    /// Those for a whole namespace, too.
+    Pattern,
 }
 
 impl Default for Policy {
@@ -62,6 +81,7 @@ impl Default for Policy {
             rules: PodRules::default(),
             pod_security_default: pod_security::Level::default(),
             default_node_selector: String::new(),
+            release: Vec::new(),
         }
     }
 }
@@ -83,6 +103,28 @@ impl Policy {
     /// This policy with the defaults for namespaces: PodSecurity level and node selector.
     pub fn with_defaults(self, pod_security_default: pod_security::Level, default_node_selector: String) -> Self {
         Self { pod_security_default, default_node_selector, ..self }
+    }
+
+    /// This policy with what it lets go (`policy.release`).
+    pub fn with_release(self, release: Vec<String>) -> Self {
+        Self { release, ..self }
+    }
+
+    /// Whether what runs of `key` is let go once nothing but caution keeps it.
+    pub fn releases(&self, key: &ObjectKey, by: Releases) -> bool {
+        let is_of = |entry: &String| match entry.split_once('/') {
+            Some((namespace, "*")) => by == Releases::Pattern && namespace == key.namespace,
+            Some((namespace, name)) => (namespace, name) == (key.namespace.as_str(), key.name.as_str()),
+            None => false,
+        };
+        self.release.iter().any(is_of)
+    }
+
+    /// What the rules for pods have against `daemon_set` of the API, if anything; each with what would allow it.
+    pub fn forbids(&self, daemon_set: &DaemonSet) -> Option<String> {
+        let violations = self.rules.violations(daemon_set);
+        let words = || violations.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; ");
+        (!violations.is_empty()).then(words)
     }
 
     /// The cluster's node selector for namespaces that have none; may be empty.
@@ -134,23 +176,29 @@ fn mode_label(daemon_set: &DaemonSet) -> Result<Option<Mode>, String> {
     }
 }
 
-/// `daemon_set`, unless its mode label has an invalid value. A folder's DaemonSet needs no label, but an invalid one
-/// must not count as absent.
+/// A DaemonSet as this program may run it: valid for the API server, and with a mode label that it knows. An unknown
+/// value does not count as an absent label: what runs would end by a typing error.
 ///
 /// # Errors
-/// The label, with the values that it may have.
-pub fn checked_mode(daemon_set: DaemonSet) -> Result<DaemonSet, FieldError> {
-    match mode_label(&daemon_set) {
-        Ok(_) => Ok(daemon_set),
-        Err(_) => {
-            let value = daemon_set.labels.get(MODE_LABEL).map(String::as_str).unwrap_or_default();
-            Err(FieldError {
-                field: format!("metadata.labels[{MODE_LABEL}]"),
-                reason: format!("{value:?} is neither static nor bootstrap"),
-                hint: Some("write one of the two, or leave the label out: then it is static".to_owned()),
-            })
-        }
+/// Every field that is refused.
+pub fn checked(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldError>> {
+    let daemon_set = validate::daemon_set(value, source)?;
+    match is_mistyped(&daemon_set.labels) {
+        false => Ok(daemon_set),
+        true => Err(vec![FieldError {
+            field: format!("metadata.labels[{MODE_LABEL}]"),
+            reason: format!("{:?} is neither static nor bootstrap", daemon_set.labels[MODE_LABEL]),
+            hint: Some(match daemon_set.source {
+                Source::File { .. } => "write one of the two, or leave the label out: then it is static".to_owned(),
+                Source::Api => "write one of the two, or remove the label".to_owned(),
+            }),
+        }]),
     }
+}
+
+/// Whether the mode label has a value that is none.
+pub fn is_mistyped(labels: &BTreeMap<String, String>) -> bool {
+    labels.get(MODE_LABEL).is_some_and(|value| !matches!(value.as_str(), "static" | "bootstrap"))
 }
 
 pub(crate) fn same_template(one: &DaemonSet, other: &DaemonSet) -> bool {
@@ -162,8 +210,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::core::model::ObjectKey;
-    use crate::core::model::Source;
     use crate::core::model::UpdateStrategy;
 
     fn daemon_set(namespace: &str, labels: &[(&str, &str)], image: &str) -> DaemonSet {

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::core::model::DaemonSet;
+use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::rendering::RenderResult;
 use crate::core::time::Span;
@@ -102,6 +103,12 @@ pub struct DaemonRecord {
     /// Since when a first instance waits only for what nobody has said anything of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unheard_since: Option<Timestamp>,
+    /// The mode in which it was last run: what is held goes on in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// Whether an administrator has let it go: it ends as soon as nothing but caution keeps it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub released: bool,
 }
 
 /// A template change that has been seen but not yet rolled out here.
@@ -228,10 +235,21 @@ pub enum Phase {
         since: Timestamp,
         /// Why, for users.
         reason: String,
+        /// The boot in which its manifest went: nothing of it outlives that.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        boot: String,
+        /// Whether another instance is to take its place.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        returns: bool,
     },
 }
 
 impl Phase {
+    /// An end for good, in a boot that is not known.
+    pub fn ending(since: Timestamp, reason: &str) -> Self {
+        Phase::Ending { since, reason: reason.to_owned(), boot: String::new(), returns: false }
+    }
+
     /// Since when it ends, if it does.
     pub fn since(&self) -> Option<Timestamp> {
         match self {
@@ -262,7 +280,22 @@ impl DaemonRecord {
             answer: None,
             backoff: None,
             unheard_since: None,
+            mode: None,
+            released: false,
         }
+    }
+
+    /// Whether an instance runs, or one has ended to return.
+    pub fn runs(&self) -> bool {
+        self.instances.iter().any(|i| matches!(i.phase, Phase::Live | Phase::Ending { returns: true, .. }))
+    }
+
+    /// The definition of the newest instance that runs, or else is to return.
+    pub fn definition(&self) -> Option<&Arc<DaemonSet>> {
+        let newest = self.instances.iter().rev();
+        let of_it = |i: &&Instance| i.daemon_set.as_ref().is_some_and(|d| d.key == self.key);
+        let live = newest.clone().filter(of_it).find(|i| i.phase == Phase::Live);
+        live.or_else(|| newest.filter(of_it).next())?.daemon_set.as_ref()
     }
 
     /// The instances whose manifests should be in the folder.
@@ -284,11 +317,11 @@ impl DaemonRecord {
         self.instances.iter_mut().filter(|instance| instance.uid == uid).for_each(|instance| instance.started = true);
     }
 
-    /// Marks `uid` as ending, and retires its number.
-    pub fn end(&mut self, uid: &str, now: Timestamp, reason: &str) {
+    /// Marks `uid` as ending in the way that `phase` says, and retires its number.
+    pub fn end(&mut self, uid: &str, phase: &Phase) {
         for instance in &mut self.instances {
             if instance.uid == uid && instance.phase == Phase::Live {
-                instance.phase = Phase::Ending { since: now, reason: reason.to_owned() };
+                instance.phase = phase.clone();
                 self.next_incarnation = self.next_incarnation.max(instance.incarnation.saturating_add(1));
                 if let Some(good) = self.good.as_mut().filter(|g| g.revision == instance.revision) {
                     // Its definition outlives it: a roll-back needs it.

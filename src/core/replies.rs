@@ -1,4 +1,4 @@
-//! The values behind `daemonlet plan`, `explain`, `retry` and `restart`.
+//! The values behind `daemonlet plan`, `explain`, `retry`, `restart` and `release`.
 //!
 //! Owns their schema; as with [`crate::core::status`], fields are only added.
 
@@ -123,4 +123,30 @@ pub struct RestartReport {
     /// Why it is unknown when the old pods will be gone; the new one does not start before.
     #[serde(default)]
     pub unsure: Option<String>,
+}
+
+/// What `daemonlet release` did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseReport {
+    /// [`crate::core::status::SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// The node's name.
+    pub node: String,
+    /// Whether the agent did it. False: its next start does.
+    pub agent_running: bool,
+    /// The daemons that end, each with what is done.
+    pub released: Vec<ReleasedDaemon>,
+    /// Those that do not, each with the reason.
+    pub refused: Vec<ReleasedDaemon>,
+}
+
+/// One daemon of a release.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleasedDaemon {
+    pub namespace: String,
+    pub name: String,
+    /// What is done, or why nothing is.
+    pub what: String,
 }

@@ -18,6 +18,14 @@ use crate::core::policy::namespace_of;
 use crate::core::policy::same_template;
 use crate::core::record::DaemonRecord;
 
+mod hold;
+
+pub use hold::Hold;
+use hold::by_rules;
+use hold::held;
+use hold::is_narrowed;
+use hold::resolve_invalid;
+
 /// The state of one daemon in the folders.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FolderState<'a> {
@@ -84,6 +92,8 @@ pub struct KnownDefinition<'a> {
     pub remembered: Option<&'a Arc<DaemonSet>>,
     /// The answer of the GET, if one was sent.
     pub confirmation: Confirmation,
+    /// Whether a file defines it, or did while it ran: the file then gave it its mode.
+    pub has_file: bool,
 }
 
 impl KnownDefinition<'_> {
@@ -104,6 +114,15 @@ pub enum Desired {
         mode: Mode,
         /// A note for users, such as a refused API version.
         note: Option<String>,
+    },
+    /// What runs stays at the definition that it was made from, whatever is newer.
+    Held {
+        /// That definition.
+        daemon_set: Arc<DaemonSet>,
+        mode: Mode,
+        why: Hold,
+        /// Whether the API server is to be asked if the DaemonSet is still there: the watch does not show it.
+        ask: bool,
     },
     /// It exists but is not ours here (label, policy).
     Left {
@@ -129,6 +148,11 @@ pub enum Desired {
         /// What has to be confirmed.
         reason: String,
     },
+    /// Nothing defines it, and nothing proves that it is gone: what runs stays until it is released.
+    Kept {
+        /// Why.
+        reason: String,
+    },
     /// Unknown: what runs stays.
     Unsure {
         /// Why.
@@ -145,14 +169,24 @@ pub fn resolve(
     policy: &Policy,
     objects: &dyn ObjectSource,
 ) -> Desired {
+    let desired = by_sources(known, record, policy, objects);
+    hold::unless_released(desired, record, policy)
+}
+
+fn by_sources(
+    known: &KnownDefinition<'_>,
+    record: &DaemonRecord,
+    policy: &Policy,
+    objects: &dyn ObjectSource,
+) -> Desired {
     if let Some(folder) = folder_of(known, record).filter(|folder| is_override(folder) && !is_newer(known)) {
         return wanted(folder, folder_mode(policy, folder), None);
     }
     match &known.api {
         ApiState::Present(daemon_set) => resolve_present(known, daemon_set, record, (policy, objects)),
-        ApiState::Invalid { reason } => resolve_invalid(known, reason, record),
-        ApiState::Absent { by_event } => resolve_absent(known, *by_event, record),
-        ApiState::Orphaned if record.instances.is_empty() => resolve_absent(known, true, record),
+        ApiState::Invalid { reason } => resolve_invalid(known, reason, record, (policy, objects)),
+        ApiState::Absent { by_event } => resolve_absent(known, *by_event, record, policy),
+        ApiState::Orphaned if record.instances.is_empty() => resolve_absent(known, true, record, policy),
         ApiState::Orphaned => orphaned(),
         ApiState::Unknown => match last_known(known.remembered, record) {
             Some(daemon_set) => resolve_remembered(known, daemon_set, record, (policy, objects)),
@@ -212,7 +246,11 @@ fn resolve_present(
     }
     let policy = rules.0;
     match (covers(rules, daemon_set, folder_of(known, record), record), folder_of(known, record)) {
-        (Covered::Yes(mode), _) => wanted(daemon_set, mode, None),
+        (Covered::Yes(mode), None) => match by_rules(daemon_set, record, policy) {
+            Some(reason) => held(known, record, Some(mode), Hold::Narrowed(reason)),
+            None => wanted(daemon_set, mode, None),
+        },
+        (Covered::Yes(mode), Some(_)) => wanted(daemon_set, mode, None),
         (Covered::No(reason), Some(folder)) => match of_the_api(record, folder) {
             // The folder's version would be an unapproved step back, on all nodes at once.
             Some(running) => {
@@ -224,6 +262,12 @@ fn resolve_present(
                 wanted(folder, folder_mode(policy, folder), Some(note))
             }
         },
+        (Covered::No(reason), None) if is_narrowed(known, record, policy) => {
+            held(known, record, None, Hold::Narrowed(reason))
+        }
+        (Covered::No(_), None) if let (true, FolderState::Unsure { reason }) = (known.has_file, known.folder) => {
+            Desired::Kept { reason: format!("its file gave it its mode, and {reason}") }
+        }
         (Covered::No(reason), None) => match (&known.confirmation, record.instances.is_empty()) {
             (_, true) => Desired::Left { reason },
             (Confirmation::NotCovered | Confirmation::Gone, false) => {
@@ -261,17 +305,7 @@ fn orphaned() -> Desired {
     Desired::Orphaned { reason: "the DaemonSet is deleted and its pods are kept (orphan)".to_owned() }
 }
 
-fn resolve_invalid(known: &KnownDefinition<'_>, reason: &str, record: &DaemonRecord) -> Desired {
-    match (known.remembered, folder_of(known, record)) {
-        (None, Some(folder)) if record.api_uid.is_none() => {
-            let note = format!("the API's version is invalid, the folder's stays in force: {reason}");
-            wanted(folder, folder.mode_label().unwrap_or(Mode::Static), Some(note))
-        }
-        _ => Desired::Unsure { reason: format!("the API's version is invalid: {reason}") },
-    }
-}
-
-fn resolve_absent(known: &KnownDefinition<'_>, by_event: bool, record: &DaemonRecord) -> Desired {
+fn resolve_absent(known: &KnownDefinition<'_>, by_event: bool, record: &DaemonRecord, policy: &Policy) -> Desired {
     if record.api_uid.is_none() {
         // The API never had it: the folder alone decides.
         return resolve_folder(known, record, "the API does not have it");
@@ -281,6 +315,16 @@ fn resolve_absent(known: &KnownDefinition<'_>, by_event: bool, record: &DaemonRe
     {
         // The file changed after the deletion: the node's owner wants it again.
         return resolve_folder(known, record, "the API does not have it");
+    }
+    if known.confirmation != Confirmation::Gone && is_narrowed(known, record, policy) {
+        // The configured selector may hide it.
+        let why = Hold::Narrowed("the DaemonSets that this node's configuration selects do not contain it".to_owned());
+        return match held(known, record, None, why) {
+            Desired::Held { daemon_set, mode, why, .. } => {
+                Desired::Held { daemon_set, mode, why, ask: known.confirmation == Confirmation::Unasked }
+            }
+            other => other,
+        };
     }
     let reason = if by_event { "the DaemonSet was deleted" } else { "the DaemonSet is not in the API any more" };
     match &known.confirmation {
@@ -332,14 +376,20 @@ fn resolve_remembered(
         _ => None,
     };
     match (covers(rules, daemon_set, folder, record), folder) {
-        (Covered::Yes(mode), _) => wanted(daemon_set, mode, None),
+        (Covered::Yes(mode), None) => match by_rules(daemon_set, record, policy) {
+            Some(reason) => held(known, record, Some(mode), Hold::Narrowed(reason)),
+            None => wanted(daemon_set, mode, None),
+        },
+        (Covered::Yes(mode), Some(_)) => wanted(daemon_set, mode, None),
         (Covered::No(reason), Some(folder)) => match of_the_api(record, folder) {
             Some(running) => wanted(running, folder_mode(policy, folder), Some(reason)),
             // What runs may be the API's, which the folder's would be a step back from.
             None if record.live().any(|instance| instance.daemon_set.is_none()) => Desired::Unsure { reason },
             None => wanted(folder, folder_mode(policy, folder), None),
         },
-        (Covered::No(reason), None) => Desired::Unsure { reason },
+        (Covered::No(reason), None) if known.has_file && record.runs() => Desired::Unsure { reason },
+        (Covered::No(reason), None) if record.runs() => held(known, record, None, Hold::Narrowed(reason)),
+        (Covered::No(reason), None) => Desired::Left { reason },
     }
 }
 
@@ -358,8 +408,9 @@ fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord, api: &str)
         FolderState::Absent if record.api_uid.is_none() => {
             Desired::Gone { reason: "its file is gone".to_owned(), by_list: false, ignore_file: None }
         }
-        FolderState::Absent => Desired::Unsure { reason: api.to_owned() },
-        FolderState::Unsure { reason } => Desired::Unsure { reason: format!("{reason}; {api}") },
+        FolderState::Absent if known.api == ApiState::Unknown => Desired::Unsure { reason: api.to_owned() },
+        FolderState::Absent => Desired::Kept { reason: api.to_owned() },
+        FolderState::Unsure { reason } => Desired::Kept { reason: format!("{reason}; {api}") },
     }
 }
 

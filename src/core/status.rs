@@ -158,6 +158,9 @@ pub struct DaemonStatus {
     /// What to do.
     #[serde(default)]
     pub hints: Vec<String>,
+    /// Whether it stays only because nobody has let it go: `daemonlet release` ends it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub releasable: bool,
     /// The first field that is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_field: Option<String>,
@@ -264,6 +267,8 @@ named! {
         Refused = "refused",
         /// The kubelet rejected it, or it crashes.
         Failing = "failing",
+        /// The configuration of this node no longer selects it, and nobody has let it go (`daemonlet release`).
+        Held = "held",
         /// Its DaemonSet was deleted, and its pods stay (orphan).
         Orphaned = "orphaned",
         /// Its state is unknown.
@@ -279,7 +284,7 @@ impl State {
 
     /// Whether `status` ends with exit code 1 for it.
     pub fn is_bad(self) -> bool {
-        matches!(self, State::Stale | State::Refused | State::Failing | State::Unknown)
+        matches!(self, State::Stale | State::Refused | State::Failing | State::Held | State::Unknown)
     }
 }
 

@@ -32,6 +32,7 @@ mod orphans;
 mod planning;
 mod quiet;
 mod recorder;
+mod release;
 mod reload;
 mod remembered_files;
 mod remembered_inputs;
@@ -87,6 +88,8 @@ use wake::Until;
 use wake::Wake;
 
 pub use answers::answer_offline;
+pub use release::held_by;
+pub use release::release_offline;
 pub use reload::Ended;
 pub use reload::block_sighup;
 pub use start::AgentError;
@@ -224,7 +227,7 @@ impl Agent {
             match wake {
                 Wake::Signal(SignalCommand::Stop) => return Ended::Stopped,
                 Wake::Signal(SignalCommand::Reload) => {
-                    if self.reload(file) {
+                    if self.reload(file).await {
                         return Ended::Reconfigured;
                     }
                     self.pass().await;
@@ -323,12 +326,13 @@ impl Agent {
 
     /// Reads the configuration from `file` again, and with it everything that is read anyway: folders,
     /// and the API's objects by fresh lists. True if the agent is to end and start over.
-    fn reload(&mut self, file: Option<&Path>) -> bool {
+    async fn reload(&mut self, file: Option<&Path>) -> bool {
         self.reporter.notifier().reloading();
         let before = self.state.startup_problems.clone();
         self.state.startup_problems.retain(|problem| problem.object != reload::CONFIGURATION);
-        match reload::reread(file, &self.config) {
-            Reread::Another => {
+        match reload::reread(file, &self.config).await {
+            Reread::Another(held) => {
+                held.iter().for_each(|line| tracing::warn!("{line}"));
                 tracing::info!("the configuration has changed: starting over with it");
                 return true;
             }

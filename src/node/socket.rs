@@ -19,6 +19,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 
+use crate::core::model::ObjectKey;
 use crate::node::fsx;
 use crate::node::fsx::Dir;
 use crate::node::fsx::Real;
@@ -44,6 +45,8 @@ pub enum Request {
     Retry { namespace: String, name: String },
     /// The last passes, written to a file in the run folder.
     Recording,
+    /// Let go what stays only because nobody has let it go; no name: all of it.
+    Release { daemons: Vec<ObjectKey> },
     /// Replace a daemon's running instance with a new one.
     Restart { namespace: String, name: String },
 }

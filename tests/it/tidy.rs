@@ -239,13 +239,14 @@ fn every_rendering_case_has_input_and_output() {
 
 /// What of the agent may wait, each with what for. Nothing else in `src/node/agent` may, so that nothing changes between
 /// what a pass observes and what it decides.
-const WAITS: [(&str, &str); 9] = [
+const WAITS: [(&str, &str); 10] = [
     ("agent.rs", "the loop waits, and a pass for its inputs"),
     ("agent/answers.rs", "an answer is a pass, and waits for its inputs"),
     ("agent/inputs.rs", "the inputs wait for the runtime"),
     ("agent/inputs/folders.rs", "tells the loop that a folder may have changed"),
     ("agent/inputs/pod_status_source.rs", "asks the runtime and the kubelet"),
     ("agent/inputs/runtime.rs", "waits for the runtime's answer, and no longer than a bound"),
+    ("agent/reload.rs", "looks once at what another configuration would do"),
     ("agent/requests", "requests are sent after the effects, each in a task of its own"),
     ("agent/signals.rs", "waits for signals"),
     ("agent/wake.rs", "the loop waits for something to happen"),
@@ -313,7 +314,7 @@ fn a_pass_of_the_agent_waits_once_for_its_inputs() {
     assert_eq!(awaits(body(text("agent.rs"), "async fn observe(")), 1);
     assert_eq!(awaits(body(text("agent/inputs.rs"), "async fn collect(")), 1);
     assert_eq!(awaits(body(text("agent/inputs/runtime.rs"), "async fn read(")), 1);
-    for function in ["async fn answer_plan(", "async fn retry(", "async fn restart("] {
+    for function in ["async fn answer_plan(", "async fn retry(", "async fn release(", "async fn restart("] {
         assert_eq!(awaits(body(text("agent/answers.rs"), function)), 1, "{function}");
     }
 }

@@ -190,6 +190,7 @@ fn status(key: &ObjectKey, place: Option<&Place>, told: Option<&DaemonReport>) -
         waiting_containers: Vec::new(),
         notes: Vec::new(),
         hints: Vec::new(),
+        releasable: false,
         refused_field: None,
     }
 }

@@ -26,6 +26,7 @@ fn daemon(name: &str, state: State) -> DaemonStatus {
         waiting_for: Vec::new(),
         notes: Vec::new(),
         hints: Vec::new(),
+        releasable: false,
         refused_field: None,
     }
 }

@@ -19,6 +19,7 @@ use crate::core::model::ObjectKey;
 use crate::core::owners;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
+use crate::core::policy::is_mistyped;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -151,6 +152,10 @@ fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon) -> bool {
     let policy = &known.settings.policy;
     match policy.covers(&daemon.daemon_set, None) {
         Covered::Yes(mode) => mode == Mode::Static,
+        // It was meant for the agents: its definition is refused, and who wrote it is to read that.
+        Covered::No(_) if is_mistyped(&daemon.daemon_set.labels) => {
+            policy.allows_namespace(&daemon.daemon_set.key.namespace)
+        }
         Covered::No(_) => {
             let mut reports = known.view.nodes.values().filter_map(|entry| entry.report.as_ref()?.told(daemon.key));
             // An agent's word counts where the policy lets it: not in any namespace that it cares to name.

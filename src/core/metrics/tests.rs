@@ -78,6 +78,7 @@ fn daemon(name: &str, state: State, reason: &str) -> DaemonStatus {
         waiting_for: Vec::new(),
         notes: Vec::new(),
         hints: Vec::new(),
+        releasable: false,
         refused_field: None,
     }
 }

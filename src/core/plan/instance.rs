@@ -186,6 +186,7 @@ impl Planner<'_> {
         let waiting = refresh::waiting_alone(&rendered.pod.held);
         // What starts a container that waits is no change of its data.
         let data_version = if waiting.is_empty() { rendered.pod.data_version.clone() } else { String::new() };
+        self.record.mode = self.summary.mode;
         let instance = Instance {
             daemon_set: Some(Arc::clone(daemon_set)),
             data_version,

@@ -135,6 +135,6 @@ impl Planner<'_> {
         if let Some(daemon_set) = instance.daemon_set.clone() {
             self.record.last = Some(LastRun { revision: instance.revision.clone(), daemon_set });
         }
-        self.end(&instance.uid, reason);
+        self.end_as(&instance.uid, reason, true);
     }
 }

@@ -29,6 +29,24 @@ impl Planner<'_> {
         self.summary.source = Some(daemon_set.source.clone());
         self.summary.mode = Some(mode);
         self.summary.notes.extend(note.map(|note| Note::Other(note.to_owned())));
+        self.record.released = false;
+        if self.record.runs() {
+            self.record.mode = Some(mode);
+        }
+        if self.take_definition(daemon_set) {
+            return;
+        }
+        let placement = self.placed(daemon_set);
+        match mode {
+            Mode::Bootstrap if self.is_handed_over(daemon_set) => return,
+            Mode::Bootstrap => {}
+            Mode::Static => self.look_for_stock(daemon_set),
+        }
+        self.run(daemon_set, (!placement.should_run).then_some(placement.reason.as_str()));
+    }
+
+    /// Notes where the definition comes from, and ends what may not stay here. Gives whether that was all.
+    pub(super) fn take_definition(&mut self, daemon_set: &Arc<DaemonSet>) -> bool {
         // The DaemonSet that orphaned its pods (as the checkpoint remembers it) does not adopt them again; a new one
         // of that name does.
         let returns = daemon_set.source == Source::Api && self.record.api_uid == daemon_set.uid;
@@ -42,20 +60,16 @@ impl Planner<'_> {
         self.references.insert(namespace_of(daemon_set));
         self.end_lost_manifests();
         let placement = self.placed(daemon_set);
-        if !placement.should_continue_running {
-            // A node that is not registered yet has only some of its labels and taints: not enough to start anything,
-            // and no evidence against what runs.
-            if self.context.node.registered || self.record.live().next().is_none() {
-                return self.unplaced(&placement.reason);
-            }
-            return self.keep(State::Unknown, &format!("{}; the Node has not been read yet", placement.reason));
+        if placement.should_continue_running {
+            return false;
         }
-        match mode {
-            Mode::Bootstrap if self.is_handed_over(daemon_set) => return,
-            Mode::Bootstrap => {}
-            Mode::Static => self.look_for_stock(daemon_set),
+        // A node that is not registered yet has only some of its labels and taints: not enough to start anything,
+        // and no evidence against what runs.
+        match self.context.node.registered || self.record.live().next().is_none() {
+            true => self.unplaced(&placement.reason),
+            false => self.keep(State::Unknown, &format!("{}; the Node has not been read yet", placement.reason)),
         }
-        self.run(daemon_set, (!placement.should_run).then_some(placement.reason.as_str()));
+        true
     }
 
     /// An instance whose manifest was removed from outside ends: the kubelet ends its pod, and its UID is never used
@@ -78,7 +92,7 @@ impl Planner<'_> {
     }
 
     /// `misplaced`: why no new instance starts here.
-    fn run(&mut self, daemon_set: &Arc<DaemonSet>, misplaced: Option<&str>) {
+    pub(super) fn run(&mut self, daemon_set: &Arc<DaemonSet>, misplaced: Option<&str>) {
         let desired = self.facts.revision(daemon_set);
         self.follow_definition(daemon_set, &desired);
         self.order_retries();
@@ -293,7 +307,7 @@ impl Planner<'_> {
             match order {
                 Some(order) => self.end_for_restart(old, &order),
                 None if old.revision == target.revision => self.end_for_restart(old, "its data changed"),
-                None => self.end(&old.uid, &format!("it is replaced by revision {wanted}")),
+                None => self.end_as(&old.uid, &format!("it is replaced by revision {wanted}"), true),
             }
             self.show_as(old, State::Replacing, "the old instance ends first");
         }

@@ -56,6 +56,7 @@ mod tests {
     use crate::core::adopt;
     use crate::core::adopt::AdoptableManifest;
     use crate::core::record::Instance;
+    use crate::core::record::Phase;
 
     use super::*;
 
@@ -146,7 +147,7 @@ mod tests {
                     Happening::End(n) => {
                         if let Some(record) = records.get_mut(&key(n)) {
                             let uids: Vec<String> = record.instances.iter().map(|i| i.uid.clone()).collect();
-                            uids.iter().for_each(|uid| record.end(uid, at(0), "it goes"));
+                            uids.iter().for_each(|uid| record.end(uid, &Phase::ending(at(0), "it goes")));
                             record.instances.clear();
                             record.retire();
                         }

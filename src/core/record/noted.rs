@@ -103,6 +103,7 @@ impl DaemonRecord {
 mod tests {
     use crate::core::model::ObjectKey;
     use crate::core::record::Instance;
+    use crate::core::record::Phase;
     use crate::core::record::RestartCause;
     use crate::core::time::at;
 
@@ -159,7 +160,7 @@ mod tests {
         record.note("u", "m", Seen::Deleting, at(2));
         assert_eq!(record.instances[0].noted, None);
         record.instances[0].restart = None;
-        record.end("u", at(3), "");
+        record.end("u", &Phase::ending(at(3), ""));
         record.note("u", "m", Seen::Deleting, at(4));
         assert_eq!(record.instances[0].noted, None);
     }

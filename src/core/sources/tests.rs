@@ -66,11 +66,15 @@ struct Case<'a> {
     api: ApiState<'a>,
     remembered: Option<&'a Arc<DaemonSet>>,
     confirmation: Confirmation,
+    has_file: bool,
+    policy: Policy,
 }
 
 impl<'a> Case<'a> {
     fn new(folder: FolderState<'a>, api: ApiState<'a>) -> Self {
-        Self { folder, api, remembered: None, confirmation: Confirmation::Unasked }
+        let has_file = matches!(folder, FolderState::Present { .. });
+        let policy = Policy::default();
+        Self { folder, api, remembered: None, confirmation: Confirmation::Unasked, has_file, policy }
     }
 
     fn confirmed(mut self, confirmation: Confirmation) -> Self {
@@ -84,8 +88,9 @@ impl<'a> Case<'a> {
             api: self.api,
             remembered: self.remembered,
             confirmation: self.confirmation,
+            has_file: self.has_file,
         };
-        match resolve(&known, record, &Policy::default(), &namespaces()) {
+        match resolve(&known, record, &self.policy, &namespaces()) {
             Desired::Wanted { daemon_set, mode, note } => {
                 let note = note.map(|_| " with a note").unwrap_or_default();
                 let from = if daemon_set.source == Source::Api { "API" } else { "file" };
@@ -95,6 +100,9 @@ impl<'a> Case<'a> {
             Desired::Gone { by_list, ignore_file, .. } => format!("gone by_list={by_list} ignore={ignore_file:?}"),
             Desired::Orphaned { .. } => "orphaned".into(),
             Desired::Confirm { .. } => "confirm".into(),
+            Desired::Held { mode, why: Hold::Refused(_), .. } => format!("held as refused, {mode:?}"),
+            Desired::Held { mode, why: Hold::Narrowed(_), ask, .. } => format!("held, {mode:?}, ask={ask}"),
+            Desired::Kept { .. } => "kept".into(),
             Desired::Unsure { .. } => "unsure".into(),
         }
     }
@@ -114,10 +122,10 @@ fn a_file_that_went_is_evidence_only_where_its_folder_says_so() {
     let runs = record(None, true);
     assert!(Case::new(FolderState::Absent, ApiState::None).desired(&runs).starts_with("gone"));
     let unsure = FolderState::Unsure { reason: "the folder is missing" };
-    assert_eq!(Case::new(unsure, ApiState::None).desired(&runs), "unsure");
+    assert_eq!(Case::new(unsure, ApiState::None).desired(&runs), "kept");
     let from_api = record(Some("ds-uid"), true);
     assert_eq!(Case::new(FolderState::Absent, ApiState::Unknown).desired(&from_api), "unsure");
-    assert_eq!(Case::new(FolderState::Absent, ApiState::None).desired(&from_api), "unsure");
+    assert_eq!(Case::new(FolderState::Absent, ApiState::None).desired(&from_api), "kept");
 }
 
 #[test]
@@ -178,6 +186,7 @@ fn a_checkpoint_that_is_behind_what_runs_takes_nothing_back() {
             api: ApiState::Unknown,
             remembered: Some(remembered),
             confirmation: Confirmation::Unasked,
+            has_file: false,
         };
         match resolve(&known, &record, &Policy::default(), &namespaces()) {
             Desired::Wanted { daemon_set, .. } => (daemon_set.generation.unwrap(), daemon_set.uid.clone().unwrap()),
@@ -225,13 +234,115 @@ fn the_node_owners_override_counts_until_the_api_has_something_newer() {
 
 #[test]
 fn a_label_taken_away_counts_when_a_get_shows_it() {
-    let api = daemon_set(Source::Api, None);
-    let case = || Case::new(FolderState::Absent, ApiState::Present(&api));
+    let (api, before) = (daemon_set(Source::Api, None), daemon_set(Source::Api, Some("static")));
+    let case = || Case { remembered: Some(&before), ..Case::new(FolderState::Absent, ApiState::Present(&api)) };
     assert_eq!(case().desired(&record(Some("ds-uid"), false)), "left");
     let runs = record(Some("ds-uid"), true);
     assert_eq!(case().desired(&runs), "confirm");
     assert!(case().confirmed(Confirmation::NotCovered).desired(&runs).starts_with("gone"));
     assert_eq!(case().confirmed(Confirmation::Failed("403".into())).desired(&runs), "unsure");
+}
+
+/// The policy of another configuration.
+fn policy(default_mode: Option<Mode>, selector: &str, namespaces: &[&str]) -> Policy {
+    Policy::new(default_mode, selector, namespaces.iter().map(|&n| n.to_owned()).collect()).unwrap()
+}
+
+/// The record of one that runs `daemon_set`.
+fn running(daemon_set: &Arc<DaemonSet>) -> DaemonRecord {
+    let mut record = record(Some("ds-uid"), true);
+    record.instances[0].daemon_set = Some(Arc::clone(daemon_set));
+    record
+}
+
+#[test]
+fn a_configuration_that_selects_less_holds_what_runs() {
+    let (plain, labelled) = (daemon_set(Source::Api, None), daemon_set(Source::Api, Some("static")));
+    let narrower = [
+        (&plain, policy(None, "", &["kube-system"])),
+        (&labelled, policy(None, "tier=node", &["kube-system"])),
+        (&labelled, policy(Some(Mode::Static), "", &["a"])),
+    ];
+    for (daemon_set, policy) in narrower {
+        let record = running(daemon_set);
+        let case = |api| Case { policy: policy.clone(), ..Case::new(FolderState::Absent, api) };
+        for api in [ApiState::Present(daemon_set), ApiState::Unknown] {
+            for remembered in [None, Some(daemon_set)] {
+                let case = Case { remembered, ..case(api.clone()) };
+                assert_eq!(case.desired(&record), "held, Static, ask=false", "{api:?}");
+            }
+        }
+        // The selector hides it from the watch: only a GET tells whether it is there.
+        let absent = || case(ApiState::Absent { by_event: false });
+        assert_eq!(absent().desired(&record), "held, Static, ask=true");
+        for answer in [Confirmation::NotCovered, Confirmation::StillThere, Confirmation::Failed("403".into())] {
+            assert_eq!(absent().confirmed(answer).desired(&record), "held, Static, ask=false");
+        }
+        assert!(absent().confirmed(Confirmation::Gone).desired(&record).starts_with("gone"));
+        let mut stopped = record.clone();
+        stopped.instances.clear();
+        assert_eq!(case(ApiState::Present(daemon_set)).desired(&stopped), "left");
+        let mut bootstrap = record.clone();
+        bootstrap.mode = Some(Mode::Bootstrap);
+        assert_eq!(case(ApiState::Present(daemon_set)).desired(&bootstrap), "held, Bootstrap, ask=false");
+    }
+}
+
+#[test]
+fn rules_that_became_stricter_hold_what_runs_until_a_version_obeys_them() {
+    let with_image = |image: &str| {
+        let spec = json!({"containers": [{"name": "c", "image": image}]});
+        let labelled = DaemonSet::clone(&daemon_set(Source::Api, Some("static")));
+        Arc::new(DaemonSet { template: json!({ "spec": spec }), ..labelled })
+    };
+    let (old, other, allowed) = (with_image("old:1"), with_image("old:2"), with_image("registry.example/new:1"));
+    let rules = crate::core::policy::PodRules { images: vec!["registry.example/*".to_owned()], ..Default::default() };
+    let desired = |api, runs| {
+        let policy = Policy::default().with_rules(rules.clone());
+        Case { policy, ..Case::new(FolderState::Absent, ApiState::Present(api)) }.desired(&running(runs))
+    };
+    assert_eq!(desired(&old, &old), "held, Static, ask=false");
+    assert_eq!(desired(&other, &old), "held, Static, ask=false");
+    assert_eq!(desired(&allowed, &old), "wanted from API, Static");
+    assert_eq!(desired(&old, &allowed), "wanted from API, Static", "the new version alone is refused");
+}
+
+#[test]
+fn what_is_released_ends_where_nothing_but_caution_keeps_it() {
+    let plain = daemon_set(Source::Api, None);
+    let key = |entry: &str| Policy::default().with_release(vec![entry.to_owned()]);
+    let lost = FolderState::Unsure { reason: "the folder is missing" };
+    let mut record = running(&plain);
+    for (entry, held, kept) in [
+        ("kube-system/net", "gone by_list=false ignore=None", "gone by_list=false ignore=None"),
+        ("kube-system/*", "gone by_list=false ignore=None", "kept"),
+        ("kube-system/other", "held, Static, ask=false", "kept"),
+    ] {
+        let case = Case { policy: key(entry), ..Case::new(FolderState::Absent, ApiState::Present(&plain)) };
+        assert_eq!(case.desired(&record), held, "{entry}");
+        assert_eq!(Case { policy: key(entry), ..Case::new(lost, ApiState::None) }.desired(&record), kept, "{entry}");
+    }
+    record.released = true;
+    let held = || Case::new(FolderState::Absent, ApiState::Present(&plain));
+    assert!(held().desired(&record).starts_with("gone"));
+    assert!(Case::new(lost, ApiState::None).desired(&record).starts_with("gone"));
+    let labelled = daemon_set(Source::Api, Some("static"));
+    let selected = Case::new(FolderState::Absent, ApiState::Present(&labelled));
+    assert_eq!(selected.desired(&record), "wanted from API, Static", "it is selected again");
+    let silent = Case { policy: key("kube-system/net"), ..Case::new(FolderState::Absent, ApiState::Unknown) };
+    assert_eq!(silent.desired(&running(&labelled)), "wanted from API, Static");
+}
+
+#[test]
+fn what_a_file_selected_ends_with_the_file_and_not_with_its_folder() {
+    let plain = daemon_set(Source::Api, None);
+    let record = running(&plain);
+    let case = |folder| Case { has_file: true, ..Case::new(folder, ApiState::Present(&plain)) };
+    assert_eq!(case(FolderState::Absent).desired(&record), "confirm");
+    let gone = case(FolderState::Absent).confirmed(Confirmation::NotCovered);
+    assert!(gone.desired(&record).starts_with("gone"));
+    let lost = FolderState::Unsure { reason: "the folder is missing" };
+    assert_eq!(case(lost).confirmed(Confirmation::NotCovered).desired(&record), "kept");
 }
 
 #[test]
@@ -262,6 +373,9 @@ fn an_invalid_version_keeps_what_runs() {
     let file = file();
     let invalid = || ApiState::Invalid { reason: "spec.selector: empty" };
     assert_eq!(Case::new(FolderState::Absent, invalid()).desired(&record(Some("ds-uid"), true)), "unsure");
+    let labelled = daemon_set(Source::Api, Some("bootstrap"));
+    let known = running(&labelled);
+    assert_eq!(Case::new(FolderState::Absent, invalid()).desired(&known), "held as refused, Bootstrap");
     let folder = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
     assert_eq!(Case::new(folder, invalid()).desired(&record(None, true)), "wanted from file, Static with a note");
 }
@@ -273,6 +387,7 @@ fn where_nothing_runs_and_no_file_defines_it_nobody_is_asked() {
         api: ApiState::Absent { by_event: true },
         remembered: None,
         confirmation: Confirmation::Unasked,
+        has_file: false,
     };
     let policy = Policy::default();
     let resolved = resolve(&gone, &record(Some("ds-uid"), false), &policy, &namespaces());
@@ -295,7 +410,13 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
     };
     let changed = with_host(&daemon_set(Source::Api, None));
     let defined = FolderState::Present { daemon_set: &folder, fingerprint: "f" };
-    let known = |api| KnownDefinition { folder: defined, api, remembered: None, confirmation: Confirmation::Unasked };
+    let known = |api| KnownDefinition {
+        folder: defined,
+        api,
+        remembered: None,
+        confirmation: Confirmation::Unasked,
+        has_file: true,
+    };
     let present = known(ApiState::Present(&changed));
     let mut running = record(Some("ds-uid"), true);
     let desired = |record: &DaemonRecord, objects: &ObjectMap| {

@@ -1,9 +1,10 @@
-//! Answers to `status`, `plan`, `explain`, `retry` and `restart`.
+//! Answers to `status`, `plan`, `explain`, `retry` and `restart`; which daemons `release` may end says [`super::release`].
 //!
 //! All of them come from [`super::decide::decide`]: `plan` shows the decision of the very pass that follows it, and
 //! `retry` and `restart` differ from that only in the state that they pass. Without an agent the decision is that of the
 //! first pass of a starting one, and nothing of it is carried out.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use serde_json::Value;
@@ -25,6 +26,7 @@ use super::AgentError;
 use super::LastPass;
 use super::decide::decide;
 use super::decision::Decision;
+use super::release;
 use super::report::changes;
 use super::report::to_json;
 
@@ -46,6 +48,7 @@ pub fn answer_offline(config: Config, request: &Request) -> Result<Value, AgentE
         Request::Explain { namespace, name } => to_json(&view.explain(&ObjectKey::new(namespace, name))),
         Request::Retry { .. } => json!({"error": "the agent does not run: nothing is changed"}),
         Request::Recording => json!({"error": "no agent is running here: nothing is recorded"}),
+        Request::Release { .. } => json!({"error": "the state folder is not locked: nothing is released"}),
         Request::Restart { namespace, name } => {
             json!({"error": format!("{namespace}/{name} is not restarted: no agent is running here")})
         }
@@ -70,6 +73,7 @@ impl Agent {
             Request::Explain { namespace, name } => to_json(&self.view().explain(&ObjectKey::new(namespace, name))),
             Request::Retry { namespace, name } => self.retry(&ObjectKey::new(namespace, name)).await,
             Request::Recording => json!({"error": "the loop hands the recording over"}),
+            Request::Release { daemons } => self.release(&daemons.iter().cloned().collect()).await,
             Request::Restart { namespace, name } => self.restart(&ObjectKey::new(namespace, name)).await,
         }
     }
@@ -110,6 +114,33 @@ impl Agent {
             backoff: retried.backoff || asked,
             changes: next.unwrap_or_default(),
         })
+    }
+
+    /// Releases daemons and makes a pass. `keys`: none names all that may be released.
+    async fn release(&mut self, keys: &BTreeSet<ObjectKey>) -> Value {
+        let began = Instant::now();
+        let observation = self.observe().await;
+        let before = decide(&observation, &self.state, &self.config, &mut self.render_cache);
+        let mut selected = release::select(&self.config.node_name, &self.state.records, &before.plan, keys);
+        let keys: Vec<ObjectKey> = selected.records.iter().map(|record| record.key.clone()).collect();
+        for record in selected.records {
+            tracing::info!(daemonset = %record.key, "a release of {} was asked for", record.key);
+            self.state.set_record(record);
+        }
+        let decision = decide(&observation, &self.state, &self.config, &mut self.render_cache);
+        let what = |key: &ObjectKey| {
+            let changes = decision.daemon(key).into_iter().flat_map(changes::of).map(|change| change.action);
+            changes.collect::<Vec<_>>().join(", ")
+        };
+        let changes: Vec<String> = keys.iter().map(what).collect();
+        self.carry_out(observation, decision, began);
+        for (key, changes) in keys.iter().zip(changes) {
+            match self.last.outcome.failures.get(key) {
+                Some(failure) => selected.report.refused.push(release::entry(key, &failure.message)),
+                None => selected.report.released.push(release::entry(key, &changes)),
+            }
+        }
+        to_json(&selected.report)
     }
 
     /// Orders a new incarnation of a daemon; gives what follows, or why nothing does.

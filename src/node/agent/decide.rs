@@ -17,6 +17,7 @@ use crate::core::model::TokenRequest;
 use crate::core::pass::Plan;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
+use crate::core::plan::State;
 use crate::core::sources;
 use crate::core::status::Problem;
 use crate::core::time::Span;
@@ -125,8 +126,11 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
         state.inputs.daemon_sets.contains_key(key)
             && observation.folders.get(key).is_some_and(|d| sources::is_override(d))
     };
-    let of_api = plan.daemons.iter().filter(|d| d.summary.source == Some(Source::Api)).map(|d| &d.key);
-    for key in of_api.filter(|key| !is_frozen(key)) {
+    // What is not selected, or refused, does not take the place of what last was.
+    let is_selected = |d: &&DaemonPlan| {
+        d.summary.source == Some(Source::Api) && d.summary.mode.is_some() && d.summary.state != State::Held
+    };
+    for key in plan.daemons.iter().filter(is_selected).map(|d| &d.key).filter(|key| !is_frozen(key)) {
         if let Some(daemon_set) = state.definitions.get(key) {
             ours.insert(key.clone(), Arc::clone(daemon_set));
         }
@@ -139,13 +143,11 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
     }
     let folders = &observation.folders.objects;
     let is_overridden = |reference: &ObjectRef| folders.get(reference).is_some_and(|entry| is_override(&entry.value));
-    state.inputs.follow(
-        api,
-        &ours,
-        &objects,
-        |key| unlisted || runs.contains(key) || unconfirmed.contains(key),
-        is_overridden,
-    );
+    let definitions = &state.definitions;
+    let is_kept = |key: &ObjectKey| {
+        unlisted || runs.contains(key) || unconfirmed.contains(key) || definitions.refused(key).is_some()
+    };
+    state.inputs.follow(api, &ours, &objects, is_kept, is_overridden);
     Some(Request::Follow { objects, tokens })
 }
 

@@ -291,10 +291,7 @@ mod tests {
 
     #[test]
     fn a_pod_that_the_kubelet_works_on_is_not_gone_before_its_sandbox_was_seen() {
-        let instance = Instance {
-            phase: Phase::Ending { since: at(1_000), reason: String::new() },
-            ..Instance::new("u", "p", 0, "", at(0))
-        };
+        let instance = Instance { phase: Phase::ending(at(1_000), ""), ..Instance::new("u", "p", 0, "", at(0)) };
         let mut api = Snapshot::default();
         let pod = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "u"}}});
         let entry = crate::node::api::Entry { version: 1, value: std::sync::Arc::new(pod) };

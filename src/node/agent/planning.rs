@@ -148,9 +148,11 @@ fn desired<'a>(
             api: of_api,
             remembered: state.inputs.daemon_sets.get(key),
             confirmation: state.concerns.removal_guard.confirmation(key, about, observation.now),
+            has_file: state.inputs.origins.contains_key(key),
         };
         let desired = sources::resolve(&known, record, &state.policy, objects);
-        (key, desired, known.is_unlisted(record))
+        let is_unlisted = known.is_unlisted(record) && !matches!(desired, Desired::Held { .. });
+        (key, desired, is_unlisted)
     };
     keys.into_iter().map(of).collect()
 }

@@ -14,7 +14,9 @@ use crate::config::Config;
 use crate::core::status::Problem;
 
 use super::Agent;
+use super::decide::decide;
 use super::failure;
+use super::release;
 
 /// What [`Problem::object`] is called where the configuration on disk is not in force.
 pub(super) const CONFIGURATION: &str = "configuration";
@@ -46,14 +48,14 @@ fn hangup() -> SigSet {
 pub(super) enum Reread {
     /// The one that is in force.
     Same,
-    /// Another one, which an agent can start with.
-    Another,
+    /// Another one, which an agent can start with, and what it would hold.
+    Another(Vec<String>),
     /// None that can be used: what is wrong with it.
     Unusable(Vec<Problem>),
 }
 
 /// Reads the configuration from `file` again, as [`config::load`] takes it.
-pub(super) fn reread(file: Option<&Path>, in_force: &Config) -> Reread {
+pub(super) async fn reread(file: Option<&Path>, in_force: &Config) -> Reread {
     let problem = |reason, hint| Problem { object: CONFIGURATION.to_owned(), reason, hint };
     let config = match config::load(file) {
         Ok(config) => config,
@@ -66,7 +68,11 @@ pub(super) fn reread(file: Option<&Path>, in_force: &Config) -> Reread {
     }
     // What would keep an agent from starting is better found by one that runs.
     match Agent::to_answer(config) {
-        Ok(_) => Reread::Another,
+        Ok(mut agent) => {
+            let observation = agent.observe().await;
+            let decision = decide(&observation, &agent.state, &agent.config, &mut agent.render_cache);
+            Reread::Another(release::held(&decision.plan))
+        }
         Err(error) => {
             let failure = failure::of(&error, None);
             Reread::Unusable(vec![problem(failure.message, failure.hint)])

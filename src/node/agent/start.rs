@@ -127,6 +127,20 @@ impl Agent {
         Ok(agent)
     }
 
+    /// An agent that makes no pass and may write records, while no other works.
+    ///
+    /// # Errors
+    /// When the state folder cannot be used or another agent has it, or the configuration names something impossible.
+    pub(super) fn to_mark(config: Config) -> Result<Self, AgentError> {
+        let files = Real::shared();
+        let lock = lock(&files, &config, None)?;
+        let state = open_state(&files, &config)?;
+        let notifier = Arc::new(Notifier::from_environment());
+        let mut agent = Self::with(config, files, Ok(Some(state)), Purpose::Answer, notifier)?;
+        agent.executor.lock = lock;
+        Ok(agent)
+    }
+
     /// An agent that answers questions and changes nothing: it may run beside the one that works.
     ///
     /// # Errors
@@ -186,6 +200,7 @@ fn policy(config: &Config) -> Result<Policy, AgentError> {
         .map_err(|error| AgentError::Selector(error.to_string()))?;
     Ok(policy
         .with_rules(config.policy_rules())
+        .with_release(config.policy_release.clone())
         .with_defaults(config.pod_security_default, config.default_node_selector.clone()))
 }
 

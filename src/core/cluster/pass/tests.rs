@@ -459,6 +459,29 @@ fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
 }
 
 #[test]
+fn a_mode_that_nobody_knows_is_a_definition_that_is_refused() {
+    let mistyped = |namespace: &str| {
+        let mut daemon = daemon_set("one", json!({}), json!({}));
+        daemon["metadata"]["labels"] = json!({"daemonlet.dev/mode": "Static"});
+        daemon["metadata"]["namespace"] = json!(namespace);
+        daemon
+    };
+    let mut view = world(json!({}));
+    view.put(WatchedKind::DaemonSets, mistyped("kube-system"));
+    let plan = view.plan(NOW);
+    let (status, reason, message) = condition(&plan, "Degraded");
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "Invalid"));
+    assert!(message.contains("\"Static\" is neither static nor bootstrap"), "{message}");
+    assert_eq!(self::status(&plan)["numberReady"], 4, "the nodes still run it");
+    // One that no coordinator has seen before, and one of a namespace that the policy does not cover.
+    for (namespace, is_reported) in [("kube-system", true), ("other", false)] {
+        let mut fresh = World::default();
+        fresh.put(WatchedKind::DaemonSets, mistyped(namespace));
+        assert_eq!(!fresh.plan(NOW).writes.is_empty(), is_reported, "{namespace}");
+    }
+}
+
+#[test]
 fn another_object_whose_definition_is_refused_has_nothing_of_the_former_one() {
     let mut view = world(json!({}));
     let mut other = refused("1", json!({}));

@@ -15,7 +15,7 @@ use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
-use crate::core::validate;
+use crate::core::policy;
 
 use super::ClusterSnapshot;
 use super::WatchedDaemon;
@@ -52,7 +52,7 @@ impl ClusterSnapshot {
         }
         let template = object.at(["spec", "template"]).cloned().unwrap_or_default();
         let limit = object.at(["spec", "revisionHistoryLimit"]).and_then(Value::as_u64).unwrap_or(10);
-        let daemon_set = match validate::daemon_set(&object, Source::Api) {
+        let daemon_set = match policy::checked(&object, Source::Api) {
             Ok(daemon_set) => daemon_set,
             Err(errors) => {
                 let known = self.daemons.remove(&key).filter(|old| old.uid == uid);

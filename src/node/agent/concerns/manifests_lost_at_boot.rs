@@ -105,7 +105,7 @@ mod tests {
         adopt::adopt(&mut record, &found("live", 1), at(0), |_| true);
         let ending = |i: &&mut Instance| i.uid == "ending";
         for instance in record.instances.iter_mut().filter(ending) {
-            instance.phase = Phase::Ending { since: at(0), reason: String::new() };
+            instance.phase = Phase::ending(at(0), "");
         }
         Records::from([(key, record)])
     }

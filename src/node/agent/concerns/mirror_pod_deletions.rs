@@ -120,7 +120,7 @@ mod tests {
     }
 
     fn ending() -> Instance {
-        let phase = Phase::Ending { since: at(1_000), reason: String::new() };
+        let phase = Phase::ending(at(1_000), "");
         Instance { phase, ..Instance::new("u", "p", 0, "", at(0)) }
     }
 

@@ -22,7 +22,7 @@ fn file_name(key: &ObjectKey) -> String {
 
 impl Executor {
     /// Writes a record and waits for the disk.
-    pub(super) fn save_record(&mut self, record: &DaemonRecord) -> Result<(), EffectFailure> {
+    pub(in crate::node::agent) fn save_record(&mut self, record: &DaemonRecord) -> Result<(), EffectFailure> {
         let Some(state) = &self.state else { return Err(unusable("state")) };
         state.records.save(&file_name(&record.key), record).map_err(|e| failure::of(&e, e.hint()))?;
         self.unsynced.retain(|(key, _)| *key != record.key);

@@ -14,7 +14,7 @@ use crate::node::agent::observation::Observation;
 pub(super) fn held(plan: &Plan, looked: bool) -> Vec<HeldDaemon> {
     let is_held = |d: &&DaemonPlan| match d.summary.state {
         _ if !d.summary.stale.is_empty() => true,
-        State::Refused => true,
+        State::Refused | State::Held => true,
         State::Failing | State::Waiting => d.actions.is_empty(),
         State::Unknown => d.actions.is_empty() && looked,
         _ => false,

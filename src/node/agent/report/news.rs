@@ -166,6 +166,11 @@ impl News<'_> {
                 tracing::warn!(daemonset, "refused: {reason}");
                 self.event(plan, EventKind::Warning, "Refused", "Render", reason);
             }
+            State::Held => {
+                let hint = plan.summary.hints.first().map(String::as_str);
+                tracing::warn!(daemonset, hint, "held: {reason}");
+                self.event(plan, EventKind::Warning, "Held", "Select", reason);
+            }
             _ => tracing::debug!(daemonset, state = state.as_str(), "{reason}"),
         }
     }

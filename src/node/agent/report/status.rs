@@ -96,6 +96,7 @@ impl View<'_> {
             stale_volumes: summary.stale.clone(),
             waiting_containers: summary.waiting_containers.clone(),
             notes,
+            releasable: summary.releasable,
             refused_field: summary.refused_field.clone(),
             hints: summary.hints.iter().cloned().chain(failure.and_then(|f| f.hint.clone())).collect(),
         })
@@ -129,6 +130,7 @@ impl View<'_> {
             uid: there.map(|instance| instance.uid.clone()).unwrap_or_default(),
             state: if there.is_some() { State::Unknown } else { State::Waiting },
             since: there.map(|instance| instance.created.to_string()),
+            releasable: summary.releasable,
             hints: summary.hints.clone(),
             stale_volumes: summary.stale.clone(),
             notes: summary
@@ -242,6 +244,7 @@ pub(super) fn bare(key: &ObjectKey, source: Option<Source>, reason: &str) -> Dae
         waiting_containers: Vec::new(),
         notes: Vec::new(),
         hints: Vec::new(),
+        releasable: false,
         refused_field: None,
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::Source;
-use crate::core::validate;
+use crate::core::policy;
 
 /// A DaemonSet of the API, or why it is invalid.
 pub type Converted = Result<Arc<DaemonSet>, String>;
@@ -70,9 +70,9 @@ pub(super) fn fingerprint(value: &Value) -> u64 {
 /// The typed view of a DaemonSet of the API, or everything that is wrong with it.
 ///
 /// # Errors
-/// Every field that upstream would refuse.
+/// Every field that is refused.
 pub fn convert(value: &Value) -> Converted {
-    validate::daemon_set(value, Source::Api).map(Arc::new).map_err(|errors| {
+    policy::checked(value, Source::Api).map(Arc::new).map_err(|errors| {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         errors.join("; ")
     })

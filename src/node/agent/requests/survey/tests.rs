@@ -12,12 +12,14 @@ fn a_get_is_believed_only_for_what_it_says() {
     let ours = json!({MODE_LABEL: "static"});
     let mut broken = object("u1", ours.clone());
     broken["spec"]["selector"] = json!({});
+    let mistyped = object("u1", json!({MODE_LABEL: "Static"}));
     for (live, expected) in [
         (GetResult::NotFound, Confirmation::Gone),
         (GetResult::Object(object("u2", ours.clone())), Confirmation::Gone),
         (GetResult::Object(object("u1", ours)), Confirmation::StillThere),
         (GetResult::Object(object("u1", json!({}))), Confirmation::NotCovered),
         (GetResult::Object(broken), Confirmation::StillThere),
+        (GetResult::Object(mistyped), Confirmation::StillThere),
     ] {
         let shown = format!("{live:?}");
         assert_eq!(judge(live, Some("u1"), &Policy::default()), expected, "{shown}");

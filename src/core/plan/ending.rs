@@ -1,0 +1,139 @@
+//! How instances end: the manifest goes, then nothing of the pod runs any more, then it is forgotten.
+//!
+//! Owns the way from the end of an instance to its last trace. Must not decide what ends, but for a daemon that is gone.
+
+use crate::core::record::Instance;
+use crate::core::record::Phase;
+use crate::core::time::Span;
+
+use super::Action;
+use super::Evidence;
+use super::GONE_AFTER;
+use super::ManifestFact;
+use super::Planner;
+use super::State;
+
+impl Planner<'_> {
+    /// Finishes ended instances whose sandboxes are gone; looks again soon at the others.
+    pub(super) fn finish_ended(&mut self) {
+        let now = self.context.now;
+        let ending: Vec<Instance> = self.record.ending().cloned().collect();
+        for instance in ending {
+            let Phase::Ending { since, reason, .. } = &instance.phase else { continue };
+            if self.facts.manifest(&instance.uid) != ManifestFact::Missing {
+                // The agent crashed between record and removal, or the manifest was put back from outside.
+                self.actions.push(Action::End {
+                    uid: instance.uid.clone(),
+                    pod: instance.pod_name.clone(),
+                    reason: reason.clone(),
+                });
+                continue;
+            }
+            let long_enough = instance.started || now - *since >= GONE_AFTER;
+            match self.facts.sandbox(&instance) {
+                Evidence::Gone if long_enough && self.facts.mirror_pod_deletion_pending(&instance) => {
+                    self.wake(now + poll_interval(now - *since));
+                    self.summary.reason = format!("{} has ended; its mirror pod is being deleted", instance.pod_name);
+                }
+                Evidence::Gone if long_enough => {
+                    self.actions.push(Action::Finish { uid: instance.uid.clone(), pod: instance.pod_name.clone() });
+                    self.record.instances.retain(|i| i.uid != instance.uid);
+                    self.record.ended.insert(instance.uid.clone(), now);
+                }
+                Evidence::Gone => self.wake(*since + GONE_AFTER),
+                Evidence::Running => {
+                    self.record.mark_started(&instance.uid);
+                    self.wake(now + poll_interval(now - *since));
+                    self.summary.reason = format!("{} ends: {reason}", instance.pod_name);
+                }
+                Evidence::Unknown(why) => {
+                    self.wake(now + poll_interval(now - *since));
+                    self.summary.reason =
+                        format!("{} ends ({reason}); unknown whether it is gone: {why}", instance.pod_name);
+                }
+            }
+        }
+    }
+
+    /// Ends an instance for good.
+    pub(super) fn end(&mut self, uid: &str, reason: &str) {
+        self.end_as(uid, reason, false);
+    }
+
+    /// `returns`: another instance is to take its place.
+    pub(super) fn end_as(&mut self, uid: &str, reason: &str, returns: bool) {
+        let Some(pod) = self.record.instance(uid).map(|i| i.pod_name.clone()) else { return };
+        let (since, boot) = (self.context.now, self.context.boot.to_owned());
+        self.record.end(uid, &Phase::Ending { since, reason: reason.to_owned(), boot, returns });
+        self.actions.push(Action::End { uid: uid.to_owned(), pod, reason: reason.to_owned() });
+        self.wake(self.context.now + poll_interval(Span::ZERO));
+    }
+
+    pub(super) fn gone(&mut self, reason: &str, by_list: bool, ignore_file: Option<&str>) {
+        if by_list && self.context.removals_held && self.record.live().next().is_some() {
+            self.keep(State::Unknown, &format!("{reason}; kept until a second complete list agrees (`max-removals`)"));
+            return;
+        }
+        self.record.ignored_file = ignore_file.map(str::to_owned);
+        self.record.pending_update = None;
+        for instance in &mut self.record.instances {
+            if let Phase::Ending { returns, .. } = &mut instance.phase {
+                *returns = false;
+            }
+        }
+        let live: Vec<String> = self.record.live().filter(|i| !i.orphaned).map(|i| i.uid.clone()).collect();
+        for uid in live {
+            self.end(&uid, reason);
+        }
+        self.end_lost_manifests();
+        if self.record.live().next().is_some() {
+            self.keep(
+                State::Orphaned,
+                "its DaemonSet is gone and its pods were to be kept; to stop it, remove its manifest",
+            );
+            self.summary.state = State::Orphaned;
+            return;
+        }
+        if self.record.instances.is_empty() {
+            self.record.retire();
+        }
+        self.show_ended(reason);
+    }
+
+    /// Nothing should run here any more: says why, or what still ends.
+    pub(super) fn show_ended(&mut self, reason: &str) {
+        let Some(instance) = self.record.instances.last() else {
+            self.summary.state = State::NotSelected;
+            return self.add_reason(reason);
+        };
+        self.summary.state = State::Stopping;
+        self.summary.pod.clone_from(&instance.pod_name);
+        self.summary.uid.clone_from(&instance.uid);
+        self.summary.revision.clone_from(&instance.revision);
+        if self.summary.source.is_none() {
+            self.summary.source = instance.daemon_set.as_ref().map(|d| d.source.clone());
+        }
+        if self.summary.reason.is_empty() {
+            self.add_reason(reason);
+        }
+    }
+
+    pub(super) fn orphaned(&mut self, reason: &str) {
+        // Nothing recreates it: an orphan is stopped by removing its manifest.
+        self.end_lost_manifests();
+        for instance in &mut self.record.instances {
+            instance.orphaned = true;
+        }
+        self.keep(State::Orphaned, reason);
+        self.summary.state = State::Orphaned;
+    }
+}
+
+/// When to look again at an instance that ends: often at first, later every second.
+fn poll_interval(waited: Span) -> Span {
+    match waited.as_millis() {
+        ..2_000 => Span::from_millis(50),
+        2_000..10_000 => Span::from_millis(200),
+        _ => Span::from_secs(1),
+    }
+}

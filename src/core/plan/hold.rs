@@ -1,0 +1,69 @@
+//! What is held at its definition: a newer one is refused, or the configuration of this node no longer selects it.
+//!
+//! Owns what still happens to it: its data stays fresh, placement ends it, and an instance that is lost or ordered away
+//! returns at its own revision. Must not take a newer template.
+
+use std::sync::Arc;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::Mode;
+use crate::core::sources::Hold;
+
+use super::Action;
+use super::Planner;
+use super::State;
+
+impl Planner<'_> {
+    /// `ask`: the API server is asked whether the DaemonSet is still there.
+    pub(super) fn held(&mut self, daemon_set: &Arc<DaemonSet>, mode: Mode, why: &Hold, ask: bool) {
+        self.summary.source = Some(daemon_set.source.clone());
+        self.summary.mode = Some(mode);
+        if ask {
+            self.actions.push(Action::Confirm { reason: "this node's configuration may hide it".to_owned() });
+        }
+        if self.take_definition(daemon_set) || mode == Mode::Bootstrap && self.is_handed_over(daemon_set) {
+            return;
+        }
+        self.order_retries();
+        let live: Vec<_> = self.record.live().cloned().collect();
+        match live.as_slice() {
+            [one] if !self.is_ordered(one) => {
+                self.refresh(one);
+                self.show(one);
+            }
+            _ => {
+                let placement = self.placed(daemon_set);
+                self.run(daemon_set, (!placement.should_run).then_some(placement.reason.as_str()));
+            }
+        }
+        if self.summary.state != State::Failing {
+            // How ready it is changes; what holds it does not, and is news once.
+            self.summary.reason.clear();
+        }
+        match why {
+            Hold::Refused(reason) => {
+                self.summary.state = State::Refused;
+                self.summary.hints.push("correct the DaemonSet; until then its last valid version counts".to_owned());
+                let stays = if self.record.runs() { "; what runs stays as it is" } else { "" };
+                self.add_reason(&format!("{reason}{stays}"));
+            }
+            Hold::Narrowed(reason) if self.record.runs() => {
+                self.summary.state = State::Held;
+                self.add_reason(&format!(
+                    "this node's configuration no longer selects it: {reason}; it stays as it is"
+                ));
+                self.hint_release();
+            }
+            Hold::Narrowed(_) => {}
+        }
+    }
+
+    /// Says how what stays without a reason to run is let go.
+    pub(super) fn hint_release(&mut self) {
+        if self.record.live().next().is_some() {
+            self.summary.releasable = true;
+            let key = &self.record.key;
+            self.summary.hints.push(format!("to end it: `daemonlet release {key}`, or policy.release = [\"{key}\"]"));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What is held at its definition: a newer one is refused, or the configuration of this node selects less than before.
+//!
+//! Owns telling a narrower configuration, which alone ends nothing, from a changed DaemonSet, and what lets go of what
+//! is held.
+
+use std::sync::Arc;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::Mode;
+use crate::core::model::Source;
+use crate::core::policy::Covered;
+use crate::core::policy::Policy;
+use crate::core::policy::Releases;
+use crate::core::record::DaemonRecord;
+
+use super::Desired;
+use super::KnownDefinition;
+use super::PolicyAndObjects;
+use super::covers;
+use super::folder_of;
+use super::last_known;
+use super::wanted;
+
+/// Why what runs is held at its definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// The newest definition is refused; why.
+    Refused(String),
+    /// The configuration of this node no longer selects it, which alone ends nothing; why it does not.
+    Narrowed(String),
+}
+
+/// `desired`, unless nothing but caution keeps it and it was let go.
+pub(super) fn unless_released(desired: Desired, record: &DaemonRecord, policy: &Policy) -> Desired {
+    let key = &record.key;
+    let is_released = record.released
+        || match &desired {
+            Desired::Held { why: Hold::Narrowed(_), .. } => policy.releases(key, Releases::Pattern),
+            // Want of evidence may pass: a pattern that was meant for something else ends nothing here.
+            Desired::Kept { .. } => policy.releases(key, Releases::Name),
+            _ => false,
+        };
+    match &desired {
+        Desired::Held { why: Hold::Narrowed(reason), .. } | Desired::Kept { reason } if is_released => {
+            Desired::Gone { reason: format!("it is released: {reason}"), by_list: false, ignore_file: None }
+        }
+        _ => desired,
+    }
+}
+
+/// Whether the configuration alone keeps what runs from being selected: it would not select the version that it last
+/// selected, either. A label that was taken away is no such thing.
+pub(super) fn is_narrowed(known: &KnownDefinition<'_>, record: &DaemonRecord, policy: &Policy) -> bool {
+    let last = last_known(known.remembered, record);
+    let is_left = |last: &Arc<DaemonSet>| matches!(policy.covers(last, None), Covered::No(_));
+    record.runs() && !known.has_file && last.is_some_and(is_left)
+}
+
+/// What the rules for pods have against both what runs and the newest definition.
+pub(super) fn by_rules(daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, policy: &Policy) -> Option<String> {
+    let running = record.definition().filter(|running| running.source == Source::Api)?;
+    let why = policy.forbids(running)?;
+    (record.runs() && policy.forbids(daemon_set).is_some()).then_some(why)
+}
+
+/// What runs, held at its own definition. `mode`: the one that it has by the sources.
+pub(super) fn held(known: &KnownDefinition<'_>, record: &DaemonRecord, mode: Option<Mode>, why: Hold) -> Desired {
+    let last = last_known(known.remembered, record);
+    let Some(daemon_set) = record.definition().or(last) else {
+        let (Hold::Refused(reason) | Hold::Narrowed(reason)) = why;
+        return Desired::Unsure { reason };
+    };
+    let mode = mode.or(record.mode).or(daemon_set.mode_label()).unwrap_or(Mode::Static);
+    Desired::Held { daemon_set: Arc::clone(daemon_set), mode, why, ask: false }
+}
+
+/// What follows from a version of the API that is refused.
+pub(super) fn resolve_invalid(
+    known: &KnownDefinition<'_>,
+    reason: &str,
+    record: &DaemonRecord,
+    rules: PolicyAndObjects<'_>,
+) -> Desired {
+    let folder = folder_of(known, record);
+    if let (None, Some(folder), None) = (known.remembered, folder, &record.api_uid) {
+        let note = format!("the API's version is refused, the folder's stays in force: {reason}");
+        return wanted(folder, folder.mode_label().unwrap_or(Mode::Static), Some(note));
+    }
+    let mode = last_known(known.remembered, record).and_then(|last| match covers(rules, last, folder, record) {
+        Covered::Yes(mode) => Some(mode),
+        Covered::No(_) => None,
+    });
+    held(known, record, mode, Hold::Refused(format!("the API's version is refused: {reason}")))
+}

@@ -1,0 +1,141 @@
+//! `release`: what stays only because nobody has let it go is let go.
+//!
+//! Owns which daemons may be released. They end by the decision of an ordinary pass; without an agent the record alone
+//! is marked, and the first pass of the next agent ends them.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::config::Config;
+use crate::core::model::ObjectKey;
+use crate::core::pass::Plan;
+use crate::core::plan::DaemonPlan;
+use crate::core::record::DaemonRecord;
+use crate::core::replies::ReleaseReport;
+use crate::core::replies::ReleasedDaemon;
+use crate::core::status::SCHEMA_VERSION;
+use crate::core::status::State;
+
+use super::Agent;
+use super::AgentError;
+use super::report::to_json;
+use super::state::Records;
+
+/// What comes of a request to release daemons.
+pub(super) struct Selected {
+    /// The records of those that may be released, marked.
+    pub(super) records: Vec<DaemonRecord>,
+    pub(super) report: ReleaseReport,
+}
+
+/// Marks what is to be released while no agent runs.
+///
+/// # Errors
+/// When the state folder cannot be used, or an agent has it.
+pub fn release_offline(config: Config, keys: &BTreeSet<ObjectKey>) -> Result<Value, AgentError> {
+    let mut agent = Agent::to_mark(config)?;
+    let decision = agent.decide_now()?;
+    let mut selected = select(&agent.config.node_name, &agent.state.records, &decision.plan, keys);
+    for record in &selected.records {
+        if let Err(failure) = agent.executor.save_record(record) {
+            return Ok(json!({"error": format!("{}: {}; it is not released", record.key, failure.message)}));
+        }
+        selected.report.released.push(entry(&record.key, "it ends when the agent starts"));
+    }
+    selected.report.agent_running = false;
+    Ok(to_json(&selected.report))
+}
+
+/// Which of the daemons that `keys` name may be released, and why the others may not; no name: all that may.
+pub(super) fn select(node: &str, records: &Records, plan: &Plan, keys: &BTreeSet<ObjectKey>) -> Selected {
+    let marked = |daemon: &DaemonPlan| {
+        let record = records.get(&daemon.key).unwrap_or(&daemon.record);
+        DaemonRecord { released: true, ..record.clone() }
+    };
+    let report = ReleaseReport {
+        schema_version: SCHEMA_VERSION,
+        node: node.to_owned(),
+        agent_running: true,
+        released: Vec::new(),
+        refused: Vec::new(),
+    };
+    let mut selected = Selected { records: Vec::new(), report };
+    if keys.is_empty() {
+        selected.records.extend(plan.daemons.iter().filter(|d| d.summary.releasable).map(marked));
+    }
+    for key in keys {
+        match plan.daemons.iter().find(|d| d.key == *key) {
+            Some(daemon) if daemon.summary.releasable => selected.records.push(marked(daemon)),
+            daemon => selected.report.refused.push(entry(key, &refusal(daemon))),
+        }
+    }
+    selected
+}
+
+/// Why a daemon is not released.
+fn refusal(daemon: Option<&DaemonPlan>) -> String {
+    let Some(daemon) = daemon else { return "no such daemon has run on this node".to_owned() };
+    let because = match daemon.summary.reason.is_empty() {
+        true => String::new(),
+        false => format!(": {}", daemon.summary.reason),
+    };
+    match daemon.record.live().next() {
+        Some(_) => format!("it is not held, it is {}{because}", daemon.summary.state.as_str()),
+        None => format!("it does not run on this node{because}"),
+    }
+}
+
+/// One line of the report.
+pub(super) fn entry(key: &ObjectKey, what: &str) -> ReleasedDaemon {
+    ReleasedDaemon { namespace: key.namespace.clone(), name: key.name.clone(), what: what.to_owned() }
+}
+
+/// What a configuration would hold: a line for each daemon that it no longer selects.
+///
+/// # Errors
+/// When the state folder cannot be read.
+pub fn held_by(config: Config) -> Result<Vec<String>, AgentError> {
+    let mut agent = Agent::to_answer(config)?;
+    let decision = agent.decide_now()?;
+    Ok(held(&decision.plan))
+}
+
+/// The daemons of a plan that the configuration no longer selects, each with what lets it go.
+pub(super) fn held(plan: &Plan) -> Vec<String> {
+    let is_held = |d: &&DaemonPlan| d.summary.state == State::Held;
+    let line =
+        |d: &DaemonPlan| format!("{} would be held: {}; {}", d.key, d.summary.reason, d.summary.hints.join("; "));
+    plan.daemons.iter().filter(is_held).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::plan;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_held_may_be_released() {
+        let key = |name: &str| ObjectKey::new("a", name);
+        let planned = |name: &str, state: State| {
+            let mut daemon = plan::empty(DaemonRecord::new(key(name), 0));
+            (daemon.summary.state, daemon.summary.releasable) = (state, state == State::Held);
+            daemon
+        };
+        let daemons = vec![planned("held", State::Held), planned("runs", State::Running)];
+        let plan = Plan { daemons, removals_held: false };
+        let select = |names: &[&str]| {
+            let selected = select("n1", &Records::new(), &plan, &names.iter().map(|name| key(name)).collect());
+            let refused: Vec<String> = selected.report.refused.into_iter().map(|daemon| daemon.name).collect();
+            assert!(selected.records.iter().all(|record| record.released));
+            (selected.records.into_iter().map(|record| record.key.name).collect::<Vec<_>>(), refused)
+        };
+        assert_eq!(select(&[]), (vec!["held".to_owned()], vec![]));
+        assert_eq!(
+            select(&["held", "runs", "unheard"]),
+            (vec!["held".to_owned()], vec!["runs".to_owned(), "unheard".to_owned()])
+        );
+    }
+}
