@@ -1,6 +1,6 @@
 # daemonlet: the commands of daily work. `make test` is the whole truth, `make check` its quick part.
 
-.PHONY: build demo loc check test test-long fuzz bench swarm showcase packages static cluster-tools cluster-test
+.PHONY: build demo loc check test test-long sim fuzz bench swarm showcase packages static cluster-tools cluster-test
 
 build:
 	cargo build --release
@@ -32,6 +32,11 @@ cluster-tools:
 cluster-test: cluster-tools
 	cargo build
 	python3 tests/cluster/run.py $(FILES)
+
+# The simulator: the whole agent on a node in memory, in thousands of lives. make sim SECONDS=60 SEED=1; a life that
+# breaks a law is printed. tests/sim/main.rs says what else can be asked.
+sim:
+	python3 tests/sim/run.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 # The fuzz targets: make fuzz TARGETS="files yaml" SECONDS=600. A finding is kept and said.
 fuzz:

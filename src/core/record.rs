@@ -292,10 +292,10 @@ impl DaemonRecord {
 
     /// The definition of the newest instance that runs, or else is to return.
     pub fn definition(&self) -> Option<&Arc<DaemonSet>> {
-        let newest = self.instances.iter().rev();
+        let mut newest = self.instances.iter().rev();
         let of_it = |i: &&Instance| i.daemon_set.as_ref().is_some_and(|d| d.key == self.key);
         let live = newest.clone().filter(of_it).find(|i| i.phase == Phase::Live);
-        live.or_else(|| newest.filter(of_it).next())?.daemon_set.as_ref()
+        live.or_else(|| newest.find(of_it))?.daemon_set.as_ref()
     }
 
     /// The instances whose manifests should be in the folder.

@@ -16,6 +16,7 @@ mod dir;
 mod disk;
 mod real;
 #[cfg(any(test, feature = "simulation"))]
+#[allow(clippy::unwrap_used, reason = "a simulated world that is not as it was laid out is a test that fails")]
 mod simulated;
 mod socket;
 #[cfg(test)]

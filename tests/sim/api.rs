@@ -412,9 +412,9 @@ impl Path {
     fn of(path: &str) -> Option<Self> {
         let mut parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         parts.drain(
-            ..match parts.first()? {
-                &"api" => 2,
-                &"apis" => 3,
+            ..match *parts.first()? {
+                "api" => 2,
+                "apis" => 3,
                 _ => return None,
             }
             .min(parts.len()),

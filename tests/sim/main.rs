@@ -8,6 +8,8 @@
 //!
 //! A life that breaks a law is made shorter, printed as a story, and kept in tests/sim/found.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "it is a test")]
+
 mod api;
 mod kubelet;
 mod laws;

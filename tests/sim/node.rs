@@ -338,8 +338,7 @@ impl Node {
     /// Does what is due by now.
     pub(crate) fn step(&mut self) {
         let now = self.steady;
-        loop {
-            let Some(index) = self.heals.iter().position(|(at, _)| *at <= now) else { break };
+        while let Some(index) = self.heals.iter().position(|(at, _)| *at <= now) {
             let (_, heal) = self.heals.swap_remove(index);
             self.heal(heal);
         }
@@ -732,7 +731,8 @@ impl Node {
         let prefix = format!("{}-", self.daemons[daemon].name);
         let mut server = self.server.lock().unwrap();
         let keys = server.etcd.objects.keys().filter(|key| key.0 == "pods" && key.2.starts_with(&prefix));
-        let Some(key) = keys.cloned().next() else { return };
+        let mut keys = keys;
+        let Some(key) = keys.next().cloned() else { return };
         match force {
             true => server.delete(&key),
             false => server.change(&key, |pod| {
@@ -796,7 +796,7 @@ impl Node {
         let path = self.path(daemon);
         self.unhurt(daemon);
         let cut = text.find("      - name: side").unwrap_or(text.len() / 2);
-        self.as_world(|disk| overwrite(disk, &path, text[..cut].as_bytes()));
+        self.as_world(|disk| overwrite(disk, &path, &text.as_bytes()[..cut]));
         let truth = &mut self.daemons[daemon];
         (truth.file, truth.file_counts) = (Some(revision), true);
         let after = self.draw.one_of(&[50, 300, 900]);
