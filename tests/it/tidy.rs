@@ -240,7 +240,7 @@ fn every_rendering_case_has_input_and_output() {
 
 /// What of the agent may wait, each with what for. Nothing else in `src/node/agent` may, so that nothing changes between
 /// what a pass observes and what it decides.
-const WAITS: [(&str, &str); 11] = [
+const WAITS: [(&str, &str); 10] = [
     ("agent.rs", "the loop waits, and a pass for its inputs"),
     ("agent/answers.rs", "an answer is a pass, and waits for its inputs"),
     ("agent/inputs.rs", "the inputs wait for the runtime"),
@@ -250,7 +250,6 @@ const WAITS: [(&str, &str); 11] = [
     ("agent/reload.rs", "looks once at what another configuration would do"),
     ("agent/requests", "requests are sent after the effects, each in a task of its own"),
     ("agent/signals.rs", "waits for signals"),
-    ("agent/simulated.rs", "stands for the process of a simulated agent"),
     ("agent/wake.rs", "the loop waits for something to happen"),
 ];
 

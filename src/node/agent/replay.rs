@@ -29,7 +29,7 @@ const MAX_READ: usize = 16 << 30;
 /// The most differences of one pass that are listed.
 const MOST: usize = 20;
 /// Members of a decision that older programs did not have: where a recording lacks one, it says nothing of it.
-const LATER: [&str; 2] = [".record.mode", ".summary.releasable"];
+const LATER: [&str; 4] = [".record.mode", ".summary.releasable", ".phase.boot", ".phase.returns"];
 /// A value in a list of differences has at most so many characters.
 const LONGEST: usize = 120;
 
