@@ -151,10 +151,12 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
     Some(Request::Follow { objects, tokens })
 }
 
-/// Whether the API may define a daemon, though neither that nor anything that runs says what it refers to.
+/// Whether the API may define a daemon, though neither that nor anything that runs says what it refers to. One that
+/// ends for good is not in doubt.
 fn is_in_doubt(daemon: &DaemonPlan) -> bool {
-    let is_unknown = daemon.summary.source.is_none() && daemon.record.live().next().is_none();
-    daemon.record.api_uid.is_some() && is_unknown
+    let record = &daemon.record;
+    let is_unknown = record.instances.is_empty() && daemon.summary.state == State::Unknown;
+    record.api_uid.is_some() && daemon.summary.source.is_none() && (record.runs() || is_unknown)
 }
 
 /// What is remembered for the next start, and when it is to be on disk.

@@ -275,7 +275,7 @@ class Unmounted(Story):
             self.keeps(agent, first, "mounted", 1)
             os.kill(agent.process.pid, signal.SIGHUP)
         agent.restart()
-        self.says(agent, "mounted.*file system")
+        self.says(agent, "mounted.*nothing shows that it was removed")
         self.keeps(agent, first, "mounted", 1)
         # What is then put into the bare folder is no word about what the file system had.
         (agent.folder / "other.json").write_text(json.dumps(self.daemon("other", labels={})), encoding="utf-8")

@@ -197,7 +197,8 @@ class OperationsTest(Story):
         shown = set(re.findall(r"(?m)^# TYPE (\w+)", text))
         self.assertEqual(shown - known, set())
         self.assertEqual(known - shown, {"daemonlet_refused_daemons", "daemonlet_failed_revision",
-                                         "daemonlet_token_expiry_timestamp_seconds", "daemonlet_token_problems"})
+                                         "daemonlet_token_expiry_timestamp_seconds", "daemonlet_token_problems",
+                                         "daemonlet_volume_refresh_blocked"})
         dashboard = json.loads((MONITORING / "dashboard.json").read_text(encoding="utf-8"))
         expressions = [t["expr"] for panel in dashboard["panels"] for t in panel["targets"]]
         used = "\n".join([*expressions, (MONITORING / "rules.yaml").read_text(encoding="utf-8")])

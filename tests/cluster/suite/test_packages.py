@@ -151,7 +151,7 @@ class Packages(Story):
         daemon, good = self.runs(), self.machine.run("cat", CONFIG)
         self.machine.put(CONFIG, 'state-dir = "/srv/daemonlet"\n' + good)
         self.machine.run("systemctl", "restart", "daemonlet", check=False)
-        said = until(lambda: [e["MESSAGE"] for e in self.machine.journal("--unit=daemonlet") if "generate unit-dropin" in e["MESSAGE"]], 15, "the hint names the drop-in")
+        said = until(lambda: [str(e) for e in self.machine.journal("--unit=daemonlet") if "generate unit-dropin" in str(e)], 15, "the hint names the drop-in")
         self.assertIn("ReadWritePaths=", said[-1])
         drop_in = self.machine.run("daemonlet", "generate", "unit-dropin")
         self.machine.put("/etc/systemd/system/daemonlet.service.d/paths.conf", drop_in)

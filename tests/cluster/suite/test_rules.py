@@ -244,13 +244,17 @@ class Gone(Story):
         self.admin.patch("daemonsets", "unlabelled", ON, self.namespace)
         self.instance(agent, "unlabelled", other_than=first)
 
-    def test_a_namespace_that_is_not_allowed_any_more_ends_it(self):
+    def test_a_namespace_that_is_not_allowed_any_more_ends_it_once_it_is_released(self):
         agent = self.start_agent()
         self.put(self.daemon("banned"))
-        self.instance(agent, "banned")
+        first = self.instance(agent, "banned")
         self.down(agent)
         agent.config["policy"] = {"namespaces": ["elsewhere"]}
         agent.start()
+        self.says(agent, "no longer selects it")
+        self.keeps(agent, first, "banned", 1)
+        done = agent.cli("release", f"{self.namespace}/banned")
+        self.assertEqual(done.returncode, 0, done.stderr)
         self.wait_gone(agent, "banned")
 
     def test_a_selector_that_does_not_match_any_more_ends_it(self):
