@@ -113,6 +113,21 @@ def volumes(stock, ours):
                 mount["readOnly"] = True
 
 
+def waiting(stock, ours):
+    """A container whose environment refers to an object that is not there says what it waits for."""
+    annotations = ours["metadata"].get("annotations", {})
+    told = set(filter(None, annotations.pop("daemonlet.dev/waiting-containers", "").split(",")))
+    if not annotations:
+        ours["metadata"].pop("annotations", None)
+    for theirs, mine in zip(containers(stock), containers(ours)):
+        refers = json.dumps([theirs.get("env"), theirs.get("envFrom")])
+        if mine["name"] in told and ("configMap" in refers or "secret" in refers):
+            told.remove(mine["name"])
+            mine["env"] = [one for one in mine["env"] if one["name"] != "DAEMONLET_WAITS_FOR"]
+    if told:
+        ours["metadata"]["waiting without a reference"] = sorted(told)
+
+
 def environment(stock, ours):
     """Values of ConfigMaps and Secrets are resolved; the API server's address is written out."""
     for theirs, mine in zip(containers(stock), containers(ours)):
@@ -168,7 +183,7 @@ def pull_policy(stock, ours):
             own["imagePullPolicy"] = "Always"
 
 
-DIFFERENCES = (pull_policy, identity, placement, tolerations, account, volumes, environment, priority, app_armor)
+DIFFERENCES = (pull_policy, identity, placement, tolerations, account, volumes, waiting, environment, priority, app_armor)
 
 
 def differences(left, right, path=""):
