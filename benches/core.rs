@@ -36,9 +36,11 @@ use daemonlet::core::plan::Permission;
 use daemonlet::core::plan::Readiness;
 use daemonlet::core::plan::Stock;
 use daemonlet::core::plan::VolumesFact;
+use daemonlet::core::plan::Witness;
 use daemonlet::core::policy::Admission;
 use daemonlet::core::record::DaemonRecord;
 use daemonlet::core::record::Failure;
+use daemonlet::core::record::GoneBy;
 use daemonlet::core::record::HandOver;
 use daemonlet::core::record::Instance;
 use daemonlet::core::render::Endpoint;
@@ -192,6 +194,10 @@ impl Facts for Quiet {
 
     fn sandbox(&self, _: &Instance) -> Evidence {
         Evidence::Running
+    }
+
+    fn witness(&self, _: &Instance) -> Witness {
+        Witness::Here(GoneBy::Witness)
     }
 
     fn readiness(&self, _: &Instance) -> Readiness {

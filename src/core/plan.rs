@@ -57,6 +57,7 @@ pub use facts::Readiness;
 pub use facts::Stock;
 pub use facts::StockPod;
 pub use facts::VolumesFact;
+pub use facts::Witness;
 pub use note::Note;
 pub use run::jitter;
 
@@ -175,6 +176,7 @@ pub struct Summary {
     /// The wanted revision, if it failed here.
     pub failed: Option<FailedRevision>,
     /// Whether it stays only because nobody has let it go: `release` ends it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub releasable: bool,
 }
 
@@ -196,6 +198,9 @@ pub struct DaemonPlan {
     pub question: Option<Question>,
     /// The revision whose approval is to be claimed, or to which an instance is being updated.
     pub replacing: Option<String>,
+    /// Whether the container runtime is to be asked: a replacement needs to know who can say when the old one is gone.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub asks_runtime: bool,
     /// When to look again even if nothing happens.
     pub wake_at: Option<Timestamp>,
 }
@@ -244,6 +249,7 @@ pub(crate) fn empty(record: DaemonRecord) -> DaemonPlan {
         pull: None,
         question: None,
         replacing: None,
+        asks_runtime: false,
         wake_at: None,
     }
 }
@@ -260,6 +266,7 @@ struct Planner<'a> {
     pull: Option<Arc<RenderResult>>,
     question: Option<Question>,
     replacing: Option<String>,
+    asks_runtime: bool,
     wake_at: Option<Timestamp>,
 }
 
@@ -279,6 +286,7 @@ impl<'a> Planner<'a> {
             pull: None,
             question: None,
             replacing: None,
+            asks_runtime: false,
             wake_at: None,
         }
     }
@@ -295,6 +303,7 @@ impl<'a> Planner<'a> {
             pull: self.pull,
             question: self.question,
             replacing: self.replacing,
+            asks_runtime: self.asks_runtime,
             wake_at: self.wake_at,
         }
     }

@@ -15,7 +15,6 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::core::model::DaemonSet;
-use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::rendering::RenderResult;
 use crate::core::time::Span;
@@ -103,9 +102,9 @@ pub struct DaemonRecord {
     /// Since when a first instance waits only for what nobody has said anything of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unheard_since: Option<Timestamp>,
-    /// The mode in which it was last run: what is held goes on in it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<Mode>,
+    /// Whether it was last run in mode `bootstrap`: what is held goes on in it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bootstrap: bool,
     /// Whether an administrator has let it go: it ends as soon as nothing but caution keeps it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
@@ -155,6 +154,9 @@ pub struct Instance {
     /// Whether a sandbox of it has ever been seen.
     #[serde(default)]
     pub started: bool,
+    /// Whether the container runtime, or the kubelet in its place, has listed it: then it is the kubelet's own runtime.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub listed: bool,
     /// Set when the DaemonSet was deleted and its pods were to stay (orphan).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub orphaned: bool,
@@ -213,6 +215,7 @@ impl Instance {
             mirror: None,
             noted: None,
             started: false,
+            listed: false,
             orphaned: false,
             available: None,
             restart: None,
@@ -241,13 +244,43 @@ pub enum Phase {
         /// Whether another instance is to take its place.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         returns: bool,
+        /// What tells when it is gone.
+        #[serde(default, skip_serializing_if = "GoneBy::is_witness")]
+        gone_by: GoneBy,
     },
+}
+
+/// What tells that an instance that has ended is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum GoneBy {
+    /// The container runtime, the kubelet, or its mirror pod.
+    #[default]
+    Witness,
+    /// Nothing of it had run in its boot: it is gone at once.
+    Unseen,
+    /// The same, else time: the kubelet had not accepted it.
+    NotAccepted,
+    /// The same, else time: others removed its manifest.
+    Time,
+}
+
+impl GoneBy {
+    fn is_witness(&self) -> bool {
+        *self == GoneBy::Witness
+    }
 }
 
 impl Phase {
     /// An end for good, in a boot that is not known.
     pub fn ending(since: Timestamp, reason: &str) -> Self {
-        Phase::Ending { since, reason: reason.to_owned(), boot: String::new(), returns: false }
+        Phase::Ending {
+            since,
+            reason: reason.to_owned(),
+            boot: String::new(),
+            returns: false,
+            gone_by: GoneBy::Witness,
+        }
     }
 
     /// Since when it ends, if it does.
@@ -280,7 +313,7 @@ impl DaemonRecord {
             answer: None,
             backoff: None,
             unheard_since: None,
-            mode: None,
+            bootstrap: false,
             released: false,
         }
     }

@@ -16,6 +16,7 @@ mod concerns;
 mod decide;
 mod decision;
 mod definitions;
+mod ending;
 mod evidence;
 mod executor;
 mod failing;
@@ -321,7 +322,7 @@ impl Agent {
             !d.actions.is_empty() || !d.summary.waiting_for.is_empty() || is_asked
         };
         let is_complete = |api: &Api| api.store().snapshot().is_complete() && !self.last.plan.daemons.iter().any(waits);
-        self.inputs.api().is_none_or(is_complete) && self.last.observation.pulls.open() == 0
+        !self.state.asks_runtime && self.inputs.api().is_none_or(is_complete) && self.last.observation.pulls.open() == 0
     }
 
     /// Reads the configuration from `file` again, and with it everything that is read anyway: folders,

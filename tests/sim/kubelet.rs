@@ -232,6 +232,7 @@ impl Kubelet {
                 Some(pod) => pod.manifest = manifest.clone(),
                 None if is_taken => self.look_at = self.look_at.min(now + 500),
                 None => {
+                    disk.put(self.root.join("pods").join(uid).join("etc-hosts"), "hosts");
                     let phase = Phase::Starting { until: now + STARTS };
                     self.pods.insert(uid.clone(), Pod { manifest: manifest.clone(), phase, restarts: 0 });
                     self.started_pods.push(manifest.clone());

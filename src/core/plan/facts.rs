@@ -13,6 +13,7 @@ use crate::core::placement::NamespaceSelector;
 use crate::core::policy::Admission;
 use crate::core::ports::HostPort;
 use crate::core::record::Failure;
+use crate::core::record::GoneBy;
 use crate::core::record::HandOver;
 use crate::core::record::Instance;
 use crate::core::rendering::RenderResult;
@@ -49,6 +50,17 @@ pub enum Evidence {
     Running,
     /// Unknown; why.
     Unknown(String),
+}
+
+/// Whether somebody can say when an instance is gone, if it ends now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Witness {
+    /// Somebody can, or nobody is needed.
+    Here(GoneBy),
+    /// The container runtime has not been asked lately.
+    Ask,
+    /// Nobody can; why.
+    Nobody(String),
 }
 
 /// Whether an instance is ready to serve.
@@ -158,6 +170,8 @@ pub trait Facts {
     fn volumes(&self, rendering: &RenderResult, kept: &BTreeSet<String>) -> VolumesFact;
     /// Whether anything of the instance still runs.
     fn sandbox(&self, instance: &Instance) -> Evidence;
+    /// Whether somebody can say when the instance is gone, if it ends now.
+    fn witness(&self, instance: &Instance) -> Witness;
     /// Whether the instance is ready.
     fn readiness(&self, instance: &Instance) -> Readiness;
     /// The stock controller's pod for this daemon on this node; `known`: the one that took over.

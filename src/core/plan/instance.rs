@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Kind;
+use crate::core::model::Mode;
 use crate::core::model::ObjectRef;
 use crate::core::record::Instance;
 use crate::core::record::WrittenData;
@@ -186,7 +187,7 @@ impl Planner<'_> {
         let waiting = refresh::waiting_alone(&rendered.pod.held);
         // What starts a container that waits is no change of its data.
         let data_version = if waiting.is_empty() { rendered.pod.data_version.clone() } else { String::new() };
-        self.record.mode = self.summary.mode;
+        self.record.bootstrap = self.summary.mode == Some(Mode::Bootstrap);
         let instance = Instance {
             daemon_set: Some(Arc::clone(daemon_set)),
             data_version,

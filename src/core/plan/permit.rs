@@ -11,12 +11,14 @@ use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
+use crate::core::record::GoneBy;
 use crate::core::record::Instance;
 use crate::core::record::LastRun;
 
 use super::Data;
 use super::Permission;
 use super::Planner;
+use super::Witness;
 use super::instance::StartFor;
 use super::progress::Target;
 
@@ -87,10 +89,20 @@ impl Planner<'_> {
                     self.summary = before;
                     return None;
                 }
-                self.replacing = Some(target.revision.clone());
+                match self.facts.witness(old) {
+                    Witness::Nobody(_) if !beside => return None,
+                    Witness::Ask if !beside => self.ask_runtime(),
+                    _ => self.replacing = Some(target.revision.clone()),
+                }
                 Some("its approval is being claimed".to_owned())
             }
         }
+    }
+
+    /// Asks the container runtime before the next decision.
+    pub(super) fn ask_runtime(&mut self) {
+        self.asks_runtime = true;
+        self.wake(self.context.now);
     }
 
     /// Whether an administrator asked on this node to try the revision now.
@@ -131,10 +143,10 @@ impl Planner<'_> {
     }
 
     /// Ends an instance that will return, at its own revision if no other is permitted.
-    pub(super) fn end_for_restart(&mut self, instance: &Instance, reason: &str) {
+    pub(super) fn end_for_restart(&mut self, instance: &Instance, reason: &str, gone_by: GoneBy) {
         if let Some(daemon_set) = instance.daemon_set.clone() {
             self.record.last = Some(LastRun { revision: instance.revision.clone(), daemon_set });
         }
-        self.end_as(&instance.uid, reason, true);
+        self.end_as(&instance.uid, reason, true, gone_by);
     }
 }

@@ -8,6 +8,7 @@ use crate::core::model::Mode;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::policy::namespace_of;
+use crate::core::record::GoneBy;
 use crate::core::record::Instance;
 use crate::core::record::PendingUpdate;
 use crate::core::time::Span;
@@ -18,10 +19,14 @@ use super::Note;
 use super::Planner;
 use super::Readiness;
 use super::State;
+use super::Witness;
 use super::instance::StartFor;
 use super::progress::Target;
 use super::progress::restarts_on_data;
 use super::ready::Availability;
+
+/// How soon somebody is looked for again who can say when an old instance is gone.
+const WITNESS_PERIOD: Span = Span::from_secs(5);
 
 impl Planner<'_> {
     /// Plans a daemon that its sources define.
@@ -31,7 +36,7 @@ impl Planner<'_> {
         self.summary.notes.extend(note.map(|note| Note::Other(note.to_owned())));
         self.record.released = false;
         if self.record.runs() {
-            self.record.mode = Some(mode);
+            self.record.bootstrap = mode == Mode::Bootstrap;
         }
         if self.take_definition(daemon_set) {
             return;
@@ -78,7 +83,7 @@ impl Planner<'_> {
         let gone = |i: &&Instance| self.facts.manifest(&i.uid) == ManifestFact::Missing;
         let lost: Vec<Instance> = self.record.live().filter(gone).cloned().collect();
         for instance in lost {
-            self.end_for_restart(&instance, "its manifest was removed from the manifest folder");
+            self.end_for_restart(&instance, "its manifest was removed from the manifest folder", GoneBy::Time);
         }
     }
 
@@ -264,7 +269,7 @@ impl Planner<'_> {
         let wanted = target.revision.clone();
         let order = old.restart.as_ref().filter(|_| self.is_ordered(old)).map(|order| order.cause.words());
         if let (Some(order), Some(reason)) = (&order, misplaced) {
-            self.end_for_restart(old, order);
+            self.end_for_restart(old, order, GoneBy::Witness);
             return self.show_as(old, State::Stopping, &format!("{order}, and no new one starts here: {reason}"));
         }
         let restart = order.as_ref().and_then(|_| self.restart_target(target, old));
@@ -304,13 +309,30 @@ impl Planner<'_> {
             self.refresh(old);
             self.begin(target, &prepared, "a new revision, beside the old one");
         } else {
+            let gone_by = match self.facts.witness(old) {
+                Witness::Here(gone_by) => gone_by,
+                Witness::Ask => {
+                    self.stays(old);
+                    return self.ask_runtime();
+                }
+                Witness::Nobody(why) => return self.lacks_witness(old, &wanted, &why),
+            };
             match order {
-                Some(order) => self.end_for_restart(old, &order),
-                None if old.revision == target.revision => self.end_for_restart(old, "its data changed"),
-                None => self.end_as(&old.uid, &format!("it is replaced by revision {wanted}"), true),
+                Some(order) => self.end_for_restart(old, &order, gone_by),
+                None if old.revision == target.revision => self.end_for_restart(old, "its data changed", gone_by),
+                None => self.end_as(&old.uid, &format!("it is replaced by revision {wanted}"), true, gone_by),
             }
             self.show_as(old, State::Replacing, "the old instance ends first");
         }
+    }
+
+    /// Nobody could say when the old instance is gone, and two never run at once: it stays until somebody can.
+    fn lacks_witness(&mut self, old: &Instance, wanted: &str, why: &str) {
+        self.stays(old);
+        self.wake(self.context.now + WITNESS_PERIOD);
+        self.summary.state = State::Waiting;
+        self.summary.hints.push("set runtime-endpoint or kubelet-endpoint; a reboot replaces it, too".to_owned());
+        self.add_reason(&format!("revision {wanted} waits, the old instance stays: {why}"));
     }
 
     /// The old instance stays, and its claim is returned: the coordinator never withdraws a claim, so the slot would

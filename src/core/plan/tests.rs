@@ -27,17 +27,19 @@ use crate::core::policy::Admission;
 use crate::core::ports::HostPort;
 use crate::core::record::Cause;
 use crate::core::record::Failure;
+use crate::core::record::GoneBy;
 use crate::core::record::HandOver;
 use crate::core::record::PendingUpdate;
+use crate::core::record::Phase;
 use crate::core::record::RestartCause;
 use crate::core::render::HeldPart;
 use crate::core::render::Refused;
 use crate::core::render::RenderedPod;
 use crate::core::rendering::DataDigests;
 use crate::core::rendering::Rendered;
+use crate::core::sources::Hold;
 
 use super::*;
-use crate::core::sources::Hold;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
@@ -65,6 +67,7 @@ struct World {
     failures: BTreeMap<String, Failure>,
     images: Option<Images>,
     unreadable_manifests: Option<String>,
+    witness: Option<Witness>,
     surroundings: String,
     mirror_pod_deletions: bool,
     held_ports: Vec<(String, Vec<HostPort>, bool)>,
@@ -160,6 +163,10 @@ impl Facts for World {
             return Evidence::Unknown("the runtime does not answer".to_owned());
         }
         if self.running.contains(&instance.uid) { Evidence::Running } else { Evidence::Gone }
+    }
+
+    fn witness(&self, _: &Instance) -> Witness {
+        self.witness.clone().unwrap_or(Witness::Here(GoneBy::Witness))
     }
 
     fn readiness(&self, instance: &Instance) -> Readiness {
@@ -676,6 +683,55 @@ fn doubt_and_orphaning_keep_what_runs() {
     assert_eq!(bench.plan(&Desired::Unsure { reason: String::new() }).summary.state, State::Orphaned);
     assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE, "a DaemonSet of the same template adopts it");
     assert!(!bench.record.instances[0].orphaned);
+}
+
+#[test]
+fn a_replacement_waits_until_somebody_can_say_when_the_old_one_is_gone() {
+    let mut bench = Bench::running("a");
+    let new = wanted(&daemon_set("b"));
+    bench.world.witness = Some(Witness::Ask);
+    let asking = bench.plan(&new);
+    assert_eq!((asking.actions.len(), asking.asks_runtime, asking.wake_at), (0, true, Some(bench.now)));
+    assert!(asking.summary.reason.is_empty() || asking.summary.state != State::Waiting, "{:?}", asking.summary);
+    bench.world.witness = Some(Witness::Nobody("no runtime is configured".to_owned()));
+    assert_eq!(bench.pass(&new), NONE);
+    let waiting = bench.plan(&new);
+    assert_eq!((waiting.summary.state, waiting.asks_runtime), (State::Waiting, false));
+    assert!(waiting.summary.reason.contains("no runtime is configured") && !waiting.summary.hints.is_empty());
+    bench.record.order_restart("uid-a-0", RestartCause::ByHand, bench.now, "");
+    assert_eq!(bench.pass(&new), NONE, "an order waits, too");
+    bench.world.witness = Some(Witness::Here(GoneBy::Unseen));
+    assert_eq!(bench.pass(&new), ["end uid-a-0"]);
+    let Phase::Ending { boot, returns, gone_by, .. } = &bench.record.instances[0].phase else { panic!() };
+    assert_eq!((boot.as_str(), *returns, *gone_by), ("boot-1", true, GoneBy::Unseen));
+    bench.world.running.clear();
+    assert_eq!(bench.pass(&new), ["finish uid-a-0", "start uid-b-1"], "at once");
+}
+
+#[test]
+fn what_others_removed_and_what_is_deleted_ends_without_anybody() {
+    let nobody = Some(Witness::Nobody(String::new()));
+    let mut bench = Bench::running("a");
+    bench.world.witness = nobody.clone();
+    bench.world.manifests.clear();
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["end uid-a-0"]);
+    assert!(matches!(bench.record.instances[0].phase, Phase::Ending { gone_by: GoneBy::Time, .. }));
+    let mut bench = Bench::running("a");
+    bench.world.witness = nobody;
+    let gone = Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None };
+    assert_eq!(bench.pass(&gone), ["end uid-a-0"]);
+}
+
+#[test]
+fn a_manifest_that_comes_back_in_another_boot_ends_anew() {
+    let mut bench = Bench::running("a");
+    bench.world.witness = Some(Witness::Here(GoneBy::Unseen));
+    bench.pass(&wanted(&daemon_set("b")));
+    bench.world.manifests.insert("uid-a-0".to_owned(), String::new());
+    (bench.boot, bench.now) = ("boot-2".to_owned(), bench.now + ms(5_000));
+    assert_eq!(bench.pass(&wanted(&daemon_set("b"))), ["end uid-a-0"]);
+    let Phase::Ending { since, boot, gone_by, .. } = &bench.record.instances[0].phase else { panic!() };
+    assert_eq!((*since, boot.as_str(), *gone_by), (bench.now, "boot-2", GoneBy::Time));
 }
 
 fn held(why: Hold) -> Desired {

@@ -70,7 +70,8 @@ pub(super) fn held(known: &KnownDefinition<'_>, record: &DaemonRecord, mode: Opt
         let (Hold::Refused(reason) | Hold::Narrowed(reason)) = why;
         return Desired::Unsure { reason };
     };
-    let mode = mode.or(record.mode).or(daemon_set.mode_label()).unwrap_or(Mode::Static);
+    let last = if record.bootstrap { Mode::Bootstrap } else { Mode::Static };
+    let mode = mode.or(daemon_set.mode_label()).unwrap_or(last);
     Desired::Held { daemon_set: Arc::clone(daemon_set), mode, why, ask: false }
 }
 

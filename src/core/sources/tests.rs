@@ -283,8 +283,10 @@ fn a_configuration_that_selects_less_holds_what_runs() {
         stopped.instances.clear();
         assert_eq!(case(ApiState::Present(daemon_set)).desired(&stopped), "left");
         let mut bootstrap = record.clone();
-        bootstrap.mode = Some(Mode::Bootstrap);
-        assert_eq!(case(ApiState::Present(daemon_set)).desired(&bootstrap), "held, Bootstrap, ask=false");
+        bootstrap.bootstrap = true;
+        let expected = if daemon_set.mode_label().is_some() { "Static" } else { "Bootstrap" };
+        let goes_on = case(ApiState::Present(daemon_set)).desired(&bootstrap);
+        assert_eq!(goes_on, format!("held, {expected}, ask=false"));
     }
 }
 

@@ -158,6 +158,8 @@ impl Agent {
             );
         }
         let began = Instant::now();
+        // It says who can tell when the old pod is gone.
+        self.state.asks_runtime = true;
         let observation = self.observe().await;
         let unreadable = observation.manifests.current().is_none();
         let mut state = self.state.clone();

@@ -83,6 +83,7 @@ fn decide_in_order(
         cache.make_whole(&incomplete);
         plan = planning::plan(observation, &state, config, cache);
     }
+    state.asks_runtime = plan.daemons.iter().any(|daemon| daemon.asks_runtime);
     let claims = planning::report_to_cluster(observation, &state, config, cache, &plan);
     let gave_up = state.concerns.manifests_lost_at_boot.give_up(&plan);
     let mut requests = Vec::new();

@@ -17,10 +17,8 @@ use crate::core::json::text_at;
 use crate::core::knowledge::Knowledge;
 use crate::core::model::ObjectKey;
 use crate::core::owners::MIRROR_ANNOTATION;
-use crate::core::plan::Evidence;
 use crate::core::plan::Readiness;
 use crate::core::record::Instance;
-use crate::core::record::Phase;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::api::Scope;
@@ -32,9 +30,6 @@ use super::observation::Observation;
 
 /// How long the kubelet is given to create a mirror pod before others tell in its stead.
 pub(super) const MIRROR_LATE: Span = Span::from_secs(20);
-
-/// How long a mirror pod counts as the kubelet's word that it still works on a pod that ends.
-const LETS_GO: Span = Span::from_secs(15);
 
 /// How long after its grace period an instance that still runs counts as forgotten.
 const FORGOTTEN: Span = Span::from_secs(60);
@@ -133,60 +128,12 @@ pub(super) fn mirror<'a>(api: &'a Snapshot, namespace: &str, instance: &Instance
     (hash == Some(instance.uid.as_str())).then_some(pod)
 }
 
-/// Whether anything of an instance that ends still runs.
-///
-/// Without a runtime the mirror pod is the last evidence: gone for longer than the kubelet's
-/// housekeeping period, and for the pod's whole grace period, as nobody can tell who deleted it.
-pub(super) fn sandbox(instance: &Instance, observation: &Observation, namespace: &str, node: &str) -> Evidence {
-    let (api, now) = (observation.snapshot(), observation.now);
-    match &observation.runtime {
-        Knowledge::Current(_) => match observation.runtime_pod(&instance.uid) {
-            Some(pod) if pod.alive => Evidence::Running,
-            // What was said before it ended may be older than its sandbox.
-            _ if instance.phase.since().is_some_and(|ended| ended > observation.runtime_as_of) => {
-                Evidence::Unknown("the list of what runs is older than its end".to_owned())
-            }
-            // A sandbox that is being made is in no list yet: the kubelet drops the mirror pod when it is done.
-            _ if !instance.started && kubelet_holds(instance, api, namespace, node, now) => {
-                Evidence::Unknown("the kubelet may still be about to start it".to_owned())
-            }
-            _ => Evidence::Gone,
-        },
-        Knowledge::Absent(_) => {
-            let Some(api) = api.filter(|api| api.lists(&Scope::Pods) > 0) else {
-                let why = "no runtime endpoint is configured, and no API server shows its mirror pod";
-                return Evidence::Unknown(why.to_owned());
-            };
-            if mirror(api, namespace, instance, node).is_some() {
-                return Evidence::Running;
-            }
-            let Phase::Ending { since, .. } = &instance.phase else { return Evidence::Running };
-            let waited = now - *since;
-            let grace = grace_period(instance) + crate::core::plan::GONE_AFTER;
-            match waited >= grace {
-                true => Evidence::Gone,
-                false => Evidence::Unknown(format!(
-                    "its grace period is waited out for {} s more",
-                    (grace - waited).as_secs_ceil()
-                )),
-            }
-        }
-        unknown => Evidence::Unknown(why_unknown(unknown)),
-    }
-}
-
 /// Why the runtime's pods are not known.
 pub(super) fn why_unknown(runtime: &Knowledge<Arc<Vec<RuntimePod>>>) -> String {
     match runtime {
         Knowledge::Unreadable(why) => why.clone(),
         _ => "the container runtime has not been asked yet".to_owned(),
     }
-}
-
-/// Whether the kubelet still has the mirror pod of an instance that ends.
-fn kubelet_holds(instance: &Instance, api: Option<&Snapshot>, namespace: &str, node: &str, now: Timestamp) -> bool {
-    let Phase::Ending { since, .. } = &instance.phase else { return false };
-    now - *since < LETS_GO && api.is_some_and(|api| mirror(api, namespace, instance, node).is_some())
 }
 
 /// Whether the kubelet, which is there, has left an instance running that should have ended `waited`
@@ -290,32 +237,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_the_kubelet_works_on_is_not_gone_before_its_sandbox_was_seen() {
-        let instance = Instance { phase: Phase::ending(at(1_000), ""), ..Instance::new("u", "p", 0, "", at(0)) };
-        let mut api = Snapshot::default();
-        let pod = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "u"}}});
-        let entry = crate::node::api::Entry { version: 1, value: std::sync::Arc::new(pod) };
-        api.pods.insert(mirror_key("a", "p", "n"), entry);
-        let word = |instance: &Instance, api: &Snapshot, now: i64| {
-            let observation = Observation::of(Some(api.clone()), Knowledge::Current(Arc::default()), now);
-            sandbox(instance, &observation, "a", "n")
-        };
-        assert!(matches!(word(&instance, &api, 5_000), Evidence::Unknown(_)));
-        assert_eq!(word(&instance, &Snapshot::default(), 5_000), Evidence::Gone);
-        assert_eq!(
-            word(&instance, &api, 1_000 + LETS_GO.as_millis()),
-            Evidence::Gone,
-            "a kubelet that is away holds nothing up"
-        );
-        assert_eq!(word(&Instance { started: true, ..instance.clone() }, &api, 5_000), Evidence::Gone);
-
-        let mut observation = Observation::of(None, Knowledge::Current(Arc::default()), 5_000);
-        observation.runtime_as_of = at(999);
-        let early = sandbox(&instance, &observation, "a", "n");
-        assert!(matches!(early, Evidence::Unknown(_)), "the kubelet's list is of before it ended: {early:?}");
-        observation.runtime_as_of = at(1_000);
-        assert_eq!(sandbox(&instance, &observation, "a", "n"), Evidence::Gone);
-
+    fn a_pod_that_runs_long_after_its_grace_period_is_forgotten_where_a_kubelet_is_there() {
+        let instance = Instance::new("u", "p", 0, "", at(0));
         let node = |ready: &str| {
             let value = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
             let node = crate::node::api::Entry { version: 1, value: std::sync::Arc::new(value) };

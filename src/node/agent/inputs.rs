@@ -199,6 +199,7 @@ impl Inputs {
                 true => node::run_in_this_boot(&self.files, &config.kubelet_root, &state.records),
                 false => BTreeSet::new(),
             },
+            is_before_kubelet: state.concerns.manifests_lost_at_boot.asks() && !node::has_kubelet(&self.files),
             manifests_watched: executor.manifests.as_ref().is_some_and(ManifestDir::is_watched),
             seal,
             can_ask_runtime: self.can_ask_runtime,

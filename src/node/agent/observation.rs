@@ -61,6 +61,9 @@ pub(super) struct Observation {
     pub(super) volumes: BTreeMap<String, VolumeData>,
     /// Instances of which the kubelet has made something since the machine booted; looked at in the first pass of a boot.
     pub(super) run_in_this_boot: BTreeSet<String>,
+    /// Whether no kubelet runs; looked at in the first pass of a boot.
+    #[serde(default)]
+    pub(super) is_before_kubelet: bool,
     /// Whether a container runtime is configured, to pull images and look into crashes.
     pub(super) can_ask_runtime: bool,
     pub(super) pulls: Pulls,

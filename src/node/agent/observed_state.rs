@@ -29,6 +29,7 @@ use crate::core::plan::Permission;
 use crate::core::plan::Readiness;
 use crate::core::plan::Stock;
 use crate::core::plan::VolumesFact;
+use crate::core::plan::Witness;
 use crate::core::policy::Admission;
 use crate::core::policy::namespace_of;
 use crate::core::ports;
@@ -41,10 +42,13 @@ use crate::core::record::Phase;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
 use crate::core::sources::Desired;
+use crate::core::time::Span;
 
 use super::concerns::images::ImageFacts;
 use super::concerns::stock_controller;
 use super::concerns::stock_controller::UnrelatedPod;
+use super::ending;
+use super::ending::Ends;
 use super::evidence;
 use super::failing;
 use super::failing::FailureEvidence;
@@ -90,6 +94,20 @@ pub(super) fn by_uid(records: &BTreeMap<ObjectKey, DaemonRecord>) -> HashMap<&st
 impl ObservedState<'_> {
     fn namespace(&self, instance: &Instance) -> &str {
         self.instances.get(instance.uid.as_str()).map_or("", |(namespace, _)| namespace)
+    }
+
+    /// What there is to say of an instance's end.
+    fn pods(&self, instance: &Instance) -> Ends<'_> {
+        let since = self.state.ending_since.get(&instance.uid);
+        Ends {
+            observation: self.observation,
+            mirror: self
+                .observation
+                .snapshot()
+                .and_then(|api| evidence::mirror(api, self.namespace(instance), instance, &self.config.node_name)),
+            is_kubelets: self.instances.values().any(|(_, i)| i.listed),
+            ended_for: since.map_or(Span::ZERO, |since| self.observation.steady - *since),
+        }
     }
 }
 
@@ -185,7 +203,11 @@ impl Facts for ObservedState<'_> {
     }
 
     fn sandbox(&self, instance: &Instance) -> Evidence {
-        evidence::sandbox(instance, self.observation, self.namespace(instance), &self.config.node_name)
+        ending::sandbox(instance, &self.pods(instance))
+    }
+
+    fn witness(&self, instance: &Instance) -> Witness {
+        ending::witness(instance, matches!(self.accepted(instance), Accepted::No(_)), &self.pods(instance))
     }
 
     fn readiness(&self, instance: &Instance) -> Readiness {

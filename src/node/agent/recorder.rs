@@ -274,8 +274,20 @@ impl Recorder {
 /// Whether two plans say the same but for when to look again.
 fn is_same(one: &Plan, other: &Plan) -> bool {
     let is_same = |(one, other): (&DaemonPlan, &DaemonPlan)| {
-        let DaemonPlan { key, actions, record, summary, references, tokens, pull, question, replacing, wake_at: _ } =
-            one;
+        let DaemonPlan {
+            key,
+            actions,
+            record,
+            summary,
+            references,
+            tokens,
+            pull,
+            question,
+            replacing,
+            // They only say when and with what to look again.
+            asks_runtime: _,
+            wake_at: _,
+        } = one;
         *key == other.key
             && *actions == other.actions
             && *record == other.record

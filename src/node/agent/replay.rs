@@ -28,8 +28,6 @@ pub use crate::node::recording::read::ReadError;
 const MAX_READ: usize = 16 << 30;
 /// The most differences of one pass that are listed.
 const MOST: usize = 20;
-/// Members of a decision that older programs did not have: where a recording lacks one, it says nothing of it.
-const LATER: [&str; 4] = [".record.mode", ".summary.releasable", ".phase.boot", ".phase.returns"];
 /// A value in a list of differences has at most so many characters.
 const LONGEST: usize = 120;
 
@@ -132,7 +130,6 @@ fn compare(recorded: &Value, today: &Value, path: String, found: &mut Vec<(Strin
                 let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                 match (one.get(name), other.get(name)) {
                     (Some(one), Some(other)) => compare(one, other, below, found),
-                    (None, Some(_)) if LATER.iter().any(|later| below.ends_with(later)) => {}
                     (one, other) => found.push((below, shown(one.copied()), shown(other.copied()))),
                 }
             }

@@ -83,6 +83,12 @@ pub(super) struct AgentState {
     /// What no pass can mend, such as a damaged checkpoint.
     pub(super) startup_problems: Vec<Problem>,
     pub(super) concerns: Concerns,
+    /// Since when this process has seen instances end, by its steady clock.
+    #[serde(default)]
+    pub(super) ending_since: BTreeMap<String, Span>,
+    /// Whether a replacement waits for what the container runtime says.
+    #[serde(default)]
+    pub(super) asks_runtime: bool,
     clock: Clock,
 }
 
@@ -139,6 +145,8 @@ impl AgentState {
             clear_again: BTreeMap::new(),
             startup_problems: Vec::new(),
             concerns: Concerns::default(),
+            ending_since: BTreeMap::new(),
+            asks_runtime: false,
             clock: Clock::default(),
         }
     }
@@ -188,6 +196,7 @@ impl AgentState {
         self.adopt_manifests(observation, log);
         let adopters = self.adopt_orphans(observation, log);
         let started = self.follow_starts(observation, config);
+        self.follow_ends(observation);
         let node = &config.node_name;
         restart_orders::note_mirrors(observation, &mut self.records, node);
         let concerns = &mut self.concerns;
@@ -298,6 +307,20 @@ impl AgentState {
             }
         }
         news
+    }
+
+    /// Notes what the container runtime lists, and since when instances end.
+    fn follow_ends(&mut self, observation: &Observation) {
+        let instances = self.records.values_mut().flat_map(|record| &mut record.instances);
+        for instance in instances.filter(|i| !i.listed) {
+            instance.listed = observation.runtime_pod(&instance.uid).is_some();
+        }
+        let ending: BTreeSet<&str> =
+            self.records.values().flat_map(DaemonRecord::ending).map(|i| i.uid.as_str()).collect();
+        self.ending_since.retain(|uid, _| ending.contains(uid.as_str()));
+        for uid in ending {
+            self.ending_since.entry(uid.to_owned()).or_insert(observation.steady);
+        }
     }
 
     /// When the next folder of an ended pod is to be cleared: the kubelet is given time to do it itself.

@@ -1,6 +1,7 @@
 //! What `/proc` and the kubelet's folder say of this boot.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 use std::time::SystemTime;
@@ -24,6 +25,23 @@ pub(super) fn kubelet_started(files: &Shared, booted: Timestamp) -> Option<Times
         Some(booted + Span::from_millis(start_ticks(&stat, "kubelet")? * 1_000 / ticks))
     });
     started.max()
+}
+
+/// Where a kubelet says that it is well: its default, on loopback (`healthzPort`).
+const HEALTHZ: (::core::net::Ipv4Addr, u16) = (::core::net::Ipv4Addr::LOCALHOST, 10_248);
+/// A port of this node answers or refuses at once.
+const ANSWERS: Duration = Duration::from_millis(50);
+
+/// Whether a kubelet runs: a process of that name, or something that listens where a kubelet does.
+pub(super) fn has_kubelet(files: &Shared) -> bool {
+    let proc = Path::new("/proc");
+    let is_kubelet = |process: &OsString| {
+        let stat = files.text(proc.join(process).join("stat"));
+        stat.is_ok_and(|stat| start_ticks(&stat, "kubelet").is_some())
+    };
+    // Where processes cannot be seen, one may be there.
+    files.list(proc).map_or(true, |processes| processes.iter().any(is_kubelet))
+        || std::net::TcpStream::connect_timeout(&HEALTHZ.into(), ANSWERS).is_ok()
 }
 
 fn ticks_a_second() -> Option<i64> {

@@ -89,8 +89,8 @@ impl RuntimeReader {
     }
 }
 
-/// Whether the runtime's pods matter to the coming pass: something ends, or the API server does not tell readiness.
-/// `is_fresh`: they have been asked for just now.
+/// Whether the runtime's pods matter to the coming pass: something ends or is to be replaced, or the API
+/// server does not tell readiness. `is_fresh`: they have been asked for just now.
 pub(super) fn matter(
     state: &AgentState,
     api: Option<&Snapshot>,
@@ -106,6 +106,9 @@ pub(super) fn matter(
     let runs = || records().any(|r| r.live().next().is_some());
     let is_unclear = !state.concerns.api_freshness.is_current(now)
         && (runs() || stock_controller::hand_over_is_open(&state.records, boot));
+    if state.asks_runtime && !is_fresh {
+        return true;
+    }
     let matters = is_unclear || api.is_some_and(|api| lacks_mirror_pods(state, api, now, node));
     matters && (!is_fresh || state.passes == 1)
 }

@@ -27,6 +27,7 @@ use crate::core::rendering;
 use crate::core::rendering::Rendered;
 use crate::core::validate;
 use crate::node::agent::decision::Decision;
+use crate::node::agent::evidence::RuntimePod;
 use crate::node::agent::executor::EffectOutcome;
 use crate::node::agent::executor::RecordFate;
 use crate::node::agent::inputs::Purpose;
@@ -361,6 +362,19 @@ fn what_is_no_recording_is_refused_and_never_panics() {
     assert!(matches!(replay(&endless), Err(ReadError::TooLarge)));
 }
 
+/// A pod as the runtime lists it.
+fn runs(uid: &str) -> RuntimePod {
+    RuntimePod {
+        uid: uid.to_owned(),
+        alive: true,
+        running_since: None,
+        sandboxes: vec!["sandbox".to_owned()],
+        crashing: false,
+        fact: Default::default(),
+        reported: None,
+    }
+}
+
 /// A life in which a new revision takes the place of an instance, as the API tells of it and the runtime shows it.
 fn update() -> Vec<RecordedPass> {
     let config = config("update-jitter = \"0s\"\n");
@@ -376,7 +390,7 @@ fn update() -> Vec<RecordedPass> {
         seen.now = Timestamp::from_secs(2_000 + 3 * number);
         seen.steady = seen.now - Timestamp::from_secs(1_000);
         seen.runtime_as_of = seen.now;
-        seen.runtime = Knowledge::Current(Arc::default());
+        seen.runtime = Knowledge::Current(Arc::new(files.ours.values().map(|manifest| runs(&manifest.uid)).collect()));
         seen.manifests = Knowledge::Current(Arc::new(Scan { ours: files.ours.clone(), ..Scan::default() }));
         let (decision, cache) = decided(&seen, &now, &config);
         let mut outcome = EffectOutcome::default();
