@@ -257,6 +257,8 @@ pub enum GoneBy {
     /// The container runtime, the kubelet, or its mirror pod.
     #[default]
     Witness,
+    /// The container runtime, although it had not listed the instance yet: it had listed others.
+    Runtime,
     /// Nothing of it had run in its boot: it is gone at once.
     Unseen,
     /// The same, else time: the kubelet had not accepted it.

@@ -315,14 +315,16 @@ impl Agent {
         self.requests.connect(api);
     }
 
-    /// Whether nothing is left that the API server or a pull could still change at once.
+    /// Whether nothing is left that the API server, a pull or a file that comes to rest could still change at once.
     fn is_settled(&self) -> bool {
         let waits = |d: &crate::core::plan::DaemonPlan| {
             let is_asked = self.state.concerns.admission_dry_runs.is_open(&d.key);
             !d.actions.is_empty() || !d.summary.waiting_for.is_empty() || is_asked
         };
         let is_complete = |api: &Api| api.store().snapshot().is_complete() && !self.last.plan.daemons.iter().any(waits);
-        !self.state.asks_runtime && self.inputs.api().is_none_or(is_complete) && self.last.observation.pulls.open() == 0
+        let observation = &self.last.observation;
+        let rests = observation.pulls.open() == 0 && !observation.folders.view.is_held;
+        rests && !self.state.asks_runtime && self.inputs.api().is_none_or(is_complete)
     }
 
     /// Reads the configuration from `file` again, and with it everything that is read anyway: folders,

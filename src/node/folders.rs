@@ -2,9 +2,9 @@
 //!
 //! Owns reading and watching. Folders are merged as systemd merges drop-ins, by file name: a later folder's file
 //! replaces an earlier one's, and a link to `/dev/null` masks it; so does an empty file, which ends nothing that runs.
-//! Files end in `.yaml`, `.yml` or `.json`; hidden files are ignored, others are noted. A file that becomes invalid keeps what it last defined.
-//! Objects removed from a file or folder count as removed only after [`QUIET_PERIOD`] without a change, so a file that
-//! is being written never counts as one that lost its objects.
+//! Files end in `.yaml`, `.yml` or `.json`; hidden files are ignored, others are noted. A file that becomes invalid keeps
+//! what it last defined. A change of a file or folder counts only after [`QUIET_PERIOD`] without another one, so what is
+//! half written never counts; only a file of which nothing was known counts at once, where nothing else defines the same.
 //!
 //! Must not decide what follows: it reports the objects, their files, and the problems.
 
@@ -12,6 +12,7 @@ mod file;
 mod identity;
 mod origin;
 mod recalled;
+mod rest;
 mod scan;
 mod watch;
 
@@ -36,11 +37,17 @@ use crate::node::recording::marks;
 pub use identity::FolderIdentity;
 pub use origin::Origin;
 pub use recalled::RecalledFile;
+pub use rest::FirstLook;
+pub use rest::Look;
+pub use rest::Rests;
 pub use scan::read;
 pub use watch::FoldersWatch;
 
-/// How long a file or folder must be unchanged before objects missing from it count as removed.
+/// How long a file or folder must be unchanged before what changed in it counts.
 pub const QUIET_PERIOD: Duration = Duration::from_secs(1);
+
+/// How long a file may change all the time before that is reported.
+const RESTLESS: Duration = Duration::from_secs(10);
 
 /// The content of all folders.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -65,6 +72,9 @@ pub struct FolderView {
     pub notes: Vec<String>,
     /// When to read again even if nothing changes: something changed too recently.
     pub recheck: Option<Duration>,
+    /// Whether a change does not count yet because it has to rest.
+    #[serde(default)]
+    pub is_held: bool,
 }
 
 /// One folder.
@@ -103,6 +113,12 @@ pub struct FileView {
     pub complete: bool,
     stamp: Stamp,
     quiet: bool,
+    /// Whether it was taken before it rested, as nothing else was known of it.
+    #[serde(default)]
+    early: bool,
+    /// Whether the file has changed since, and does not rest yet.
+    #[serde(default)]
+    held: bool,
     /// Whether nothing is at its path any more, which is no evidence that it was removed.
     #[serde(default)]
     vanished: bool,
@@ -118,7 +134,7 @@ impl FolderView {
             && files().all(|(one, other)| Arc::ptr_eq(one, other))
             && (&self.folders, &self.masked, &self.notes) == (&other.folders, &other.masked, &other.notes)
             && self.empty == other.empty
-            && (&self.problems, self.recheck) == (&other.problems, other.recheck)
+            && (&self.problems, self.recheck, self.is_held) == (&other.problems, other.recheck, other.is_held)
     }
 
     /// The DaemonSets in force.
@@ -179,6 +195,16 @@ impl FolderView {
         self.all_problems().filter(|problem| problem.object.is_none()).filter(hides)
     }
 
+    /// Whether the file that defines `key` does not rest, so that another definition may follow.
+    pub fn is_restless(&self, key: &ObjectKey) -> bool {
+        self.file_of(key).is_some_and(|file| file.early || file.held)
+    }
+
+    /// The files that have changed and do not rest yet: their last version counts.
+    pub fn held(&self) -> impl Iterator<Item = &Arc<FileView>> {
+        self.files.iter().filter(|file| file.held)
+    }
+
     /// Unknown fields in the definition of `key` that is in force.
     pub fn unknown_fields_of(&self, key: &ObjectKey) -> impl Iterator<Item = &InputProblem> {
         let unknown_fields = self.file_of(key).into_iter().flat_map(|file| &file.unknown_fields);
@@ -187,7 +213,7 @@ impl FolderView {
     }
 
     /// Puts the files' objects in force in the order of their names: the last definition wins, the others are
-    /// reported.
+    /// reported. What a file defines that was taken before it rested takes the place of nothing.
     fn take_into_force(&mut self) {
         let mut objects_from: BTreeMap<ObjectRef, usize> = BTreeMap::new();
         let twice = |files: &[Arc<FileView>], loser: usize, winner: usize, object: String| InputProblem {
@@ -205,13 +231,20 @@ impl FolderView {
             kind: ProblemKind::Invalid,
         };
         for (index, file) in self.files.iter().enumerate() {
+            let is_new = |is_defined: bool| !(file.early && is_defined);
             for daemon_set in &file.daemon_sets {
+                if !is_new(self.daemon_sets.contains_key(&daemon_set.key)) {
+                    continue;
+                }
                 let entry = (Arc::clone(daemon_set), index);
                 if let Some((_, loser)) = self.daemon_sets.insert(daemon_set.key.clone(), entry) {
                     self.problems.push(twice(&self.files, loser, index, format!("DaemonSet {}", daemon_set.key)));
                 }
             }
             for (reference, value) in &file.objects {
+                if !is_new(self.objects.contains_key(reference)) {
+                    continue;
+                }
                 self.objects.insert(reference.clone(), Arc::clone(value));
                 if let Some(loser) = objects_from.insert(reference.clone(), index) {
                     self.problems.push(twice(&self.files, loser, index, reference.to_string()));

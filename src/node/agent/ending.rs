@@ -44,8 +44,12 @@ impl Ends<'_> {
 
     /// Whether the runtime can say of `instance` that nothing of it runs.
     fn believes_runtime(&self, instance: &Instance) -> bool {
-        let not_accepted = matches!(instance.phase, Phase::Ending { gone_by: GoneBy::NotAccepted, .. });
-        instance.listed || not_accepted || self.is_kubelets && !self.is_contradicted()
+        match instance.phase {
+            _ if instance.listed => true,
+            Phase::Ending { gone_by: GoneBy::NotAccepted, .. } => true,
+            Phase::Ending { gone_by: GoneBy::Runtime, .. } => !self.is_contradicted(),
+            _ => self.is_kubelets && !self.is_contradicted(),
+        }
     }
 }
 
@@ -65,8 +69,9 @@ pub(super) fn witness(instance: &Instance, not_accepted: bool, ends: &Ends<'_>) 
         Knowledge::Current(_) if observation.runtime_pod(&instance.uid).is_some() => {
             return Witness::Here(GoneBy::Witness);
         }
+        Knowledge::Current(_) if instance.listed && !ends.is_contradicted() => return Witness::Here(GoneBy::Witness),
         Knowledge::Current(_) if ends.believes_runtime(instance) && !ends.is_contradicted() => {
-            return Witness::Here(GoneBy::Witness);
+            return Witness::Here(GoneBy::Runtime);
         }
         Knowledge::Current(_) => "the container runtime does not list it (is it the one that the kubelet uses?)",
         Knowledge::NeverHeard | Knowledge::Remembered(..) => return Witness::Ask,
@@ -248,7 +253,10 @@ mod tests {
         let running = json!({"status": {"phase": "Running"}});
         let pending = json!({"status": {"phase": "Pending"}});
         let known = |mirror| Ends { is_kubelets: true, mirror, ..ends(&observation) };
-        assert_eq!(witness(&instance(), false, &known(None)), Witness::Here(GoneBy::Witness));
+        assert_eq!(witness(&instance(), false, &known(None)), Witness::Here(GoneBy::Runtime));
+        let believed = |mirror| sandbox(&ending("b", GoneBy::Runtime), &Ends { mirror, ..ends(&observation) });
+        assert_eq!(believed(None), Evidence::Gone, "another process knows that it had listed one");
+        assert_eq!(believed(Some(&running)), Evidence::Running);
         let own = Ends { mirror: Some(&running), ..ends(&observation) };
         assert_eq!(witness(&instance(), false, &own), Witness::Here(GoneBy::Witness), "the mirror pod is one");
         let gone = |ends: &Ends<'_>| sandbox(&ending("b", GoneBy::Witness), ends);

@@ -29,6 +29,7 @@ use crate::node::api::Link;
 use crate::node::api::Tokens;
 use crate::node::api::random;
 use crate::node::cri::Cri;
+use crate::node::folders::FirstLook;
 use crate::node::fsx::Shared;
 use crate::node::kubelet::Kubelet;
 use crate::node::manifests::ManifestDir;
@@ -125,6 +126,11 @@ impl Inputs {
         self.folders.recall(files);
     }
 
+    /// Says what precedes the first look at the folders.
+    pub(super) fn begin_folders(&mut self, first: FirstLook) {
+        self.folders.begin(first);
+    }
+
     /// The tokens that are held.
     pub(super) fn tokens(&self) -> &Tokens {
         &self.tokens
@@ -173,7 +179,7 @@ impl Inputs {
         let asks_runtime = self.asks_runtime(state, config);
         // The only wait: nothing that follows is older than what it gives.
         let runtime = self.runtime.read(state, asks_runtime, clock::now()).await;
-        let now = clock::now();
+        let (now, steady) = (clock::now(), self.started.elapsed());
         let mut problems = Vec::new();
         let manifests = self.read_manifests(state, config, executor, &mut problems);
         let volume_look = state.concerns.volume_checks.look(now);
@@ -181,10 +187,10 @@ impl Inputs {
         let seal = self.read_seal(executor, now);
         Observation {
             now,
-            steady: self.started.elapsed().into(),
+            steady: steady.into(),
             random: random(),
             boot: self.boot.clone(),
-            folders: self.folders.read(now, &mut problems),
+            folders: self.folders.read(now, steady, &mut problems),
             api: config.kubeconfig.is_some().then(|| self.read_api()),
             tokens: self.read_tokens(),
             kubelet_started: state

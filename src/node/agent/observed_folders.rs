@@ -105,12 +105,22 @@ impl ObservedFolders {
         };
         let unknown = origin.is_none() && record.api_uid.is_none() && !record.instances.is_empty();
         match state {
+            // Such as after a start with older inputs than what runs was made from.
+            FolderState::Present { daemon_set, .. } if self.view.is_restless(key) && replaces(record, daemon_set) => {
+                FolderState::Unsure { reason: "its file is being changed" }
+            }
             FolderState::Absent if unknown => {
                 FolderState::Unsure { reason: "no file defines it, and where it came from is not remembered" }
             }
             state => state,
         }
     }
+}
+
+/// Whether something else from a file runs than `daemon_set`.
+fn replaces(record: &DaemonRecord, daemon_set: &DaemonSet) -> bool {
+    let is_another = |runs: &Arc<DaemonSet>| runs.source != Source::Api && **runs != *daemon_set;
+    record.live().any(|instance| instance.daemon_set.as_ref().is_none_or(is_another))
 }
 
 /// The file that the newest instance was made from.

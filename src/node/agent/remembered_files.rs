@@ -204,10 +204,10 @@ mod tests {
         let mut reader = FolderReader::new(Real::shared(), vec![folder.to_owned()]);
         reader.recall(&files);
         let now = Timestamp::from_secs(2_000_000_000);
-        let mut folders = reader.read(now, &mut Vec::new());
+        let mut folders = reader.read(now, std::time::Duration::ZERO, &mut Vec::new());
         if let Some(late) = late {
             reader.recall(&RememberedFiles::restore(late));
-            folders = reader.read(now, &mut Vec::new());
+            folders = reader.read(now, std::time::Duration::ZERO, &mut Vec::new());
         }
         files.follow(&folders, &BTreeSet::from([&ObjectKey::new("a", "net")]), &used().iter().collect());
         (folders, files)

@@ -169,7 +169,7 @@ impl View<'_> {
             schema_version: SCHEMA_VERSION,
             node: self.config.node_name.clone(),
             agent_running: self.is_running(),
-            changes: changes(plan).into_iter().chain(tokens).collect(),
+            changes: changes(plan).into_iter().chain(tokens).chain(changes::files(observation)).collect(),
             held: held(plan, self.is_running()),
             problems: problems.iter().cloned().chain(self.api_problems()).chain(failures).collect(),
         }

@@ -20,6 +20,7 @@ use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
 use crate::node::checkpoint::Store;
 use crate::node::cri::Cri;
+use crate::node::folders::FirstLook;
 use crate::node::fsx::Dir;
 use crate::node::fsx::Real;
 use crate::node::fsx::Shared;
@@ -250,6 +251,11 @@ fn recall(
         }
     }
     inputs.recall_files(&state.inputs.files);
+    inputs.begin_folders(match state.purpose {
+        Purpose::Answer => FirstLook::Only,
+        Purpose::Work if state.inputs.boot.as_deref() == Some(inputs.boot_id()) => FirstLook::OfProcess,
+        Purpose::Work => FirstLook::OfBoot,
+    });
     let fingerprint = |state: &AgentState| state.inputs.fingerprint(inputs.tokens().fingerprint());
     let saved = if rewrite { 0 } else { fingerprint(state) };
     let last_boot = state.inputs.boot.replace(inputs.boot_id().to_owned());

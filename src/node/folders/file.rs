@@ -35,30 +35,40 @@ pub(super) fn unread(path: &Path, folder: &Path) -> FileView {
         complete: false,
         stamp: Stamp::default(),
         quiet: false,
+        early: false,
+        held: false,
         vanished: false,
         mounted: None,
     }
 }
 
 /// The present content of the file at `path`, plus what `previous`, its last version, defined and this one may not
-/// remove.
+/// remove. `None`: it does not rest, and `previous` stays in force.
 pub(super) fn read(
     disk: &Shared,
     path: &Path,
     folder: &Path,
     stat: &Stat,
-    quiet: bool,
+    rests: bool,
     previous: Option<&Arc<FileView>>,
-) -> Arc<FileView> {
+) -> Option<Arc<FileView>> {
     let stamp = stat.stamp;
-    // A stamp taken while the file changed may hide a later change within the clock's tick.
+    // What was read while the file changed may be another version than that of its stamp.
     let unchanged = |previous: &&Arc<FileView>| previous.path == path && previous.stamp == stamp && previous.quiet;
     if let Some(previous) = previous.filter(unchanged) {
-        return Arc::clone(previous);
+        return Some(with_held(previous, false));
     }
-    let mut view = FileView { stamp, quiet, ..unread(path, folder) };
-    match text(disk, path, stat) {
+    let text = text(disk, path, stat);
+    let rests = rests && disk.look(path).is_ok_and(|after| after.stamp == stamp);
+    let mut view = FileView { stamp, quiet: rests, ..unread(path, folder) };
+    match text {
         Ok((text, fingerprint)) => {
+            let is_same = |previous: &Arc<FileView>| previous.path == path && previous.fingerprint == fingerprint;
+            let same = previous.filter(|previous| is_same(previous));
+            view.early = !rests && same.is_none_or(|same| same.early);
+            if view.early && same.is_none() && previous.is_some_and(|previous| previous.defines_something()) {
+                return None;
+            }
             view.fingerprint = fingerprint;
             take(&mut view, input::parse_file(path, &text), previous.map(|previous| &**previous));
         }
@@ -66,24 +76,41 @@ pub(super) fn read(
             view.fingerprint = previous.map(|previous| previous.fingerprint.clone()).unwrap_or_default();
             view.problems.push(unreadable(path, &error));
             // Not caused by the content: the next read may succeed.
-            view.quiet = error.kind() == io::ErrorKind::InvalidData;
+            view.quiet = rests && error.kind() == io::ErrorKind::InvalidData;
         }
     }
     if let Some(previous) = previous {
-        keep(&mut view, previous, quiet);
+        keep(&mut view, previous);
     }
-    Arc::new(view)
+    Some(Arc::new(view))
+}
+
+/// The same file, whose changes wait for it to rest or not.
+pub(super) fn with_held(file: &Arc<FileView>, held: bool) -> Arc<FileView> {
+    if file.held == held { Arc::clone(file) } else { Arc::new(FileView { held, ..FileView::clone(file) }) }
+}
+
+/// The problem of a file whose changes do not count because it never rests.
+pub(super) fn restless(path: &Path) -> InputProblem {
+    let reason = "changes all the time; what it last defined stays in force until it is unchanged for one second";
+    let hint = "stop what writes it, or write another file and rename that to this one";
+    InputProblem { reason: reason.to_owned(), hint: Some(hint.to_owned()), kind: ProblemKind::Invalid, ..about(path) }
 }
 
 /// The problem of a file or folder that cannot be read at all.
 pub(super) fn unreadable(path: &Path, error: &io::Error) -> InputProblem {
+    let reason = format!("cannot be read; what it last defined stays in force: {error}");
+    InputProblem { reason, ..about(path) }
+}
+
+fn about(path: &Path) -> InputProblem {
     InputProblem {
         file: path.to_owned(),
         line: 0,
         column: 0,
         object: None,
         field: None,
-        reason: format!("cannot be read; what it last defined stays in force: {error}"),
+        reason: String::new(),
         hint: None,
         kind: ProblemKind::Syntax,
     }
@@ -120,9 +147,9 @@ fn take(view: &mut FileView, parsed: ParsedFile, previous: Option<&FileView>) {
 }
 
 /// Keeps those objects of the previous version that are missing here but may not be removed: those that this version
-/// defines wrongly, and all while a document cannot be read or the file changed too recently.
-fn keep(view: &mut FileView, previous: &FileView, quiet: bool) {
-    let keep_all = !view.complete || !quiet;
+/// defines wrongly, and all while a document cannot be read.
+fn keep(view: &mut FileView, previous: &FileView) {
+    let keep_all = !view.complete;
     let refused: Vec<(String, ObjectKey)> = view
         .problems
         .iter()

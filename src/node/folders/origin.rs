@@ -17,6 +17,8 @@ use crate::core::input::InputProblem;
 use crate::core::model::ObjectKey;
 use crate::core::sources::FolderState;
 
+const GOING: &str = "its file is gone, and its folder is being changed";
+
 /// The source of a DaemonSet, stored with what runs: it decides later whether an absence is evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -59,11 +61,18 @@ impl FolderView {
             Some((_, file)) => self.why_not_instead(key, last, file),
             None => self.why_not_gone(key, last),
         });
-        match (why, in_force) {
+        let is_going = in_force.is_some_and(|(_, file)| self.is_going(file));
+        match (why.or(is_going.then_some(GOING)), in_force) {
             (Some(reason), _) => FolderState::Unsure { reason },
             (None, Some((daemon_set, file))) => FolderState::Present { daemon_set, fingerprint: &file.fingerprint },
             (None, None) => FolderState::Absent,
         }
+    }
+
+    /// Whether a file is missing from a folder that is there, and still counts only until that folder has rested.
+    fn is_going(&self, file: &FileView) -> bool {
+        let folder = || self.folders.iter().find(|folder| folder.path == file.folder);
+        file.vanished && folder().is_some_and(|f| f.readable && f.identity.is_some() && f.identity == file.mounted)
     }
 
     /// Why nothing proves that the file of `last` does not define `key` any more.
@@ -135,6 +144,11 @@ fn why_unlike(folder: &ScannedFolder, then: Option<&FolderIdentity>) -> Option<&
 }
 
 impl FileView {
+    /// Whether anything is known that it defines.
+    pub(super) fn defines_something(&self) -> bool {
+        !self.daemon_sets.is_empty() || !self.objects.is_empty()
+    }
+
     /// Whether the absence of `key` from it is evidence.
     fn defines_well(&self, key: &ObjectKey) -> bool {
         let refused = |problem: &InputProblem| problem.object.as_ref().is_some_and(|object| object.key == *key);

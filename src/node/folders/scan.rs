@@ -6,15 +6,19 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::Duration;
 
 use super::FileView;
 use super::FolderIdentity;
 use super::FolderView;
+use super::Look;
 use super::QUIET_PERIOD;
+use super::RESTLESS;
+use super::Rests;
 use super::ScannedFolder;
 use super::file;
 use super::identity;
+use super::rest::Rest;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::node::fsx::FileKind;
@@ -25,124 +29,143 @@ use crate::node::fsx::Stat;
 struct Candidate {
     path: PathBuf,
     folder: PathBuf,
-    stat: io::Result<Stat>,
+    stat: io::Result<(Stat, Rest)>,
 }
 
-/// Reads `folders`, in ascending precedence, at the time `now`. Files unchanged since `previous` are not read again.
+/// What a reading shows, while it is made.
+struct Reading<'a> {
+    disk: &'a Shared,
+    look: Look,
+    rests: &'a mut Rests,
+    view: FolderView,
+    names: BTreeMap<OsString, Candidate>,
+}
+
+/// Reads `folders`, in ascending precedence. Files unchanged since `previous` are not read again; `rests` is what the
+/// readings before this one have shown.
 ///
 /// Never fails: what cannot be read becomes a problem in the view, and what it defined before stays.
-pub fn read(disk: &Shared, folders: &[PathBuf], previous: &FolderView, now: SystemTime) -> FolderView {
-    let mut view = FolderView::default();
-    let mut names: BTreeMap<OsString, Candidate> = BTreeMap::new();
+pub fn read(disk: &Shared, folders: &[PathBuf], previous: &FolderView, rests: &mut Rests, look: Look) -> FolderView {
+    let mut reading = Reading { disk, look, rests, view: FolderView::default(), names: BTreeMap::new() };
     for folder in folders {
-        list(disk, folder, now, &mut view, &mut names);
+        reading.list(folder);
     }
-    for (name, candidate) in names {
+    reading.rests.end(look);
+    for (name, candidate) in std::mem::take(&mut reading.names) {
         let name = name.to_string_lossy().into_owned();
         let before = previous.files.iter().find(|file| file.name == name);
-        if let Some(before) = before.filter(|before| is_hidden_by_trouble(before, &candidate.folder, &view)) {
-            view.files.push(incomplete(before));
-            continue;
-        }
-        match candidate.stat {
-            Err(error) => {
-                view.problems.push(file::unreadable(&candidate.path, &error));
-                view.recheck = Some(QUIET_PERIOD);
-                // At the first look, too, it says nothing about what it defines.
-                let unread = || Arc::new(file::unread(&candidate.path, &candidate.folder));
-                view.files.push(before.map_or_else(unread, |before| there(incomplete(before))));
+        match before.filter(|before| is_hidden_by_trouble(before, &candidate.folder, &reading.view)) {
+            Some(before) => {
+                reading.view.files.push(incomplete(before));
+                reading.view.is_held = true;
             }
-            Ok(stat) if is_mask(&stat) => {
-                // An empty file may be one that is being written.
-                let quiet = is_quiet(stat.stamp.modified(), now);
-                match before.filter(|_| !quiet) {
-                    Some(before) => {
-                        view.recheck = Some(QUIET_PERIOD);
-                        view.files.push(Arc::clone(before));
-                    }
-                    None => {
-                        if stat.kind == FileKind::File {
-                            view.files.extend(before.map(|before| there(objects_alone(before))));
-                            view.empty.push(name.clone());
-                        }
-                        view.masked.push(name);
-                    }
-                }
-            }
-            Ok(stat) => {
-                let quiet = is_quiet(stat.stamp.modified(), now);
-                let file = file::read(disk, &candidate.path, &candidate.folder, &stat, quiet, before);
-                if !file.quiet {
-                    view.recheck = Some(QUIET_PERIOD);
-                }
-                let mounted = on(&view, &candidate.folder).and_then(|folder| folder.identity.clone());
-                view.files.push(on_file_system(file, mounted));
-            }
+            None => reading.take(name, candidate, before),
         }
     }
+    let mut view = reading.view;
     carry_vanished(&mut view, previous);
     view.files.sort_by(|a, b| a.name.cmp(&b.name));
     view.take_into_force();
     view
 }
 
-/// Adds the files of `folder` to `names`, replacing those with the same names in earlier folders.
-fn list(
-    disk: &Shared,
-    folder: &Path,
-    now: SystemTime,
-    view: &mut FolderView,
-    names: &mut BTreeMap<OsString, Candidate>,
-) {
-    let identity = identity::of(disk, folder);
-    let quiet = disk.look(folder).map_or(true, |stat| is_quiet(stat.stamp.modified(), now));
-    if !quiet {
-        view.recheck = Some(QUIET_PERIOD);
-    }
-    let entries = disk.list(folder);
-    let readable = entries.is_ok();
-    match entries {
-        Ok(entries) => {
-            for name in entries {
-                add(disk, folder, name, view, names);
+impl Reading<'_> {
+    /// Takes what is in force under a name.
+    fn take(&mut self, name: String, candidate: Candidate, before: Option<&Arc<FileView>>) {
+        let Candidate { path, folder, stat } = candidate;
+        match (stat, before) {
+            (Err(error), before) => {
+                self.view.problems.push(file::unreadable(&path, &error));
+                self.look_again(QUIET_PERIOD);
+                // At the first look, too, it says nothing about what it defines.
+                let unread = || Arc::new(file::unread(&path, &folder));
+                self.view.files.push(before.map_or_else(unread, |before| there(incomplete(before))));
+            }
+            // An empty file may be one that is being written.
+            (Ok((stat, rest)), Some(before)) if is_mask(&stat) && rest.left.is_some() => {
+                self.hold(&path, before, rest);
+            }
+            (Ok((stat, _)), before) if is_mask(&stat) => {
+                if stat.kind == FileKind::File {
+                    self.view.files.extend(before.map(|before| there(objects_alone(before))));
+                    self.view.empty.push(name.clone());
+                }
+                self.view.masked.push(name);
+            }
+            (Ok((stat, rest)), before) => {
+                match (file::read(self.disk, &path, &folder, &stat, rest.left.is_none(), before), before) {
+                    (None, Some(before)) => self.hold(&path, before, rest),
+                    (Some(file), _) => {
+                        if !file.quiet {
+                            self.look_again(rest.left.unwrap_or(QUIET_PERIOD));
+                        }
+                        let mounted = on(&self.view, &folder).and_then(|folder| folder.identity.clone());
+                        self.view.files.push(on_file_system(file, mounted));
+                    }
+                    (None, None) => {}
+                }
             }
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => view.problems.push(file::unreadable(folder, &error)),
     }
-    view.folders.push(ScannedFolder { path: folder.to_owned(), readable, identity, quiet });
-}
 
-fn add(disk: &Shared, folder: &Path, name: OsString, view: &mut FolderView, names: &mut BTreeMap<OsString, Candidate>) {
-    let path = folder.join(&name);
-    if name.as_encoded_bytes().starts_with(b".") {
-        return;
+    /// Keeps what `before` defines, because the file that is now at `path` does not rest.
+    fn hold(&mut self, path: &Path, before: &Arc<FileView>, rest: Rest) {
+        if rest.restless >= RESTLESS {
+            self.view.problems.push(file::restless(path));
+        }
+        self.look_again(rest.left.unwrap_or(QUIET_PERIOD));
+        self.view.is_held = true;
+        let before = file::with_held(before, true);
+        self.view.files.push(if before.path == path { there(before) } else { before });
     }
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    if !matches!(extension, Some("yaml" | "yml" | "json")) {
-        view.notes.push(format!("{} is ignored: only .yaml, .yml and .json files are read", path.display()));
-        return;
+
+    fn look_again(&mut self, after: Duration) {
+        let recheck = &mut self.view.recheck;
+        *recheck = Some(recheck.map_or(after, |other| other.min(after)));
     }
-    // Links are followed: many tools install files as links.
-    let stat = disk.look(&path);
-    if stat.as_ref().is_ok_and(|stat| stat.kind == FileKind::Folder) {
-        view.notes.push(format!("{} is ignored: it is a folder", path.display()));
-        return;
+
+    /// Adds the files of `folder` to the names, replacing those with the same names in earlier folders.
+    fn list(&mut self, folder: &Path) {
+        let identity = identity::of(self.disk, folder);
+        let rest = self.disk.look(folder).ok().map(|stat| self.rests.look(folder, stat.stamp, self.look));
+        let left = rest.and_then(|rest| rest.left);
+        if let Some(left) = left {
+            self.look_again(left);
+        }
+        let entries = self.disk.list(folder);
+        let readable = entries.is_ok();
+        match entries {
+            Ok(entries) => entries.into_iter().for_each(|name| self.add(folder, name)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => self.view.problems.push(file::unreadable(folder, &error)),
+        }
+        let quiet = left.is_none();
+        self.view.folders.push(ScannedFolder { path: folder.to_owned(), readable, identity, quiet });
     }
-    names.insert(name, Candidate { path, folder: folder.to_owned(), stat });
+
+    fn add(&mut self, folder: &Path, name: OsString) {
+        let path = folder.join(&name);
+        if name.as_encoded_bytes().starts_with(b".") {
+            return;
+        }
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if !matches!(extension, Some("yaml" | "yml" | "json")) {
+            let note = format!("{} is ignored: only .yaml, .yml and .json files are read", path.display());
+            return self.view.notes.push(note);
+        }
+        // Links are followed: many tools install files as links.
+        let stat = self.disk.look(&path);
+        if stat.as_ref().is_ok_and(|stat| stat.kind == FileKind::Folder) {
+            return self.view.notes.push(format!("{} is ignored: it is a folder", path.display()));
+        }
+        let stat = stat.map(|stat| (stat, self.rests.look(&path, stat.stamp, self.look)));
+        self.names.insert(name, Candidate { path, folder: folder.to_owned(), stat });
+    }
 }
 
 /// `/dev/null` is the only device with a meaning; no other special file is opened.
 fn is_mask(stat: &Stat) -> bool {
     stat.kind == FileKind::Device || (stat.kind == FileKind::File && stat.size() == 0)
-}
-
-/// Whether something modified at `modified` has been unchanged long enough; with a clock that was behind, unknown.
-fn is_quiet(modified: SystemTime, now: SystemTime) -> bool {
-    match now.duration_since(modified) {
-        Ok(age) => age >= QUIET_PERIOD,
-        Err(ahead) => ahead.duration() >= QUIET_PERIOD,
-    }
 }
 
 /// Files that have disappeared: kept while their folder is gone, unreadable, on another file system, or being changed.
@@ -156,7 +179,10 @@ fn carry_vanished(view: &mut FolderView, previous: &FolderView) {
         let kept = match on(view, &file.folder) {
             None => objects_alone(file),
             Some(_) if is_believed(file, view) => continue,
-            Some(_) => incomplete(file),
+            Some(folder) => {
+                view.is_held |= !folder.quiet;
+                incomplete(file)
+            }
         };
         view.files.push(vanished(kept, view, &view.files[..there]));
     }

@@ -7,10 +7,13 @@ use std::time::SystemTime;
 
 use tempfile::TempDir;
 
+use super::FirstLook;
 use super::FolderView;
 use super::FoldersWatch;
+use super::Look;
 use super::Origin;
 use super::RecalledFile;
+use super::Rests;
 use super::read;
 use crate::core::model::ObjectKey;
 use crate::core::sources::FolderState;
@@ -21,6 +24,9 @@ struct Folders {
     _root: TempDir,
     paths: Vec<PathBuf>,
     view: FolderView,
+    rests: Rests,
+    /// The steady clock, in milliseconds.
+    steady: u64,
 }
 
 impl Folders {
@@ -29,26 +35,40 @@ impl Folders {
         let paths: Vec<PathBuf> = ["usr", "run", "etc"].iter().map(|name| root.path().join(name)).collect();
         fs::create_dir(&paths[0]).unwrap();
         fs::create_dir(&paths[1]).unwrap();
-        Self { _root: root, paths, view: FolderView::default() }
+        Self { _root: root, paths, view: FolderView::default(), rests: Rests::default(), steady: 0 }
     }
 
     fn write(&self, folder: usize, name: &str, text: &str) {
         fs::write(self.paths[folder].join(name), text).unwrap();
     }
 
-    /// Reads long after the last change.
+    /// Reads after the last change, and once more long after it.
     fn later(&mut self) -> &FolderView {
-        self.read_at(SystemTime::now() + Duration::from_secs(100))
+        self.at_once();
+        self.after(100_000)
     }
 
     /// Reads in the middle of changes.
     fn at_once(&mut self) -> &FolderView {
-        self.read_at(SystemTime::now())
+        self.after(1)
     }
 
-    fn read_at(&mut self, now: SystemTime) -> &FolderView {
-        self.view = read(&Real::shared(), &self.paths, &self.view, now);
+    /// Reads so many milliseconds after the last reading.
+    fn after(&mut self, millis: u64) -> &FolderView {
+        self.steady += millis;
+        self.look(Duration::ZERO, None)
+    }
+
+    /// Reads so long after now by the wall clock.
+    fn look(&mut self, ahead: Duration, first: Option<FirstLook>) -> &FolderView {
+        let look = Look { steady: Duration::from_millis(self.steady), wall: SystemTime::now() + ahead, first };
+        self.view = read(&Real::shared(), &self.paths, &self.view, &mut self.rests, look);
         &self.view
+    }
+
+    /// Another process begins with `view`.
+    fn begin(&mut self, view: FolderView) {
+        (self.view, self.rests) = (view, Rests::default());
     }
 
     fn names(&self) -> Vec<String> {
@@ -112,7 +132,7 @@ fn an_empty_file_ends_nothing_that_runs_and_a_link_to_dev_null_does() {
         folders.write(place, "a.yaml", "");
         for first_look in [false, true] {
             if first_look {
-                folders.view = FolderView::default();
+                folders.begin(FolderView::default());
             }
             folders.later();
             assert_eq!(folders.names(), [""; 0], "it starts nothing");
@@ -203,6 +223,128 @@ fn what_is_being_written_loses_nothing() {
     assert_eq!(folders.names(), Vec::<String>::new());
 }
 
+/// A file of a DaemonSet and its data, of which the beginning is a definition, too.
+fn whole(image: &str) -> String {
+    format!("{}        - {{name: d, image: {image}}}\n{}", half(image), CONFIG.replace("k: v", &format!("k: {image}")))
+}
+
+fn half(image: &str) -> String {
+    let text = daemon_set("a", image);
+    let (head, _) = text.split_once("spec: {containers").unwrap();
+    format!("{head}spec:\n        containers:\n        - {{name: c, image: {image}}}\n")
+}
+
+/// The image, the number of containers and the data in force.
+fn in_force(view: &FolderView) -> (String, usize, String) {
+    let daemon_set = view.daemon_set(&key("a")).unwrap();
+    let containers = daemon_set.template["spec"]["containers"].as_array().unwrap().len();
+    let data = view.objects().next().map(|(_, object)| object["data"]["k"].as_str().unwrap().to_owned());
+    (image(view), containers, data.unwrap_or_default())
+}
+
+fn holds(view: &FolderView, image: &str) -> bool {
+    in_force(view) == (image.to_owned(), 2, image.to_owned())
+}
+
+#[test]
+fn a_change_counts_as_a_whole_once_it_was_the_same_for_a_second() {
+    let mut folders = Folders::new();
+    folders.write(0, "x.yaml", &whole("one"));
+    assert!(holds(folders.at_once(), "one"), "nothing was known of it: a first start does not wait");
+    folders.later();
+    folders.write(0, "x.yaml", &half("two"));
+    for millis in [1, 500, 499] {
+        assert!(holds(folders.after(millis), "one"), "{millis}");
+    }
+    folders.write(0, "x.yaml", &whole("two"));
+    for millis in [0, 1, 500, 498] {
+        let view = folders.after(millis);
+        assert!(holds(view, "one") && view.is_held, "{millis}");
+    }
+    let left = folders.view.recheck.unwrap();
+    assert_eq!(left, Duration::from_millis(1));
+    let view = folders.after(1);
+    assert!(holds(view, "two") && !view.is_held && view.recheck.is_none());
+    // The clock of files stands still, or goes back: they are compared with no clock.
+    for modified in [0, 4_000_000_000] {
+        folders.write(0, "x.yaml", &half("three"));
+        let file = fs::File::options().write(true).open(folders.paths[0].join("x.yaml")).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(modified)).unwrap();
+        assert!(holds(folders.at_once(), "two"), "{modified}");
+        folders.write(0, "x.yaml", &whole("two"));
+        folders.later();
+    }
+}
+
+#[test]
+fn what_changed_between_two_processes_rests_too() {
+    let mut folders = Folders::new();
+    folders.write(0, "x.yaml", &whole("one"));
+    folders.later();
+    folders.write(0, "x.yaml", &half("two"));
+    for _ in 0..3 {
+        restart(&mut folders);
+        assert!(holds(folders.at_once(), "one"));
+    }
+    restart(&mut folders);
+    assert_eq!(in_force(folders.later()), ("two".to_owned(), 1, String::new()), "it is what somebody wants");
+    folders.write(0, "x.yaml", &whole("two"));
+    folders.later();
+    restart(&mut folders);
+    let view = folders.at_once();
+    assert!(holds(view, "two") && !view.is_held && !view.is_restless(&key("a")), "what did not change counts at once");
+    // The first process of a boot takes what is old, and lets the rest rest.
+    folders.write(0, "x.yaml", &whole("three"));
+    let first = [(FirstLook::OfBoot, 0, "two"), (FirstLook::OfProcess, 100, "two"), (FirstLook::OfBoot, 100, "three")];
+    for (first, ahead, image) in first {
+        restart(&mut folders);
+        assert!(holds(folders.look(Duration::from_secs(ahead), Some(first)), image), "{first:?} {ahead}");
+    }
+    // Who looks once is to know what follows.
+    folders.write(0, "x.yaml", &whole("four"));
+    restart(&mut folders);
+    assert!(holds(folders.look(Duration::ZERO, Some(FirstLook::Only)), "four"));
+}
+
+#[test]
+fn a_file_of_which_nothing_was_known_takes_the_place_of_nothing_before_it_rests() {
+    let mut folders = Folders::new();
+    folders.write(0, "x.yaml", &whole("one"));
+    folders.later();
+    folders.write(1, "y.yaml", &(half("two") + CONFIG));
+    let view = folders.at_once();
+    assert!(holds(view, "one") && !view.is_restless(&key("a")));
+    folders.later();
+    assert_eq!(in_force(&folders.view), ("two".to_owned(), 1, "v".to_owned()));
+    // Nor does a file of its name in a later folder.
+    folders.write(1, "x.yaml", &half("three"));
+    assert_eq!(image(folders.at_once()), "two");
+    fs::remove_file(folders.paths[1].join("y.yaml")).unwrap();
+    assert_eq!(image(folders.at_once()), "two");
+    assert_eq!(image(folders.later()), "three");
+    fs::remove_file(folders.paths[1].join("x.yaml")).unwrap();
+    assert_eq!(image(folders.at_once()), "three");
+    assert!(holds(folders.later(), "one"));
+    folders.begin(FolderView::default());
+    assert!(folders.at_once().is_restless(&key("a")), "whether something runs with another is not known here");
+}
+
+#[test]
+fn a_file_that_never_rests_keeps_its_last_version_and_is_reported() {
+    let mut folders = Folders::new();
+    folders.write(0, "x.yaml", &whole("one"));
+    folders.later();
+    for round in 0..25 {
+        folders.write(0, "x.yaml", &whole(&format!("i{round}")));
+        assert!(holds(folders.after(500), "one"), "{round}");
+        let reported: Vec<String> = folders.problems();
+        assert_eq!(reported.len(), usize::from(round >= 20), "{round}: {reported:?}");
+    }
+    assert!(folders.problems()[0].starts_with("/usr/x.yaml: changes all the time"), "{:?}", folders.problems());
+    folders.later();
+    assert!(holds(&folders.view, "i24") && folders.problems().is_empty());
+}
+
 #[test]
 fn an_unchanged_file_is_not_read_again() {
     let mut folders = Folders::new();
@@ -214,6 +356,21 @@ fn an_unchanged_file_is_not_read_again() {
     folders.write(0, "x.yaml", &daemon_set("a", "two"));
     folders.later();
     assert_ne!(before.fingerprint, folders.view.files[0].fingerprint);
+}
+
+#[test]
+fn what_a_file_defined_that_has_just_gone_starts_nothing() {
+    let mut folders = Folders::new();
+    folders.write(1, "x.yaml", &daemon_set("a", "one"));
+    folders.later();
+    let origin = folders.origin("a");
+    fs::remove_file(folders.paths[1].join("x.yaml")).unwrap();
+    folders.at_once();
+    for origin in [None, Some(&origin)] {
+        assert!(matches!(folders.view.state(&key("a"), origin), FolderState::Unsure { .. }), "{origin:?}");
+    }
+    folders.later();
+    assert!(matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Absent));
 }
 
 #[test]
@@ -232,7 +389,7 @@ fn absence_is_evidence_only_in_the_folder_that_it_was_in() {
     let aside = folders.paths[1].with_extension("aside");
     fs::rename(&folders.paths[1], &aside).unwrap();
     assert_eq!(word(folders.later(), &origin), "present");
-    folders.view = FolderView::default();
+    folders.begin(FolderView::default());
     assert_eq!(word(folders.later(), &origin), "its folder is missing");
     fs::rename(&aside, &folders.paths[1]).unwrap();
     // The file is bad, and nobody knows its last version.
@@ -240,10 +397,11 @@ fn absence_is_evidence_only_in_the_folder_that_it_was_in() {
     assert_eq!(word(folders.later(), &origin), "its file is not valid");
     // Another file system.
     fs::remove_file(folders.paths[1].join("x.yaml")).unwrap();
-    folders.view = FolderView::default();
+    folders.begin(FolderView::default());
     let mut elsewhere = origin.clone();
     elsewhere.folder.id.push('x');
     assert_eq!(word(folders.later(), &elsewhere), "its folder is now on another file system");
+    folders.write(1, ".other", "");
     assert_eq!(word(folders.at_once(), &origin), "its folder is being changed");
     assert_eq!(word(folders.later(), &origin), "absent");
     assert_eq!(folders.view.state(&key("a"), None), FolderState::Absent);
@@ -292,7 +450,7 @@ fn a_file_that_cannot_be_looked_at_says_nothing_at_the_first_look_either() {
     let origin = folders.later().origin_of(&key).unwrap();
     // A process that starts knows where the daemon came from, and nothing of the file.
     let first_look = |folders: &mut Folders| {
-        folders.view = FolderView::default();
+        folders.begin(FolderView::default());
         folders.later();
     };
     let unsure = |folders: &Folders| matches!(folders.view.state(&key, Some(&origin)), FolderState::Unsure { .. });
@@ -318,7 +476,7 @@ fn restart(folders: &mut Folders) {
         daemon_sets: file.daemon_sets.clone(),
         objects: file.objects.clone(),
     };
-    folders.view = FolderView::default().with_recalled(folders.view.files.iter().map(recalled));
+    folders.begin(FolderView::default().with_recalled(folders.view.files.iter().map(recalled)));
 }
 
 fn image(view: &FolderView) -> String {
@@ -356,7 +514,7 @@ fn what_a_restart_finds_broken_or_missing_is_as_it_was_before() {
             assert_eq!((image(&folders.view).as_str(), folders.view.objects().count()), ("new", 1), "{name} {process}");
         }
         // A process that remembers nothing of the file does not go back to the other one either.
-        folders.view = FolderView::default();
+        folders.begin(FolderView::default());
         folders.later();
         let unsure = |state: FolderState<'_>| matches!(state, FolderState::Unsure { .. });
         assert!(unsure(folders.view.state(&key("a"), Some(&origin))), "{name}");
@@ -385,7 +543,7 @@ fn an_emptied_file_does_not_give_way_to_another_definition_of_what_runs() {
     folders.write(1, "2.yaml", "");
     for first_look in [false, true] {
         if first_look {
-            folders.view = FolderView::default();
+            folders.begin(FolderView::default());
         }
         folders.later();
         assert!(matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Unsure { .. }), "{first_look}");
@@ -413,7 +571,7 @@ fn what_another_boot_left_behind_gives_way_to_what_is_in_its_folder_now() {
     }
     let origin = Origin { path: folders.paths[1].join("z.yaml"), folder: mounted.unwrap() };
     assert!(matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Present { .. }));
-    folders.view = FolderView::default();
+    folders.begin(FolderView::default());
     folders.later();
     assert!(matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Present { .. }), "nothing remembered");
 }

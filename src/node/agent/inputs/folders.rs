@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -19,8 +20,11 @@ use crate::node::agent::observed_folders::as_problem;
 use crate::node::agent::remembered_files::RememberedFiles;
 use crate::node::api::Entry;
 use crate::node::folders;
+use crate::node::folders::FirstLook;
 use crate::node::folders::FolderView;
 use crate::node::folders::FoldersWatch;
+use crate::node::folders::Look;
+use crate::node::folders::Rests;
 use crate::node::fsx::Shared;
 
 /// The folders are read at least this often: a link's target can change unseen.
@@ -37,6 +41,11 @@ pub(in super::super) struct FolderReader {
     version: u64,
     changed: Arc<AtomicBool>,
     read_at: Timestamp,
+    rests: Rests,
+    /// What precedes the next reading, if that is the first.
+    first: Option<FirstLook>,
+    /// When what does not rest is looked at again, by the steady clock.
+    again: Option<Duration>,
     /// Why the folders are polled, if they are.
     trouble: Arc<Mutex<Option<String>>>,
 }
@@ -52,6 +61,9 @@ impl FolderReader {
             version: 0,
             changed: Arc::new(AtomicBool::new(true)),
             read_at: Timestamp::MIN,
+            rests: Rests::default(),
+            first: Some(FirstLook::OfBoot),
+            again: None,
             trouble: Arc::default(),
         }
     }
@@ -86,21 +98,34 @@ impl FolderReader {
         self.reread();
     }
 
+    /// Says what precedes the first reading.
+    pub(in super::super) fn begin(&mut self, first: FirstLook) {
+        self.first = Some(first);
+    }
+
     /// The next pass reads them again.
     pub(super) fn reread(&mut self) {
         self.changed.store(true, Ordering::Relaxed);
     }
 
-    /// What the folders say at `now`, and what is wrong with them.
-    pub(in super::super) fn read(&mut self, now: Timestamp, problems: &mut Vec<Problem>) -> ObservedFolders {
-        let due =
-            self.last.again_at.is_some_and(|at| now >= at) || !(Span::ZERO..PERIOD).contains(&(now - self.read_at));
+    /// What the folders say at `now`, `steady` after the start of the agent, and what is wrong with them.
+    pub(in super::super) fn read(
+        &mut self,
+        now: Timestamp,
+        steady: Duration,
+        problems: &mut Vec<Problem>,
+    ) -> ObservedFolders {
+        let is_old = !(Span::ZERO..PERIOD).contains(&(now - self.read_at));
+        let due = is_old || self.again.is_some_and(|at| steady >= at);
         if self.changed.swap(false, Ordering::Relaxed) || due {
             let recalled = self.recalled.take();
             let before = recalled.as_ref().unwrap_or(&self.last.view);
-            let view = folders::read(&self.disk, &self.paths, before, clock::system());
+            let look = Look { steady, wall: clock::system(), first: self.first.take() };
+            let view = folders::read(&self.disk, &self.paths, before, &mut self.rests, look);
             self.read_at = now;
-            self.last.again_at = view.recheck.map(|after| now + after.into());
+            self.again = view.recheck.map(|after| steady + after);
+            // Whole milliseconds, of which none is missing.
+            self.last.again_at = view.recheck.map(|after| now + after.into() + Span::from_millis(1));
             if recalled.is_some() || !view.is_same(&self.last.view) {
                 self.last.view = Arc::new(view);
                 self.follow_objects();

@@ -1,5 +1,7 @@
 //! What a plan would change, in words.
 
+use std::sync::Arc;
+
 use crate::core::manifest;
 use crate::core::pass::Plan;
 use crate::core::plan::Action;
@@ -8,6 +10,7 @@ use crate::core::replies::HeldDaemon;
 use crate::core::replies::PlannedChange;
 use crate::core::status::State;
 use crate::node::agent::observation::Observation;
+use crate::node::folders::FileView;
 
 /// The daemons that do not run as they should and for which a plan has nothing to do, and all that are
 /// refused or lack something for their data; `looked`: whether anybody has looked how they are.
@@ -65,6 +68,21 @@ pub(super) fn tokens(plan: &Plan, observation: &Observation, node_uid: Option<&s
         .collect()
 }
 
+/// Files that have changed and do not rest yet, by what they define.
+pub(super) fn files(observation: &Observation) -> Vec<PlannedChange> {
+    let read = |file: &Arc<FileView>| {
+        let daemon_sets = file.daemon_sets.iter().map(|daemon_set| &daemon_set.key);
+        let mut keys = daemon_sets.chain(file.objects.iter().map(|(reference, _)| &reference.key));
+        Some(keys.next()?.clone()).map(|key| PlannedChange {
+            namespace: key.namespace,
+            name: key.name,
+            action: format!("read {} again", file.path.display()),
+            reason: "it has changed, and counts once it is unchanged for one second".to_owned(),
+        })
+    };
+    observation.folders.view.held().filter_map(read).collect()
+}
+
 /// What a plan would change for one daemon.
 pub(in crate::node::agent) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = PlannedChange> + '_ {
     let change = move |action: &Action| {
@@ -107,8 +125,6 @@ pub(in crate::node::agent) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = Pl
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use crate::core::model::ObjectKey;
     use crate::core::model::TokenRequest;
     use crate::core::plan;

@@ -86,6 +86,12 @@ impl Node {
     }
 }
 
+/// The daemons that wait.
+fn waiting(agent: &Agent) -> Vec<ObjectKey> {
+    let daemons = agent.last.plan.daemons.iter();
+    daemons.filter(|daemon| daemon.summary.state == State::Waiting).map(|daemon| daemon.key.clone()).collect()
+}
+
 fn texts(agent: &Agent) -> Vec<String> {
     agent.last.problems.iter().map(|problem| problem.reason.clone()).collect()
 }
@@ -137,11 +143,12 @@ fn a_state_folder_that_cannot_be_used_stops_nothing_and_ends_nothing() {
         assert!(agent.executor.is_readable_again, "{name}: {:?}", texts(&agent));
         assert!(before.keys().all(|file| node.manifests().contains_key(file)), "{name}");
         drop(agent);
-        let agent = node.agent();
+        let mut agent = node.agent();
         assert_eq!(texts(&agent), Vec::<String>::new(), "{name}");
-        let key = ObjectKey::new("a", "net");
-        let net = &agent.last.plan.daemons.iter().find(|d| d.key == key).unwrap().summary;
-        assert_eq!(net.state, State::Waiting, "{name}: the change counts, but nobody can say when the old one is gone");
+        std::thread::sleep(Duration::from_millis(1_100));
+        runtime.block_on(agent.pass());
+        let net = [ObjectKey::new("a", "net")];
+        assert_eq!(waiting(&agent), net, "{name}: the change counts, but nobody can say when the old one is gone");
         let left: Vec<String> = node.manifests().into_keys().map(|file| file[..6].to_owned()).collect();
         assert_eq!(left, ["a-net-", "a-new-"], "{name}: what is gone has ended");
     }
@@ -259,4 +266,45 @@ fn the_first_pass_knows_the_address_that_the_kubeconfig_has() {
     let own = Endpoint { host: "api.example".to_owned(), port: 443 };
     config.api_endpoint = Some(own.clone());
     assert_eq!(render_options(&config, false).api_endpoint, Some(own));
+}
+
+#[test]
+fn a_file_that_is_half_written_when_an_agent_starts_replaces_nothing() {
+    let inputs = |node: &Node| node.path("state/inputs.json");
+    type Spoil = fn(&Node, &[u8]);
+    let cases: [(&str, Spoil); 3] = [
+        ("as it was", |_, _| ()),
+        ("without inputs", |node, _| fs::remove_file(node.path("state/inputs.json")).unwrap()),
+        ("with older inputs", |node, older| fs::write(node.path("state/inputs.json"), older).unwrap()),
+    ];
+    for (name, spoil) in cases {
+        let node = Node::new();
+        node.define("net", "i:0");
+        drop(node.agent());
+        let older = fs::read(inputs(&node)).unwrap();
+        fs::remove_dir_all(node.path("state")).unwrap();
+        fs::remove_dir_all(node.path("m")).unwrap();
+        node.define("net", "i:1");
+        drop(node.agent());
+        let before = node.manifests();
+        spoil(&node, &older);
+        node.define("net", "i:2");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for _ in 0..2 {
+            let mut agent = node.agent();
+            runtime.block_on(agent.pass());
+            assert_eq!(node.manifests(), before, "{name}");
+            let changes = agent.view().plan_report().changes;
+            let pending = changes.iter().filter(|change| change.action.starts_with("read "));
+            assert_eq!(pending.count(), usize::from(name != "without inputs"), "{name}: {changes:?}");
+        }
+        let mut agent = node.agent();
+        std::thread::sleep(Duration::from_millis(1_100));
+        runtime.block_on(agent.pass());
+        assert_eq!(
+            waiting(&agent).len(),
+            1,
+            "{name}: it counts once it rests, and nobody can say when the old one ends"
+        );
+    }
 }
