@@ -24,6 +24,8 @@ const LETS_GO: Span = Span::from_secs(15);
 const BEYOND_GRACE: Span = Span::from_secs(30);
 /// A list of the runtime that is older says nothing about who can be asked now.
 const RECENT: Span = Span::from_secs(10);
+/// One that is older may be of before an instance that it does not have.
+const FRESH: Span = Span::from_secs(3);
 
 /// What there is to say of one instance's end.
 pub(super) struct Ends<'a> {
@@ -62,14 +64,14 @@ pub(super) fn witness(instance: &Instance, not_accepted: bool, ends: &Ends<'_>) 
     if not_accepted {
         return Witness::Here(GoneBy::NotAccepted);
     }
+    let (age, is_seen) = (observation.now - observation.runtime_as_of, instance.listed);
     let runtime = match &observation.runtime {
-        Knowledge::Current(_) | Knowledge::Unreadable(_) if observation.now - observation.runtime_as_of > RECENT => {
-            return Witness::Ask;
-        }
+        Knowledge::Current(_) if age > RECENT => return Witness::Ask,
+        Knowledge::Current(_) if age > FRESH && !is_seen => return Witness::Ask,
         Knowledge::Current(_) if observation.runtime_pod(&instance.uid).is_some() => {
             return Witness::Here(GoneBy::Witness);
         }
-        Knowledge::Current(_) if instance.listed && !ends.is_contradicted() => return Witness::Here(GoneBy::Witness),
+        Knowledge::Current(_) if is_seen && !ends.is_contradicted() => return Witness::Here(GoneBy::Witness),
         Knowledge::Current(_) if ends.believes_runtime(instance) && !ends.is_contradicted() => {
             return Witness::Here(GoneBy::Runtime);
         }
@@ -247,6 +249,15 @@ mod tests {
         let mut old = observation(lists(&[("u", true)]), None, 20_000);
         old.runtime_as_of = at(9_999);
         assert_eq!(witness(&instance(), false, &ends(&old)), Witness::Ask);
+        let age = |millis| {
+            let mut old = observation(lists(&[]), Some(true), 20_000);
+            old.runtime_as_of = old.now - Span::from_millis(millis);
+            let of = |instance: &Instance| witness(instance, false, &Ends { is_kubelets: true, ..ends(&old) });
+            (of(&instance()), of(&Instance { listed: true, ..instance() }))
+        };
+        let here = |gone_by| Witness::Here(gone_by);
+        assert_eq!(age(3_000), (here(GoneBy::Runtime), here(GoneBy::Witness)));
+        assert_eq!(age(3_001), (Witness::Ask, here(GoneBy::Witness)), "it may have started since");
 
         // One of ours has been listed: it is the kubelet's, unless the kubelet shows what it does not list.
         let observation = observation(lists(&[]), Some(true), 2 * END);

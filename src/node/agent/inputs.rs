@@ -223,7 +223,9 @@ impl Inputs {
     fn asks_runtime(&self, state: &AgentState, config: &Config) -> bool {
         let now = clock::now();
         let snapshot = self.api.as_ref().map(|api| api.store().snapshot());
-        runtime::matter(state, snapshot.as_deref(), now, &self.boot.id, &config.node_name, self.runtime.is_fresh(now))
+        let is_fresh = self.runtime.is_fresh(now);
+        self.runtime.is_to_be_tried(now)
+            || runtime::matter(state, snapshot.as_deref(), now, &self.boot.id, &config.node_name, is_fresh)
     }
 
     fn read_api(&self) -> ObservedApi {

@@ -56,6 +56,11 @@ impl RuntimeReader {
         (Span::ZERO..PERIOD).contains(&(now - self.read_at))
     }
 
+    /// Whether it could not be asked lately, and should be asked again.
+    pub(super) fn is_to_be_tried(&self, now: Timestamp) -> bool {
+        matches!(self.last.pods, Knowledge::Unreadable(_)) && !self.is_fresh(now)
+    }
+
     /// What the runtime has. A runtime that hangs holds nothing up that has nothing to do with it.
     pub(super) async fn read(&mut self, state: &AgentState, asks: bool, now: Timestamp) -> RuntimePods {
         let Some(source) = &self.source else {
@@ -106,7 +111,7 @@ pub(super) fn matter(
     let runs = || records().any(|r| r.live().next().is_some());
     let is_unclear = !state.concerns.api_freshness.is_current(now)
         && (runs() || stock_controller::hand_over_is_open(&state.records, boot));
-    if state.asks_runtime && !is_fresh {
+    if state.asks_runtime {
         return true;
     }
     let matters = is_unclear || api.is_some_and(|api| lacks_mirror_pods(state, api, now, node));
