@@ -43,6 +43,7 @@ use daemonlet::core::record::Failure;
 use daemonlet::core::record::GoneBy;
 use daemonlet::core::record::HandOver;
 use daemonlet::core::record::Instance;
+use daemonlet::core::record::Taker;
 use daemonlet::core::render::Endpoint;
 use daemonlet::core::render::RenderOptions;
 use daemonlet::core::rendering;
@@ -210,6 +211,10 @@ impl Facts for Quiet {
 
     fn accepted(&self, _: &Instance) -> Accepted {
         Accepted::Yes
+    }
+
+    fn taker(&self) -> Taker {
+        Taker::default()
     }
 
     fn failure(&self, _: &Instance) -> Option<Failure> {

@@ -132,7 +132,8 @@ fn start(config: Config, arguments: &Arguments) -> Result<Next, CommandFailure> 
             output::data(&status::human(&report, Colour::new(&std::io::stdout())))?;
             // Readiness is not known yet, and need not be: the kubelet has only just been told.
             let bad = |daemon: &DaemonStatus| {
-                matches!(daemon.state, State::Refused | State::Failing) || !daemon.stale_volumes.is_empty()
+                matches!(daemon.state, State::Refused | State::Failing | State::NotAccepted)
+                    || !daemon.stale_volumes.is_empty()
             };
             let exit = if report.daemons.iter().any(bad) { Exit::Refused } else { Exit::Success };
             return Ok(Next::End(exit));

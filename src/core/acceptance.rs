@@ -1,7 +1,7 @@
 //! Whether the kubelet has accepted an instance, from everything known about it, strongest evidence first.
 //!
 //! Owns the time bounds. Invariant: a kubelet that is down, waits for the pod network, or cannot be observed never
-//! counts as one that rejected a pod.
+//! counts as one that rejected a pod, or did not take its manifest.
 
 use crate::core::plan::Accepted;
 use crate::core::time::Span;
@@ -44,8 +44,8 @@ pub struct AcceptanceEvidence {
     pub no_runtime_view: Option<String>,
     /// The kubelet's own report, if there is one.
     pub report: Option<KubeletReport>,
-    /// For how long the kubelet has been observed working since it could have started the instance; `None`: it is not
-    /// working.
+    /// From when the kubelet could have started the instance, and was first seen at work, until it was last seen so;
+    /// `None`: it has not been.
     pub at_work: Option<Span>,
     /// Whether it needs the pod network and the pod network is not ready.
     pub no_network: bool,
@@ -81,8 +81,8 @@ pub fn judge(waited: Span, evidence: &AcceptanceEvidence) -> Accepted {
     if worked < bound {
         return Accepted::NotYet;
     }
-    Accepted::No(format!(
-        "no sandbox within {} s although the kubelet is at work; rejected at admission? (host port, resources, affinity)",
+    Accepted::NotTaken(format!(
+        "the kubelet is at work and has shown nothing of it for {} s: neither a sandbox, a mirror pod nor a rejection",
         bound.as_secs()
     ))
 }
@@ -138,9 +138,9 @@ mod tests {
             judge(Span::MAX, &AcceptanceEvidence { at_work: Some(worked), api_answers, ..nothing_known() })
         };
         assert_eq!(worked(BOUND - ms(1), true), Accepted::NotYet, "the kubelet has only just come back");
-        assert!(matches!(worked(BOUND, true), Accepted::No(why) if why.contains("within 30 s")));
+        assert!(matches!(worked(BOUND, true), Accepted::NotTaken(why) if why.contains("for 30 s")));
         assert_eq!(worked(BOUND_WITHOUT_API - ms(1), false), Accepted::NotYet, "the kubelet may wait for volumes");
-        assert!(matches!(worked(BOUND_WITHOUT_API, false), Accepted::No(_)));
+        assert!(matches!(worked(BOUND_WITHOUT_API, false), Accepted::NotTaken(_)));
         assert_eq!(judge(BOUND, &AcceptanceEvidence { asked: false, ..nothing_known() }), Accepted::NotYet);
         assert_eq!(judge(BOUND, &AcceptanceEvidence { seen: true, ..nothing_known() }), Accepted::Yes);
     }

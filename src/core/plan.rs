@@ -11,6 +11,7 @@ mod ending;
 mod facts;
 mod hold;
 mod instance;
+mod not_taken;
 mod note;
 mod permit;
 mod ports;

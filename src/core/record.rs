@@ -40,6 +40,7 @@ pub use order::MAX_BACKOFF;
 pub use order::RestartCause;
 pub use order::RestartOrder;
 pub use order::RetryBackoff;
+pub use progress::AcceptedRevision;
 pub use progress::Cause;
 pub use progress::DataCandidate;
 pub use progress::FailedRevision;
@@ -48,6 +49,7 @@ pub use progress::Good;
 pub use progress::LastRun;
 pub use progress::Progress;
 pub use progress::Retried;
+pub use progress::Taker;
 
 /// Everything this node remembers of one daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,7 +79,10 @@ pub struct DaemonRecord {
     /// What a roll-back returns to: the last revision that was available here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub good: Option<Good>,
-    /// The wanted revision, if none of its instances became available in time.
+    /// The last revision of which the kubelet took an instance here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<AcceptedRevision>,
+    /// The wanted revision, if none of its instances became available in time, or the kubelet did not take it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<FailedRevision>,
     /// Since when the wanted revision is tried, over all its instances: its deadline counts from then.
@@ -173,6 +178,9 @@ pub struct Instance {
     /// Containers that the kubelet has not been given the environment of.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub waiting: BTreeSet<String>,
+    /// Whether the kubelet, which worked, did not take its manifest: nothing of it has run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_taken: bool,
     /// Whether it runs with the rollback data of the good revision instead of the current data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
@@ -221,6 +229,7 @@ impl Instance {
             restart: None,
             stale: BTreeMap::new(),
             waiting: BTreeSet::new(),
+            not_taken: false,
             pinned: false,
         }
     }
@@ -307,6 +316,7 @@ impl DaemonRecord {
             hand_over: None,
             pending_update: None,
             good: None,
+            accepted: None,
             failed: None,
             progress: None,
             by_hand: None,
@@ -361,6 +371,9 @@ impl DaemonRecord {
                 if let Some(good) = self.good.as_mut().filter(|g| g.revision == instance.revision) {
                     // Its definition outlives it: a roll-back needs it.
                     good.daemon_set = instance.daemon_set.clone().or(good.daemon_set.take());
+                }
+                if let Some(accepted) = self.accepted.as_mut().filter(|a| a.revision == instance.revision) {
+                    accepted.daemon_set = instance.daemon_set.clone().or(accepted.daemon_set.take());
                 }
             }
         }

@@ -269,6 +269,8 @@ named! {
         Failing = "failing",
         /// The configuration of this node no longer selects it, and nobody has let it go (`daemonlet release`).
         Held = "held",
+        /// The kubelet does not take its manifest, and has taken no other revision of it before.
+        NotAccepted = "not accepted",
         /// Its DaemonSet was deleted, and its pods stay (orphan).
         Orphaned = "orphaned",
         /// Its state is unknown.
@@ -284,7 +286,10 @@ impl State {
 
     /// Whether `status` ends with exit code 1 for it.
     pub fn is_bad(self) -> bool {
-        matches!(self, State::Stale | State::Refused | State::Failing | State::Held | State::Unknown)
+        matches!(
+            self,
+            State::Stale | State::Refused | State::Failing | State::NotAccepted | State::Held | State::Unknown
+        )
     }
 }
 

@@ -281,7 +281,8 @@ fn reason(node: &Node, report: &DaemonReport) -> String {
     }
     // Of a daemon that fails with that very revision, the message says it already.
     let is_said = |failed: &FailedReport| {
-        report.phase == Some(State::Failing) && report.instances.iter().any(|i| i.revision == failed.revision)
+        matches!(report.phase, Some(State::Failing | State::NotAccepted))
+            && report.instances.iter().any(|i| i.revision == failed.revision)
     };
     if let Some(failed) = report.failed.as_ref().filter(|failed| !is_said(failed)) {
         parts.push(format!("revision {} failed here ({}: {})", failed.revision, failed.cause, failed.message));

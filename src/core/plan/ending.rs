@@ -37,17 +37,15 @@ impl Planner<'_> {
                     self.wake(now + poll_interval(now - *since));
                     self.summary.reason = format!("{} has ended; its mirror pod is being deleted", instance.pod_name);
                 }
-                Evidence::Gone if long_enough => {
-                    self.actions.push(Action::Finish { uid: instance.uid.clone(), pod: instance.pod_name.clone() });
-                    self.record.instances.retain(|i| i.uid != instance.uid);
-                    self.record.ended.insert(instance.uid.clone(), now);
-                }
+                Evidence::Gone if long_enough => self.finish(&instance),
                 Evidence::Gone => self.wake(*since + GONE_AFTER),
                 Evidence::Running => {
                     self.record.mark_started(&instance.uid);
                     self.wake(now + poll_interval(now - *since));
                     self.summary.reason = format!("{} ends: {reason}", instance.pod_name);
                 }
+                // Nothing of it has run, so nobody need say that it is gone.
+                Evidence::Unknown(_) if instance.not_taken && long_enough => self.finish(&instance),
                 Evidence::Unknown(why) => {
                     self.wake(now + poll_interval(now - *since));
                     self.summary.reason =
@@ -55,6 +53,12 @@ impl Planner<'_> {
                 }
             }
         }
+    }
+
+    fn finish(&mut self, instance: &Instance) {
+        self.actions.push(Action::Finish { uid: instance.uid.clone(), pod: instance.pod_name.clone() });
+        self.record.instances.retain(|i| i.uid != instance.uid);
+        self.record.ended.insert(instance.uid.clone(), self.context.now);
     }
 
     /// The manifest of an instance that had ended is back: what was known of its end counts no more.

@@ -16,6 +16,7 @@ use crate::core::record::Failure;
 use crate::core::record::GoneBy;
 use crate::core::record::HandOver;
 use crate::core::record::Instance;
+use crate::core::record::Taker;
 use crate::core::rendering::RenderResult;
 use crate::core::time::Timestamp;
 
@@ -98,9 +99,10 @@ pub enum Accepted {
     Yes,
     /// Not yet, and the time bound has not passed.
     NotYet,
-    /// No: rejected at admission, or no sandbox within the bound although the kubelet works. The kubelet's reason, or
-    /// ours.
+    /// No: rejected at admission. The kubelet's reason.
     No(String),
+    /// The kubelet, which works, has shown nothing of its manifest within the bound; in words.
+    NotTaken(String),
     /// Unknown, or the kubelet is down; why.
     Unknown(String),
 }
@@ -192,6 +194,8 @@ pub trait Facts {
     /// A fingerprint of what the kubelet's admission depends on besides the pod; when it changes, rejected instances
     /// are retried at once.
     fn surroundings(&self) -> &str;
+    /// What decides whether the kubelet takes a manifest, beside the manifest.
+    fn taker(&self) -> Taker;
     /// Whether a new instance of a DaemonSet may start, by policy and by what its namespace enforces.
     fn admission(&self, daemon_set: &DaemonSet) -> Admission;
     /// The node selector of a DaemonSet's namespace.

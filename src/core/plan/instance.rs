@@ -216,6 +216,10 @@ impl Planner<'_> {
             self.summary.ready = Some(false);
             return self.show_as(instance, State::Failing, &reason);
         }
+        if let Some(why) = self.why_not_taken(instance) {
+            self.summary.ready = Some(false);
+            return self.show_as(instance, State::NotAccepted, &why);
+        }
         match self.facts.readiness(instance) {
             Readiness::Ready { since } => {
                 self.show_as(instance, State::Running, "");

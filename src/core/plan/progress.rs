@@ -9,6 +9,7 @@
 //!   the deadline, or at once if no other revision has been good.
 //! * Data that changed under a good instance becomes the data of a roll-back only if the instance ran with it for a
 //!   while and no other revision was wanted. So data and template that change together are rolled back together.
+//! * What the kubelet does not take has failed at once (`not_taken`).
 //! * What failed is not tried again until the template changes (with `restart-on: config` also the data), or an
 //!   administrator asks for it.
 
@@ -32,6 +33,7 @@ use super::Action;
 use super::Data;
 use super::Planner;
 use super::Readiness;
+use super::not_taken::UNTIL;
 use super::ready::Availability;
 use super::ready::STEADY;
 
@@ -58,6 +60,7 @@ impl Planner<'_> {
     /// Looks at what runs, and records what is good and what failed.
     pub(super) fn judge(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) {
         self.forgive(daemon_set, desired);
+        self.judge_taken(desired);
         let mut live: Vec<Instance> = self.record.live().filter(|i| !i.orphaned).cloned().collect();
         live.sort_by_key(|i| i.incarnation);
         let mut serves = None;
@@ -101,7 +104,7 @@ impl Planner<'_> {
         // Unknown data does not count as other data.
         let today = || self.data_version(daemon_set, Data::Current);
         let other_data = || failed.data_version.is_some() && today().is_some_and(|t| Some(t) != failed.data_version);
-        if failed.revision != desired || other_data() {
+        if failed.revision != desired || other_data() || self.may_take_now(failed) {
             self.record.failed = None;
             self.record.progress = None;
         }
@@ -201,7 +204,8 @@ impl Planner<'_> {
             Some(failure) => {
                 let revision = desired.to_owned();
                 self.record.progress = None;
-                self.record.failed = Some(FailedRevision { revision, data_version, failure, at: self.context.now });
+                let at = self.context.now;
+                self.record.failed = Some(FailedRevision { revision, data_version, failure, taker: None, at });
             }
             None => self.wake(self.context.now + LOOK_AGAIN_LATE),
         }
@@ -232,6 +236,16 @@ impl Planner<'_> {
         };
         let Some(failed) = self.record.failed.clone() else { return wanted };
         let what = format!("{}: {}", failed.failure.cause.as_str(), failed.failure.message);
+        if self.has_not_taken(desired) {
+            let Some(target) = self.last_taken(desired) else { return wanted };
+            self.summary.wanted_revision = Some(desired.to_owned());
+            let back = &target.revision;
+            self.add_reason(&format!(
+                "revision {desired} is not accepted ({}): back to {back} {UNTIL}",
+                failed.failure.message
+            ));
+            return target;
+        }
         if !rolls_back(daemon_set) {
             self.add_reason(&format!("revision {desired} did not become available in time ({what})"));
             return wanted;

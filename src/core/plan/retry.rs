@@ -23,6 +23,8 @@ impl Planner<'_> {
                     let cause = RestartCause::NotAccepted { reason };
                     self.record.order_restart(&instance.uid, cause, now, self.facts.surroundings());
                 }
+                // What follows depends on the revision.
+                Accepted::NotTaken(_) => {}
                 Accepted::Yes | Accepted::NotYet | Accepted::Unknown(_) => {}
             }
         }

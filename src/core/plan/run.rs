@@ -276,7 +276,7 @@ impl Planner<'_> {
         let target = restart.as_ref().unwrap_or(target);
         let hold = if let Some(reason) = misplaced {
             Some(format!("a new instance would not be started here: {reason}"))
-        } else if order.is_some() || target.rollback {
+        } else if order.is_some() || target.rollback || old.not_taken {
             None
         } else if target.daemon_set.update_strategy == UpdateStrategy::OnDelete && !self.is_by_hand(&wanted) {
             Some("the update strategy is OnDelete: the pod keeps its revision until it is deleted".to_owned())
@@ -296,7 +296,12 @@ impl Planner<'_> {
         }
         // A running instance has its images: another instance of its revision need not wait for a check of them.
         let same = order.is_some() && old.revision == target.revision;
-        let Some(prepared) = self.prepare(target, if same { StartFor::Restart } else { StartFor::Replacement }) else {
+        let start_for = match (old.not_taken, same) {
+            (true, _) => StartFor::Nothing,
+            (false, true) => StartFor::Restart,
+            (false, false) => StartFor::Replacement,
+        };
+        let Some(prepared) = self.prepare(target, start_for) else {
             // The summary says what the new revision is missing; the old instance stays.
             let (state, lacks) = (self.summary.state, std::mem::take(&mut self.summary.reason));
             self.stays(old);

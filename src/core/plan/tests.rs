@@ -1,5 +1,6 @@
 mod bootstrap;
 mod dry_run;
+mod not_taken;
 mod permit;
 mod ports;
 mod progress;
@@ -64,6 +65,10 @@ struct World {
     stock: Option<Stock>,
     rollback_version: String,
     not_accepted: BTreeMap<String, String>,
+    /// Instances whose manifests the kubelet does not take, and those of which nobody says anything.
+    not_taken: BTreeSet<String>,
+    unknown: BTreeSet<String>,
+    taker: crate::core::record::Taker,
     failures: BTreeMap<String, Failure>,
     images: Option<Images>,
     unreadable_manifests: Option<String>,
@@ -185,8 +190,14 @@ impl Facts for World {
     fn accepted(&self, instance: &Instance) -> Accepted {
         match self.not_accepted.get(&instance.uid) {
             Some(reason) => Accepted::No(reason.clone()),
+            None if self.not_taken.contains(&instance.uid) => Accepted::NotTaken("nothing of it".to_owned()),
+            None if self.unknown.contains(&instance.uid) => Accepted::NotYet,
             None => Accepted::Yes,
         }
+    }
+
+    fn taker(&self) -> crate::core::record::Taker {
+        self.taker.clone()
     }
 
     fn failure(&self, instance: &Instance) -> Option<Failure> {

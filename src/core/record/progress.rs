@@ -32,6 +32,38 @@ pub struct Good {
     pub daemon_set: Option<Arc<DaemonSet>>,
 }
 
+/// A revision of which the kubelet took an instance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AcceptedRevision {
+    /// The hash of the revision.
+    pub revision: String,
+    /// The DaemonSet of that revision; `None` while an instance in the record has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon_set: Option<Arc<DaemonSet>>,
+}
+
+/// What decides whether the kubelet takes a manifest, beside the manifest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Taker {
+    /// The kubelet's version, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<String>,
+    /// A digest of what the agent's configuration says of manifests.
+    pub configuration: String,
+    /// Whether the API server answers. Without it a rejection at admission shows nowhere.
+    pub has_api: bool,
+}
+
+impl Taker {
+    /// Whether it may take now what it did not take as `before`. What is not known has not changed.
+    pub fn differs(&self, before: &Self) -> bool {
+        let kubelets = self.kubelet.as_ref().zip(before.kubelet.as_ref());
+        kubelets.is_some_and(|(now, then)| now != then) || self.configuration != before.configuration
+    }
+}
+
 /// A revision that ran here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,7 +95,7 @@ pub struct Progress {
     pub since: Timestamp,
 }
 
-/// A revision of which no instance became available within the progress deadline.
+/// A revision of which no instance became available within the progress deadline, or which the kubelet did not take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailedRevision {
@@ -76,6 +108,9 @@ pub struct FailedRevision {
     /// Why.
     #[serde(flatten)]
     pub failure: Failure,
+    /// Who did not take it, if that is why: another one may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taker: Option<Taker>,
     /// When that was decided.
     pub at: Timestamp,
 }
@@ -105,6 +140,8 @@ named! {
         Probe = "probe",
         /// The kubelet rejected it.
         Admission = "admission",
+        /// The kubelet did not take its manifest: it does not read it, or finds it invalid.
+        NotAccepted = "not accepted",
         /// Its sandbox cannot be created: pod network, volumes.
         Sandbox = "sandbox",
         /// The kubelet does not respond, so no revision could start.

@@ -24,11 +24,11 @@ pub(super) struct FailureEvidence<'a> {
     pub(super) node: &'a str,
 }
 
-/// Why `instance` is not available, if somebody says so; `rejected`: the kubelet's words at admission.
+/// Why `instance` is not available, if somebody says so; `rejected`: why the kubelet has not accepted it.
 pub(super) fn failure(
     instance: &Instance,
     namespace: &str,
-    rejected: Option<String>,
+    rejected: Option<Failure>,
     known: &FailureEvidence<'_>,
 ) -> Option<Failure> {
     if known.crash_diagnoses.is_pending(&instance.uid) {
@@ -44,8 +44,8 @@ pub(super) fn failure(
     if let Some(reported) = mirror.or_else(|| pod?.reported.as_ref()) {
         return health::by_status(reported, crash_diagnosis);
     }
-    if let Some(message) = rejected {
-        return Some(Failure { cause: Cause::Admission, message });
+    if rejected.is_some() {
+        return rejected;
     }
     let since = instance.created.max(known.observation.boot.at);
     let seen = pod.zip(instance.daemon_set.as_ref());

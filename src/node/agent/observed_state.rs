@@ -34,13 +34,16 @@ use crate::core::policy::Admission;
 use crate::core::policy::namespace_of;
 use crate::core::ports;
 use crate::core::ports::HostPort;
+use crate::core::record::Cause;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Failure;
 use crate::core::record::HandOver;
 use crate::core::record::Instance;
 use crate::core::record::Phase;
+use crate::core::record::Taker;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
+use crate::core::rendering::digest;
 use crate::core::sources::Desired;
 use crate::core::time::Span;
 
@@ -207,7 +210,9 @@ impl Facts for ObservedState<'_> {
     }
 
     fn witness(&self, instance: &Instance) -> Witness {
-        ending::witness(instance, matches!(self.accepted(instance), Accepted::No(_)), &self.pods(instance))
+        let is_refused =
+            instance.not_taken || matches!(self.accepted(instance), Accepted::No(_) | Accepted::NotTaken(_));
+        ending::witness(instance, is_refused, &self.pods(instance))
     }
 
     fn readiness(&self, instance: &Instance) -> Readiness {
@@ -225,7 +230,8 @@ impl Facts for ObservedState<'_> {
 
     fn failure(&self, instance: &Instance) -> Option<Failure> {
         let rejected = match self.accepted(instance) {
-            Accepted::No(reason) => Some(reason),
+            Accepted::No(message) => Some(Failure { cause: Cause::Admission, message }),
+            Accepted::NotTaken(message) => Some(Failure { cause: Cause::NotAccepted, message }),
             Accepted::Yes | Accepted::NotYet | Accepted::Unknown(_) => None,
         };
         let concerns = &self.state.concerns;
@@ -272,6 +278,15 @@ impl Facts for ObservedState<'_> {
 
     fn approved(&self, daemon_set: &DaemonSet) -> Option<&str> {
         self.state.concerns.claims.approved(daemon_set)
+    }
+
+    fn taker(&self) -> Taker {
+        let Config { api_endpoint, inline_secret_env, pull_as_written, default_token_expiration, .. } = self.config;
+        let of_manifests = (api_endpoint, inline_secret_env, pull_as_written, default_token_expiration);
+        let places = (&self.config.manifest_dir, &self.config.kubelet_root);
+        let configuration = digest(format!("{of_manifests:?} {places:?}").as_bytes());
+        let kubelet = self.state.node.kubelet_version.clone();
+        Taker { kubelet, configuration, has_api: self.observation.api_answers() }
     }
 
     fn surroundings(&self) -> &str {

@@ -75,5 +75,5 @@ fn is_done(counters: &Counters) -> bool {
 
 /// Whether a daemon in this state is one to be told of.
 pub(super) fn is_trouble(state: State) -> bool {
-    matches!(state, State::Refused | State::Failing)
+    matches!(state, State::Refused | State::Failing | State::NotAccepted)
 }

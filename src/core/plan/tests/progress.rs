@@ -36,7 +36,7 @@ impl Bench {
     }
 
     /// Passes until nothing is left to do; sandboxes end at once.
-    fn converge(&mut self, desired: &Desired) -> Vec<String> {
+    pub(super) fn converge(&mut self, desired: &Desired) -> Vec<String> {
         let mut all = Vec::new();
         loop {
             let ending: Vec<String> = self.record.ending().map(|i| i.uid.clone()).collect();

@@ -1,7 +1,8 @@
 //! Whether the kubelet has accepted instances.
 //!
-//! Owns the questions: to the runtime, the kubelet and the API server's events, and only while an instance is late. What
-//! follows from the answers, `crate::core::acceptance` says.
+//! Owns the questions: to the runtime, the kubelet and the API server's events, and only while an instance is late; and
+//! what shows that the kubelet is at work: that it answers, that the heartbeat in its Node changes, that it makes a
+//! sandbox. That others take it for alive shows nothing. What follows, `crate::core::acceptance` says.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -14,6 +15,7 @@ use crate::core::acceptance;
 use crate::core::acceptance::AcceptanceEvidence;
 use crate::core::acceptance::KubeletReport;
 use crate::core::acceptance::LATE;
+use crate::core::json::text_at;
 use crate::core::plan::Accepted;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
@@ -22,6 +24,7 @@ use crate::core::time::Timestamp;
 use crate::node::api::Scope;
 
 use super::super::evidence;
+use super::super::evidence::RuntimePod;
 use super::super::observation::Observation;
 use super::super::requests::Late;
 use super::super::requests::LateAnswer;
@@ -32,8 +35,6 @@ use super::super::state::Records;
 /// How soon the node's own components are asked again about an instance that is still late; from the third time on
 /// half as often. The API server is asked when [`acceptance::ask_again`] says so.
 const ASK_AGAIN: Span = Span::from_secs(5);
-/// A Node turns NotReady at the latest so long after its kubelet went.
-const NODE_LAGS: Span = Span::from_secs(60);
 
 /// What is known of instances that may not have been accepted.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -54,6 +55,17 @@ pub(in super::super) struct Acceptance {
     surroundings: String,
     /// Since when the kubelet has been seen at work, while an instance is late.
     at_work: Option<Timestamp>,
+    /// When it was last seen at work.
+    #[serde(default)]
+    last_at_work: Option<Timestamp>,
+    /// Whether it said so itself.
+    #[serde(default)]
+    says_itself: bool,
+    /// The last sign of life that it left: in its Node, and the sandboxes that it has made.
+    #[serde(default)]
+    heartbeat: Option<String>,
+    #[serde(default)]
+    sandboxes: Option<BTreeSet<String>>,
 }
 
 impl Acceptance {
@@ -88,6 +100,7 @@ impl Acceptance {
         let (now, booted) = (observation.now, observation.boot.at);
         self.question = None;
         self.take_answers(observation);
+        self.look_for_signs(observation);
         let live: Vec<(&DaemonRecord, &Instance)> =
             records.values().flat_map(|r| r.live().filter(|i| !i.orphaned).map(move |i| (r, i))).collect();
         let uids: BTreeSet<&str> = live.iter().map(|(_, i)| i.uid.as_str()).collect();
@@ -113,7 +126,9 @@ impl Acceptance {
         let matters = !late.is_empty() || records.values().any(waits);
         self.surroundings = if matters { self.fingerprint(observation) } else { String::new() };
         if late.is_empty() {
-            (self.answer, self.asked, self.at_work) = (None, None, None);
+            (self.answer, self.asked) = (None, None);
+            (self.at_work, self.last_at_work, self.says_itself) = (None, None, false);
+            (self.heartbeat, self.sandboxes) = (None, None);
             self.asked_api.clear();
             self.events.clear();
             return;
@@ -138,9 +153,40 @@ impl Acceptance {
                 }
             }
             self.asked_api.retain(|uid, _| !answer.unanswered.contains(uid));
-            let since = self.at_work.unwrap_or(observation.now).min(observation.now);
-            self.at_work = answer.kubelet_answers.then_some(since);
+            match answer.kubelet_answers {
+                true => self.is_at_work(observation.now),
+                // It answered, and does no longer: what it had may be another process's now.
+                false if self.says_itself => (self.at_work, self.last_at_work) = (None, None),
+                false => {}
+            }
+            self.says_itself = answer.kubelet_answers;
+            if let Some(Ok(sandboxes)) = &answer.sandboxes {
+                let before = self.sandboxes.replace(sandboxes.clone());
+                if before.is_some_and(|before| !sandboxes.is_subset(&before)) {
+                    self.is_at_work(observation.now);
+                }
+            }
             self.answer = Some(answer.clone());
+        }
+    }
+
+    /// The kubelet is seen at work now.
+    fn is_at_work(&mut self, now: Timestamp) {
+        self.at_work = Some(self.at_work.unwrap_or(now).min(now));
+        self.last_at_work = Some(now);
+    }
+
+    /// Looks for what the kubelet leaves in its Node. Times are told from each other, and compared with no clock.
+    fn look_for_signs(&mut self, observation: &Observation) {
+        let node = observation.snapshot().filter(|_| observation.api_answers() && self.asked.is_some());
+        let Some(condition) = node.and_then(evidence::node_condition) else { return };
+        let Some(heartbeat) = text_at(condition, &["lastHeartbeatTime"]) else { return };
+        // The controller of Nodes changes a condition, too, when it hears nothing.
+        if text_at(condition, &["status"]) == Some("Unknown") || self.heartbeat.as_deref() == Some(heartbeat) {
+            return;
+        }
+        if self.heartbeat.replace(heartbeat.to_owned()).is_some() {
+            self.is_at_work(observation.now);
         }
     }
 
@@ -156,18 +202,16 @@ impl Acceptance {
         observation: &Observation,
         node: &str,
     ) -> AcceptanceEvidence {
-        let (uid, now) = (&instance.uid, observation.now);
+        let uid = &instance.uid;
         let answer = self.answer.as_ref().filter(|answer| answer.about.contains(uid));
         let sandboxes = answer.and_then(|answer| answer.sandboxes.as_ref());
         let api = observation.snapshot();
         let mirror = api.and_then(|api| evidence::mirror(api, &record.key.namespace, instance, node));
         let api_answers = observation.api_answers();
-        let node_ready = api.is_some_and(|api| api.node.is_some() && evidence::node_ready(api));
-        let at_work = match self.at_work {
-            Some(seen) => Some(now - seen.max(since)),
-            // A Node stays Ready for a while without its kubelet.
-            None if api_answers && node_ready => Some(now - since - NODE_LAGS).filter(|worked| *worked >= Span::ZERO),
-            None => None,
+        let at_work = self.at_work.zip(self.last_at_work).map(|(first, last)| last - first.max(since));
+        let made = |pod: &RuntimePod| {
+            let born = instance.created.max(observation.boot.at);
+            pod.alive || pod.fact.sandboxes.iter().any(|sandbox| sandbox.made >= born)
         };
         let spec = instance.daemon_set.as_ref().and_then(|d| d.pod_template().get("spec"));
         let host_network = spec.and_then(|s| s.get("hostNetwork")) == Some(&Value::Bool(true));
@@ -175,11 +219,13 @@ impl Acceptance {
             seen: self.seen.contains(uid)
                 || (instance.started && instance.created >= observation.boot.at)
                 || mirror.is_some()
-                || observation.runtime_pod(uid).is_some_and(|pod| pod.alive)
+                || observation.runtime_pod(uid).is_some_and(made)
                 || matches!(sandboxes, Some(Ok(pods)) if pods.contains(uid)),
             asked: answer.is_some(),
             no_runtime_view: match sandboxes {
                 Some(Ok(_)) => None,
+                // What it does not list it has not taken.
+                _ if answer.is_some_and(|answer| answer.lists_pods) => None,
                 Some(Err(why)) => Some(why.clone()),
                 None => Some("neither a container runtime nor the kubelet shows whether it has a sandbox".to_owned()),
             },

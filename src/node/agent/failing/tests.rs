@@ -74,7 +74,8 @@ fn reported(api: Option<&Snapshot>, runtime: &Runtime, rejected: Option<&str>) -
     let observation = Observation::of(None, runtime.clone(), 0);
     let failure_evidence =
         FailureEvidence { api, observation: &observation, crash_diagnoses: &CrashDiagnoses::default(), node: "n" };
-    failure(&instance(), "a", rejected.map(str::to_owned), &failure_evidence).map(|f| (f.cause, f.message))
+    let rejected = rejected.map(|message| Failure { cause: Cause::Admission, message: message.to_owned() });
+    failure(&instance(), "a", rejected, &failure_evidence).map(|f| (f.cause, f.message))
 }
 
 fn cause(api: Option<&Snapshot>, runtime: &Runtime, rejected: Option<&str>) -> Option<Cause> {

@@ -18,7 +18,7 @@ pub(super) fn held(plan: &Plan, looked: bool) -> Vec<HeldDaemon> {
     let is_held = |d: &&DaemonPlan| match d.summary.state {
         _ if !d.summary.stale.is_empty() => true,
         State::Refused | State::Held => true,
-        State::Failing | State::Waiting => d.actions.is_empty(),
+        State::Failing | State::NotAccepted | State::Waiting => d.actions.is_empty(),
         State::Unknown => d.actions.is_empty() && looked,
         _ => false,
     };

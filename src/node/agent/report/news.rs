@@ -10,6 +10,7 @@ use crate::core::model::Source;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Summary;
+use crate::core::record::Cause;
 use crate::core::record::FailedRevision;
 use crate::core::status::Problem;
 use crate::core::status::StaleVolume;
@@ -192,12 +193,24 @@ impl News<'_> {
         let why = format!("{}: {}", failed.failure.cause.as_str(), failed.failure.message);
         let revision = &failed.revision;
         if before.as_ref().map(|(failed, _)| failed) != Some(failed) {
-            let note = format!("Revision {revision} did not become available on node {node} in time ({why})");
+            let (reason, note) = match failed.failure.cause {
+                Cause::NotAccepted => {
+                    ("NotAccepted", format!("Node {node} does not accept revision {revision} ({why})"))
+                }
+                _ => {
+                    let note = format!("Revision {revision} did not become available on node {node} in time ({why})");
+                    ("ProgressDeadlineExceeded", note)
+                }
+            };
             tracing::warn!(daemonset, revision, "{note}");
-            self.event(plan, EventKind::Warning, "ProgressDeadlineExceeded", "Judge", &note);
+            self.event(plan, EventKind::Warning, reason, "Judge", &note);
         }
         if back {
-            let good = plan.record.good.as_ref().map_or("the last good one", |good| good.revision.as_str());
+            let good = match (failed.failure.cause, &plan.record.accepted, &plan.record.good) {
+                (Cause::NotAccepted, Some(accepted), _) => accepted.revision.as_str(),
+                (_, _, Some(good)) => good.revision.as_str(),
+                _ => "the last good one",
+            };
             let note = format!("Rolled node {node} back from revision {revision} to {good} ({why})");
             tracing::warn!(daemonset, revision, good, "{note}");
             self.event(plan, EventKind::Warning, "RolledBack", "RollBack", &note);

@@ -43,6 +43,9 @@ pub(in crate::node::agent) struct LateAnswer {
     pub(in crate::node::agent) sandboxes: Option<Result<BTreeSet<String>, String>>,
     pub(in crate::node::agent) network_ready: Option<bool>,
     pub(in crate::node::agent) kubelet_answers: bool,
+    /// Whether the kubelet said which pods it has.
+    #[serde(default)]
+    pub(in crate::node::agent) lists_pods: bool,
     /// What the kubelet says, by pod UID.
     pub(in crate::node::agent) words: BTreeMap<String, KubeletReport>,
     /// What the API server has as events, of those that it was asked about this time.
@@ -72,7 +75,7 @@ pub(super) async fn ask(clients: &Clients, question: AboutLate) -> LateAnswer {
         answer.network_ready = cri.network_ready().await.ok();
     }
     if let Some(Ok(reports)) = async { Some(clients.kubelet.as_ref()?.pods().await) }.await {
-        answer.kubelet_answers = true;
+        (answer.kubelet_answers, answer.lists_pods) = (true, true);
         for report in reports.iter().filter(|r| answer.about.contains(&r.uid)) {
             let words = acceptance::report(&report.phase, &report.reason, &report.message);
             answer.words.insert(report.uid.clone(), words);
