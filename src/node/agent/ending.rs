@@ -34,6 +34,8 @@ pub(super) struct Ends<'a> {
     pub(super) mirror: Option<&'a Value>,
     /// Whether the runtime has listed any instance of ours: else it may be another than the kubelet's.
     pub(super) is_kubelets: bool,
+    /// Whether the runtime was asked for this very pass.
+    pub(super) has_asked: bool,
     /// How long this process has seen the instance end.
     pub(super) ended_for: Span,
 }
@@ -65,9 +67,11 @@ pub(super) fn witness(instance: &Instance, not_accepted: bool, ends: &Ends<'_>) 
         return Witness::Here(GoneBy::NotAccepted);
     }
     let (age, is_seen) = (observation.now - observation.runtime_as_of, instance.listed);
+    let is_before_it = observation.runtime_as_of < instance.created;
+    let is_unasked = !ends.has_asked && (age > FRESH || is_before_it);
     let runtime = match &observation.runtime {
         Knowledge::Current(_) if age > RECENT => return Witness::Ask,
-        Knowledge::Current(_) if age > FRESH && !is_seen => return Witness::Ask,
+        Knowledge::Current(_) if is_unasked && !is_seen => return Witness::Ask,
         Knowledge::Current(_) if observation.runtime_pod(&instance.uid).is_some() => {
             return Witness::Here(GoneBy::Witness);
         }
@@ -208,7 +212,7 @@ mod tests {
     }
 
     fn ends(observation: &Observation) -> Ends<'_> {
-        Ends { observation, mirror: None, is_kubelets: false, ended_for: Span::ZERO }
+        Ends { observation, mirror: None, is_kubelets: false, has_asked: false, ended_for: Span::ZERO }
     }
 
     fn instance() -> Instance {
@@ -258,6 +262,15 @@ mod tests {
         let here = |gone_by| Witness::Here(gone_by);
         assert_eq!(age(3_000), (here(GoneBy::Runtime), here(GoneBy::Witness)));
         assert_eq!(age(3_001), (Witness::Ask, here(GoneBy::Witness)), "it may have started since");
+        let young = Instance { created: at(20_000), ..instance() };
+        let mut earlier = observation(lists(&[]), None, 20_100);
+        earlier.runtime_as_of = at(19_999);
+        let of = |has_asked| witness(&young, false, &Ends { is_kubelets: true, has_asked, ..ends(&earlier) });
+        assert_eq!(
+            (of(false), of(true)),
+            (Witness::Ask, here(GoneBy::Runtime)),
+            "it is asked once, not again and again"
+        );
 
         // One of ours has been listed: it is the kubelet's, unless the kubelet shows what it does not list.
         let observation = observation(lists(&[]), Some(true), 2 * END);

@@ -108,6 +108,7 @@ impl ObservedState<'_> {
                 .observation
                 .snapshot()
                 .and_then(|api| evidence::mirror(api, self.namespace(instance), instance, &self.config.node_name)),
+            has_asked: self.state.asks_runtime,
             is_kubelets: self.instances.values().any(|(_, i)| i.listed),
             ended_for: since.map_or(Span::ZERO, |since| self.observation.steady - *since),
         }
