@@ -197,6 +197,10 @@ impl Facts for Quiet {
         Evidence::Running
     }
 
+    fn former_node(&self, _: &Instance) -> Option<&str> {
+        None
+    }
+
     fn witness(&self, _: &Instance) -> Witness {
         Witness::Here(GoneBy::Witness)
     }

@@ -21,6 +21,7 @@ mod evidence;
 mod executor;
 mod failing;
 mod failure;
+mod former_names;
 #[cfg(any(fuzzing, debug_assertions))]
 pub mod fuzzing;
 mod inputs;

@@ -172,6 +172,8 @@ pub trait Facts {
     fn volumes(&self, rendering: &RenderResult, kept: &BTreeSet<String>) -> VolumesFact;
     /// Whether anything of the instance still runs.
     fn sandbox(&self, instance: &Instance) -> Evidence;
+    /// The name that the node had when the instance was made, if it has another now.
+    fn former_node(&self, instance: &Instance) -> Option<&str>;
     /// Whether somebody can say when the instance is gone, if it ends now.
     fn witness(&self, instance: &Instance) -> Witness;
     /// Whether the instance is ready.

@@ -202,6 +202,7 @@ impl Planner<'_> {
         for mut instance in live {
             let is_outdated = instance.revision != target.revision
                 || self.is_ordered(&instance)
+                || self.facts.former_node(&instance).is_some()
                 || (follows_data && self.data_changed(&target.daemon_set, &instance))
                 || (target.rollback && self.failed_with(&instance));
             if is_outdated {
@@ -268,6 +269,8 @@ impl Planner<'_> {
     fn replace(&mut self, target: &Target, old: &Instance, misplaced: Option<&str>, surge: bool) {
         let wanted = target.revision.clone();
         let order = old.restart.as_ref().filter(|_| self.is_ordered(old)).map(|order| order.cause.words());
+        let former = self.facts.former_node(old).map(|name| format!("the node was named {name} when it was made"));
+        let order = order.or(former);
         if let (Some(order), Some(reason)) = (&order, misplaced) {
             self.end_for_restart(old, order, GoneBy::Witness);
             return self.show_as(old, State::Stopping, &format!("{order}, and no new one starts here: {reason}"));

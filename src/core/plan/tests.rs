@@ -73,6 +73,7 @@ struct World {
     images: Option<Images>,
     unreadable_manifests: Option<String>,
     witness: Option<Witness>,
+    former_node: Option<String>,
     surroundings: String,
     mirror_pod_deletions: bool,
     held_ports: Vec<(String, Vec<HostPort>, bool)>,
@@ -168,6 +169,10 @@ impl Facts for World {
             return Evidence::Unknown("the runtime does not answer".to_owned());
         }
         if self.running.contains(&instance.uid) { Evidence::Running } else { Evidence::Gone }
+    }
+
+    fn former_node(&self, instance: &Instance) -> Option<&str> {
+        self.former_node.as_deref().filter(|_| instance.incarnation == 0)
     }
 
     fn witness(&self, _: &Instance) -> Witness {
@@ -717,6 +722,24 @@ fn a_replacement_waits_until_somebody_can_say_when_the_old_one_is_gone() {
     assert_eq!((boot.as_str(), *returns, *gone_by), ("boot-1", true, GoneBy::Unseen));
     bench.world.running.clear();
     assert_eq!(bench.pass(&new), ["finish uid-a-0", "start uid-b-1"], "at once");
+}
+
+#[test]
+fn an_instance_of_a_former_name_of_the_node_is_replaced_once_and_is_fresh_until_then() {
+    let mut bench = Bench::running("a");
+    bench.world.former_node = Some("old".to_owned());
+    let same = wanted(&DaemonSet { update_strategy: UpdateStrategy::OnDelete, ..daemon_set("a") });
+    bench.world.witness = Some(Witness::Nobody("no runtime is configured".to_owned()));
+    bench.world.stale_volumes.insert("uid-a-0".to_owned());
+    assert_eq!(bench.pass(&same), ["refresh uid-a-0 volumes=true manifest=false"]);
+    bench.world.witness = None;
+    assert_eq!(bench.pass(&same), ["end uid-a-0"]);
+    let Phase::Ending { reason, .. } = &bench.record.instances[0].phase else { panic!() };
+    assert_eq!(reason, "the node was named old when it was made");
+    assert_eq!(bench.pass(&same), NONE, "the old one ends first");
+    bench.world.running.clear();
+    assert_eq!(bench.pass(&same), ["finish uid-a-0", "start uid-a-1"]);
+    assert_eq!(bench.pass(&same), NONE);
 }
 
 #[test]

@@ -42,6 +42,7 @@ use crate::core::record::Instance;
 use crate::core::record::Phase;
 use crate::core::record::Taker;
 use crate::core::render::Missing;
+use crate::core::render::RenderOptions;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::digest;
 use crate::core::sources::Desired;
@@ -99,6 +100,20 @@ impl ObservedState<'_> {
         self.instances.get(instance.uid.as_str()).map_or("", |(namespace, _)| namespace)
     }
 
+    /// What an instance that was made under a former name of the node is rendered with, and a version for that.
+    fn former_options(&self, daemon_set: &DaemonSet, incarnation: u64) -> Option<(RenderOptions, u64)> {
+        if self.state.made_under.is_empty() {
+            return None;
+        }
+        let is_it = |i: &Instance| {
+            i.incarnation == incarnation && i.daemon_set.as_ref().is_some_and(|own| own.key == daemon_set.key)
+        };
+        let made = self.instances.values().filter(|(_, i)| is_it(i));
+        let name = made.filter_map(|(_, i)| self.state.made_under.get(&i.uid)).next()?;
+        let version = self.inputs.options_version | 1 << 63;
+        Some((RenderOptions { node_name: name.clone(), ..self.inputs.options.clone() }, version))
+    }
+
     /// What there is to say of an instance's end.
     fn pods(&self, instance: &Instance) -> Ends<'_> {
         let since = self.state.ending_since.get(&instance.uid);
@@ -128,12 +143,13 @@ impl Facts for ObservedState<'_> {
             None
         };
         let objects = Objects { live, rollback_data, ..self.objects };
-        let rendering = self.render_cache.rendering(
-            daemon_set,
-            incarnation,
-            (live, data),
-            Inputs { objects: &objects, ..self.inputs },
-        );
+        let former = self.former_options(daemon_set, incarnation);
+        let inputs = match &former {
+            Some((options, options_version)) => Inputs { options, options_version: *options_version, ..self.inputs },
+            None => self.inputs,
+        };
+        let inputs = Inputs { objects: &objects, ..inputs };
+        let rendering = self.render_cache.rendering(daemon_set, incarnation, (live, data), inputs);
         let is_away = data == Data::Rollback && rollback_data.is_none();
         if !(self.observation.seal.is_closed || is_away && live) {
             return rendering;
@@ -208,6 +224,10 @@ impl Facts for ObservedState<'_> {
 
     fn sandbox(&self, instance: &Instance) -> Evidence {
         ending::sandbox(instance, &self.pods(instance))
+    }
+
+    fn former_node(&self, instance: &Instance) -> Option<&str> {
+        self.state.made_under.get(&instance.uid).map(String::as_str)
     }
 
     fn witness(&self, instance: &Instance) -> Witness {

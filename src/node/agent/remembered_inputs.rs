@@ -46,6 +46,9 @@ pub(super) struct SavedInputs {
     /// The boot (`boot_id`) in which it was saved.
     #[serde(default)]
     pub(super) boot: Option<String>,
+    /// The names that this node has had, the last one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    node_names: Vec<String>,
     /// The resource version that the cluster's history had reached.
     #[serde(default)]
     reached: u64,
@@ -179,6 +182,9 @@ pub(super) struct RememberedInputs {
     pub(super) cluster_uid: Option<String>,
     /// The boot in which the agent runs; from a checkpoint, in which it last ran.
     pub(super) boot: Option<String>,
+    /// The names that this node has had, the one that it has first: UIDs contain them.
+    #[serde(default)]
+    pub(super) node_names: Vec<String>,
     /// The resource version that the cluster's history has reached. It alone is not worth a write.
     pub(super) reached: u64,
     /// The Node as the API last had it.
@@ -209,6 +215,11 @@ impl RememberedInputs {
         Self {
             cluster_uid: saved.cluster_uid,
             boot: saved.boot,
+            // Checkpoints before names were noted have the Node's.
+            node_names: match (saved.node_names.is_empty(), &saved.node) {
+                (true, Some(node)) => vec![node.name.clone()],
+                _ => saved.node_names,
+            },
             reached: saved.reached,
             node: saved.node,
             daemon_sets: saved.daemon_sets.into_iter().map(|d| (d.key.clone(), d)).collect(),
@@ -245,6 +256,7 @@ impl RememberedInputs {
             cluster_uid: self.cluster_uid.clone(),
             sealed: false,
             boot: self.boot.clone(),
+            node_names: self.node_names.clone(),
             reached: self.reached,
             node: self.node.clone(),
             daemon_sets: self.daemon_sets.values().cloned().collect(),
@@ -264,7 +276,8 @@ impl RememberedInputs {
     /// fingerprint of the tokens. Cheap: it reads no data.
     pub(super) fn fingerprint(&self, tokens: u64) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (&self.cluster_uid, &self.boot, &self.node, &self.origins, &self.files, self.coordinated).hash(&mut hasher);
+        (&self.cluster_uid, &self.boot, &self.node_names, &self.node, &self.origins, &self.files, self.coordinated)
+            .hash(&mut hasher);
         for (key, daemon_set) in &self.daemon_sets {
             (key, Arc::as_ptr(daemon_set).addr()).hash(&mut hasher);
         }

@@ -39,6 +39,7 @@ use super::executor::Floor;
 use super::executor::StateFolder;
 use super::executor::problem;
 use super::failure;
+use super::former_names;
 use super::inputs::Inputs;
 use super::inputs::Purpose;
 use super::remembered_inputs::INPUTS;
@@ -180,7 +181,7 @@ impl Agent {
         let mut inputs = Inputs::new(&config, cri.clone(), kubelet.clone(), Arc::clone(&files), &wake);
         let requests = Requests::new(&config, policy.clone(), cri, kubelet, files, &wake);
         let mut state = AgentState::new(&config, policy, options, clock::now(), purpose);
-        recall(&mut state, &mut executor, &mut inputs, folder);
+        recall(&mut state, &mut executor, &mut inputs, folder, &config.node_name);
         let reporter = Reporter::new(&config, notifier);
         Ok(Self {
             config,
@@ -228,6 +229,7 @@ fn recall(
     executor: &mut Executor,
     inputs: &mut Inputs,
     folder: Result<Option<StateFolder>, CheckpointError>,
+    node_name: &str,
 ) {
     let mut damaged = Vec::new();
     let mut rewrite = false;
@@ -250,6 +252,7 @@ fn recall(
             }
         }
     }
+    former_names::follow(state, node_name);
     inputs.recall_files(&state.inputs.files);
     inputs.begin_folders(match state.purpose {
         Purpose::Answer => FirstLook::Only,

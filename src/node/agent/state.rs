@@ -86,6 +86,9 @@ pub(super) struct AgentState {
     /// Since when this process has seen instances end, by its steady clock.
     #[serde(default)]
     pub(super) ending_since: BTreeMap<String, Span>,
+    /// Instances whose UIDs contain another name than the node's, and that name.
+    #[serde(default)]
+    pub(super) made_under: BTreeMap<String, String>,
     /// Whether a replacement waits for what the container runtime says.
     #[serde(default)]
     pub(super) asks_runtime: bool,
@@ -146,6 +149,7 @@ impl AgentState {
             startup_problems: Vec::new(),
             concerns: Concerns::default(),
             ending_since: BTreeMap::new(),
+            made_under: BTreeMap::new(),
             asks_runtime: false,
             clock: Clock::default(),
         }
