@@ -317,30 +317,35 @@ impl Planner<'_> {
             self.refresh(old);
             self.begin(target, &prepared, "a new revision, beside the old one");
         } else {
+            let cause = match &order {
+                Some(order) => order.clone(),
+                None if old.revision == target.revision => "its data changed".to_owned(),
+                None => format!("it is replaced by revision {wanted}"),
+            };
             let gone_by = match self.facts.witness(old) {
                 Witness::Here(gone_by) => gone_by,
                 Witness::Ask => {
                     self.stays(old);
                     return self.ask_runtime();
                 }
-                Witness::Nobody(why) => return self.lacks_witness(old, &wanted, &why),
+                Witness::Nobody(why) => return self.lacks_witness(old, &cause, &why),
             };
-            match order {
-                Some(order) => self.end_for_restart(old, &order, gone_by),
-                None if old.revision == target.revision => self.end_for_restart(old, "its data changed", gone_by),
-                None => self.end_as(&old.uid, &format!("it is replaced by revision {wanted}"), true, gone_by),
+            let returns_as_it_is = order.is_some() || old.revision == target.revision;
+            match returns_as_it_is {
+                true => self.end_for_restart(old, &cause, gone_by),
+                false => self.end_as(&old.uid, &cause, true, gone_by),
             }
             self.show_as(old, State::Replacing, "the old instance ends first");
         }
     }
 
     /// Nobody could say when the old instance is gone, and two never run at once: it stays until somebody can.
-    fn lacks_witness(&mut self, old: &Instance, wanted: &str, why: &str) {
+    fn lacks_witness(&mut self, old: &Instance, cause: &str, why: &str) {
         self.stays(old);
         self.wake(self.context.now + WITNESS_PERIOD);
         self.summary.state = State::Waiting;
         self.summary.hints.push("set runtime-endpoint or kubelet-endpoint; a reboot replaces it, too".to_owned());
-        self.add_reason(&format!("revision {wanted} waits, the old instance stays: {why}"));
+        self.add_reason(&format!("its replacement waits ({cause}): {why}"));
     }
 
     /// The old instance stays, and its claim is returned: the coordinator never withdraws a claim, so the slot would

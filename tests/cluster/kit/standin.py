@@ -15,6 +15,34 @@ from .sandbox import scratch
 from .wait import until
 
 
+class Runtime:
+    """What stands in for kubelet and runtime of a node that has none: pods run, end, and nobody mirrors them."""
+
+    def __init__(self, name, home, manifests, root):
+        self.name, self.home, self.manifests, self.root = name, home, manifests, root
+        self.socket, self._control = home / "cri.sock", home / "control.sock"
+        self.process = None
+
+    def start(self, *more):
+        """Starts it; `more` are further arguments."""
+        logs, state = scratch() / "logs", self.home / "unwatched"
+        logs.mkdir(exist_ok=True)
+        state.mkdir(exist_ok=True)
+        self.process = Process(f"{self.name}-standin", [
+            tools.program("standin"), "-manifests", self.manifests, "-root", self.root, "-state", state,
+            "-cri", self.socket, "-control", self._control, *more], logs / f"{self.name}-standin.log")
+        until(lambda: self.ask(), 10, "the stand-in answers")
+        self.ask("watch")
+
+    def stop(self):
+        """Ends it."""
+        self.process.kill()
+
+    def ask(self, op="state", **more):
+        """One request of the control socket."""
+        return _ask(self._control, self.name, {"op": op} | more)
+
+
 class StandIn:
     """`with StandIn(cluster, "n1") as node:`; for an `Agent`, with its state in `node.state`.
 
@@ -63,15 +91,7 @@ class StandIn:
 
     def ask(self, op="state", **more):
         """One request of the control socket."""
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(10)
-            connection.connect(str(self._control))
-            connection.sendall(json.dumps({"op": op} | more).encode() + b"\n")
-            with connection.makefile() as answer:
-                told = json.loads(answer.readline())
-        if told.get("error"):
-            raise AssertionError(f"{self.name}: {told['error']}")
-        return {key: value or [] if key in ("pods", "files", "bad") else value for key, value in told.items()}
+        return _ask(self._control, self.name, {"op": op} | more)
 
     def watch(self):
         """Looks at the folders that are there now, and watches them."""
@@ -96,3 +116,15 @@ class StandIn:
         except FileNotFoundError:
             return None
         return json.loads(text.split("\n", 1)[1])
+
+
+def _ask(control, name, request):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(10)
+        connection.connect(str(control))
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        with connection.makefile() as answer:
+            told = json.loads(answer.readline())
+    if told.get("error"):
+        raise AssertionError(f"{name}: {told['error']}")
+    return {key: value or [] if key in ("pods", "files", "bad") else value for key, value in told.items()}

@@ -1,7 +1,7 @@
 """Nodes without a kubelet: the agent alone with its folders, against a real API server.
 
-Owns what stories about rules share. Without a kubelet and a runtime a pod is gone when its grace
-period is over, so the daemons here have none.
+Owns what stories about rules share. A stand-in says in the runtime's place what runs; nobody makes
+mirror pods.
 """
 
 import json
@@ -14,6 +14,7 @@ from kit.agent import Agent
 from kit.api import Refused
 from kit.daemons import daemonset
 from kit.sandbox import scratch
+from kit.standin import Runtime
 from kit.wait import never
 from kit.wait import until
 
@@ -59,21 +60,24 @@ class Instance:
 
 
 class BareNode:
-    """`with BareNode(cluster, "n1") as node:`; a Node object and folders, nothing that runs."""
+    """`with BareNode(cluster, "n1") as node:`; a Node object, folders, and who says that pods run and end."""
 
     def __init__(self, cluster, name, labels=None, version="v1.36.2"):
         self.cluster, self.name, self.labels, self.version = cluster, name, labels or {}, version
         self.home = scratch() / "bare" / name
         self.manifests, self.root = self.home / "manifests", self.home / "kubelet"
-        self.socket = self.home / "no-runtime.sock"
+        self.runtime = Runtime(name, self.home, self.manifests, self.root)
+        self.socket = self.runtime.socket
 
     def __enter__(self):
         for folder in (self.manifests, self.root):
             folder.mkdir(parents=True)
         self.register()
+        self.runtime.start()
         return self
 
     def __exit__(self, *_):
+        self.runtime.stop()
         try:
             self.cluster.admin.delete("nodes", self.name)
         except (OSError, Refused):
@@ -130,7 +134,7 @@ class Story(unittest.TestCase):
 
     def start_agent(self, node=None, **config):
         """An agent of this story's namespace."""
-        base = {"runtime_endpoint": "", "policy": {"namespaces": [self.namespace]}}
+        base = {"policy": {"namespaces": [self.namespace]}}
         return self.enterContext(Agent(node or self.node(), **base | config))
 
     def daemon(self, name, container=None, labels=STATIC, spec=None, annotations=None, **pod):

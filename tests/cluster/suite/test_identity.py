@@ -77,7 +77,7 @@ class IdentityTest(Story):
 
     def new_agent(self, node):
         """An agent that has a configuration and no identity."""
-        made = Agent(node, runtime_endpoint="", kubeconfig=str(scratch() / f"{node.name}.kubeconfig"))
+        made = Agent(node, kubeconfig=str(scratch() / f"{node.name}.kubeconfig"))
         made.folder.mkdir(parents=True, exist_ok=True)
         made.config_file.write_text(toml(made.config), encoding="utf-8")
         return made

@@ -387,7 +387,7 @@ class Soak(unittest.TestCase):
         labels = {"soak": node["metadata"]["labels"].get("soak")} if "soak" in node["metadata"]["labels"] else {}
         bare = stack.enter_context(BareNode(mix.cluster, f"{agent.node.name}-fresh", labels=labels))
         admin.patch("nodes", bare.name, {"spec": {"taints": mix.taints[agent]}})
-        fresh = Agent(bare, runtime_endpoint="", policy={"namespaces": [NAMESPACE]})
+        fresh = Agent(bare, policy={"namespaces": [NAMESPACE]})
         fresh.folder.mkdir(parents=True)
         fresh.start()
         stack.callback(fresh.stop)
