@@ -186,14 +186,15 @@ impl RemovalGuard {
         let api = observation.snapshot();
         self.etcd_rollback.planned(plan, api, self.has_second_list(api));
         let known: BTreeSet<&ObjectKey> = plan.daemons.iter().map(|d| &d.key).collect();
-        self.confirmations.retain(|key, _| known.contains(key));
+        // An answer that counts no more is due only where somebody asks: else the loop would not rest.
+        let counts = |asked: &Asked| asked.answer.is_none() || asked.confirmation(now) != Confirmation::Unasked;
+        self.confirmations.retain(|key, asked| known.contains(key) && counts(asked));
         let mut requests = Vec::new();
         let confirms = |a: &Action| matches!(a, Action::Confirm { .. });
         for daemon in plan.daemons.iter().filter(|d| d.actions.iter().any(confirms)) {
             let (key, about) = (&daemon.key, definitions.version(&daemon.key));
             let asked = self.confirmations.get(key).filter(|asked| asked.about == about);
-            let is_fresh = |a: &Asked| a.answer.is_none() || a.confirmation(now) != Confirmation::Unasked;
-            if observation.api.is_none() || asked.is_some_and(is_fresh) {
+            if observation.api.is_none() || asked.is_some() {
                 continue;
             }
             log.info(format!("asking the API server itself whether {key} is gone")).daemonset(key);

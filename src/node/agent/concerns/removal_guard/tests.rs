@@ -16,6 +16,18 @@ fn key() -> ObjectKey {
 
 /// The guard after a pass at `millis` whose plan wants the daemon confirmed; the question that it sends, if any.
 fn pass(guard: &mut RemovalGuard, definitions: &ApiDefinitions, millis: i64, replies: Vec<Reply>) -> Option<u64> {
+    let wanted = [Action::Confirm { reason: String::new() }];
+    pass_of(&wanted, guard, definitions, millis, replies)
+}
+
+/// The same with a plan of these actions.
+fn pass_of(
+    actions: &[Action],
+    guard: &mut RemovalGuard,
+    definitions: &ApiDefinitions,
+    millis: i64,
+    replies: Vec<Reply>,
+) -> Option<u64> {
     let api = Some(Snapshot::default());
     let observation = Observation { replies, ..Observation::of(api, Knowledge::NeverHeard, millis) };
     guard.observe(&observation, definitions);
@@ -23,7 +35,7 @@ fn pass(guard: &mut RemovalGuard, definitions: &ApiDefinitions, millis: i64, rep
     record.api_uid = Some("u1".to_owned());
     let records = Records::from([(key(), record.clone())]);
     let mut daemon = plan::empty(record);
-    daemon.actions.push(Action::Confirm { reason: String::new() });
+    daemon.actions.extend(actions.iter().cloned());
     let plan = Plan { daemons: vec![daemon], removals_held: false };
     let known = Known { records: &records, definitions, cluster: None, removals_delay: Span::from_secs(30) };
     let requests = guard.requests(&observation, &plan, &known, &mut Log::default());
@@ -68,6 +80,21 @@ fn a_get_is_sent_once_and_again_when_it_gave_no_lasting_answer() {
     assert!(pass(&mut guard, &definitions, again, Vec::new()).is_some());
     assert_eq!(pass(&mut guard, &definitions, 9_000, answer(about, Confirmation::Gone)), None);
     assert_eq!(pass(&mut guard, &definitions, 1_000_000, Vec::new()), None, "this answer lasts");
+}
+
+#[test]
+fn an_answer_that_nobody_asks_about_any_more_wakes_nobody() {
+    let (mut guard, definitions) = (RemovalGuard::default(), ApiDefinitions::default());
+    let about = pass(&mut guard, &definitions, 0, Vec::new()).unwrap();
+    let failed = answer(about, Confirmation::Failed("timeout".into()));
+    assert_eq!(pass(&mut guard, &definitions, 1, failed), None);
+    // Another cluster answers meanwhile: what is missing there is not asked about.
+    let then = 1 + ASK_AGAIN.as_millis();
+    assert_eq!(pass_of(&[], &mut guard, &definitions, then - 1, Vec::new()), None);
+    assert_eq!(guard.due(), Some(at(then)));
+    assert_eq!(pass_of(&[], &mut guard, &definitions, then, Vec::new()), None);
+    assert_eq!(guard.due(), None);
+    assert!(pass(&mut guard, &definitions, then, Vec::new()).is_some(), "asked about again, it is asked anew");
 }
 
 #[test]
