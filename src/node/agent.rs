@@ -296,7 +296,9 @@ impl Agent {
         self.reporter.log_problems(&self.last.problems);
         self.reporter.passed(began.elapsed());
         self.reporter.measure(&self.view(), self.inputs.tokens(), began.elapsed());
-        self.reporter.notifier().status(&self.status_line());
+        if self.reporter.notifier().is_active() {
+            self.reporter.notifier().status(&self.status_line());
+        }
     }
 
     /// Connects to the API server, if there is one.
