@@ -42,6 +42,9 @@ const LAST_RETRY: Duration = Duration::from_secs(300);
 /// How long a daemon of which nothing runs waits for a fresh pull of an image that is on the node.
 const PATIENCE: Span = Span::from_secs(60);
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// What was found out counts for so long, though a pass does not want it: where a replacement fails, every second pass
+/// would ask anew, and be woken by the answer.
+const ANSWERED: Span = Span::from_secs(10);
 
 /// The images of one future instance.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -156,11 +159,12 @@ impl Puller {
         let wanted: BTreeSet<&str> = wishes.iter().map(|wish| wish.pod.uid.as_str()).collect();
         let said = &mut self.said;
         self.jobs.retain(|uid, job| {
-            let keeps = wanted.contains(uid.as_str());
-            if let (false, PullProgress::Done(Some(words))) = (keeps, job.progress()) {
+            let is_wanted = wanted.contains(uid.as_str());
+            let PullProgress::Done(words) = job.progress() else { return is_wanted };
+            if let (false, Some(words)) = (is_wanted, words) {
                 said.insert(uid.clone(), words);
             }
-            keeps
+            is_wanted || (Span::ZERO..ANSWERED).contains(&(now - job.since))
         });
         said.retain(|uid, _| known.contains(uid));
         for wish in wishes {
