@@ -41,6 +41,9 @@ pub trait World {
     /// As the system calls'.
     fn connect(&self) -> io::Result<Option<DuplexStream>>;
 
+    /// Whether the kubelet says that it is at work.
+    fn is_kubelet_healthy(&self) -> bool;
+
     /// What the container runtime answers to `request`, and how much later.
     fn runtime(&self, method: &str, request: &[u8]) -> (Duration, RuntimeAnswer);
 }

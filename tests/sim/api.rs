@@ -28,6 +28,9 @@ use serde_json::json;
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 
+/// How long a request and its answer are under way.
+const LATENCY: std::time::Duration = std::time::Duration::from_millis(1);
+
 /// What becomes of a connection to the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reach {
@@ -89,7 +92,8 @@ pub(crate) struct Server {
     pub(crate) poke: Option<Arc<tokio::sync::Notify>>,
     /// The wall clock, for tokens.
     pub(crate) now_millis: i64,
-    tokens: u64,
+    /// When each token ends that was given.
+    tokens: BTreeMap<String, i64>,
     pub(crate) requests: u64,
     /// Cuts the connections that there are when it changes.
     pub(crate) cut: tokio::sync::watch::Sender<u64>,
@@ -314,6 +318,11 @@ impl Server {
         Reply::Watch(receiver)
     }
 
+    /// When a token ends that was given.
+    pub(crate) fn token_ends(&self, token: &str) -> Option<i64> {
+        self.tokens.get(token).copied()
+    }
+
     fn token(&mut self, request: &Path, name: &str, body: &Value) -> Reply {
         if self.get("serviceaccounts", &request.namespace, name).is_none() {
             return Reply::absent(request, name);
@@ -324,9 +333,10 @@ impl Server {
             return Reply::status(409, "Conflict", "the node's UID is another one");
         }
         let seconds = body.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(3_600);
-        self.tokens += 1;
-        let token = format!("token-{}-{name}-{bound}", self.tokens);
-        let expires = jiff::Timestamp::from_millisecond(self.now_millis + seconds * 1_000).unwrap_or_default();
+        let token = format!("token-{}-{name}-{bound}", self.tokens.len() + 1);
+        let ends = self.now_millis + seconds * 1_000;
+        self.tokens.insert(token.clone(), ends);
+        let expires = jiff::Timestamp::from_millisecond(ends).unwrap_or_default();
         let mut reply = body.clone();
         reply["spec"]["expirationSeconds"] = seconds.into();
         reply["status"] = json!({"token": token, "expirationTimestamp": expires.to_string()});
@@ -501,6 +511,8 @@ async fn answer(server: Shared, request: Request<Incoming>) -> Result<Response<C
         .filter_map(|pair| pair.split_once('='))
         .map(|(name, value)| (name.to_owned(), value.replace("%3D", "=").replace("%2F", "/").replace("%2C", ",")));
     let query = query.collect();
+    // What is asked together is answered together.
+    tokio::time::sleep(LATENCY).await;
     let reply = {
         let mut server = server.lock().unwrap();
         match server.reach {

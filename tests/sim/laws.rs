@@ -53,6 +53,10 @@ pub(crate) struct Laws {
     /// Since when a daemon that ran has been without a manifest, in time that counts.
     without: BTreeMap<String, i64>,
     checked_at: i64,
+    /// UIDs whose manifest the agent removed, and when: it waited for the disk.
+    removed_by_agent: BTreeMap<String, i64>,
+    /// The newest data that a volume of a daemon had.
+    newest: BTreeMap<(String, String), u64>,
     before_restart: Option<BTreeMap<PathBuf, String>>,
 }
 
@@ -77,10 +81,15 @@ impl Laws {
         self.note(node, format!("-- {what:?}"));
     }
 
-    pub(crate) fn lose_power(&mut self, node: &mut Node) {
+    pub(crate) fn lose_power(&mut self, node: &mut Node, lost_at: i64) {
         self.note(node, "the machine boots".to_owned());
         // What is lost with the power was removed by nobody.
         self.manifests = by_file(node);
+        let back = self.manifests.values().find(|m| self.removed_by_agent.get(&m.uid).is_some_and(|at| *at < lost_at));
+        if let Some(manifest) = back {
+            let what = format!("{} of {}, with the power", manifest.uid, manifest.daemon);
+            self.violate(node.steady, "a UID whose manifest was removed never comes back", what);
+        }
     }
 
     /// The agent could not start.
@@ -121,6 +130,9 @@ impl Laws {
                 self.violate(node.steady, "files of others are untouched", format!("{doing:?} {}", path.display()));
             }
         }
+        if !by_world && doing == Doing::Rename && path.file_name().is_some_and(|name| name == "..data") {
+            self.renewed(node, path);
+        }
         if path.parent() != Some(Path::new(MANIFESTS)) {
             return false;
         }
@@ -132,7 +144,8 @@ impl Laws {
             self.note(node, format!("{} goes, by {}", was.name, if by_world { "others" } else { "the agent" }));
             self.removed.insert(was.uid.clone());
             if !by_world {
-                self.removed_by_agent(node, &was);
+                self.removed_by_agent.insert(was.uid.clone(), node.steady);
+                self.ended_by_agent(node, &was);
             }
         }
         let text = (&*node.disk as &dyn Disk).text(path).unwrap_or_default();
@@ -149,8 +162,31 @@ impl Laws {
         true
     }
 
+    /// The agent gave a volume another version.
+    fn renewed(&mut self, node: &Node, path: &Path) {
+        let Some(uid) = path.strip_prefix(KUBELET).ok().and_then(|path| path.iter().nth(1)) else { return };
+        let manifest = self.manifests.values().find(|manifest| *manifest.uid == *uid).cloned();
+        manifest.iter().for_each(|manifest| self.data_of(node, manifest));
+    }
+
+    /// The data of an instance is as new as that of any before it.
+    fn data_of(&mut self, node: &Node, manifest: &Manifest) {
+        let name = manifest.daemon.rsplit('/').next().unwrap_or_default();
+        let Some(daemon) = node.daemons.iter().find(|daemon| daemon.name == name) else { return };
+        for volume in ["c", "s"] {
+            let text = (&*node.disk as &dyn Disk).text(volume_path(&manifest.uid, volume).join("k"));
+            let Some(value) = text.ok().and_then(|text| text.strip_prefix("V=")?.parse::<u64>().ok()) else { continue };
+            let newest = self.newest.entry((daemon.name.clone(), volume.to_owned())).or_default();
+            if value < *newest && !daemon.data_may_go_back {
+                let what = format!("{volume} of {name} from V={newest} to V={value}");
+                return self.violate(node.steady, "nothing goes back by itself", what);
+            }
+            *newest = value;
+        }
+    }
+
     /// Nothing ends without evidence.
-    fn removed_by_agent(&mut self, node: &mut Node, was: &Manifest) {
+    fn ended_by_agent(&mut self, node: &mut Node, was: &Manifest) {
         let name = was.daemon.strip_prefix(&format!("{SPACE}/")).unwrap_or_default().to_owned();
         let steady = node.steady;
         let Some(daemon) = node.daemons.iter_mut().find(|daemon| daemon.name == name) else { return };
@@ -201,6 +237,7 @@ impl Laws {
             self.violate(steady, "nothing goes back by itself", what);
         }
         daemon.highest = daemon.highest.max(manifest.revision);
+        self.data_of(node, manifest);
     }
 
     /// Never two instances of one daemon.
@@ -255,6 +292,16 @@ impl Laws {
                 let text = (&*node.disk as &dyn Disk).text(&path).unwrap_or_default();
                 if text != format!("V={value}") {
                     let what = format!("{name}: {volume} is {text:?}, and V={value} is newest");
+                    return self.violate(node.steady, "each volume holds the newest data", what);
+                }
+            }
+            if pod.manifest.volumes.iter().any(|volume| volume == "kube-api-access") {
+                let path = volume_path(&pod.manifest.uid, "kube-api-access").join("token");
+                let token = (&*node.disk as &dyn Disk).text(&path).unwrap_or_default();
+                let server = node.server.lock().unwrap();
+                if server.token_ends(&token).is_none_or(|at| at < server.now_millis) {
+                    let what = format!("{name}: the token {token:?} is not in force");
+                    drop(server);
                     return self.violate(node.steady, "each volume holds the newest data", what);
                 }
             }

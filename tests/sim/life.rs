@@ -32,8 +32,8 @@ use super::node::STATE;
 /// How long after the last move all faults end; and how long the agent then has.
 const REST: i64 = 300_000;
 const LAST: i64 = 900_000;
-/// So many questions for the time at one moment are a loop.
-const LOOP: u64 = 100_000;
+/// So many questions for the time in one second are a loop.
+const LOOP: u64 = 5_000;
 
 /// What the agent sees of the world, for one process.
 struct Around {
@@ -57,9 +57,9 @@ impl Around {
 impl World for Around {
     fn now(&self) -> jiff_time::Timestamp {
         let steady = self.steady();
-        let (at, times) = self.asked.get();
-        let times = if at == steady { times + 1 } else { 0 };
-        self.asked.set((steady, times));
+        let (second, times) = self.asked.get();
+        let times = if second == steady / 1_000 { times + 1 } else { 0 };
+        self.asked.set((steady / 1_000, times));
         assert!(times < LOOP, "the agent works without end");
         jiff_time::Timestamp::from_millis(steady + self.wall.get())
     }
@@ -74,6 +74,10 @@ impl World for Around {
 
     fn connect(&self) -> std::io::Result<Option<tokio::io::DuplexStream>> {
         api::connect(&self.server)
+    }
+
+    fn is_kubelet_healthy(&self) -> bool {
+        self.node.try_borrow().is_ok_and(|node| node.kubelet.runs)
     }
 
     fn runtime(&self, method: &str, request: &[u8]) -> (Duration, RuntimeAnswer) {
@@ -117,6 +121,7 @@ pub(crate) struct Outcome {
 
 /// Lives `life`.
 pub(crate) fn live(life: &Life, kubeconfig: &str) -> Outcome {
+    super::PANICKED.take();
     simulation::enter(Some(Rc::new(Still(Rc::new(Cell::new(1_767_225_600_000))))));
     let node = Rc::new(RefCell::new(Node::new(life)));
     let mut laws = Laws::default();
@@ -149,8 +154,9 @@ pub(crate) fn live(life: &Life, kubeconfig: &str) -> Outcome {
             }
             Ended::By(End::PowerLoss { kept, reach }) => {
                 let mut node = node.borrow_mut();
+                let lost_at = node.steady;
                 node.lose_power(kept, reach);
-                laws.lose_power(&mut node);
+                laws.lose_power(&mut node, lost_at);
                 0
             }
             Ended::NotStarted(why) => {
@@ -239,8 +245,9 @@ fn idle(node: &Rc<RefCell<Node>>, laws: &mut Laws, plan: &mut Plan, until: i64) 
         // What would end a process that is not there does nothing more.
         match node.end.take() {
             Some(End::PowerLoss { kept, reach }) => {
+                let lost_at = node.steady;
                 node.lose_power(kept, reach);
-                laws.lose_power(&mut node);
+                laws.lose_power(&mut node, lost_at);
                 return true;
             }
             Some(End::Stop { .. } | End::Kill { .. }) | None => {}
@@ -266,6 +273,10 @@ impl World for Still {
 
     fn connect(&self) -> std::io::Result<Option<tokio::io::DuplexStream>> {
         Ok(None)
+    }
+
+    fn is_kubelet_healthy(&self) -> bool {
+        false
     }
 
     fn runtime(&self, _: &str, _: &[u8]) -> (Duration, RuntimeAnswer) {
@@ -373,6 +384,9 @@ async fn drive(
             node.set_time(began + i64::try_from(origin.elapsed().as_millis()).unwrap_or(i64::MAX));
             plan.step(&mut node, laws, true)
         };
+        if let Some(why) = super::PANICKED.take() {
+            laws.violate(node.borrow().steady, "no pass panics or loops", why);
+        }
         if laws.violation.is_some() {
             return Ended::Over;
         }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! sim                  the lives that are kept, then new ones for SIM_SECONDS (10) seconds
+//! sim found, sim new   the first of them alone, or the others
 //! sim SEED [COUNT]     the lives of these seeds
 //! sim FILE…            the lives in these files
 //! ```
@@ -17,6 +18,7 @@ mod life;
 mod moves;
 mod node;
 
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
@@ -27,8 +29,16 @@ use laws::Violation;
 use moves::Life;
 use node::Killed;
 
+thread_local! {
+    /// A panic of this life, wherever it was: that of a task ends the task alone.
+    static PANICKED: Cell<Option<String>> = const { Cell::new(None) };
+}
+
 fn main() {
     std::panic::set_hook(Box::new(|panic| {
+        if !panic.payload().is::<Killed>() {
+            PANICKED.set(Some(panic.to_string()));
+        }
         if !panic.payload().is::<Killed>() && std::env::var_os("DAEMONLET_SIM_STORY").is_some() {
             eprintln!("{panic}");
             if std::env::var_os("RUST_BACKTRACE").is_some() {
@@ -47,13 +57,15 @@ fn main() {
     std::fs::write(&kubeconfig, text).expect("a kubeconfig");
     let kubeconfig = kubeconfig.to_string_lossy().into_owned();
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let is_right = match words.first().map(|word| word.parse::<u64>()) {
-        None => kept(&kubeconfig) & new_lives(&kubeconfig),
-        Some(Ok(first)) => {
+    let is_right = match (words.first().map_or("", String::as_str), words.first().map(|word| word.parse::<u64>())) {
+        ("", _) => kept(&kubeconfig) & new_lives(&kubeconfig),
+        ("found", _) => kept(&kubeconfig),
+        ("new", _) => new_lives(&kubeconfig),
+        (_, Some(Ok(first))) => {
             let count = words.get(1).and_then(|word| word.parse().ok()).unwrap_or(1);
             (first..first + count).all(|seed| judge(&drawn(seed), &kubeconfig))
         }
-        Some(Err(_)) => words.iter().all(|file| {
+        _ => words.iter().all(|file| {
             let text = std::fs::read_to_string(file).expect("a life that was kept");
             judge(&serde_json::from_str(&text).expect("a life"), &kubeconfig)
         }),
@@ -91,7 +103,7 @@ fn new_lives(kubeconfig: &str) -> bool {
         now.as_nanos() as u64 % 1_000_000_000
     });
     let goes_on = std::env::var_os("SIM_ALL").is_some();
-    let (next, began) = (AtomicU64::new(0), Instant::now());
+    let (next, began, worked) = (AtomicU64::new(0), Instant::now(), processor_time());
     let found: Mutex<Vec<(Life, Violation)>> = Mutex::default();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let is_over = || began.elapsed() >= Duration::from_secs(seconds) || !goes_on && !found.lock().unwrap().is_empty();
@@ -112,13 +124,18 @@ fn new_lives(kubeconfig: &str) -> bool {
         }
     });
     let (lives, took) = (next.load(Ordering::Relaxed).min(most), began.elapsed().as_secs_f64());
-    let rate = lives as f64 * 60.0 / took / threads as f64;
+    let rate = lives as f64 * 60.0 / (processor_time() - worked).as_secs_f64();
     let found = found.into_inner().unwrap();
     for (life, violation) in &found {
         tell(life, violation, kubeconfig);
     }
-    println!("{lives} lives from seed {first}, {took:.1} s on {threads} processors: {rate:.0} a minute of each");
+    println!("{lives} lives from seed {first}, {took:.1} s on {threads} processors: {rate:.0} a minute of one");
     found.is_empty()
+}
+
+/// How long processors have worked for this process: others may work beside it.
+fn processor_time() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// Lives one life, twice: the same life must be the same. What breaks a law is made shorter and told.

@@ -79,6 +79,8 @@ pub(crate) struct Daemon {
     has_second: bool,
     /// So many ends of an instance are explained beyond what the revision explains.
     pub(crate) allowed: u32,
+    /// What tells of its newest data is lost or cannot be kept.
+    pub(crate) data_may_go_back: bool,
     /// When somebody removed its data: until it is noticed, that is missing.
     pub(crate) data_removed: Option<i64>,
     /// Whether it has run in this life.
@@ -99,6 +101,11 @@ impl Daemon {
             Home::Folder => self.file,
             Home::Both => of_api.or(self.file.filter(|_| self.file_counts && self.api.is_none())),
         }
+    }
+
+    /// Whether nothing but its record tells that its file does not count.
+    fn is_kept_away(&self) -> bool {
+        self.home == Home::Both && self.api.is_none() && !self.file_counts && self.file.is_some()
     }
 
     fn in_folder(&self) -> bool {
@@ -230,6 +237,7 @@ impl Node {
                 is_hurt: false,
                 has_second: false,
                 allowed: 0,
+                data_may_go_back: false,
                 data_removed: None,
                 has_run: false,
                 highest: 0,
@@ -412,6 +420,7 @@ impl Node {
                 self.chmod_state(0o700);
             }
             Heal::Backup => {
+                self.forget_data();
                 for (path, data) in self.backup.take().unwrap_or_default() {
                     self.as_world(|disk| disk.put(path, data));
                 }
@@ -465,7 +474,7 @@ impl Node {
         self.booted = self.steady;
         self.kubelet.look_at = self.steady + 300;
         self.is_mounted = false;
-        let late = self.draw.one_of(&[0, 1, 4, 40]);
+        let late = self.draw.one_of(&[0, 1, 4, 40, 400]);
         self.heal_after(late, Heal::Mount);
         if reach != Reach::Up {
             self.server.lock().unwrap().set_reach(reach);
@@ -515,6 +524,8 @@ impl Node {
                     let key = api::id("configmaps", SPACE, &format!("c-{}", self.daemons[daemon].name));
                     self.server.lock().unwrap().delete(&key);
                     self.daemons[daemon].has_config = false;
+                    // The folder's counts again.
+                    self.daemons[daemon].data_may_go_back |= self.daemons[daemon].home == Home::Both;
                     self.heal_after(seconds, Heal::Config(daemon as u8));
                 }
             }
@@ -654,6 +665,9 @@ impl Node {
             Move::Damage { piece, damage } => self.damage(piece, damage),
             Move::DiskFault { fault, seconds } => {
                 if !self.faults.contains(&fault) {
+                    if matches!(fault, Fault::StateReadOnly | Fault::StateFull) {
+                        self.forget_data();
+                    }
                     self.faults.push(fault);
                     for (doing, path, errno) in places(fault) {
                         self.disk.fail(*doing, *path, *errno);
@@ -661,18 +675,25 @@ impl Node {
                     self.heal_after(seconds, Heal::Disk(fault));
                 }
             }
-            Move::OpenState { seconds } => {
+            Move::OpenState { seconds } if self.daemons.iter().all(|daemon| !daemon.is_kept_away()) => {
                 self.is_state_open = true;
+                self.forget_data();
                 self.chmod_state(0o770);
                 self.heal_after(seconds, Heal::State);
                 self.end = Some(End::Stop { back: 100 });
             }
+            Move::OpenState { .. } => {}
             Move::CopyState { seconds } => {
                 let now: BTreeMap<PathBuf, Vec<u8>> = self.state_files();
                 self.backup = Some(now);
                 self.heal_after(seconds, Heal::Backup);
             }
         }
+    }
+
+    /// What the API last said is not remembered: until it speaks again, older data may count.
+    fn forget_data(&mut self) {
+        self.daemons.iter_mut().filter(|daemon| daemon.in_api()).for_each(|daemon| daemon.data_may_go_back = true);
     }
 
     fn can_write(&self, daemon: usize) -> bool {
@@ -926,11 +947,19 @@ impl Node {
             Piece::Floor => Some(Path::new(STATE).join("floor.json")),
             Piece::Record => record(),
         };
+        let is_of =
+            |daemon: &Daemon| path.as_ref().is_some_and(|path| path.ends_with(format!("{SPACE}_{}.json", daemon.name)));
+        if self.daemons.iter().any(|daemon| daemon.is_kept_away() && is_of(daemon)) {
+            return;
+        }
         let Some(path) = path else { return };
         let disk: &dyn Disk = &*self.disk;
         let Ok(data) = disk.load(&path, u64::MAX) else { return };
         self.end = Some(End::Kill { back: 1_000 });
         self.damaged_at = Some(self.steady);
+        if piece == Piece::Inputs {
+            self.forget_data();
+        }
         self.as_world(|disk| match damage {
             Damage::Gone => disk.unlink(&Handle::Start, &path).unwrap_or_default(),
             Damage::Empty => overwrite(disk, &path, b""),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The simulator: builds it, and lives lives.
 
-    run.py [--seconds N] [--lives N] [--seed S] [WORD…]   words go to the simulator (see main.rs)
+    run.py [--seconds N] [--lives N] [--seed S] [WORD…]   for 60 seconds, or so many lives; words go to the simulator (see main.rs)
 """
 
 import argparse
@@ -31,12 +31,13 @@ def build():
 def main():
     """The command; the exit status is the simulator's."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--seconds", type=int)
     parser.add_argument("--lives", type=int)
     parser.add_argument("--seed", type=int)
     parser.add_argument("words", nargs="*")
     asked = parser.parse_args()
-    env = os.environ | {"SIM_SECONDS": str(asked.seconds)}
+    seconds = asked.seconds or (10**6 if asked.lives else 60)
+    env = os.environ | {"SIM_SECONDS": str(seconds)}
     env |= {name: str(value) for name, value in (("SIM_LIVES", asked.lives), ("SIM_SEED", asked.seed)) if value is not None}
     return subprocess.run([build(), *asked.words], env=env, check=False).returncode
 
