@@ -24,6 +24,7 @@ use super::api;
 use super::api::Reach;
 use super::api::Refusal;
 use super::kubelet::Kubelet;
+use super::kubelet::Phase;
 use super::kubelet::RuntimeState;
 use super::moves::Damage;
 use super::moves::Draw;
@@ -641,6 +642,9 @@ impl Node {
                     server.forget();
                     drop(server);
                     self.other = Some(true_one);
+                    // See found/not-mended: what the other cluster lacks counts for a moment when the true one is back.
+                    let both = self.daemons.iter_mut().filter(|daemon| daemon.home == Home::Both);
+                    both.for_each(|daemon| daemon.data_may_go_back = true);
                     self.heal_after(seconds, Heal::Cluster);
                 }
             }
@@ -675,7 +679,7 @@ impl Node {
                     self.heal_after(seconds, Heal::Disk(fault));
                 }
             }
-            Move::OpenState { seconds } if self.daemons.iter().all(|daemon| !daemon.is_kept_away()) => {
+            Move::OpenState { seconds } if self.is_plain() => {
                 self.is_state_open = true;
                 self.forget_data();
                 self.chmod_state(0o770);
@@ -691,9 +695,19 @@ impl Node {
         }
     }
 
-    /// What the API last said is not remembered: until it speaks again, older data may count.
+    /// Whether what runs can be told without the state folder: each daemon that ran and is wanted has its manifest, and
+    /// nothing ends.
+    fn is_plain(&mut self) -> bool {
+        let here: Vec<String> = self.kubelet.read(&self.disk).into_values().map(|manifest| manifest.daemon).collect();
+        let is_here = |daemon: &Daemon| here.iter().any(|here| *here == format!("{SPACE}/{}", daemon.name));
+        let lacks = |daemon: &Daemon| daemon.has_run && daemon.wanted().is_some() && !is_here(daemon);
+        let ends = self.kubelet.pods.values().any(|pod| matches!(pod.phase, Phase::Ending { .. }));
+        !ends && !self.daemons.iter().any(|daemon| lacks(daemon) || daemon.is_kept_away())
+    }
+
+    /// What was last said is not remembered: until it is said again, and has rested, older data may count.
     fn forget_data(&mut self) {
-        self.daemons.iter_mut().filter(|daemon| daemon.in_api()).for_each(|daemon| daemon.data_may_go_back = true);
+        self.daemons.iter_mut().for_each(|daemon| daemon.data_may_go_back = true);
     }
 
     fn can_write(&self, daemon: usize) -> bool {
