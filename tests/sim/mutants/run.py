@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Whether the simulator sees: each patch of this folder is a fault, and lives are to find it.
+
+    run.py [--limit N] [--lives N] [NAME…]   the patches with these names (parts of them), or all
+
+Prints the first seed, from 1 on, whose life breaks a law. Fails for a patch that does not apply or does not build, and
+for a fault that N lives (20,000) do not find, but for those that SURVIVORS explains.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+REPO = HERE.parent.parent.parent
+TREE = REPO / "target" / "mutants"
+_FOUND = re.compile(r"^seed (\d+): (.*)$", re.MULTILINE)
+
+# Faults that cannot be seen, and why.
+SURVIVORS = {}
+
+
+def lay_out():
+    """A copy of the tree's files as they are now; what is the same keeps its time, and is not built again."""
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=REPO, stdout=subprocess.PIPE, check=True).stdout
+    names = [name for name in tracked.decode().split("\0") if name and (REPO / name).is_file()]
+    for name in names:
+        here, there = REPO / name, TREE / name
+        if there.is_file() and there.read_bytes() == here.read_bytes():
+            continue
+        there.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(here, there)
+    return names
+
+
+def build():
+    """Builds the copy's simulator, with the dependencies that the tree's own has; gives its path, or None."""
+    flags = f"{os.environ.get('RUSTFLAGS', '')} --cfg tokio_unstable".strip()
+    env = os.environ | {"RUSTFLAGS": flags, "CARGO_TARGET_DIR": str(REPO / "target")}
+    argv = ["cargo", "test", "--quiet", "--profile", "sim", "--features", "simulation", "--test", "sim", "--no-run",
+            "--message-format", "json"]
+    done = subprocess.run(argv, cwd=TREE, env=env, stdout=subprocess.PIPE, text=True, check=False)
+    for line in done.stdout.splitlines():
+        said = json.loads(line)
+        if said.get("reason") == "compiler-message" and said["message"]["level"] == "error":
+            print(said["message"]["rendered"])
+        if said.get("reason") == "compiler-artifact" and said["target"]["name"] == "sim" and said.get("executable"):
+            return said["executable"]
+    return None
+
+
+def first_seed(simulator, limit):
+    """The first seed that breaks a law, and which; None: there is none."""
+    env = os.environ | {"SIM_SEED": "1", "SIM_LIVES": str(limit), "SIM_SECONDS": "1000000", "SIM_WHOLE": "1"}
+    done = subprocess.run([simulator, "new"], cwd=REPO, env=env, stdout=subprocess.PIPE, text=True, check=False)
+    found = sorted((int(seed), what) for seed, what in _FOUND.findall(done.stdout))
+    return found[0] if found else None
+
+
+def main():
+    """The command; the exit status is 1 when a fault is not found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--limit", type=int, default=20_000)
+    parser.add_argument("names", nargs="*")
+    asked = parser.parse_args()
+    patches = sorted(HERE.glob("*.patch"))
+    patches = [patch for patch in patches if not asked.names or any(name in patch.stem for name in asked.names)]
+    wrong = []
+    for patch in patches:
+        lay_out()
+        began = time.monotonic()
+        argv = ["patch", "-p1", "--silent", "--no-backup-if-mismatch", "-i", patch]
+        if subprocess.run(argv, cwd=TREE, check=False).returncode:
+            wrong.append(patch.stem)
+            print(f"{patch.stem:45} does not apply", flush=True)
+            continue
+        simulator = build()
+        if not simulator:
+            wrong.append(patch.stem)
+            print(f"{patch.stem:45} does not build", flush=True)
+            continue
+        found = first_seed(simulator, asked.limit)
+        took = f"{time.monotonic() - began:.0f} s"
+        if found:
+            print(f"{patch.stem:45} seed {found[0]:>6}  {found[1][:110]}  ({took})", flush=True)
+        elif patch.stem in SURVIVORS:
+            print(f"{patch.stem:45} not found in {asked.limit} lives: {SURVIVORS[patch.stem]}  ({took})", flush=True)
+        else:
+            wrong.append(patch.stem)
+            print(f"{patch.stem:45} NOT FOUND in {asked.limit} lives  ({took})", flush=True)
+    lay_out()
+    print(f"{len(patches) - len(wrong)} of {len(patches)} as they are to be")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
