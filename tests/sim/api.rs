@@ -92,6 +92,8 @@ pub(crate) struct Server {
     pub(crate) poke: Option<Arc<tokio::sync::Notify>>,
     /// The wall clock, for tokens.
     pub(crate) now_millis: i64,
+    /// Its own clock, which nobody sets.
+    pub(crate) steady: i64,
     /// When each token ends that was given.
     tokens: BTreeMap<String, i64>,
     pub(crate) requests: u64,
@@ -334,9 +336,8 @@ impl Server {
         }
         let seconds = body.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(3_600);
         let token = format!("token-{}-{name}-{bound}", self.tokens.len() + 1);
-        let ends = self.now_millis + seconds * 1_000;
-        self.tokens.insert(token.clone(), ends);
-        let expires = jiff::Timestamp::from_millisecond(ends).unwrap_or_default();
+        self.tokens.insert(token.clone(), self.steady + seconds * 1_000);
+        let expires = jiff::Timestamp::from_millisecond(self.now_millis + seconds * 1_000).unwrap_or_default();
         let mut reply = body.clone();
         reply["spec"]["expirationSeconds"] = seconds.into();
         reply["status"] = json!({"token": token, "expirationTimestamp": expires.to_string()});

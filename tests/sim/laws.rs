@@ -299,7 +299,7 @@ impl Laws {
                 let path = volume_path(&pod.manifest.uid, "kube-api-access").join("token");
                 let token = (&*node.disk as &dyn Disk).text(&path).unwrap_or_default();
                 let server = node.server.lock().unwrap();
-                if server.token_ends(&token).is_none_or(|at| at < server.now_millis) {
+                if server.token_ends(&token).is_none_or(|at| at < server.steady) {
                     let what = format!("{name}: the token {token:?} is not in force");
                     drop(server);
                     return self.violate(node.steady, "each volume holds the newest data", what);

@@ -354,7 +354,7 @@ impl Node {
         self.effects.lock().unwrap().by_world = true;
         let exempt = self.disk.set_exempt(true);
         let mut server = self.server.lock().unwrap();
-        server.now_millis = now + self.wall.get();
+        (server.now_millis, server.steady) = (now + self.wall.get(), now);
         self.kubelet.step(now, &self.disk, &mut server, NODE);
         drop(server);
         self.disk.set_exempt(exempt);
@@ -606,7 +606,7 @@ impl Node {
             }
             Move::EmptyManifest { daemon } => {
                 let daemon = index(daemon);
-                if let Some(path) = self.manifest_of(daemon) {
+                if let Some(path) = self.manifest_of(daemon).filter(|_| !self.is_state_open) {
                     self.as_world(|disk| overwrite(disk, &path, b""));
                     // Whether it is mended before the kubelet sees it is chance.
                     self.daemons[daemon].allowed += 1;
@@ -632,7 +632,8 @@ impl Node {
             Move::Compact => self.server.lock().unwrap().compact(),
             Move::RestartServer => self.server.lock().unwrap().forget(),
             Move::OtherCluster { seconds } => {
-                if self.is_reachable() {
+                // Without its state folder the agent knows no cluster.
+                if self.is_reachable() && !self.is_state_open {
                     let mut server = self.server.lock().unwrap();
                     let true_one = std::mem::take(&mut server.etcd);
                     server.etcd.version = true_one.version + 1_000;
@@ -839,13 +840,15 @@ impl Node {
     }
 
     fn restore_file(&mut self, daemon: usize) {
-        if !std::mem::take(&mut self.daemons[daemon].is_hurt) {
+        if !self.daemons[daemon].is_hurt {
             return;
         }
+        if !self.can_write(daemon) {
+            return self.heal_after(10, Heal::File(daemon as u8));
+        }
+        self.daemons[daemon].is_hurt = false;
         self.disk.mend(&self.path(daemon));
-        if let Some(revision) = self.daemons[daemon].file
-            && self.can_write(daemon)
-        {
+        if let Some(revision) = self.daemons[daemon].file {
             let (path, text) = (self.path(daemon), self.file_text(daemon, revision));
             self.as_world(|disk| replace(disk, &path, text.as_bytes()));
         }

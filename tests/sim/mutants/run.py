@@ -75,7 +75,7 @@ def main():
     for patch in patches:
         lay_out()
         began = time.monotonic()
-        argv = ["patch", "-p1", "--silent", "--no-backup-if-mismatch", "-i", patch]
+        argv = ["patch", "-p1", "--fuzz=0", "--silent", "--no-backup-if-mismatch", "-i", patch]
         if subprocess.run(argv, cwd=TREE, check=False).returncode:
             wrong.append(patch.stem)
             print(f"{patch.stem:45} does not apply", flush=True)
