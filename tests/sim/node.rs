@@ -599,7 +599,7 @@ impl Node {
             Move::RemoveManifest { daemon } => {
                 let daemon = index(daemon);
                 // Where its record went at the same time, nothing on the disk tells that an instance still runs.
-                if let Some(path) = self.manifest_of(daemon).filter(|_| !self.has_damage()) {
+                if let Some(path) = self.manifest_of(daemon).filter(|_| !self.has_damage() && !self.is_state_open) {
                     self.as_world(|disk| disk.unlink(&Handle::Start, &path)).unwrap_or_default();
                     self.daemons[daemon].allowed += 1;
                 }

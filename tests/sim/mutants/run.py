@@ -20,6 +20,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parent.parent.parent
 TREE = REPO / "target" / "mutants"
+# Cargo gives the copy's artifacts the names of the tree's: in one folder each would overwrite the other's.
+TARGET = TREE / "target"
 _FOUND = re.compile(r"^seed (\d+): (.*)$", re.MULTILINE)
 
 # Faults that cannot be seen, and why.
@@ -40,9 +42,11 @@ def lay_out():
 
 
 def build():
-    """Builds the copy's simulator, with the dependencies that the tree's own has; gives its path, or None."""
+    """Builds the copy's simulator; gives its path, or None. The dependencies are those of the tree's, if it has any."""
+    if not TARGET.exists() and (REPO / "target" / "sim").exists():
+        shutil.copytree(REPO / "target" / "sim", TARGET / "sim", symlinks=True, ignore=shutil.ignore_patterns("incremental"))
     flags = f"{os.environ.get('RUSTFLAGS', '')} --cfg tokio_unstable".strip()
-    env = os.environ | {"RUSTFLAGS": flags, "CARGO_TARGET_DIR": str(REPO / "target")}
+    env = os.environ | {"RUSTFLAGS": flags, "CARGO_TARGET_DIR": str(TARGET)}
     argv = ["cargo", "test", "--quiet", "--profile", "sim", "--features", "simulation", "--test", "sim", "--no-run",
             "--message-format", "json"]
     done = subprocess.run(argv, cwd=TREE, env=env, stdout=subprocess.PIPE, text=True, check=False)
