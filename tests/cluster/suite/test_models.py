@@ -1,0 +1,153 @@
+"""What the simulator assumes of kubelets and runtimes, on a real kubelet and containerd.
+
+Each story changes what the node is: another name, another runtime to ask, a kubelet that lacks a feature.
+"""
+
+import json
+import unittest
+from types import SimpleNamespace
+
+from kit import agent
+from kit.agent import Agent
+from kit.control_plane import ControlPlane
+from kit.daemons import daemonset
+from kit.kubelet import Node
+from kit.sandbox import scratch
+from kit.standin import Runtime
+from kit.wait import never
+from kit.wait import until
+
+NAMESPACE = "kube-system"
+WORLD = SimpleNamespace()
+
+
+def setUpModule():  # noqa: N802 (unittest's name)
+    """One cluster of one node for all, without scheduler and DaemonSet controller."""
+    WORLD.cluster = unittest.enterModuleContext(ControlPlane())
+    WORLD.cluster.start_controllers()
+    WORLD.cluster.wait_namespace(NAMESPACE)
+    agent.grant(WORLD.cluster)
+    WORLD.node = unittest.enterModuleContext(Node(WORLD.cluster))
+
+
+def labelled(name, **fields):
+    """A DaemonSet that asks for static mode."""
+    return daemonset(name, namespace=NAMESPACE, labels={"daemonlet.dev/mode": "static"}, hostNetwork=True,
+                     **({"terminationGracePeriodSeconds": 5} | fields))
+
+
+class Models(unittest.TestCase):
+    """Each story has an agent and a daemon of its own."""
+
+    def setUp(self):
+        self.cluster, self.node, self.admin, self.cri = WORLD.cluster, WORLD.node, WORLD.cluster.admin, WORLD.node.cri
+
+    def start(self, name, **config):
+        """An agent that runs `name`; gives both, with the daemon's container."""
+        made = self.enterContext(Agent(self.node, name, **config))
+        self.admin.apply(labelled(name))
+        self.addCleanup(self.admin.delete, "daemonsets", name, NAMESPACE)
+        return made, self.wait_running(made, name)
+
+    def wait_running(self, made, name, seconds=40):
+        """Waits for the daemon's one container."""
+        try:
+            return self.cri.wait_running(f"{name}-", seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{made.cli('status').stdout}\n{made.process.tail(25)}") from None
+
+    def until(self, made, check, seconds, what):
+        """Waits, and says what the agent said meanwhile if in vain."""
+        try:
+            return until(check, seconds, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{made.cli('status').stdout}\n{made.process.tail(40)}") from None
+
+    def change(self, name, template):
+        """Changes a DaemonSet's template."""
+        self.admin.patch("daemonsets", name, {"spec": {"template": template}}, NAMESPACE)
+
+    def status(self, made, name):
+        """The daemon's line of `status --json`."""
+        return next((one for one in json.loads(made.cli("status", "--json").stdout)["daemons"] if one["name"] == name), {})
+
+    def test_a_container_without_its_environment_waits_alone(self):
+        made = self.enterContext(Agent(self.node, "lone"))
+        body = labelled("lone")
+        first = body["spec"]["template"]["spec"]["containers"][0]
+        source = {"secretKeyRef": {"name": "late", "key": "password"}}
+        body["spec"]["template"]["spec"]["containers"].append(first | {"name": "needy", "env": [{"name": "PASSWORD", "valueFrom": source}]})
+        self.admin.apply(body)
+        self.addCleanup(self.admin.delete, "daemonsets", "lone", NAMESPACE)
+        runs = self.wait_running(made, "lone")
+        self.assertEqual(runs[1], first["name"], "the container that lacks nothing runs")
+        self.until(made, lambda: "late" in json.dumps(self.status(made, "lone")), 20, "status names what is missing")
+        self.admin.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "late", "namespace": NAMESPACE}, "stringData": {"password": "x"}})
+        both = self.until(made, lambda: len(found := self.cri.of("lone-")) == 2 and found, 10, "the other one runs")
+        self.assertIn(runs, both, "the first one was not touched")
+        needy = next(one for one in both if one[1] == "needy")
+        self.assertEqual(self.cri.execute(needy[2], "sh", "-c", "echo $PASSWORD").strip(), "x")
+
+    def test_b_a_runtime_beside_the_kubelets_is_no_witness(self):
+        home = scratch() / "another"
+        (home / "manifests").mkdir(parents=True)
+        (home / "kubelet").mkdir()
+        another = Runtime("another", home, home / "manifests", home / "kubelet")
+        another.start()
+        self.addCleanup(another.stop)
+        made, first = self.start("beside", runtime_endpoint=f"unix://{another.socket}")
+        self.until(made, lambda: self.status(made, "beside").get("state") == "running", 30, "its mirror pod says that it runs")
+        most = []
+
+        def replaced():
+            pods = {pod for pod, _, _, _ in self.cri.of("beside-")}
+            most.append(len(pods))
+            return len(pods) == 1 and pods != {first[0]}
+        self.change("beside", {"metadata": {"annotations": {"round": "two"}}})
+        self.until(made, replaced, 45, "the mirror pod is the witness")
+        self.assertLessEqual(max(most), 1, "two instances ran at once")
+        second = self.wait_running(made, "beside")
+        # The kubelet keeps a pod's container while nobody can say anything.
+        self.cluster.stop("api")
+        self.addCleanup(lambda: self.cluster.alive("api") or self.cluster.start_api())
+        until(lambda: made.cli("restart", f"{NAMESPACE}/beside").returncode is not None, 10, "it is ordered")
+        self.until(made, lambda: "nobody could say" in made.cli("status").stdout, 30, "status says why the restart waits")
+        never(lambda: self.cri.of("beside-") != [second], 5, "it ended though nobody could say when it is gone")
+        self.cluster.start_api()
+        self.until(made, lambda: [pod for pod, _, _, _ in self.cri.of("beside-")] not in ([], [second[0]]), 120, "it is restarted when the API server is back")
+
+    def test_c_a_manifest_that_the_kubelet_does_not_take_gives_way_to_the_last_one(self):
+        self.node.kubelet.stop()
+        self.node.config = {"featureGates": {"ContainerRestartRules": False, "RestartAllContainersOnContainerExits": False}}
+        self.node.start_kubelet()
+        self.node.wait_ready()
+        made, first = self.start("taken")
+        container = labelled("taken")["spec"]["template"]["spec"]["containers"][0]
+        # The API server takes it, and this kubelet's file source does not.
+        self.change("taken", {"spec": {"containers": [container | {"restartPolicy": "Always"}]}})
+        self.until(made, lambda: self.status(made, "taken").get("failed"), 90, "the revision has failed")
+        again = self.wait_running(made, "taken")
+        self.assertNotEqual(again[0], first[0], "a new instance of the last revision that was taken")
+        said = self.status(made, "taken")
+        self.assertIn("is not accepted", said["reason"])
+        self.assertNotEqual(said["revision"], said["failed"]["revision"])
+        never(lambda: self.cri.of("taken-") != [again], 5, "it stays so")
+        self.node.kubelet.stop()
+        self.node.config = {}
+        self.node.start_kubelet()
+
+    def test_d_a_node_that_has_another_name_replaces_what_it_ran_once(self):
+        made, first = self.start("named")
+        made.stop()
+        self.node.kubelet.stop()
+        self.node.name = "renamed"
+        self.node.start_kubelet()
+        self.node.wait_ready()
+        again = self.enterContext(Agent(self.node, "named", state_dir=str(made.home / "state")))
+        renewed = self.until(again, lambda: (found := self.cri.of("named-")) and len(found) == 1 and found[0][2] != first[2] and found[0], 60, "it is replaced")
+        never(lambda: self.cri.of("named-") != [renewed], 5, "once")
+        self.assertEqual(self.status(again, "named")["state"], "running")
+
+
+if __name__ == "__main__":
+    unittest.main()
