@@ -15,7 +15,7 @@ demo:
 check:
 	python3 tests/cluster/everything.py --fast
 
-# Everything, real clusters too: half an hour on two cores. Installs what it needs (as root or through sudo); the
+# Everything, real clusters and 600 simulated lives too: half an hour on two cores. Installs what it needs (as root or through sudo); the
 # first run builds Kubernetes, which is kept in $$DAEMONLET_CACHE (default ~/.cache/daemonlet).
 test:
 	python3 tests/cluster/everything.py
