@@ -28,6 +28,7 @@ use daemonlet::core::placement;
 use daemonlet::core::placement::NamespaceSelector;
 use daemonlet::core::plan::Accepted;
 use daemonlet::core::plan::Data;
+use daemonlet::core::plan::EndObservable;
 use daemonlet::core::plan::Evidence;
 use daemonlet::core::plan::Facts;
 use daemonlet::core::plan::Images;
@@ -36,14 +37,13 @@ use daemonlet::core::plan::Permission;
 use daemonlet::core::plan::Readiness;
 use daemonlet::core::plan::Stock;
 use daemonlet::core::plan::VolumesFact;
-use daemonlet::core::plan::Witness;
 use daemonlet::core::policy::Admission;
+use daemonlet::core::record::AcceptanceConditions;
 use daemonlet::core::record::DaemonRecord;
+use daemonlet::core::record::EndConfirmation;
 use daemonlet::core::record::Failure;
-use daemonlet::core::record::GoneBy;
 use daemonlet::core::record::HandOver;
 use daemonlet::core::record::Instance;
-use daemonlet::core::record::Taker;
 use daemonlet::core::render::Endpoint;
 use daemonlet::core::render::RenderOptions;
 use daemonlet::core::rendering;
@@ -201,8 +201,8 @@ impl Facts for Quiet {
         None
     }
 
-    fn witness(&self, _: &Instance) -> Witness {
-        Witness::Here(GoneBy::Witness)
+    fn end_observable(&self, _: &Instance) -> EndObservable {
+        EndObservable::By(EndConfirmation::Reported)
     }
 
     fn readiness(&self, _: &Instance) -> Readiness {
@@ -217,8 +217,8 @@ impl Facts for Quiet {
         Accepted::Yes
     }
 
-    fn taker(&self) -> Taker {
-        Taker::default()
+    fn acceptance_conditions(&self) -> AcceptanceConditions {
+        AcceptanceConditions::default()
     }
 
     fn failure(&self, _: &Instance) -> Option<Failure> {

@@ -1,7 +1,7 @@
 //! Whether the kubelet has accepted an instance, from everything known about it, strongest evidence first.
 //!
 //! Owns the time bounds. Invariant: a kubelet that is down, waits for the pod network, or cannot be observed never
-//! counts as one that rejected a pod, or did not take its manifest.
+//! counts as one that rejected a pod, or did not accept its manifest.
 
 use crate::core::plan::Accepted;
 use crate::core::time::Span;
@@ -62,7 +62,7 @@ pub fn judge(waited: Span, evidence: &AcceptanceEvidence) -> Accepted {
         return Accepted::NotYet;
     }
     match &evidence.report {
-        Some(KubeletReport::Rejected(reason)) => return Accepted::No(reason.clone()),
+        Some(KubeletReport::Rejected(reason)) => return Accepted::Rejected(reason.clone()),
         Some(KubeletReport::AtWork) => return Accepted::Yes,
         Some(KubeletReport::ShuttingDown) => return Accepted::Unknown("the node is shutting down".to_owned()),
         Some(KubeletReport::MakesRoom) => return Accepted::NotYet,
@@ -81,7 +81,7 @@ pub fn judge(waited: Span, evidence: &AcceptanceEvidence) -> Accepted {
     if worked < bound {
         return Accepted::NotYet;
     }
-    Accepted::NotTaken(format!(
+    Accepted::No(format!(
         "the kubelet is at work and has shown nothing of it for {} s: neither a sandbox, a mirror pod nor a rejection",
         bound.as_secs()
     ))
@@ -138,9 +138,9 @@ mod tests {
             judge(Span::MAX, &AcceptanceEvidence { at_work: Some(worked), api_answers, ..nothing_known() })
         };
         assert_eq!(worked(BOUND - ms(1), true), Accepted::NotYet, "the kubelet has only just come back");
-        assert!(matches!(worked(BOUND, true), Accepted::NotTaken(why) if why.contains("for 30 s")));
+        assert!(matches!(worked(BOUND, true), Accepted::No(why) if why.contains("for 30 s")));
         assert_eq!(worked(BOUND_WITHOUT_API - ms(1), false), Accepted::NotYet, "the kubelet may wait for volumes");
-        assert!(matches!(worked(BOUND_WITHOUT_API, false), Accepted::NotTaken(_)));
+        assert!(matches!(worked(BOUND_WITHOUT_API, false), Accepted::No(_)));
         assert_eq!(judge(BOUND, &AcceptanceEvidence { asked: false, ..nothing_known() }), Accepted::NotYet);
         assert_eq!(judge(BOUND, &AcceptanceEvidence { seen: true, ..nothing_known() }), Accepted::Yes);
     }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn the_kubelets_words_count_at_once() {
         let said = |report| judge(LATE, &AcceptanceEvidence { report: Some(report), ..nothing_known() });
-        assert_eq!(said(KubeletReport::Rejected("NodePorts".to_owned())), Accepted::No("NodePorts".to_owned()));
+        assert_eq!(said(KubeletReport::Rejected("NodePorts".to_owned())), Accepted::Rejected("NodePorts".to_owned()));
         assert_eq!(said(KubeletReport::AtWork), Accepted::Yes);
         assert!(matches!(said(KubeletReport::ShuttingDown), Accepted::Unknown(_)));
         assert_eq!(
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rejection_is_told_from_trouble_with_a_pod_that_was_taken() {
+    fn a_rejection_is_told_from_trouble_with_a_pod_that_was_accepted() {
         assert_eq!(event(true, "NetworkNotReady", "network is not ready"), KubeletReport::AtWork);
         assert_eq!(event(true, "FailedMount", "no such folder"), KubeletReport::AtWork);
         assert_eq!(event(false, "Pulled", ""), KubeletReport::AtWork);

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::record::DaemonRecord;
-use crate::core::record::GoneBy;
+use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
 use crate::core::record::Phase;
 use crate::core::time::Timestamp;
@@ -43,8 +43,13 @@ pub fn adopt(
     if found.incarnation >= record.next_incarnation {
         for instance in record.instances.iter_mut().filter(|i| i.phase == Phase::Live && !is_there(&i.uid)) {
             let reason = "what is remembered of it is older than its successor's manifest".to_owned();
-            instance.phase =
-                Phase::Ending { since: now, reason, boot: String::new(), returns: false, gone_by: GoneBy::Time };
+            instance.phase = Phase::Ending {
+                since: now,
+                reason,
+                boot: String::new(),
+                returns: false,
+                confirmed_by: EndConfirmation::ByTime,
+            };
         }
     }
     let is_copy = record.instances.iter().any(|i| i.pod_name == found.pod_name);

@@ -11,7 +11,7 @@ mod ending;
 mod facts;
 mod hold;
 mod instance;
-mod not_taken;
+mod not_accepted;
 mod note;
 mod permit;
 mod ports;
@@ -49,6 +49,7 @@ use crate::core::time::Timestamp;
 
 pub use facts::Accepted;
 pub use facts::Data;
+pub use facts::EndObservable;
 pub use facts::Evidence;
 pub use facts::Facts;
 pub use facts::Images;
@@ -58,7 +59,6 @@ pub use facts::Readiness;
 pub use facts::Stock;
 pub use facts::StockPod;
 pub use facts::VolumesFact;
-pub use facts::Witness;
 pub use note::Note;
 pub use run::jitter;
 

@@ -25,6 +25,7 @@ mod forget;
 mod hand_over;
 mod noted;
 mod order;
+mod phase;
 mod progress;
 
 pub use answer::AdmissionAnswer;
@@ -40,6 +41,9 @@ pub use order::MAX_BACKOFF;
 pub use order::RestartCause;
 pub use order::RestartOrder;
 pub use order::RetryBackoff;
+pub use phase::EndConfirmation;
+pub use phase::Phase;
+pub use progress::AcceptanceConditions;
 pub use progress::AcceptedRevision;
 pub use progress::Cause;
 pub use progress::DataCandidate;
@@ -49,7 +53,6 @@ pub use progress::Good;
 pub use progress::LastRun;
 pub use progress::Progress;
 pub use progress::Retried;
-pub use progress::Taker;
 
 /// Everything this node remembers of one daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,10 +82,10 @@ pub struct DaemonRecord {
     /// What a roll-back returns to: the last revision that was available here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub good: Option<Good>,
-    /// The last revision of which the kubelet took an instance here.
+    /// The last revision of which the kubelet accepted an instance here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<AcceptedRevision>,
-    /// The wanted revision, if none of its instances became available in time, or the kubelet did not take it.
+    /// The wanted revision, if none of its instances became available in time, or the kubelet did not accept it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<FailedRevision>,
     /// Since when the wanted revision is tried, over all its instances: its deadline counts from then.
@@ -178,9 +181,9 @@ pub struct Instance {
     /// Containers that the kubelet has not been given the environment of.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub waiting: BTreeSet<String>,
-    /// Whether the kubelet, which worked, did not take its manifest: nothing of it has run.
+    /// Whether the kubelet, which worked, did not accept its manifest: nothing of it has run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub not_taken: bool,
+    pub not_accepted: bool,
     /// Whether it runs with the rollback data of the good revision instead of the current data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
@@ -229,76 +232,8 @@ impl Instance {
             restart: None,
             stale: BTreeMap::new(),
             waiting: BTreeSet::new(),
-            not_taken: false,
+            not_accepted: false,
             pinned: false,
-        }
-    }
-}
-
-/// Where an instance is in its life.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "camelCase")]
-pub enum Phase {
-    /// Its manifest should be in the folder.
-    Live,
-    /// Its manifest should be gone; the record stays until its sandbox is gone.
-    Ending {
-        /// Since when.
-        since: Timestamp,
-        /// Why, for users.
-        reason: String,
-        /// The boot in which its manifest went: nothing of it outlives that.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        boot: String,
-        /// Whether another instance is to take its place.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        returns: bool,
-        /// What tells when it is gone.
-        #[serde(default, skip_serializing_if = "GoneBy::is_witness")]
-        gone_by: GoneBy,
-    },
-}
-
-/// What tells that an instance that has ended is gone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum GoneBy {
-    /// The container runtime, the kubelet, or its mirror pod.
-    #[default]
-    Witness,
-    /// The container runtime, although it had not listed the instance yet: it had listed others.
-    Runtime,
-    /// Nothing of it had run in its boot: it is gone at once.
-    Unseen,
-    /// The same, else time: the kubelet had not accepted it.
-    NotAccepted,
-    /// The same, else time: others removed its manifest.
-    Time,
-}
-
-impl GoneBy {
-    fn is_witness(&self) -> bool {
-        *self == GoneBy::Witness
-    }
-}
-
-impl Phase {
-    /// An end for good, in a boot that is not known.
-    pub fn ending(since: Timestamp, reason: &str) -> Self {
-        Phase::Ending {
-            since,
-            reason: reason.to_owned(),
-            boot: String::new(),
-            returns: false,
-            gone_by: GoneBy::Witness,
-        }
-    }
-
-    /// Since when it ends, if it does.
-    pub fn since(&self) -> Option<Timestamp> {
-        match self {
-            Phase::Live => None,
-            Phase::Ending { since, .. } => Some(*since),
         }
     }
 }

@@ -269,7 +269,7 @@ named! {
         Failing = "failing",
         /// The configuration of this node no longer selects it, and nobody has let it go (`daemonlet release`).
         Held = "held",
-        /// The kubelet does not take its manifest, and has taken no other revision of it before.
+        /// The kubelet does not accept its manifest, and has accepted no other revision of it before.
         NotAccepted = "not accepted",
         /// Its DaemonSet was deleted, and its pods stay (orphan).
         Orphaned = "orphaned",

@@ -153,10 +153,8 @@ impl Puller {
         self.patience = patience;
     }
 
-    /// Works on these wishes and on no others; what there was to say of pods that are not `known` is forgotten.
-    pub fn want(&mut self, wishes: Vec<Wish>, known: &BTreeSet<String>, now: Timestamp) {
-        let Some(cri) = &self.cri else { return };
-        let wanted: BTreeSet<&str> = wishes.iter().map(|wish| wish.pod.uid.as_str()).collect();
+    /// Cancels what no pass wants any more; what was found out stays a while, because the next pass may want it again.
+    fn end_unwanted(&mut self, wanted: &BTreeSet<&str>, now: Timestamp) {
         let said = &mut self.said;
         self.jobs.retain(|uid, job| {
             let is_wanted = wanted.contains(uid.as_str());
@@ -166,7 +164,14 @@ impl Puller {
             }
             is_wanted || (Span::ZERO..ANSWERED).contains(&(now - job.since))
         });
-        said.retain(|uid, _| known.contains(uid));
+    }
+
+    /// Works on these wishes and on no others; what there was to say of pods that are not `known` is forgotten.
+    pub fn want(&mut self, wishes: Vec<Wish>, known: &BTreeSet<String>, now: Timestamp) {
+        let Some(cri) = self.cri.clone() else { return };
+        let wanted: BTreeSet<&str> = wishes.iter().map(|wish| wish.pod.uid.as_str()).collect();
+        self.end_unwanted(&wanted, now);
+        self.said.retain(|uid, _| known.contains(uid));
         for wish in wishes {
             let uid = wish.pod.uid.clone();
             let known = self.jobs.get(&uid);
@@ -180,7 +185,7 @@ impl Puller {
             let progress = Arc::new(Mutex::new(PullProgress::Looking(None)));
             let secrets_version = wish.secrets_version;
             let work = Work {
-                cri: Arc::clone(cri),
+                cri: Arc::clone(&cri),
                 sources: Arc::clone(&self.sources),
                 wake: Arc::clone(&self.wake),
                 progress: Arc::clone(&progress),
@@ -314,4 +319,32 @@ fn failure(image: &str, error: &CriError) -> PullFailure {
 
 fn cannot(image: &str, words: &str) -> String {
     format!("image {image} cannot be pulled: {words}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::core::time::at;
+    use crate::node::fsx::Real;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_found_out_outlives_a_pass_that_does_not_want_it_and_what_is_under_way_does_not() {
+        let sources = Sources::new(Real::shared(), Path::new("/nowhere"), None, None);
+        let mut puller = Puller::new(None, sources, Arc::default());
+        for (uid, progress) in [("done", PullProgress::Done(None)), ("open", PullProgress::Looking(None))] {
+            let progress = Arc::new(Mutex::new(progress));
+            let job = Job { since: at(0), progress, secrets_version: 0, task: tokio::spawn(std::future::pending()) };
+            puller.jobs.insert(uid.to_owned(), job);
+        }
+        let uids = |puller: &Puller| puller.jobs.keys().cloned().collect::<Vec<_>>();
+        puller.end_unwanted(&BTreeSet::from(["done", "open"]), at(60_000));
+        assert_eq!(uids(&puller), ["done", "open"]);
+        puller.end_unwanted(&BTreeSet::new(), at(0) + ANSWERED - Span::from_millis(1));
+        assert_eq!(uids(&puller), ["done"]);
+        puller.end_unwanted(&BTreeSet::new(), at(0) + ANSWERED);
+        assert_eq!(uids(&puller), [""; 0]);
+    }
 }

@@ -8,6 +8,9 @@
 mod tests;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::net::Ipv4Addr;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +34,9 @@ use tokio_rustls::TlsConnector;
 
 use crate::node::api::KubeconfigError;
 use crate::node::api::kubeconfig::ApiCredentials;
+
+/// Where a kubelet says that it is at work: its default `healthzBindAddress` and `healthzPort`.
+pub const HEALTHZ: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10_248);
 
 /// Timeout of a request, connecting included.
 const ASK: Duration = Duration::from_secs(5);

@@ -2,7 +2,7 @@
 //!
 //! Owns the way from the end of an instance to its last trace. Must not decide what ends, but for a daemon that is gone.
 
-use crate::core::record::GoneBy;
+use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
 use crate::core::record::Phase;
 use crate::core::time::Span;
@@ -20,7 +20,7 @@ impl Planner<'_> {
         let now = self.context.now;
         let ending: Vec<Instance> = self.record.ending().cloned().collect();
         for instance in ending {
-            let Phase::Ending { since, reason, gone_by, .. } = &instance.phase else { continue };
+            let Phase::Ending { since, reason, confirmed_by, .. } = &instance.phase else { continue };
             if self.facts.manifest(&instance.uid) != ManifestFact::Missing {
                 self.ends_again(&instance.uid);
                 // The agent crashed between record and removal, or the manifest was put back from outside.
@@ -31,7 +31,8 @@ impl Planner<'_> {
                 });
                 continue;
             }
-            let long_enough = instance.started || *gone_by == GoneBy::Unseen || now - *since >= GONE_AFTER;
+            let long_enough =
+                instance.started || *confirmed_by == EndConfirmation::NeverStarted || now - *since >= GONE_AFTER;
             match self.facts.sandbox(&instance) {
                 Evidence::Gone if long_enough && self.facts.mirror_pod_deletion_pending(&instance) => {
                     self.wake(now + poll_interval(now - *since));
@@ -44,8 +45,8 @@ impl Planner<'_> {
                     self.wake(now + poll_interval(now - *since));
                     self.summary.reason = format!("{} ends: {reason}", instance.pod_name);
                 }
-                // Nothing of it has run, so nobody need say that it is gone.
-                Evidence::Unknown(_) if instance.not_taken && long_enough => self.finish(&instance),
+                // Nothing of it has run: its end needs no confirmation.
+                Evidence::Unknown(_) if instance.not_accepted && long_enough => self.finish(&instance),
                 Evidence::Unknown(why) => {
                     self.wake(now + poll_interval(now - *since));
                     self.summary.reason =
@@ -65,24 +66,24 @@ impl Planner<'_> {
     fn ends_again(&mut self, uid: &str) {
         let (now, here) = (self.context.now, self.context.boot);
         for instance in self.record.instances.iter_mut().filter(|i| i.uid == uid) {
-            if let Phase::Ending { since, boot, gone_by, .. } = &mut instance.phase
-                && (boot != here || *gone_by == GoneBy::Unseen)
+            if let Phase::Ending { since, boot, confirmed_by, .. } = &mut instance.phase
+                && (boot != here || *confirmed_by == EndConfirmation::NeverStarted)
             {
-                (*since, *boot, *gone_by) = (now, here.to_owned(), GoneBy::Time);
+                (*since, *boot, *confirmed_by) = (now, here.to_owned(), EndConfirmation::ByTime);
             }
         }
     }
 
     /// Ends an instance for good.
     pub(super) fn end(&mut self, uid: &str, reason: &str) {
-        self.end_as(uid, reason, false, GoneBy::Witness);
+        self.end_as(uid, reason, false, EndConfirmation::Reported);
     }
 
     /// `returns`: another instance is to take its place.
-    pub(super) fn end_as(&mut self, uid: &str, reason: &str, returns: bool, gone_by: GoneBy) {
+    pub(super) fn end_as(&mut self, uid: &str, reason: &str, returns: bool, confirmed_by: EndConfirmation) {
         let Some(pod) = self.record.instance(uid).map(|i| i.pod_name.clone()) else { return };
         let (since, boot) = (self.context.now, self.context.boot.to_owned());
-        self.record.end(uid, &Phase::Ending { since, reason: reason.to_owned(), boot, returns, gone_by });
+        self.record.end(uid, &Phase::Ending { since, reason: reason.to_owned(), boot, returns, confirmed_by });
         self.actions.push(Action::End { uid: uid.to_owned(), pod, reason: reason.to_owned() });
         self.wake(self.context.now + poll_interval(Span::ZERO));
     }

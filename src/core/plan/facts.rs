@@ -12,11 +12,11 @@ use crate::core::model::ObjectKey;
 use crate::core::placement::NamespaceSelector;
 use crate::core::policy::Admission;
 use crate::core::ports::HostPort;
+use crate::core::record::AcceptanceConditions;
+use crate::core::record::EndConfirmation;
 use crate::core::record::Failure;
-use crate::core::record::GoneBy;
 use crate::core::record::HandOver;
 use crate::core::record::Instance;
-use crate::core::record::Taker;
 use crate::core::rendering::RenderResult;
 use crate::core::time::Timestamp;
 
@@ -53,15 +53,15 @@ pub enum Evidence {
     Unknown(String),
 }
 
-/// Whether somebody can say when an instance is gone, if it ends now.
+/// Whether it can be observed that an instance has ended, if it ends now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Witness {
-    /// Somebody can, or nobody is needed.
-    Here(GoneBy),
-    /// The container runtime has not been asked lately.
-    Ask,
-    /// Nobody can; why.
-    Nobody(String),
+pub enum EndObservable {
+    /// It can, or need not be; what confirms it.
+    By(EndConfirmation),
+    /// The container runtime has to be asked first.
+    AskRuntime,
+    /// It cannot; why.
+    No(String),
 }
 
 /// Whether an instance is ready to serve.
@@ -99,10 +99,10 @@ pub enum Accepted {
     Yes,
     /// Not yet, and the time bound has not passed.
     NotYet,
-    /// No: rejected at admission. The kubelet's reason.
+    /// Rejected at admission: the kubelet's reason.
+    Rejected(String),
+    /// No: the kubelet, which works, has shown nothing of its manifest within the bound; in words.
     No(String),
-    /// The kubelet, which works, has shown nothing of its manifest within the bound; in words.
-    NotTaken(String),
     /// Unknown, or the kubelet is down; why.
     Unknown(String),
 }
@@ -174,8 +174,8 @@ pub trait Facts {
     fn sandbox(&self, instance: &Instance) -> Evidence;
     /// The name that the node had when the instance was made, if it has another now.
     fn former_node(&self, instance: &Instance) -> Option<&str>;
-    /// Whether somebody can say when the instance is gone, if it ends now.
-    fn witness(&self, instance: &Instance) -> Witness;
+    /// Whether it can be observed that the instance has ended, if it ends now.
+    fn end_observable(&self, instance: &Instance) -> EndObservable;
     /// Whether the instance is ready.
     fn readiness(&self, instance: &Instance) -> Readiness;
     /// The stock controller's pod for this daemon on this node; `known`: the one that took over.
@@ -197,7 +197,7 @@ pub trait Facts {
     /// are retried at once.
     fn surroundings(&self) -> &str;
     /// What decides whether the kubelet takes a manifest, beside the manifest.
-    fn taker(&self) -> Taker;
+    fn acceptance_conditions(&self) -> AcceptanceConditions;
     /// Whether a new instance of a DaemonSet may start, by policy and by what its namespace enforces.
     fn admission(&self, daemon_set: &DaemonSet) -> Admission;
     /// The node selector of a DaemonSet's namespace.

@@ -216,7 +216,7 @@ impl Planner<'_> {
             self.summary.ready = Some(false);
             return self.show_as(instance, State::Failing, &reason);
         }
-        if let Some(why) = self.why_not_taken(instance) {
+        if let Some(why) = self.why_not_accepted(instance) {
             self.summary.ready = Some(false);
             return self.show_as(instance, State::NotAccepted, &why);
         }

@@ -11,14 +11,14 @@ use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
-use crate::core::record::GoneBy;
+use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
 use crate::core::record::LastRun;
 
 use super::Data;
+use super::EndObservable;
 use super::Permission;
 use super::Planner;
-use super::Witness;
 use super::instance::StartFor;
 use super::progress::Target;
 
@@ -89,9 +89,9 @@ impl Planner<'_> {
                     self.summary = before;
                     return None;
                 }
-                match self.facts.witness(old) {
-                    Witness::Nobody(_) if !beside => return None,
-                    Witness::Ask if !beside => self.ask_runtime(),
+                match self.facts.end_observable(old) {
+                    EndObservable::No(_) if !beside => return None,
+                    EndObservable::AskRuntime if !beside => self.ask_runtime(),
                     _ => self.replacing = Some(target.revision.clone()),
                 }
                 Some("its approval is being claimed".to_owned())
@@ -143,10 +143,10 @@ impl Planner<'_> {
     }
 
     /// Ends an instance that will return, at its own revision if no other is permitted.
-    pub(super) fn end_for_restart(&mut self, instance: &Instance, reason: &str, gone_by: GoneBy) {
+    pub(super) fn end_for_restart(&mut self, instance: &Instance, reason: &str, confirmed_by: EndConfirmation) {
         if let Some(daemon_set) = instance.daemon_set.clone() {
             self.record.last = Some(LastRun { revision: instance.revision.clone(), daemon_set });
         }
-        self.end_as(&instance.uid, reason, true, gone_by);
+        self.end_as(&instance.uid, reason, true, confirmed_by);
     }
 }

@@ -9,7 +9,7 @@
 //!   the deadline, or at once if no other revision has been good.
 //! * Data that changed under a good instance becomes the data of a roll-back only if the instance ran with it for a
 //!   while and no other revision was wanted. So data and template that change together are rolled back together.
-//! * What the kubelet does not take has failed at once (`not_taken`).
+//! * What the kubelet does not accept has failed at once (`not_accepted`).
 //! * What failed is not tried again until the template changes (with `restart-on: config` also the data), or an
 //!   administrator asks for it.
 
@@ -33,7 +33,7 @@ use super::Action;
 use super::Data;
 use super::Planner;
 use super::Readiness;
-use super::not_taken::UNTIL;
+use super::not_accepted::UNTIL;
 use super::ready::Availability;
 use super::ready::STEADY;
 
@@ -60,7 +60,7 @@ impl Planner<'_> {
     /// Looks at what runs, and records what is good and what failed.
     pub(super) fn judge(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) {
         self.forgive(daemon_set, desired);
-        self.judge_taken(desired);
+        self.judge_acceptance(desired);
         let mut live: Vec<Instance> = self.record.live().filter(|i| !i.orphaned).cloned().collect();
         live.sort_by_key(|i| i.incarnation);
         let mut serves = None;
@@ -104,7 +104,7 @@ impl Planner<'_> {
         // Unknown data does not count as other data.
         let today = || self.data_version(daemon_set, Data::Current);
         let other_data = || failed.data_version.is_some() && today().is_some_and(|t| Some(t) != failed.data_version);
-        if failed.revision != desired || other_data() || self.may_take_now(failed) {
+        if failed.revision != desired || other_data() || self.may_be_accepted_now(failed) {
             self.record.failed = None;
             self.record.progress = None;
         }
@@ -205,7 +205,7 @@ impl Planner<'_> {
                 let revision = desired.to_owned();
                 self.record.progress = None;
                 let at = self.context.now;
-                self.record.failed = Some(FailedRevision { revision, data_version, failure, taker: None, at });
+                self.record.failed = Some(FailedRevision { revision, data_version, failure, conditions: None, at });
             }
             None => self.wake(self.context.now + LOOK_AGAIN_LATE),
         }
@@ -236,8 +236,8 @@ impl Planner<'_> {
         };
         let Some(failed) = self.record.failed.clone() else { return wanted };
         let what = format!("{}: {}", failed.failure.cause.as_str(), failed.failure.message);
-        if self.has_not_taken(desired) {
-            let Some(target) = self.last_taken(desired) else { return wanted };
+        if self.is_not_accepted(desired) {
+            let Some(target) = self.last_accepted(desired) else { return wanted };
             self.summary.wanted_revision = Some(desired.to_owned());
             let back = &target.revision;
             self.add_reason(&format!(
@@ -269,7 +269,7 @@ impl Planner<'_> {
         self.summary.wanted_revision = Some(desired.to_owned());
         self.add_reason(&format!(
             "revision {desired} did not become available in time ({what}): back to {} until the template changes \
-             or somebody says `daemonlet retry`",
+             or you run `daemonlet retry`",
             good.revision
         ));
         let data = if good.has_rollback_data { Data::Rollback } else { Data::Current };

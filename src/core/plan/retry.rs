@@ -19,12 +19,12 @@ impl Planner<'_> {
                 Accepted::Yes if self.record.backoff.as_ref().is_some_and(|b| b.not_accepted) => {
                     self.record.backoff = None
                 }
-                Accepted::No(reason) => {
+                Accepted::Rejected(reason) => {
                     let cause = RestartCause::NotAccepted { reason };
                     self.record.order_restart(&instance.uid, cause, now, self.facts.surroundings());
                 }
                 // What follows depends on the revision.
-                Accepted::NotTaken(_) => {}
+                Accepted::No(_) => {}
                 Accepted::Yes | Accepted::NotYet | Accepted::Unknown(_) => {}
             }
         }

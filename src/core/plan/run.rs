@@ -8,25 +8,25 @@ use crate::core::model::Mode;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::policy::namespace_of;
-use crate::core::record::GoneBy;
+use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
 use crate::core::record::PendingUpdate;
 use crate::core::time::Span;
 
 use super::Data;
+use super::EndObservable;
 use super::ManifestFact;
 use super::Note;
 use super::Planner;
 use super::Readiness;
 use super::State;
-use super::Witness;
 use super::instance::StartFor;
 use super::progress::Target;
 use super::progress::restarts_on_data;
 use super::ready::Availability;
 
-/// How soon somebody is looked for again who can say when an old instance is gone.
-const WITNESS_PERIOD: Span = Span::from_secs(5);
+/// How soon it is looked again whether the end of an old instance can be observed.
+const LOOK_AGAIN: Span = Span::from_secs(5);
 
 impl Planner<'_> {
     /// Plans a daemon that its sources define.
@@ -83,7 +83,11 @@ impl Planner<'_> {
         let gone = |i: &&Instance| self.facts.manifest(&i.uid) == ManifestFact::Missing;
         let lost: Vec<Instance> = self.record.live().filter(gone).cloned().collect();
         for instance in lost {
-            self.end_for_restart(&instance, "its manifest was removed from the manifest folder", GoneBy::Time);
+            self.end_for_restart(
+                &instance,
+                "its manifest was removed from the manifest folder",
+                EndConfirmation::ByTime,
+            );
         }
     }
 
@@ -272,14 +276,14 @@ impl Planner<'_> {
         let former = self.facts.former_node(old).map(|name| format!("the node was named {name} when it was made"));
         let order = order.or(former);
         if let (Some(order), Some(reason)) = (&order, misplaced) {
-            self.end_for_restart(old, order, GoneBy::Witness);
+            self.end_for_restart(old, order, EndConfirmation::Reported);
             return self.show_as(old, State::Stopping, &format!("{order}, and no new one starts here: {reason}"));
         }
         let restart = order.as_ref().and_then(|_| self.restart_target(target, old));
         let target = restart.as_ref().unwrap_or(target);
         let hold = if let Some(reason) = misplaced {
             Some(format!("a new instance would not be started here: {reason}"))
-        } else if order.is_some() || target.rollback || old.not_taken {
+        } else if order.is_some() || target.rollback || old.not_accepted {
             None
         } else if target.daemon_set.update_strategy == UpdateStrategy::OnDelete && !self.is_by_hand(&wanted) {
             Some("the update strategy is OnDelete: the pod keeps its revision until it is deleted".to_owned())
@@ -299,7 +303,7 @@ impl Planner<'_> {
         }
         // A running instance has its images: another instance of its revision need not wait for a check of them.
         let same = order.is_some() && old.revision == target.revision;
-        let start_for = match (old.not_taken, same) {
+        let start_for = match (old.not_accepted, same) {
             (true, _) => StartFor::Nothing,
             (false, true) => StartFor::Restart,
             (false, false) => StartFor::Replacement,
@@ -322,27 +326,27 @@ impl Planner<'_> {
                 None if old.revision == target.revision => "its data changed".to_owned(),
                 None => format!("it is replaced by revision {wanted}"),
             };
-            let gone_by = match self.facts.witness(old) {
-                Witness::Here(gone_by) => gone_by,
-                Witness::Ask => {
+            let confirmed_by = match self.facts.end_observable(old) {
+                EndObservable::By(confirmed_by) => confirmed_by,
+                EndObservable::AskRuntime => {
                     self.stays(old);
                     return self.ask_runtime();
                 }
-                Witness::Nobody(why) => return self.lacks_witness(old, &cause, &why),
+                EndObservable::No(why) => return self.cannot_observe_end(old, &cause, &why),
             };
             let returns_as_it_is = order.is_some() || old.revision == target.revision;
             match returns_as_it_is {
-                true => self.end_for_restart(old, &cause, gone_by),
-                false => self.end_as(&old.uid, &cause, true, gone_by),
+                true => self.end_for_restart(old, &cause, confirmed_by),
+                false => self.end_as(&old.uid, &cause, true, confirmed_by),
             }
             self.show_as(old, State::Replacing, "the old instance ends first");
         }
     }
 
-    /// Nobody could say when the old instance is gone, and two never run at once: it stays until somebody can.
-    fn lacks_witness(&mut self, old: &Instance, cause: &str, why: &str) {
+    /// The end of the old instance could not be observed, and two never run at once: it stays until it can be.
+    fn cannot_observe_end(&mut self, old: &Instance, cause: &str, why: &str) {
         self.stays(old);
-        self.wake(self.context.now + WITNESS_PERIOD);
+        self.wake(self.context.now + LOOK_AGAIN);
         self.summary.state = State::Waiting;
         self.summary.hints.push("set runtime-endpoint or kubelet-endpoint; a reboot replaces it, too".to_owned());
         self.add_reason(&format!("its replacement waits ({cause}): {why}"));

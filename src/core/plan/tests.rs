@@ -1,6 +1,6 @@
 mod bootstrap;
 mod dry_run;
-mod not_taken;
+mod not_accepted;
 mod permit;
 mod ports;
 mod progress;
@@ -27,8 +27,8 @@ use crate::core::placement::NamespaceSelector;
 use crate::core::policy::Admission;
 use crate::core::ports::HostPort;
 use crate::core::record::Cause;
+use crate::core::record::EndConfirmation;
 use crate::core::record::Failure;
-use crate::core::record::GoneBy;
 use crate::core::record::HandOver;
 use crate::core::record::PendingUpdate;
 use crate::core::record::Phase;
@@ -64,15 +64,15 @@ struct World {
     no_runtime_view: bool,
     stock: Option<Stock>,
     rollback_version: String,
-    not_accepted: BTreeMap<String, String>,
-    /// Instances whose manifests the kubelet does not take, and those of which nobody says anything.
-    not_taken: BTreeSet<String>,
+    rejected: BTreeMap<String, String>,
+    /// Instances whose manifests the kubelet does not accept, and those that nothing reports on.
+    not_accepted: BTreeSet<String>,
     unknown: BTreeSet<String>,
-    taker: crate::core::record::Taker,
+    conditions: crate::core::record::AcceptanceConditions,
     failures: BTreeMap<String, Failure>,
     images: Option<Images>,
     unreadable_manifests: Option<String>,
-    witness: Option<Witness>,
+    end_observable: Option<EndObservable>,
     former_node: Option<String>,
     surroundings: String,
     mirror_pod_deletions: bool,
@@ -175,8 +175,8 @@ impl Facts for World {
         self.former_node.as_deref().filter(|_| instance.incarnation == 0)
     }
 
-    fn witness(&self, _: &Instance) -> Witness {
-        self.witness.clone().unwrap_or(Witness::Here(GoneBy::Witness))
+    fn end_observable(&self, _: &Instance) -> EndObservable {
+        self.end_observable.clone().unwrap_or(EndObservable::By(EndConfirmation::Reported))
     }
 
     fn readiness(&self, instance: &Instance) -> Readiness {
@@ -193,16 +193,16 @@ impl Facts for World {
     }
 
     fn accepted(&self, instance: &Instance) -> Accepted {
-        match self.not_accepted.get(&instance.uid) {
-            Some(reason) => Accepted::No(reason.clone()),
-            None if self.not_taken.contains(&instance.uid) => Accepted::NotTaken("nothing of it".to_owned()),
+        match self.rejected.get(&instance.uid) {
+            Some(reason) => Accepted::Rejected(reason.clone()),
+            None if self.not_accepted.contains(&instance.uid) => Accepted::No("nothing of it".to_owned()),
             None if self.unknown.contains(&instance.uid) => Accepted::NotYet,
             None => Accepted::Yes,
         }
     }
 
-    fn taker(&self) -> crate::core::record::Taker {
-        self.taker.clone()
+    fn acceptance_conditions(&self) -> crate::core::record::AcceptanceConditions {
+        self.conditions.clone()
     }
 
     fn failure(&self, instance: &Instance) -> Option<Failure> {
@@ -702,24 +702,24 @@ fn doubt_and_orphaning_keep_what_runs() {
 }
 
 #[test]
-fn a_replacement_waits_until_somebody_can_say_when_the_old_one_is_gone() {
+fn a_replacement_waits_until_the_end_of_the_old_one_can_be_observed() {
     let mut bench = Bench::running("a");
     let new = wanted(&daemon_set("b"));
-    bench.world.witness = Some(Witness::Ask);
+    bench.world.end_observable = Some(EndObservable::AskRuntime);
     let asking = bench.plan(&new);
     assert_eq!((asking.actions.len(), asking.asks_runtime, asking.wake_at), (0, true, Some(bench.now)));
     assert!(asking.summary.reason.is_empty() || asking.summary.state != State::Waiting, "{:?}", asking.summary);
-    bench.world.witness = Some(Witness::Nobody("no runtime is configured".to_owned()));
+    bench.world.end_observable = Some(EndObservable::No("no runtime is configured".to_owned()));
     assert_eq!(bench.pass(&new), NONE);
     let waiting = bench.plan(&new);
     assert_eq!((waiting.summary.state, waiting.asks_runtime), (State::Waiting, false));
     assert!(waiting.summary.reason.contains("no runtime is configured") && !waiting.summary.hints.is_empty());
     bench.record.order_restart("uid-a-0", RestartCause::ByHand, bench.now, "");
     assert_eq!(bench.pass(&new), NONE, "an order waits, too");
-    bench.world.witness = Some(Witness::Here(GoneBy::Unseen));
+    bench.world.end_observable = Some(EndObservable::By(EndConfirmation::NeverStarted));
     assert_eq!(bench.pass(&new), ["end uid-a-0"]);
-    let Phase::Ending { boot, returns, gone_by, .. } = &bench.record.instances[0].phase else { panic!() };
-    assert_eq!((boot.as_str(), *returns, *gone_by), ("boot-1", true, GoneBy::Unseen));
+    let Phase::Ending { boot, returns, confirmed_by, .. } = &bench.record.instances[0].phase else { panic!() };
+    assert_eq!((boot.as_str(), *returns, *confirmed_by), ("boot-1", true, EndConfirmation::NeverStarted));
     bench.world.running.clear();
     assert_eq!(bench.pass(&new), ["finish uid-a-0", "start uid-b-1"], "at once");
 }
@@ -729,10 +729,10 @@ fn an_instance_of_a_former_name_of_the_node_is_replaced_once_and_is_fresh_until_
     let mut bench = Bench::running("a");
     bench.world.former_node = Some("old".to_owned());
     let same = wanted(&DaemonSet { update_strategy: UpdateStrategy::OnDelete, ..daemon_set("a") });
-    bench.world.witness = Some(Witness::Nobody("no runtime is configured".to_owned()));
+    bench.world.end_observable = Some(EndObservable::No("no runtime is configured".to_owned()));
     bench.world.stale_volumes.insert("uid-a-0".to_owned());
     assert_eq!(bench.pass(&same), ["refresh uid-a-0 volumes=true manifest=false"]);
-    bench.world.witness = None;
+    bench.world.end_observable = None;
     assert_eq!(bench.pass(&same), ["end uid-a-0"]);
     let Phase::Ending { reason, .. } = &bench.record.instances[0].phase else { panic!() };
     assert_eq!(reason, "the node was named old when it was made");
@@ -743,15 +743,15 @@ fn an_instance_of_a_former_name_of_the_node_is_replaced_once_and_is_fresh_until_
 }
 
 #[test]
-fn what_others_removed_and_what_is_deleted_ends_without_anybody() {
-    let nobody = Some(Witness::Nobody(String::new()));
+fn what_others_removed_and_what_is_deleted_ends_unobserved() {
+    let unobservable = Some(EndObservable::No(String::new()));
     let mut bench = Bench::running("a");
-    bench.world.witness = nobody.clone();
+    bench.world.end_observable = unobservable.clone();
     bench.world.manifests.clear();
     assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["end uid-a-0"]);
-    assert!(matches!(bench.record.instances[0].phase, Phase::Ending { gone_by: GoneBy::Time, .. }));
+    assert!(matches!(bench.record.instances[0].phase, Phase::Ending { confirmed_by: EndConfirmation::ByTime, .. }));
     let mut bench = Bench::running("a");
-    bench.world.witness = nobody;
+    bench.world.end_observable = unobservable;
     let gone = Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None };
     assert_eq!(bench.pass(&gone), ["end uid-a-0"]);
 }
@@ -759,13 +759,13 @@ fn what_others_removed_and_what_is_deleted_ends_without_anybody() {
 #[test]
 fn a_manifest_that_comes_back_in_another_boot_ends_anew() {
     let mut bench = Bench::running("a");
-    bench.world.witness = Some(Witness::Here(GoneBy::Unseen));
+    bench.world.end_observable = Some(EndObservable::By(EndConfirmation::NeverStarted));
     bench.pass(&wanted(&daemon_set("b")));
     bench.world.manifests.insert("uid-a-0".to_owned(), String::new());
     (bench.boot, bench.now) = ("boot-2".to_owned(), bench.now + ms(5_000));
     assert_eq!(bench.pass(&wanted(&daemon_set("b"))), ["end uid-a-0"]);
-    let Phase::Ending { since, boot, gone_by, .. } = &bench.record.instances[0].phase else { panic!() };
-    assert_eq!((*since, boot.as_str(), *gone_by), (bench.now, "boot-2", GoneBy::Time));
+    let Phase::Ending { since, boot, confirmed_by, .. } = &bench.record.instances[0].phase else { panic!() };
+    assert_eq!((*since, boot.as_str(), *confirmed_by), (bench.now, "boot-2", EndConfirmation::ByTime));
 }
 
 fn held(why: Hold) -> Desired {

@@ -32,7 +32,7 @@ pub struct Good {
     pub daemon_set: Option<Arc<DaemonSet>>,
 }
 
-/// A revision of which the kubelet took an instance.
+/// A revision of which the kubelet accepted an instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AcceptedRevision {
@@ -43,10 +43,10 @@ pub struct AcceptedRevision {
     pub daemon_set: Option<Arc<DaemonSet>>,
 }
 
-/// What decides whether the kubelet takes a manifest, beside the manifest.
+/// What decides whether the kubelet accepts a manifest, beside the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Taker {
+pub struct AcceptanceConditions {
     /// The kubelet's version, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet: Option<String>,
@@ -56,8 +56,8 @@ pub struct Taker {
     pub has_api: bool,
 }
 
-impl Taker {
-    /// Whether it may take now what it did not take as `before`. What is not known has not changed.
+impl AcceptanceConditions {
+    /// Whether it may accept now what it did not accept as `before`. What is not known has not changed.
     pub fn differs(&self, before: &Self) -> bool {
         let kubelets = self.kubelet.as_ref().zip(before.kubelet.as_ref());
         kubelets.is_some_and(|(now, then)| now != then) || self.configuration != before.configuration
@@ -95,7 +95,7 @@ pub struct Progress {
     pub since: Timestamp,
 }
 
-/// A revision of which no instance became available within the progress deadline, or which the kubelet did not take.
+/// A revision of which no instance became available within the progress deadline, or which the kubelet did not accept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailedRevision {
@@ -108,9 +108,9 @@ pub struct FailedRevision {
     /// Why.
     #[serde(flatten)]
     pub failure: Failure,
-    /// Who did not take it, if that is why: another one may.
+    /// Under what it was not accepted, if that is why: under other conditions it may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub taker: Option<Taker>,
+    pub conditions: Option<AcceptanceConditions>,
     /// When that was decided.
     pub at: Timestamp,
 }
@@ -140,7 +140,7 @@ named! {
         Probe = "probe",
         /// The kubelet rejected it.
         Admission = "admission",
-        /// The kubelet did not take its manifest: it does not read it, or finds it invalid.
+        /// The kubelet did not accept its manifest: it does not read it, or finds it invalid.
         NotAccepted = "not accepted",
         /// Its sandbox cannot be created: pod network, volumes.
         Sandbox = "sandbox",

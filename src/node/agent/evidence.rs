@@ -53,6 +53,22 @@ pub(super) struct RuntimePod {
     pub(super) reported: Option<Value>,
 }
 
+#[cfg(test)]
+impl RuntimePod {
+    /// A pod of which nothing else is known.
+    pub(super) fn test(uid: &str, alive: bool) -> Self {
+        Self {
+            uid: uid.to_owned(),
+            alive,
+            running_since: None,
+            sandboxes: Vec::new(),
+            crashing: false,
+            fact: PodFact::default(),
+            reported: None,
+        }
+    }
+}
+
 /// Puts sandboxes and containers together by pod.
 pub(super) fn runtime_pods(
     sandboxes: &[crate::node::cri::Sandbox],

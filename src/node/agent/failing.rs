@@ -24,7 +24,7 @@ pub(super) struct FailureEvidence<'a> {
     pub(super) node: &'a str,
 }
 
-/// Why `instance` is not available, if somebody says so; `rejected`: why the kubelet has not accepted it.
+/// Why `instance` is not available, if a component reports it; `rejected`: why the kubelet has not accepted it.
 pub(super) fn failure(
     instance: &Instance,
     namespace: &str,

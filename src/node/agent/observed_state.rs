@@ -21,6 +21,7 @@ use crate::core::pass::Subject;
 use crate::core::placement::NamespaceSelector;
 use crate::core::plan::Accepted;
 use crate::core::plan::Data;
+use crate::core::plan::EndObservable;
 use crate::core::plan::Evidence;
 use crate::core::plan::Facts;
 use crate::core::plan::Images;
@@ -29,18 +30,17 @@ use crate::core::plan::Permission;
 use crate::core::plan::Readiness;
 use crate::core::plan::Stock;
 use crate::core::plan::VolumesFact;
-use crate::core::plan::Witness;
 use crate::core::policy::Admission;
 use crate::core::policy::namespace_of;
 use crate::core::ports;
 use crate::core::ports::HostPort;
+use crate::core::record::AcceptanceConditions;
 use crate::core::record::Cause;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Failure;
 use crate::core::record::HandOver;
 use crate::core::record::Instance;
 use crate::core::record::Phase;
-use crate::core::record::Taker;
 use crate::core::render::Missing;
 use crate::core::render::RenderOptions;
 use crate::core::rendering::RenderResult;
@@ -230,10 +230,10 @@ impl Facts for ObservedState<'_> {
         self.state.made_under.get(&instance.uid).map(String::as_str)
     }
 
-    fn witness(&self, instance: &Instance) -> Witness {
+    fn end_observable(&self, instance: &Instance) -> EndObservable {
         let is_refused =
-            instance.not_taken || matches!(self.accepted(instance), Accepted::No(_) | Accepted::NotTaken(_));
-        ending::witness(instance, is_refused, &self.pods(instance))
+            instance.not_accepted || matches!(self.accepted(instance), Accepted::Rejected(_) | Accepted::No(_));
+        ending::end_observable(instance, is_refused, &self.pods(instance))
     }
 
     fn readiness(&self, instance: &Instance) -> Readiness {
@@ -251,8 +251,8 @@ impl Facts for ObservedState<'_> {
 
     fn failure(&self, instance: &Instance) -> Option<Failure> {
         let rejected = match self.accepted(instance) {
-            Accepted::No(message) => Some(Failure { cause: Cause::Admission, message }),
-            Accepted::NotTaken(message) => Some(Failure { cause: Cause::NotAccepted, message }),
+            Accepted::Rejected(message) => Some(Failure { cause: Cause::Admission, message }),
+            Accepted::No(message) => Some(Failure { cause: Cause::NotAccepted, message }),
             Accepted::Yes | Accepted::NotYet | Accepted::Unknown(_) => None,
         };
         let concerns = &self.state.concerns;
@@ -301,13 +301,13 @@ impl Facts for ObservedState<'_> {
         self.state.concerns.claims.approved(daemon_set)
     }
 
-    fn taker(&self) -> Taker {
+    fn acceptance_conditions(&self) -> AcceptanceConditions {
         let Config { api_endpoint, inline_secret_env, pull_as_written, default_token_expiration, .. } = self.config;
         let of_manifests = (api_endpoint, inline_secret_env, pull_as_written, default_token_expiration);
         let places = (&self.config.manifest_dir, &self.config.kubelet_root);
         let configuration = digest(format!("{of_manifests:?} {places:?}").as_bytes());
         let kubelet = self.state.node.kubelet_version.clone();
-        Taker { kubelet, configuration, has_api: self.observation.api_answers() }
+        AcceptanceConditions { kubelet, configuration, has_api: self.observation.api_answers() }
     }
 
     fn surroundings(&self) -> &str {

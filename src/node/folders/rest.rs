@@ -1,7 +1,7 @@
 //! What rests: what was the same at two looks at least [`QUIET_PERIOD`] apart.
 //!
 //! Owns that comparison. Times of files are compared with each other, never with a clock; but for the first look of a
-//! boot, before which nobody looked. Must not decide what follows.
+//! boot, which no other look precedes. Must not decide what follows.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::node::fsx::Stamp;
 /// When folders are looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
-    /// By a clock that nobody sets.
+    /// By the monotonic clock.
     pub steady: Duration,
     /// By the wall clock.
     pub wall: SystemTime,

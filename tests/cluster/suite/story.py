@@ -2,6 +2,9 @@
 
 import unittest
 
+from kit import agent
+from kit.control_plane import ControlPlane
+
 
 class Story(unittest.TestCase):
     """Its tests are told in order; after one that failed the rest are skipped."""
@@ -21,3 +24,12 @@ class Story(unittest.TestCase):
         if result.failed_so_far() > before:
             cls.broken = self._testMethodName.removeprefix("test_").replace("_", " ")
         return result
+
+
+def cluster(namespace):
+    """A cluster for a module's tests, without scheduler and DaemonSet controller, whose nodes' agents have their rights."""
+    made = unittest.enterModuleContext(ControlPlane())
+    made.start_controllers()
+    made.wait_namespace(namespace)
+    agent.grant(made)
+    return made

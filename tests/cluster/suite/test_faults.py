@@ -12,11 +12,11 @@ from types import SimpleNamespace
 from kit import agent
 from kit.agent import Agent
 from kit.api import Refused
-from kit.control_plane import ControlPlane
 from kit.daemons import daemonset
 from kit.kubelet import Node
 from kit.wait import never
 from kit.wait import until
+from suite import story
 
 NAMESPACE = "kube-system"
 MODE = {"daemonlet.dev/mode": "static"}
@@ -33,10 +33,7 @@ def labelled(name, **fields):
 
 def setUpModule():  # noqa: N802 (unittest's name)
     """One cluster of one node for all."""
-    WORLD.cluster = unittest.enterModuleContext(ControlPlane())
-    WORLD.cluster.start_controllers()
-    WORLD.cluster.wait_namespace(NAMESPACE)
-    agent.grant(WORLD.cluster)
+    WORLD.cluster = story.cluster(NAMESPACE)
     WORLD.node = unittest.enterModuleContext(Node(WORLD.cluster))
     WORLD.agent = unittest.enterModuleContext(Agent(WORLD.node, policy={"namespaces": ["*"]}))
 

@@ -7,15 +7,14 @@ import json
 import unittest
 from types import SimpleNamespace
 
-from kit import agent
 from kit.agent import Agent
-from kit.control_plane import ControlPlane
 from kit.daemons import daemonset
 from kit.kubelet import Node
 from kit.sandbox import scratch
 from kit.standin import Runtime
 from kit.wait import never
 from kit.wait import until
+from suite import story
 
 NAMESPACE = "kube-system"
 WORLD = SimpleNamespace()
@@ -23,10 +22,7 @@ WORLD = SimpleNamespace()
 
 def setUpModule():  # noqa: N802 (unittest's name)
     """One cluster of one node for all, without scheduler and DaemonSet controller."""
-    WORLD.cluster = unittest.enterModuleContext(ControlPlane())
-    WORLD.cluster.start_controllers()
-    WORLD.cluster.wait_namespace(NAMESPACE)
-    agent.grant(WORLD.cluster)
+    WORLD.cluster = story.cluster(NAMESPACE)
     WORLD.node = unittest.enterModuleContext(Node(WORLD.cluster))
 
 
@@ -107,12 +103,12 @@ class Models(unittest.TestCase):
         self.until(made, replaced, 45, "the mirror pod is the witness")
         self.assertLessEqual(max(most), 1, "two instances ran at once")
         second = self.wait_running(made, "beside")
-        # The kubelet keeps a pod's container while nobody can say anything.
+        # The kubelet keeps a pod's container while its end could not be observed.
         self.cluster.stop("api")
         self.addCleanup(lambda: self.cluster.alive("api") or self.cluster.start_api())
         until(lambda: made.cli("restart", f"{NAMESPACE}/beside").returncode is not None, 10, "it is ordered")
-        self.until(made, lambda: "nobody could say" in made.cli("status").stdout, 30, "status says why the restart waits")
-        never(lambda: self.cri.of("beside-") != [second], 5, "it ended though nobody could say when it is gone")
+        self.until(made, lambda: "could not be observed" in made.cli("status").stdout, 30, "status says why the restart waits")
+        never(lambda: self.cri.of("beside-") != [second], 5, "it ended though its end could not be observed")
         self.cluster.start_api()
         self.until(made, lambda: [pod for pod, _, _, _ in self.cri.of("beside-")] not in ([], [second[0]]), 120, "it is restarted when the API server is back")
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from kit import agent
 from kit.agent import Agent
 from kit.api import Refused
-from kit.control_plane import ControlPlane
 from kit.daemons import daemonset
 from kit.kubelet import Node
 from kit.wait import never
 from kit.wait import until
+from suite import story
 
 NAMESPACE = "kube-system"
 MODE = {"daemonlet.dev/mode": "static"}
@@ -30,10 +30,7 @@ WORLD = SimpleNamespace()
 
 def setUpModule():  # noqa: N802 (unittest's name)
     """One cluster of one node for all, without scheduler and DaemonSet controller, with an agent beside the kubelet."""
-    WORLD.cluster = unittest.enterModuleContext(ControlPlane())
-    WORLD.cluster.start_controllers()
-    WORLD.cluster.wait_namespace(NAMESPACE)
-    agent.grant(WORLD.cluster)
+    WORLD.cluster = story.cluster(NAMESPACE)
     WORLD.node = unittest.enterModuleContext(Node(WORLD.cluster))
     WORLD.agent = unittest.enterModuleContext(Agent(WORLD.node, policy={"namespaces": ["*"]}))
 

@@ -55,13 +55,13 @@ fn what_the_kubelet_rejects_is_tried_again_and_at_once_when_its_reason_may_have_
     let mut bench = Bench::running("a");
     let desired = wanted(&daemon_set("a"));
     bench.world.surroundings = "another pod has the port".into();
-    bench.world.not_accepted.insert("uid-a-0".into(), "NodePorts".into());
+    bench.world.rejected.insert("uid-a-0".into(), "NodePorts".into());
     assert_eq!(bench.pass(&desired), NONE);
     let plan = bench.plan(&desired);
     assert!(plan.summary.reason.contains("the kubelet did not accept it: NodePorts"), "{}", plan.summary.reason);
     bench.now += ms(1_000);
     assert_eq!(bench.replaced(&desired), ["end uid-a-0", "finish uid-a-0", "start uid-a-1"]);
-    bench.world.not_accepted.insert("uid-a-1".into(), "NodePorts".into());
+    bench.world.rejected.insert("uid-a-1".into(), "NodePorts".into());
     assert_eq!(bench.pass(&desired), NONE);
     assert_eq!(bench.record.backoff.as_ref().unwrap().tries, 2);
     bench.world.surroundings = "the port is free".into();

@@ -186,7 +186,7 @@ impl RemovalGuard {
         let api = observation.snapshot();
         self.etcd_rollback.planned(plan, api, self.has_second_list(api));
         let known: BTreeSet<&ObjectKey> = plan.daemons.iter().map(|d| &d.key).collect();
-        // An answer that counts no more is due only where somebody asks: else the loop would not rest.
+        // An answer that counts no more is asked for again only if a removal waits for it: else the loop would not rest.
         let counts = |asked: &Asked| asked.answer.is_none() || asked.confirmation(now) != Confirmation::Unasked;
         self.confirmations.retain(|key, asked| known.contains(key) && counts(asked));
         let mut requests = Vec::new();

@@ -3,22 +3,31 @@
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::health::PodFact;
+use crate::core::health::SandboxFact;
 use crate::core::knowledge::Knowledge;
+use crate::core::model::Kind;
+use crate::core::model::ObjectRef;
 use crate::core::model::Source as DefinedIn;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
 use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
+use crate::core::rendering::RenderResult;
 use crate::core::validate;
+use crate::node::agent::evidence::RuntimePod;
 use crate::node::agent::executor::EffectOutcome;
 use crate::node::agent::executor::RecordFate;
 use crate::node::agent::inputs::Purpose;
 use crate::node::agent::observation::Boot;
 use crate::node::agent::render_cache::Options;
 use crate::node::agent::requests::Reply;
+use crate::node::api::Entry;
 use crate::node::api::Link;
 use crate::node::api::Snapshot;
+use crate::node::manifests::Manifest;
+use crate::node::manifests::Scan;
 
 use super::*;
 
@@ -76,6 +85,22 @@ pub(in crate::node::agent) fn state(config: &Config) -> AgentState {
     record.instances.push(Instance { daemon_set: Some(daemon_set()), started: true, ..instance });
     state.records.insert(key(), record);
     state
+}
+
+/// What was rendered, in the manifest folder.
+pub(in crate::node::agent) fn manifest(rendering: &RenderResult) -> Manifest {
+    let rendered = rendering.result.as_ref().unwrap();
+    Manifest {
+        file: rendered.file.clone(),
+        owner: key(),
+        namespace: key().namespace,
+        pod_name: rendering.identity.pod_name.clone(),
+        uid: rendering.identity.uid.clone(),
+        incarnation: Some(0),
+        revision: rendering.revision.clone(),
+        sha256: rendered.digest.clone(),
+        damage: None,
+    }
 }
 
 pub(in crate::node::agent) fn observation(api: Option<Snapshot>) -> Observation {
@@ -234,7 +259,7 @@ enum Shows {
     FailedSandbox,
 }
 
-/// A node whose kubelet takes `i:1` and not `i:2`, told in steps of 5 s: what each decision did, and when.
+/// A node whose kubelet accepts `i:1` and not `i:2`, told in steps of 5 s: what each decision did, and when.
 fn unaccepting(shows: Shows, link: &Link) -> (Vec<(i64, String)>, Decision) {
     let config = config();
     let mut state = state(&config);
@@ -247,11 +272,11 @@ fn unaccepting(shows: Shows, link: &Link) -> (Vec<(i64, String)>, Decision) {
         value["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
         Arc::new(validate::daemon_set(&value, DefinedIn::Api).unwrap())
     };
-    let namespace = crate::core::model::ObjectRef::new(crate::core::model::Kind::Namespace, "", &key().namespace);
-    let entry = crate::node::api::Entry { version: 1, value: Arc::new(json!({})) };
+    let namespace = ObjectRef::new(Kind::Namespace, "", &key().namespace);
+    let entry = Entry { version: 1, value: Arc::new(json!({})) };
     state.inputs.objects.insert(namespace, entry);
     let (mut told, mut last) = (Vec::new(), None);
-    let mut ours: BTreeMap<String, (String, Arc<crate::node::manifests::Manifest>)> = BTreeMap::new();
+    let mut ours: BTreeMap<String, (String, Arc<Manifest>)> = BTreeMap::new();
     let mut replies = Vec::new();
     for step in 0..120_i64 {
         let seconds = step * 5;
@@ -260,7 +285,7 @@ fn unaccepting(shows: Shows, link: &Link) -> (Vec<(i64, String)>, Decision) {
         let heartbeat = if shows == Shows::Heartbeat { seconds / 10 } else { 0 };
         let ready = json!({"type": "Ready", "status": "True", "lastHeartbeatTime": heartbeat.to_string()});
         let node = json!({"metadata": {"name": "n1", "uid": "n"}, "status": {"conditions": [ready]}});
-        snapshot.node = Some(crate::node::api::Entry { version: 1, value: Arc::new(node) });
+        snapshot.node = Some(Entry { version: 1, value: Arc::new(node) });
         let mut seen = observation(Some(snapshot));
         seen.now = Timestamp::from_secs(2_000 + seconds);
         (seen.runtime_as_of, seen.replies) = (seen.now, std::mem::take(&mut replies));
@@ -268,21 +293,13 @@ fn unaccepting(shows: Shows, link: &Link) -> (Vec<(i64, String)>, Decision) {
             api.link = link.clone();
         }
         let scan = ours.values().map(|(_, manifest)| (manifest.file.clone(), Arc::clone(manifest))).collect();
-        seen.manifests =
-            Knowledge::Current(Arc::new(crate::node::manifests::Scan { ours: scan, ..Default::default() }));
+        seen.manifests = Knowledge::Current(Arc::new(Scan { ours: scan, ..Default::default() }));
         let made = |image: &str| if image == "i:1" { seen.now } else { Timestamp::MIN };
         let pods = ours.iter().filter(|(_, (image, _))| image == "i:1" || shows == Shows::FailedSandbox);
-        let pods = pods.map(|(uid, (image, _))| crate::node::agent::evidence::RuntimePod {
-            uid: uid.clone(),
-            alive: image == "i:1",
+        let pods = pods.map(|(uid, (image, _))| RuntimePod {
             running_since: (image == "i:1").then(|| made(image)),
-            sandboxes: Vec::new(),
-            crashing: false,
-            fact: crate::core::health::PodFact {
-                sandboxes: vec![crate::core::health::SandboxFact { ready: false, made: seen.now }],
-                containers: Vec::new(),
-            },
-            reported: None,
+            fact: PodFact { sandboxes: vec![SandboxFact { ready: false, made: seen.now }], containers: Vec::new() },
+            ..RuntimePod::test(uid, image == "i:1")
         });
         seen.runtime = Knowledge::Current(Arc::new(pods.collect()));
         let decision = decided(&seen, &state, &config);
@@ -294,17 +311,7 @@ fn unaccepting(shows: Shows, link: &Link) -> (Vec<(i64, String)>, Decision) {
                     Action::Start { rendering, .. } => {
                         let rendered = rendering.result.as_ref().unwrap();
                         let image = rendered.pod.pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
-                        let manifest = crate::node::manifests::Manifest {
-                            file: rendered.file.clone(),
-                            owner: key(),
-                            namespace: key().namespace,
-                            pod_name: rendering.identity.pod_name.clone(),
-                            uid: rendering.identity.uid.clone(),
-                            incarnation: None,
-                            revision: rendering.revision.clone(),
-                            sha256: rendered.digest.clone(),
-                            damage: None,
-                        };
+                        let manifest = manifest(rendering);
                         told.push((seconds, format!("start {image}")));
                         outcome.written.insert(manifest.uid.clone(), rendering.data.all.clone());
                         ours.insert(manifest.uid.clone(), (image, Arc::new(manifest)));
@@ -335,7 +342,7 @@ fn unaccepting(shows: Shows, link: &Link) -> (Vec<(i64, String)>, Decision) {
 }
 
 #[test]
-fn a_manifest_that_a_kubelet_at_work_does_not_take_gives_way_to_the_revision_before_it() {
+fn a_manifest_that_a_kubelet_at_work_does_not_accept_gives_way_to_the_revision_before_it() {
     let failure = crate::node::api::ApiFailure::new(crate::node::api::FailureKind::Unreachable, "refused");
     let down = Link::Down { failure, since: Default::default() };
     for (shows, link, bound) in [

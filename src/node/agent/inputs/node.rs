@@ -12,6 +12,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::agent::state::Records;
 use crate::node::fsx::Shared;
+use crate::node::kubelet::HEALTHZ;
 
 /// Times of files are coarser than the clock.
 const COARSE: Duration = Duration::from_secs(1);
@@ -27,8 +28,6 @@ pub(super) fn kubelet_started(files: &Shared, booted: Timestamp) -> Option<Times
     started.max()
 }
 
-/// Where a kubelet says that it is well: its default, on loopback (`healthzPort`).
-const HEALTHZ: (::core::net::Ipv4Addr, u16) = (::core::net::Ipv4Addr::LOCALHOST, 10_248);
 /// A port of this node answers or refuses at once.
 const ANSWERS: Duration = Duration::from_millis(50);
 
@@ -41,7 +40,7 @@ pub(super) fn has_kubelet(files: &Shared) -> bool {
     };
     // Where processes cannot be seen, one may be there.
     files.list(proc).map_or(true, |processes| processes.iter().any(is_kubelet))
-        || std::net::TcpStream::connect_timeout(&HEALTHZ.into(), ANSWERS).is_ok()
+        || std::net::TcpStream::connect_timeout(&HEALTHZ, ANSWERS).is_ok()
 }
 
 fn ticks_a_second() -> Option<i64> {

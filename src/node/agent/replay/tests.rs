@@ -24,8 +24,8 @@ use crate::core::record::Instance;
 use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
 use crate::core::rendering;
-use crate::core::rendering::Rendered;
 use crate::core::validate;
+use crate::node::agent::decide::tests::manifest;
 use crate::node::agent::decision::Decision;
 use crate::node::agent::evidence::RuntimePod;
 use crate::node::agent::executor::EffectOutcome;
@@ -43,7 +43,6 @@ use crate::node::agent::state::AgentState;
 use crate::node::api::Definition;
 use crate::node::api::Snapshot;
 use crate::node::api::TokenSnapshot;
-use crate::node::manifests::Manifest;
 use crate::node::manifests::Scan;
 use crate::node::recording::export::ConfigMapValues;
 use crate::node::recording::export::for_bundle;
@@ -186,21 +185,6 @@ fn versioned(value: &str) -> Versioned {
     restore(vec![(ObjectRef::new(Kind::Secret, "kube-system", "s"), secret(value))])
 }
 
-/// What was rendered, in the manifest folder.
-fn manifest(rendered: &Rendered, uid: String, pod_name: String, revision: &str) -> Manifest {
-    Manifest {
-        file: rendered.file.clone(),
-        owner: key(),
-        namespace: "kube-system".to_owned(),
-        pod_name,
-        uid,
-        incarnation: Some(0),
-        revision: revision.to_owned(),
-        sha256: rendered.digest.clone(),
-        damage: None,
-    }
-}
-
 /// A pass with a secret in every place that can have one, and the digests of what was rendered from them.
 fn secret_pass(config: &Config) -> (RecordedPass, [String; 3]) {
     let of = |name: &str| json!({"name": name, "valueFrom": {"secretKeyRef": {"name": "s", "key": name}}});
@@ -251,8 +235,7 @@ fn secret_pass(config: &Config) -> (RecordedPass, [String; 3]) {
     record.good = Some(good);
     state.records.insert(key(), record);
     state.written.insert(rendering.identity.uid.clone(), rendering.data.all.clone());
-    let (uid, pod_name) = (rendering.identity.uid.clone(), rendering.identity.pod_name.clone());
-    let manifest = manifest(rendered, uid, pod_name, &rendering.revision);
+    let manifest = manifest(&rendering);
     let ours = [(manifest.file.clone(), Arc::new(manifest))].into();
     observation.manifests = Knowledge::Current(Arc::new(Scan { ours, ..Scan::default() }));
     let found = pass(config, state, observation, |_| {});
@@ -362,19 +345,6 @@ fn what_is_no_recording_is_refused_and_never_panics() {
     assert!(matches!(replay(&endless), Err(ReadError::TooLarge)));
 }
 
-/// A pod as the runtime lists it.
-fn runs(uid: &str) -> RuntimePod {
-    RuntimePod {
-        uid: uid.to_owned(),
-        alive: true,
-        running_since: None,
-        sandboxes: vec!["sandbox".to_owned()],
-        crashing: false,
-        fact: Default::default(),
-        reported: None,
-    }
-}
-
 /// A life in which a new revision takes the place of an instance, as the API tells of it and the runtime shows it.
 fn update() -> Vec<RecordedPass> {
     let config = config("update-jitter = \"0s\"\n");
@@ -390,7 +360,9 @@ fn update() -> Vec<RecordedPass> {
         seen.now = Timestamp::from_secs(2_000 + 3 * number);
         seen.steady = seen.now - Timestamp::from_secs(1_000);
         seen.runtime_as_of = seen.now;
-        seen.runtime = Knowledge::Current(Arc::new(files.ours.values().map(|manifest| runs(&manifest.uid)).collect()));
+        seen.runtime = Knowledge::Current(Arc::new(
+            files.ours.values().map(|manifest| RuntimePod::test(&manifest.uid, true)).collect(),
+        ));
         seen.manifests = Knowledge::Current(Arc::new(Scan { ours: files.ours.clone(), ..Scan::default() }));
         let (decision, cache) = decided(&seen, &now, &config);
         let mut outcome = EffectOutcome::default();
@@ -399,10 +371,8 @@ fn update() -> Vec<RecordedPass> {
             for action in &daemon.actions {
                 match action {
                     Action::Start { rendering, .. } => {
-                        let rendered = rendering.result.as_ref().unwrap();
-                        let (uid, pod_name) = (rendering.identity.uid.clone(), rendering.identity.pod_name.clone());
-                        outcome.written.insert(uid.clone(), rendering.data.all.clone());
-                        let manifest = manifest(rendered, uid, pod_name, &rendering.revision);
+                        let manifest = manifest(rendering);
+                        outcome.written.insert(manifest.uid.clone(), rendering.data.all.clone());
                         files.ours.insert(manifest.file.clone(), Arc::new(manifest));
                     }
                     Action::End { uid, .. } => files.ours.retain(|_, manifest| manifest.uid != *uid),

@@ -16,14 +16,13 @@ use crate::node::api::Api;
 use crate::node::api::PodEvent;
 use crate::node::cri::Cri;
 use crate::node::cri::SandboxState;
+use crate::node::kubelet::HEALTHZ;
 
 use super::Clients;
 
 /// How long the kubelet may take to end lesser pods after it last said so.
 const MAKES_ROOM: Span = Span::from_secs(120);
-/// Where a kubelet says that it is at work (its default `healthzBindAddress` and `healthzPort`).
-const HEALTHZ: &str = "127.0.0.1:10248";
-/// How long it may take to say so.
+/// How long a kubelet may take to say that it is at work.
 const HEALTHZ_WITHIN: Duration = Duration::from_secs(2);
 
 /// An instance that is asked about.

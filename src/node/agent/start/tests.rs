@@ -148,7 +148,7 @@ fn a_state_folder_that_cannot_be_used_stops_nothing_and_ends_nothing() {
         std::thread::sleep(Duration::from_millis(1_100));
         runtime.block_on(agent.pass());
         let net = [ObjectKey::new("a", "net")];
-        assert_eq!(waiting(&agent), net, "{name}: the change counts, but nobody can say when the old one is gone");
+        assert_eq!(waiting(&agent), net, "{name}: the change counts, but the end of the old one cannot be observed");
         let left: Vec<String> = node.manifests().into_keys().map(|file| file[..6].to_owned()).collect();
         assert_eq!(left, ["a-net-", "a-new-"], "{name}: what is gone has ended");
     }
@@ -304,7 +304,7 @@ fn a_file_that_is_half_written_when_an_agent_starts_replaces_nothing() {
         assert_eq!(
             waiting(&agent).len(),
             1,
-            "{name}: it counts once it rests, and nobody can say when the old one ends"
+            "{name}: it counts once it rests, and the end of the old one cannot be observed"
         );
     }
 }

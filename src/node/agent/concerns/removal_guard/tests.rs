@@ -83,7 +83,7 @@ fn a_get_is_sent_once_and_again_when_it_gave_no_lasting_answer() {
 }
 
 #[test]
-fn an_answer_that_nobody_asks_about_any_more_wakes_nobody() {
+fn an_answer_that_no_removal_waits_for_any_more_makes_no_pass() {
     let (mut guard, definitions) = (RemovalGuard::default(), ApiDefinitions::default());
     let about = pass(&mut guard, &definitions, 0, Vec::new()).unwrap();
     let failed = answer(about, Confirmation::Failed("timeout".into()));

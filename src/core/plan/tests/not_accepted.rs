@@ -1,17 +1,17 @@
-use crate::core::record::Taker;
+use crate::core::record::AcceptanceConditions;
 
 use super::*;
 
 /// The kubelet of this version, with an API server that answers or not.
-fn taker(kubelet: &str, has_api: bool) -> Taker {
-    Taker { kubelet: Some(kubelet.to_owned()), configuration: "c".to_owned(), has_api }
+fn conditions(kubelet: &str, has_api: bool) -> AcceptanceConditions {
+    AcceptanceConditions { kubelet: Some(kubelet.to_owned()), configuration: "c".to_owned(), has_api }
 }
 
 impl Bench {
     /// The kubelet has taken `a`, and nothing of `b` shows.
     fn with_untaken() -> Self {
         let mut bench = Self::running("a");
-        bench.world.taker = taker("v1.36.2", true);
+        bench.world.conditions = conditions("v1.36.2", true);
         bench.converge(&wanted(&daemon_set("a")));
         let desired = wanted(&daemon_set("b"));
         bench.shows_nothing(&["uid-b-1"]);
@@ -20,14 +20,14 @@ impl Bench {
         bench
     }
 
-    /// Nobody says anything of these yet.
+    /// Nothing reports on these yet.
     fn shows_nothing(&mut self, uids: &[&str]) {
         self.world.unknown.extend(uids.iter().map(|uid| (*uid).to_owned()));
     }
 
     fn is_not_taken(&mut self, uid: &str) {
         self.world.running.remove(uid);
-        self.world.not_taken.insert(uid.to_owned());
+        self.world.not_accepted.insert(uid.to_owned());
     }
 }
 
@@ -35,7 +35,7 @@ impl Bench {
 fn what_the_kubelet_does_not_take_gives_way_to_the_last_revision_that_it_took() {
     let mut bench = Bench::with_untaken();
     let desired = wanted(&daemon_set("b"));
-    // Nobody need say that it is gone.
+    // Its end needs no confirmation.
     bench.world.no_runtime_view = true;
     assert_eq!(bench.pass(&desired), ["end uid-b-1"], "at once, and whatever `rollback` says");
     assert_eq!(bench.pass(&desired), NONE, "the kubelet may be about to take it");
@@ -52,9 +52,9 @@ fn what_the_kubelet_does_not_take_gives_way_to_the_last_revision_that_it_took() 
     let text = serde_json::to_string(&bench.record).unwrap();
     bench.record = serde_json::from_str(&text).unwrap();
     bench.now += ms(1_000_000_000);
-    bench.world.taker = Taker { kubelet: None, ..taker("", true) };
+    bench.world.conditions = AcceptanceConditions { kubelet: None, ..conditions("", true) };
     assert_eq!(bench.converge(&desired), NONE, "a version that is not known is no other one");
-    bench.world.taker = taker("v1.36.2", false);
+    bench.world.conditions = conditions("v1.36.2", false);
     assert_eq!(bench.converge(&desired), NONE);
     assert_eq!(bench.converge(&wanted(&daemon_set("c"))).last().unwrap(), "start uid-c-3", "another template");
     assert_eq!(bench.record.failed, None);
@@ -64,8 +64,8 @@ fn what_the_kubelet_does_not_take_gives_way_to_the_last_revision_that_it_took() 
 fn what_was_not_taken_is_tried_again_by_another_kubelet_configuration_or_hand() {
     type Change = fn(&mut Bench);
     let changes: [Change; 3] = [
-        |bench| bench.world.taker = taker("v1.37.0", true),
-        |bench| bench.world.taker.configuration = "d".to_owned(),
+        |bench| bench.world.conditions = conditions("v1.37.0", true),
+        |bench| bench.world.conditions.configuration = "d".to_owned(),
         |bench| assert_eq!(bench.record.retry(bench.now).failed.as_deref(), Some("b")),
     ];
     for change in changes {
@@ -80,9 +80,9 @@ fn what_was_not_taken_is_tried_again_by_another_kubelet_configuration_or_hand() 
 }
 
 #[test]
-fn where_none_was_taken_before_it_stays_not_accepted_until_it_may_be() {
+fn where_none_was_accepted_before_it_stays_not_accepted_until_it_may_be() {
     let mut bench = Bench::new();
-    bench.world.taker = taker("v1.36.2", true);
+    bench.world.conditions = conditions("v1.36.2", true);
     let desired = wanted(&daemon_set("a"));
     bench.shows_nothing(&["uid-a-0", "uid-a-1", "uid-a-2"]);
     bench.converge(&desired);
@@ -98,15 +98,15 @@ fn where_none_was_taken_before_it_stays_not_accepted_until_it_may_be() {
     assert_eq!(bench.converge(&desired), ["end uid-a-0", "finish uid-a-0", "start uid-a-1"]);
     bench.is_not_taken("uid-a-1");
     assert_eq!(bench.converge(&desired), NONE);
-    bench.world.taker = taker("v1.37.0", true);
+    bench.world.conditions = conditions("v1.37.0", true);
     assert_eq!(bench.converge(&desired), ["end uid-a-1", "finish uid-a-1", "start uid-a-2"]);
     // The kubelet reads the file of its own accord, too.
     bench.is_not_taken("uid-a-2");
     assert_eq!(bench.converge(&desired), NONE);
     assert!(bench.record.failed.is_some());
-    (bench.world.not_taken, bench.world.unknown) = Default::default();
+    (bench.world.not_accepted, bench.world.unknown) = Default::default();
     assert_eq!(bench.converge(&desired), NONE);
-    assert_eq!((&bench.record.failed, bench.record.instances[0].not_taken), (&None, false));
+    assert_eq!((&bench.record.failed, bench.record.instances[0].not_accepted), (&None, false));
     // Another template waits for nothing: nothing runs that it could end.
     let mut bench = Bench::new();
     bench.shows_nothing(&["uid-a-0"]);
@@ -121,18 +121,18 @@ fn where_none_was_taken_before_it_stays_not_accepted_until_it_may_be() {
 #[test]
 fn what_may_have_been_rejected_unheard_is_tried_once_more_when_the_api_server_answers() {
     let mut bench = Bench::new();
-    bench.world.taker = taker("v1.36.2", false);
+    bench.world.conditions = conditions("v1.36.2", false);
     bench.shows_nothing(&["uid-a-0", "uid-a-1"]);
     let desired = wanted(&daemon_set("a"));
     bench.converge(&desired);
     bench.is_not_taken("uid-a-0");
     assert_eq!(bench.converge(&desired), NONE);
-    bench.world.taker.has_api = true;
+    bench.world.conditions.has_api = true;
     assert_eq!(bench.converge(&desired), ["end uid-a-0", "finish uid-a-0", "start uid-a-1"]);
     bench.is_not_taken("uid-a-1");
     assert_eq!(bench.converge(&desired), NONE);
     for has_api in [false, true] {
-        bench.world.taker.has_api = has_api;
+        bench.world.conditions.has_api = has_api;
         assert_eq!(bench.converge(&desired), NONE, "now it is known");
     }
 }
@@ -159,7 +159,7 @@ fn a_rejection_at_admission_fails_no_revision() {
     let desired = wanted(&daemon_set("b"));
     bench.shows_nothing(&["uid-b-1"]);
     bench.converge(&desired);
-    bench.world.not_accepted.insert("uid-b-1".into(), "OutOfcpu".into());
+    bench.world.rejected.insert("uid-b-1".into(), "OutOfcpu".into());
     assert_eq!(bench.pass(&desired), NONE);
     bench.now += ms(1_000);
     assert_eq!(bench.converge(&desired).last().unwrap(), "start uid-b-2");

@@ -1,8 +1,8 @@
-//! Revisions whose manifest the kubelet does not take.
+//! Revisions whose manifest the kubelet does not accept.
 //!
-//! Owns what follows: such a revision has failed at once, and the last one that the kubelet took returns, whatever
+//! Owns what follows: such a revision has failed at once, and the last one that the kubelet accepted returns, whatever
 //! `daemonlet.dev/rollback` says, for nothing of the other can run. Where there is none it stays, and is tried again
-//! when another kubelet or another manifest may fare better. A revision that the kubelet took before is tried again
+//! when another kubelet or another manifest may fare better. A revision that the kubelet accepted before is tried again
 //! with a back-off, as one that it rejected: it is not the manifest.
 
 use crate::core::record::AcceptedRevision;
@@ -18,28 +18,28 @@ use super::Data;
 use super::Planner;
 use super::progress::Target;
 
-/// What a revision that was not taken waits for.
+/// What a revision that was not accepted waits for.
 pub(super) const UNTIL: &str =
-    "until its template, the kubelet's version or the configuration changes, or somebody says `daemonlet retry`";
+    "until its template, the kubelet's version or the configuration changes, or you run `daemonlet retry`";
 
 impl Planner<'_> {
-    /// Notes which live instances the kubelet has taken, and which not.
-    pub(super) fn judge_taken(&mut self, desired: &str) {
+    /// Notes which live instances the kubelet has accepted, and which not.
+    pub(super) fn judge_acceptance(&mut self, desired: &str) {
         let mut live: Vec<Instance> = self.record.live().filter(|i| !i.orphaned).cloned().collect();
         live.sort_by_key(|i| i.incarnation);
         for instance in &live {
             match self.facts.accepted(instance) {
-                Accepted::NotTaken(reason) if instance.restart.is_none() => self.not_taken(instance, reason, desired),
-                Accepted::Yes => self.was_taken(instance),
-                _ if instance.started => self.was_taken(instance),
+                Accepted::No(reason) if instance.restart.is_none() => self.not_accepted(instance, reason, desired),
+                Accepted::Yes => self.was_accepted(instance),
+                _ if instance.started => self.was_accepted(instance),
                 _ => {}
             }
         }
     }
 
-    fn was_taken(&mut self, instance: &Instance) {
-        self.record.instances.iter_mut().filter(|i| i.uid == instance.uid).for_each(|i| i.not_taken = false);
-        if self.has_not_taken(&instance.revision) {
+    fn was_accepted(&mut self, instance: &Instance) {
+        self.record.instances.iter_mut().filter(|i| i.uid == instance.uid).for_each(|i| i.not_accepted = false);
+        if self.is_not_accepted(&instance.revision) {
             (self.record.failed, self.record.progress) = (None, None);
         }
         let is_known = self.record.accepted.as_ref().is_some_and(|a| a.revision == instance.revision);
@@ -48,7 +48,7 @@ impl Planner<'_> {
         }
     }
 
-    fn not_taken(&mut self, instance: &Instance, reason: String, desired: &str) {
+    fn not_accepted(&mut self, instance: &Instance, reason: String, desired: &str) {
         let now = self.context.now;
         let accepted = self.record.accepted.as_ref().map(|accepted| &accepted.revision);
         let good = self.record.good.as_ref().map(|good| &good.revision);
@@ -60,39 +60,39 @@ impl Planner<'_> {
             return;
         }
         let Some(known) = self.record.instances.iter_mut().find(|i| i.uid == instance.uid) else { return };
-        if known.not_taken {
+        if known.not_accepted {
             // It was forgiven: another one is tried.
             known.restart = Some(RestartOrder { cause, at: now, due: now });
             return;
         }
-        known.not_taken = true;
+        known.not_accepted = true;
         self.record.progress = None;
         self.record.failed = Some(FailedRevision {
             revision: desired.to_owned(),
             data_version: None,
             failure: Failure { cause: Cause::NotAccepted, message: reason },
-            taker: Some(self.facts.taker()),
+            conditions: Some(self.facts.acceptance_conditions()),
             at: now,
         });
     }
 
-    /// Whether a revision failed because the kubelet did not take it.
-    pub(super) fn has_not_taken(&self, revision: &str) -> bool {
+    /// Whether a revision failed because the kubelet did not accept it.
+    pub(super) fn is_not_accepted(&self, revision: &str) -> bool {
         let failed = self.record.failed.as_ref().filter(|failed| failed.revision == revision);
         failed.is_some_and(|failed| failed.failure.cause == Cause::NotAccepted)
     }
 
-    /// Whether what the kubelet did not take may be taken now. What may have been rejected unheard, because no API
+    /// Whether what the kubelet did not accept may be accepted now. What may have been rejected unheard, because no API
     /// server answered, is tried once more when one does, if nothing runs in its stead.
-    pub(super) fn may_take_now(&self, failed: &FailedRevision) -> bool {
-        let Some(before) = &failed.taker else { return false };
-        let now = self.facts.taker();
+    pub(super) fn may_be_accepted_now(&self, failed: &FailedRevision) -> bool {
+        let Some(before) = &failed.conditions else { return false };
+        let now = self.facts.acceptance_conditions();
         let is_heard = now.has_api && !before.has_api;
-        now.differs(before) || is_heard && self.last_taken(&failed.revision).is_none()
+        now.differs(before) || is_heard && self.last_accepted(&failed.revision).is_none()
     }
 
-    /// The last revision that the kubelet took, if it is another one than `desired`.
-    pub(super) fn last_taken(&self, desired: &str) -> Option<Target> {
+    /// The last revision that the kubelet accepted, if it is another one than `desired`.
+    pub(super) fn last_accepted(&self, desired: &str) -> Option<Target> {
         let accepted = self.record.accepted.as_ref().filter(|accepted| accepted.revision != desired)?;
         let mut carried = self.record.instances.iter().filter(|i| i.revision == accepted.revision);
         let daemon_set = accepted.daemon_set.clone().or_else(|| carried.find_map(|i| i.daemon_set.clone()))?;
@@ -104,10 +104,10 @@ impl Planner<'_> {
         Some(Target { daemon_set, revision: accepted.revision.clone(), data, rollback: true })
     }
 
-    /// Why the instance does not run, if the kubelet did not take it.
-    pub(super) fn why_not_taken(&self, instance: &Instance) -> Option<String> {
+    /// Why the instance does not run, if the kubelet did not accept it.
+    pub(super) fn why_not_accepted(&self, instance: &Instance) -> Option<String> {
         let failed = self.record.failed.as_ref().filter(|failed| failed.revision == instance.revision)?;
-        let is_it = self.record.instance(&instance.uid).is_some_and(|i| i.not_taken) && failed.taker.is_some();
+        let is_it = self.record.instance(&instance.uid).is_some_and(|i| i.not_accepted) && failed.conditions.is_some();
         is_it.then(|| format!("{}; it stays so {UNTIL}", failed.failure.message))
     }
 }
