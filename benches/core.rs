@@ -201,6 +201,10 @@ impl Facts for Quiet {
         None
     }
 
+    fn may_run_unrecorded(&self) -> bool {
+        false
+    }
+
     fn end_observable(&self, _: &Instance) -> EndObservable {
         EndObservable::By(EndConfirmation::Reported)
     }

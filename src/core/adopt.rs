@@ -1,6 +1,8 @@
-//! Manifests of ours that no record knows: the agent lost its state, or died between writing manifest and record.
+//! Manifests and sandboxes of ours that no record knows: the agent lost its state, or died between writing manifest and
+//! record.
 //!
-//! Owns the rule that our manifests in the folder become instances again and are never removed as garbage.
+//! Owns the rule that our manifests in the folder become instances again and are never removed as garbage, and that
+//! what runs without a manifest ends before another one starts.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -60,6 +62,26 @@ pub fn adopt(
     record
         .instances
         .push(Instance { phase, ..Instance::new(found.uid, found.pod_name, found.incarnation, found.revision, now) });
+    record.instances.sort_by_key(|i| i.incarnation);
+    record.next_incarnation = record.next_incarnation.max(found.incarnation.saturating_add(1));
+    true
+}
+
+/// Adds `found`, which runs and has no manifest, to the record unless it is there: it ends, and its number is used up.
+/// Returns whether the record changed.
+pub fn adopt_ending(record: &mut DaemonRecord, found: &AdoptableManifest<'_>, now: Timestamp, boot: &str) -> bool {
+    if record.instance(found.uid).is_some() || record.ended.contains_key(found.uid) {
+        return false;
+    }
+    let phase = Phase::Ending {
+        since: now,
+        reason: "it runs, and neither a manifest nor a record of it is there".to_owned(),
+        boot: boot.to_owned(),
+        returns: false,
+        confirmed_by: EndConfirmation::Reported,
+    };
+    let instance = Instance::new(found.uid, found.pod_name, found.incarnation, found.revision, now);
+    record.instances.push(Instance { phase, started: true, listed: true, ..instance });
     record.instances.sort_by_key(|i| i.incarnation);
     record.next_incarnation = record.next_incarnation.max(found.incarnation.saturating_add(1));
     true
@@ -180,6 +202,18 @@ mod tests {
         assert_eq!(record.next_incarnation, 4);
         assert!(!adopt(&mut record, &found, at(8), |_| true), "the second look finds it known");
         assert_eq!(record.instances.len(), 1);
+    }
+
+    #[test]
+    fn what_runs_without_manifest_and_record_ends_and_its_number_is_used_up() {
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
+        let found = AdoptableManifest { uid: "u", pod_name: "b-xxxxx", incarnation: 3, revision: "" };
+        assert!(adopt_ending(&mut record, &found, at(7), "boot"));
+        assert!(!adopt_ending(&mut record, &found, at(8), "boot"), "the second look finds it known");
+        assert_eq!((record.next_incarnation, record.live().count(), record.ending().count()), (4, 0, 1));
+        record.instances.clear();
+        record.ended.insert("u".to_owned(), at(8));
+        assert!(!adopt_ending(&mut record, &found, at(9), "boot"), "it has ended");
     }
 
     #[test]

@@ -270,12 +270,13 @@ impl DaemonRecord {
         self.instances.iter().any(|i| matches!(i.phase, Phase::Live | Phase::Ending { returns: true, .. }))
     }
 
-    /// The definition of the newest instance that runs, or else is to return.
+    /// The definition of the newest instance that runs, or else is to return, or else of what last ran and is to return.
     pub fn definition(&self) -> Option<&Arc<DaemonSet>> {
         let mut newest = self.instances.iter().rev();
         let of_it = |i: &&Instance| i.daemon_set.as_ref().is_some_and(|d| d.key == self.key);
         let live = newest.clone().filter(of_it).find(|i| i.phase == Phase::Live);
-        live.or_else(|| newest.find(of_it))?.daemon_set.as_ref()
+        let of_instance = live.or_else(|| newest.find(of_it)).and_then(|instance| instance.daemon_set.as_ref());
+        of_instance.or_else(|| Some(&self.last.as_ref()?.daemon_set))
     }
 
     /// The instances whose manifests should be in the folder.

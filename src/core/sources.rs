@@ -18,8 +18,14 @@ use crate::core::policy::namespace_of;
 use crate::core::policy::same_template;
 use crate::core::record::DaemonRecord;
 
+mod folder;
 mod hold;
 
+use folder::folder_mode;
+use folder::folder_of;
+use folder::ignored_from_now;
+use folder::may_be_older;
+use folder::resolve_folder;
 pub use hold::Hold;
 use hold::by_rules;
 use hold::held;
@@ -190,6 +196,9 @@ fn by_sources(
         ApiState::Orphaned => orphaned(),
         ApiState::Unknown => match last_known(known.remembered, record) {
             Some(daemon_set) => resolve_remembered(known, daemon_set, record, (policy, objects)),
+            None if may_be_older(known.folder, record) => {
+                Desired::Unsure { reason: "what runs may be of the API server, which has not answered yet".to_owned() }
+            }
             None => resolve_folder(known, record, "the API has not answered yet"),
         },
         ApiState::None => resolve_folder(known, record, "there is no API server to ask"),
@@ -242,7 +251,7 @@ fn resolve_present(
     rules: PolicyAndObjects<'_>,
 ) -> Desired {
     if daemon_set.deleting {
-        return resolve_deleting(known, daemon_set);
+        return resolve_deleting(known, daemon_set, record);
     }
     let policy = rules.0;
     match (covers(rules, daemon_set, folder_of(known, record), record), folder_of(known, record)) {
@@ -257,6 +266,8 @@ fn resolve_present(
                 let note = format!("the API's new version is not used, what runs stays: {reason}");
                 wanted(running, folder_mode(policy, folder), Some(note))
             }
+            // Such as before its Namespace is read.
+            None if may_be_older(known.folder, record) => Desired::Unsure { reason },
             None => {
                 let note = format!("the API's version is not used, the folder's stays in force: {reason}");
                 wanted(folder, folder_mode(policy, folder), Some(note))
@@ -287,7 +298,7 @@ fn of_the_api<'a>(record: &'a DaemonRecord, folder: &Arc<DaemonSet>) -> Option<&
     (newest.source == Source::Api && !same_template(newest, folder)).then_some(newest)
 }
 
-fn resolve_deleting(known: &KnownDefinition<'_>, daemon_set: &DaemonSet) -> Desired {
+fn resolve_deleting(known: &KnownDefinition<'_>, daemon_set: &DaemonSet, record: &DaemonRecord) -> Desired {
     if daemon_set.finalizers.iter().any(|f| f == "orphan") {
         return orphaned();
     }
@@ -295,7 +306,7 @@ fn resolve_deleting(known: &KnownDefinition<'_>, daemon_set: &DaemonSet) -> Desi
         return Desired::Gone {
             reason: "the DaemonSet is being deleted in the foreground".to_owned(),
             by_list: false,
-            ignore_file: fingerprint_of(known),
+            ignore_file: ignored_from_now(known, record),
         };
     }
     Desired::Unsure { reason: "the DaemonSet is being deleted and waits for its finalizers".to_owned() }
@@ -328,11 +339,13 @@ fn resolve_absent(known: &KnownDefinition<'_>, by_event: bool, record: &DaemonRe
     }
     let reason = if by_event { "the DaemonSet was deleted" } else { "the DaemonSet is not in the API any more" };
     match &known.confirmation {
-        Confirmation::Gone => {
-            Desired::Gone { reason: reason.to_owned(), by_list: !by_event, ignore_file: fingerprint_of(known) }
-        }
+        Confirmation::Gone => Desired::Gone {
+            reason: reason.to_owned(),
+            by_list: !by_event,
+            ignore_file: ignored_from_now(known, record),
+        },
         _ if record.instances.is_empty() && record.ignored_file.is_some() => {
-            Desired::Gone { reason: reason.to_owned(), by_list: false, ignore_file: fingerprint_of(known) }
+            Desired::Gone { reason: reason.to_owned(), by_list: false, ignore_file: ignored_from_now(known, record) }
         }
         // Nothing of it runs or has run just now, and no file defines it: there is nothing to be careful with.
         _ if record.instances.is_empty()
@@ -393,52 +406,8 @@ fn resolve_remembered(
     }
 }
 
-fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord, api: &str) -> Desired {
-    match known.folder {
-        FolderState::Present { daemon_set, fingerprint } => {
-            if record.ignored_file.as_deref() == Some(fingerprint) {
-                return Desired::Gone {
-                    reason: format!("it was deleted in the API; {} counts again when it changes", daemon_set.source),
-                    by_list: false,
-                    ignore_file: Some(fingerprint.to_owned()),
-                };
-            }
-            wanted(daemon_set, daemon_set.mode_label().unwrap_or(Mode::Static), None)
-        }
-        FolderState::Absent if record.api_uid.is_none() => {
-            Desired::Gone { reason: "its file is gone".to_owned(), by_list: false, ignore_file: None }
-        }
-        FolderState::Absent if known.api == ApiState::Unknown => Desired::Unsure { reason: api.to_owned() },
-        FolderState::Absent => Desired::Kept { reason: api.to_owned() },
-        FolderState::Unsure { reason } => Desired::Kept { reason: format!("{reason}; {api}") },
-    }
-}
-
 fn wanted(daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<String>) -> Desired {
     Desired::Wanted { daemon_set: Arc::clone(daemon_set), mode, note }
-}
-
-fn folder_of<'a>(known: &KnownDefinition<'a>, record: &DaemonRecord) -> Option<&'a Arc<DaemonSet>> {
-    match known.folder {
-        FolderState::Present { daemon_set, fingerprint } if record.ignored_file.as_deref() != Some(fingerprint) => {
-            Some(daemon_set)
-        }
-        _ => None,
-    }
-}
-
-fn folder_mode(policy: &Policy, folder: &Arc<DaemonSet>) -> Mode {
-    match policy.covers(folder, Some(folder)) {
-        Covered::Yes(mode) => mode,
-        Covered::No(_) => Mode::Static,
-    }
-}
-
-fn fingerprint_of(known: &KnownDefinition<'_>) -> Option<String> {
-    match known.folder {
-        FolderState::Present { fingerprint, .. } => Some(fingerprint.to_owned()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

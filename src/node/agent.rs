@@ -86,6 +86,7 @@ use signals::SignalCommand;
 use signals::Signals;
 use state::AgentState;
 use wake::Callers;
+use wake::Moment;
 use wake::Until;
 use wake::Wake;
 
@@ -121,6 +122,8 @@ struct LastPass {
     outcome: EffectOutcome,
     problems: Vec<Problem>,
     due: Timestamp,
+    /// When the next pass is made though nothing wakes the loop.
+    next: tokio::time::Instant,
     /// Whether nothing but news, or `due`, gives another pass anything to decide.
     is_at_rest: bool,
 }
@@ -134,6 +137,7 @@ impl Default for LastPass {
             outcome: EffectOutcome::default(),
             problems: Vec::new(),
             due: Timestamp::MIN,
+            next: Moment::now(Timestamp::MIN).until(Timestamp::MIN),
             is_at_rest: false,
         }
     }
@@ -223,7 +227,7 @@ impl Agent {
                 () = wake::api_change(&mut changed) => Wake::Changed,
                 () = self.inputs.woken() => Wake::Changed,
                 () = self.reporter.watchdog().due() => Wake::Ping,
-                () = wake::at(self.last.due) => Wake::Changed,
+                () = tokio::time::sleep_until(self.last.next) => Wake::Changed,
                 () = wake::bound(bound) => Wake::Changed,
             };
             match wake {
@@ -246,6 +250,7 @@ impl Agent {
             }
             if self.executor.is_readable_again && matches!(until, Until::Stopped) {
                 tracing::info!("the state folder can be used again: starting over with what is in it");
+                self.executor.add_to_inputs(&self.config, &self.state);
                 return Ended::Reconfigured;
             }
         }
@@ -256,6 +261,7 @@ impl Agent {
         let began = Instant::now();
         let observation = self.observe().await;
         if self.last.is_at_rest && quiet::has_no_news(&observation, &self.last.observation, self.last.due) {
+            self.last.next = Moment::now(observation.now).until(self.last.due);
             return self.reporter.rested(observation.now, began.elapsed());
         }
         let decision = decide::decide(&observation, &self.state, &self.config, &mut self.render_cache);
@@ -269,7 +275,7 @@ impl Agent {
 
     /// Executes a decision, keeps what came of it, sends its requests and reports.
     fn carry_out(&mut self, observation: Observation, mut decision: Decision, began: Instant) {
-        let is_at_rest = quiet::is_at_rest(&decision);
+        let (is_at_rest, seen) = (quiet::is_at_rest(&decision), Moment::now(observation.now));
         let watchdog = self.reporter.watchdog();
         let mut outcome = self.executor.execute(&decision, &observation, &self.config, watchdog);
         let recorded = self.reporter.recorder.news(&observation, &decision, &outcome, &self.last.plan);
@@ -291,7 +297,7 @@ impl Agent {
         let next = AgentState::commit(decision, &outcome, observation.now);
         let before = std::mem::replace(&mut self.state, next);
         self.reporter.recorder.keep(before, &observation, recorded, &outcome, &self.render_cache);
-        self.last = LastPass { observation, plan, outcome, problems, due, is_at_rest };
+        self.last = LastPass { observation, plan, outcome, problems, due, next: seen.until(due), is_at_rest };
         self.last.problems.extend(self.reporter.metrics_problem());
         self.reporter.log_problems(&self.last.problems);
         self.reporter.passed(began.elapsed());

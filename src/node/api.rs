@@ -229,6 +229,15 @@ impl Api {
         })
     }
 
+    /// Forgets what the API server has shown, and lists everything over a new connection.
+    pub fn forget_view(&self) {
+        self.with_watches(|watches| {
+            self.shared.connector.retire();
+            self.shared.store.forget();
+            watches.relist_all();
+        });
+    }
+
     /// Gets one DaemonSet from the API server now.
     pub async fn get_daemon_set(&self, key: &ObjectKey) -> GetResult {
         confirm::get_daemon_set(&self.shared.client, key).await

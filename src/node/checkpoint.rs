@@ -250,11 +250,20 @@ impl Store {
 
     /// Fsyncs the record and gives it its own name: the first half of [`Store::sync`], for many records at once.
     pub fn rename(&self, unsynced: &UnsyncedRecord) -> Result<(), CheckpointError> {
-        let rename = || {
-            unsynced.written.sync()?;
-            self.dir.rename(unsynced.staged(), &self.dir, &unsynced.file)
-        };
-        rename().map_err(|source| CheckpointError::Save { path: self.path.join(&unsynced.file), source })
+        let path = || self.path.join(&unsynced.file);
+        let rename = || self.dir.rename(unsynced.staged(), &self.dir, &unsynced.file);
+        let in_the_way = || matches!(self.dir.stat(&unsynced.file), Ok(Some(Stat { kind: FileKind::Folder, .. })));
+        let renamed = unsynced.written.sync().and_then(|()| {
+            rename().or_else(|error| {
+                if !in_the_way() {
+                    return Err(error);
+                }
+                // It could not be set aside when it was read.
+                self.set_aside(&mut Damaged { path: path(), why: String::new(), kept: None, is_read: true });
+                rename()
+            })
+        });
+        renamed.map_err(|source| CheckpointError::Save { path: path(), source })
     }
 
     /// Fsyncs the folder, and with it every rename so far: the second half of [`Store::sync`]. An error names `unsynced`.

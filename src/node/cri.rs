@@ -61,6 +61,8 @@ pub struct Sandbox {
     pub state: SandboxState,
     /// When it was made, in nanoseconds since 1970.
     pub created_at_ns: i64,
+    /// The pod's annotations when it was made, the kubelet's own among them.
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// What a container does.
@@ -200,6 +202,7 @@ impl From<messages::PodSandbox> for Sandbox {
             // would start a second one.
             state: if sandbox.state == 1 { SandboxState::NotReady } else { SandboxState::Ready },
             created_at_ns: sandbox.created_at,
+            annotations: sandbox.annotations,
         }
     }
 }

@@ -178,6 +178,12 @@ impl FolderView {
             || self.folders.iter().any(|folder| folder.identity.is_some() && !folder.readable)
     }
 
+    /// Whether a folder may be there and cannot be read.
+    pub fn has_unreadable_folder(&self) -> bool {
+        let is_told = |path: &PathBuf| self.problems.iter().any(|problem| problem.file == *path);
+        self.folders.iter().any(|folder| !folder.readable && is_told(&folder.path))
+    }
+
     /// Every problem: of folders, between files, and in each file.
     pub fn all_problems(&self) -> impl Iterator<Item = &InputProblem> {
         self.problems.iter().chain(self.files.iter().flat_map(|file| &file.problems))
@@ -197,7 +203,7 @@ impl FolderView {
 
     /// Whether the file that defines `key` does not rest, so that another definition may follow.
     pub fn is_restless(&self, key: &ObjectKey) -> bool {
-        self.file_of(key).is_some_and(|file| file.early || file.held)
+        self.file_of(key).is_some_and(FileView::is_restless)
     }
 
     /// The files that have changed and do not rest yet: their last version counts.
@@ -255,6 +261,11 @@ impl FolderView {
 }
 
 impl FileView {
+    /// Whether it does not rest, so that it may define something else in a moment.
+    pub fn is_restless(&self) -> bool {
+        self.early || self.held
+    }
+
     /// Whether nothing is at its path any more, which is no evidence that it was removed.
     pub fn has_vanished(&self) -> bool {
         self.vanished

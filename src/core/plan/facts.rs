@@ -170,6 +170,8 @@ pub trait Facts {
     fn unreadable_manifests(&self) -> Option<&str>;
     /// How the data on disk compares with what `rendering` says, but for the volumes `kept`.
     fn volumes(&self, rendering: &RenderResult, kept: &BTreeSet<String>) -> VolumesFact;
+    /// Whether something of the daemon may run that no record knows: the container runtime has to be asked first.
+    fn may_run_unrecorded(&self) -> bool;
     /// Whether anything of the instance still runs.
     fn sandbox(&self, instance: &Instance) -> Evidence;
     /// The name that the node had when the instance was made, if it has another now.

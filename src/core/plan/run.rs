@@ -154,7 +154,13 @@ impl Planner<'_> {
                     self.summary.state = State::Waiting;
                     return self.add_reason(&why);
                 }
-                if let Some(prepared) = self.prepare(&target, StartFor::Nothing) {
+                let prepared = self.prepare(&target, StartFor::Nothing);
+                if prepared.is_some() && self.facts.may_run_unrecorded() {
+                    self.summary.state = State::Waiting;
+                    self.ask_runtime();
+                    return self.add_reason("the container runtime is asked first whether one runs here already");
+                }
+                if let Some(prepared) = prepared {
                     self.begin(&target, &prepared, "it should run here and does not");
                 }
             }
@@ -189,7 +195,10 @@ impl Planner<'_> {
             let follows = |d: &Arc<DaemonSet>| {
                 Arc::ptr_eq(d, daemon_set) || (d.admitted.is_some() && d.defines_the_same(daemon_set))
             };
-            if instance.revision == wanted && !adopted && !known.is_some_and(follows) {
+            // One whose template is unknown, and whose UID another name of the node is in.
+            let is_foreign = known.is_none()
+                && self.facts.rendering(daemon_set, instance.incarnation, Data::Current).identity.uid != instance.uid;
+            if instance.revision == wanted && !adopted && !is_foreign && !known.is_some_and(follows) {
                 // What admission returned for the template stays with the instance.
                 let admitted = known.and_then(|d| d.admitted.clone());
                 instance.daemon_set = Some(daemon_set.with_admitted(admitted.as_ref()));
@@ -207,6 +216,7 @@ impl Planner<'_> {
             let is_outdated = instance.revision != target.revision
                 || self.is_ordered(&instance)
                 || self.facts.former_node(&instance).is_some()
+                || instance.daemon_set.is_none()
                 || (follows_data && self.data_changed(&target.daemon_set, &instance))
                 || (target.rollback && self.failed_with(&instance));
             if is_outdated {
@@ -273,7 +283,13 @@ impl Planner<'_> {
     fn replace(&mut self, target: &Target, old: &Instance, misplaced: Option<&str>, surge: bool) {
         let wanted = target.revision.clone();
         let order = old.restart.as_ref().filter(|_| self.is_ordered(old)).map(|order| order.cause.words());
-        let former = self.facts.former_node(old).map(|name| format!("the node was named {name} when it was made"));
+        let former = match self.facts.former_node(old) {
+            Some(name) => Some(format!("the node was named {name} when it was made")),
+            None if old.daemon_set.is_none() && old.revision == wanted => {
+                Some("its UID is that of a node with another name".to_owned())
+            }
+            None => None,
+        };
         let order = order.or(former);
         if let (Some(order), Some(reason)) = (&order, misplaced) {
             self.end_for_restart(old, order, EndConfirmation::Reported);

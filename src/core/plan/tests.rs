@@ -6,6 +6,7 @@ mod ports;
 mod progress;
 mod refresh;
 mod retry;
+mod unrecorded;
 
 use crate::core::time::at;
 use crate::core::time::ms;
@@ -74,6 +75,7 @@ struct World {
     unreadable_manifests: Option<String>,
     end_observable: Option<EndObservable>,
     former_node: Option<String>,
+    may_run_unrecorded: bool,
     surroundings: String,
     mirror_pod_deletions: bool,
     held_ports: Vec<(String, Vec<HostPort>, bool)>,
@@ -169,6 +171,10 @@ impl Facts for World {
             return Evidence::Unknown("the runtime does not answer".to_owned());
         }
         if self.running.contains(&instance.uid) { Evidence::Running } else { Evidence::Gone }
+    }
+
+    fn may_run_unrecorded(&self) -> bool {
+        self.may_run_unrecorded
     }
 
     fn former_node(&self, instance: &Instance) -> Option<&str> {

@@ -12,6 +12,7 @@ use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::record::Instance;
+use crate::core::rendering::Revision;
 
 use super::*;
 
@@ -106,6 +107,40 @@ impl<'a> Case<'a> {
             Desired::Unsure { .. } => "unsure".into(),
         }
     }
+}
+
+#[test]
+fn of_an_unheard_api_server_a_folder_replaces_nothing_that_it_may_have_defined() {
+    let file = file();
+    let present = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
+    let mut runs = record(None, true);
+    assert_eq!(Case::new(present, ApiState::Unknown).desired(&runs), "unsure");
+    assert_eq!(Case::new(present, ApiState::None).desired(&runs), "wanted from file, Static");
+    runs.instances[0].revision = Revision::of(&file).hash;
+    assert_eq!(Case::new(present, ApiState::Unknown).desired(&runs), "wanted from file, Static", "it is the file's");
+    (runs.instances[0].revision, runs.instances[0].daemon_set) = ("r".to_owned(), Some(Arc::clone(&file)));
+    assert_eq!(Case::new(present, ApiState::Unknown).desired(&runs), "wanted from file, Static", "a file defined it");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_for_a_while_does_not_bring_back_what_was_deleted() {
+    let mut ended = record(Some("ds-uid"), false);
+    ended.ignored_file = Some("f1".to_owned());
+    let unread = FolderState::Unsure { reason: "its folder cannot be read" };
+    let absent = || ApiState::Absent { by_event: true };
+    let case = |folder| Case::new(folder, absent()).confirmed(Confirmation::Gone);
+    assert_eq!(case(unread).desired(&ended), "gone by_list=false ignore=Some(\"f1\")");
+    assert_eq!(case(FolderState::Absent).desired(&ended), "gone by_list=false ignore=None");
+}
+
+#[test]
+fn what_ended_for_a_restart_returns_though_its_newest_definition_is_refused() {
+    let mut ended = record(Some("ds-uid"), false);
+    let refused = || ApiState::Invalid { reason: "no such mode" };
+    assert_eq!(Case::new(FolderState::Absent, refused()).desired(&ended), "unsure");
+    let daemon_set = daemon_set(Source::Api, Some("static"));
+    ended.last = Some(crate::core::record::LastRun { revision: "r".to_owned(), daemon_set });
+    assert_eq!(Case::new(FolderState::Absent, refused()).desired(&ended), "held as refused, Static");
 }
 
 #[test]
@@ -421,6 +456,8 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
     };
     let present = known(ApiState::Present(&changed));
     let mut running = record(Some("ds-uid"), true);
+    let unknown = running.clone();
+    running.instances[0].daemon_set = Some(Arc::clone(&folder));
     let desired = |record: &DaemonRecord, objects: &ObjectMap| {
         let Desired::Wanted { daemon_set, note, .. } = resolve(&present, record, &Policy::default(), objects) else {
             panic!("it is wanted")
@@ -439,6 +476,8 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
         )
     );
     let unseen = ObjectMap::default();
+    let resolved = resolve(&present, &unknown, &Policy::default(), &unseen);
+    assert!(matches!(resolved, Desired::Unsure { .. }), "what runs may be the API's: {resolved:?}");
     assert_eq!(
         desired(&running, &unseen).1,
         "the API's version is not used, the folder's stays in force: Namespace kube-system has not been read yet"

@@ -73,7 +73,7 @@ fn decide_in_order(
     let guard = &mut state.concerns.removal_guard;
     guard.identify_cluster(observation, &mut state.inputs.cluster_uid);
     // What another cluster shows is none of what this node knows of its own.
-    let unheard = guard.is_another_cluster().then(|| observation.without_api_view());
+    let unheard = guard.is_view_foreign().then(|| observation.without_api_view());
     let observation = unheard.as_ref().unwrap_or(observation);
     let adopters = state.absorb(observation, config, &mut log);
     state.note_unsaved(&before.records);
@@ -122,7 +122,9 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
     let mut ours: BTreeMap<ObjectKey, Arc<DaemonSet>> = BTreeMap::new();
     // What a folder's overrides stays as it was remembered: else every version of the API's would be that one.
     // What is not confirmed to be gone is not forgotten, though nothing of it runs at this moment.
-    let unconfirmed: BTreeSet<&ObjectKey> = plan.daemons.iter().filter(|d| is_in_doubt(d)).map(|d| &d.key).collect();
+    let asks = |d: &DaemonPlan| d.actions.iter().any(|action| matches!(action, Action::Confirm { .. }));
+    let in_doubt = plan.daemons.iter().filter(|d| is_in_doubt(d) || asks(d));
+    let unconfirmed: BTreeSet<&ObjectKey> = in_doubt.map(|d| &d.key).collect();
     let is_frozen = |key: &ObjectKey| {
         state.inputs.daemon_sets.contains_key(key)
             && observation.folders.get(key).is_some_and(|d| sources::is_override(d))
@@ -139,7 +141,7 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
     let runs: BTreeSet<&ObjectKey> =
         plan.daemons.iter().filter(|d| d.record.live().next().is_some()).map(|d| &d.key).collect();
     let unlisted = api.lists(&Scope::DaemonSets) == 0;
-    if !unconfirmed.is_empty() {
+    if unlisted || !unconfirmed.is_empty() {
         objects.extend(state.inputs.objects.keys().cloned());
     }
     let folders = &observation.folders.objects;

@@ -15,6 +15,8 @@ use crate::core::health::SandboxFact;
 use crate::core::json::list_at;
 use crate::core::json::text_at;
 use crate::core::knowledge::Knowledge;
+use crate::core::model::INCARNATION_ANNOTATION;
+use crate::core::model::OWNER_ANNOTATION;
 use crate::core::model::ObjectKey;
 use crate::core::owners::MIRROR_ANNOTATION;
 use crate::core::plan::Readiness;
@@ -34,6 +36,19 @@ pub(super) const MIRROR_LATE: Span = Span::from_secs(20);
 /// How long after its grace period an instance that still runs counts as forgotten.
 const FORGOTTEN: Span = Span::from_secs(60);
 
+/// Says where the kubelet has a pod from. It sets it itself, so nobody else can (`kubelet/config.podStorage.merge`).
+const SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
+
+/// An instance as its sandbox describes itself.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct DescribedInstance {
+    /// The DaemonSet.
+    pub(super) owner: ObjectKey,
+    pub(super) incarnation: u64,
+    /// The pod's name, the node's included.
+    pub(super) pod: String,
+}
+
 /// One pod as the runtime has it.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct RuntimePod {
@@ -51,6 +66,9 @@ pub(super) struct RuntimePod {
     pub(super) fact: PodFact,
     /// What the kubelet says of it (`{"status": …}`), if it was asked.
     pub(super) reported: Option<Value>,
+    /// Which instance it is, if it is a static pod with our annotations.
+    #[serde(default)]
+    pub(super) instance: Option<DescribedInstance>,
 }
 
 #[cfg(test)]
@@ -65,6 +83,7 @@ impl RuntimePod {
             crashing: false,
             fact: PodFact::default(),
             reported: None,
+            instance: None,
         }
     }
 }
@@ -99,10 +118,24 @@ pub(super) fn runtime_pods(
                 crashing,
                 fact: fact(&sandbox.uid, sandboxes, containers),
                 reported: None,
+                instance: described(sandbox),
             }),
         }
     }
     pods
+}
+
+/// The instance that a sandbox is of. Of a pod from the API the annotations may be anybody's.
+fn described(sandbox: &crate::node::cri::Sandbox) -> Option<DescribedInstance> {
+    let annotation = |name: &str| sandbox.annotations.get(name).map(String::as_str);
+    let (namespace, name) = annotation(OWNER_ANNOTATION)?.split_once('/')?;
+    let is_ours = annotation(SOURCE_ANNOTATION) == Some("file") && namespace == sandbox.namespace;
+    let incarnation = annotation(INCARNATION_ANNOTATION)?.parse().ok()?;
+    is_ours.then(|| DescribedInstance {
+        owner: ObjectKey::new(namespace, name),
+        incarnation,
+        pod: sandbox.name.clone(),
+    })
 }
 
 /// A pod as the runtime has it, in the words of the core.

@@ -205,6 +205,7 @@ impl Inputs {
                 true => node::run_in_this_boot(&self.files, &config.kubelet_root, &state.records),
                 false => BTreeSet::new(),
             },
+            may_have_run: state.passes == 0 && node::may_have_run(&self.files, &config.kubelet_root),
             is_before_kubelet: state.concerns.manifests_lost_at_boot.asks() && !node::has_kubelet(&self.files),
             manifests_watched: executor.manifests.as_ref().is_some_and(ManifestDir::is_watched),
             seal,

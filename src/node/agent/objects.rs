@@ -106,6 +106,16 @@ impl<'a> Objects<'a> {
         }
     }
 
+    /// Whether the folder's object counts.
+    pub(super) fn is_folders(&self, reference: &ObjectRef) -> bool {
+        self.find(reference).0 == Found::Source(Origin::Folder)
+    }
+
+    /// Whether the API server, where one is configured, has not said yet what it has.
+    pub(super) fn is_unheard(&self, reference: &ObjectRef) -> bool {
+        self.api.is_some_and(|api| api.lists(&Scope::Object(reference.clone())) == 0)
+    }
+
     fn find(&self, reference: &ObjectRef) -> (Found, Option<&'a Entry>) {
         let rollback_data = self.rollback_data.and_then(|rollback_data| rollback_data.get(reference));
         if self.rollback_data.is_some() && rollback_data::is_pinned(reference) {

@@ -39,6 +39,13 @@ impl ObservedFolders {
         self.view.files.iter().rev().find(defines).map(|file| file.path.display().to_string())
     }
 
+    /// Whether the file that defines an object which is no DaemonSet does not rest: it may be another version than what
+    /// runs was made with.
+    pub(super) fn is_restless(&self, reference: &ObjectRef) -> bool {
+        let file = self.view.files.iter().rev().find(|file| file.objects.iter().any(|(r, _)| r == reference));
+        file.is_some_and(|file| file.is_restless())
+    }
+
     /// What is wrong with `key` in the files; where no file names it, what may hide it.
     pub(super) fn problems_of(&self, key: &ObjectKey) -> Vec<Problem> {
         let of_it: Vec<Problem> = self.view.problems_of(key).map(as_problem).collect();
@@ -109,7 +116,11 @@ impl ObservedFolders {
             FolderState::Present { daemon_set, .. } if self.view.is_restless(key) && replaces(record, daemon_set) => {
                 FolderState::Unsure { reason: "its file is being changed" }
             }
-            FolderState::Absent if unknown => {
+            // Else it would count again as soon as it can be read.
+            FolderState::Absent if record.ignored_file.is_some() && self.view.has_unreadable_folder() => {
+                FolderState::Unsure { reason: "a folder cannot be read" }
+            }
+            FolderState::Absent if unknown && !made_from(record).is_some_and(|path| self.view.is_masked(path)) => {
                 FolderState::Unsure { reason: "no file defines it, and where it came from is not remembered" }
             }
             state => state,

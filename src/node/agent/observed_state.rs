@@ -15,6 +15,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::model::UpdateStrategy;
 use crate::core::pass::Subject;
@@ -86,6 +87,16 @@ pub(super) struct ObservedState<'a> {
     pub(super) unlinked: Option<&'a str>,
 }
 
+/// An object that nobody has said anything of yet.
+fn missing_object(reference: &ObjectRef) -> Missing {
+    Missing {
+        kind: reference.kind.as_str().to_owned(),
+        namespace: reference.key.namespace.clone(),
+        name: reference.key.name.clone(),
+        key: String::new(),
+    }
+}
+
 /// Every instance with its record's namespace, by pod UID.
 pub(super) fn by_uid(records: &BTreeMap<ObjectKey, DaemonRecord>) -> HashMap<&str, (&str, &Instance)> {
     let mut instances = HashMap::with_capacity(records.len());
@@ -114,6 +125,22 @@ impl ObservedState<'_> {
         Some((RenderOptions { node_name: name.clone(), ..self.inputs.options.clone() }, version))
     }
 
+    /// The objects of a rendering that the folders define, while another version may count than the one that is known:
+    /// what an agent before this one wrote stays. The file is being changed, or what was remembered cannot be read and
+    /// the API server has not been heard.
+    fn doubtful<'r>(&self, rendering: &'r RenderResult) -> Vec<&'r ObjectRef> {
+        let Ok(rendered) = &rendering.result else { return Vec::new() };
+        if self.state.written.contains_key(&rendering.identity.uid) {
+            return Vec::new();
+        }
+        let is_doubtful = |reference: &&ObjectRef| {
+            self.objects.is_folders(reference)
+                && (self.observation.folders.is_restless(reference)
+                    || self.state.inputs_are_lost && self.objects.is_unheard(reference))
+        };
+        rendered.pod.references.iter().filter(is_doubtful).collect()
+    }
+
     /// What there is to say of an instance's end.
     fn pods(&self, instance: &Instance) -> Ends<'_> {
         let since = self.state.ending_since.get(&instance.uid);
@@ -124,7 +151,7 @@ impl ObservedState<'_> {
                 .snapshot()
                 .and_then(|api| evidence::mirror(api, self.namespace(instance), instance, &self.config.node_name)),
             has_asked: self.state.asks_runtime,
-            is_kubelets: self.instances.values().any(|(_, i)| i.listed),
+            is_kubelets: self.state.runtime_is_kubelets || self.instances.values().any(|(_, i)| i.listed),
             ended_for: since.map_or(Span::ZERO, |since| self.observation.steady - *since),
         }
     }
@@ -151,11 +178,12 @@ impl Facts for ObservedState<'_> {
         let inputs = Inputs { objects: &objects, ..inputs };
         let rendering = self.render_cache.rendering(daemon_set, incarnation, (live, data), inputs);
         let is_away = data == Data::Rollback && rollback_data.is_none();
-        if !(self.observation.seal.is_closed || is_away && live) {
+        let doubtful = if live { self.doubtful(&rendering) } else { Vec::new() };
+        if !(self.observation.seal.is_closed || is_away && live || !doubtful.is_empty()) {
             return rendering;
         }
         // What runs stays as it is while nobody can say what it is to have, and nothing starts without what is sealed.
-        let mut missing: Vec<Missing> = Vec::new();
+        let mut missing: Vec<Missing> = doubtful.into_iter().map(missing_object).collect();
         if is_away {
             let name = format!("that was kept with revision {}", rendering.revision);
             missing.push(Missing { kind: "data".to_owned(), namespace: String::new(), name, key: String::new() });
@@ -164,12 +192,7 @@ impl Facts for ObservedState<'_> {
             Ok(rendered) if live && self.observation.seal.is_closed => {
                 let secrets = rendered.pod.references.iter().filter(|reference| reference.kind == Kind::Secret);
                 let unknown = secrets.filter(|secret| matches!(objects.lookup(secret), Lookup::Unknown));
-                missing.extend(unknown.map(|secret| Missing {
-                    kind: Kind::Secret.as_str().to_owned(),
-                    namespace: secret.key.namespace.clone(),
-                    name: secret.key.name.clone(),
-                    key: String::new(),
-                }));
+                missing.extend(unknown.map(missing_object));
             }
             _ => {}
         }
@@ -224,6 +247,10 @@ impl Facts for ObservedState<'_> {
 
     fn sandbox(&self, instance: &Instance) -> Evidence {
         ending::sandbox(instance, &self.pods(instance))
+    }
+
+    fn may_run_unrecorded(&self) -> bool {
+        self.state.may_run_unrecorded
     }
 
     fn former_node(&self, instance: &Instance) -> Option<&str> {

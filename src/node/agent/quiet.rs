@@ -59,6 +59,7 @@ pub(super) fn has_no_news(observation: &Observation, before: &Observation, due: 
         volume_look: _,
         volumes,
         run_in_this_boot,
+        may_have_run,
         is_before_kubelet,
         can_ask_runtime,
         pulls,
@@ -80,6 +81,7 @@ pub(super) fn has_no_news(observation: &Observation, before: &Observation, due: 
         && is_same_seal(seal, &before.seal)
         && (boot, kubelet_started, run_in_this_boot)
             == (&before.boot, &before.kubelet_started, &before.run_in_this_boot)
+        && *may_have_run == before.may_have_run
         && *is_before_kubelet == before.is_before_kubelet
         && (manifests_watched, can_ask_runtime) == (&before.manifests_watched, &before.can_ask_runtime)
         && (Arc::ptr_eq(unpinned, &before.unpinned) || unpinned == &before.unpinned)

@@ -165,6 +165,22 @@ impl SavedInputs {
         SavedSecrets { objects: secret, tokens: std::mem::take(&mut self.tokens), rollback_data, files }
     }
 
+    /// Takes what another memory of the same cluster has heard later. Secrets that are sealed stay as they are.
+    pub(super) fn overlay(&mut self, later: Self) {
+        if self.cluster_uid.is_some() && self.cluster_uid != later.cluster_uid {
+            return;
+        }
+        let is_sealed = self.sealed;
+        let heard: BTreeMap<_, _> =
+            later.objects.into_iter().filter(|object| !(is_sealed && is_secret(object))).collect();
+        self.objects.retain(|(reference, _)| !heard.contains_key(reference));
+        self.objects.extend(heard);
+        self.daemon_sets.retain(|known| !later.daemon_sets.iter().any(|later| later.key == known.key));
+        self.daemon_sets.extend(later.daemon_sets);
+        self.node = later.node.or_else(|| self.node.take());
+        self.reached = self.reached.max(later.reached);
+    }
+
     /// Whether secrets are in it.
     pub(super) fn has_secrets(&self) -> bool {
         let mut rollback_data = self.rollback_data.iter().flat_map(|(_, rollback_data)| rollback_data);
@@ -394,6 +410,25 @@ mod tests {
         assert_eq!(values(&again), values(&remembered_inputs));
         assert_eq!(objects::values(&again.objects), objects::values(&remembered_inputs.objects));
         assert_ne!(again.fingerprint(0), closed);
+    }
+
+    #[test]
+    fn what_was_heard_while_the_state_folder_could_not_be_used_counts() {
+        let (c, s) = (ObjectRef::new(Kind::ConfigMap, "ns", "c"), ObjectRef::new(Kind::Secret, "ns", "s"));
+        let of = |cluster: &str, sealed: bool, text: &str| SavedInputs {
+            cluster_uid: Some(cluster.to_owned()),
+            sealed,
+            objects: vec![(c.clone(), json!(text)), (s.clone(), json!(text))],
+            ..SavedInputs::default()
+        };
+        for (cluster, sealed, expected) in
+            [("one", false, ["new", "new"]), ("one", true, ["new", "old"]), ("two", false, ["old", "old"])]
+        {
+            let mut saved = of("one", sealed, "old");
+            saved.overlay(of(cluster, false, "new"));
+            let found: BTreeMap<_, _> = saved.objects.into_iter().collect();
+            assert_eq!([&found[&c], &found[&s]], expected.map(|text| json!(text)).each_ref(), "{cluster} {sealed}");
+        }
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub(super) enum Request {
     ConfirmRemoval { key: ObjectKey, about: u64, api_uid: Option<String>, cluster: Option<String> },
     /// A complete list of the DaemonSets over a new connection.
     RelistDaemonSets,
+    /// Nothing that the API server has shown counts any more: list everything over a new connection.
+    ForgetApiView,
     /// Watch exactly these objects and hold exactly these tokens.
     Follow { objects: BTreeSet<ObjectRef>, tokens: BTreeSet<TokenRequest> },
     /// Watch the pods of exactly these DaemonSets that the scheduler could not bind, by label selector.
@@ -223,6 +225,10 @@ impl Requests {
                 let Some(api) = &clients.api else { return };
                 self.reply(Reply::Relisting { lists: api.relist_fresh() });
             }
+            Request::ForgetApiView => {
+                let Some(api) = &clients.api else { return };
+                api.forget_view();
+            }
             request => {
                 let (replies, wake) = (self.replies.clone(), Arc::clone(&self.wake));
                 tokio::spawn(async move {
@@ -301,6 +307,7 @@ async fn perform(request: Request, clients: &Clients) -> Option<Reply> {
         }
         // Answered without waiting by [`Requests::start`] and [`Requests::send`].
         Request::RelistDaemonSets
+        | Request::ForgetApiView
         | Request::Follow { .. }
         | Request::FollowPending(_)
         | Request::Pull { .. }

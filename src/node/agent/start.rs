@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::clock;
 use crate::config::Config;
+use crate::core::model::ObjectKey;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
 use crate::core::render::Pulls;
@@ -241,11 +242,13 @@ fn recall(
         Ok((Some(folder), records)) => {
             recall_records(state, executor, &folder, records, &mut damaged);
             rewrite = recall_inputs(state, executor, inputs, &folder, &mut damaged);
+            add_lost_records(state, executor.floor);
             executor.state = Some(folder);
         }
         Ok((None, _)) => {}
         Err(error) => {
             state.floor_source = FloorSource::NoStateFolder;
+            state.inputs_are_lost = true;
             executor.is_recalled = false;
             if state.purpose == Purpose::Answer {
                 state.startup_problems.push(executor::unused(&error, error.hint()));
@@ -312,6 +315,17 @@ fn recall_records(
     }
 }
 
+/// A daemon that the inputs remember and that has no record may have lost it: its numbers begin above all that were in
+/// use.
+fn add_lost_records(state: &mut AgentState, floor: Floor) {
+    let remembered = state.inputs.daemon_sets.keys().chain(state.inputs.origins.keys());
+    let lost: Vec<ObjectKey> = remembered.filter(|key| !state.records.contains_key(key)).cloned().collect();
+    for key in lost {
+        let record = DaemonRecord::new(key.clone(), state.floor.max(floor.bound));
+        state.records.insert(key, record);
+    }
+}
+
 /// Takes the remembered inputs. Gives whether they are to be written again.
 fn recall_inputs(
     state: &mut AgentState,
@@ -324,9 +338,13 @@ fn recall_inputs(
         Loaded::Present(saved) => saved,
         Loaded::Damaged(why) => {
             damaged.push(why);
+            state.inputs_are_lost = true;
             return false;
         }
-        Loaded::Absent => return false,
+        Loaded::Absent => {
+            state.inputs_are_lost = !state.records.is_empty();
+            return false;
+        }
     };
     let (sealed, is_plain) = (saved.sealed, saved.has_secrets());
     inputs.import_tokens(std::mem::take(&mut saved.tokens));

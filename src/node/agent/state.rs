@@ -72,6 +72,9 @@ pub(super) struct AgentState {
     #[serde(default)]
     pub(super) floor_source: FloorSource,
     pub(super) inputs: RememberedInputs,
+    /// Whether an agent before this one remembered inputs that cannot be read.
+    #[serde(default)]
+    pub(super) inputs_are_lost: bool,
     pub(super) inputs_on_disk: InputsOnDisk,
     pub(super) definitions: ApiDefinitions,
     pub(super) node: NodeView,
@@ -92,6 +95,12 @@ pub(super) struct AgentState {
     /// Whether a replacement waits for what the container runtime says.
     #[serde(default)]
     pub(super) asks_runtime: bool,
+    /// Whether the container runtime has listed an instance in this process: it is the one that the kubelet uses.
+    #[serde(default)]
+    pub(super) runtime_is_kubelets: bool,
+    /// Whether something may run here that no record knows: this process has not asked the runtime yet.
+    #[serde(default)]
+    pub(super) may_run_unrecorded: bool,
     clock: Clock,
 }
 
@@ -140,6 +149,7 @@ impl AgentState {
             floor: 0,
             floor_source: FloorSource::Disk,
             inputs: RememberedInputs::default(),
+            inputs_are_lost: false,
             inputs_on_disk: InputsOnDisk::default(),
             definitions: ApiDefinitions::default(),
             node: config.node_view(),
@@ -151,6 +161,8 @@ impl AgentState {
             ending_since: BTreeMap::new(),
             made_under: BTreeMap::new(),
             asks_runtime: false,
+            runtime_is_kubelets: false,
+            may_run_unrecorded: purpose == Purpose::Work,
             clock: Clock::default(),
         }
     }
@@ -198,6 +210,7 @@ impl AgentState {
         self.follow_inputs(observation, log);
         self.find_floor(observation);
         self.adopt_manifests(observation, log);
+        self.adopt_sandboxes(observation, &config.node_name, log);
         let adopters = self.adopt_orphans(observation, log);
         let started = self.follow_starts(observation, config);
         self.follow_ends(observation);
@@ -315,9 +328,12 @@ impl AgentState {
 
     /// Notes what the container runtime lists, and since when instances end.
     fn follow_ends(&mut self, observation: &Observation) {
+        let has_listed = self.runtime_is_kubelets;
         let instances = self.records.values_mut().flat_map(|record| &mut record.instances);
-        for instance in instances.filter(|i| !i.listed) {
-            instance.listed = observation.runtime_pod(&instance.uid).is_some();
+        for instance in instances.filter(|i| !(has_listed && i.listed)) {
+            let is_listed = observation.runtime_pod(&instance.uid).is_some();
+            instance.listed |= is_listed;
+            self.runtime_is_kubelets |= is_listed;
         }
         let ending: BTreeSet<&str> =
             self.records.values().flat_map(DaemonRecord::ending).map(|i| i.uid.as_str()).collect();

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use crate::clock;
 use crate::core::time::Timestamp;
 use crate::node::socket::SocketRequest;
 
@@ -23,9 +23,9 @@ pub(super) enum Until {
     /// Never: a signal ends it.
     Stopped,
     /// When nothing is left that the API server or a pull could still change at once, or at this time.
-    Settled(tokio::time::Instant),
+    Settled(Instant),
     /// When nothing of ours runs on the node any more, or at this time.
-    TornDown(tokio::time::Instant),
+    TornDown(Instant),
 }
 
 /// Who may speak to the loop.
@@ -45,7 +45,7 @@ pub(super) enum Wake {
 
 impl Until {
     /// When the loop ends at the latest.
-    pub(super) fn bound(self) -> Option<tokio::time::Instant> {
+    pub(super) fn bound(self) -> Option<Instant> {
         match self {
             Until::Stopped => None,
             Until::Settled(bound) | Until::TornDown(bound) => Some(bound),
@@ -81,13 +81,27 @@ pub(super) async fn api_change(changed: &mut Option<watch::Receiver<u64>>) {
     std::future::pending().await
 }
 
-/// Waits until `due`, and no longer than [`LONGEST`]: the clock may be set back meanwhile.
-pub(super) async fn at(due: Timestamp) {
-    tokio::time::sleep((due - clock::now()).to_duration().min(LONGEST)).await;
+/// A moment by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    wall: Timestamp,
+    steady: Instant,
+}
+
+impl Moment {
+    /// Now, when the wall clock has just said `wall`.
+    pub(super) fn now(wall: Timestamp) -> Self {
+        Self { wall, steady: Instant::now() }
+    }
+
+    /// When it is `due`, [`LONGEST`] later at the latest. By the steady clock: the other one may be set at any moment.
+    pub(super) fn until(self, due: Timestamp) -> Instant {
+        self.steady + (due - self.wall).to_duration().min(LONGEST)
+    }
 }
 
 /// Waits until `bound`; for ever without one.
-pub(super) async fn bound(bound: Option<tokio::time::Instant>) {
+pub(super) async fn bound(bound: Option<Instant>) {
     match bound {
         Some(bound) => tokio::time::sleep_until(bound).await,
         None => std::future::pending().await,

@@ -114,6 +114,18 @@ impl Store {
         });
     }
 
+    /// Nothing has been heard of any scope.
+    pub(super) fn forget(&self) {
+        self.sight(|sightings| drop(sightings.take()));
+        self.with(|snapshot| {
+            let scopes = snapshot.scopes.keys().map(|scope| (scope.clone(), ScopeState::default())).collect();
+            let (version, content) = (snapshot.version, snapshot.content);
+            *snapshot = Snapshot { version, content, scopes, ..Snapshot::default() };
+            snapshot.changed();
+        });
+        self.wake();
+    }
+
     /// An object has this content. Returns whether it is `immutable`.
     pub(super) fn apply(&self, scope: &Scope, value: Value) -> bool {
         if *scope == Scope::DaemonSets {

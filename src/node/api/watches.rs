@@ -151,6 +151,11 @@ impl Watches {
         self.daemon_sets.abort();
         self.daemon_sets = spawn_daemon_sets(&self.context, self.selector.clone());
     }
+
+    /// Lists and watches everything again.
+    pub(super) fn relist_all(&self) {
+        self.context.etcd_rollback.relist_all();
+    }
 }
 
 impl Drop for Watches {

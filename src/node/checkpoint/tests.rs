@@ -135,6 +135,15 @@ fn files_of_others_or_open_to_others_are_not_trusted() {
 }
 
 #[test]
+fn a_folder_in_the_place_of_a_record_gives_way_to_the_next_save() {
+    let (_root, store) = fresh();
+    fs::create_dir(store.path().join("a.json")).unwrap();
+    store.save("a", &record(1)).unwrap();
+    assert_eq!(store.load("a"), Loaded::Present(record(1)));
+    assert_eq!(names(store.path()), ["a.json", "a.json.bad-1"]);
+}
+
+#[test]
 fn a_record_of_another_shape_is_set_aside_not_fatal() {
     let (_root, store) = fresh();
     store.save("a", &["a list"]).unwrap();

@@ -33,6 +33,7 @@ messages! {
         metadata: Option<PodSandboxMetadata> = [message, optional, tag = "2"],
         state: i32 = [int32, tag = "3"],
         created_at: i64 = [int64, tag = "4"],
+        annotations: BTreeMap<String, String> = [btree_map = "string, string", tag = "6"],
     }
     PodSandboxMetadata {
         name: String = [string, tag = "1"],

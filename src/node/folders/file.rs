@@ -157,13 +157,17 @@ fn keep(view: &mut FileView, previous: &FileView) {
         .map(|object| (object.kind.clone(), object.key.clone()))
         .collect();
     let is_refused = |kind: &str, key: &ObjectKey| refused.iter().any(|(other, name)| other == kind && name == key);
-    let mut kept = 0;
+    let (mut kept, own) = (0, view.daemon_sets.len());
     for daemon_set in &previous.daemon_sets {
         let there = view.daemon_sets.iter().any(|other| other.key == daemon_set.key);
         if !there && (keep_all || is_refused("DaemonSet", &daemon_set.key)) {
             view.daemon_sets.push(Arc::clone(daemon_set));
             kept += 1;
         }
+    }
+    if own == 0 && kept > 0 {
+        // It says nothing of what it defines: for what is to count once the file changes, it has not changed.
+        view.fingerprint.clone_from(&previous.fingerprint);
     }
     for (reference, value) in &previous.objects {
         let there = view.objects.iter().any(|(other, _)| other == reference);

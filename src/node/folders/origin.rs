@@ -42,6 +42,12 @@ impl FolderView {
         Some(Origin { path: file.path.clone(), folder: file.mounted.clone()? })
     }
 
+    /// Whether a link to /dev/null masks the file at `path`.
+    pub fn is_masked(&self, path: &Path) -> bool {
+        let name = path.file_name().map(|name| name.to_string_lossy());
+        self.masked.iter().any(|masked| name.as_deref() == Some(masked)) && !self.is_empty(path)
+    }
+
     /// The state of `key`, which came from `origin` when it was last seen (`None`: from no folder).
     ///
     /// Its absence is evidence only if its file is gone, masked by a link to /dev/null, or valid without it, while the

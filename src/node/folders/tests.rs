@@ -147,8 +147,11 @@ fn an_empty_file_ends_nothing_that_runs_and_a_link_to_dev_null_does() {
         folders.later();
         assert!(matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Present { .. }));
     }
+    let path = folders.paths[0].join("a.yaml");
+    assert!(!folders.view.is_masked(&path));
     symlink("/dev/null", folders.paths[1].join("a.yaml")).unwrap();
     folders.later();
+    assert!(folders.view.is_masked(&path));
     assert!(matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Absent));
 }
 
@@ -203,6 +206,22 @@ fn a_file_that_turns_bad_keeps_what_it_last_defined() {
     folders.write(0, "x.yaml", &daemon_set("c", "one"));
     folders.later();
     assert_eq!((folders.names(), folders.problems()), (vec!["c".to_owned()], vec![]));
+}
+
+#[test]
+fn a_file_that_says_nothing_any_more_has_not_changed() {
+    let mut folders = Folders::new();
+    folders.write(0, "x.yaml", &daemon_set("a", "one"));
+    folders.later();
+    let fingerprint = folders.view.files[0].fingerprint.clone();
+    for nonsense in ["\0\0\0\0", "kind: [\n"] {
+        folders.write(0, "x.yaml", nonsense);
+        folders.later();
+        assert_eq!((folders.names(), &folders.view.files[0].fingerprint), (vec!["a".to_owned()], &fingerprint));
+    }
+    folders.write(0, "x.yaml", &(daemon_set("a", "one") + "# wanted again\n"));
+    folders.later();
+    assert_ne!(folders.view.files[0].fingerprint, fingerprint);
 }
 
 #[test]

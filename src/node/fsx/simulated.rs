@@ -191,7 +191,8 @@ impl Simulated {
         }
     }
 
-    fn sync_folder(&self, path: &Path) {
+    /// What is in the folder at `path`, and what is not any more, is on stable storage.
+    pub fn sync_folder(&self, path: &Path) {
         self.sync(&self.open_folder(&Handle::Start, path, Links::Follow).unwrap()).unwrap();
     }
 

@@ -4,6 +4,9 @@ Each story changes what the node is: another name, another runtime to ask, a kub
 """
 
 import json
+import shutil
+import signal
+import subprocess
 import unittest
 from types import SimpleNamespace
 
@@ -143,6 +146,60 @@ class Models(unittest.TestCase):
         renewed = self.until(again, lambda: (found := self.cri.of("named-")) and len(found) == 1 and found[0][2] != first[2] and found[0], 60, "it is replaced")
         never(lambda: self.cri.of("named-") != [renewed], 5, "once")
         self.assertEqual(self.status(again, "named")["state"], "running")
+
+    def test_e_a_machine_that_was_cloned_without_its_state_folder_replaces_what_it_ran_once(self):
+        made, first = self.start("cloned")
+        made.stop()
+        shutil.rmtree(made.home / "state")
+        self.node.kubelet.stop()
+        self.node.name = "cloned-node"
+        self.node.start_kubelet()
+        self.node.wait_ready()
+        again = self.enterContext(Agent(self.node, "cloned"))
+        renewed = self.until(again, lambda: (found := self.cri.of("cloned-")) and len(found) == 1 and found[0][2] != first[2] and found[0], 60, "it is replaced")
+        never(lambda: self.cri.of("cloned-") != [renewed], 5, "once")
+        self.assertEqual(self.status(again, "cloned")["state"], "running")
+
+    def test_f_what_runs_without_manifest_and_record_ends_before_another_one_starts(self):
+        made, first = self.start("lost")
+        made.stop()
+        # The kubelet looks at its folder no more, so the pod goes on.
+        self.node.kubelet.stop()
+        shutil.rmtree(made.home / "state")
+        for file in self.node.manifests.glob(f"{NAMESPACE}-lost-*"):
+            file.unlink()
+        made.start()
+        self.until(made, lambda: "neither a manifest nor a record" in self.status(made, "lost").get("reason", ""), 20, "it waits for what runs")
+        never(lambda: made.manifests("lost-"), 3, "another one has a manifest though one runs")
+        self.node.start_kubelet()
+        second = self.until(made, lambda: (found := self.cri.of("lost-")) and len(found) == 1 and found[0][2] != first[2] and found[0], 90, "another one runs")
+        self.assertNotEqual(second[0], first[0], "the number of the lost one is not used again")
+
+    def test_g_a_file_system_that_is_mounted_late_under_a_linked_file_ends_nothing(self):
+        late = scratch() / "late"
+        late.mkdir()
+
+        def mount(image_round):
+            subprocess.run(["mount", "-t", "tmpfs", "tmpfs", late], check=True)
+            body = labelled("linked")
+            body["spec"]["template"]["metadata"]["annotations"] = {"round": image_round}
+            (late / "linked.yaml").write_text(json.dumps(body), encoding="utf-8")
+        mount("one")
+        self.addCleanup(subprocess.run, ["umount", "-l", late], check=False)
+        made = Agent(self.node, "linked")
+        made.folder.mkdir(parents=True)
+        (made.folder / "linked.yaml").symlink_to(late / "linked.yaml")
+        made.start()
+        self.addCleanup(made.stop)
+        runs = self.wait_running(made, "linked")
+        made.stop()
+        subprocess.run(["umount", "-l", late], check=True)
+        made.start()
+        self.until(made, lambda: "cannot be read" in made.cli("status").stdout, 20, "status names the file")
+        never(lambda: self.cri.of("linked-") != [runs], 3, "it ended for a file that cannot be looked at")
+        mount("two")
+        made.process.signal(signal.SIGHUP)
+        self.until(made, lambda: (found := self.cri.of("linked-")) and len(found) == 1 and found[0][2] != runs[2], 90, "the file counts again")
 
 
 if __name__ == "__main__":

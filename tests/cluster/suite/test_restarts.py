@@ -6,6 +6,7 @@ moment without it, and it is started again. The end is reached, at no instant ar
 with `DAEMONLET_LONG=1` at each.
 """
 
+import os
 import random
 import re
 import threading
@@ -130,15 +131,19 @@ class Eyes:
                 self.bad.append(f"too many manifests: {now}")
 
     def _containers(self):
+        seen = set()
         while not self._over.wait(0.05):
             steady = self.steady
             try:
-                pods = {pod for pod, _, _, _ in WORLD.node.cri.of(f"{self.daemon.name}-")}
+                found = WORLD.node.cri.of(f"{self.daemon.name}-")
             except Exception:  # noqa: BLE001  (the runtime does not run, or a container goes while it is looked at)
                 continue
+            pods = {pod for pod, _, _, _ in found}
+            # One that has just started answers before it knows what runs: the kernel knows it.
+            seen = {pid for _, _, _, pid in found} or {pid for pid in seen if os.path.exists(f"/proc/{pid}")}
             if len(pods) > 1 + self.daemon.surge:
                 self.bad.append(f"too many run: {pods}")
-            if steady and self.steady and not pods:
+            if steady and self.steady and not seen:
                 self.bad.append("none runs")
 
 

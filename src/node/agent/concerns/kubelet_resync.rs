@@ -190,7 +190,6 @@ impl KubeletResync {
 mod tests {
     use std::sync::Arc;
 
-    use crate::core::health::PodFact;
     use crate::core::knowledge::Knowledge;
     use crate::core::record::Instance;
     use crate::core::time::at;
@@ -205,15 +204,7 @@ mod tests {
         let mut record = DaemonRecord::new(key(), 0);
         record.instances.push(Instance { started: true, ..Instance::new("u", "net-x", 0, "r", at(0)) });
         let records = Records::from([(key(), record)]);
-        let crashed = RuntimePod {
-            uid: "u".to_owned(),
-            alive: true,
-            running_since: None,
-            sandboxes: vec!["s".to_owned()],
-            crashing: true,
-            fact: PodFact::default(),
-            reported: None,
-        };
+        let crashed = RuntimePod { sandboxes: vec!["s".to_owned()], crashing: true, ..RuntimePod::test("u", true) };
         let runtime = Knowledge::Current(Arc::new(vec![crashed]));
         let mut restarts = |as_of| {
             let observation = Observation::of(None, runtime.clone(), 101);

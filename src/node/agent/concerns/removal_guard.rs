@@ -59,6 +59,9 @@ struct Cluster {
     asked_on: u64,
     /// The UID of another cluster than the one that is remembered.
     other: Option<String>,
+    /// The remembered cluster answers again, and what another one showed is still to be forgotten.
+    #[serde(default)]
+    is_back: bool,
     /// The connection on which the DaemonSets were listed, while there is one.
     #[serde(default)]
     listed_on: Option<u64>,
@@ -162,6 +165,11 @@ impl RemovalGuard {
         self.cluster.other.is_some()
     }
 
+    /// Whether what the API server has shown may be of another cluster than the one that is remembered.
+    pub(in super::super) fn is_view_foreign(&self) -> bool {
+        self.cluster.other.is_some() || self.cluster.is_back
+    }
+
     /// Whether a second complete list, over a fresh connection, has said the same.
     pub(in super::super) fn has_second_list(&self, api: Option<&Snapshot>) -> bool {
         let beyond = self.second_list.and_then(|second| second.beyond);
@@ -203,6 +211,10 @@ impl RemovalGuard {
             requests.push(Request::ConfirmRemoval { key: key.clone(), about, api_uid, cluster: cluster.cloned() });
         }
         requests.extend(self.ask_for_cluster(now));
+        if std::mem::take(&mut self.cluster.is_back) {
+            (self.second_list, self.confirmations) = (None, BTreeMap::new());
+            requests.push(Request::ForgetApiView);
+        }
         requests.extend(self.hold_removals(plan.removals_held, now, removals_delay));
         requests
     }
@@ -211,7 +223,8 @@ impl RemovalGuard {
     /// missing, and asks again on every new connection.
     fn ask_for_cluster(&mut self, now: Timestamp) -> Option<Request> {
         let connection = self.cluster.listed_on?;
-        let is_due = self.cluster.asked_at.is_none_or(|at| now - at >= ASK_AGAIN);
+        let is_old = |at| !(Span::ZERO..ASK_AGAIN).contains(&(now - at));
+        let is_due = self.cluster.asked_on != connection || self.cluster.asked_at.is_none_or(is_old);
         if !is_due || self.cluster.known_on == Some(connection) {
             return None;
         }
@@ -264,7 +277,11 @@ impl Cluster {
     fn is(&mut self, uid: &str, connection: u64, known: &mut Option<String>) {
         self.known_on = Some(connection);
         match known {
-            Some(known) => self.other = (*known != uid).then(|| uid.to_owned()),
+            Some(known) => {
+                let other = (*known != uid).then(|| uid.to_owned());
+                self.is_back |= self.other.is_some() && other.is_none();
+                self.other = other;
+            }
             None => *known = Some(uid.to_owned()),
         }
     }

@@ -78,7 +78,7 @@ pub(in crate::node::agent) fn state(config: &Config) -> AgentState {
     });
     let at = Timestamp::from_secs(1_000);
     let mut state = AgentState::new(config, Policy::default(), options, at, Purpose::Work);
-    state.passes = 1;
+    (state.passes, state.may_run_unrecorded) = (1, false);
     let mut record = DaemonRecord::new(key(), 1);
     record.api_uid = Some("d".to_owned());
     let instance = Instance::new("uid-1", "net-11111", 0, "r", at);
@@ -368,4 +368,45 @@ fn a_manifest_that_a_kubelet_at_work_does_not_accept_gives_way_to_the_revision_b
         assert_eq!(what, ["start i:1", "end i:1", "start i:2"], "{shows:?}: {told:?}");
         assert_eq!(last.daemon(&key()).unwrap().record.failed, None);
     }
+}
+
+#[test]
+fn a_pass_is_due_by_the_steady_clock() {
+    let seen = crate::node::agent::wake::Moment::now(Timestamp::from_secs(100));
+    let wait = |due: i64| seen.until(Timestamp::from_secs(due)) - seen.until(Timestamp::MIN);
+    assert_eq!(wait(107), std::time::Duration::from_secs(7));
+    assert_eq!((wait(0), wait(1_000_000)), (std::time::Duration::ZERO, std::time::Duration::from_secs(60)));
+}
+
+#[test]
+fn what_runs_without_a_record_ends_before_another_one_starts() {
+    let config = config();
+    let mut state = state(&config);
+    (state.records, state.may_run_unrecorded) = (Default::default(), true);
+    let found = |source: &str| {
+        let annotations = [
+            ("kubernetes.io/config.source", source),
+            (crate::core::model::OWNER_ANNOTATION, "kube-system/net"),
+            (crate::core::model::INCARNATION_ANNOTATION, "6"),
+        ];
+        let sandbox = crate::node::cri::Sandbox {
+            id: "s".to_owned(),
+            uid: "lost".to_owned(),
+            name: "net-xxxxx-n1".to_owned(),
+            namespace: "kube-system".to_owned(),
+            attempt: 0,
+            state: crate::node::cri::SandboxState::Ready,
+            created_at_ns: 0,
+            annotations: annotations.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        };
+        let pods = crate::node::agent::evidence::runtime_pods(&[sandbox], &[]);
+        let seen = Observation { runtime: Knowledge::Current(Arc::new(pods)), ..observation(None) };
+        decided(&seen, &state, &config).state
+    };
+    assert!(found("api").records.is_empty(), "the annotations of other pods are anybody's");
+    let adopted = found("file");
+    assert!(!adopted.may_run_unrecorded);
+    let record = &adopted.records[&key()];
+    let ending: Vec<_> = record.ending().map(|i| (i.uid.as_str(), i.pod_name.as_str())).collect();
+    assert_eq!((ending.as_slice(), record.next_incarnation), ([("lost", "net-xxxxx")].as_slice(), 7));
 }

@@ -1,10 +1,14 @@
 //! The remembered inputs on disk, sealed where the node's owner wants that.
 
+use crate::config::Config;
 use crate::node::agent::decision::Decision;
 use crate::node::agent::failure;
 use crate::node::agent::observation::Observation;
 use crate::node::agent::remembered_inputs::INPUTS;
+use crate::node::agent::remembered_inputs::SavedInputs;
+use crate::node::agent::start;
 use crate::node::agent::state::AgentState;
+use crate::node::checkpoint::Loaded;
 
 use super::EffectOutcome;
 use super::Executor;
@@ -39,6 +43,24 @@ impl Executor {
                 self.sealing.drop_sealed(&folder.inputs);
             }
             Err(error) => outcome.problems.push(problem("checkpoint", failure::of(&error, error.hint()))),
+        }
+    }
+
+    /// The state folder can be used again: what the API server has said since counts more than what is remembered there.
+    pub(in crate::node::agent) fn add_to_inputs(&self, config: &Config, state: &AgentState) {
+        let Ok(folder) = start::open_state(&self.files, config) else { return };
+        let later = state.inputs.to_save(&[]);
+        let inputs = match folder.inputs.load::<SavedInputs>(INPUTS) {
+            Loaded::Present(mut inputs) => {
+                inputs.overlay(later);
+                inputs
+            }
+            // What has to be sealed is not written without that.
+            Loaded::Damaged(_) | Loaded::Absent if self.sealing.is_on() => return,
+            Loaded::Damaged(_) | Loaded::Absent => later,
+        };
+        if let Err(error) = folder.inputs.save(INPUTS, &inputs) {
+            tracing::warn!("what the API server has said since cannot be remembered: {error}");
         }
     }
 

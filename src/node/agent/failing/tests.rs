@@ -46,15 +46,7 @@ fn crashing() -> Runtime {
         sandboxes: vec![SandboxFact { ready: true, made: at(2_000) }],
         containers: vec![ContainerFact { name: "main".into(), restarts: 2, does: Does::Ended, made: at(3_000) }],
     };
-    let pod = RuntimePod {
-        uid: "u".into(),
-        alive: true,
-        running_since: None,
-        sandboxes: Vec::new(),
-        crashing: true,
-        fact,
-        reported: None,
-    };
+    let pod = RuntimePod { crashing: true, fact, ..RuntimePod::test("u", true) };
     Knowledge::Current(Arc::new(vec![pod]))
 }
 

@@ -67,6 +67,17 @@ pub(super) fn run_in_this_boot(files: &Shared, kubelet_root: &Path, records: &Re
     run.map(|i| i.uid.clone()).collect()
 }
 
+/// Whether the kubelet may have run a pod since the machine booted.
+pub(super) fn may_have_run(files: &Shared, kubelet_root: &Path) -> bool {
+    let root = kubelet_root.join("pods");
+    let pods = match files.list(&root) {
+        Ok(pods) => pods,
+        Err(error) => return error.kind() != std::io::ErrorKind::NotFound,
+    };
+    let booted = machine_booted(files);
+    pods.iter().any(|pod| booted.is_none_or(|booted| kubelet_knows(files, &root.join(pod), booted)))
+}
+
 /// Whether the kubelet has made a container of the pod since the machine booted: each gets a hosts file
 /// and a folder of its own below the pod's.
 fn kubelet_knows(files: &Shared, pod: &Path, booted: SystemTime) -> bool {

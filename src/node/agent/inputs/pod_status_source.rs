@@ -95,5 +95,6 @@ fn runs(reported: Option<Value>, uid: String) -> RuntimePod {
         crashing: false,
         fact: PodFact::default(),
         reported,
+        instance: None,
     }
 }

@@ -104,7 +104,7 @@ fn state(config: &Config, daemon_set: &Arc<DaemonSet>) -> AgentState {
         token_expiration: crate::core::time::Span::from_secs(3607),
     });
     let mut state = AgentState::new(config, Policy::default(), options, Timestamp::from_secs(1_000), Purpose::Work);
-    state.passes = 1;
+    (state.passes, state.may_run_unrecorded) = (1, false);
     state.inputs.daemon_sets.insert(key(), Arc::clone(daemon_set));
     state.inputs.objects = known(Vec::new());
     state.inputs_on_disk.saved = state.inputs.fingerprint(0);

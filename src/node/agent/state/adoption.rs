@@ -1,4 +1,4 @@
-//! Adoption: manifests that no record knows, and instances whose DaemonSet is gone.
+//! Adoption: manifests and sandboxes that no record knows, and instances whose DaemonSet is gone.
 //!
 //! Owns which record they go to; [`crate::core::adopt`] owns whether they may.
 
@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::core::adopt;
 use crate::core::adopt::AdoptableManifest;
+use crate::core::knowledge::Knowledge;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::policy::Covered;
@@ -60,6 +61,40 @@ impl AgentState {
                 let pod = &manifest.pod_name;
                 let line = format!("took over the manifest of {pod}, which is ours and which no record knows");
                 log.info(line).daemonset(&manifest.owner).pod(pod);
+            }
+        }
+    }
+
+    /// Takes over what runs without a manifest and that no record knows, so that no second instance starts beside it.
+    pub(super) fn adopt_sandboxes(&mut self, observation: &Observation, node: &str, log: &mut Log) {
+        let is_first = self.passes == 0;
+        self.may_run_unrecorded &= match &observation.runtime {
+            Knowledge::NeverHeard | Knowledge::Remembered(..) => !is_first || observation.may_have_run,
+            Knowledge::Current(_) | Knowledge::Unreadable(_) | Knowledge::Absent(_) => false,
+        };
+        let (Some(pods), Some(scan)) = (observation.runtime.current(), observation.manifests.current()) else { return };
+        let alive = pods.iter().filter(|pod| pod.alive);
+        for (pod, found) in alive.filter_map(|pod| Some((pod, pod.instance.as_ref()?))) {
+            let is_known = self.records.values().any(|record| record.instance(&pod.uid).is_some());
+            let is_elsewhere =
+                scan.ours.values().any(|manifest| manifest.uid == pod.uid) || !scan.unreadable.is_empty();
+            if is_known || is_elsewhere || found.incarnation >= MOST {
+                continue;
+            }
+            let suffix = format!("-{}", node.to_lowercase());
+            let floor = self.floor;
+            let new = || DaemonRecord::new(found.owner.clone(), floor);
+            let record = self.records.entry(found.owner.clone()).or_insert_with(new);
+            let ending = AdoptableManifest {
+                uid: &pod.uid,
+                pod_name: found.pod.strip_suffix(&suffix).unwrap_or(&found.pod),
+                incarnation: found.incarnation,
+                revision: "",
+            };
+            if adopt::adopt_ending(record, &ending, observation.now, &observation.boot.id) {
+                let line =
+                    format!("{} runs and has no manifest, and no record knows it: waiting for its end", found.pod);
+                log.warn(line).daemonset(&found.owner).pod(ending.pod_name);
             }
         }
     }

@@ -100,6 +100,11 @@ impl EtcdRollbackProbe {
         let _ = self.resumed.send(Resumed { resource: resource.to_owned(), watch_progress, at, now: (api, one) });
     }
 
+    /// Everything must be listed again.
+    pub(super) fn relist_all(&self) {
+        self.gone_back.send_modify(|number| *number += 1);
+    }
+
     /// Changes whenever everything must be listed again.
     pub(super) fn gone_back(&self) -> watch::Receiver<u64> {
         self.gone_back.subscribe()

@@ -44,6 +44,17 @@ func podLabels(p *Pod) map[string]string {
 	return map[string]string{"io.kubernetes.pod.uid": p.UID, "io.kubernetes.pod.name": p.Name + "-" + p.Namespace, "io.kubernetes.pod.namespace": p.Namespace}
 }
 
+// podAnnotations are those of the manifest, and what the kubelet says of its source.
+func podAnnotations(p *Pod) map[string]string {
+	annotations := map[string]string{"kubernetes.io/config.source": "file"}
+	for name, value := range p.pod.Annotations {
+		if _, ok := annotations[name]; !ok {
+			annotations[name] = value
+		}
+	}
+	return annotations
+}
+
 // ListPodSandbox shows a sandbox from the moment at which the kubelet would have asked for it.
 func (s *runtimeService) ListPodSandbox(_ context.Context, asked *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
 	s.node.mu.Lock()
@@ -55,7 +66,7 @@ func (s *runtimeService) ListPodSandbox(_ context.Context, asked *cri.ListPodSan
 		}
 		told.Items = append(told.Items, &cri.PodSandbox{
 			Id: p.UID, Metadata: &cri.PodSandboxMetadata{Name: p.Name, Uid: p.UID, Namespace: p.Namespace},
-			State: cri.PodSandboxState_SANDBOX_READY, CreatedAt: p.created.UnixNano(), Labels: podLabels(p),
+			State: cri.PodSandboxState_SANDBOX_READY, CreatedAt: p.created.UnixNano(), Labels: podLabels(p), Annotations: podAnnotations(p),
 		})
 	}
 	return told, nil

@@ -122,7 +122,19 @@ fn another_cluster_under_the_same_address_proves_nothing() {
         guard.identify_cluster(&observation, known);
     };
     observe(&mut guard, &mut known, "two");
-    assert!(guard.is_another_cluster() && known.as_deref() == Some("one"));
+    assert!(guard.is_another_cluster() && known.as_deref() == Some("one") && guard.is_view_foreign());
     observe(&mut guard, &mut known, "one");
     assert!(!guard.is_another_cluster());
+    assert!(guard.is_view_foreign(), "what the other one showed is still known");
+    let known = Known {
+        records: &Records::new(),
+        definitions: &ApiDefinitions::default(),
+        cluster: known.as_ref(),
+        removals_delay: Span::from_secs(30),
+    };
+    let observation = Observation::of(None, Knowledge::NeverHeard, 0);
+    let plan = Plan { daemons: Vec::new(), removals_held: false };
+    let requests = guard.requests(&observation, &plan, &known, &mut Log::default());
+    assert_eq!(requests, [Request::ForgetApiView]);
+    assert!(!guard.is_view_foreign());
 }

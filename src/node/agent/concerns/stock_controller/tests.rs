@@ -92,13 +92,8 @@ fn without_an_api_server_the_runtime_tells() {
     assert_eq!(word(Knowledge::Current(Arc::default())), Stock::Lost(Evidence::Gone));
     let with = |containers: Vec<ContainerFact>| {
         Knowledge::Current(Arc::new(vec![RuntimePod {
-            uid: "s".to_owned(),
-            alive: true,
-            running_since: None,
-            sandboxes: Vec::new(),
-            crashing: false,
             fact: PodFact { sandboxes: Vec::new(), containers },
-            reported: None,
+            ..RuntimePod::test("s", true)
         }]))
     };
     assert_eq!(word(with(Vec::new())), Stock::Lost(Evidence::Gone), "a sandbox without a container does not serve");
