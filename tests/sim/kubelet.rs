@@ -39,6 +39,15 @@ pub(crate) struct Manifest {
     pub(crate) whole: Arc<Value>,
 }
 
+impl Manifest {
+    /// Those that the sandbox of its pod has.
+    fn annotations(&self) -> BTreeMap<String, String> {
+        let own = self.whole.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
+        let own = own.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+        own.chain([("kubernetes.io/config.source".to_owned(), "file".to_owned())]).collect()
+    }
+}
+
 /// What a pod does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -375,6 +384,8 @@ mod messages {
         pub state: i32,
         #[prost(int64, tag = "4")]
         pub created_at: i64,
+        #[prost(btree_map = "string, string", tag = "6")]
+        pub annotations: BTreeMap<String, String>,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -442,6 +453,7 @@ impl Kubelet {
                     }),
                     state: i32::from(pod.phase == Phase::Gone),
                     created_at: nanos(since(pod)),
+                    annotations: pod.manifest.annotations(),
                 };
                 Some(messages::Sandboxes { items: pods().map(sandbox).collect() }.encode_to_vec())
             }

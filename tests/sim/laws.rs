@@ -48,8 +48,8 @@ pub(crate) struct Laws {
     trace: DefaultHasher,
     /// Manifests as they were last seen, by file.
     manifests: BTreeMap<String, Manifest>,
-    /// UIDs whose manifest was removed.
-    removed: BTreeSet<String>,
+    /// UIDs whose manifest was removed, and when.
+    removed: BTreeMap<String, i64>,
     /// Since when a daemon that ran has been without a manifest, in time that counts.
     without: BTreeMap<String, i64>,
     checked_at: i64,
@@ -85,6 +85,9 @@ impl Laws {
         self.note(node, "the machine boots".to_owned());
         // What is lost with the power was removed by nobody.
         self.manifests = by_file(node);
+        // Nor does anything tell who removed what the agent had no time to miss.
+        let by_agent = &self.removed_by_agent;
+        self.removed.retain(|uid, at| by_agent.contains_key(uid) || lost_at - *at > 1_000 && !node.forgets());
         let back = self.manifests.values().find(|m| self.removed_by_agent.get(&m.uid).is_some_and(|at| *at < lost_at));
         if let Some(manifest) = back {
             let what = format!("{} of {}, with the power", manifest.uid, manifest.daemon);
@@ -142,7 +145,7 @@ impl Laws {
         }
         if let (Doing::Remove, Some(was)) = (doing, self.manifests.remove(&file)) {
             self.note(node, format!("{} goes, by {}", was.name, if by_world { "others" } else { "the agent" }));
-            self.removed.insert(was.uid.clone());
+            self.removed.insert(was.uid.clone(), node.steady);
             if !by_world {
                 self.removed_by_agent.insert(was.uid.clone(), node.steady);
                 self.ended_by_agent(node, &was);
@@ -150,7 +153,7 @@ impl Laws {
         }
         let text = (&*node.disk as &dyn Disk).text(path).unwrap_or_default();
         if let Some(manifest) = super::kubelet::parse(&file, &text).filter(|m| !m.daemon.is_empty()) {
-            if !by_world && self.removed.contains(&manifest.uid) {
+            if !by_world && self.removed.contains_key(&manifest.uid) && !node.has_older_state() {
                 let what = format!("{} of {}", manifest.uid, manifest.daemon);
                 self.violate(node.steady, "a UID whose manifest was removed never comes back", what);
             }
@@ -218,7 +221,8 @@ impl Laws {
             files.iter().any(|file| disk.text(folder.join(file)).map_or(true, |text| text.is_empty()))
         });
         let of = node.daemons.iter().find(|daemon| manifest.daemon.ends_with(&format!("/{}", daemon.name)));
-        let is_removed = of.and_then(|d| d.data_removed).is_some_and(|at| node.steady - at < 90_000);
+        let is_removed =
+            of.and_then(|d| d.data_removed).is_some_and(|at| node.steady - at < 90_000 || !node.is_clear());
         if let Some(volume) = missing.filter(|_| !is_removed) {
             let what = format!("volume {volume} of {} ({})", manifest.name, manifest.daemon);
             self.violate(node.steady, "data is complete before the manifest that names it", what);
@@ -353,7 +357,10 @@ impl Laws {
 }
 
 fn by_file(node: &mut Node) -> BTreeMap<String, Manifest> {
-    let read = node.kubelet.read(&node.disk).into_values().filter(|manifest| !manifest.daemon.is_empty());
+    let exempt = node.disk.set_exempt(true);
+    let read = node.kubelet.read(&node.disk);
+    node.disk.set_exempt(exempt);
+    let read = read.into_values().filter(|manifest| !manifest.daemon.is_empty());
     read.map(|manifest| (manifest.file.clone(), manifest)).collect()
 }
 

@@ -203,7 +203,7 @@ impl Plan {
             }
             self.pending.pop();
             laws.moved(node, what);
-            node.act(what);
+            node.act(at, what);
         }
         if node.steady >= self.healed_at && self.healed_at > 0 {
             node.heal_all();

@@ -24,7 +24,6 @@ use super::api;
 use super::api::Reach;
 use super::api::Refusal;
 use super::kubelet::Kubelet;
-use super::kubelet::Phase;
 use super::kubelet::RuntimeState;
 use super::moves::Damage;
 use super::moves::Draw;
@@ -189,7 +188,8 @@ pub(crate) struct Node {
     pub(crate) is_mounted: bool,
     faults: Vec<Fault>,
     pub(crate) is_state_open: bool,
-    damaged_at: Option<i64>,
+    /// The boot in which the state folder became an older one.
+    restored_in: Option<i64>,
 }
 
 impl Node {
@@ -218,7 +218,7 @@ impl Node {
             is_mounted: true,
             faults: Vec::new(),
             is_state_open: false,
-            damaged_at: None,
+            restored_in: None,
         };
         node.lay_out();
         node.server.lock().unwrap().poke = Some(Arc::clone(&node.poke));
@@ -361,11 +361,6 @@ impl Node {
         self.effects.lock().unwrap().by_world = false;
     }
 
-    /// Whether a record was damaged just now.
-    fn has_damage(&self) -> bool {
-        self.damaged_at.is_some_and(|at| self.steady - at < 30_000)
-    }
-
     /// All faults end now.
     pub(crate) fn heal_all(&mut self) {
         for (_, heal) in std::mem::take(&mut self.heals) {
@@ -398,7 +393,7 @@ impl Node {
             Heal::File(daemon) => self.restore_file(usize::from(daemon)),
             Heal::SecondFile(daemon) => {
                 self.daemons[usize::from(daemon)].has_second = false;
-                self.as_world(|disk| disk.unlink(&Handle::Start, Path::new(&second_file(daemon)))).unwrap_or_default();
+                self.remove_for_good(Path::new(&second_file(daemon)));
             }
             Heal::Mount => {
                 self.is_mounted = true;
@@ -422,6 +417,9 @@ impl Node {
             }
             Heal::Backup => {
                 self.forget_data();
+                // Which UIDs were used since, and what a file defined that says nothing now, is not known either.
+                self.restored_in = Some(self.booted);
+                self.daemons.iter_mut().filter(|daemon| daemon.file.is_none()).for_each(|daemon| daemon.highest = 0);
                 for (path, data) in self.backup.take().unwrap_or_default() {
                     self.as_world(|disk| disk.put(path, data));
                 }
@@ -471,6 +469,8 @@ impl Node {
             });
         });
         self.kubelet.crash();
+        // An end that was to come has come.
+        self.effects.lock().unwrap().left = None;
         self.set_time(self.steady + 20_000);
         self.booted = self.steady;
         self.kubelet.look_at = self.steady + 300;
@@ -484,13 +484,24 @@ impl Node {
         self.server.lock().unwrap().break_connections();
     }
 
-    /// One move; what cannot happen now does not.
-    pub(crate) fn act(&mut self, what: Move) {
+    /// One move, which was to happen at `at`; what cannot happen now does not.
+    pub(crate) fn act(&mut self, at: i64, what: Move) {
+        let ends =
+            matches!(what, Move::Kill { .. } | Move::KillAt { .. } | Move::RestartAgent | Move::PowerLoss { .. });
+        if ends && self.is_state_open {
+            // What was heard meanwhile goes with the process.
+            self.forget_data();
+        }
         let index = |daemon: u8| usize::from(daemon) % self.daemons.len();
         match what {
             Move::Apply { daemon } => {
                 let daemon = index(daemon);
-                if self.daemons[daemon].in_api() && self.is_reachable() {
+                // One that is new is not heard of while DaemonSets are refused.
+                let is_heard = !self.server.lock().unwrap().refusals.contains_key("daemonsets");
+                if self.daemons[daemon].in_api()
+                    && self.is_reachable()
+                    && (is_heard || self.daemons[daemon].api.is_some())
+                {
                     self.apply(daemon);
                 }
             }
@@ -566,8 +577,7 @@ impl Node {
             Move::RemoveFile { daemon } => {
                 let daemon = index(daemon);
                 if self.daemons[daemon].file.is_some() && self.can_write(daemon) && !self.daemons[daemon].has_second {
-                    let path = self.path(daemon);
-                    self.as_world(|disk| disk.unlink(&Handle::Start, &path)).unwrap_or_default();
+                    self.remove_for_good(&self.path(daemon));
                     self.daemons[daemon].file = None;
                 }
             }
@@ -598,9 +608,10 @@ impl Node {
             }
             Move::RemoveManifest { daemon } => {
                 let daemon = index(daemon);
-                // Where its record went at the same time, nothing on the disk tells that an instance still runs.
-                if let Some(path) = self.manifest_of(daemon).filter(|_| !self.has_damage() && !self.is_state_open) {
-                    self.as_world(|disk| disk.unlink(&Handle::Start, &path)).unwrap_or_default();
+                // Nobody removes anything from a machine that is off.
+                let is_off = at < self.booted;
+                if let Some(path) = self.manifest_of(daemon).filter(|_| !is_off && !self.needs_state(daemon)) {
+                    self.remove_for_good(&path);
                     self.daemons[daemon].allowed += 1;
                 }
             }
@@ -643,9 +654,6 @@ impl Node {
                     server.forget();
                     drop(server);
                     self.other = Some(true_one);
-                    // See found/not-mended: what the other cluster lacks counts for a moment when the true one is back.
-                    let both = self.daemons.iter_mut().filter(|daemon| daemon.home == Home::Both);
-                    both.for_each(|daemon| daemon.data_may_go_back = true);
                     self.heal_after(seconds, Heal::Cluster);
                 }
             }
@@ -682,7 +690,6 @@ impl Node {
             }
             Move::OpenState { seconds } if self.is_plain() => {
                 self.is_state_open = true;
-                self.forget_data();
                 self.chmod_state(0o770);
                 self.heal_after(seconds, Heal::State);
                 self.end = Some(End::Stop { back: 100 });
@@ -696,19 +703,47 @@ impl Node {
         }
     }
 
-    /// Whether what runs can be told without the state folder: each daemon that ran and is wanted has its manifest, and
-    /// nothing ends.
+    /// Whether what is wanted can be told without the state folder: no file defines an older revision than the API's, or
+    /// one that was deleted there, of what has no manifest.
     fn is_plain(&mut self) -> bool {
         let here: Vec<String> = self.kubelet.read(&self.disk).into_values().map(|manifest| manifest.daemon).collect();
         let is_here = |daemon: &Daemon| here.iter().any(|here| *here == format!("{SPACE}/{}", daemon.name));
-        let lacks = |daemon: &Daemon| daemon.has_run && daemon.wanted().is_some() && !is_here(daemon);
-        let ends = self.kubelet.pods.values().any(|pod| matches!(pod.phase, Phase::Ending { .. }));
-        !ends && !self.daemons.iter().any(|daemon| lacks(daemon) || daemon.is_kept_away())
+        let lacks = |daemon: &Daemon| daemon.home == Home::Both && daemon.wanted().is_some() && !is_here(daemon);
+        !self.daemons.iter().any(|daemon| lacks(daemon) || daemon.is_kept_away())
     }
 
-    /// What was last said is not remembered: until it is said again, and has rested, older data may count.
+    /// Somebody removes a file, and that has been written to the disk.
+    fn remove_for_good(&self, path: &Path) {
+        self.as_world(|disk| {
+            let _ = disk.unlink(&Handle::Start, path);
+            path.parent().into_iter().for_each(|folder| disk.sync_folder(folder));
+        });
+    }
+
+    /// Whether nothing new can be remembered.
+    pub(crate) fn forgets(&self) -> bool {
+        self.is_state_open || [Fault::StateFull, Fault::StateReadOnly].iter().any(|fault| self.faults.contains(fault))
+    }
+
+    /// Whether the state folder may know less than the kubelet of this boot.
+    pub(crate) fn has_older_state(&self) -> bool {
+        self.restored_in == Some(self.booted)
+    }
+
+    /// Whether nothing but its manifest tells which revision of a daemon is wanted: the folder's is older than the API's,
+    /// and what was remembered of that cannot be used.
+    fn needs_state(&self, daemon: usize) -> bool {
+        self.is_state_open && self.daemons[daemon].home == Home::Both
+    }
+
+    /// What the API server, or a folder that cannot be read, last said is not remembered, but what it said before: until
+    /// it is heard again, that counts.
     fn forget_data(&mut self) {
-        self.daemons.iter_mut().for_each(|daemon| daemon.data_may_go_back = true);
+        let is_unreadable = self.faults.contains(&Fault::FolderUnreadable);
+        for daemon in 0..self.daemons.len() {
+            let is_unheard = self.daemons[daemon].in_api() || self.is_late(daemon) || is_unreadable;
+            self.daemons[daemon].data_may_go_back |= is_unheard;
+        }
     }
 
     fn can_write(&self, daemon: usize) -> bool {
@@ -969,14 +1004,14 @@ impl Node {
         if self.daemons.iter().any(|daemon| daemon.is_kept_away() && is_of(daemon)) {
             return;
         }
+        // Without its inputs the agent knows no cluster.
+        if self.other.is_some() && piece == Piece::Inputs {
+            return;
+        }
         let Some(path) = path else { return };
         let disk: &dyn Disk = &*self.disk;
         let Ok(data) = disk.load(&path, u64::MAX) else { return };
         self.end = Some(End::Kill { back: 1_000 });
-        self.damaged_at = Some(self.steady);
-        if piece == Piece::Inputs {
-            self.forget_data();
-        }
         self.as_world(|disk| match damage {
             Damage::Gone => disk.unlink(&Handle::Start, &path).unwrap_or_default(),
             Damage::Empty => overwrite(disk, &path, b""),
