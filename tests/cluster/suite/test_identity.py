@@ -212,6 +212,7 @@ class IdentityTest(Story):
             "event about its DaemonSet": lambda: n1.create("events", self.event("legitimate")),
             "event: a series": lambda: n1.patch("events", "legitimate", {"series": {"count": 2, "lastObservedTime": "2026-11-21T12:00:00.000000Z"}}, "kube-system"),
             "token of a daemon's account, bound to its Node": lambda: self.token(n1, "net", self.node_ref("n1")),
+            "the same, for a day": lambda: self.token(n1, "net", self.node_ref("n1"), 86400),
             "request for a new certificate of its own": lambda: n1.request("POST", REQUESTS, signing_request("own", "/O=daemonlet:nodes/CN=daemonlet:node:n1")),
             "Secret that a DaemonSet names": lambda: n1.get("secrets", "keys", "kube-system")["data"],
             "the same, watched by its name": lambda: n1.list("secrets", "kube-system", fields="metadata.name=keys"),
@@ -320,10 +321,10 @@ class IdentityTest(Story):
                 "reportingInstance": "n1", "type": "Normal", "reason": "Rendered", "action": "Render", "note": "-", "regarding": regarding} | more
 
     @staticmethod
-    def token(api, account, bound=None):
+    def token(api, account, bound=None, seconds=600):
         """A token request."""
         return api.create("serviceaccounts", {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-                                              "spec": {"expirationSeconds": 600} | ({"boundObjectRef": bound} if bound else {})}, "kube-system", account, "token")
+                                              "spec": {"expirationSeconds": seconds} | ({"boundObjectRef": bound} if bound else {})}, "kube-system", account, "token")
 
     def pod_of(self, name, node, **more):
         """A pod of a DaemonSet for a node, as the DaemonSet controller makes it."""
@@ -382,6 +383,7 @@ class IdentityTest(Story):
             "a token bound to another Node": lambda: self.token(n1, "net", self.node_ref("n2")),
             "a token bound to its Node by name only": lambda: self.token(n1, "net", {"apiVersion": "v1", "kind": "Node", "name": "n1"}),
             "a token bound to nothing": lambda: self.token(n1, "net"),
+            "a token for more than a day": lambda: self.token(n1, "net", self.node_ref("n1"), 86401),
             "a token bound to a Pod": lambda: self.token(n1, "net", {"apiVersion": "v1", "kind": "Pod", "name": "ordinary",
                                                                      "uid": self.admin.get("pods", "ordinary", system)["metadata"]["uid"]}),
             "be: an account that no daemon uses, by a token": lambda: self.token(n1, "admin", self.node_ref("n1")),

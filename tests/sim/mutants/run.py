@@ -3,8 +3,8 @@
 
     run.py [--limit N] [--lives N] [NAME…]   the patches with these names (parts of them), or all
 
-Prints the first seed, from 1 on, whose life breaks a law. Fails for a patch that does not apply or does not build, and
-for a fault that N lives (20,000) do not find, but for those that SURVIVORS explains.
+Prints the first seed, from 1 on, whose life breaks a law with the fault and holds without it. Fails for a patch that
+does not apply or does not build, and for a fault that N lives (20,000) do not find, but for those that SURVIVORS explains.
 """
 
 import argparse
@@ -59,12 +59,23 @@ def build():
     return None
 
 
-def first_seed(simulator, limit):
-    """The first seed that breaks a law, and which; None: there is none."""
-    env = os.environ | {"SIM_SEED": "1", "SIM_LIVES": str(limit), "SIM_SECONDS": "1000000", "SIM_WHOLE": "1"}
+def broken(simulator, first, count):
+    """The first of the seeds from `first` on that breaks a law, and which; None: none of so many does."""
+    env = os.environ | {"SIM_SEED": str(first), "SIM_LIVES": str(count), "SIM_SECONDS": "1000000", "SIM_WHOLE": "1"}
     done = subprocess.run([simulator, "new"], cwd=REPO, env=env, stdout=subprocess.PIPE, text=True, check=False)
     found = sorted((int(seed), what) for seed, what in _FOUND.findall(done.stdout))
     return found[0] if found else None
+
+
+def first_seed(simulator, right, limit):
+    """The first seed that breaks a law, and which, while `right`, the simulator without the fault, keeps it."""
+    first = 1
+    while first <= limit:
+        found = broken(simulator, first, limit - first + 1)
+        if not found or not broken(right, found[0], 1):
+            return found
+        first = found[0] + 1
+    return None
 
 
 def main():
@@ -75,6 +86,12 @@ def main():
     asked = parser.parse_args()
     patches = sorted(HERE.glob("*.patch"))
     patches = [patch for patch in patches if not asked.names or any(name in patch.stem for name in asked.names)]
+    lay_out()
+    right = TREE / "right"
+    simulator = build()
+    if not simulator:
+        return 1
+    shutil.copy2(simulator, right)
     wrong = []
     for patch in patches:
         lay_out()
@@ -89,7 +106,7 @@ def main():
             wrong.append(patch.stem)
             print(f"{patch.stem:45} does not build", flush=True)
             continue
-        found = first_seed(simulator, asked.limit)
+        found = first_seed(simulator, right, asked.limit)
         took = f"{time.monotonic() - began:.0f} s"
         if found:
             print(f"{patch.stem:45} seed {found[0]:>6}  {found[1][:110]}  ({took})", flush=True)
