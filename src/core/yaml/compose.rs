@@ -86,6 +86,8 @@ struct Composer<'a> {
     alias_bytes: usize,
     /// The line of the document that ended parsing because it continues a quoted scalar too far to the left.
     underindented: Option<usize>,
+    /// A directive follows: for go-yaml it ends the document, and what comes after it is not read.
+    is_at_directive: bool,
 }
 
 #[derive(Clone)]
@@ -125,6 +127,7 @@ impl<'a> Composer<'a> {
             alias_nodes: 0,
             alias_bytes: 0,
             underindented: None,
+            is_at_directive: false,
         }
     }
 
@@ -137,7 +140,10 @@ impl<'a> Composer<'a> {
                     let composed = self.node(event, span, 0)?;
                     let line = self.first_line + span.start.line().saturating_sub(1);
                     // Errors after the node are the document's too, up to its end.
-                    let _ = self.next()?;
+                    let after = self.next();
+                    if !self.is_at_directive {
+                        let _ = after?;
+                    }
                     let value = self.value(composed)?;
                     return Ok((!value.is_null()).then_some((line, value)));
                 }
@@ -149,6 +155,7 @@ impl<'a> Composer<'a> {
         match self.parser.next_event() {
             Some(Ok(next)) => Ok(next),
             Some(Err(error)) => {
+                self.is_at_directive |= matches!(error.kind(), ErrorKind::MissingDocumentEndBeforeDirective);
                 if matches!(error.kind(), ErrorKind::InvalidQuotedScalarIndent) {
                     self.underindented = Some(error.marker().line());
                 }

@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use crate::core::acceptance;
 use crate::core::knowledge::Knowledge;
 use crate::core::plan::EndObservable;
 use crate::core::plan::Evidence;
@@ -87,11 +88,20 @@ pub(super) fn end_observable(instance: &Instance, not_accepted: bool, ends: &End
         Some(_) if observation.api_answers() && ends.mirror.is_some() => {
             return EndObservable::By(EndConfirmation::Reported);
         }
+        // What the kubelet runs it shows, or it has rejected it: what it may have begun has its grace period.
+        Some(_) if has_shown_nothing(instance, observation) => return EndObservable::By(EndConfirmation::ByTime),
         Some(_) if observation.api_answers() => "the API server has no mirror pod of it",
         Some(_) => "the API server does not answer",
         None => "no API server is configured",
     };
     EndObservable::No(format!("the end of its pod could not be observed: {runtime}, and {api}"))
+}
+
+/// Whether an API server that answers has never shown anything of an instance that the kubelet had time for.
+fn has_shown_nothing(instance: &Instance, observation: &Observation) -> bool {
+    let is_listed = observation.snapshot().is_some_and(|api| api.lists(&Scope::Pods) > 0);
+    let had_time = observation.now - instance.created >= acceptance::BOUND;
+    observation.api_answers() && is_listed && !instance.started && !instance.listed && had_time
 }
 
 /// Whether anything of an instance that ends still runs.
@@ -237,6 +247,21 @@ mod tests {
             let hung = Observation { runtime: Knowledge::Unreadable("it hangs".to_owned()), ..observation.clone() };
             let ends = Ends { observation: &hung, ..ends };
             assert_eq!(!is_unobservable(&end_observable(&instance(), false, &ends)), expected, "{api:?} {has_mirror}");
+        }
+    }
+
+    #[test]
+    fn what_an_api_server_that_answers_never_showed_has_its_grace_period() {
+        let of = |lists, now, started| {
+            let mut api = Snapshot::default();
+            api.scopes.insert(Scope::Pods, crate::node::api::ScopeState { lists, ..Default::default() });
+            let mut observation = observation(NONE, Some(true), now);
+            observation.api.as_mut().unwrap().snapshot = Arc::new(api);
+            end_observable(&Instance { started, ..instance() }, false, &ends(&observation))
+        };
+        assert_eq!(of(1, 30_000, false), EndObservable::By(EndConfirmation::ByTime));
+        for (lists, now, started) in [(0, 30_000, false), (1, 29_999, false), (1, 30_000, true)] {
+            assert!(is_unobservable(&of(lists, now, started)), "{lists} {now} {started}");
         }
     }
 

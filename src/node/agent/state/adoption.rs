@@ -3,6 +3,7 @@
 //! Owns which record they go to; [`crate::core::adopt`] owns whether they may.
 
 use std::collections::BTreeMap;
+use std::collections::HashSet;
 
 use crate::core::adopt;
 use crate::core::adopt::AdoptableManifest;
@@ -73,15 +74,17 @@ impl AgentState {
             Knowledge::Current(_) | Knowledge::Unreadable(_) | Knowledge::Absent(_) => false,
         };
         let (Some(pods), Some(scan)) = (observation.runtime.current(), observation.manifests.current()) else { return };
-        let alive = pods.iter().filter(|pod| pod.alive);
-        for (pod, found) in alive.filter_map(|pod| Some((pod, pod.instance.as_ref()?))) {
-            let is_known = self.records.values().any(|record| record.instance(&pod.uid).is_some());
-            let is_elsewhere =
-                scan.ours.values().any(|manifest| manifest.uid == pod.uid) || !scan.unreadable.is_empty();
-            if is_known || is_elsewhere || found.incarnation >= MOST {
-                continue;
-            }
-            let suffix = format!("-{}", node.to_lowercase());
+        if !scan.unreadable.is_empty() {
+            return;
+        }
+        let known: HashSet<&str> = {
+            let recorded = self.records.values().flat_map(|record| &record.instances).map(|i| i.uid.as_str());
+            recorded.chain(scan.ours.values().map(|manifest| manifest.uid.as_str())).collect()
+        };
+        let alive = pods.iter().filter(|pod| pod.alive && !known.contains(pod.uid.as_str()));
+        let unknown: Vec<_> = alive.filter_map(|pod| Some((pod, pod.instance.as_ref()?))).collect();
+        let suffix = format!("-{}", node.to_lowercase());
+        for (pod, found) in unknown.into_iter().filter(|(_, found)| found.incarnation < MOST) {
             let floor = self.floor;
             let new = || DaemonRecord::new(found.owner.clone(), floor);
             let record = self.records.entry(found.owner.clone()).or_insert_with(new);
