@@ -251,19 +251,20 @@ impl Store {
     /// Fsyncs the record and gives it its own name: the first half of [`Store::sync`], for many records at once.
     pub fn rename(&self, unsynced: &UnsyncedRecord) -> Result<(), CheckpointError> {
         let path = || self.path.join(&unsynced.file);
+        let fail = |source| CheckpointError::Save { path: path(), source };
         let rename = || self.dir.rename(unsynced.staged(), &self.dir, &unsynced.file);
-        let in_the_way = || matches!(self.dir.stat(&unsynced.file), Ok(Some(Stat { kind: FileKind::Folder, .. })));
-        let renamed = unsynced.written.sync().and_then(|()| {
-            rename().or_else(|error| {
-                if !in_the_way() {
-                    return Err(error);
-                }
+        let is_folder = || matches!(self.dir.stat(&unsynced.file), Ok(Some(Stat { kind: FileKind::Folder, .. })));
+        unsynced.written.sync().map_err(fail)?;
+        let renamed = match rename() {
+            Err(_) if is_folder() => {
                 // It could not be set aside when it was read.
-                self.set_aside(&mut Damaged { path: path(), why: String::new(), kept: None, is_read: true });
+                let why = "is a folder".to_owned();
+                self.set_aside(&mut Damaged { path: path(), why, kept: None, is_read: true });
                 rename()
-            })
-        });
-        renamed.map_err(|source| CheckpointError::Save { path: path(), source })
+            }
+            renamed => renamed,
+        };
+        renamed.map_err(fail)
     }
 
     /// Fsyncs the folder, and with it every rename so far: the second half of [`Store::sync`]. An error names `unsynced`.

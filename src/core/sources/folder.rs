@@ -29,6 +29,7 @@ pub(super) fn may_be_older(folder: FolderState<'_>, record: &DaemonRecord) -> bo
     }
 }
 
+/// What the folders alone want. `api`: why the API server does not say.
 pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord, api: &str) -> Desired {
     match known.folder {
         FolderState::Present { daemon_set, fingerprint } => {
@@ -50,6 +51,7 @@ pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord,
     }
 }
 
+/// The folder's definition, unless it was deleted in the API and its file has not changed since.
 pub(super) fn folder_of<'a>(known: &KnownDefinition<'a>, record: &DaemonRecord) -> Option<&'a Arc<DaemonSet>> {
     match known.folder {
         FolderState::Present { daemon_set, fingerprint } if record.ignored_file.as_deref() != Some(fingerprint) => {
@@ -59,6 +61,7 @@ pub(super) fn folder_of<'a>(known: &KnownDefinition<'a>, record: &DaemonRecord) 
     }
 }
 
+/// The mode of a daemon that a folder defines.
 pub(super) fn folder_mode(policy: &Policy, folder: &Arc<DaemonSet>) -> Mode {
     match policy.covers(folder, Some(folder)) {
         Covered::Yes(mode) => mode,

@@ -110,7 +110,7 @@ impl<'a> Case<'a> {
 }
 
 #[test]
-fn of_an_unheard_api_server_a_folder_replaces_nothing_that_it_may_have_defined() {
+fn a_folder_replaces_nothing_that_an_api_server_may_have_defined_which_has_not_answered_yet() {
     let file = file();
     let present = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
     let mut runs = record(None, true);

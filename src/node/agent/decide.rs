@@ -73,8 +73,8 @@ fn decide_in_order(
     let guard = &mut state.concerns.removal_guard;
     guard.identify_cluster(observation, &mut state.inputs.cluster_uid);
     // What another cluster shows is none of what this node knows of its own.
-    let unheard = guard.is_view_foreign().then(|| observation.without_api_view());
-    let observation = unheard.as_ref().unwrap_or(observation);
+    let own_view = guard.is_view_foreign().then(|| observation.without_api_view());
+    let observation = own_view.as_ref().unwrap_or(observation);
     let adopters = state.absorb(observation, config, &mut log);
     state.note_unsaved(&before.records);
     let mut plan = planning::plan(observation, &state, config, cache);
@@ -122,9 +122,7 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
     let mut ours: BTreeMap<ObjectKey, Arc<DaemonSet>> = BTreeMap::new();
     // What a folder's overrides stays as it was remembered: else every version of the API's would be that one.
     // What is not confirmed to be gone is not forgotten, though nothing of it runs at this moment.
-    let asks = |d: &DaemonPlan| d.actions.iter().any(|action| matches!(action, Action::Confirm { .. }));
-    let in_doubt = plan.daemons.iter().filter(|d| is_in_doubt(d) || asks(d));
-    let unconfirmed: BTreeSet<&ObjectKey> = in_doubt.map(|d| &d.key).collect();
+    let unconfirmed: BTreeSet<&ObjectKey> = plan.daemons.iter().filter(|d| is_in_doubt(d)).map(|d| &d.key).collect();
     let is_frozen = |key: &ObjectKey| {
         state.inputs.daemon_sets.contains_key(key)
             && observation.folders.get(key).is_some_and(|d| sources::is_override(d))
@@ -154,9 +152,12 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
     Some(Request::Follow { objects, tokens })
 }
 
-/// Whether the API may define a daemon, though neither that nor anything that runs says what it refers to. One that
-/// ends for good is not in doubt.
+/// Whether the API may define a daemon, though neither that nor anything that runs says what it refers to, or it is
+/// still to be confirmed that the API does not. One that ends for good is not in doubt.
 fn is_in_doubt(daemon: &DaemonPlan) -> bool {
+    if daemon.actions.iter().any(|action| matches!(action, Action::Confirm { .. })) {
+        return true;
+    }
     let record = &daemon.record;
     let is_unknown = record.instances.is_empty() && daemon.summary.state == State::Unknown;
     record.api_uid.is_some() && daemon.summary.source.is_none() && (record.runs() || is_unknown)

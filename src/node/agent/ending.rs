@@ -39,12 +39,23 @@ pub(super) struct Ends<'a> {
     pub(super) has_asked: bool,
     /// How long this process has seen the instance end.
     pub(super) ended_for: Span,
+    /// Whether what the API server shows is what the kubelet says now: after an outage it takes a while.
+    pub(super) is_api_current: bool,
 }
 
 impl Ends<'_> {
     /// Whether the kubelet shows containers of an instance that the runtime does not list.
     fn is_contradicted(&self) -> bool {
         self.observation.api_answers() && self.mirror.is_some_and(evidence::has_started)
+    }
+
+    /// Whether an API server that answers has never shown a mirror pod of an instance that the kubelet had time for.
+    fn has_shown_nothing(&self, instance: &Instance) -> bool {
+        let observation = self.observation;
+        let is_listed = observation.snapshot().is_some_and(|api| api.lists(&Scope::Pods) > 0);
+        let had_time = observation.now - instance.created >= acceptance::BOUND;
+        let is_current = observation.api_answers() && self.is_api_current;
+        is_current && is_listed && had_time && self.mirror.is_none() && !instance.started && !instance.listed
     }
 
     /// Whether the runtime can say of `instance` that nothing of it runs.
@@ -89,19 +100,12 @@ pub(super) fn end_observable(instance: &Instance, not_accepted: bool, ends: &End
             return EndObservable::By(EndConfirmation::Reported);
         }
         // What the kubelet runs it shows, or it has rejected it: what it may have begun has its grace period.
-        Some(_) if has_shown_nothing(instance, observation) => return EndObservable::By(EndConfirmation::ByTime),
+        Some(_) if ends.has_shown_nothing(instance) => return EndObservable::By(EndConfirmation::ByTime),
         Some(_) if observation.api_answers() => "the API server has no mirror pod of it",
         Some(_) => "the API server does not answer",
         None => "no API server is configured",
     };
     EndObservable::No(format!("the end of its pod could not be observed: {runtime}, and {api}"))
-}
-
-/// Whether an API server that answers has never shown anything of an instance that the kubelet had time for.
-fn has_shown_nothing(instance: &Instance, observation: &Observation) -> bool {
-    let is_listed = observation.snapshot().is_some_and(|api| api.lists(&Scope::Pods) > 0);
-    let had_time = observation.now - instance.created >= acceptance::BOUND;
-    observation.api_answers() && is_listed && !instance.started && !instance.listed && had_time
 }
 
 /// Whether anything of an instance that ends still runs.
@@ -218,7 +222,14 @@ mod tests {
     }
 
     fn ends(observation: &Observation) -> Ends<'_> {
-        Ends { observation, mirror: None, is_kubelets: false, has_asked: false, ended_for: Span::ZERO }
+        Ends {
+            observation,
+            mirror: None,
+            is_kubelets: false,
+            has_asked: false,
+            ended_for: Span::ZERO,
+            is_api_current: true,
+        }
     }
 
     fn instance() -> Instance {
@@ -257,7 +268,12 @@ mod tests {
             api.scopes.insert(Scope::Pods, crate::node::api::ScopeState { lists, ..Default::default() });
             let mut observation = observation(NONE, Some(true), now);
             observation.api.as_mut().unwrap().snapshot = Arc::new(api);
-            end_observable(&Instance { started, ..instance() }, false, &ends(&observation))
+            let of = |is_api_current| {
+                let ends = Ends { is_api_current, ..ends(&observation) };
+                end_observable(&Instance { started, ..instance() }, false, &ends)
+            };
+            assert!(is_unobservable(&of(false)), "it has only just come back");
+            of(true)
         };
         assert_eq!(of(1, 30_000, false), EndObservable::By(EndConfirmation::ByTime));
         for (lists, now, started) in [(0, 30_000, false), (1, 29_999, false), (1, 30_000, true)] {

@@ -36,7 +36,8 @@ pub(super) const MIRROR_LATE: Span = Span::from_secs(20);
 /// How long after its grace period an instance that still runs counts as forgotten.
 const FORGOTTEN: Span = Span::from_secs(60);
 
-/// Says where the kubelet has a pod from. It sets it itself, so nobody else can (`kubelet/config.podStorage.merge`).
+/// Says where the kubelet has a pod from. The kubelet overwrites what a manifest or the API says
+/// (`kubelet/config.podStorage.merge`).
 const SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
 
 /// An instance as its sandbox describes itself.

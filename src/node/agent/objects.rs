@@ -111,8 +111,8 @@ impl<'a> Objects<'a> {
         self.find(reference).0 == Found::Source(Origin::Folder)
     }
 
-    /// Whether the API server, where one is configured, has not said yet what it has.
-    pub(super) fn is_unheard(&self, reference: &ObjectRef) -> bool {
+    /// Whether an API server is configured and has not listed the object yet.
+    pub(super) fn is_unlisted(&self, reference: &ObjectRef) -> bool {
         self.api.is_some_and(|api| api.lists(&Scope::Object(reference.clone())) == 0)
     }
 

@@ -87,7 +87,7 @@ pub(super) struct ObservedState<'a> {
     pub(super) unlinked: Option<&'a str>,
 }
 
-/// An object that nobody has said anything of yet.
+/// An object of which no source has said anything yet.
 fn missing_object(reference: &ObjectRef) -> Missing {
     Missing {
         kind: reference.kind.as_str().to_owned(),
@@ -127,7 +127,7 @@ impl ObservedState<'_> {
 
     /// The objects of a rendering that the folders define, while another version may count than the one that is known:
     /// what an agent before this one wrote stays. The file is being changed, or what was remembered cannot be read and
-    /// the API server has not been heard.
+    /// the API server has not listed the object yet.
     fn doubtful<'r>(&self, rendering: &'r RenderResult) -> Vec<&'r ObjectRef> {
         let Ok(rendered) = &rendering.result else { return Vec::new() };
         if self.state.written.contains_key(&rendering.identity.uid) {
@@ -136,7 +136,7 @@ impl ObservedState<'_> {
         let is_doubtful = |reference: &&ObjectRef| {
             self.objects.is_folders(reference)
                 && (self.observation.folders.is_restless(reference)
-                    || self.state.inputs_are_lost && self.objects.is_unheard(reference))
+                    || self.state.inputs_are_lost && self.objects.is_unlisted(reference))
         };
         rendered.pod.references.iter().filter(is_doubtful).collect()
     }
@@ -153,6 +153,7 @@ impl ObservedState<'_> {
             has_asked: self.state.asks_runtime,
             is_kubelets: self.state.runtime_is_kubelets || self.instances.values().any(|(_, i)| i.listed),
             ended_for: since.map_or(Span::ZERO, |since| self.observation.steady - *since),
+            is_api_current: self.state.concerns.api_freshness.is_current(self.observation.now),
         }
     }
 }

@@ -165,16 +165,16 @@ impl SavedInputs {
         SavedSecrets { objects: secret, tokens: std::mem::take(&mut self.tokens), rollback_data, files }
     }
 
-    /// Takes what another memory of the same cluster has heard later. Secrets that are sealed stay as they are.
+    /// Takes what the API server of the same cluster has said since. Secrets that are sealed stay as they are.
     pub(super) fn overlay(&mut self, later: Self) {
         if self.cluster_uid.is_some() && self.cluster_uid != later.cluster_uid {
             return;
         }
         let is_sealed = self.sealed;
-        let heard: BTreeMap<_, _> =
+        let objects: BTreeMap<_, _> =
             later.objects.into_iter().filter(|object| !(is_sealed && is_secret(object))).collect();
-        self.objects.retain(|(reference, _)| !heard.contains_key(reference));
-        self.objects.extend(heard);
+        self.objects.retain(|(reference, _)| !objects.contains_key(reference));
+        self.objects.extend(objects);
         self.daemon_sets.retain(|known| !later.daemon_sets.iter().any(|later| later.key == known.key));
         self.daemon_sets.extend(later.daemon_sets);
         self.node = later.node.or_else(|| self.node.take());
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_heard_while_the_state_folder_could_not_be_used_counts() {
+    fn what_the_api_server_said_while_the_state_folder_could_not_be_used_counts() {
         let (c, s) = (ObjectRef::new(Kind::ConfigMap, "ns", "c"), ObjectRef::new(Kind::Secret, "ns", "s"));
         let of = |cluster: &str, sealed: bool, text: &str| SavedInputs {
             cluster_uid: Some(cluster.to_owned()),

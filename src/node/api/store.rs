@@ -114,7 +114,7 @@ impl Store {
         });
     }
 
-    /// Nothing has been heard of any scope.
+    /// Every scope is as before its first list.
     pub(super) fn forget(&self) {
         self.sight(|sightings| drop(sightings.take()));
         self.with(|snapshot| {

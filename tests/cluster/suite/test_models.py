@@ -135,30 +135,35 @@ class Models(unittest.TestCase):
         self.node.config = {}
         self.node.start_kubelet()
 
+    def rename(self, name):
+        """The kubelet's node has another name from now on."""
+        self.node.kubelet.stop()
+        self.node.name = name
+        self.node.start_kubelet()
+        self.node.wait_ready()
+
+    def replaced_once(self, made, name, first):
+        """Waits until another container runs in the first one's place, and sees it stay."""
+        def other():
+            found = self.cri.of(f"{name}-")
+            return found[0] if len(found) == 1 and found[0][2] != first[2] else None
+        renewed = self.until(made, other, 90, "it is replaced")
+        never(lambda: self.cri.of(f"{name}-") != [renewed], 5, "once")
+        self.assertEqual(self.status(made, name)["state"], "running")
+        return renewed
+
     def test_d_a_node_that_has_another_name_replaces_what_it_ran_once(self):
         made, first = self.start("named")
         made.stop()
-        self.node.kubelet.stop()
-        self.node.name = "renamed"
-        self.node.start_kubelet()
-        self.node.wait_ready()
-        again = self.enterContext(Agent(self.node, "named", state_dir=str(made.home / "state")))
-        renewed = self.until(again, lambda: (found := self.cri.of("named-")) and len(found) == 1 and found[0][2] != first[2] and found[0], 60, "it is replaced")
-        never(lambda: self.cri.of("named-") != [renewed], 5, "once")
-        self.assertEqual(self.status(again, "named")["state"], "running")
+        self.rename("renamed")
+        self.replaced_once(self.enterContext(Agent(self.node, "named", state_dir=str(made.home / "state"))), "named", first)
 
     def test_e_a_machine_that_was_cloned_without_its_state_folder_replaces_what_it_ran_once(self):
         made, first = self.start("cloned")
         made.stop()
         shutil.rmtree(made.home / "state")
-        self.node.kubelet.stop()
-        self.node.name = "cloned-node"
-        self.node.start_kubelet()
-        self.node.wait_ready()
-        again = self.enterContext(Agent(self.node, "cloned"))
-        renewed = self.until(again, lambda: (found := self.cri.of("cloned-")) and len(found) == 1 and found[0][2] != first[2] and found[0], 60, "it is replaced")
-        never(lambda: self.cri.of("cloned-") != [renewed], 5, "once")
-        self.assertEqual(self.status(again, "cloned")["state"], "running")
+        self.rename("cloned-node")
+        self.replaced_once(self.enterContext(Agent(self.node, "cloned")), "cloned", first)
 
     def test_f_what_runs_without_manifest_and_record_ends_before_another_one_starts(self):
         made, first = self.start("lost")
@@ -172,17 +177,17 @@ class Models(unittest.TestCase):
         self.until(made, lambda: "neither a manifest nor a record" in self.status(made, "lost").get("reason", ""), 20, "it waits for what runs")
         never(lambda: made.manifests("lost-"), 3, "another one has a manifest though one runs")
         self.node.start_kubelet()
-        second = self.until(made, lambda: (found := self.cri.of("lost-")) and len(found) == 1 and found[0][2] != first[2] and found[0], 90, "another one runs")
+        second = self.replaced_once(made, "lost", first)
         self.assertNotEqual(second[0], first[0], "the number of the lost one is not used again")
 
     def test_g_a_file_system_that_is_mounted_late_under_a_linked_file_ends_nothing(self):
         late = scratch() / "late"
         late.mkdir()
 
-        def mount(image_round):
+        def mount(number):
             subprocess.run(["mount", "-t", "tmpfs", "tmpfs", late], check=True)
             body = labelled("linked")
-            body["spec"]["template"]["metadata"]["annotations"] = {"round": image_round}
+            body["spec"]["template"]["metadata"]["annotations"] = {"round": number}
             (late / "linked.yaml").write_text(json.dumps(body), encoding="utf-8")
         mount("one")
         self.addCleanup(subprocess.run, ["umount", "-l", late], check=False)
@@ -199,7 +204,7 @@ class Models(unittest.TestCase):
         never(lambda: self.cri.of("linked-") != [runs], 3, "it ended for a file that cannot be looked at")
         mount("two")
         made.process.signal(signal.SIGHUP)
-        self.until(made, lambda: (found := self.cri.of("linked-")) and len(found) == 1 and found[0][2] != runs[2], 90, "the file counts again")
+        self.replaced_once(made, "linked", runs)
 
 
 if __name__ == "__main__":
