@@ -14,6 +14,7 @@ use criterion::Criterion;
 use criterion::criterion_group;
 use criterion::criterion_main;
 
+use daemonlet::core::cluster::released::Released;
 use daemonlet::core::dry_run::Question;
 use daemonlet::core::dry_run::RequestState;
 use daemonlet::core::input;
@@ -35,6 +36,7 @@ use daemonlet::core::plan::Images;
 use daemonlet::core::plan::ManifestFact;
 use daemonlet::core::plan::Permission;
 use daemonlet::core::plan::Readiness;
+use daemonlet::core::plan::ReleasedDefinition;
 use daemonlet::core::plan::Stock;
 use daemonlet::core::plan::VolumesFact;
 use daemonlet::core::policy::Admission;
@@ -239,6 +241,14 @@ impl Facts for Quiet {
 
     fn permission(&self, _: &DaemonSet, _: &str) -> Permission {
         Permission::Free
+    }
+
+    fn is_coordinated(&self, _: &DaemonSet) -> bool {
+        false
+    }
+
+    fn released(&self, _: &Arc<DaemonSet>, _: &Released) -> ReleasedDefinition {
+        ReleasedDefinition::Unknown
     }
 
     fn approved(&self, _: &DaemonSet) -> Option<&str> {

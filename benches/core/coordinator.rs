@@ -9,7 +9,6 @@ use daemonlet::core::cluster::pass::Settings;
 use daemonlet::core::cluster::snapshot::ClusterSnapshot;
 use daemonlet::core::cluster::snapshot::WatchedKind;
 use daemonlet::core::cluster::state::CoordinatorState;
-use daemonlet::core::policy::Policy;
 use daemonlet::core::time::Timestamp;
 use serde_json::Value;
 use serde_json::json;
@@ -75,7 +74,7 @@ fn world() -> ClusterSnapshot {
 
 pub(crate) fn coordinator(criterion: &mut Criterion) {
     let (view, state) = (world(), CoordinatorState::default());
-    let settings = Settings { policy: Policy::default(), exact_rollouts: false };
+    let settings = Settings { default_node_selector: String::new(), exact_rollouts: false };
     let plan = pass::plan(&view, &state, &settings, NOW);
     assert_eq!(plan.writes.len(), 500 + DAEMONS, "each daemon's budget, and its status");
     criterion.bench_function("coordinator: pass over 5,000 nodes x 20 daemons", |b| {

@@ -12,7 +12,6 @@ use crate::cli::start_log;
 use crate::cluster;
 use crate::config::Config;
 use crate::core::cluster::pass::Settings;
-use crate::core::policy::Policy;
 
 /// Coordinate the cluster's rollouts without running an agent (one Deployment of it does)
 #[derive(Debug, Args)]
@@ -23,7 +22,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
-    let Some(options) = options(&config)? else {
+    let Some(options) = options(&config) else {
         return Err(CommandFailure::new(Exit::Usage, "coordinator.kubeconfig: `coordinator` needs it written")
             .hint("it is the coordinator's own identity, not an agent's"));
     };
@@ -53,20 +52,16 @@ fn process() -> String {
 }
 
 /// What the coordinator works with; `None`: this configuration has no identity for it.
-///
-/// # Errors
-/// The label selector is none.
-pub(super) fn options(config: &Config) -> Result<Option<cluster::Options>, CommandFailure> {
-    let Some(kubeconfig) = config.coordinator_kubeconfig.clone() else { return Ok(None) };
-    let policy = Policy::new(config.default_mode, &config.selector, config.policy_namespaces.clone())
-        .map_err(|error| CommandFailure::new(Exit::Unreadable, format!("selector: {error}")))?
-        .with_defaults(config.pod_security_default, config.default_node_selector.clone());
-    Ok(Some(cluster::Options {
-        kubeconfig,
+pub(super) fn options(config: &Config) -> Option<cluster::Options> {
+    Some(cluster::Options {
+        kubeconfig: config.coordinator_kubeconfig.clone()?,
         lease_namespace: config.lease_namespace.clone(),
         lease_name: config.lease_name.clone(),
         identity: format!("{}_{}", config.node_name, process()),
-        settings: Settings { policy, exact_rollouts: config.exact_rollouts },
+        settings: Settings {
+            default_node_selector: config.default_node_selector.clone(),
+            exact_rollouts: config.exact_rollouts,
+        },
         approve_nodes: config.approve_nodes,
-    }))
+    })
 }

@@ -80,7 +80,7 @@ fn check(config: Config) -> Result<Exit, CommandFailure> {
 /// Stands for the Lease where the configuration has an identity for that, in a thread of its own: a pass
 /// over thousands of nodes holds no daemon up.
 fn coordinate(config: &Config) -> Result<Option<Coordinating>, CommandFailure> {
-    let Some(options) = coordinator::options(config)? else { return Ok(None) };
+    let Some(options) = coordinator::options(config) else { return Ok(None) };
     let failed = |error| CommandFailure::new(Exit::Refused, format!("cannot start the coordinator: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let thread = std::thread::Builder::new().name("coordinator".to_owned());

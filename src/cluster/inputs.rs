@@ -92,21 +92,24 @@ impl ClusterInputs {
         let (mut replies, mut unreadable) = (Vec::new(), Vec::new());
         let mut is_first = true;
         while let Ok(Some(event)) = tokio::time::timeout_at(until, self.received.recv()).await {
-            if std::mem::take(&mut is_first) {
-                until = Instant::now() + GATHER;
-            }
+            let mut is_news = true;
             match event {
                 ClusterEvent::Lease(held) => self.held = held,
                 ClusterEvent::Changed(term, change) if term == self.term => {
-                    Arc::make_mut(&mut self.snapshot).take(change)
+                    is_news = Arc::make_mut(&mut self.snapshot).take(change);
                 }
                 ClusterEvent::Unreadable(term, kind, why) if term == self.term => unreadable.push((kind, why)),
                 ClusterEvent::Replied(term, reply, change) if term == self.term => {
-                    change.into_iter().for_each(|change| Arc::make_mut(&mut self.snapshot).take(change));
+                    if let Some(change) = change {
+                        Arc::make_mut(&mut self.snapshot).take(change);
+                    }
                     replies.push(reply);
                 }
                 // What an earlier term still had to say is nothing to this one.
-                ClusterEvent::Changed(..) | ClusterEvent::Unreadable(..) | ClusterEvent::Replied(..) => {}
+                ClusterEvent::Changed(..) | ClusterEvent::Unreadable(..) | ClusterEvent::Replied(..) => is_news = false,
+            }
+            if is_news && std::mem::take(&mut is_first) {
+                until = Instant::now() + GATHER;
             }
         }
         self.made = (Instant::now(), clock::now());
@@ -128,7 +131,7 @@ impl ClusterInputs {
         }
         let Options { lease_name: lease, identity, settings, approve_nodes, .. } = &self.options;
         self.term += 1;
-        self.snapshot = Arc::new(ClusterSnapshot::new(settings.policy.default_node_selector().to_owned()));
+        self.snapshot = Arc::new(ClusterSnapshot::new(settings.default_node_selector.clone()));
         self.running = None;
         if !holds {
             tracing::warn!(lease, "{identity} does not hold the Lease any more");

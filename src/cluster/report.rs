@@ -13,6 +13,15 @@ pub(super) fn log(reports: &[Notice]) {
             Notice::Unclaimed(key, node) => {
                 tracing::warn!(daemonset = %key, "the approval for node {node} was not claimed and is withdrawn");
             }
+            Notice::FewAgents(few) => tracing::warn!(
+                daemonset = %few.key,
+                "agents on {} of its {} nodes, {} among them, say that they run {} in place of the DaemonSet controller: \
+                 too few to be believed; it is left alone; hint: label it daemonlet.dev/mode=static if they are to",
+                few.run,
+                few.should,
+                few.node,
+                few.key
+            ),
             Notice::Approved(name, node) => {
                 let user = enrolment::user(node);
                 tracing::info!(request = name, "approved certificatesigningrequest {name} for {user}");

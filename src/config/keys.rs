@@ -100,6 +100,10 @@ keys! {
     /// "labelled": leave it alone. "static": run it in place of the DaemonSet controller.
     /// "bootstrap": run it until the DaemonSet controller's pod can run.
     default_mode: Option<Mode> = ("default-mode", MODES, r#""labelled""#);
+    /// "auto": once this node has seen NodeDaemons in its cluster, or a DaemonSet has the condition
+    /// Released, a changed template of the API waits for the coordinator's approval, whatever becomes
+    /// of NodeDaemons. "none": each node follows by itself after update-jitter.
+    coordination: bool = ("coordination", COORDINATION, r#""auto""#);
     /// The folder from which the kubelet reads static pods. Default: staticPodPath of the kubelet's
     /// configuration file (key kubelet-config), otherwise /etc/kubernetes/manifests.
     manifest_dir: PathBuf = ("manifest-dir", PATH, r#""/etc/kubernetes/manifests""#);
@@ -123,7 +127,7 @@ keys! {
     /// The folder of the agent's socket, agent.sock.
     run_dir: PathBuf = ("run-dir", PATH, r#""/run/daemonlet""#);
     /// Longest delay before an API DaemonSet is replaced on this node without an approval: a changed
-    /// template if the cluster has no NodeDaemons, and changed data. Each node waits its own share.
+    /// template that no coordinator approves (see coordination), and changed data. Each node waits its own share.
     /// DaemonSets from folders never wait.
     update_jitter: Duration = ("update-jitter", DURATION, r#""30s""#);
     /// If more DaemonSets than this are missing from a list, nothing is removed until a second list

@@ -232,6 +232,7 @@ const LABEL_VALUE: Text<String> = text("a string", check::label_value, String::c
 
 pub(super) const MODES: Words<Option<Mode>> =
     Words(&[("labelled", None), ("static", Some(Mode::Static)), ("bootstrap", Some(Mode::Bootstrap))]);
+pub(super) const COORDINATION: Words<bool> = Words(&[("auto", true), ("none", false)]);
 pub(super) const LEVELS: Words<Level> =
     Words(&[("privileged", Level::Privileged), ("baseline", Level::Baseline), ("restricted", Level::Restricted)]);
 pub(super) const LOG_TARGETS: Words<LogTarget> =

@@ -337,6 +337,7 @@ fn each_key_of_the_example_reaches_the_configuration() {
         ("log.level", r#""info,daemonlet::node=debug""#),
         ("metrics.listen", r#""[::1]:9465""#),
         ("log.target", r#""stderr""#),
+        ("coordination", r#""none""#),
         ("update-jitter", r#""1500ms""#),
         ("removals-delay", r#""60s""#),
         ("once-timeout", r#""1s""#),

@@ -8,10 +8,12 @@ use crate::core::json::Json;
 use crate::core::labels;
 use crate::core::model::CANARY;
 use crate::core::model::CANARY_HOLD;
+use crate::core::model::COORDINATION;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::IntOrPercent;
 use crate::core::model::MAX_FAILED;
+use crate::core::model::MAX_UNREACHABLE;
 use crate::core::model::MODE_LABEL;
 use crate::core::model::PARTITION;
 use crate::core::model::PAUSED;
@@ -28,7 +30,7 @@ const OURS: &str = "daemonlet.dev/";
 /// one.
 type KnownAnnotation = (&'static str, fn(&str) -> bool, &'static str, &'static str);
 
-const KNOWN: [KnownAnnotation; 8] = [
+const KNOWN: [KnownAnnotation; 10] = [
     (PROGRESS_DEADLINE, |text| progress_deadline(text).is_some(), "a Go duration above 0, such as 10m", "10m is used"),
     (ROLLBACK, |text| matches!(text, "auto" | "off"), "auto or off", "off is used"),
     (RESTART_ON, |text| text == "config", "config", "changed data restarts nothing"),
@@ -37,6 +39,13 @@ const KNOWN: [KnownAnnotation; 8] = [
     (CANARY, |text| labels::parse(text).is_ok(), "a label selector", "no node goes first"),
     (CANARY_HOLD, |text| duration::parse(text).is_some(), "a Go duration, such as 10m", "0 is used"),
     (MAX_FAILED, |text| text.parse::<usize>().is_ok(), "a number of nodes", "the default is used"),
+    (
+        MAX_UNREACHABLE,
+        |text| int_or_percent(text).is_some(),
+        "a number of nodes or a percentage up to 100%",
+        "33% is used",
+    ),
+    (COORDINATION, |text| text == "none", "none", "it changes by approval alone"),
 ];
 
 /// The progress deadline as the annotation has it.

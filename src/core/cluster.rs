@@ -15,6 +15,7 @@ pub mod observation;
 pub mod overview;
 pub mod pace;
 pub mod pass;
+pub mod released;
 pub mod requests;
 pub mod retries;
 pub mod rights;

@@ -181,7 +181,7 @@ fn object(api_version: String, kind: String, mut value: Value) -> Result<Documen
         Kind::Secret => data::secret(&mut value).map_err(refuse)?,
         Kind::ServiceAccount => checks::service_account(&value).map_err(refuse)?,
         Kind::PriorityClass => checks::priority_class(&value).map_err(refuse)?,
-        Kind::RuntimeClass | Kind::Namespace | Kind::Service => {}
+        Kind::RuntimeClass | Kind::Namespace | Kind::Service | Kind::ControllerRevision => {}
     }
     let reference = ObjectRef::new(kind, name.key.namespace.clone(), name.key.name.clone());
     Ok(DocumentObject::Other(reference, value))

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::core::cluster::released::RolloutStatus;
 use crate::core::named::named;
 
 /// A namespaced name, printed as `namespace/name`.
@@ -54,6 +55,8 @@ named! {
         Namespace = "Namespace",
         /// v1 Service; only `default/kubernetes` is read.
         Service = "Service",
+        /// apps/v1 ControllerRevision, of the DaemonSet's own history.
+        ControllerRevision = "ControllerRevision",
     }
 }
 
@@ -212,6 +215,10 @@ pub const PARTITION: &str = "daemonlet.dev/partition";
 pub const CANARY: &str = "daemonlet.dev/canary";
 /// Annotation: how long all canary nodes must be available before the other nodes follow.
 pub const CANARY_HOLD: &str = "daemonlet.dev/canary-hold";
+/// Annotation: while so many of its nodes are unreachable, as a number or a percentage, nothing more is approved.
+pub const MAX_UNREACHABLE: &str = "daemonlet.dev/max-unreachable";
+/// Annotation: `none` ends that the DaemonSet changes only by a coordinator's approval.
+pub const COORDINATION: &str = "daemonlet.dev/coordination";
 /// Annotation: on how many nodes a revision may fail before the rollout halts.
 pub const MAX_FAILED: &str = "daemonlet.dev/max-failed";
 /// Annotation of our manifests: `namespace/name` of the DaemonSet. It marks the file as ours.
@@ -280,6 +287,9 @@ pub struct DaemonSet {
     /// from it, but not of the revision or of any identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<Arc<Value>>,
+    /// What its status says of its rollouts; part of no identity.
+    #[serde(default)]
+    pub rollout: RolloutStatus,
 }
 
 impl DaemonSet {
@@ -312,6 +322,7 @@ impl DaemonSet {
             min_ready_seconds,
             source,
             admitted: _,
+            rollout: _,
         } = self;
         *key == other.key
             && *uid == other.uid

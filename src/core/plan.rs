@@ -56,9 +56,11 @@ pub use facts::Images;
 pub use facts::ManifestFact;
 pub use facts::Permission;
 pub use facts::Readiness;
+pub use facts::ReleasedDefinition;
 pub use facts::Stock;
 pub use facts::StockPod;
 pub use facts::VolumesFact;
+pub use facts::Withheld;
 pub use note::Note;
 pub use run::jitter;
 

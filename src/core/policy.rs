@@ -226,6 +226,7 @@ mod tests {
             update_strategy: UpdateStrategy::OnDelete,
             min_ready_seconds: 0,
             admitted: None,
+            rollout: Default::default(),
             source: Source::Api,
         }
     }

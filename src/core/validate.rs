@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::core::cluster::released::RolloutStatus;
 use crate::core::dns;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
@@ -93,6 +94,13 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
         update_strategy,
         min_ready_seconds,
         admitted: None,
+        rollout: match source {
+            Source::Api => {
+                let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or(0);
+                RolloutStatus::of(value.get("status").unwrap_or(&Value::Null), generation)
+            }
+            Source::File { .. } => RolloutStatus::default(),
+        },
         source,
     })
 }

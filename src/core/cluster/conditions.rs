@@ -1,4 +1,4 @@
-//! The conditions that the coordinator writes on a DaemonSet: Progressing, Available, Degraded.
+//! The conditions that the coordinator writes on a DaemonSet: Progressing, Available, Degraded, Released, Halted.
 //!
 //! Owns their words; conditions of others are left as they are.
 
@@ -7,7 +7,13 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::json::Json;
+
 use super::counters::Counters;
+use super::released;
+use super::released::FirstInstances;
+use super::released::Halted;
+use super::released::Released;
 
 /// Node names that a condition tells at most.
 const NAMES: usize = 10;
@@ -24,10 +30,14 @@ pub struct ConditionFacts<'a> {
     pub held: &'a str,
     /// Nodes on which the wanted revision failed, or whose daemon is in trouble, by cause.
     pub causes: &'a Causes,
-    /// What is wrong with the cluster for this DaemonSet, such as a stock controller that acts on it.
-    pub conflict: Option<&'a str>,
+    /// What is wrong with the cluster for this DaemonSet, such as a stock controller that acts on it: reason and words.
+    pub trouble: Option<(&'static str, &'a str)>,
     /// The rollout is taken back: to which revision, and from how many nodes still.
     pub back: &'a Option<(String, usize)>,
+    /// The released revision, and what first instances of a newer one do.
+    pub released: Option<&'a (Released, FirstInstances)>,
+    /// Why the rollout of the current revision is halted.
+    pub halted: Option<&'a Halted>,
 }
 
 /// The three conditions, each as (type, status, reason, message).
@@ -45,8 +55,8 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
         true => (true, "AllAvailable", format!("{} of {} nodes", c.number_available, c.desired_number_scheduled)),
         false => (false, "Unavailable", format!("{} of {} nodes", c.number_available, c.desired_number_scheduled)),
     };
-    let degraded = match (facts.conflict, facts.causes.is_empty()) {
-        (Some(conflict), _) => (true, "Conflict", conflict.to_owned()),
+    let degraded = match (facts.trouble, facts.causes.is_empty()) {
+        (Some((reason, words)), _) => (true, reason, words.to_owned()),
         (None, true) => (false, "AsExpected", String::new()),
         (None, false) => (true, "Failing", words(facts.causes)),
     };
@@ -90,7 +100,17 @@ fn count(nodes: usize) -> String {
 /// `live`, with ours brought up to date; a condition keeps its transition time while its status stays.
 /// `now` is RFC 3339.
 pub fn merge(live: &[Value], facts: &ConditionFacts<'_>, now: &str) -> Vec<Value> {
-    merge_all(live, conditions(facts).into(), now)
+    let mut ours = Vec::from(conditions(facts));
+    ours.extend(facts.released.map(|(of, first_instances)| {
+        let (status, reason, message) = released::words(of, *first_instances);
+        (released::RELEASED, status, reason, message)
+    }));
+    ours.extend(facts.halted.map(|halted| (released::HALTED, true, "Failed", halted.words())));
+    let mut merged = merge_all(live, ours, now);
+    if facts.halted.is_none() {
+        merged.retain(|c| c.str_at("type") != released::HALTED);
+    }
+    merged
 }
 
 /// `live`, with the word that the definition of the DaemonSet is refused.
@@ -108,9 +128,11 @@ fn merge_all(live: &[Value], ours: Vec<(&str, bool, &str, String)>, now: &str) -
         let old = merged.iter_mut().find(|c| c.get("type").is_some_and(|t| t == kind));
         let since = old.as_ref().filter(|c| c.get("status").is_some_and(|s| s == status));
         let since = since.and_then(|c| c.get("lastTransitionTime")).cloned().unwrap_or_else(|| json!(now));
-        let new = json!({
-            "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since,
-        });
+        let mut new = json!({"type": kind, "status": status, "reason": reason, "lastTransitionTime": since});
+        // The API server drops an empty one: with it, the condition would never be what is wanted.
+        if !message.is_empty() {
+            new["message"] = json!(message);
+        }
         match old {
             Some(old) => *old = new,
             None => merged.push(new),
@@ -134,7 +156,15 @@ mod tests {
         };
         let nodes = |count: usize| (0..count).map(|i| format!("n{i}")).collect();
         let causes = Causes::from([("image".to_owned(), nodes(12)), ("probe".to_owned(), nodes(3))]);
-        let facts = ConditionFacts { counters, held: "", causes: &causes, conflict: None, back: &None };
+        let facts = ConditionFacts {
+            counters,
+            held: "",
+            causes: &causes,
+            trouble: None,
+            back: &None,
+            released: None,
+            halted: None,
+        };
         let first = merge(&[json!({"type": "Foreign", "status": "x"})], &facts, "t1");
         assert_eq!(first.len(), 4);
         assert_eq!(first[0], json!({"type": "Foreign", "status": "x"}));

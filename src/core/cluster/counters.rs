@@ -79,6 +79,8 @@ mod tests {
             should_run: true,
             ready: true,
             reachable: true,
+            able: true,
+            unheard_until: None,
             canary: false,
             instances,
             approval: None,

@@ -13,6 +13,7 @@ use super::certificates::NotApproved;
 use super::observation::ClusterObservation;
 use super::observation::Leadership;
 use super::pass;
+use super::pass::FewAgents;
 use super::pass::Settings;
 use super::pass::Write;
 use super::requests;
@@ -47,6 +48,8 @@ pub struct ClusterDecision {
 pub(super) struct Memory {
     /// See [`pass::ClusterPlan::passed_over`].
     pub(super) passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
+    /// DaemonSets that too few agents run: each is told once.
+    pub(super) few: BTreeSet<ObjectKey>,
     /// What is wanted, whether it is sent or waits.
     pub(super) wanted: BTreeSet<RequestTarget>,
 }
@@ -58,6 +61,8 @@ pub enum Notice {
     Unreadable(WatchedKind, String),
     /// An approval is withdrawn because no agent claimed it in time: DaemonSet and node.
     Unclaimed(ObjectKey, String),
+    /// Too few agents say that they run a DaemonSet without a mode.
+    FewAgents(FewAgents),
     /// A certificate request was approved: its name, and the node that it is for.
     Approved(String, String),
     /// A certificate request is not approved.
@@ -95,6 +100,9 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     let plan = view.is_complete().then(|| pass::plan(view, state, settings, now));
     let is_planned = plan.is_some();
     let plan = plan.unwrap_or_default();
+    let new = plan.few.iter().filter(|few| !state.few.contains(&few.key));
+    decision.notices.extend(new.map(|few| Notice::FewAgents(few.clone())));
+    let few = plan.few.iter().map(|few| few.key.clone()).collect();
     let (approvals, not_approved) = certificates::plan(view);
     decision.notices.extend(plan.unclaimed.into_iter().map(|(key, node)| Notice::Unclaimed(key, node)));
     for (name, why) in not_approved.into_iter().filter(|(name, why)| state.not_approved.get(*name) != Some(why)) {
@@ -130,7 +138,7 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     let numbered = (state.sent + 1..).zip(sent);
     decision.requests =
         numbered.map(|(number, (target, version, call))| ClusterRequest { number, target, version, call }).collect();
-    decision.memory = is_planned.then_some(Memory { passed_over: plan.passed_over, wanted });
+    decision.memory = is_planned.then_some(Memory { passed_over: plan.passed_over, few, wanted });
     decision
 }
 

@@ -17,6 +17,8 @@ use crate::core::model::HASH_LABEL;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
+use super::released::Halted;
+
 /// Duplicates are merged once the younger is this old: whoever wrote it may be about to
 /// look at both.
 const MERGE_AFTER: Span = Span::from_secs(30);
@@ -66,6 +68,8 @@ pub struct RevisionFact {
     pub owned: bool,
     /// When it was created.
     pub created: Timestamp,
+    /// Why its rollout is halted, if it is.
+    pub halted: Option<Halted>,
 }
 
 impl RevisionFact {
@@ -112,6 +116,13 @@ pub enum RevisionWrite {
     Delete {
         /// Its name.
         name: String,
+    },
+    /// Note that its rollout is halted.
+    Halt {
+        /// Its name.
+        name: String,
+        /// Why.
+        halted: Halted,
     },
 }
 

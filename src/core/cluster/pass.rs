@@ -5,6 +5,7 @@
 //! that people wrote.
 
 mod facts;
+mod releases;
 mod revisions;
 mod rules;
 mod status;
@@ -14,11 +15,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::core::model::MODE_LABEL;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::owners;
-use crate::core::policy::Covered;
-use crate::core::policy::Policy;
 use crate::core::policy::is_mistyped;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -28,6 +28,7 @@ use super::counters;
 use super::history;
 use super::node_daemons::Approval;
 use super::node_daemons::Spec;
+use super::released::Halted;
 use super::rollout;
 use super::rollout::NodeFact;
 use super::rollout::Rules;
@@ -39,8 +40,8 @@ use super::state::CoordinatorState;
 /// What a pass obeys.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which DaemonSets are ours.
-    pub policy: Policy,
+    /// The cluster's node selector for namespaces that have none.
+    pub default_node_selector: String,
     /// Upstream's rollout rule to the letter.
     pub exact_rollouts: bool,
 }
@@ -82,6 +83,20 @@ pub enum Write {
     },
 }
 
+/// A DaemonSet without a mode that agents say they run in place of the DaemonSet controller, on too few nodes to be
+/// believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FewAgents {
+    /// The DaemonSet.
+    pub key: ObjectKey,
+    /// One of their nodes.
+    pub node: String,
+    /// On how many of the nodes where it should run.
+    pub run: usize,
+    /// How many these are.
+    pub should: usize,
+}
+
 /// What a pass found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterPlan {
@@ -95,6 +110,8 @@ pub struct ClusterPlan {
     pub unclaimed: Vec<(ObjectKey, String)>,
     /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
     pub passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
+    /// DaemonSets without a mode that too few agents run in place of the DaemonSet controller.
+    pub few: Vec<FewAgents>,
     /// The approvals that are to stand on each node where they change.
     specs: BTreeMap<String, Spec>,
 }
@@ -121,7 +138,7 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
     let mut plan = ClusterPlan::default();
     let mut ours = BTreeSet::new();
     for (key, daemon) in &view.daemons {
-        if daemon.daemon_set.deleting || !is_ours(&known, daemon) {
+        if daemon.daemon_set.deleting || !is_ours(&known, daemon, &mut plan) {
             continue;
         }
         ours.insert((daemon.key, daemon.uid_name));
@@ -146,24 +163,31 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
     plan
 }
 
-/// Whether the DaemonSet is run by agents in place of the stock controller: by its label or policy, or
-/// because agents have it from their folders, too.
-fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon) -> bool {
-    let policy = &known.settings.policy;
-    match policy.covers(&daemon.daemon_set, None) {
-        Covered::Yes(mode) => mode == Mode::Static,
-        // It was meant for the agents: its definition is refused, and who wrote it is to read that.
-        Covered::No(_) if is_mistyped(&daemon.daemon_set.labels) => {
-            policy.allows_namespace(&daemon.daemon_set.key.namespace)
-        }
-        Covered::No(_) => {
-            let mut reports = known.view.nodes.values().filter_map(|entry| entry.report.as_ref()?.told(daemon.key));
-            // An agent's word counts where the policy lets it: not in any namespace that it cares to name.
-            daemon.daemon_set.mode_label().is_none()
-                && policy.allows_namespace(&daemon.daemon_set.key.namespace)
-                && reports.any(|told| told.is_static && told.uid == Some(daemon.uid_name))
-        }
+/// Whether the DaemonSet is run by agents in place of the stock controller: its label says so, or, where it has none
+/// (agents with `default-mode = "static"`, or with the same DaemonSet in a folder), agents on more than half of the
+/// nodes where it should run. Fewer are told and change nothing, so that one identity of a node that was stolen takes
+/// over nothing.
+fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut ClusterPlan) -> bool {
+    let labels = &daemon.daemon_set.labels;
+    // A misspelt mode was meant for the agents: its definition is refused, and who wrote it is to read that.
+    if labels.contains_key(MODE_LABEL) {
+        return daemon.daemon_set.mode_label() == Some(Mode::Static) || is_mistyped(labels);
     }
+    let (mut should, mut run, mut claim) = (0, 0, None);
+    for (name, entry) in &known.view.nodes {
+        let told = entry.report.as_ref().and_then(|report| report.told(daemon.key));
+        let is_static = told.is_some_and(|told| told.is_static && told.uid == Some(daemon.uid_name));
+        claim = claim.or(is_static.then_some(name));
+        let should_run = entry.node.is_some() && daemon.should_run(entry);
+        should += usize::from(should_run);
+        run += usize::from(should_run && is_static);
+    }
+    let is_most = 2 * run > should;
+    if let Some(node) = claim.filter(|_| !is_most) {
+        let key = daemon.daemon_set.key.clone();
+        plan.few.push(FewAgents { key, node: node.clone(), run, should });
+    }
+    is_most
 }
 
 /// Whether a DaemonSet controller acts on the DaemonSet, too: with the words of the condition.
@@ -201,11 +225,29 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let conflict = conflict(known, daemon, plan);
     let facts = facts::nodes(known, daemon);
     let min_ready = min_ready(daemon);
-    let rules = rules::of(daemon, known.settings);
+    // Two writers never fight over one field.
+    let gated = owners::is_gated(&daemon.daemon_set) || conflict.is_some();
+    let mut history = revisions::plan(view, key, daemon, &facts, now);
+    let current = history.current.as_ref().and_then(|name| {
+        let revision = view.revisions.get(&ObjectKey::new(&key.namespace, name))?;
+        Some(&revision.revision)
+    });
+    let halted = releases::halted(known, daemon, current, &facts);
+    if let (Some(halted), Some(current)) = (&halted, current)
+        && current.halted.is_none()
+    {
+        let (name, halted) = (current.name.clone(), halted.clone());
+        history.writes.push(history::RevisionWrite::Halt { name, halted });
+    }
+    let mut rules = rules::of(daemon, known.settings, halted.as_ref().map(Halted::words));
+    if current.is_none() && !gated {
+        rules.hold = Some("its ControllerRevision is not in the API yet".to_owned());
+    }
     let mut rolled = rollout::plan(&rules, min_ready, &facts, now);
     let mut target = daemon.wanted;
     let mut back = None;
-    if let Some(to) = facts::way_back(view, daemon, &rules, &facts) {
+    let released = releases::released(daemon, current, &facts, &rolled, now, halted.is_some());
+    if let Some(to) = halted.as_ref().and_then(|_| facts::way_back(view, daemon, &facts)) {
         let facts = facts::returning(view, daemon, &facts, to);
         rolled = rollout::plan(&Rules { wanted: to, ..rules::unhindered(&rules) }, min_ready, &facts, now);
         let newer = |n: &&NodeFact<'_>| n.should_run && n.instances.iter().any(|i| i.revision == daemon.wanted);
@@ -213,10 +255,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         target = to;
     }
     let (counted, look_again) = counters::count(&facts, daemon.wanted, min_ready, now);
-    let history = revisions::plan(view, key, daemon, &facts, now);
     plan.look([rolled.look_again, look_again, history.look_again].into_iter().flatten());
-    // Two writers never fight over one field.
-    let gated = owners::is_gated(&daemon.daemon_set) || conflict.is_some();
+    let refused = revisions::refused(known, key, &history);
     if !gated {
         let write = |write| Write::Revision { key: key.clone(), write };
         plan.writes.extend(history.writes.into_iter().map(write));
@@ -240,18 +280,25 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     }
     plan.unclaimed.extend(rolled.unclaimed.iter().map(|i| (key.clone(), facts[*i].name.to_owned())));
     // Counters follow the current revision: it has to be there first.
-    if history.current.is_some() || gated {
+    if history.current.is_some() || gated || refused.is_some() {
         let causes = facts::causes(view, daemon, &facts);
         let told = conditions::ConditionFacts {
             counters: counted,
             held: &rolled.held,
             causes: &causes,
-            conflict: conflict.as_deref(),
+            trouble: match (&conflict, &refused) {
+                (Some(conflict), _) => Some(("Conflict", conflict)),
+                (None, Some(refused)) => Some(("NoControllerRevision", refused)),
+                (None, None) => None,
+            },
             back: &back,
+            released: released.as_ref(),
+            halted: halted.as_ref(),
         };
-        if let Some(status) = status::patch(daemon, (!gated).then_some(&counted), &told, now) {
+        let counts = !gated && refused.is_none();
+        if let Some(status) = status::patch(daemon, counts.then_some(&counted), &told, now) {
             let nodes = counted.desired_number_scheduled;
-            let at_once = !gated && status::ends(&daemon.status, &counted);
+            let at_once = counts && status::ends(&daemon.status, &counted);
             plan.writes.push(Write::Status { key: key.clone(), status, nodes, at_once });
         }
     }

@@ -12,6 +12,7 @@ use crate::core::model::ObjectKey;
 
 use super::history;
 use super::pass::Write;
+use super::released::HALTED_ANNOTATION;
 use super::snapshot::ClusterSnapshot;
 use super::snapshot::StockPodClaim;
 use super::snapshot::WatchedDaemon;
@@ -60,6 +61,8 @@ pub enum RevisionChange {
     Renumber,
     /// It is deleted.
     Delete,
+    /// Its rollout is halted.
+    Halt,
 }
 
 /// One exchange with the API server.
@@ -148,6 +151,7 @@ impl fmt::Display for RequestTarget {
             Self::Revision(key, RevisionChange::Label, name) => write!(f, "label of revision {name} of {key}"),
             Self::Revision(key, RevisionChange::Renumber, name) => write!(f, "number of revision {name} of {key}"),
             Self::Revision(key, RevisionChange::Delete, name) => write!(f, "deletion of revision {name} of {key}"),
+            Self::Revision(key, RevisionChange::Halt, name) => write!(f, "halt of revision {name} of {key}"),
             Self::Certificate(name, _) => write!(f, "certificatesigningrequest {name}"),
             Self::Pod(claim) => write!(f, "pod {} on node {}", claim.pod, claim.node),
         }
@@ -169,6 +173,7 @@ pub(super) fn target(write: &Write) -> RequestTarget {
         history::RevisionWrite::Label { name } => (RevisionChange::Label, name),
         history::RevisionWrite::Renumber { name, .. } => (RevisionChange::Renumber, name),
         history::RevisionWrite::Delete { name } => (RevisionChange::Delete, name),
+        history::RevisionWrite::Halt { name, .. } => (RevisionChange::Halt, name),
     };
     RequestTarget::Revision(key, change, name.clone())
 }
@@ -228,13 +233,16 @@ fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrit
             patch_status(key, daemon, json!({"collisionCount": count + 1}))
         }
         history::RevisionWrite::Create { name, label, number, data } => {
+            // That a rollout is halted is a fact about one revision.
+            let mut annotations = daemon.daemon_set.annotations.clone();
+            annotations.remove(HALTED_ANNOTATION);
             let object = json!({
                 "apiVersion": "apps/v1",
                 "kind": "ControllerRevision",
                 "metadata": {
                     "name": name,
                     "labels": history::labels(&daemon.template, &label),
-                    "annotations": daemon.daemon_set.annotations,
+                    "annotations": annotations,
                     "ownerReferences": owner,
                 },
                 "data": data,
@@ -254,6 +262,11 @@ fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrit
         history::RevisionWrite::Label { name } => {
             let (of, _, mut metadata, version) = of(&name)?;
             metadata["labels"] = json!({HASH_LABEL: name});
+            (version, Call::Patch(WatchedKind::Revisions, of, json!({"metadata": metadata})))
+        }
+        history::RevisionWrite::Halt { name, halted } => {
+            let (of, _, mut metadata, version) = of(&name)?;
+            metadata["annotations"] = json!({HALTED_ANNOTATION: halted.annotation()});
             (version, Call::Patch(WatchedKind::Revisions, of, json!({"metadata": metadata})))
         }
         history::RevisionWrite::Renumber { name, number } => {

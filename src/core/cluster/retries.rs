@@ -42,7 +42,15 @@ enum Why {
 impl Retries {
     /// Whether its last try failed: what is refused for good must not keep anything else from its turn.
     pub fn has_failed(&self, target: &RequestTarget) -> bool {
-        self.waiting.get(target).is_some_and(|waiting| matches!(waiting.why, Why::Failed(_)))
+        self.failure(target).is_some()
+    }
+
+    /// How its last try failed, if it did.
+    pub fn failure(&self, target: &RequestTarget) -> Option<&SendError> {
+        match &self.waiting.get(target)?.why {
+            Why::Failed(error) => Some(error),
+            Why::Outdated(_) => None,
+        }
     }
 
     /// When a write that was decided from `version` may be tried; `None`: now.

@@ -30,7 +30,9 @@ pub fn of_daemon(
             Kind::ConfigMap => "configmaps",
             Kind::Secret => "secrets",
             Kind::ServiceAccount => "serviceaccounts",
-            Kind::PriorityClass | Kind::RuntimeClass | Kind::Namespace | Kind::Service => continue,
+            Kind::PriorityClass | Kind::RuntimeClass | Kind::Namespace | Kind::Service | Kind::ControllerRevision => {
+                continue;
+            }
         };
         names.entry(resource).or_default().insert(&reference.key.name);
     }

@@ -18,6 +18,10 @@ use super::names::Name;
 pub const HOLD: Span = Span::from_secs(2);
 /// An approval that no agent has claimed for this long is withdrawn.
 pub const UNCLAIMED: Span = Span::from_secs(60);
+/// So many unreachable nodes hold no rollout: the floor of upstream's `ComputeZoneState`.
+pub const UNREACHABLE_FLOOR: usize = 2;
+/// Nodes that a reason names at most.
+const SHOWN: usize = 5;
 /// Why nobody goes first.
 const NO_CANARY: &str = "the canary selector (annotation daemonlet.dev/canary) selects no node that the daemon is for";
 
@@ -37,8 +41,8 @@ pub struct Rules {
     /// Whether canary nodes go first; the others follow when all of them are available for this
     /// long.
     pub canary_hold: Option<Span>,
-    /// The rollout halts when the revision failed on more nodes than this.
-    pub max_failed: usize,
+    /// While so many nodes are unreachable, and more than [`UNREACHABLE_FLOOR`], nothing more is approved.
+    pub max_unreachable: IntOrPercent,
     /// Upstream's rule to the letter.
     pub exact: bool,
 }
@@ -76,6 +80,10 @@ pub struct NodeFact<'a> {
     pub ready: bool,
     /// Whether its agent and kubelet are heard: Ready is True or False, not Unknown.
     pub reachable: bool,
+    /// Whether it can take the wanted revision: it has an agent, which does not refuse it for reasons of its own.
+    pub able: bool,
+    /// While its agent is not heard: until when it may be in the middle of a replacement that nobody told.
+    pub unheard_until: Option<Timestamp>,
     /// Whether it is one of the canary nodes.
     pub canary: bool,
     /// The instances there, oldest first.
@@ -105,6 +113,8 @@ pub struct RolloutPlan {
     pub slots: usize,
     /// Why nothing is approved though nodes are left; empty if there is no such reason.
     pub held: String,
+    /// Whether a node that joins is to take the wanted revision: nothing keeps nodes on the old one.
+    pub is_open: bool,
     /// When to look again though nothing happens.
     pub look_again: Option<Timestamp>,
 }
@@ -132,12 +142,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         false => resolve(&rules.max_unavailable, desired).max(1),
     };
     let stands: Vec<Stand> = nodes.iter().map(|n| stand(n, rules, min_ready, now, &mut plan.look_again)).collect();
-    let failed = nodes.iter().filter(|n| n.failed).count();
-    let hold = match &rules.hold {
-        Some(hold) => Some(hold.clone()),
-        None if failed > rules.max_failed => Some(format!("the revision failed on {failed} nodes")),
-        None => None,
-    };
+    let hold = rules.hold.clone();
     for (index, (node, stand)) in nodes.iter().zip(&stands).enumerate() {
         plan.updated += usize::from(matches!(stand, Stand::New { available: true, .. }));
         let Some(approval) = node.approval else { continue };
@@ -148,7 +153,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         if waits && !late {
             earlier(&mut plan.look_again, approval.at + UNCLAIMED);
         }
-        let void = approval.revision != rules.wanted || hold.is_some() || node.failed || !node.should_run;
+        let void = approval.revision != rules.wanted || hold.is_some() || node.failed || !node.should_run || !node.able;
         if (void || late || done) && !node.replacing {
             plan.withdraw.push(index);
             if late {
@@ -161,6 +166,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         slot(node, stand, surges, rules)
     };
     plan.slots = (0..nodes.len()).filter(|i| nodes[*i].should_run && takes(*i)).count();
+    nodes.iter().filter_map(|n| n.unheard_until).for_each(|at| earlier(&mut plan.look_again, at));
     // The budget has become smaller, or two who both believed to hold the Lease approved at once. An agent that
     // has claimed meanwhile wins, and what is withdrawn keeps its slot until it is gone.
     let surplus = plan.slots.saturating_sub(budget);
@@ -174,14 +180,30 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         .filter(|i| {
             let node = &nodes[*i];
             let may = node.should_run && node.reachable && !node.failed && node.approval.is_none() && !node.replacing;
-            may && matches!(stands[*i], Stand::Old(_))
+            may && node.able && matches!(stands[*i], Stand::Old(_))
         })
         .collect();
+    let kept = resolve(&rules.partition, desired);
+    let is_canary = rules.canary_hold.is_some_and(|hold| !canaries_settled(rules, hold, min_ready, nodes, now));
+    plan.is_open = hold.is_none() && kept == 0 && !is_canary;
     if candidates.is_empty() {
+        let left = |(node, stand): &(&NodeFact<'_>, &Stand)| node.should_run && matches!(stand, Stand::Old(_));
+        let unable = nodes.iter().zip(&stands).filter(left).filter(|(node, _)| !node.able).count();
+        if unable > 0 && plan.slots == 0 {
+            plan.held = match unable {
+                1 => "1 node cannot take it".to_owned(),
+                _ => format!("{unable} nodes cannot take it"),
+            };
+        }
         return plan;
     }
     if let Some(hold) = hold {
         plan.held = hold;
+        return plan;
+    }
+    let unreachable = nodes.iter().filter(|n| n.should_run && !n.reachable).count();
+    if !rules.exact && unreachable > UNREACHABLE_FLOOR && unreachable >= resolve(&rules.max_unreachable, desired) {
+        plan.held = format!("{unreachable} of {desired} nodes are unreachable");
         return plan;
     }
     if let Some(canary_hold) = rules.canary_hold {
@@ -191,24 +213,19 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
             plan.held = NO_CANARY.to_owned();
             return plan;
         }
-        let settles = |i: usize| {
-            let since = newest(&nodes[i]).filter(|n| n.revision == rules.wanted).and_then(|n| n.ready_since);
-            since.filter(|_| nodes[i].ready).map(|since| since + min_ready + canary_hold)
-        };
-        let all_settled = canaries().all(|i| settles(i).is_some_and(|at| at <= now));
-        if !all_settled {
+        if is_canary {
             candidates.retain(|i| nodes[*i].canary);
+            let settles = |i: usize| settles(&nodes[i], rules, min_ready + canary_hold);
             let last = canaries().filter_map(settles).max().filter(|at| *at > now);
             last.into_iter().for_each(|at| earlier(&mut plan.look_again, at));
             if candidates.is_empty() {
-                plan.held = "the canary nodes have to be available for a while".to_owned();
+                plan.held = canary_words(&mut canaries().map(|i| &nodes[i]), rules);
                 return plan;
             }
         }
     }
     // Unavailable ones first, then by name: upstream's order but for the chance in it.
     candidates.sort_by_key(|i| (nodes[*i].passed_over, stands[*i] != Stand::Old(false), nodes[*i].name));
-    let kept = resolve(&rules.partition, desired);
     let old = nodes.iter().zip(&stands).filter(|(n, s)| n.should_run && matches!(s, Stand::Old(_))).count();
     let on_the_way =
         nodes.iter().zip(&stands).filter(|(n, s)| n.approval.is_some() && matches!(s, Stand::Old(_))).count();
@@ -225,6 +242,31 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         }
     }
     plan
+}
+
+/// Why the canary phase goes on, with the nodes that it waits for.
+fn canary_words(canaries: &mut dyn Iterator<Item = &NodeFact<'_>>, rules: &Rules) -> String {
+    let waits = |n: &&NodeFact<'_>| settles(n, rules, Span::ZERO).is_none();
+    let waiting: Vec<&str> = canaries.filter(waits).map(|n| n.name).collect();
+    match waiting.split_at(waiting.len().min(SHOWN)) {
+        ([], _) => "the canary nodes have to be available for a while".to_owned(),
+        (shown, more) => {
+            let more = if more.is_empty() { "" } else { ", …" };
+            format!("the canary nodes have to be available for a while, and are not: {}{more}", shown.join(", "))
+        }
+    }
+}
+
+/// When a canary node will have had the wanted revision for long enough, if it is on the way there.
+fn settles(node: &NodeFact<'_>, rules: &Rules, hold: Span) -> Option<Timestamp> {
+    let since = newest(node).filter(|n| n.revision == rules.wanted).and_then(|n| n.ready_since);
+    since.filter(|_| node.ready).map(|since| since + hold)
+}
+
+/// Whether there are canary nodes, and all of them have had the wanted revision for long enough.
+fn canaries_settled(rules: &Rules, hold: Span, min_ready: Span, nodes: &[NodeFact<'_>], now: Timestamp) -> bool {
+    let mut canaries = nodes.iter().filter(|n| n.canary && n.should_run).peekable();
+    canaries.peek().is_some() && canaries.all(|n| settles(n, rules, min_ready + hold).is_some_and(|at| at <= now))
 }
 
 /// A number of `desired` nodes; of a percentage, rounded up.
@@ -263,7 +305,8 @@ fn stand(
         return Stand::Both(is_available && updated(newest));
     }
     if !updated(newest) {
-        return Stand::Old(is_available);
+        // Of two old ones, as a surge leaves them, the agent keeps the one that serves.
+        return Stand::Old(live().any(|i| available(node.ready, i, min_ready, now)));
     }
     let until = newest.created + HOLD;
     let held = !rules.exact && node.approval.is_some() && until > now;
@@ -278,7 +321,7 @@ fn stand(
 /// Whether a node takes a slot of the budget.
 fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, rules: &Rules) -> bool {
     let exact = rules.exact;
-    let heard = node.reachable || exact;
+    let heard = (node.reachable && (node.able || node.unheard_until.is_some())) || exact;
     match stand {
         // Upstream counts the nodes on which the surge is not available yet, and nothing else.
         Stand::New { .. } if exact && surges => false,

@@ -256,8 +256,8 @@ impl ClusterSnapshot {
         self.nodes.get(node)?.report.as_ref()
     }
 
-    /// Takes one change.
-    pub fn take(&mut self, change: Change) {
+    /// Takes one change. False: no decision looks at what it changes, such as a kubelet's heartbeat.
+    pub fn take(&mut self, change: Change) -> bool {
         match change {
             Change::Begin(kind) => drop(self.listing.insert(kind, BTreeSet::new())),
             Change::Present(kind, object, listed) => {
@@ -265,7 +265,7 @@ impl ClusterSnapshot {
                     self.listing.entry(kind).or_default().insert(objects::key(&object));
                 }
                 self.seen(kind, &object);
-                self.put(kind, *object);
+                return self.put(kind, *object) || listed;
             }
             Change::Gone(kind, object) => {
                 self.seen(kind, &object);
@@ -284,6 +284,7 @@ impl ClusterSnapshot {
                 }
             }
         }
+        true
     }
 
     fn seen(&mut self, kind: WatchedKind, object: &Value) {

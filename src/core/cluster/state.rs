@@ -19,6 +19,7 @@ use super::requests::Outcome;
 use super::requests::Reply;
 use super::requests::RequestTarget;
 use super::retries::Retries;
+use super::snapshot::ClusterSnapshot;
 
 /// What is remembered.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +27,10 @@ pub struct CoordinatorState {
     leadership: Leadership,
     /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
     pub(super) passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
+    /// DaemonSets of which it is told that too few agents run them.
+    pub(super) few: BTreeSet<ObjectKey>,
+    /// Nodes without a report, since when.
+    pub(super) unheard: BTreeMap<String, Timestamp>,
     pub(super) claims: Claims,
     pub(super) pace: Pace,
     pub(super) retries: Retries,
@@ -51,9 +56,22 @@ impl CoordinatorState {
             self.answered(reply, observation.now);
         }
         let view = &observation.snapshot;
+        self.follow_reports(view, observation.now);
         self.claims.retain(view);
         self.pace.retain(|key| view.daemons.contains_key(key));
         self.not_approved.retain(|name, _| view.certificate_requests.contains_key(name));
+    }
+
+    /// Notes which nodes have no agent that reports, and since when, as far as this process has seen.
+    pub(super) fn follow_reports(&mut self, view: &ClusterSnapshot, now: Timestamp) {
+        let since = std::mem::take(&mut self.unheard);
+        if !view.is_complete() {
+            return;
+        }
+        let unheard = view.nodes.iter().filter(|(_, entry)| entry.report.is_none());
+        // A clock that was set back makes nobody wait longer.
+        let begin = |name: &String| since.get(name).copied().filter(|at| *at <= now).unwrap_or(now);
+        self.unheard = unheard.map(|(name, _)| (name.clone(), begin(name))).collect();
     }
 
     fn answered(&mut self, reply: &Reply, now: Timestamp) {
@@ -90,6 +108,7 @@ impl CoordinatorState {
     pub fn commit(&mut self, decision: ClusterDecision, now: Timestamp) {
         if let Some(memory) = decision.memory {
             self.passed_over = memory.passed_over;
+            self.few = memory.few;
             self.retries.retain(&memory.wanted);
         }
         for notice in decision.notices {

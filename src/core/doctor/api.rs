@@ -74,6 +74,7 @@ const NEEDED: &[Needs] = &[
     ("", "namespaces", "", READ),
     ("scheduling.k8s.io", "priorityclasses", "", READ),
     ("node.k8s.io", "runtimeclasses", "", READ),
+    ("apps", "controllerrevisions", "", READ),
     ("", "events", "", &["list"]),
     ("events.k8s.io", "events", "", &["create", "patch"]),
 ];

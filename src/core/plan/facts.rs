@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::core::cluster::released::Released;
 use crate::core::dry_run::Question;
 use crate::core::dry_run::RequestState;
 use crate::core::model::DaemonSet;
@@ -129,8 +130,45 @@ pub enum Permission {
     Approved,
     /// The approval is claimed.
     Claimed,
+    /// It waits.
+    Withheld(Withheld),
+}
+
+/// Why a changed template waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withheld {
     /// The coordinator has not approved it.
-    Withheld,
+    NotApproved,
+    /// The cluster's NodeDaemons, with the approvals, are not served or cannot be read.
+    NotServed,
+    /// People have paused it.
+    Paused,
+}
+
+impl Withheld {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::NotApproved => "the coordinator has not approved it for this node yet",
+            Self::NotServed => {
+                "the API server does not serve NodeDaemons, which hold the coordinator's approvals, or they cannot be \
+                 read; hint: apply nodedaemons.yaml and rbac.yaml of this version, or annotate the DaemonSet \
+                 daemonlet.dev/coordination=none to let each node change by itself"
+            }
+            Self::Paused => "the annotation daemonlet.dev/paused holds it",
+        }
+    }
+}
+
+/// A released revision as the API has it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReleasedDefinition {
+    /// The DaemonSet with its template.
+    Known(Arc<DaemonSet>),
+    /// Nothing is known of its ControllerRevision yet.
+    Unknown,
+    /// Its ControllerRevision does not exist, or holds something else.
+    Gone,
 }
 
 /// A pod of the stock controller that has this node.
@@ -193,6 +231,10 @@ pub trait Facts {
     fn held_ports(&self, key: &ObjectKey, only_desired: bool) -> Vec<(String, Vec<HostPort>)>;
     /// Whether the instance of an API DaemonSet may be replaced by one of `revision`.
     fn permission(&self, daemon_set: &DaemonSet, revision: &str) -> Permission;
+    /// Whether an API DaemonSet changes only by a coordinator's approval.
+    fn is_coordinated(&self, daemon_set: &DaemonSet) -> bool;
+    /// `daemon_set` with the template of its released revision (cached).
+    fn released(&self, daemon_set: &Arc<DaemonSet>, released: &Released) -> ReleasedDefinition;
     /// The revision that the coordinator has approved for this node, if any.
     fn approved(&self, daemon_set: &DaemonSet) -> Option<&str>;
     /// A fingerprint of what the kubelet's admission depends on besides the pod; when it changes, rejected instances

@@ -1,14 +1,21 @@
 //! Whether an instance of a changed template may replace the current one now.
 //!
 //! Owns what a coordinator's approval means on the node. If the cluster has approvals, DaemonSets of the API change
-//! only by an approval that the agent has claimed. A first instance never waits. An instance that ended for another
-//! reason returns at its own revision. Restarts for changed data need no approval: they change no revision, so only
+//! only by an approval that the agent has claimed. A first instance never waits for one, but has the released revision
+//! while nodes are kept on that. An instance that ended for another reason returns at its own revision. Restarts for changed data need no approval: they change no revision, so only
 //! `update-jitter` spreads them.
 
 use std::sync::Arc;
 
+use crate::core::annotations::int_or_percent;
+use crate::core::cluster::released::Released;
 use crate::core::model::DaemonSet;
+use crate::core::model::IntOrPercent;
+use crate::core::model::Kind;
 use crate::core::model::Mode;
+use crate::core::model::ObjectRef;
+use crate::core::model::PARTITION;
+use crate::core::model::PAUSED;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::record::EndConfirmation;
@@ -17,18 +24,27 @@ use crate::core::record::LastRun;
 
 use super::Data;
 use super::EndObservable;
+use super::Note;
 use super::Permission;
 use super::Planner;
+use super::ReleasedDefinition;
+use super::State;
+use super::Withheld;
 use super::instance::StartFor;
 use super::progress::Target;
 
 impl Planner<'_> {
     fn permission(&self, target: &Target) -> Permission {
         // The stock controller does the rollouts of a `bootstrap` daemon; ours need no approval.
-        match target.daemon_set.source {
-            _ if self.summary.mode == Some(Mode::Bootstrap) => Permission::Free,
-            Source::Api if !target.rollback => self.facts.permission(&target.daemon_set, &target.revision),
-            _ => Permission::Free,
+        let permission = match target.daemon_set.source {
+            _ if target.rollback || self.summary.mode == Some(Mode::Bootstrap) => return Permission::Free,
+            Source::Api => self.facts.permission(&target.daemon_set, &target.revision),
+            Source::File { .. } => Permission::Free,
+        };
+        match permission {
+            Permission::Claimed => Permission::Claimed,
+            _ if is_paused(&target.daemon_set) => Permission::Withheld(Withheld::Paused),
+            permission => permission,
         }
     }
 
@@ -72,12 +88,14 @@ impl Planner<'_> {
                 self.replacing = Some(target.revision.clone());
                 None
             }
-            Permission::Withheld => {
-                let daemon_set = self.last_admitted(&target.daemon_set);
-                let rendering = self.facts.rendering(daemon_set, self.record.next_incarnation, target.data);
-                self.pull = rendering.result.is_ok().then_some(rendering);
+            Permission::Withheld(why) => {
+                if why == Withheld::NotApproved && target.daemon_set.rollout.halted.is_none() {
+                    let daemon_set = self.last_admitted(&target.daemon_set);
+                    let rendering = self.facts.rendering(daemon_set, self.record.next_incarnation, target.data);
+                    self.pull = rendering.result.is_ok().then_some(rendering);
+                }
                 self.summary.awaits_approval = true;
-                Some("the coordinator has not approved it for this node yet".to_owned())
+                Some(why.words().to_owned())
             }
             // A rendering that could not start is not claimed.
             Permission::Approved => {
@@ -119,7 +137,7 @@ impl Planner<'_> {
 
     fn is_withheld(&self, target: &Target) -> bool {
         target.daemon_set.update_strategy != UpdateStrategy::OnDelete
-            && matches!(self.permission(target), Permission::Withheld | Permission::Approved)
+            && matches!(self.permission(target), Permission::Withheld(_) | Permission::Approved)
     }
 
     /// The revision with which an instance is restarted if the target is not permitted: its own.
@@ -142,6 +160,75 @@ impl Planner<'_> {
         Target { daemon_set: last.daemon_set, revision: last.revision, data: Data::Current, rollback: false }
     }
 
+    /// The released revision for a first instance while nodes are kept on it. `None`: it is not known yet what to
+    /// start, and the summary says so.
+    pub(super) fn or_released(&mut self, target: Target) -> Option<Target> {
+        let is_first = self.record.instances.is_empty() && self.record.last.is_none();
+        let Some(released) = self.kept_on(&target).filter(|_| is_first).cloned() else { return Some(target) };
+        self.references.insert(ObjectRef::new(Kind::ControllerRevision, &self.record.key.namespace, &released.name));
+        let daemon_set = &target.daemon_set;
+        let is_stopped = is_paused(daemon_set) || daemon_set.rollout.halted.is_some();
+        let why = match self.facts.released(daemon_set, &released) {
+            ReleasedDefinition::Known(daemon_set) => {
+                self.summary.wanted_revision = Some(target.revision);
+                let why = format!("it starts with the released revision {}: the newer one is held", released.hash);
+                self.summary.notes.push(Note::Other(why));
+                return Some(Target { daemon_set, revision: released.hash, data: Data::Current, rollback: false });
+            }
+            ReleasedDefinition::Gone if !is_stopped => {
+                let why = format!("its released revision {} does not exist any more: the newest starts", released.name);
+                self.summary.notes.push(Note::Other(why));
+                return Some(target);
+            }
+            ReleasedDefinition::Gone => format!(
+                "revision {} is held and the released one, ControllerRevision {}, does not exist any more; hint: \
+                 resume the rollout, or write a template that works",
+                target.revision, released.name
+            ),
+            ReleasedDefinition::Unknown => format!(
+                "revision {} is held, and the released one, ControllerRevision {}, has not been read yet",
+                target.revision, released.name
+            ),
+        };
+        self.summary.state = State::Waiting;
+        self.summary.wanted_revision = Some(target.revision);
+        self.add_reason(&why);
+        None
+    }
+
+    /// The released revision that first instances have in place of the target, as far as the DaemonSet says.
+    fn kept_on<'t>(&self, target: &'t Target) -> Option<&'t Released> {
+        let daemon_set = &target.daemon_set;
+        let rollout = &daemon_set.rollout;
+        let released = rollout.released.as_ref().filter(|released| released.hash != target.revision)?;
+        let is_partitioned = || {
+            daemon_set
+                .annotations
+                .get(PARTITION)
+                .and_then(|text| int_or_percent(text))
+                .is_some_and(|kept| !matches!(kept, IntOrPercent::Int(0) | IntOrPercent::Percent(0)))
+        };
+        let is_kept = rollout.is_held
+            || rollout.is_behind
+            || rollout.halted.is_some()
+            || is_paused(daemon_set)
+            || is_partitioned();
+        let is_rolled_out = daemon_set.source == Source::Api
+            && !target.rollback
+            && self.summary.mode == Some(Mode::Static)
+            && daemon_set.update_strategy != UpdateStrategy::OnDelete
+            && self.facts.is_coordinated(daemon_set);
+        (is_kept && is_rolled_out && self.permission(target) != Permission::Claimed).then_some(released)
+    }
+
+    /// Notes what a claimed replacement starts: it goes on although approvals are lost meanwhile.
+    pub(super) fn note_replacement(&mut self, target: &Target) {
+        if self.permission(target) == Permission::Claimed {
+            let (revision, daemon_set) = (target.revision.clone(), Arc::clone(&target.daemon_set));
+            self.record.last = Some(LastRun { revision, daemon_set });
+        }
+    }
+
     /// Ends an instance that will return, at its own revision if no other is permitted.
     pub(super) fn end_for_restart(&mut self, instance: &Instance, reason: &str, confirmed_by: EndConfirmation) {
         if let Some(daemon_set) = instance.daemon_set.clone() {
@@ -149,4 +236,9 @@ impl Planner<'_> {
         }
         self.end_as(&instance.uid, reason, true, confirmed_by);
     }
+}
+
+/// Whether people have paused the rollouts of a DaemonSet.
+fn is_paused(daemon_set: &DaemonSet) -> bool {
+    daemon_set.annotations.get(PAUSED).is_some_and(|value| value == "true")
 }

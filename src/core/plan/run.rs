@@ -112,6 +112,7 @@ impl Planner<'_> {
             None => self.target(daemon_set, &desired),
         };
         let target = self.or_last(target);
+        let Some(target) = self.or_released(target) else { return };
         let (current, outdated) = self.split(&target);
         if outdated.is_empty() {
             self.record.pending_update = None;
@@ -353,7 +354,10 @@ impl Planner<'_> {
             let returns_as_it_is = order.is_some() || old.revision == target.revision;
             match returns_as_it_is {
                 true => self.end_for_restart(old, &cause, confirmed_by),
-                false => self.end_as(&old.uid, &cause, true, confirmed_by),
+                false => {
+                    self.note_replacement(target);
+                    self.end_as(&old.uid, &cause, true, confirmed_by);
+                }
             }
             self.show_as(old, State::Replacing, "the old instance ends first");
         }

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use crate::core::cluster::released::Released;
 use crate::core::dry_run::RequestState;
 use crate::core::identity::Identity;
 use crate::core::model::FieldError;
@@ -80,6 +81,7 @@ struct World {
     mirror_pod_deletions: bool,
     held_ports: Vec<(String, Vec<HostPort>, bool)>,
     permission: Option<Permission>,
+    released: Option<ReleasedDefinition>,
     approved: Option<String>,
     rendered: RefCell<u32>,
     /// What the API server says of pods; `None`: nobody asks it.
@@ -231,6 +233,14 @@ impl Facts for World {
         self.permission.clone().unwrap_or(Permission::Free)
     }
 
+    fn is_coordinated(&self, _: &DaemonSet) -> bool {
+        self.permission.as_ref().is_some_and(|permission| *permission != Permission::Free)
+    }
+
+    fn released(&self, _: &Arc<DaemonSet>, _: &Released) -> ReleasedDefinition {
+        self.released.clone().unwrap_or(ReleasedDefinition::Unknown)
+    }
+
     fn approved(&self, _: &DaemonSet) -> Option<&str> {
         self.approved.as_deref()
     }
@@ -311,6 +321,7 @@ fn daemon_set(image: &str) -> DaemonSet {
         },
         min_ready_seconds: 0,
         admitted: None,
+        rollout: Default::default(),
         source: Source::File { path: "/etc/daemonlet/daemonsets.d/net.yaml".into() },
     }
 }

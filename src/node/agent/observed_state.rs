@@ -8,9 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::config::Config;
+use crate::core::cluster::released::Released;
 use crate::core::dry_run::Question;
 use crate::core::dry_run::RequestState;
 use crate::core::knowledge::Knowledge;
+use crate::core::model::COORDINATION;
 use crate::core::model::DaemonSet;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
@@ -29,6 +31,7 @@ use crate::core::plan::Images;
 use crate::core::plan::ManifestFact;
 use crate::core::plan::Permission;
 use crate::core::plan::Readiness;
+use crate::core::plan::ReleasedDefinition;
 use crate::core::plan::Stock;
 use crate::core::plan::VolumesFact;
 use crate::core::policy::Admission;
@@ -322,7 +325,25 @@ impl Facts for ObservedState<'_> {
     }
 
     fn permission(&self, daemon_set: &DaemonSet, revision: &str) -> Permission {
-        self.state.concerns.claims.permission(self.state.inputs.coordinated, daemon_set, revision)
+        self.state.concerns.claims.permission(self.is_coordinated(daemon_set), daemon_set, revision)
+    }
+
+    fn is_coordinated(&self, daemon_set: &DaemonSet) -> bool {
+        let is_ended = daemon_set.annotations.get(COORDINATION).is_some_and(|value| value == "none");
+        let has_been = self.state.inputs.coordinated || daemon_set.rollout.released.is_some();
+        has_been && !is_ended && self.config.coordination
+    }
+
+    fn released(&self, daemon_set: &Arc<DaemonSet>, released: &Released) -> ReleasedDefinition {
+        let reference = ObjectRef::new(Kind::ControllerRevision, &daemon_set.key.namespace, &released.name);
+        match self.objects.lookup(&reference) {
+            Lookup::Unknown => ReleasedDefinition::Unknown,
+            Lookup::Absent => ReleasedDefinition::Gone,
+            Lookup::Present(revision) | Lookup::Deleted(revision) => {
+                let known = self.render_cache.with_revision(daemon_set, &released.hash, revision);
+                known.map_or(ReleasedDefinition::Gone, ReleasedDefinition::Known)
+            }
+        }
     }
 
     fn approved(&self, daemon_set: &DaemonSet) -> Option<&str> {

@@ -12,6 +12,9 @@ use std::hash::Hash;
 use std::hash::Hasher;
 use std::sync::Arc;
 
+use serde_json::Value;
+
+use crate::core::cluster::history;
 use crate::core::model::DaemonSet;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
@@ -110,6 +113,15 @@ struct Known {
     used: u64,
 }
 
+/// A DaemonSet with the template of another revision of its history.
+struct Former {
+    /// Held so that the address it is found by stays its own.
+    daemon_set: Arc<DaemonSet>,
+    /// `None`: the ControllerRevision holds something else.
+    former: Option<Arc<DaemonSet>>,
+    used: u64,
+}
+
 /// Which view of the objects was rendered with: whether the instance runs, and whose data.
 pub(super) type View = (bool, Data);
 
@@ -179,6 +191,7 @@ impl KnownRendering {
 pub(super) struct RenderCache {
     revisions: RefCell<HashMap<usize, Known>>,
     renderings: RefCell<HashMap<(usize, u64, View), Entry>>,
+    former: RefCell<HashMap<(usize, String), Former>>,
     pass: u64,
     /// In a replay: the digests of renderings whose secrets are not in the recording.
     recorded: Option<HashMap<RenderingKey, Option<Digests>>>,
@@ -240,6 +253,7 @@ impl RenderCache {
         let last = self.pass;
         self.renderings.get_mut().retain(|_, entry| entry.used == last);
         self.revisions.get_mut().retain(|_, known| known.used == last);
+        self.former.get_mut().retain(|_, former| former.used == last);
         self.pass += 1;
     }
 
@@ -247,6 +261,26 @@ impl RenderCache {
     pub(super) fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {
         let mut revisions = self.revisions.borrow_mut();
         known(&mut revisions, daemon_set, self.pass).hash.clone()
+    }
+
+    /// `daemon_set` with the template of the ControllerRevision `revision`, if that has this hash.
+    pub(super) fn with_revision(
+        &self,
+        daemon_set: &Arc<DaemonSet>,
+        hash: &str,
+        revision: &Value,
+    ) -> Option<Arc<DaemonSet>> {
+        let mut known = self.former.borrow_mut();
+        let entry = known.entry((address(daemon_set), hash.to_owned())).or_insert_with(|| {
+            let template = revision.get("data").and_then(history::template);
+            let former =
+                template.map(|template| DaemonSet { template, admitted: None, ..DaemonSet::clone(daemon_set) });
+            let former = former.map(Arc::new).filter(|former| Revision::of(former).hash == hash);
+            Former { daemon_set: Arc::clone(daemon_set), former, used: self.pass }
+        });
+        debug_assert_eq!(address(&entry.daemon_set), address(daemon_set));
+        entry.used = self.pass;
+        entry.former.clone()
     }
 
     /// Gives up what is only needed to write, for every outcome. A plan that writes one all the same

@@ -304,9 +304,7 @@ impl AgentState {
             let reached = concerns.removal_guard.etcd_rollback.reached(api);
             self.inputs.reached = if reached > 0 { reached } else { self.inputs.reached };
         }
-        if let Some(coordinated) = concerns.claims.observe(observation, log) {
-            self.inputs.coordinated = coordinated;
-        }
+        self.inputs.coordinated |= concerns.claims.observe(observation, log);
     }
 
     /// Notes that instances have started, as the API shows. Gives whether one has started since the last pass.

@@ -19,6 +19,8 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::cluster::node_daemons;
+use crate::core::cluster::released::HALTED;
+use crate::core::cluster::released::RELEASED;
 use crate::core::json::Json;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
@@ -165,6 +167,7 @@ pub(super) fn resource(kind: Kind) -> ApiResource {
         Kind::Service => ("", "services"),
         Kind::PriorityClass => ("scheduling.k8s.io", "priorityclasses"),
         Kind::RuntimeClass => ("node.k8s.io", "runtimeclasses"),
+        Kind::ControllerRevision => ("apps", "controllerrevisions"),
     };
     api_resource(group, kind.as_str(), plural)
 }
@@ -186,9 +189,17 @@ pub(super) fn node_daemons() -> ApiResource {
     }
 }
 
-/// A DaemonSet without `status`, which other controllers write all the time.
+/// A DaemonSet; of its status, which controllers write all the time, what it says of rollouts.
 pub(super) fn keep_daemon_set(mut value: Value) -> Option<Value> {
-    value.as_object_mut()?.remove("status");
+    let object = value.as_object_mut()?;
+    let mut status = object.remove("status").unwrap_or_default();
+    let is_kept = |c: &Value| matches!(c.get("type").and_then(Value::as_str), Some(RELEASED | HALTED));
+    let kept: Vec<Value> = status.list_at("conditions").iter().filter(|c| is_kept(c)).cloned().collect();
+    // Whoever never released anything is not looked at again for each generation that is observed.
+    if !kept.is_empty() {
+        let observed = status.get_mut("observedGeneration").map(Value::take).unwrap_or_default();
+        object.insert("status".into(), serde_json::json!({"observedGeneration": observed, "conditions": kept}));
+    }
     Some(value)
 }
 

@@ -15,7 +15,6 @@ use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::KINDS;
 use crate::core::enrolment;
-use crate::core::policy::Policy;
 use crate::core::time::at;
 use crate::core::time::ms;
 
@@ -77,7 +76,9 @@ impl Coordinator {
         let mut view = ClusterSnapshot::default();
         let mut list = |kind: WatchedKind, objects: Vec<Value>| {
             view.take(Change::Begin(kind));
-            objects.into_iter().for_each(|object| view.take(Change::Present(kind, Box::new(object), true)));
+            for object in objects {
+                view.take(Change::Present(kind, Box::new(object), true));
+            }
             view.take(Change::Complete(kind));
         };
         let nodes = ["a", "b", "c"];
@@ -108,7 +109,7 @@ impl Coordinator {
     fn pass(&mut self, replies: Vec<Reply>) -> ClusterDecision {
         self.observation.replies = replies;
         self.state.absorb(&self.observation);
-        let settings = Settings { policy: Policy::default(), exact_rollouts: false };
+        let settings = Settings { default_node_selector: String::new(), exact_rollouts: false };
         let decision = decide(&self.observation, &self.state, &settings);
         assert_eq!(decision, decide(&self.observation, &self.state, &settings), "the same in, the same out");
         self.state.commit(decision.clone(), self.observation.now);

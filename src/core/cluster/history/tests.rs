@@ -19,6 +19,7 @@ fn revision(name: &str, number: i64, image: &str) -> RevisionFact {
         label: Some(name.into()),
         owned: true,
         created: at(0),
+        halted: None,
     }
 }
 

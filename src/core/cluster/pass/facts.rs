@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use crate::core::cluster::conditions;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::rollout::NodeFact;
-use crate::core::cluster::rollout::Rules;
+use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::status::State;
 
 use super::Basis;
 use super::rules;
@@ -33,6 +34,8 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             should_run,
             ready: node.ready,
             reachable: node.reachable,
+            unheard_until: known.state.unheard.get(name).map(|at| *at + UNCLAIMED).filter(|until| *until > known.now),
+            able: report.is_some() && told.is_none_or(|t| t.phase != Some(State::Refused)),
             canary: canary.as_ref().is_some_and(|c| c.matches(&node.view.labels)),
             instances: told.map_or(&[], |t| &t.instances),
             approval: mine.next().map(|(_, _, fact)| *fact),
@@ -44,16 +47,10 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
     all
 }
 
-/// The revision that the whole rollout goes back to: it failed on too many nodes, and the DaemonSet asks
-/// for that. Of those that nodes have run before, the one that most have; of two, the younger.
-pub(super) fn way_back(
-    view: &ClusterSnapshot,
-    daemon: &WatchedDaemon,
-    rules: &Rules,
-    facts: &[NodeFact<'_>],
-) -> Option<Name> {
-    let failed = facts.iter().filter(|n| n.failed).count();
-    if failed <= rules.max_failed || rules.hold.is_some() || !rules::rolls_back(&daemon.daemon_set) {
+/// The revision that the whole rollout goes back to: it is halted, and the DaemonSet asks for that. Of those that nodes have run before, the one that most have; of two, the younger.
+pub(super) fn way_back(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> Option<Name> {
+    let daemon_set = &daemon.daemon_set;
+    if rules::is_paused(daemon_set) || rules::is_on_delete(daemon_set) || !rules::rolls_back(daemon_set) {
         return None;
     }
     let mut found: BTreeMap<Name, usize> = BTreeMap::new();
@@ -100,6 +97,9 @@ pub(super) fn causes(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[No
     }
     for node in facts.iter().filter(|n| n.passed_over) {
         add("approval not claimed", node.name);
+    }
+    for node in facts.iter().filter(|n| n.should_run && view.report(n.name).is_none()) {
+        add("no agent", node.name);
     }
     causes
 }

@@ -8,12 +8,17 @@ use serde_json::Value;
 use crate::core::cluster::history;
 use crate::core::cluster::history::Holder;
 use crate::core::cluster::names::Name;
+use crate::core::cluster::released::RolloutStatus;
+use crate::core::cluster::requests::RequestTarget;
+use crate::core::cluster::requests::RevisionChange;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::model::ObjectKey;
 use crate::core::time::Timestamp;
 use crate::core::validate;
+
+use super::Basis;
 
 /// What is to be written about the history of a DaemonSet.
 pub(super) fn plan(
@@ -26,7 +31,9 @@ pub(super) fn plan(
     let mut seen: BTreeSet<Name> = BTreeSet::new();
     let instances = facts.iter().flat_map(|node| node.instances);
     seen.extend(instances.map(|i| i.revision));
-    let in_use: BTreeSet<String> = seen.into_iter().map(|name| view.names.text(name).to_owned()).collect();
+    let mut in_use: BTreeSet<String> = seen.into_iter().map(|name| view.names.text(name).to_owned()).collect();
+    // First instances may take it, whoever runs it now.
+    in_use.extend(RolloutStatus::of(&daemon.status, daemon.generation).released.map(|released| released.hash));
     let (known, others) = known_revisions(view, key, daemon);
     let wanted = history::Wanted {
         name: &key.name,
@@ -38,6 +45,17 @@ pub(super) fn plan(
         now,
     };
     history::plan(&wanted, &known)
+}
+
+/// Why the current revision cannot be written, if the API server has said so: nothing is rolled out then.
+pub(super) fn refused(known: &Basis<'_>, key: &ObjectKey, plan: &history::RevisionPlan) -> Option<String> {
+    let create = plan.writes.iter().find_map(|write| match write {
+        history::RevisionWrite::Create { name, .. } => Some(name),
+        _ => None,
+    });
+    let target = RequestTarget::Revision(key.clone(), RevisionChange::Create, create?.clone());
+    let why = known.state.retries.failure(&target)?;
+    Some(format!("its ControllerRevision cannot be written, and nothing is rolled out without it: {why}"))
 }
 
 /// The revisions of a DaemonSet, and orphans that match its selector; and those of others whose names begin as its own.

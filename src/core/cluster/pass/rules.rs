@@ -11,6 +11,7 @@ use crate::core::model::CANARY_HOLD;
 use crate::core::model::DaemonSet;
 use crate::core::model::IntOrPercent;
 use crate::core::model::MAX_FAILED;
+use crate::core::model::MAX_UNREACHABLE;
 use crate::core::model::PARTITION;
 use crate::core::model::PAUSED;
 use crate::core::model::ROLLBACK;
@@ -22,21 +23,22 @@ fn annotation<'a>(daemon_set: &'a DaemonSet, name: &str) -> Option<&'a str> {
     daemon_set.annotations.get(name).map(String::as_str)
 }
 
-/// What a rollout of the DaemonSet obeys.
-pub(super) fn of(daemon: &WatchedDaemon, settings: &Settings) -> Rules {
+/// See [`MAX_UNREACHABLE`].
+const UNREACHABLE: IntOrPercent = IntOrPercent::Percent(33);
+
+/// What a rollout of the DaemonSet obeys. `halted`: why its current revision goes no further, if it does not.
+pub(super) fn of(daemon: &WatchedDaemon, settings: &Settings, halted: Option<String>) -> Rules {
     let daemon_set = &*daemon.daemon_set;
-    let (max_unavailable, max_surge, on_delete) = match daemon_set.update_strategy {
-        UpdateStrategy::RollingUpdate { max_unavailable, max_surge } => (max_unavailable, max_surge, false),
-        UpdateStrategy::OnDelete => (IntOrPercent::Int(1), IntOrPercent::Int(0), true),
+    let (max_unavailable, max_surge) = match daemon_set.update_strategy {
+        UpdateStrategy::RollingUpdate { max_unavailable, max_surge } => (max_unavailable, max_surge),
+        UpdateStrategy::OnDelete => (IntOrPercent::Int(1), IntOrPercent::Int(0)),
     };
-    let hold = match annotation(daemon_set, PAUSED) {
-        Some("true") => Some("paused".to_owned()),
-        _ if on_delete => Some("the update strategy is OnDelete".to_owned()),
-        _ => None,
+    let hold = match is_paused(daemon_set) {
+        true => Some("paused".to_owned()),
+        _ if is_on_delete(daemon_set) => Some("the update strategy is OnDelete".to_owned()),
+        _ => halted,
     };
     let canary_hold = annotation(daemon_set, CANARY_HOLD).and_then(duration::parse).unwrap_or_default();
-    // Upstream never halts.
-    let max_failed = if settings.exact_rollouts { usize::MAX } else { 1 };
     Rules {
         wanted: daemon.wanted,
         max_unavailable,
@@ -44,19 +46,36 @@ pub(super) fn of(daemon: &WatchedDaemon, settings: &Settings) -> Rules {
         hold,
         partition: annotation(daemon_set, PARTITION).and_then(int_or_percent).unwrap_or(IntOrPercent::Int(0)),
         canary_hold: canary(daemon_set).map(|_| canary_hold),
-        max_failed: annotation(daemon_set, MAX_FAILED).and_then(|text| text.parse().ok()).unwrap_or(max_failed),
+        max_unreachable: annotation(daemon_set, MAX_UNREACHABLE).and_then(int_or_percent).unwrap_or(UNREACHABLE),
         exact: settings.exact_rollouts,
     }
 }
 
 /// The same budget for the way back, which nothing else holds up.
 pub(super) fn unhindered(rules: &Rules) -> Rules {
-    Rules { hold: None, partition: IntOrPercent::Int(0), canary_hold: None, max_failed: usize::MAX, ..rules.clone() }
+    let max_unreachable = IntOrPercent::Int(u32::MAX);
+    Rules { hold: None, partition: IntOrPercent::Int(0), canary_hold: None, max_unreachable, ..rules.clone() }
+}
+
+/// On how many nodes a revision may fail before its rollout halts. Upstream's never does.
+pub(super) fn max_failed(daemon_set: &DaemonSet, settings: &Settings) -> usize {
+    let default = if settings.exact_rollouts { usize::MAX } else { 1 };
+    annotation(daemon_set, MAX_FAILED).and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Whether people have paused its rollouts.
+pub(super) fn is_paused(daemon_set: &DaemonSet) -> bool {
+    annotation(daemon_set, PAUSED) == Some("true")
 }
 
 /// Which nodes go first.
 pub(super) fn canary(daemon_set: &DaemonSet) -> Option<Selector> {
     annotation(daemon_set, CANARY).and_then(|text| labels::parse(text).ok())
+}
+
+/// Whether nodes change only when somebody deletes a pod.
+pub(super) fn is_on_delete(daemon_set: &DaemonSet) -> bool {
+    daemon_set.update_strategy == UpdateStrategy::OnDelete
 }
 
 /// Whether a rollout that halts goes back.

@@ -17,7 +17,7 @@ fn rules(max_unavailable: u32) -> Rules {
         hold: None,
         partition: IntOrPercent::Int(0),
         canary_hold: None,
-        max_failed: 1,
+        max_unreachable: IntOrPercent::Percent(33),
         exact: false,
     }
 }
@@ -42,6 +42,8 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         should_run: true,
         ready: true,
         reachable: true,
+        able: true,
+        unheard_until: None,
         canary: false,
         instances,
         approval: None,
@@ -72,6 +74,12 @@ fn the_budget_is_kept_and_unavailable_nodes_come_first() {
 }
 
 const NONE: [&str; 0] = [];
+
+#[test]
+fn what_a_surge_left_beside_an_old_instance_that_serves_is_no_free_slot() {
+    let stuck = [OLD[0], InstanceFact { revision: Name::first(2), ..OLD_BROKEN[0] }];
+    assert_eq!(approves(&rules(1), &[node("a", &stuck), node("b", &stuck), node("c", OLD)]), ["a"]);
+}
 
 #[test]
 fn unreachable_on_the_old_revision_takes_no_slot_and_broken_after_the_update_does() {
@@ -136,10 +144,10 @@ fn approvals_beyond_the_budget_are_taken_back_unless_they_are_claimed() {
 fn holds_say_why() {
     let nodes =
         [node("a", OLD), NodeFact { failed: true, ..node("b", OLD) }, NodeFact { failed: true, ..node("c", OLD) }];
-    let planned = plan(&rules(1), ms(0), &nodes, NOW);
-    assert_eq!((planned.approve.len(), planned.held.as_str()), (0, "the revision failed on 2 nodes"));
-    let one = &nodes[..2];
-    assert_eq!(approves(&rules(1), one), ["a"], "and a node on which it failed is not approved again");
+    assert_eq!(approves(&rules(3), &nodes), ["a"], "a node on which it failed is not approved again");
+    let paused = Rules { hold: Some("paused".into()), ..rules(1) };
+    let planned = plan(&paused, ms(0), &nodes, NOW);
+    assert_eq!((planned.approve.len(), planned.held.as_str()), (0, "paused"));
     let kept = Rules { partition: IntOrPercent::Int(2), ..rules(3) };
     let three = [node("a", OLD), node("b", OLD), node("c", OLD)];
     assert_eq!(approves(&kept, &three), ["a"]);

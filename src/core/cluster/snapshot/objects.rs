@@ -12,6 +12,8 @@ use crate::core::cluster::names::Names;
 use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
+use crate::core::cluster::released::HALTED_ANNOTATION;
+use crate::core::cluster::released::Halted;
 use crate::core::cluster::rollout::ApprovalFact;
 use crate::core::cluster::rollout::InstanceFact;
 use crate::core::json::Json;
@@ -61,10 +63,10 @@ fn time(text: &str) -> Timestamp {
 }
 
 impl ClusterSnapshot {
-    /// Takes an object as it is now.
-    pub fn put(&mut self, kind: WatchedKind, object: Value) {
+    /// Takes an object as it is now. False: no decision looks at what is new in it.
+    pub fn put(&mut self, kind: WatchedKind, object: Value) -> bool {
         match kind {
-            WatchedKind::Nodes => self.put_node(&object),
+            WatchedKind::Nodes => return self.put_node(&object),
             WatchedKind::DaemonSets => self.put_daemon(object),
             WatchedKind::NodeDaemons => self.put_report(object),
             WatchedKind::Revisions => self.put_revision(&object),
@@ -72,23 +74,26 @@ impl ClusterSnapshot {
             WatchedKind::CertificateRequests => self.put_certificate_request(object),
         }
         self.renumber();
+        true
     }
 
-    fn put_node(&mut self, object: &Value) {
+    fn put_node(&mut self, object: &Value) -> bool {
         let metadata = &object["metadata"];
         let seen = json!({"metadata": {"name": metadata["name"], "uid": metadata["uid"], "labels": metadata["labels"]},
             "spec": {"taints": object.at(["spec", "taints"])}});
-        let Ok(view) = node::view(&seen) else { return };
+        let Ok(view) = node::view(&seen) else { return false };
         let ready = object.list_at(["status", "conditions"]).iter().find(|c| c.str_at("type") == "Ready");
         let ready = ready.and_then(|condition| condition.text_at("status")).unwrap_or("Unknown");
         let (ready, reachable) = (ready == "True", ready != "Unknown");
         let entry = self.entry(view.name.clone());
         if let Some(old) = entry.node.as_mut().filter(|old| old.view == view) {
+            let is_new = (old.ready, old.reachable) != (ready, reachable);
             (old.ready, old.reachable) = (ready, reachable);
-            return;
+            return is_new;
         }
         let (index, node) = (entry.index, entry.node.insert(WatchedNode { ready, reachable, view }).clone());
         self.daemons.values_mut().for_each(|daemon| daemon.place(index, &node));
+        true
     }
 
     /// Its DaemonSets are placed anew when its node selector changes.
@@ -158,6 +163,7 @@ impl ClusterSnapshot {
             label: labels.get(HASH_LABEL).cloned(),
             owned: controller.is_some(),
             created: time(object.str_at(["metadata", "creationTimestamp"])),
+            halted: strings(object, "annotations").get(HALTED_ANNOTATION).map(|text| Halted::of(text)),
         };
         let known = KnownRevision {
             revision,

@@ -2,6 +2,7 @@ use crate::core::record::RestartCause;
 use crate::core::time::ms;
 
 use super::*;
+use crate::core::cluster::released::RolloutStatus;
 
 fn of_api(image: &str) -> DaemonSet {
     DaemonSet { source: Source::Api, uid: Some("u".into()), ..daemon_set(image) }
@@ -16,7 +17,7 @@ fn bench(permission: Permission) -> (Bench, Desired) {
 }
 
 fn withheld() -> Permission {
-    Permission::Withheld
+    Permission::Withheld(Withheld::NotApproved)
 }
 
 #[test]
@@ -154,4 +155,101 @@ fn a_rollout_that_is_taken_back_returns_to_what_ran_here_by_a_claim_as_any_other
     bench.world.permission = Some(withheld());
     assert_eq!(bench.pass(&desired), NONE);
     assert_eq!(bench.plan(&desired).summary.wanted_revision.as_deref(), Some("b"));
+}
+
+#[test]
+fn what_is_paused_waits_up_to_the_claim_wherever_it_is_defined() {
+    let paused = |mut daemon_set: DaemonSet| {
+        daemon_set.annotations.insert("daemonlet.dev/paused".to_owned(), "true".to_owned());
+        wanted(&daemon_set)
+    };
+    let mut of_folder = Bench::running("a");
+    assert_eq!(of_folder.pass(&paused(daemon_set("b"))), NONE);
+    let plan = of_folder.plan(&paused(daemon_set("b")));
+    assert!(plan.summary.reason.contains("waits: the annotation daemonlet.dev/paused holds it"), "{plan:?}");
+    assert!(plan.pull.is_none(), "nothing is pulled for what is paused");
+    assert_eq!(of_folder.pass(&wanted(&daemon_set("b"))), ["end uid-a-0"]);
+    for permission in [Permission::Free, Permission::Approved, withheld()] {
+        let (mut bench, _) = bench(permission);
+        assert_eq!(bench.pass(&paused(of_api("b"))), NONE);
+        assert_eq!(bench.plan(&paused(of_api("b"))).replacing, None, "it is not claimed");
+    }
+    let (mut bench, _) = bench(Permission::Claimed);
+    assert_eq!(bench.pass(&paused(of_api("b"))), ["end uid-a-0"]);
+}
+
+#[test]
+fn a_claimed_replacement_goes_on_though_approvals_are_lost() {
+    let (mut bench, desired) = bench(Permission::Claimed);
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
+    bench.world.permission = Some(Permission::Withheld(Withheld::NotServed));
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    // Another template comes in between: it waits as any other.
+    assert_eq!(bench.pass(&wanted(&of_api("c"))), ["finish uid-a-0", "start uid-b-1"]);
+    let plan = bench.plan(&wanted(&of_api("c")));
+    assert!(plan.summary.reason.contains("revision c waits: the API server does not serve NodeDaemons"), "{plan:?}");
+}
+
+/// `b` is wanted while nodes are kept on `a`.
+fn kept(rollout: RolloutStatus) -> DaemonSet {
+    let released = Some(Released { name: "net-a".to_owned(), hash: "a".to_owned() });
+    DaemonSet { rollout: RolloutStatus { released, ..rollout }, ..of_api("b") }
+}
+
+#[test]
+fn a_first_instance_has_the_released_revision_while_nodes_are_kept_on_it() {
+    let held = || RolloutStatus { is_held: true, ..RolloutStatus::default() };
+    let first = |daemon_set: &DaemonSet| {
+        let mut bench = Bench::new();
+        bench.world.permission = Some(withheld());
+        bench.world.released = Some(ReleasedDefinition::Known(Arc::new(of_api("a"))));
+        bench.pass(&wanted(daemon_set))
+    };
+    for rollout in [
+        held(),
+        RolloutStatus { is_behind: true, ..RolloutStatus::default() },
+        RolloutStatus { halted: Some("x".to_owned()), ..RolloutStatus::default() },
+    ] {
+        assert_eq!(first(&kept(rollout)), ["start uid-a-0"]);
+    }
+    for (name, value) in [("daemonlet.dev/paused", "true"), ("daemonlet.dev/partition", "10%")] {
+        let mut daemon_set = kept(RolloutStatus::default());
+        daemon_set.annotations.insert(name.to_owned(), value.to_owned());
+        assert_eq!(first(&daemon_set), ["start uid-a-0"], "{name}");
+    }
+    assert_eq!(first(&kept(RolloutStatus::default())), ["start uid-b-0"], "an open rollout keeps nobody");
+    assert_eq!(first(&DaemonSet { update_strategy: UpdateStrategy::OnDelete, ..kept(held()) }), ["start uid-b-0"]);
+    assert_eq!(first(&DaemonSet { rollout: held(), ..of_api("b") }), ["start uid-b-0"], "nothing was ever released");
+    // It has the newer one once that is approved.
+    let mut bench = Bench::new();
+    bench.world.permission = Some(withheld());
+    bench.world.released = Some(ReleasedDefinition::Known(Arc::new(of_api("a"))));
+    let desired = wanted(&kept(held()));
+    assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
+    assert_eq!(bench.plan(&desired).summary.wanted_revision.as_deref(), Some("b"));
+    bench.world.permission = Some(Permission::Claimed);
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    bench.world.permission = Some(withheld());
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-b-1"], "the replacement was no first instance");
+}
+
+#[test]
+fn a_released_revision_that_cannot_be_had_is_waited_for_or_passed_over() {
+    let held = |halted: bool| {
+        let halted = halted.then(|| "it failed on 2 nodes".to_owned());
+        wanted(&kept(RolloutStatus { is_held: true, halted, ..RolloutStatus::default() }))
+    };
+    let mut bench = Bench::new();
+    bench.world.permission = Some(withheld());
+    let plan = bench.plan(&held(false));
+    assert_eq!(plan.summary.state, State::Waiting);
+    assert!(plan.summary.reason.ends_with("ControllerRevision net-a, has not been read yet"), "{plan:?}");
+    assert!(plan.references.iter().any(|r| r.kind == Kind::ControllerRevision && r.key.name == "net-a"));
+    assert_eq!(bench.pass(&held(false)), NONE);
+    bench.world.released = Some(ReleasedDefinition::Gone);
+    assert_eq!(bench.pass(&held(true)), NONE, "a halted one starts nowhere");
+    assert_eq!(bench.pass(&held(false)), ["start uid-b-0"]);
 }

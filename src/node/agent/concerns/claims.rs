@@ -16,6 +16,7 @@ use crate::core::cluster::node_daemons::Status;
 use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::plan::Permission;
+use crate::core::plan::Withheld;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::api::FailureKind;
@@ -54,6 +55,9 @@ pub(in super::super) struct Claims {
     live: Status,
     /// Whether the object was there.
     exists: bool,
+    /// Whether the API server does not serve the resource, or does not let it be read.
+    #[serde(default)]
+    is_unserved: bool,
     /// What is to be said.
     wanted: Status,
     /// Not before.
@@ -132,7 +136,8 @@ impl Claims {
             a.namespace == key.namespace && a.name == key.name && a.uid == uid && a.revision == revision
         };
         if !self.spec.approvals.iter().any(|a| mine(&a)) {
-            return Permission::Withheld;
+            let why = if self.is_unserved { Withheld::NotServed } else { Withheld::NotApproved };
+            return Permission::Withheld(why);
         }
         let claimed = self.live.daemon(&key.namespace, &key.name, uid).and_then(|d| d.replacing.as_deref());
         // What is read may be older than what was said: a claim that was given back holds no more, until it is made anew.
@@ -226,9 +231,9 @@ impl Claims {
 }
 
 impl Claims {
-    /// Reads the approvals. Gives whether the cluster has them, where that is known: one that had them has them still
-    /// while nothing says otherwise.
-    pub(in super::super) fn observe(&mut self, observation: &Observation, log: &mut Log) -> Option<bool> {
+    /// Reads the approvals. Gives whether the cluster has them now: one that had them is coordinated from then on,
+    /// whatever becomes of the resource.
+    pub(in super::super) fn observe(&mut self, observation: &Observation, log: &mut Log) -> bool {
         for reply in &observation.replies {
             let Reply::Published(result) = reply else { continue };
             self.ended(result.as_ref().err().map(|failure| failure.kind), observation.now);
@@ -236,13 +241,20 @@ impl Claims {
                 log.info(format!("the node's NodeDaemons is not written: {failure}; trying again"));
             }
         }
-        let api = observation.snapshot()?;
-        self.follow(api);
-        match api.scopes.get(&Scope::NodeDaemons)? {
-            state if state.lists > 0 => Some(true),
-            state if state.missing => Some(false),
-            _ => None,
+        let Some(api) = observation.snapshot() else { return false };
+        let scope = api.scopes.get(&Scope::NodeDaemons);
+        let is_listed = scope.is_some_and(|scope| scope.lists > 0);
+        let is_unserved = scope.is_some_and(|scope| {
+            scope.missing || scope.error.as_ref().is_some_and(|(failure, _)| failure.kind == FailureKind::Forbidden)
+        });
+        if std::mem::replace(&mut self.is_unserved, is_unserved) != is_unserved && is_unserved {
+            log.warn("NodeDaemons cannot be read: changed templates wait until the coordinator's approvals can be");
         }
+        // What was approved and claimed stands while nobody can read whether it does.
+        if is_listed {
+            self.follow(api);
+        }
+        is_listed
     }
 
     /// The write that is due, if any.

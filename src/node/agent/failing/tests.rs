@@ -34,6 +34,7 @@ fn instance() -> Instance {
         },
         min_ready_seconds: 0,
         admitted: None,
+        rollout: Default::default(),
         source: Source::Api,
     };
     Instance { daemon_set: Some(Arc::new(daemon_set)), ..Instance::new("u", "b-x", 0, "r", at(1_000)) }

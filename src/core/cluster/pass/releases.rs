@@ -1,0 +1,69 @@
+//! Which revision is released, and whether the rollout of the current one is halted.
+//!
+//! Both are facts that outlive nodes and coordinators: they are read from the API, and only added to here.
+
+use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::released::FirstInstances;
+use crate::core::cluster::released::Halted;
+use crate::core::cluster::released::Released;
+use crate::core::cluster::released::RolloutStatus;
+use crate::core::cluster::rollout;
+use crate::core::cluster::rollout::NodeFact;
+use crate::core::cluster::rollout::RolloutPlan;
+use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::time::Timestamp;
+
+use super::Basis;
+use super::min_ready;
+use super::rules;
+
+/// Nodes that a halt names at most.
+const NODES: usize = 10;
+
+/// Why the rollout of the current revision is halted: since it once was, or from now on.
+pub(super) fn halted(
+    known: &Basis<'_>,
+    daemon: &WatchedDaemon,
+    current: Option<&RevisionFact>,
+    facts: &[NodeFact<'_>],
+) -> Option<Halted> {
+    if let Some(halted) = current.and_then(|current| current.halted.clone()) {
+        return Some(halted);
+    }
+    let failed: Vec<&str> = facts.iter().filter(|n| n.failed).map(|n| n.name).collect();
+    (failed.len() > rules::max_failed(&daemon.daemon_set, known.settings)).then(|| Halted {
+        time: known.now.to_string(),
+        cause: format!("the revision failed on {} nodes", failed.len()),
+        nodes: failed.into_iter().take(NODES).map(str::to_owned).collect(),
+    })
+}
+
+/// The released revision, and what first instances of a newer one do. The current one is released when every node that
+/// can take it has it available: one that is unreachable, has no agent or refuses it does not count.
+pub(super) fn released(
+    daemon: &WatchedDaemon,
+    current: Option<&RevisionFact>,
+    facts: &[NodeFact<'_>],
+    rolled: &RolloutPlan,
+    now: Timestamp,
+    is_held: bool,
+) -> Option<(Released, FirstInstances)> {
+    let has_it = |n: &NodeFact<'_>| {
+        let live = || n.instances.iter().filter(|i| !i.ending);
+        let is_current = live().all(|i| i.revision == daemon.wanted);
+        is_current && live().any(|i| rollout::available(n.ready, i, min_ready(daemon), now))
+    };
+    let mut counting = facts.iter().filter(|n| n.should_run && n.reachable && n.able).peekable();
+    let is_released = !is_held && counting.peek().is_some() && counting.all(has_it);
+    if let Some(current) = current.filter(|_| is_released) {
+        let released = Released { name: current.name.clone(), hash: daemon.hash.clone() };
+        return Some((released, FirstInstances::Complete));
+    }
+    let released = RolloutStatus::of(&daemon.status, daemon.generation).released?;
+    let first_instances = match released.hash == daemon.hash {
+        true => FirstInstances::Complete,
+        _ if is_held || !(rolled.is_open || rules::is_on_delete(&daemon.daemon_set)) => FirstInstances::Held,
+        _ => FirstInstances::RollingOut,
+    };
+    Some((released, first_instances))
+}

@@ -1,0 +1,252 @@
+//! What is released, what is halted, who is waited for.
+
+use super::*;
+
+/// The DaemonSet with this template, each at a generation of its own.
+fn wanted(image: &str, annotations: Value, status: Value) -> Value {
+    let mut daemon = daemon_set(image, annotations, status);
+    daemon["metadata"]["generation"] = json!(["one", "two", "three"].iter().position(|i| *i == image).unwrap() + 2);
+    daemon
+}
+
+/// The world with this of the live status, as the API server would show it.
+fn live(world: &mut World, image: &str, annotations: Value, plan: &ClusterPlan) {
+    let mut written = status(plan);
+    // It drops what is empty.
+    for condition in written["conditions"].as_array_mut().unwrap() {
+        condition.as_object_mut().unwrap().retain(|_, value| *value != json!(""));
+    }
+    world.put(WatchedKind::DaemonSets, wanted(image, annotations, written));
+}
+
+fn released(plan: &ClusterPlan) -> (String, String, String) {
+    condition(plan, "Released")
+}
+
+fn message(image: &str) -> String {
+    format!("ControllerRevision net-{0} (hash {0})", hash(image))
+}
+
+/// Every node runs and has the first revision, which is released, and the second is wanted.
+fn with_one_released(annotations: Value) -> World {
+    let mut view = world(json!({}));
+    view.take(Change::Gone(WatchedKind::Revisions, Box::new(revision("two", 2))));
+    view.put(WatchedKind::DaemonSets, wanted("one", json!({}), json!({})));
+    let first = view.plan(NOW);
+    assert_eq!(released(&first), ("True".to_owned(), "Complete".to_owned(), message("one")));
+    live(&mut view, "one", json!({}), &first);
+    assert_eq!(view.plan(NOW + ms(1)).writes, [], "what the API server stores of it is what is wanted");
+    live(&mut view, "two", annotations, &first);
+    view.put(WatchedKind::Revisions, revision("two", 2));
+    view
+}
+
+fn halt(plan: &ClusterPlan) -> Option<Halted> {
+    let of = |write: &Write| match write {
+        Write::Revision { write: history::RevisionWrite::Halt { halted, .. }, .. } => Some(halted.clone()),
+        _ => None,
+    };
+    plan.writes.iter().find_map(of)
+}
+
+fn halted_revision(halted: &Halted) -> Value {
+    let mut revision = revision("two", 2);
+    revision["metadata"]["annotations"] = json!({"daemonlet.dev/halted": halted.annotation()});
+    revision
+}
+
+#[test]
+fn a_revision_is_released_once_every_node_that_can_take_it_has_it() {
+    let mut view = with_one_released(json!({}));
+    let plan = view.plan(NOW);
+    assert_eq!(released(&plan), ("False".to_owned(), "RollingOut".to_owned(), message("one")), "nothing holds it");
+    NODES[1..].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+    assert_eq!(released(&view.plan(NOW)).2, message("one"), "one node still has the old one");
+    // It cannot take it: it is unreachable, or refuses it for reasons of its own.
+    view.put(WatchedKind::Nodes, node("a", "Unknown"));
+    assert_eq!(released(&view.plan(NOW)), ("True".to_owned(), "Complete".to_owned(), message("two")));
+    view.put(WatchedKind::Nodes, node("a", "True"));
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"phase": "refused"}), json!([])));
+    assert_eq!(released(&view.plan(NOW)).2, message("two"));
+}
+
+#[test]
+fn what_keeps_nodes_on_the_old_revision_keeps_new_ones_there() {
+    for annotations in [
+        json!({"daemonlet.dev/paused": "true"}),
+        json!({"daemonlet.dev/partition": "1"}),
+        json!({"daemonlet.dev/canary": "run=yes", "daemonlet.dev/canary-hold": "10m"}),
+        json!({"daemonlet.dev/canary": "no=node"}),
+    ] {
+        let mut view = with_one_released(annotations.clone());
+        assert_eq!(released(&view.plan(NOW)), ("False".to_owned(), "Held".to_owned(), message("one")), "{annotations}");
+    }
+    let mut view = with_one_released(json!({}));
+    let mut on_delete = wanted("two", json!({}), view.view.daemons.values().next().unwrap().status.clone());
+    on_delete["spec"]["updateStrategy"] = json!({"type": "OnDelete"});
+    on_delete["metadata"]["generation"] = json!(9);
+    view.put(WatchedKind::DaemonSets, on_delete);
+    assert_eq!(released(&view.plan(NOW)).1, "RollingOut", "as upstream: a new pod is of the newest");
+}
+
+#[test]
+fn nothing_is_released_before_a_node_has_it() {
+    let mut view = World::default();
+    view.put(WatchedKind::DaemonSets, wanted("one", json!({}), json!({})));
+    view.put(WatchedKind::Revisions, revision("one", 1));
+    let none = |plan: &ClusterPlan| !status(plan)["conditions"].to_string().contains("Released");
+    assert!(none(&view.plan(NOW)));
+    view.put(WatchedKind::Nodes, node("a", "True"));
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"instances": []}), json!([])));
+    assert!(none(&view.plan(NOW)));
+}
+
+#[test]
+fn the_released_revision_is_never_pruned() {
+    let mut view = with_one_released(json!({"daemonlet.dev/paused": "true"}));
+    let mut limited = wanted("two", json!({}), view.view.daemons.values().next().unwrap().status.clone());
+    limited["spec"]["revisionHistoryLimit"] = json!(0);
+    limited["metadata"]["generation"] = json!(9);
+    view.put(WatchedKind::DaemonSets, limited);
+    NODES.iter().for_each(|name| {
+        view.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(json!({"metadata": {"name": name}}))))
+    });
+    let deleted = |plan: &ClusterPlan| {
+        plan.writes.iter().any(|w| matches!(w, Write::Revision { write: history::RevisionWrite::Delete { .. }, .. }))
+    };
+    assert!(!deleted(&view.plan(NOW)));
+}
+
+#[test]
+fn a_halt_outlives_the_nodes_on_which_it_failed_and_is_about_one_revision() {
+    let mut view = with_one_released(json!({}));
+    view.put(WatchedKind::NodeDaemons, failing("a"));
+    assert_eq!(halt(&view.plan(NOW)), None, "one may fail");
+    view.put(WatchedKind::NodeDaemons, failing("b"));
+    let plan = view.plan(NOW);
+    let halted = halt(&plan).expect("it is noted");
+    assert_eq!((halted.cause.as_str(), halted.nodes.join(",").as_str()), ("the revision failed on 2 nodes", "a,b"));
+    let (status, reason, words) = condition(&plan, "Halted");
+    assert_eq!((status.as_str(), reason.as_str(), words), ("True", "Failed", halted.words()));
+    assert_eq!(released(&plan).1, "Held");
+    view.put(WatchedKind::Revisions, halted_revision(&halted));
+    // The nodes go, their replacements have the released revision.
+    for name in ["a", "b"] {
+        view.put(WatchedKind::NodeDaemons, report(name, "one", json!({}), json!([])));
+    }
+    view.state = CoordinatorState::default();
+    let plan = view.plan(NOW + ms(60_000));
+    assert!(approved(&plan).is_empty(), "{:?}", approved(&plan));
+    assert_eq!(
+        (halt(&plan), condition(&plan, "Halted").0.as_str(), released(&plan).1.as_str()),
+        (None, "True", "Held")
+    );
+    // All nodes may have it by another way: it is not released while it is halted.
+    NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+    assert_eq!(released(&view.plan(NOW)).2, message("one"));
+    // Another template is another rollout, and the condition goes.
+    NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, report(name, "one", json!({}), json!([]))));
+    let other = wanted("three", json!({}), view.view.daemons.values().next().unwrap().status.clone());
+    view.put(WatchedKind::DaemonSets, other);
+    view.put(WatchedKind::Revisions, revision("three", 3));
+    let plan = view.plan(NOW);
+    assert_eq!(approved(&plan), [("a".to_owned(), hash("three"))]);
+    assert!(!self::status(&plan)["conditions"].to_string().contains("Halted"));
+    // Coming back to it finds it halted; somebody who takes the annotation away ends that.
+    let back = wanted("two", json!({}), json!({}));
+    view.put(WatchedKind::DaemonSets, back);
+    assert!(approved(&view.plan(NOW)).is_empty());
+    view.put(WatchedKind::Revisions, revision("two", 4));
+    assert_eq!(approved(&view.plan(NOW)), [("a".to_owned(), hash("two"))]);
+}
+
+#[test]
+fn nothing_is_approved_without_its_controller_revision() {
+    let mut view = world(json!({}));
+    view.put(WatchedKind::DaemonSets, wanted("three", json!({}), json!({"conditions": []})));
+    let plan = view.plan(NOW);
+    assert!(approved(&plan).is_empty());
+    let [Write::Revision { write: history::RevisionWrite::Create { .. }, .. }] = plan.writes.as_slice() else {
+        panic!("{:?}", plan.writes)
+    };
+    // The API server refuses it: that is told, and still nothing is approved.
+    let target = crate::core::cluster::requests::target(&plan.writes[0]);
+    let why = crate::core::cluster::requests::SendError::Refused("exceeded quota".to_owned());
+    view.state.retries.failed(target, why, NOW);
+    let plan = view.plan(NOW + ms(1_000));
+    assert!(approved(&plan).is_empty());
+    let (status, reason, message) = condition(&plan, "Degraded");
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "NoControllerRevision"));
+    assert!(message.ends_with("exceeded quota"), "{message}");
+    assert_eq!(self::status(&plan).get("observedGeneration"), None, "counters follow the current revision");
+}
+
+#[test]
+fn a_node_that_cannot_take_the_revision_holds_nobody_up() {
+    let mut view = world(json!({}));
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"phase": "refused", "instances": []}), json!([])));
+    assert_eq!(approved(&view.plan(NOW)), [("b".to_owned(), hash("two"))], "a refuses it");
+    // An agent that was never heard may be in the middle of a replacement for a while.
+    view.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(json!({"metadata": {"name": "a"}}))));
+    let plan = view.plan(NOW);
+    assert_eq!((approved(&plan), plan.look_again), (vec![], Some(NOW + rollout::UNCLAIMED)));
+    let plan = view.plan(NOW + rollout::UNCLAIMED);
+    assert_eq!(approved(&plan), [("b".to_owned(), hash("two"))]);
+    assert_eq!(condition(&plan, "Degraded").2, "no agent on 1 node: a");
+    // What was approved for it and is refused now goes to another.
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"phase": "refused"}), approval("two", FAILED_AT)));
+    let refused =
+        view.plan(NOW).writes.iter().any(|w| *w == Write::Approvals { node: "a".to_owned(), spec: Spec::default() });
+    assert!(refused);
+    // The rest is done: it says for whom it stands still.
+    NODES[1..].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"phase": "refused"}), json!([])));
+    let (status, reason, message) = condition(&view.plan(NOW), "Progressing");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "Held"));
+    assert_eq!(message, "1 of 4 nodes are left: 1 node cannot take it");
+}
+
+#[test]
+fn nothing_more_is_approved_in_a_large_outage() {
+    let away = |annotations: Value, away: usize| {
+        let mut view = world(annotations);
+        for name in ["e", "f", "g", "h"] {
+            view.put(WatchedKind::Nodes, node(name, "True"));
+            view.put(WatchedKind::NodeDaemons, report(name, "one", json!({}), json!([])));
+        }
+        ["h", "g", "f", "e"].iter().take(away).for_each(|name| view.put(WatchedKind::Nodes, node(name, "Unknown")));
+        let plan = view.plan(NOW);
+        (approved(&plan).len(), condition(&plan, "Progressing").2)
+    };
+    assert_eq!(away(json!({}), 2).0, 1);
+    assert_eq!(away(json!({}), 3), (0, "8 of 8 nodes are left: 3 of 8 nodes are unreachable".to_owned()));
+    assert_eq!(away(json!({"daemonlet.dev/max-unreachable": "50%"}), 3).0, 1);
+    assert_eq!(away(json!({"daemonlet.dev/max-unreachable": "50%"}), 4).0, 0);
+    assert_eq!(away(json!({"daemonlet.dev/max-unreachable": "1"}), 2).0, 1, "two are never a large outage");
+}
+
+#[test]
+fn without_a_mode_agents_on_most_nodes_say_whose_it_is() {
+    let mut view = world(json!({}));
+    let mut plain = wanted("two", json!({}), json!({}));
+    plain["metadata"]["labels"] = json!({});
+    view.put(WatchedKind::DaemonSets, plain);
+    assert!(is_ours(&view.plan(NOW)), "all of them, in any namespace");
+    let other = |name: &str| report(name, "one", json!({"mode": null}), json!([]));
+    ["a", "b"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, other(name)));
+    let plan = view.plan(NOW);
+    assert_eq!((&plan.writes, plan.few.len()), (&vec![], 1), "half of them are not most");
+    assert_eq!((plan.few[0].run, plan.few[0].should, plan.few[0].node.as_str()), (2, 4, "c"));
+    ["c", "d"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, other(name)));
+    assert_eq!(view.plan(NOW).few, []);
+    // The label counts wherever it is; a bootstrap one is the stock controller's.
+    let mut elsewhere = World::default();
+    let mut labelled = wanted("one", json!({}), json!({}));
+    labelled["metadata"]["namespace"] = json!("monitoring");
+    elsewhere.put(WatchedKind::DaemonSets, labelled);
+    assert_eq!(elsewhere.plan(NOW).writes.len(), 1);
+    let mut bootstrap = wanted("two", json!({}), json!({}));
+    bootstrap["metadata"]["labels"] = json!({"daemonlet.dev/mode": "bootstrap"});
+    view.put(WatchedKind::DaemonSets, bootstrap);
+    assert_eq!(view.plan(NOW).writes, []);
+}

@@ -1,0 +1,167 @@
+//! What the status of a DaemonSet says of its rollouts: the conditions `Released` and `Halted`.
+//!
+//! Owns how they are written and read. The coordinator writes them; agents decide by them which revision a first
+//! instance has, also while coordinator and API server are away.
+
+use serde::Deserialize;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::json::Json;
+
+/// The condition that names the released revision.
+pub const RELEASED: &str = "Released";
+/// The condition that the rollout of the current revision is halted.
+pub const HALTED: &str = "Halted";
+/// Annotation of a ControllerRevision: its rollout is halted, since when, why, and on which nodes it failed.
+pub const HALTED_ANNOTATION: &str = "daemonlet.dev/halted";
+
+/// A revision that every node which could take it has had available.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Released {
+    /// The name of its ControllerRevision.
+    pub name: String,
+    /// The hash that agents give instances of it.
+    pub hash: String,
+}
+
+/// What first instances of a newer revision do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FirstInstances {
+    /// There is none: the current revision is the released one.
+    Complete,
+    /// They start it at once.
+    RollingOut,
+    /// They take the released one: the rollout is paused, halted, partitioned, in its canary phase, or taken back.
+    Held,
+}
+
+impl FirstInstances {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "Complete",
+            Self::RollingOut => "RollingOut",
+            Self::Held => "Held",
+        }
+    }
+}
+
+/// What the status of a DaemonSet says of its rollouts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RolloutStatus {
+    /// The released revision, if one ever was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released: Option<Released>,
+    /// Whether first instances take it although a newer one is wanted.
+    #[serde(default)]
+    pub is_held: bool,
+    /// Why the rollout of the current revision is halted, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halted: Option<String>,
+    /// Whether a released revision is known and the coordinator has not looked at the newest generation yet.
+    #[serde(default)]
+    pub is_behind: bool,
+}
+
+impl RolloutStatus {
+    /// Reads the status of a DaemonSet of this generation.
+    pub fn of(status: &Value, generation: i64) -> Self {
+        let condition = |kind: &str| {
+            let conditions = status.list_at("conditions");
+            conditions.iter().find(|c| c.str_at("type") == kind)
+        };
+        let found = condition(RELEASED);
+        let released = found.and_then(|c| read(c.str_at("message")));
+        let observed = status.at("observedGeneration").and_then(Value::as_i64).unwrap_or(0);
+        let halted = condition(HALTED).filter(|c| c.str_at("status") == "True").map(|c| c.str_at("message").to_owned());
+        Self {
+            is_held: found.is_some_and(|c| c.str_at("reason") == FirstInstances::Held.as_str()),
+            is_behind: released.is_some() && observed < generation,
+            released,
+            halted,
+        }
+    }
+}
+
+/// The words of the condition `Released`: (status, reason, message).
+pub fn words(released: &Released, first_instances: FirstInstances) -> (bool, &'static str, String) {
+    let is_complete = first_instances == FirstInstances::Complete;
+    (is_complete, first_instances.as_str(), format!("ControllerRevision {} (hash {})", released.name, released.hash))
+}
+
+/// The reverse of [`words`]: `None` for what they never are.
+fn read(message: &str) -> Option<Released> {
+    let (name, hash) = message.strip_prefix("ControllerRevision ")?.strip_suffix(')')?.split_once(" (hash ")?;
+    let is_word =
+        |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+    (is_word(name) && is_word(hash)).then(|| Released { name: name.to_owned(), hash: hash.to_owned() })
+}
+
+/// Why a rollout is halted, as the ControllerRevision keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Halted {
+    /// Since when (RFC 3339).
+    pub time: String,
+    /// Why.
+    pub cause: String,
+    /// Nodes on which it failed, at most ten.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+}
+
+impl Halted {
+    /// From the annotation; what nobody can read halts, too.
+    pub fn of(annotation: &str) -> Self {
+        let unknown = || Self { time: String::new(), cause: annotation.chars().take(256).collect(), nodes: Vec::new() };
+        serde_json::from_str(annotation).unwrap_or_else(|_| unknown())
+    }
+
+    /// For the annotation.
+    pub fn annotation(&self) -> String {
+        json!({"time": self.time, "cause": self.cause, "nodes": self.nodes}).to_string()
+    }
+
+    /// In one line.
+    pub fn words(&self) -> String {
+        let since = if self.time.is_empty() { String::new() } else { format!(" since {}", self.time) };
+        let on = if self.nodes.is_empty() { String::new() } else { format!(": {}", self.nodes.join(", ")) };
+        format!("halted{since}: {}{on}", self.cause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let released = Released { name: "net-7d4f".to_owned(), hash: "7d4f".to_owned() };
+        for (first, is_held) in
+            [(FirstInstances::Complete, false), (FirstInstances::RollingOut, false), (FirstInstances::Held, true)]
+        {
+            let (status, reason, message) = words(&released, first);
+            assert_eq!(status, first == FirstInstances::Complete);
+            let status = json!({"observedGeneration": 3, "conditions": [
+                {"type": "Available", "status": "True"},
+                {"type": "Released", "status": "x", "reason": reason, "message": message}]});
+            let read = RolloutStatus::of(&status, 3);
+            assert_eq!((read.released.as_ref(), read.is_held, read.is_behind), (Some(&released), is_held, false));
+            assert!(RolloutStatus::of(&status, 4).is_behind);
+        }
+        for message in ["", "ControllerRevision a b (hash c)", "ControllerRevision a (hash )", "a (hash b)"] {
+            let status = json!({"conditions": [{"type": "Released", "reason": "Held", "message": message}]});
+            assert_eq!(RolloutStatus::of(&status, 1).released, None, "{message}");
+            assert!(!RolloutStatus::of(&status, 1).is_behind, "nothing was ever released");
+        }
+    }
+
+    #[test]
+    fn a_halt_is_read_whatever_stands_there() {
+        let halted =
+            Halted { time: "t".to_owned(), cause: "it failed on 2 nodes".to_owned(), nodes: vec!["a".to_owned()] };
+        assert_eq!(Halted::of(&halted.annotation()), halted);
+        assert_eq!(halted.words(), "halted since t: it failed on 2 nodes: a");
+        assert_eq!(Halted::of("by hand").words(), "halted: by hand");
+    }
+}
