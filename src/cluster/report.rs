@@ -2,6 +2,7 @@
 
 use crate::core::cluster::certificates::NotApproved;
 use crate::core::cluster::decide::Notice;
+use crate::core::cluster::liveness::NAMESPACE;
 use crate::core::enrolment;
 
 pub(super) fn log(reports: &[Notice]) {
@@ -38,6 +39,10 @@ pub(super) fn log(reports: &[Notice]) {
                  coordinator's rights have to be those of this version's coordinator-rbac.yaml",
                 claim.pod,
                 claim.node
+            ),
+            Notice::LeasesUnread(error) => tracing::warn!(
+                "the agents' Leases in {NAMESPACE} cannot be read: {error}; agents that die are not noticed; hint: apply \
+                 coordinator-rbac.yaml and rbac.yaml of this version"
             ),
             Notice::Outdated(target, words) => tracing::debug!("{target}: {words}"),
             Notice::WriteFailed { target, error, is_new: true } => {

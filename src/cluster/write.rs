@@ -2,12 +2,14 @@
 //!
 //! Owns how they are sent, and what an answer is.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt;
 use kube::Api;
 use kube::api::DeleteParams;
 use kube::api::DynamicObject;
+use kube::api::ListParams;
 use kube::api::Patch;
 use kube::api::PatchParams;
 use kube::api::PostParams;
@@ -17,6 +19,7 @@ use kube::core::GroupVersionKind;
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use crate::core::cluster::liveness;
 use crate::core::cluster::requests::Call;
 use crate::core::cluster::requests::ClusterRequest;
 use crate::core::cluster::requests::Outcome;
@@ -24,6 +27,7 @@ use crate::core::cluster::requests::Reply;
 use crate::core::cluster::requests::SendError;
 use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::WatchedKind;
+use crate::core::json::Json;
 use crate::core::model::ObjectKey;
 
 use super::inputs::ClusterEvent;
@@ -77,6 +81,7 @@ enum Shown {
     Now(WatchedKind, DynamicObject),
     Gone(WatchedKind, ObjectKey),
     Pod(Option<DynamicObject>),
+    Leases(BTreeMap<String, String>),
     /// What the write depends on is not there.
     Missing(&'static str),
 }
@@ -91,6 +96,7 @@ fn answer(outcome: Result<Result<Shown, kube::Error>, tokio::time::error::Elapse
             (Outcome::Written, Some(Change::Gone(kind, Box::new(json!({"metadata": metadata})))))
         }
         Ok(Ok(Shown::Pod(pod))) => (Outcome::Pod(pod.map(|pod| Box::new(watch::value(pod)))), None),
+        Ok(Ok(Shown::Leases(leases))) => (Outcome::Leases(leases), None),
         Ok(Ok(Shown::Missing(what))) => (Outcome::Outdated(what.to_owned()), None),
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
             (Outcome::Outdated(status.message), None)
@@ -163,6 +169,16 @@ async fn carry_out(client: &kube::Client, call: Call) -> Result<Shown, kube::Err
             let pods = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"));
             let pods: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, &pods);
             pods.get_opt(&key.name).await.map(Shown::Pod)
+        }
+        Call::ListLeases => {
+            let leases = ApiResource::from_gvk(&GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease"));
+            let leases: Api<DynamicObject> = Api::namespaced_with(client.clone(), liveness::NAMESPACE, &leases);
+            let cached = ListParams::default().match_any();
+            let found = leases.list(&cached).await?.items.into_iter().filter_map(|lease| {
+                let renewed = lease.data.text_at(["spec", "renewTime"])?.to_owned();
+                Some((lease.metadata.name?, renewed))
+            });
+            Ok(Shown::Leases(found.collect()))
         }
     }
 }

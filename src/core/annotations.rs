@@ -17,6 +17,7 @@ use crate::core::model::MAX_UNREACHABLE;
 use crate::core::model::MODE_LABEL;
 use crate::core::model::PARTITION;
 use crate::core::model::PAUSED;
+use crate::core::model::PRE_PULL;
 use crate::core::model::PROGRESS_DEADLINE;
 use crate::core::model::RESTART_ON;
 use crate::core::model::ROLLBACK;
@@ -30,7 +31,7 @@ const OURS: &str = "daemonlet.dev/";
 /// one.
 type KnownAnnotation = (&'static str, fn(&str) -> bool, &'static str, &'static str);
 
-const KNOWN: [KnownAnnotation; 10] = [
+const KNOWN: [KnownAnnotation; 11] = [
     (PROGRESS_DEADLINE, |text| progress_deadline(text).is_some(), "a Go duration above 0, such as 10m", "10m is used"),
     (ROLLBACK, |text| matches!(text, "auto" | "off"), "auto or off", "off is used"),
     (RESTART_ON, |text| text == "config", "config", "changed data restarts nothing"),
@@ -45,6 +46,7 @@ const KNOWN: [KnownAnnotation; 10] = [
         "a number of nodes or a percentage up to 100%",
         "33% is used",
     ),
+    (PRE_PULL, |text| duration::parse(text).is_some(), "a Go duration, such as 10m", "10m is used"),
     (COORDINATION, |text| text == "none", "none", "it changes by approval alone"),
 ];
 

@@ -9,6 +9,7 @@ pub mod conditions;
 pub mod counters;
 pub mod decide;
 pub mod history;
+pub mod liveness;
 pub mod names;
 pub mod node_daemons;
 pub mod observation;

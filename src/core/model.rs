@@ -215,6 +215,9 @@ pub const PARTITION: &str = "daemonlet.dev/partition";
 pub const CANARY: &str = "daemonlet.dev/canary";
 /// Annotation: how long all canary nodes must be available before the other nodes follow.
 pub const CANARY_HOLD: &str = "daemonlet.dev/canary-hold";
+/// Annotation: within which time nodes pull the images of a revision that waits for its approval (a Go duration;
+/// default 10m), each at a moment of its own.
+pub const PRE_PULL: &str = "daemonlet.dev/pre-pull";
 /// Annotation: while so many of its nodes are unreachable, as a number or a percentage, nothing more is approved.
 pub const MAX_UNREACHABLE: &str = "daemonlet.dev/max-unreachable";
 /// Annotation: `none` ends that the DaemonSet changes only by a coordinator's approval.

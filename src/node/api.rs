@@ -14,6 +14,7 @@ mod events;
 pub mod fuzzing;
 mod health;
 pub(in crate::node) mod kubeconfig;
+mod leases;
 mod object;
 mod reports;
 mod store;
@@ -40,6 +41,7 @@ use crate::core::dry_run::DryRunReply;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::render::Endpoint;
+use crate::core::time::Timestamp;
 
 pub(in crate::node) use backoff::random;
 pub use confirm::GetResult;
@@ -309,6 +311,20 @@ impl Api {
     /// The error of the API server or the connection, including a conflict of the resource version in the patch.
     pub async fn patch_node_daemons(&self, node: &str, patch: &serde_json::Value) -> Result<(), ApiFailure> {
         confirm::patch_node_daemons(&self.shared.client, node, patch).await
+    }
+
+    /// Renews this node's Lease as of `at`, or makes it, owned by its Node of UID `uid`. Gives its version.
+    ///
+    /// # Errors
+    /// The error of the API server or the connection.
+    pub async fn renew_lease(
+        &self,
+        node: &str,
+        uid: &str,
+        version: Option<String>,
+        at: Timestamp,
+    ) -> Result<String, ApiFailure> {
+        leases::renew(&self.shared.client, node, uid, version, at).await
     }
 
     /// UID of the namespace `kube-system`, which identifies the cluster.

@@ -76,6 +76,8 @@ pub enum Notice {
     },
     /// A pod that an agent reports could not be looked up.
     LookupFailed(StockPodClaim, SendError),
+    /// The agents' Leases could not be read.
+    LeasesUnread(SendError),
     /// A write was decided from an old version.
     Outdated(RequestTarget, String),
     /// A write failed and is tried again.
@@ -133,6 +135,16 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     sent.extend(plan.lookups.into_iter().take(LOOKUPS).map(|claim| {
         let pod = ObjectKey::new(&claim.key.namespace, &claim.pod);
         (RequestTarget::Pod(claim), String::new(), Call::GetPod(pod))
+    }));
+    if is_planned && state.liveness.is_due(now) {
+        sent.push((RequestTarget::Leases, String::new(), Call::ListLeases));
+    }
+    looks.extend(state.liveness.due().filter(|_| is_planned));
+    let (mirrors, next) = state.liveness.looks(plan.mirrors, now);
+    looks.extend(next);
+    sent.extend(mirrors.into_iter().map(|look| {
+        let call = Call::GetPod(look.pod.clone());
+        (RequestTarget::Mirror(look), String::new(), call)
     }));
     decision.next_look = looks.into_iter().min();
     let numbered = (state.sent + 1..).zip(sent);

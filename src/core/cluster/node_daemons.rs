@@ -84,6 +84,9 @@ pub struct DaemonReport {
     /// The revision that failed on this node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<FailedReport>,
+    /// Why an image of the wanted revision cannot be pulled, while the old instance stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pull_failed: Option<String>,
     /// A pod of a DaemonSet controller that is here beside a `static` instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stock_pod: Option<String>,

@@ -26,6 +26,7 @@ use crate::core::time::Timestamp;
 use super::conditions;
 use super::counters;
 use super::history;
+use super::liveness::MirrorLook;
 use super::node_daemons::Approval;
 use super::node_daemons::Spec;
 use super::released::Halted;
@@ -104,6 +105,8 @@ pub struct ClusterPlan {
     pub writes: Vec<Write>,
     /// Pods that agents report and that are to be looked up.
     pub lookups: Vec<StockPodClaim>,
+    /// Mirror pods of nodes whose agents are dead: they say whether what runs there is ready.
+    pub mirrors: Vec<MirrorLook>,
     /// When to look again though nothing happens.
     pub look_again: Option<Timestamp>,
     /// Approvals that are withdrawn because no agent claimed them in time: DaemonSet and node.
@@ -224,6 +227,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let Basis { view, now, .. } = *known;
     let conflict = conflict(known, daemon, plan);
     let facts = facts::nodes(known, daemon);
+    plan.mirrors.extend(facts::mirrors(known, daemon));
     let min_ready = min_ready(daemon);
     // Two writers never fight over one field.
     let gated = owners::is_gated(&daemon.daemon_set) || conflict.is_some();
@@ -281,7 +285,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     plan.unclaimed.extend(rolled.unclaimed.iter().map(|i| (key.clone(), facts[*i].name.to_owned())));
     // Counters follow the current revision: it has to be there first.
     if history.current.is_some() || gated || refused.is_some() {
-        let causes = facts::causes(view, daemon, &facts);
+        let causes = facts::causes(known, daemon, &facts);
         let told = conditions::ConditionFacts {
             counters: counted,
             held: &rolled.held,

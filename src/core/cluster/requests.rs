@@ -2,6 +2,7 @@
 //!
 //! Owns the bodies of its writes, each conditional on the version of the object that it was decided from.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
@@ -11,6 +12,8 @@ use crate::core::model::HASH_LABEL;
 use crate::core::model::ObjectKey;
 
 use super::history;
+use super::liveness;
+use super::liveness::MirrorLook;
 use super::pass::Write;
 use super::released::HALTED_ANNOTATION;
 use super::snapshot::ClusterSnapshot;
@@ -46,6 +49,10 @@ pub enum RequestTarget {
     Certificate(String, String),
     /// A pod that an agent reports.
     Pod(StockPodClaim),
+    /// The mirror pod of a node whose agent is dead.
+    Mirror(MirrorLook),
+    /// The agents' Leases.
+    Leases,
 }
 
 /// What is done to a ControllerRevision.
@@ -86,6 +93,8 @@ pub enum Call {
     Approve(String, String, Value),
     /// A look at a pod.
     GetPod(ObjectKey),
+    /// The agents' Leases, from the API server's cache.
+    ListLeases,
 }
 
 /// What became of a request.
@@ -110,6 +119,8 @@ pub enum Outcome {
     Failed(SendError),
     /// The pod as it is; `None`: there is none of that name.
     Pod(Option<Box<Value>>),
+    /// `renewTime` of each agent's Lease, by node.
+    Leases(BTreeMap<String, String>),
 }
 
 /// How a request failed, with the words of who says it.
@@ -154,6 +165,8 @@ impl fmt::Display for RequestTarget {
             Self::Revision(key, RevisionChange::Halt, name) => write!(f, "halt of revision {name} of {key}"),
             Self::Certificate(name, _) => write!(f, "certificatesigningrequest {name}"),
             Self::Pod(claim) => write!(f, "pod {} on node {}", claim.pod, claim.node),
+            Self::Mirror(look) => write!(f, "pod {} on node {}", look.pod, look.node),
+            Self::Leases => write!(f, "Leases in {}", liveness::NAMESPACE),
         }
     }
 }

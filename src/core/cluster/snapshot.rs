@@ -179,6 +179,8 @@ pub(super) struct Told {
     pub(super) uid: Option<Name>,
     /// Its instances, oldest first.
     pub(super) instances: Box<[InstanceFact]>,
+    /// The mirror pod of the newest instance that does not end.
+    pub(super) pod: Option<Box<str>>,
     /// Whether it claims an approval.
     pub(super) replacing: bool,
     /// The revision that failed, and the cause.
@@ -189,6 +191,8 @@ pub(super) struct Told {
     pub(super) phase: Option<State>,
     /// Whether it runs in place of the DaemonSet controller here.
     pub(super) is_static: bool,
+    /// Whether an image of the wanted revision cannot be pulled there.
+    pub(super) pull_failed: bool,
     /// A pod of that controller that is here all the same.
     pub(super) stock_pod: Option<Box<str>>,
 }

@@ -12,12 +12,14 @@ use super::certificates::NotApproved;
 use super::claims::Claims;
 use super::decide::ClusterDecision;
 use super::decide::Notice;
+use super::liveness::Liveness;
 use super::observation::ClusterObservation;
 use super::observation::Leadership;
 use super::pace::Pace;
 use super::requests::Outcome;
 use super::requests::Reply;
 use super::requests::RequestTarget;
+use super::requests::SendError;
 use super::retries::Retries;
 use super::snapshot::ClusterSnapshot;
 
@@ -31,6 +33,7 @@ pub struct CoordinatorState {
     pub(super) few: BTreeSet<ObjectKey>,
     /// Nodes without a report, since when.
     pub(super) unheard: BTreeMap<String, Timestamp>,
+    pub(super) liveness: Liveness,
     pub(super) claims: Claims,
     pub(super) pace: Pace,
     pub(super) retries: Retries,
@@ -40,6 +43,8 @@ pub struct CoordinatorState {
     pub(super) sent: u64,
     /// Certificate requests that are reported as not approved, and why.
     pub(super) not_approved: BTreeMap<String, NotApproved>,
+    /// Why the Leases could not be read the last time.
+    leases_failed: Option<SendError>,
     /// What the last observation told.
     pub(super) notices: Vec<Notice>,
 }
@@ -57,6 +62,7 @@ impl CoordinatorState {
         }
         let view = &observation.snapshot;
         self.follow_reports(view, observation.now);
+        self.liveness.follow(view, observation.now);
         self.claims.retain(view);
         self.pace.retain(|key| view.daemons.contains_key(key));
         self.not_approved.retain(|name, _| view.certificate_requests.contains_key(name));
@@ -79,6 +85,14 @@ impl CoordinatorState {
         let Some((target, version)) = self.open.remove(&reply.number) else { return };
         match (&reply.answer, target) {
             (Outcome::Pod(pod), RequestTarget::Pod(claim)) => self.claims.answered(claim, pod.as_deref()),
+            (Outcome::Pod(pod), RequestTarget::Mirror(look)) => self.liveness.looked(&look, pod.as_deref()),
+            (Outcome::Leases(leases), RequestTarget::Leases) => self.liveness.listed(leases, now),
+            (Outcome::Failed(error), RequestTarget::Leases) => {
+                if self.leases_failed.replace(error.clone()).as_ref() != Some(error) {
+                    self.notices.push(Notice::LeasesUnread(error.clone()));
+                }
+            }
+            (_, RequestTarget::Mirror(_) | RequestTarget::Leases) => {}
             (Outcome::Failed(error), RequestTarget::Pod(claim)) => {
                 self.notices.push(Notice::LookupFailed(claim, error.clone()));
             }
@@ -101,7 +115,10 @@ impl CoordinatorState {
 
     /// Whether a write has no answer yet.
     pub(super) fn is_writing(&self) -> bool {
-        self.open.values().any(|(target, _)| !matches!(target, RequestTarget::Pod(_)))
+        let is_read = |target: &RequestTarget| {
+            matches!(target, RequestTarget::Pod(_) | RequestTarget::Mirror(_) | RequestTarget::Leases)
+        };
+        self.open.values().any(|(target, _)| !is_read(target))
     }
 
     /// Takes note of what a decision sends.
@@ -120,6 +137,8 @@ impl CoordinatorState {
             self.sent = self.sent.max(request.number);
             match &request.target {
                 RequestTarget::Pod(claim) => self.claims.asked(claim.clone(), now),
+                RequestTarget::Mirror(look) => self.liveness.looking(look.clone(), now),
+                RequestTarget::Leases => self.liveness.asked(now),
                 RequestTarget::Status(key) => self.pace.written(key.clone(), now),
                 _ => {}
             }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::core::cluster::liveness;
 use crate::core::dry_run::GRANT;
 use crate::core::json::Json;
 use crate::core::model::Mode;
@@ -93,6 +94,8 @@ pub fn rights(crd: bool) -> BTreeSet<Right> {
     };
     let mut rights: BTreeSet<Right> = NEEDED.iter().chain(more).flat_map(of).collect();
     rights.extend(READ.iter().map(|verb| Right::new(verb, "", "services", "default", "kubernetes")));
+    let leases = |verb: &&str| Right::new(verb, "coordination.k8s.io", "leases", liveness::NAMESPACE, "");
+    rights.extend(["get", "create", "update"].iter().filter(|_| crd).map(leases));
     rights
 }
 

@@ -423,14 +423,14 @@ fn what_is_asked_about_is_what_the_packaged_role_grants() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/k8s/rbac.yaml");
     let text = std::fs::read_to_string(path).unwrap();
     let documents = crate::core::yaml::read_documents(&text).into_iter().filter_map(|document| document.value.ok());
-    let role = documents.into_iter().find(|document| document["metadata"]["name"] == "daemonlet-agent").unwrap();
+    let roles: Vec<Value> = documents.filter(|document| document["metadata"]["name"] == "daemonlet-agent").collect();
     let has = |list: &Value, word: &str| list.as_array().into_iter().flatten().any(|item| item == word);
     for right in api::rights(true) {
         let resource = match right.subresource.as_str() {
             "" => right.resource.clone(),
             subresource => format!("{}/{subresource}", right.resource),
         };
-        let granted = role["rules"].as_array().unwrap().iter().any(|rule| {
+        let granted = roles.iter().flat_map(|role| role["rules"].as_array().unwrap()).any(|rule| {
             has(&rule["apiGroups"], &right.group)
                 && has(&rule["resources"], &resource)
                 && has(&rule["verbs"], &right.verb)

@@ -141,7 +141,9 @@ impl Planner<'_> {
     /// The rendering once its images are there, or once the kubelet can try by itself.
     fn with_images(&mut self, rendering: Arc<RenderResult>, replaces: bool) -> Option<Arc<RenderResult>> {
         self.pull = Some(Arc::clone(&rendering));
-        match self.facts.images(&rendering, replaces) {
+        let images = self.facts.images(&rendering, replaces);
+        let is_failed = matches!(images, Images::Failed(_));
+        match images {
             Images::Present => Some(rendering),
             Images::Handed(risk) => {
                 self.summary.notes.push(Note::Other(risk));
@@ -153,6 +155,7 @@ impl Planner<'_> {
                 Some(rendering)
             }
             Images::Failed(why) | Images::Pulling(why) => {
+                self.summary.pull_failed = is_failed.then(|| why.clone());
                 self.summary.state = State::Waiting;
                 self.add_reason(&why);
                 None

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::core::annotations::int_or_percent;
 use crate::core::cluster::released::Released;
+use crate::core::duration;
 use crate::core::model::DaemonSet;
 use crate::core::model::IntOrPercent;
 use crate::core::model::Kind;
@@ -16,14 +17,20 @@ use crate::core::model::Mode;
 use crate::core::model::ObjectRef;
 use crate::core::model::PARTITION;
 use crate::core::model::PAUSED;
+use crate::core::model::PRE_PULL;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
+use crate::core::policy::Admission;
 use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
 use crate::core::record::LastRun;
+use crate::core::record::PendingUpdate;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
 use super::Data;
 use super::EndObservable;
+use super::Images;
 use super::Note;
 use super::Permission;
 use super::Planner;
@@ -32,6 +39,10 @@ use super::State;
 use super::Withheld;
 use super::instance::StartFor;
 use super::progress::Target;
+use super::run::jitter;
+
+/// See [`PRE_PULL`].
+const PULLS_WITHIN: Span = Span::from_secs(600);
 
 impl Planner<'_> {
     fn permission(&self, target: &Target) -> Permission {
@@ -89,17 +100,36 @@ impl Planner<'_> {
                 None
             }
             Permission::Withheld(why) => {
-                if why == Withheld::NotApproved && target.daemon_set.rollout.halted.is_none() {
-                    let daemon_set = self.last_admitted(&target.daemon_set);
-                    let rendering = self.facts.rendering(daemon_set, self.record.next_incarnation, target.data);
-                    self.pull = rendering.result.is_ok().then_some(rendering);
+                // No approval would help: the replacement itself meets the refusal and reports it.
+                let incarnation = self.record.next_incarnation;
+                if matches!(self.facts.admission(&target.daemon_set), Admission::Refused(_))
+                    || self.facts.rendering(&target.daemon_set, incarnation, target.data).result.is_err()
+                {
+                    return None;
                 }
                 self.summary.awaits_approval = true;
-                Some(why.words().to_owned())
+                let is_held = why != Withheld::NotApproved || target.daemon_set.rollout.halted.is_some();
+                if is_held || !self.pulls_ahead(target) {
+                    return Some(why.words().to_owned());
+                }
+                let daemon_set = self.last_admitted(&target.daemon_set);
+                let rendering = self.facts.rendering(daemon_set, incarnation, target.data);
+                let images = self.facts.images(&rendering, true);
+                self.pull = rendering.result.is_ok().then_some(rendering);
+                Some(match images {
+                    Images::Failed(failed) => {
+                        self.summary.pull_failed = Some(failed.clone());
+                        format!("{}; {failed}", why.words())
+                    }
+                    Images::Present | Images::Pulling(_) | Images::Handed(_) => why.words().to_owned(),
+                })
             }
             // A rendering that could not start is not claimed.
             Permission::Approved => {
                 let before = self.summary.clone();
+                // What is pulled for it goes on though the approval is withdrawn.
+                let since = Timestamp::default();
+                self.record.pending_update = Some(PendingUpdate { revision: target.revision.clone(), since });
                 if self.in_the_way(target, old, beside).is_some()
                     || self.prepare(target, StartFor::Replacement).is_none()
                 {
@@ -115,6 +145,25 @@ impl Planner<'_> {
                 Some("its approval is being claimed".to_owned())
             }
         }
+    }
+
+    /// Whether the images of a revision that waits for its approval are pulled: each node begins at a moment of its own
+    /// within the window, so that a registry is not asked by all at once.
+    fn pulls_ahead(&mut self, target: &Target) -> bool {
+        let window = target.daemon_set.annotations.get(PRE_PULL).and_then(|text| duration::parse(text));
+        let now = self.context.now;
+        let since = match &self.record.pending_update {
+            Some(pending) if pending.revision == target.revision => pending.since,
+            _ => {
+                self.record.pending_update = Some(PendingUpdate { revision: target.revision.clone(), since: now });
+                now
+            }
+        };
+        let at = since + jitter(&self.context.node.name, &target.revision, window.unwrap_or(PULLS_WITHIN));
+        if now < at {
+            self.wake(at);
+        }
+        now >= at
     }
 
     /// Asks the container runtime before the next decision.

@@ -15,6 +15,7 @@ pub(super) mod manifests_lost_at_boot;
 pub(super) mod mirror_labels;
 pub(super) mod mirror_owners;
 pub(super) mod mirror_pod_deletions;
+pub(super) mod node_lease;
 pub(super) mod preempted;
 pub(super) mod removal_guard;
 pub(super) mod restart_orders;
@@ -39,6 +40,8 @@ pub(super) struct Concerns {
     pub(super) mirror_labels: mirror_labels::MirrorLabels,
     pub(super) mirror_owners: mirror_owners::MirrorOwners,
     pub(super) mirror_pod_deletions: mirror_pod_deletions::MirrorPodDeletions,
+    #[serde(default)]
+    pub(super) node_lease: node_lease::NodeLease,
     pub(super) preempted: preempted::Preempted,
     pub(super) removal_guard: removal_guard::RemovalGuard,
     pub(super) restart_orders: restart_orders::RestartOrders,
@@ -57,6 +60,7 @@ impl Concerns {
             claims,
             kubelet_resync,
             mirror_owners,
+            node_lease,
             removal_guard,
             restart_orders,
             volume_checks,
@@ -75,6 +79,7 @@ impl Concerns {
             claims.due(),
             kubelet_resync.due(),
             mirror_owners.due(),
+            node_lease.due(),
             removal_guard.due(),
             restart_orders.due(),
             volume_checks.due(!state.written.is_empty()),

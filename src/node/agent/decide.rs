@@ -94,6 +94,7 @@ fn decide_in_order(
         state.concerns.claims.want(status, observation.now, observation.random);
     }
     requests.extend(state.concerns.claims.requests(observation, &state.node));
+    requests.extend(state.concerns.node_lease.requests(observation, &state.node));
     let events = state.concerns.stock.report(&plan, &config.node_name, &mut log);
     let to_touch = state.concerns.kubelet_resync.manifests_to_touch(observation, &plan, &state.records);
     let due = if gave_up { observation.now } else { due(observation, &state, &plan) };

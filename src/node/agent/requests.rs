@@ -82,6 +82,8 @@ pub(super) enum Request {
     Publish(Value),
     /// Make this node's NodeDaemons, owned by the Node of this UID.
     CreateNodeDaemons { node_uid: String },
+    /// Renew this node's Lease, owned by the Node of this UID. `version`: that of the Lease, where it is known.
+    RenewLease { node_uid: String, version: Option<String>, at: Timestamp },
     /// Have the images of exactly these wishes pulled. `pods`: the pods of this node.
     Pull { wishes: Vec<Wish>, pods: BTreeSet<String> },
     /// Keep exactly these images from garbage collection.
@@ -124,6 +126,8 @@ pub(super) enum Reply {
     DryRun { question: Question, reply: DryRunReply },
     /// Of [`Request::Publish`] and [`Request::CreateNodeDaemons`].
     Published(Result<(), ApiFailure>),
+    /// Of [`Request::RenewLease`]: the version of the Lease now.
+    LeaseRenewed(Result<String, ApiFailure>),
     /// Of [`Request::StopSandboxes`] and [`Request::RestartSandboxes`], when it failed.
     SandboxesNotStopped { pod: String, why: String },
 }
@@ -304,6 +308,9 @@ async fn perform(request: Request, clients: &Clients) -> Option<Reply> {
         Request::Publish(patch) => Some(Reply::Published(api.as_ref()?.patch_node_daemons(node, &patch).await)),
         Request::CreateNodeDaemons { node_uid } => {
             Some(Reply::Published(api.as_ref()?.create_node_daemons(node, &node_uid).await))
+        }
+        Request::RenewLease { node_uid, version, at } => {
+            Some(Reply::LeaseRenewed(api.as_ref()?.renew_lease(node, &node_uid, version, at).await))
         }
         // Answered without waiting by [`Requests::start`] and [`Requests::send`].
         Request::RelistDaemonSets

@@ -305,6 +305,7 @@ impl AgentState {
             self.inputs.reached = if reached > 0 { reached } else { self.inputs.reached };
         }
         self.inputs.coordinated |= concerns.claims.observe(observation, log);
+        concerns.node_lease.observe(observation, log);
     }
 
     /// Notes that instances have started, as the API shows. Gives whether one has started since the last pass.

@@ -368,6 +368,7 @@ class IdentityTest(Story):
         return {
             "take the coordinator's Lease": lambda: n1.request("PATCH", lease, {"spec": {"holderIdentity": "n1"}}, merge),
             "make a Lease": post(path_of("leases", system), metadata={"name": f"l{time.monotonic_ns()}"}, spec={}),
+            "make the Lease of another agent": post(path_of("leases", "daemonlet-node-lease"), metadata={"name": f"l{time.monotonic_ns()}"}, spec={}),
             "approve a rollout in its own NodeDaemons": lambda: n1.patch("nodedaemons", self.there("n1"), {"spec": approval}),
             "make its NodeDaemons with an approval in it": lambda: self.remake(n1, "n1", **approval),
             "make NodeDaemons of another name": lambda: self.remake(n1, "n9", "n1"),

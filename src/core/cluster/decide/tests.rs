@@ -105,10 +105,21 @@ impl Coordinator {
         self.observation.now += ms(span);
     }
 
-    /// One pass, with these replies.
+    /// One pass, with these replies; the Leases have been asked for already.
     fn pass(&mut self, replies: Vec<Reply>) -> ClusterDecision {
         self.observation.replies = replies;
         self.state.absorb(&self.observation);
+        self.state.liveness.asked(self.observation.now);
+        self.decide()
+    }
+
+    fn pass_as_it_is(&mut self, replies: Vec<Reply>) -> ClusterDecision {
+        self.observation.replies = replies;
+        self.state.absorb(&self.observation);
+        self.decide()
+    }
+
+    fn decide(&mut self) -> ClusterDecision {
         let settings = Settings { default_node_selector: String::new(), exact_rollouts: false };
         let decision = decide(&self.observation, &self.state, &settings);
         assert_eq!(decision, decide(&self.observation, &self.state, &settings), "the same in, the same out");
@@ -414,4 +425,27 @@ fn left(notice: &Notice) -> Option<(&str, bool)> {
         Notice::NotApproved { name, why, .. } => Some((name, matches!(why, NotApproved::LeftAlone(_)))),
         _ => None,
     }
+}
+
+#[test]
+fn the_leases_are_listed_every_fifteen_seconds_and_nothing_waits_for_the_answer() {
+    const LEASES: &str = "Leases in daemonlet-node-lease";
+    let mut coordinator = Coordinator::new();
+    let first = coordinator.pass_as_it_is(vec![]);
+    assert_eq!(targets(&first), ["status of kube-system/net", "approvals of node a", LEASES]);
+    let lists = |decision: &ClusterDecision| targets(decision).iter().any(|target| target == LEASES);
+    let number = first.requests[2].number;
+    let refused = || Outcome::Failed(SendError::Refused("no".to_owned()));
+    let mut news = Vec::new();
+    for _ in 0..2 {
+        let replies = vec![Reply { number, answer: refused() }];
+        let decision = coordinator.pass_as_it_is(replies);
+        assert!(!lists(&decision));
+        news.extend(decision.notices);
+    }
+    assert_eq!(news.iter().filter(|notice| matches!(notice, Notice::LeasesUnread(_))).count(), 1);
+    coordinator.later(15_000);
+    let answers: Vec<Reply> =
+        first.requests[..2].iter().map(|r| Reply { number: r.number, answer: Outcome::Written }).collect();
+    assert!(lists(&coordinator.pass_as_it_is(answers)));
 }

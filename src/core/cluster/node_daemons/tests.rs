@@ -23,6 +23,7 @@ fn full() -> Value {
         instances: vec![instance],
         replacing: Some(text()),
         failed: Some(FailedReport { revision: text(), cause: text(), message: text() }),
+        pull_failed: Some(text()),
         stock_pod: Some(text()),
         previous: Some(text()),
     };

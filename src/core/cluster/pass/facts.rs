@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use crate::core::cluster::conditions;
+use crate::core::cluster::liveness::MirrorLook;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::model::ObjectKey;
 use crate::core::status::State;
 
 use super::Basis;
@@ -32,10 +34,11 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         all.push(NodeFact {
             name,
             should_run,
-            ready: node.ready,
+            // What a dead agent last said of its pods is not believed: they are looked up.
+            ready: node.ready && (!is_dead(known, name) || is_ready(known, daemon, name)),
             reachable: node.reachable,
             unheard_until: known.state.unheard.get(name).map(|at| *at + UNCLAIMED).filter(|until| *until > known.now),
-            able: report.is_some() && told.is_none_or(|t| t.phase != Some(State::Refused)),
+            able: report.is_some() && !is_dead(known, name) && told.is_none_or(|t| t.phase != Some(State::Refused)),
             canary: canary.as_ref().is_some_and(|c| c.matches(&node.view.labels)),
             instances: told.map_or(&[], |t| &t.instances),
             approval: mine.next().map(|(_, _, fact)| *fact),
@@ -45,6 +48,28 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         });
     }
     all
+}
+
+fn is_dead(known: &Basis<'_>, node: &str) -> bool {
+    known.state.liveness.dead_since(node, known.now).is_some()
+}
+
+/// The mirror pod of the newest instance that a node's agent told of.
+fn mirror(known: &Basis<'_>, daemon: &WatchedDaemon, node: &str) -> Option<MirrorLook> {
+    let pod = known.view.report(node)?.told(daemon.key)?.pod.as_deref()?;
+    let pod = ObjectKey::new(&daemon.daemon_set.key.namespace, pod);
+    Some(MirrorLook { node: node.to_owned(), pod })
+}
+
+/// Whether what runs on a dead agent's node is ready, by its mirror pod; what is not known is not.
+fn is_ready(known: &Basis<'_>, daemon: &WatchedDaemon, node: &str) -> bool {
+    mirror(known, daemon, node).and_then(|look| known.state.liveness.is_ready(&look)).unwrap_or(false)
+}
+
+/// The mirror pods that say what dead agents do not.
+pub(super) fn mirrors(known: &Basis<'_>, daemon: &WatchedDaemon) -> Vec<MirrorLook> {
+    let nodes = known.view.nodes.iter().filter(|(_, entry)| entry.node.as_ref().is_some_and(|node| node.ready));
+    nodes.filter(|(name, _)| is_dead(known, name)).filter_map(|(name, _)| mirror(known, daemon, name)).collect()
 }
 
 /// The revision that the whole rollout goes back to: it is halted, and the DaemonSet asks for that. Of those that nodes have run before, the one that most have; of two, the younger.
@@ -84,7 +109,8 @@ pub(super) fn returning<'a>(
 
 /// What goes wrong, by cause: the revision that failed, else daemons that are refused or failing; and
 /// agents that do not claim what they are given.
-pub(super) fn causes(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> conditions::Causes {
+pub(super) fn causes(known: &Basis<'_>, daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> conditions::Causes {
+    let view = known.view;
     let mut causes = conditions::Causes::new();
     let mut add = |cause: &str, node: &str| causes.entry(cause.to_owned()).or_default().push(node.to_owned());
     for (node, entry) in &view.nodes {
@@ -92,14 +118,19 @@ pub(super) fn causes(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[No
         match (told.failed, told.phase) {
             (Some((revision, cause)), _) if revision == daemon.wanted => add(view.names.text(cause), node),
             (_, Some(state)) if status::is_trouble(state) => add(state.as_str(), node),
+            _ if told.pull_failed => add("image cannot be pulled", node),
             _ => {}
         }
     }
     for node in facts.iter().filter(|n| n.passed_over) {
         add("approval not claimed", node.name);
     }
-    for node in facts.iter().filter(|n| n.should_run && view.report(n.name).is_none()) {
-        add("no agent", node.name);
+    for node in facts.iter().filter(|n| n.should_run) {
+        if view.report(node.name).is_none() {
+            add("no agent", node.name);
+        } else if is_dead(known, node.name) {
+            add("agent not heard", node.name);
+        }
     }
     causes
 }

@@ -188,13 +188,17 @@ fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
         ending: i.ending,
     });
     let instances = instances.collect();
+    let newest = report.instances.iter().rev().find(|i| !i.ending).map(|i| i.pod.as_str());
+    let pod = newest.filter(|pod| !pod.is_empty() && pod.len() <= POD_NAME).map(Box::from);
     let told = Told {
         instances,
+        pod,
         uid: (!report.uid.is_empty()).then(|| names.of(&report.uid)),
         replacing: report.replacing.is_some(),
         failed: report.failed.map(|f| (names.of(&f.revision), names.of(&f.cause))),
         previous: report.previous.map(|p| names.of(&p)),
         phase: report.phase,
+        pull_failed: report.pull_failed.is_some(),
         is_static: report.mode == Some(Mode::Static),
         stock_pod: report.stock_pod.filter(|pod| pod.len() <= POD_NAME).map(String::into_boxed_str),
     };

@@ -26,7 +26,10 @@ fn a_change_waits_for_its_approval_claims_it_and_then_replaces() {
     assert_eq!(bench.pass(&desired), NONE);
     let plan = bench.plan(&desired);
     assert!(plan.summary.reason.contains("revision b waits: the coordinator has not"), "{}", plan.summary.reason);
-    assert!(plan.pull.is_some() && plan.replacing.is_none(), "its images are pulled meanwhile");
+    assert!(
+        plan.pull.is_none() && plan.replacing.is_none() && plan.wake_at.is_some(),
+        "its pull has a turn of its own"
+    );
     bench.world.permission = Some(Permission::Approved);
     assert_eq!(bench.pass(&desired), NONE, "no claim, no replacement");
     assert_eq!(bench.plan(&desired).replacing.as_deref(), Some("b"));
@@ -252,4 +255,42 @@ fn a_released_revision_that_cannot_be_had_is_waited_for_or_passed_over() {
     bench.world.released = Some(ReleasedDefinition::Gone);
     assert_eq!(bench.pass(&held(true)), NONE, "a halted one starts nowhere");
     assert_eq!(bench.pass(&held(false)), ["start uid-b-0"]);
+}
+
+#[test]
+fn pulls_ahead_of_an_approval_are_spread_and_what_fails_is_told() {
+    let within = |window: &str| {
+        let mut daemon_set = of_api("b");
+        daemon_set.annotations.insert("daemonlet.dev/pre-pull".to_owned(), window.to_owned());
+        wanted(&daemon_set)
+    };
+    let (mut bench, desired) = bench(withheld());
+    assert!(bench.plan(&within("0s")).pull.is_some());
+    bench.pass(&desired);
+    let at = bench.now + crate::core::plan::run::jitter("n1", "b", Span::from_secs(600));
+    assert_eq!(bench.plan(&desired).wake_at, Some(at));
+    bench.now = at;
+    bench.world.images = Some(Images::Failed("image x cannot be pulled: 404".into()));
+    let plan = bench.plan(&desired);
+    assert!(plan.pull.is_some());
+    assert_eq!(plan.summary.pull_failed.as_deref(), Some("image x cannot be pulled: 404"));
+    assert!(plan.summary.reason.contains("image x cannot be pulled"), "{plan:?}");
+    // An approval pulls at once, and so it goes on when that is withdrawn.
+    let (mut bench, desired) = self::bench(Permission::Approved);
+    bench.world.images = Some(Images::Pulling("image 1 of 1".into()));
+    bench.pass(&desired);
+    bench.world.permission = Some(withheld());
+    assert!(bench.plan(&desired).pull.is_some());
+    let mut halted = of_api("b");
+    halted.rollout.halted = Some("it failed".to_owned());
+    assert!(bench.plan(&wanted(&halted)).pull.is_none());
+}
+
+#[test]
+fn a_node_that_refuses_the_revision_says_so_before_it_is_approved() {
+    let (mut bench, _) = bench(withheld());
+    let desired = wanted(&of_api("evil/b"));
+    assert_eq!(bench.pass(&desired), NONE);
+    let plan = bench.plan(&desired);
+    assert_eq!((plan.summary.state, plan.replacing), (State::Refused, None));
 }

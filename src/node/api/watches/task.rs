@@ -54,7 +54,7 @@ const READ_AGAIN: Duration = Duration::from_secs(600);
 const WATCH_AFTER: Duration = Duration::from_secs(6);
 
 /// A cluster without NodeDaemons is checked for them again after about this time.
-const MISSING_CHECK: Duration = Duration::from_secs(300);
+const MISSING_CHECK: Duration = Duration::from_secs(20);
 
 /// One watch. Rare waits are boxed: this future exists for each referenced object.
 pub(super) struct WatchTask {

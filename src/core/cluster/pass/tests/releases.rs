@@ -250,3 +250,38 @@ fn without_a_mode_agents_on_most_nodes_say_whose_it_is() {
     view.put(WatchedKind::DaemonSets, bootstrap);
     assert_eq!(view.plan(NOW).writes, []);
 }
+
+#[test]
+fn a_dead_agent_is_not_believed() {
+    let mut view = world(json!({}));
+    let leases =
+        |renewed: &str| NODES.map(|name| (name.to_owned(), if name == "a" { "x" } else { renewed }.to_owned())).into();
+    for seconds in (0..=60).step_by(15) {
+        view.state.liveness.follow(&view.view, NOW);
+        view.state.liveness.listed(&leases(&seconds.to_string()), NOW + ms(seconds * 1_000));
+    }
+    let now = NOW + ms(60_000);
+    let plan = view.plan(now);
+    assert_eq!(plan.mirrors, [MirrorLook { node: "a".to_owned(), pod: ObjectKey::new("kube-system", "p") }]);
+    assert_eq!(status(&plan)["numberReady"], 3, "what is not known is not ready");
+    assert_eq!(condition(&plan, "Degraded").2, "agent not heard on 1 node: a");
+    assert_eq!(approved(&plan), [("b".to_owned(), hash("two"))], "it takes no slot and gets no approval");
+    let look = plan.mirrors[0].clone();
+    view.state.liveness.looking(look.clone(), now);
+    view.state.liveness.looked(&look, Some(&json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})));
+    assert_eq!(status(&view.plan(now))["numberReady"], 4);
+    // One that has claimed, or has the wanted revision, keeps its slot.
+    for more in [
+        json!({"replacing": hash("two")}),
+        json!({"instances": [{"pod": "p", "revision": hash("two"), "created": FAILED_AT}]}),
+    ] {
+        view.put(WatchedKind::NodeDaemons, report("a", "one", more.clone(), json!([])));
+        assert!(approved(&view.plan(now)).is_empty(), "{more}");
+    }
+    // What it says anew brings it back to life.
+    let mut alive = report("a", "one", json!({}), json!([]));
+    alive["metadata"]["resourceVersion"] = json!("2");
+    view.put(WatchedKind::NodeDaemons, alive);
+    view.state.liveness.follow(&view.view, now);
+    assert_eq!((view.plan(now).mirrors, approved(&view.plan(now)).len()), (vec![], 1));
+}

@@ -50,14 +50,14 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> 
             pod,
         }
     };
-    let running = daemon.summary.state == State::Running;
+    let is_well = daemon.summary.state == State::Running && daemon.summary.pull_failed.is_none();
     DaemonReport {
         namespace: daemon.key.namespace.clone(),
         name: daemon.key.name.clone(),
         uid,
         mode: daemon.summary.mode,
         phase: Some(daemon.summary.state),
-        message: if running { String::new() } else { daemon.summary.reason.clone() },
+        message: if is_well { String::new() } else { daemon.summary.reason.clone() },
         instances: daemon.record.instances.iter().map(instance).collect(),
         replacing: daemon.replacing.clone(),
         failed: daemon.record.failed.as_ref().map(|f| FailedReport {
@@ -65,6 +65,7 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> 
             cause: f.failure.cause.as_str().to_owned(),
             message: f.failure.message.clone(),
         }),
+        pull_failed: daemon.summary.pull_failed.clone(),
         stock_pod: daemon.summary.stock_pod.clone(),
         previous: daemon.record.previous.as_ref().map(|p| p.revision.clone()),
     }

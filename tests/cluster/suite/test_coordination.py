@@ -1,0 +1,203 @@
+"""What was decided of a rollout stays decided: CRD and coordinator lost, nodes that join and go, a halt, an outage.
+
+On hollow nodes; the DaemonSet controller and the scheduler do not run.
+"""
+
+import json
+from contextlib import ExitStack
+
+from kit import agent
+from kit import coordinator
+from kit.agent import Agent
+from kit.control_plane import ControlPlane
+from kit.coordinator import Coordinator
+from kit.daemons import daemonset
+from kit.hollow import HollowNode
+from kit.hollow import crowd
+from kit.wait import never
+from kit.wait import until
+
+from .bare import STATIC
+from .story import Story
+
+NODES = 3
+SOON = 60
+# So long nothing may happen that an agent or the coordinator would do within a second.
+QUIET = 6
+
+
+class CoordinationTest(Story):
+    """One DaemonSet on three nodes, and nodes that join."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cls.enterClassContext(ControlPlane())
+        cls.cluster.start_controllers()
+        cls.admin = cls.cluster.admin
+        agent.grant(cls.cluster)
+        coordinator.install(cls.cluster)
+        cls.stack = cls.enterClassContext(ExitStack())
+        cls.one = cls.stack.enter_context(Coordinator(cls.cluster, "one"))
+        cls.agents = {}
+        for node in crowd(cls.cluster, NODES, cls.stack):
+            cls.agents[node.name] = cls.stack.enter_context(Agent(node, runtime_endpoint="", kubelet_endpoint=""))
+        cls.joined = NODES
+
+    def join(self):
+        """A node joins; gives its name."""
+        node = self.stack.enter_context(HollowNode(self.cluster, f"hollow-{self.joined}", self.joined))
+        type(self).joined += 1
+        self.agents[node.name] = self.stack.enter_context(Agent(node, runtime_endpoint="", kubelet_endpoint=""))
+        return node.name
+
+    def kubectl(self, *args):
+        """Output of kubectl in the daemon's namespace."""
+        return self.admin.kubectl("-n", "kube-system", *args)
+
+    def images(self):
+        """Image of each mirror pod that does not end, by node."""
+        pods = self.admin.list("pods", "kube-system", labels="app=net")
+        return {p["spec"]["nodeName"]: p["spec"]["containers"][0]["image"].rpartition(":")[2] for p in pods
+                if "deletionTimestamp" not in p["metadata"]}
+
+    def status(self):
+        """The DaemonSet's status."""
+        return self.admin.get("daemonsets", "net", "kube-system").get("status", {})
+
+    def condition(self, kind):
+        """A condition as status, reason, message."""
+        found = next((c for c in self.status().get("conditions", []) if c["type"] == kind), {})
+        return tuple(found.get(field) for field in ("status", "reason", "message"))
+
+    def change(self, image, **spec):
+        """Changes the image."""
+        container = {"name": "main", "image": f"example.org/net:{image}"}
+        self.kubectl("patch", "ds/net", "--type=strategic", "-p", json.dumps({"spec": spec | {"template": {"spec": {"containers": [container]}}}}))
+
+    def annotate(self, **annotations):
+        """Sets annotations of the DaemonSet, `_` for `-`; None removes."""
+        found = {f"daemonlet.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
+        self.admin.patch("daemonsets", "net", {"metadata": {"annotations": found}}, "kube-system")
+
+    def hash_of(self, image):
+        """The hash of the revision with that image."""
+        found = self.admin.list("controllerrevisions", "kube-system", labels="app=net")
+        return next(r["metadata"]["labels"]["controller-revision-hash"] for r in found
+                    if r["data"]["spec"]["template"]["spec"]["containers"][0]["image"].endswith(f":{image}"))
+
+    def released(self, image):
+        """Whether the revision with that image is the released one, and what first instances of a newer one do."""
+        _, reason, message = self.condition("Released")
+        return reason if message and f"(hash {self.hash_of(image)})" in message else None
+
+    def all_have(self, image):
+        """Waits until every node runs the image and it is released."""
+        until(lambda: self.images() == dict.fromkeys(self.agents, image), SOON, f"{image} on all nodes")
+        until(lambda: self.released(image) == "Complete", SOON, f"{image} is released: {self.status()}")
+
+    def test_1_a_revision_that_all_nodes_have_is_released(self):
+        it = daemonset("net", labels=STATIC, terminationGracePeriodSeconds=0, automountServiceAccountToken=False)
+        it["metadata"]["namespace"] = "kube-system"
+        it["spec"]["template"]["spec"]["containers"][0]["image"] = "example.org/net:1"
+        it["spec"]["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
+        self.admin.apply(it)
+        self.all_have("1")
+        before = self.admin.get("daemonsets", "net", "kube-system")["metadata"]["resourceVersion"]
+        never(lambda: self.admin.get("daemonsets", "net", "kube-system")["metadata"]["resourceVersion"] != before, QUIET,
+              "a healthy idle DaemonSet is written")
+
+    def test_2_a_pause_outlives_the_resource_and_a_node_that_joins_has_the_released_revision(self):
+        before = self.images()
+        self.annotate(paused="true")
+        self.change("2")
+        until(lambda: self.released("1") == "Held", SOON, "the pause is told")
+        self.kubectl("delete", "crd", "nodedaemons.daemonlet.dev")
+        self.annotate(paused=None)
+        for one in self.agents.values():
+            one.process.wait_line("changed templates wait until the coordinator's approvals can be", SOON)
+        never(lambda: self.images() != before, QUIET, "a node changes without an approval")
+        self.annotate(paused="true")
+        name = self.join()
+        until(lambda: self.images() == before | {name: "1"}, SOON, "the node that joins has the released revision")
+        self.agents[name].kill()
+        self.agents[name].start()
+        coordinator.install(self.cluster)
+        until(lambda: len(self.admin.list("nodedaemons")) == len(self.agents), SOON, "the nodes report again")
+        never(lambda: self.images() != before | {name: "1"}, QUIET, "a node changes while it is paused")
+        self.annotate(paused=None)
+        self.all_have("2")
+
+    def test_3_the_owner_ends_that_it_is_coordinated(self):
+        self.kubectl("delete", "crd", "nodedaemons.daemonlet.dev")
+        self.annotate(coordination="none")
+        self.change("3")
+        until(lambda: set(self.images().values()) == {"3"}, SOON, "each node changes by itself")
+        self.annotate(coordination=None)
+        coordinator.install(self.cluster)
+        self.all_have("3")
+
+    def test_4_a_halt_outlives_the_node_on_which_it_failed_and_the_coordinator(self):
+        self.annotate(max_failed="0", progress_deadline="4s")
+        self.change("4")
+        until(lambda: "4" in self.images().values(), SOON, "the first node has it")
+        bad = next(name for name, image in self.images().items() if image == "4")
+        # Nothing fails on a hollow node by itself: its agent's word, in its stead.
+        self.agents[bad].stop()
+        told = self.admin.get("nodedaemons", bad)["status"]["daemons"]
+        told[0]["failed"] = {"revision": self.hash_of("4"), "cause": "image", "message": "no such image"}
+        self.admin.patch("nodedaemons", bad, {"status": {"daemons": told}}, sub="status")
+        until(lambda: self.condition("Halted")[0] == "True", SOON, "it halts")
+        self.assertIn(bad, self.condition("Halted")[2])
+        # The coordinator dies, and the node is replaced by another.
+        self.one.kill()
+        self.agents[bad].node.process.stop(5)
+        del self.agents[bad]
+        self.admin.delete("nodes", bad)
+        self.admin.kubectl("delete", "nodedaemons", bad, "--ignore-not-found")
+        name = self.join()
+        until(lambda: name in self.images(), SOON, "the node that joins has an instance")
+        before = {node: image for node, image in self.images().items() if node in self.agents}
+        self.assertEqual(before[name], "3", "of the released revision")
+        self.one.start()
+        until(lambda: self.status().get("desiredNumberScheduled") == len(self.agents), SOON, "the coordinator counts the node")
+        never(lambda: {node: image for node, image in self.images().items() if node in self.agents} != before, QUIET, "the halted revision spreads")
+        self.assertEqual(self.condition("Halted")[0], "True")
+        self.assertEqual(self.released("3"), "Held")
+        # What works rolls out, and coming back to what is halted finds it halted.
+        self.change("5")
+        self.all_have("5")
+        self.assertEqual(self.condition("Halted"), (None, None, None))
+        self.change("4")
+        until(lambda: self.condition("Halted")[0] == "True", SOON, "it is halted still")
+        never(lambda: "4" in self.images().values(), QUIET, "it spreads")
+        revision = next(r["metadata"]["name"] for r in self.admin.list("controllerrevisions", "kube-system", labels="app=net")
+                        if "daemonlet.dev/halted" in r["metadata"].get("annotations", {}))
+        self.kubectl("annotate", "controllerrevision", revision, "daemonlet.dev/halted-")
+        self.all_have("4")
+
+    def test_5_a_node_without_an_agent_holds_nobody_up_for_ever(self):
+        silent = self.stack.enter_context(HollowNode(self.cluster, "hollow-silent", 20))
+        self.admin.wait("nodes", lambda seen: ("", silent.name) in seen, SOON, "it is registered")
+        self.change("6")
+        until(lambda: self.images() == dict.fromkeys(self.agents, "6"), 120, "the others have it")
+        until(lambda: self.condition("Degraded")[2] == f"no agent on 1 node: {silent.name}", SOON, "and it is named")
+        until(lambda: self.released("6") == "Complete", SOON, "it cannot take it, so it does not count")
+
+    def test_6_a_dead_agent_is_not_believed_and_its_mirror_pod_is(self):
+        lease = lambda name: self.admin.get("leases", name, "daemonlet-node-lease")["spec"]["renewTime"]
+        name = next(iter(self.agents))
+        first = until(lambda: lease(name), SOON, "it has a Lease")
+        until(lambda: lease(name) != first, SOON, "which is renewed")
+        self.admin.delete("nodes", "hollow-silent")
+        until(lambda: self.status().get("numberReady") == len(self.agents), SOON, "all are ready")
+        self.agents[name].kill()
+        pod = next(p["metadata"]["name"] for p in self.admin.list("pods", "kube-system", labels="app=net")
+                   if p["spec"]["nodeName"] == name and "deletionTimestamp" not in p["metadata"])
+        until(lambda: self.condition("Degraded")[2] == f"agent not heard on 1 node: {name}", 100, "the dead agent is told")
+        until(lambda: self.status()["numberReady"] == len(self.agents), SOON, "its mirror pod says that it is ready")
+        # Its kubelet ends, too, and the mirror pod is not ready any more, while the Node still is.
+        self.agents[name].node.process.stop(5)
+        condition = {"type": "Ready", "status": "False", "reason": "Test", "message": "its container is gone"}
+        self.admin.patch("pods", pod, {"status": {"conditions": [condition]}}, "kube-system", sub="status")
+        until(lambda: self.status()["numberReady"] == len(self.agents) - 1, SOON, "the mirror pod counts")
+        self.assertEqual(self.condition("Available")[0], "False")
