@@ -92,7 +92,9 @@ pub fn words(released: &Released, first_instances: FirstInstances) -> (bool, &'s
 
 /// The reverse of [`words`]: `None` for what they never are.
 fn read(message: &str) -> Option<Released> {
-    let (name, hash) = message.strip_prefix("ControllerRevision ")?.strip_suffix(')')?.split_once(" (hash ")?;
+    let parts: Vec<&str> = message.split(' ').collect();
+    let ["ControllerRevision", name, "(hash", hash] = parts[..] else { return None };
+    let hash = hash.strip_suffix(')')?;
     let is_word =
         |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
     (is_word(name) && is_word(hash)).then(|| Released { name: name.to_owned(), hash: hash.to_owned() })

@@ -99,7 +99,7 @@ impl Planner<'_> {
                 self.replacing = Some(target.revision.clone());
                 None
             }
-            Permission::Withheld(why) => {
+            Permission::Withheld(withheld) => {
                 // No approval would help: the replacement itself meets the refusal and reports it.
                 let incarnation = self.record.next_incarnation;
                 if matches!(self.facts.admission(&target.daemon_set), Admission::Refused(_))
@@ -108,9 +108,9 @@ impl Planner<'_> {
                     return None;
                 }
                 self.summary.awaits_approval = true;
-                let is_held = why != Withheld::NotApproved || target.daemon_set.rollout.halted.is_some();
+                let is_held = withheld != Withheld::NotApproved || target.daemon_set.rollout.halted.is_some();
                 if is_held || !self.pulls_ahead(target) {
-                    return Some(why.words().to_owned());
+                    return Some(withheld.words().to_owned());
                 }
                 let daemon_set = self.last_admitted(&target.daemon_set);
                 let rendering = self.facts.rendering(daemon_set, incarnation, target.data);
@@ -119,9 +119,9 @@ impl Planner<'_> {
                 Some(match images {
                     Images::Failed(failed) => {
                         self.summary.pull_failed = Some(failed.clone());
-                        format!("{}; {failed}", why.words())
+                        format!("{}; {failed}", withheld.words())
                     }
-                    Images::Present | Images::Pulling(_) | Images::Handed(_) => why.words().to_owned(),
+                    Images::Present | Images::Pulling(_) | Images::Handed(_) => withheld.words().to_owned(),
                 })
             }
             // A rendering that could not start is not claimed.

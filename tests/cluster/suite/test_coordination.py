@@ -200,4 +200,4 @@ class CoordinationTest(Story):
         condition = {"type": "Ready", "status": "False", "reason": "Test", "message": "its container is gone"}
         self.admin.patch("pods", pod, {"status": {"conditions": [condition]}}, "kube-system", sub="status")
         until(lambda: self.status()["numberReady"] == len(self.agents) - 1, SOON, "the mirror pod counts")
-        self.assertEqual(self.condition("Available")[0], "False")
+        self.assertEqual(self.condition("Available")[0], "False", self.status())
