@@ -132,12 +132,16 @@ struct Basis<'a> {
     view: &'a ClusterSnapshot,
     state: &'a CoordinatorState,
     settings: &'a Settings,
+    /// Nodes whose agents are dead.
+    dead: &'a BTreeSet<&'a str>,
     now: Timestamp,
 }
 
 /// Plans everything.
 pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Settings, now: Timestamp) -> ClusterPlan {
-    let known = Basis { view, state, settings, now };
+    let dead: BTreeSet<&str> =
+        view.nodes.keys().map(String::as_str).filter(|node| state.liveness.dead_since(node, now).is_some()).collect();
+    let known = Basis { view, state, settings, dead: &dead, now };
     let mut plan = ClusterPlan::default();
     let mut ours = BTreeSet::new();
     for (key, daemon) in &view.daemons {

@@ -194,11 +194,13 @@ pub(super) fn keep_daemon_set(mut value: Value) -> Option<Value> {
     let object = value.as_object_mut()?;
     let mut status = object.remove("status").unwrap_or_default();
     let is_kept = |c: &Value| matches!(c.get("type").and_then(Value::as_str), Some(RELEASED | HALTED));
-    let kept: Vec<Value> = status.list_at("conditions").iter().filter(|c| is_kept(c)).cloned().collect();
+    let part =
+        |c: &Value| json!({"type": c["type"], "status": c["status"], "reason": c["reason"], "message": c["message"]});
+    let kept: Vec<Value> = status.list_at("conditions").iter().filter(|c| is_kept(c)).map(part).collect();
     // Whoever never released anything is not looked at again for each generation that is observed.
     if !kept.is_empty() {
         let observed = status.get_mut("observedGeneration").map(Value::take).unwrap_or_default();
-        object.insert("status".into(), serde_json::json!({"observedGeneration": observed, "conditions": kept}));
+        object.insert("status".into(), json!({"observedGeneration": observed, "conditions": kept}));
     }
     Some(value)
 }

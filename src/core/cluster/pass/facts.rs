@@ -51,7 +51,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
 }
 
 fn is_dead(known: &Basis<'_>, node: &str) -> bool {
-    known.state.liveness.dead_since(node, known.now).is_some()
+    known.dead.contains(node)
 }
 
 /// The mirror pod of the newest instance that a node's agent told of.
@@ -68,8 +68,11 @@ fn is_ready(known: &Basis<'_>, daemon: &WatchedDaemon, node: &str) -> bool {
 
 /// The mirror pods that say what dead agents do not.
 pub(super) fn mirrors(known: &Basis<'_>, daemon: &WatchedDaemon) -> Vec<MirrorLook> {
-    let nodes = known.view.nodes.iter().filter(|(_, entry)| entry.node.as_ref().is_some_and(|node| node.ready));
-    nodes.filter(|(name, _)| is_dead(known, name)).filter_map(|(name, _)| mirror(known, daemon, name)).collect()
+    let is_ready = |node: &&&str| {
+        let entry = known.view.nodes.get(**node);
+        entry.and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.ready)
+    };
+    known.dead.iter().filter(is_ready).filter_map(|node| mirror(known, daemon, node)).collect()
 }
 
 /// The revision that the whole rollout goes back to: it is halted, and the DaemonSet asks for that. Of those that nodes have run before, the one that most have; of two, the younger.

@@ -49,11 +49,11 @@ impl Definition {
     }
 }
 
-/// A fingerprint that ignores the status and managed fields: in a rollout these change once a second on every node,
-/// and such updates are dropped before any other work.
+/// A fingerprint of what is kept of a DaemonSet, without managed fields: in a rollout the rest of the status changes once
+/// a second on every node, and such updates are dropped before any other work.
 pub(super) fn fingerprint(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for (field, value) in value.as_object().into_iter().flatten().filter(|(field, _)| *field != "status") {
+    for (field, value) in value.as_object().into_iter().flatten() {
         field.hash(&mut hasher);
         match value.as_object().filter(|_| field == "metadata") {
             Some(metadata) => {
@@ -88,18 +88,28 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::node::api::object::keep_daemon_set;
 
     #[test]
     fn what_others_write_into_a_daemon_set_does_not_make_it_another() {
+        let with = |version: &str, annotation: &str, image: &str, status: Value| {
+            let value = json!({"metadata": {"name": "a", "resourceVersion": version, "managedFields": [{"time": version}],
+                "annotations": {"a": annotation}}, "spec": {"image": image}, "status": status});
+            fingerprint(&keep_daemon_set(value).unwrap())
+        };
         let of = |version: &str, annotation: &str, image: &str, ready: u32| {
-            fingerprint(
-                &json!({"metadata": {"name": "a", "resourceVersion": version, "managedFields": [{"time": version}],
-                "annotations": {"a": annotation}}, "spec": {"image": image}, "status": {"numberReady": ready}}),
-            )
+            with(version, annotation, image, json!({"numberReady": ready, "observedGeneration": ready}))
         };
         let before = of("1", "x", "i:1", 0);
         assert_eq!(before, of("2", "x", "i:1", 3));
         assert_ne!(before, of("1", "y", "i:1", 0));
         assert_ne!(before, of("1", "x", "i:2", 0));
+        let released = |reason: &str, time: &str, ready: u32| {
+            let condition = json!({"type": "Released", "status": "True", "reason": reason, "lastTransitionTime": time});
+            with("1", "x", "i:1", json!({"numberReady": ready, "conditions": [condition]}))
+        };
+        let before = released("Complete", "t1", 0);
+        assert_eq!(before, released("Complete", "t2", 3));
+        assert_ne!(before, released("Held", "t1", 0), "what it says of rollouts decides what a first instance is");
     }
 }
