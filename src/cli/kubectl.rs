@@ -1,11 +1,12 @@
 //! `kubectl daemonlet`: the whole cluster, with the rights and the kubeconfig of whoever asks.
 //!
-//! Owns the plugin's command line: the same binary under the name `kubectl-daemonlet`. Needs no agent and
-//! changes nothing; reads DaemonSets, Nodes and NodeDaemons.
+//! Owns the plugin's command line: the same binary under the name `kubectl-daemonlet`. Needs no agent; reads
+//! DaemonSets, Nodes, NodeDaemons and the coordinator's Lease, and changes annotations where it is told to.
 
 mod cluster;
 mod explain;
 mod overview;
+mod steer;
 mod user;
 
 use std::ffi::OsStr;
@@ -65,6 +66,21 @@ enum Command {
         #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
         daemon_set: Option<ObjectKey>,
     },
+    /// Hold the rollout of a DaemonSet: no more nodes follow
+    Pause {
+        #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
+        daemon_set: ObjectKey,
+    },
+    /// Let a paused rollout go on
+    Resume {
+        #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
+        daemon_set: ObjectKey,
+    },
+    /// End the halt of a rollout that failed
+    Retry {
+        #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
+        daemon_set: ObjectKey,
+    },
 }
 
 /// Whether the program was called as the plugin.
@@ -90,9 +106,22 @@ pub(super) fn main(arguments: Vec<OsString>) -> Exit {
 fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let runtime = event_loop()?;
     let kubeconfig = user::kubeconfig(arguments.kubeconfig.as_deref(), arguments.context.as_deref())?;
-    let cluster = runtime.block_on(cluster::read(kubeconfig))?;
     let json = arguments.output == Some(Form::Json);
+    let _entered = runtime.enter();
+    let client = cluster::client(kubeconfig)?;
+    let steered = match &arguments.command {
+        Some(Command::Pause { daemon_set }) => Some(runtime.block_on(steer::pause(&client, daemon_set, true))?),
+        Some(Command::Resume { daemon_set }) => Some(runtime.block_on(steer::pause(&client, daemon_set, false))?),
+        Some(Command::Retry { daemon_set }) => Some(runtime.block_on(steer::retry(&client, daemon_set))?),
+        Some(Command::Explain { .. }) | None => None,
+    };
+    if let Some(text) = steered {
+        output::data(&text)?;
+        return Ok(Exit::Success);
+    }
+    let cluster = runtime.block_on(cluster::read(&client))?;
     match &arguments.command {
+        Some(Command::Pause { .. } | Command::Resume { .. } | Command::Retry { .. }) => Ok(Exit::Success),
         None => overview::print(&cluster.overview(arguments.namespace.as_deref()), json),
         Some(Command::Explain { node, daemon_set: Some(key) }) => explain::one(&cluster, node, key, json),
         Some(Command::Explain { node, daemon_set: None }) => {

@@ -1,26 +1,28 @@
 //! Lists what the plugin shows.
 
 use http::Request;
+use http::request::Builder;
 use kube::config::Kubeconfig;
 use serde_json::Value;
 
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
 use crate::core::cluster::overview::Cluster;
+use crate::core::cluster::overview::Leader;
 use crate::core::json::Json;
 use crate::node::api;
 use crate::node::api::FailureKind;
 
+/// The coordinator's Lease, where `coordinator.lease-namespace` and `-name` are not changed.
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/daemonlet-coordinator";
 /// Objects a page.
 const PAGE: u32 = 500;
 
 /// Nodes, DaemonSets and NodeDaemons of the cluster.
-pub(super) async fn read(kubeconfig: Kubeconfig) -> Result<Cluster, CommandFailure> {
-    let unusable = |error: api::KubeconfigError| CommandFailure::new(Exit::Unreadable, api::words(&error));
-    let client = api::client_of(kubeconfig).map_err(unusable)?;
-    let nodes = list(&client, "/api/v1/nodes").await.map_err(failed)?;
-    let daemon_sets = list(&client, "/apis/apps/v1/daemonsets").await.map_err(failed)?;
-    let reports = list(&client, "/apis/daemonlet.dev/v1alpha1/nodedaemons").await.map_err(|failure| {
+pub(super) async fn read(client: &kube::Client) -> Result<Cluster, CommandFailure> {
+    let nodes = list(client, "/api/v1/nodes").await.map_err(failed)?;
+    let daemon_sets = list(client, "/apis/apps/v1/daemonsets").await.map_err(failed)?;
+    let reports = list(client, "/apis/daemonlet.dev/v1alpha1/nodedaemons").await.map_err(|failure| {
         if failure.kind == FailureKind::NotFound {
             let message = "the cluster does not have the resource NodeDaemons, in which agents say what they run";
             return CommandFailure::new(Exit::Refused, message)
@@ -29,16 +31,45 @@ pub(super) async fn read(kubeconfig: Kubeconfig) -> Result<Cluster, CommandFailu
         failed(failure)
     })?;
     // Their node selectors matter to few, and not everybody may list them.
-    let namespaces = list(&client, "/api/v1/namespaces").await.unwrap_or_default();
-    Ok(Cluster::new(&nodes, &daemon_sets, &reports, &namespaces))
+    let namespaces = list(client, "/api/v1/namespaces").await.unwrap_or_default();
+    let coordinator = match get(client, LEASE).await {
+        Ok(lease) => Leader::of(&lease),
+        Err(failure) if failure.kind == FailureKind::NotFound => Leader::default(),
+        Err(failure) => Leader { unknown: failure.message, ..Leader::default() },
+    };
+    let mut cluster = Cluster::new(&nodes, &daemon_sets, &reports, &namespaces);
+    cluster.coordinator = coordinator;
+    Ok(cluster)
 }
 
-fn failed(failure: api::ApiFailure) -> CommandFailure {
+/// Who asks, with the rights of a kubeconfig.
+pub(super) fn client(kubeconfig: Kubeconfig) -> Result<kube::Client, CommandFailure> {
+    api::client_of(kubeconfig).map_err(|error| CommandFailure::new(Exit::Unreadable, api::words(&error)))
+}
+
+/// One object, or its list.
+pub(super) async fn get(client: &kube::Client, path: &str) -> Result<Value, api::ApiFailure> {
+    send(client, Request::get(path), Vec::new()).await
+}
+
+/// Changes an object by a JSON merge patch.
+pub(super) async fn patch(client: &kube::Client, path: &str, patch: &Value) -> Result<Value, api::ApiFailure> {
+    let request = Request::patch(path).header("content-type", "application/merge-patch+json");
+    send(client, request, patch.to_string().into_bytes()).await
+}
+
+async fn send(client: &kube::Client, request: Builder, body: Vec<u8>) -> Result<Value, api::ApiFailure> {
+    let request = request.body(body);
+    let request = request.map_err(|error| api::ApiFailure::new(FailureKind::Protocol, error.to_string()))?;
+    client.request(request).await.map_err(|error| api::ApiFailure::from_kube(&error))
+}
+
+pub(super) fn failed(failure: api::ApiFailure) -> CommandFailure {
     CommandFailure::new(Exit::Refused, failure.message)
 }
 
 /// Every object of a list, page by page.
-async fn list(client: &kube::Client, path: &str) -> Result<Vec<Value>, api::ApiFailure> {
+pub(super) async fn list(client: &kube::Client, path: &str) -> Result<Vec<Value>, api::ApiFailure> {
     let mut items = Vec::new();
     let mut go_on = String::new();
     loop {
@@ -46,10 +77,7 @@ async fn list(client: &kube::Client, path: &str) -> Result<Vec<Value>, api::ApiF
         if !go_on.is_empty() {
             uri.push_str(&format!("&continue={go_on}"));
         }
-        let request = Request::get(uri)
-            .body(Vec::new())
-            .map_err(|error| api::ApiFailure::new(FailureKind::Protocol, error.to_string()))?;
-        let mut page: Value = client.request(request).await.map_err(|error| api::ApiFailure::from_kube(&error))?;
+        let mut page = get(client, &uri).await?;
         if let Some(Value::Array(more)) = page.get_mut("items").map(Value::take) {
             items.extend(more);
         }

@@ -8,29 +8,43 @@ use crate::cli::output;
 use crate::cli::output::Colour;
 use crate::cli::table;
 use crate::cli::table::Cell;
+use crate::clock;
 use crate::core::cluster::overview::Overview;
 use crate::core::cluster::overview::Place;
 use crate::core::cluster::overview::Rollout;
+use crate::core::time::Timestamp;
 
 /// The bar's width.
 const WIDTH: usize = 20;
 
 pub(super) fn print(overview: &Overview, json: bool) -> Result<Exit, CommandFailure> {
-    let text = if json { output::json(overview)? } else { human(overview, Colour::new(&std::io::stdout())) };
+    let now = clock::now();
+    let text = if json { output::json(overview)? } else { human(overview, Colour::new(&std::io::stdout()), now) };
     output::data(&text)?;
-    let bad = overview.daemon_sets.iter().flat_map(|rollout| &rollout.nodes).any(Place::is_bad);
-    Ok(if bad { Exit::Refused } else { Exit::Success })
+    let rollouts = &overview.daemon_sets;
+    let is_leaderless = rollouts.iter().any(|rollout| rollout.in_api) && overview.coordinator.words(now).1;
+    let is_stopped = |rollout: &Rollout| !rollout.halted.is_empty() || !rollout.degraded.is_empty();
+    let is_bad = rollouts.iter().any(is_stopped) || rollouts.iter().flat_map(|r| &r.nodes).any(Place::is_bad);
+    Ok(if is_bad || is_leaderless { Exit::Refused } else { Exit::Success })
 }
 
-fn human(overview: &Overview, colour: Colour) -> String {
+fn human(overview: &Overview, colour: Colour, now: Timestamp) -> String {
+    let (leader, is_missing) = overview.coordinator.words(now);
+    let leader = if is_missing { colour.yellow(&leader) } else { leader };
     if overview.daemon_sets.is_empty() {
-        return "no node runs daemons by daemonlet\n".to_owned();
+        return format!("{leader}\nno node runs daemons by daemonlet\n");
     }
     let head = ["DAEMONSET", "REVISION", "ROLLOUT", "UPDATED", "READY", "NODES"];
     let rows: Vec<Vec<Cell>> = overview.daemon_sets.iter().map(|rollout| row(rollout, colour)).collect();
-    let mut text = table::table(&head, &rows);
+    let mut text = format!("{leader}\n{}", table::table(&head, &rows));
     if rows.len() > 1 || overview.daemon_sets.iter().any(|rollout| rollout.updated_ready < rollout.desired) {
         text.push_str("# ready on the wanted revision, = on it and not ready, . not on it\n");
+    }
+    for rollout in &overview.daemon_sets {
+        let held = if rollout.halted.is_empty() { &rollout.held } else { "" };
+        for said in [held, &rollout.halted, &rollout.degraded].into_iter().filter(|said| !said.is_empty()) {
+            text.push_str(&colour.yellow(&format!("{}/{}: {said}\n", rollout.namespace, rollout.name)));
+        }
     }
     let late: Vec<Vec<Cell>> = overview
         .daemon_sets
@@ -116,7 +130,9 @@ pub(super) fn state(place: &Place, colour: Colour) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::cluster::overview::Leader;
     use crate::core::status::State;
+    use crate::core::time::at;
 
     fn rollout(desired: usize, updated: usize, updated_ready: usize) -> Rollout {
         Rollout {
@@ -125,6 +141,10 @@ mod tests {
             in_api: true,
             revision: "5d8c7".into(),
             paused: false,
+            held: String::new(),
+            halted: String::new(),
+            degraded: String::new(),
+            released: String::new(),
             desired,
             updated,
             updated_ready,
@@ -162,12 +182,22 @@ mod tests {
             place("n2", Some(State::Running), false, ""),
             place("n3", None, false, "no agent"),
         ];
-        let overview = Overview { schema_version: 1, daemon_sets: vec![Rollout { nodes, ..rollout(3, 1, 1) }] };
+        let coordinator = Leader::of(&serde_json::json!({"spec": {"holderIdentity": "one", "acquireTime": "t",
+            "renewTime": "1970-01-01T00:00:00Z"}}));
+        let held = "2 of 3 nodes are left: paused".to_owned();
+        let daemon_sets = vec![Rollout { nodes, held, ..rollout(3, 1, 1) }];
+        let overview = Overview { schema_version: 1, coordinator, daemon_sets };
+        assert!(
+            human(&overview, Colour::none(), at(31_000))
+                .starts_with("coordinator: one has not renewed its Lease for 31 s: no rollout goes on\nDAEMONSET")
+        );
         assert_eq!(
-            human(&overview, Colour::none()),
-            "DAEMONSET        REVISION  ROLLOUT                 UPDATED  READY  NODES\n\
+            human(&overview, Colour::none(), at(1_000)),
+            "coordinator: one since t\n\
+             DAEMONSET        REVISION  ROLLOUT                 UPDATED  READY  NODES\n\
              kube-system/net  5d8c7     [######..............]  1/3      3/3    1 missing, 2 running\n\
-             # ready on the wanted revision, = on it and not ready, . not on it\n\n\
+             # ready on the wanted revision, = on it and not ready, . not on it\n\
+             kube-system/net: 2 of 3 nodes are left: paused\n\n\
              NODE  DAEMONSET        STATE    REVISION  READY  REASON\n\
              n2    kube-system/net  running  old       no     not replaced yet\n\
              n3    kube-system/net  missing  old       no     no agent\n"

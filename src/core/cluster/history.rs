@@ -70,6 +70,8 @@ pub struct RevisionFact {
     pub created: Timestamp,
     /// Why its rollout is halted, if it is.
     pub halted: Option<Halted>,
+    /// Nodes whose failures of it count no more.
+    pub retried: BTreeSet<String>,
 }
 
 impl RevisionFact {
@@ -123,6 +125,13 @@ pub enum RevisionWrite {
         name: String,
         /// Why.
         halted: Halted,
+    },
+    /// Note whose failures of it count no more.
+    Retried {
+        /// Its name.
+        name: String,
+        /// The nodes.
+        nodes: BTreeSet<String>,
     },
 }
 

@@ -14,6 +14,8 @@ use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::FailedReport;
 use crate::core::cluster::node_daemons::InstanceReport;
 use crate::core::cluster::node_daemons::Status;
+use crate::core::cluster::released::HALTED;
+use crate::core::cluster::released::RolloutStatus;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::Lookup;
@@ -27,10 +29,14 @@ use crate::core::placement;
 use crate::core::placement::NamespaceSelector;
 use crate::core::placement::Placement;
 use crate::core::status::State;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
 use crate::core::validate;
 
 /// The version of the JSON schema of [`Overview`].
 pub const SCHEMA_VERSION: u32 = 1;
+/// A Lease that was not renewed for this long is nobody's any more; a bit of it is what clocks differ by.
+const EXPIRED: Span = Span::from_secs(30);
 
 /// A node of the cluster.
 #[derive(Clone, Debug)]
@@ -50,6 +56,10 @@ pub struct Daemon {
     pub daemon_set: DaemonSet,
     /// The hash that agents give its template.
     pub revision: String,
+    /// What its status says of its rollouts.
+    pub rollout: RolloutStatus,
+    /// The conditions of its status.
+    pub conditions: Vec<Value>,
 }
 
 /// What was listed.
@@ -59,6 +69,8 @@ pub struct Cluster {
     pub nodes: BTreeMap<String, Node>,
     /// The DaemonSets.
     pub daemons: BTreeMap<ObjectKey, Daemon>,
+    /// Who coordinates.
+    pub coordinator: Leader,
     /// The node selectors of namespaces, as far as these could be listed.
     selectors: BTreeMap<String, NamespaceSelector>,
 }
@@ -69,8 +81,53 @@ pub struct Cluster {
 pub struct Overview {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,
+    /// Who coordinates.
+    pub coordinator: Leader,
     /// The DaemonSets that agents run, by namespace and name.
     pub daemon_sets: Vec<Rollout>,
+}
+
+/// Who holds the coordinator's Lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Leader {
+    /// Its name; empty: nobody holds it.
+    pub holder: String,
+    /// Since when (RFC 3339).
+    pub since: String,
+    /// When it last renewed it (RFC 3339).
+    pub renewed: String,
+    /// Why that is not known; empty: it is.
+    pub unknown: String,
+}
+
+impl Leader {
+    /// By the Lease.
+    pub fn of(lease: &Value) -> Self {
+        let text = |field: &str| lease.str_at(["spec", field]).to_owned();
+        Self {
+            holder: text("holderIdentity"),
+            since: text("acquireTime"),
+            renewed: text("renewTime"),
+            unknown: String::new(),
+        }
+    }
+
+    /// In one line, at `now`; and whether rollouts stand still for want of a coordinator.
+    pub fn words(&self, now: Timestamp) -> (String, bool) {
+        let silent = self.renewed.parse::<Timestamp>().ok().map(|renewed| now - renewed);
+        match silent {
+            _ if !self.unknown.is_empty() => (format!("coordinator: unknown: {}", self.unknown), false),
+            _ if self.holder.is_empty() => {
+                ("coordinator: none: nobody holds the Lease, so no rollout goes on".to_owned(), true)
+            }
+            Some(silent) if silent > EXPIRED => {
+                let (holder, seconds) = (&self.holder, silent.as_secs_ceil());
+                (format!("coordinator: {holder} has not renewed its Lease for {seconds} s: no rollout goes on"), true)
+            }
+            _ => (format!("coordinator: {} since {}", self.holder, self.since), false),
+        }
+    }
 }
 
 /// One DaemonSet.
@@ -87,6 +144,14 @@ pub struct Rollout {
     pub revision: String,
     /// Whether its rollout is paused.
     pub paused: bool,
+    /// Why its rollout stands still, as the coordinator says; empty: it does not.
+    pub held: String,
+    /// Why the rollout of the wanted revision is halted; empty: it is not.
+    pub halted: String,
+    /// What is wrong, as the coordinator says; empty: nothing.
+    pub degraded: String,
+    /// The hash of the released revision; empty: none is.
+    pub released: String,
     /// Nodes that are to run it, or still do.
     pub desired: usize,
     /// Of these, those with an instance of the wanted revision.
@@ -156,7 +221,7 @@ impl Cluster {
             Some((name.clone(), NamespaceSelector::of(&name, Lookup::Present(namespace), "")?))
         };
         let selectors = namespaces.iter().filter_map(selector).collect();
-        Self { nodes, daemons: daemons.collect(), selectors }
+        Self { nodes, daemons: daemons.collect(), coordinator: Leader::default(), selectors }
     }
 
     /// The node selector of a namespace. The agents' own default is not known here.
@@ -200,7 +265,8 @@ impl Cluster {
     /// Everything, or the DaemonSets of one namespace.
     pub fn overview(&self, namespace: Option<&str>) -> Overview {
         let keys = self.keys().into_iter().filter(|key| namespace.is_none_or(|wanted| key.namespace == wanted));
-        Overview { schema_version: SCHEMA_VERSION, daemon_sets: keys.map(|key| self.rollout(&key)).collect() }
+        let daemon_sets = keys.map(|key| self.rollout(&key)).collect();
+        Overview { schema_version: SCHEMA_VERSION, coordinator: self.coordinator.clone(), daemon_sets }
     }
 
     fn rollout(&self, key: &ObjectKey) -> Rollout {
@@ -212,6 +278,10 @@ impl Cluster {
             name: key.name.clone(),
             in_api: daemon.is_some(),
             revision: daemon.map(|daemon| daemon.revision.clone()).unwrap_or_default(),
+            held: condition(daemon, "Progressing", |c| c.str_at("reason") == "Held"),
+            halted: condition(daemon, HALTED, |c| c.str_at("status") == "True"),
+            degraded: condition(daemon, "Degraded", |c| c.str_at("status") == "True"),
+            released: daemon.and_then(|d| Some(d.rollout.released.as_ref()?.hash.clone())).unwrap_or_default(),
             paused: daemon.is_some_and(|d| d.daemon_set.annotations.get(PAUSED).is_some_and(|value| value == "true")),
             desired: nodes.len(),
             updated: count(|place| place.updated),
@@ -258,14 +328,23 @@ impl Cluster {
 fn daemon(value: &Value) -> Option<Daemon> {
     let mut value = value.clone();
     let object = value.as_object_mut()?;
-    object.remove("status");
+    let status = object.remove("status").unwrap_or_default();
     // Items of a list carry neither.
     object.insert("apiVersion".to_owned(), json!("apps/v1"));
     object.insert("kind".to_owned(), json!("DaemonSet"));
     let template = value.at(["spec", "template"])?;
     let revision = RevisionFact::hash_of(&history::data(template));
     let daemon_set = validate::daemon_set(&value, Source::Api).ok()?;
-    Some(Daemon { daemon_set, revision })
+    let rollout = RolloutStatus::of(&status, daemon_set.generation.unwrap_or(0));
+    let conditions = status.list_at("conditions").to_vec();
+    Some(Daemon { daemon_set, revision, rollout, conditions })
+}
+
+/// The message of a condition, if it is so.
+fn condition(daemon: Option<&Daemon>, kind: &str, is_so: fn(&Value) -> bool) -> String {
+    let conditions = daemon.map_or(&[][..], |daemon| &daemon.conditions);
+    let found = conditions.iter().find(|c| c.str_at("type") == kind).filter(|c| is_so(c));
+    found.map(|c| c.str_at("message").to_owned()).unwrap_or_default()
 }
 
 fn reason(node: &Node, report: &DaemonReport) -> String {

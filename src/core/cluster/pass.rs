@@ -247,6 +247,9 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         let (name, halted) = (current.name.clone(), halted.clone());
         history.writes.push(history::RevisionWrite::Halt { name, halted });
     }
+    if let Some((name, nodes)) = current.and_then(|c| Some((c.name.clone(), releases::retried(c, &facts)?))) {
+        history.writes.push(history::RevisionWrite::Retried { name, nodes });
+    }
     let mut rules = rules::of(daemon, known.settings, halted.as_ref().map(Halted::words));
     if current.is_none() && !gated {
         rules.hold = Some("its ControllerRevision is not in the API yet".to_owned());

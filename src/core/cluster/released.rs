@@ -26,6 +26,10 @@ pub struct Released {
     pub hash: String,
 }
 
+/// Annotation of a ControllerRevision: nodes, with commas between them, whose failures of it count no more, because
+/// somebody ended its halt. The coordinator takes a node out that tells of no failure any more.
+pub const RETRIED_ANNOTATION: &str = "daemonlet.dev/retried";
+
 /// What first instances of a newer revision do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FirstInstances {

@@ -16,6 +16,7 @@ use super::liveness;
 use super::liveness::MirrorLook;
 use super::pass::Write;
 use super::released::HALTED_ANNOTATION;
+use super::released::RETRIED_ANNOTATION;
 use super::snapshot::ClusterSnapshot;
 use super::snapshot::StockPodClaim;
 use super::snapshot::WatchedDaemon;
@@ -186,7 +187,9 @@ pub(super) fn target(write: &Write) -> RequestTarget {
         history::RevisionWrite::Label { name } => (RevisionChange::Label, name),
         history::RevisionWrite::Renumber { name, .. } => (RevisionChange::Renumber, name),
         history::RevisionWrite::Delete { name } => (RevisionChange::Delete, name),
-        history::RevisionWrite::Halt { name, .. } => (RevisionChange::Halt, name),
+        history::RevisionWrite::Halt { name, .. } | history::RevisionWrite::Retried { name, .. } => {
+            (RevisionChange::Halt, name)
+        }
     };
     RequestTarget::Revision(key, change, name.clone())
 }
@@ -249,6 +252,7 @@ fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrit
             // That a rollout is halted is a fact about one revision.
             let mut annotations = daemon.daemon_set.annotations.clone();
             annotations.remove(HALTED_ANNOTATION);
+            annotations.remove(RETRIED_ANNOTATION);
             let object = json!({
                 "apiVersion": "apps/v1",
                 "kind": "ControllerRevision",
@@ -280,6 +284,13 @@ fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrit
         history::RevisionWrite::Halt { name, halted } => {
             let (of, _, mut metadata, version) = of(&name)?;
             metadata["annotations"] = json!({HALTED_ANNOTATION: halted.annotation()});
+            (version, Call::Patch(WatchedKind::Revisions, of, json!({"metadata": metadata})))
+        }
+        history::RevisionWrite::Retried { name, nodes } => {
+            let (of, _, mut metadata, version) = of(&name)?;
+            let nodes: Vec<String> = nodes.into_iter().collect();
+            let value = if nodes.is_empty() { Value::Null } else { json!(nodes.join(",")) };
+            metadata["annotations"] = json!({RETRIED_ANNOTATION: value});
             (version, Call::Patch(WatchedKind::Revisions, of, json!({"metadata": metadata})))
         }
         history::RevisionWrite::Renumber { name, number } => {

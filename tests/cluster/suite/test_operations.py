@@ -172,15 +172,20 @@ class OperationsTest(Story):
         self.admin.delete("daemonsets", "other", "kube-system")
 
     def test_3_a_rollout_under_way_has_a_bar_and_the_nodes_that_are_late(self):
-        self.admin.patch("daemonsets", "net", {"metadata": {"annotations": {"daemonlet.dev/paused": "true"}}}, "kube-system")
+        code, out, _ = self.kubectl("pause", "kube-system/net")
+        self.assertEqual((code, out.split(";")[0]), (0, "kube-system/net: paused (daemonlet.dev/paused=true)"))
         self.admin.apply(self.net("example.org/net:2") | {"metadata": {"name": "net", "namespace": "kube-system", "labels": STATIC,
                                                                       "annotations": {"daemonlet.dev/paused": "true"}}})
-        until(lambda: "[....................]" in self.kubectl()[1], SOON, "nothing is replaced")
+        until(lambda: "kube-system/net: 3 of 3 nodes are left: paused\n" in self.kubectl()[1], SOON, "nothing is replaced")
         out = self.kubectl()[1]
+        self.assertRegex(out, r"^coordinator: \S+ since 2\S+\n")
+        self.assertIn("[....................]", out)
         self.assertRegex(out, r"0/3 +3/3 .*\(paused\)")
         self.assertRegex(out, r"(?m)^hollow-2 +kube-system/net +\w+ ")
         print(out)
-        self.admin.patch("daemonsets", "net", {"metadata": {"annotations": {"daemonlet.dev/paused": None}}}, "kube-system")
+        code, out, errors = self.kubectl("retry", "kube-system/net")
+        self.assertEqual((code, out, errors), (1, "", "error: kube-system/net: the current revision is not halted\n"))
+        self.assertEqual(self.kubectl("resume", "kube-system/net")[0], 0)
         until(lambda: "[####################]" in self.kubectl()[1], SOON, "the rollout is done")
 
     def test_4_metrics_are_what_promtool_dashboard_and_rules_want(self):

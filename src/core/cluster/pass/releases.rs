@@ -2,6 +2,8 @@
 //!
 //! Both are facts that outlive nodes and coordinators: they are read from the API, and only added to here.
 
+use std::collections::BTreeSet;
+
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::released::FirstInstances;
 use crate::core::cluster::released::Halted;
@@ -30,12 +32,21 @@ pub(super) fn halted(
     if let Some(halted) = current.and_then(|current| current.halted.clone()) {
         return Some(halted);
     }
-    let failed: Vec<&str> = facts.iter().filter(|n| n.failed).map(|n| n.name).collect();
+    let is_retried = |name: &str| current.is_some_and(|current| current.retried.contains(name));
+    let failed: Vec<&str> = facts.iter().filter(|n| n.failed && !is_retried(n.name)).map(|n| n.name).collect();
     (failed.len() > rules::max_failed(&daemon.daemon_set, known.settings)).then(|| Halted {
         time: known.now.to_string(),
         cause: format!("the revision failed on {} nodes", failed.len()),
         nodes: failed.into_iter().take(NODES).map(str::to_owned).collect(),
     })
+}
+
+/// The nodes whose failures of the current revision still count no more, if some have told of theirs no more: the next
+/// one there counts.
+pub(super) fn retried(current: &RevisionFact, facts: &[NodeFact<'_>]) -> Option<BTreeSet<String>> {
+    let failed = |name: &String| facts.iter().any(|n| n.failed && n.name == name.as_str());
+    let left: BTreeSet<String> = current.retried.iter().filter(|name| failed(name)).cloned().collect();
+    (left != current.retried).then_some(left)
 }
 
 /// The released revision, and what first instances of a newer one do. The current one is released when every node that

@@ -14,6 +14,7 @@ use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::cluster::released::HALTED_ANNOTATION;
 use crate::core::cluster::released::Halted;
+use crate::core::cluster::released::RETRIED_ANNOTATION;
 use crate::core::cluster::rollout::ApprovalFact;
 use crate::core::cluster::rollout::InstanceFact;
 use crate::core::json::Json;
@@ -154,7 +155,7 @@ impl ClusterSnapshot {
         let of_owner = |field: &str| controller.and_then(|owner| owner.text_at(field)).map(str::to_owned);
         let daemon_set = of_owner("name").filter(|_| of_owner("kind").is_some_and(|kind| kind == "DaemonSet"));
         let controller = of_owner("uid");
-        let labels = strings(object, "labels");
+        let (labels, annotations) = (strings(object, "labels"), strings(object, "annotations"));
         let revision = RevisionFact {
             name: object.str_at(["metadata", "name"]).to_owned(),
             number: object.get("revision").and_then(Value::as_i64).unwrap_or(0),
@@ -163,7 +164,13 @@ impl ClusterSnapshot {
             label: labels.get(HASH_LABEL).cloned(),
             owned: controller.is_some(),
             created: time(object.str_at(["metadata", "creationTimestamp"])),
-            halted: strings(object, "annotations").get(HALTED_ANNOTATION).map(|text| Halted::of(text)),
+            halted: annotations.get(HALTED_ANNOTATION).map(|text| Halted::of(text)),
+            retried: annotations
+                .get(RETRIED_ANNOTATION)
+                .into_iter()
+                .flat_map(|t| t.split(','))
+                .map(str::to_owned)
+                .collect(),
         };
         let known = KnownRevision {
             revision,

@@ -285,3 +285,24 @@ fn a_dead_agent_is_not_believed() {
     view.state.liveness.follow(&view.view, now);
     assert_eq!((view.plan(now).mirrors, approved(&view.plan(now)).len()), (vec![], 1));
 }
+
+#[test]
+fn a_halt_that_somebody_ended_comes_back_with_the_next_failure_alone() {
+    let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0"}));
+    let mut retried = revision("two", 2);
+    retried["metadata"]["annotations"] = json!({"daemonlet.dev/retried": "a"});
+    view.put(WatchedKind::Revisions, retried.clone());
+    view.put(WatchedKind::NodeDaemons, failing("a"));
+    let plan = view.plan(NOW);
+    assert_eq!((halt(&plan), approved(&plan).len()), (None, 0), "a has the slot");
+    // Its agent tries it again: the next failure counts.
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
+    let plan = view.plan(NOW);
+    let noted = plan.writes.iter().find_map(|write| match write {
+        Write::Revision { write: history::RevisionWrite::Retried { nodes, .. }, .. } => Some(nodes.clone()),
+        _ => None,
+    });
+    assert_eq!((noted, approved(&plan)), (Some(BTreeSet::new()), vec![("b".to_owned(), hash("two"))]));
+    view.put(WatchedKind::NodeDaemons, failing("b"));
+    assert!(halt(&view.plan(NOW)).is_some());
+}
