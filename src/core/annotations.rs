@@ -39,7 +39,7 @@ const KNOWN: [KnownAnnotation; 11] = [
     (PARTITION, |text| int_or_percent(text).is_some(), "a number of nodes or a percentage up to 100%", "0 is used"),
     (CANARY, |text| labels::parse(text).is_ok(), "a label selector", "no node goes first"),
     (CANARY_HOLD, |text| duration::parse(text).is_some(), "a Go duration, such as 10m", "0 is used"),
-    (MAX_FAILED, |text| text.parse::<usize>().is_ok(), "a number of nodes", "the default is used"),
+    (MAX_FAILED, |text| int_or_percent(text).is_some(), "a number of nodes or a percentage up to 100%", "1 is used"),
     (
         MAX_UNREACHABLE,
         |text| int_or_percent(text).is_some(),

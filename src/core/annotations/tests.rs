@@ -56,7 +56,11 @@ fn names_are_corrected_and_values_explained() {
         ),
         ("canary", "a in b", "\"a in b\" is not a label selector; no node goes first (write a label selector)"),
         ("canary-hold", "10", "\"10\" is not a Go duration, such as 10m; 0 is used (write a Go duration, such as 10m)"),
-        ("max-failed", "-1", "\"-1\" is not a number of nodes; the default is used (write a number of nodes)"),
+        (
+            "max-failed",
+            "-1",
+            "\"-1\" is not a number of nodes or a percentage up to 100%; 1 is used (write a number of nodes or a percentage up to 100%)",
+        ),
     ];
     for (name, value, expected) in table {
         let name = format!("daemonlet.dev/{name}");

@@ -121,6 +121,15 @@ pub fn merge_refused(live: &[Value], words: &str, now: &str) -> Vec<Value> {
     merge_all(live, vec![("Degraded", true, "Invalid", message)], now)
 }
 
+/// `live` without ours; nothing is ours where the condition `Available` is not.
+pub fn without_ours(live: &[Value]) -> Vec<Value> {
+    let is_ours = live
+        .iter()
+        .any(|c| c.str_at("type") == "Available" && matches!(c.str_at("reason"), "AllAvailable" | "Unavailable"));
+    let ours = ["Progressing", "Available", "Degraded", released::RELEASED, released::HALTED];
+    live.iter().filter(|c| !(is_ours && ours.contains(&c.str_at("type")))).cloned().collect()
+}
+
 fn merge_all(live: &[Value], ours: Vec<(&str, bool, &str, String)>, now: &str) -> Vec<Value> {
     let mut merged = live.to_vec();
     for (kind, status, reason, message) in ours {

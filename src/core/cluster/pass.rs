@@ -34,6 +34,7 @@ use super::rollout;
 use super::rollout::NodeFact;
 use super::rollout::Rules;
 use super::snapshot::ClusterSnapshot;
+use super::snapshot::NodeEntry;
 use super::snapshot::StockPodClaim;
 use super::snapshot::WatchedDaemon;
 use super::state::CoordinatorState;
@@ -145,7 +146,13 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
     let mut plan = ClusterPlan::default();
     let mut ours = BTreeSet::new();
     for (key, daemon) in &view.daemons {
-        if daemon.daemon_set.deleting || !is_ours(&known, daemon, &mut plan) {
+        if daemon.daemon_set.deleting {
+            continue;
+        }
+        if !is_ours(&known, daemon, &mut plan) {
+            if let Some(status) = status::let_go(daemon).filter(|_| is_let_go(&known, daemon)) {
+                plan.writes.push(Write::Status { key: key.clone(), status, nodes: 0, at_once: false });
+            }
             continue;
         }
         ours.insert((daemon.key, daemon.uid_name));
@@ -195,6 +202,17 @@ fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut ClusterPlan) ->
         plan.few.push(FewAgents { key, node: node.clone(), run, should });
     }
     is_most
+}
+
+/// Whether it is certain that no agent runs the DaemonSet in place of the stock controller any more: its label says so,
+/// or each node's agent reports, and none runs it. Where reports are missing, they may only be late.
+fn is_let_go(known: &Basis<'_>, daemon: &WatchedDaemon) -> bool {
+    let runs_elsewhere = |entry: &NodeEntry| {
+        let report = entry.report.as_ref();
+        report.is_some_and(|report| report.told(daemon.key).is_none_or(|told| !told.is_static))
+    };
+    let mut nodes = known.view.nodes.values().filter(|entry| entry.node.is_some()).peekable();
+    daemon.daemon_set.mode_label().is_some() || nodes.peek().is_some() && nodes.all(runs_elsewhere)
 }
 
 /// Whether a DaemonSet controller acts on the DaemonSet, too: with the words of the condition.

@@ -34,7 +34,8 @@ pub(super) fn halted(
     }
     let is_retried = |name: &str| current.is_some_and(|current| current.retried.contains(name));
     let failed: Vec<&str> = facts.iter().filter(|n| n.failed && !is_retried(n.name)).map(|n| n.name).collect();
-    (failed.len() > rules::max_failed(&daemon.daemon_set, known.settings)).then(|| Halted {
+    let desired = facts.iter().filter(|n| n.should_run).count();
+    (failed.len() > rules::max_failed(&daemon.daemon_set, known.settings, desired)).then(|| Halted {
         time: known.now.to_string(),
         cause: format!("the revision failed on {} nodes", failed.len()),
         nodes: failed.into_iter().take(NODES).map(str::to_owned).collect(),

@@ -2,6 +2,7 @@
 
 use crate::core::annotations::int_or_percent;
 use crate::core::cluster::rollout::Rules;
+use crate::core::cluster::rollout::resolve;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::duration;
 use crate::core::labels;
@@ -57,10 +58,10 @@ pub(super) fn unhindered(rules: &Rules) -> Rules {
     Rules { hold: None, partition: IntOrPercent::Int(0), canary_hold: None, max_unreachable, ..rules.clone() }
 }
 
-/// On how many nodes a revision may fail before its rollout halts. Upstream's never does.
-pub(super) fn max_failed(daemon_set: &DaemonSet, settings: &Settings) -> usize {
+/// On how many of `desired` nodes a revision may fail before its rollout halts. Upstream's never does.
+pub(super) fn max_failed(daemon_set: &DaemonSet, settings: &Settings, desired: usize) -> usize {
     let default = if settings.exact_rollouts { usize::MAX } else { 1 };
-    annotation(daemon_set, MAX_FAILED).and_then(|text| text.parse().ok()).unwrap_or(default)
+    annotation(daemon_set, MAX_FAILED).and_then(int_or_percent).map_or(default, |most| resolve(&most, desired))
 }
 
 /// Whether people have paused its rollouts.

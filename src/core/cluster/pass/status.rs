@@ -62,6 +62,13 @@ pub(super) fn refused(
     status.as_object().is_some_and(|s| !s.is_empty()).then_some(status)
 }
 
+/// The status without our conditions, of a DaemonSet that is let go, if it has any: they would be true no more.
+pub(super) fn let_go(daemon: &WatchedDaemon) -> Option<Value> {
+    let before = daemon.status.get("conditions")?.as_array()?;
+    let kept = conditions::without_ours(before);
+    (kept.len() < before.len()).then(|| json!({"conditions": kept}))
+}
+
 /// Whether these counters say what the live status does not yet: every node has the current revision, and
 /// has it available.
 pub(super) fn ends(live: &Value, counters: &Counters) -> bool {

@@ -306,3 +306,36 @@ fn a_halt_that_somebody_ended_comes_back_with_the_next_failure_alone() {
     view.put(WatchedKind::NodeDaemons, failing("b"));
     assert!(halt(&view.plan(NOW)).is_some());
 }
+
+#[test]
+fn what_is_let_go_has_none_of_our_conditions() {
+    let mut view = with_one_released(json!({}));
+    let mut said = view.view.daemons.values().next().unwrap().status.clone();
+    said["conditions"].as_array_mut().unwrap().push(json!({"type": "Foreign", "status": "x"}));
+    let of = |mode: Option<&str>| {
+        let mut daemon = wanted("two", json!({}), said.clone());
+        daemon["metadata"]["labels"] =
+            json!(mode.map(|mode| BTreeMap::from([("daemonlet.dev/mode", mode)])).unwrap_or_default());
+        daemon
+    };
+    let kept = json!({"conditions": [{"type": "Foreign", "status": "x"}]});
+    view.put(WatchedKind::DaemonSets, of(Some("bootstrap")));
+    assert_eq!(status(&view.plan(NOW)), kept);
+    // Without a label, once each agent has said that it does not run it; agents that are not heard may.
+    let other = |name: &str| report(name, "one", json!({"mode": null}), json!([]));
+    NODES[1..].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, other(name)));
+    view.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(json!({"metadata": {"name": "a"}}))));
+    view.put(WatchedKind::DaemonSets, of(None));
+    assert_eq!(view.plan(NOW).writes, []);
+    view.put(WatchedKind::NodeDaemons, other("a"));
+    assert_eq!(status(&view.plan(NOW)), kept);
+}
+
+#[test]
+fn a_share_of_the_nodes_may_fail() {
+    for (most, halts) in [("50%", false), ("25%", true), ("1", true), ("2", false)] {
+        let mut view = with_one_released(json!({"daemonlet.dev/max-failed": most}));
+        ["a", "b"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, failing(name)));
+        assert_eq!(halt(&view.plan(NOW)).is_some(), halts, "{most}");
+    }
+}
