@@ -16,6 +16,7 @@ use super::pass;
 use super::pass::FewAgents;
 use super::pass::Settings;
 use super::pass::Write;
+use super::released::Halted;
 use super::requests;
 use super::requests::Call;
 use super::requests::ClusterRequest;
@@ -48,6 +49,8 @@ pub struct ClusterDecision {
 pub(super) struct Memory {
     /// See [`pass::ClusterPlan::passed_over`].
     pub(super) passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
+    /// See [`pass::ClusterPlan::halts`].
+    pub(super) halts: BTreeMap<ObjectKey, (String, Halted)>,
     /// DaemonSets that too few agents run: each is told once.
     pub(super) few: BTreeSet<ObjectKey>,
     /// What is wanted, whether it is sent or waits.
@@ -150,7 +153,7 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     let numbered = (state.sent + 1..).zip(sent);
     decision.requests =
         numbered.map(|(number, (target, version, call))| ClusterRequest { number, target, version, call }).collect();
-    decision.memory = is_planned.then_some(Memory { passed_over: plan.passed_over, few, wanted });
+    decision.memory = is_planned.then_some(Memory { passed_over: plan.passed_over, halts: plan.halts, few, wanted });
     decision
 }
 

@@ -19,9 +19,13 @@ pub const NAMESPACE: &str = "daemonlet-node-lease";
 pub const STALE: Span = Span::from_secs(60);
 /// Between two lists of the Leases.
 const EVERY: Span = Span::from_secs(15);
+/// A list that comes later than this after its time leaves a gap.
+const LATE: Span = Span::from_secs(5);
+/// Between two batches of mirror pods.
+const BATCH: Span = Span::from_secs(1);
 /// A mirror pod of a dead agent's node is looked up again after this.
 const LOOK_AGAIN: Span = Span::from_secs(30);
-/// Mirror pods that are looked up in one pass.
+/// Mirror pods that are looked up in one batch.
 const LOOKS: usize = 50;
 
 /// What is known of the agents' Leases, by node.
@@ -29,10 +33,12 @@ const LOOKS: usize = 50;
 pub struct Liveness {
     /// `renewTime`, and when it was first seen so.
     leases: BTreeMap<String, (String, Timestamp)>,
-    /// The version of the NodeDaemons, and when it was first seen so.
+    /// A fingerprint of what the agent says in its NodeDaemons, and when it was first seen so.
     reports: BTreeMap<String, (String, Timestamp)>,
     /// Whether the mirror pod of the newest instance on a dead agent's node is Ready, and when it is looked up again.
     looks: BTreeMap<MirrorLook, (Option<bool>, Timestamp)>,
+    /// When mirror pods were last looked up.
+    looked: Option<Timestamp>,
     /// When the Leases are listed again.
     again: Option<Timestamp>,
     /// When they were last listed.
@@ -53,11 +59,12 @@ impl Liveness {
     pub(super) fn follow(&mut self, view: &ClusterSnapshot, now: Timestamp) {
         let reports = view.nodes.iter().filter_map(|(name, entry)| Some((name, entry.report.as_ref()?)));
         for (name, report) in reports {
-            note(&mut self.reports, name, &report.resource_version, now);
+            note(&mut self.reports, name, &report.said.to_string(), now);
         }
         self.reports.retain(|name, _| view.nodes.contains_key(name));
         self.leases.retain(|name, _| view.nodes.contains_key(name));
-        self.looks.retain(|look, _| view.nodes.contains_key(&look.node));
+        // What nobody asked for any more is an instance that has gone.
+        self.looks.retain(|_, (_, again)| now - *again < LOOK_AGAIN);
     }
 
     /// Whether the Leases are to be listed; that is under way from now on.
@@ -77,8 +84,8 @@ impl Liveness {
 
     /// Takes a list of the Leases: node and `renewTime` of each.
     pub(super) fn listed(&mut self, leases: &BTreeMap<String, String>, now: Timestamp) {
-        // While no API server answers nobody could renew: the wait begins anew.
-        let is_gap = self.listed.is_none_or(|last| now - last > EVERY + EVERY || now < last);
+        // While no API server answers nobody could renew, and a clock that was set tells nothing: the wait begins anew.
+        let is_gap = self.listed.is_none_or(|last| now - last > EVERY + LATE || now < last);
         self.listed = Some(now);
         self.leases.retain(|name, _| leases.contains_key(name));
         for (name, renewed) in leases {
@@ -94,9 +101,9 @@ impl Liveness {
         let (_, renewed) = self.leases.get(node)?;
         let said = self.reports.get(node).map_or(*renewed, |(_, said)| *said);
         let since = said.max(*renewed);
-        // What is not read any more says nothing.
-        let is_read = self.listed.is_some_and(|listed| now - listed <= STALE);
-        (is_read && now - since >= STALE).then_some(since)
+        // By the last list: what is not read any more says nothing.
+        let listed = self.listed.filter(|listed| now - *listed <= STALE)?;
+        (listed - since >= STALE).then_some(since)
     }
 
     /// Whether the mirror pod was Ready when it was last looked up; `None`: unknown.
@@ -106,16 +113,21 @@ impl Liveness {
 
     /// Which of these are to be looked up now, and when the next one is.
     pub(super) fn looks(&self, wanted: Vec<MirrorLook>, now: Timestamp) -> (Vec<MirrorLook>, Option<Timestamp>) {
+        let ready = self.looked.map(|looked| looked + BATCH).filter(|ready| *ready > now && *ready <= now + BATCH);
+        if let Some(ready) = ready.filter(|_| !wanted.is_empty()) {
+            return (Vec::new(), Some(ready));
+        }
         let at = |look: &MirrorLook| self.looks.get(look).map_or(Timestamp::MIN, |(_, again)| *again);
         let (mut due, later): (Vec<MirrorLook>, Vec<MirrorLook>) = wanted.into_iter().partition(|look| at(look) <= now);
         due.sort_by_key(|look| (at(look), look.clone()));
         let rest = due.split_off(due.len().min(LOOKS));
-        let next = later.iter().map(at).chain((!rest.is_empty()).then_some(now + Span::from_secs(1))).min();
+        let next = later.iter().map(at).chain((!rest.is_empty()).then_some(now + BATCH)).min();
         (due, next)
     }
 
     pub(super) fn looking(&mut self, look: MirrorLook, now: Timestamp) {
         self.looks.entry(look).or_insert((None, now)).1 = now + LOOK_AGAIN;
+        self.looked = Some(now);
     }
 
     /// Takes the answer: the pod, or that there is none.
@@ -177,6 +189,7 @@ mod tests {
         liveness.looked(&look(0), Some(&ready));
         liveness.looked(&look(1), None);
         assert_eq!((liveness.is_ready(&look(0)), liveness.is_ready(&look(1))), (Some(true), Some(false)));
+        assert_eq!(liveness.looks(all.clone(), at(SECOND - 1)), (vec![], Some(at(SECOND))), "one batch a second");
         let (now, next) = liveness.looks(all, at(SECOND));
         assert_eq!((now.len(), next), (10, Some(at(0) + LOOK_AGAIN)));
     }

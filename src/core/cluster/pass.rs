@@ -114,6 +114,8 @@ pub struct ClusterPlan {
     pub unclaimed: Vec<(ObjectKey, String)>,
     /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
     pub passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
+    /// Current revisions that are halted, by their hash: a halt that nobody has written down yet is the same in each pass.
+    pub halts: BTreeMap<ObjectKey, (String, Halted)>,
     /// DaemonSets without a mode that too few agents run in place of the DaemonSet controller.
     pub few: Vec<FewAgents>,
     /// The approvals that are to stand on each node where they change.
@@ -209,7 +211,7 @@ fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut ClusterPlan) ->
 fn is_let_go(known: &Basis<'_>, daemon: &WatchedDaemon) -> bool {
     let runs_elsewhere = |entry: &NodeEntry| {
         let report = entry.report.as_ref();
-        report.is_some_and(|report| report.told(daemon.key).is_none_or(|told| !told.is_static))
+        report.is_some_and(|r| r.said != 0 && r.told(daemon.key).is_none_or(|told| !told.is_static))
     };
     let mut nodes = known.view.nodes.values().filter(|entry| entry.node.is_some()).peekable();
     daemon.daemon_set.mode_label().is_some() || nodes.peek().is_some() && nodes.all(runs_elsewhere)
@@ -259,14 +261,16 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         Some(&revision.revision)
     });
     let halted = releases::halted(known, daemon, current, &facts);
+    plan.halts.extend(halted.iter().map(|halted| (key.clone(), (daemon.hash.clone(), halted.clone()))));
+    // Annotations of ours, whoever keeps the history.
+    let mut marks = Vec::new();
     if let (Some(halted), Some(current)) = (&halted, current)
         && current.halted.is_none()
     {
-        let (name, halted) = (current.name.clone(), halted.clone());
-        history.writes.push(history::RevisionWrite::Halt { name, halted });
+        marks.push(history::RevisionWrite::Halt { name: current.name.clone(), halted: halted.clone() });
     }
     if let Some((name, nodes)) = current.and_then(|c| Some((c.name.clone(), releases::retried(c, &facts)?))) {
-        history.writes.push(history::RevisionWrite::Retried { name, nodes });
+        marks.push(history::RevisionWrite::Retried { name, nodes });
     }
     let mut rules = rules::of(daemon, known.settings, halted.as_ref().map(Halted::words));
     if current.is_none() && !gated {
@@ -286,10 +290,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let (counted, look_again) = counters::count(&facts, daemon.wanted, min_ready, now);
     plan.look([rolled.look_again, look_again, history.look_again].into_iter().flatten());
     let refused = revisions::refused(known, key, &history);
-    if !gated {
-        let write = |write| Write::Revision { key: key.clone(), write };
-        plan.writes.extend(history.writes.into_iter().map(write));
-    }
+    let own = if gated { Vec::new() } else { std::mem::take(&mut history.writes) };
+    plan.writes.extend(own.into_iter().chain(marks).map(|write| Write::Revision { key: key.clone(), write }));
     let revision = view.names.text(target);
     for (index, approve) in rolled.withdraw.iter().map(|i| (*i, false)).chain(rolled.approve.iter().map(|i| (*i, true)))
     {

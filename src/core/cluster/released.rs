@@ -24,6 +24,8 @@ pub struct Released {
     pub name: String,
     /// The hash that agents give instances of it.
     pub hash: String,
+    /// The generation of the DaemonSet at which the coordinator said so.
+    pub generation: i64,
 }
 
 /// Annotation of a ControllerRevision: nodes, with commas between them, whose failures of it count no more, because
@@ -77,11 +79,10 @@ impl RolloutStatus {
         };
         let found = condition(RELEASED);
         let released = found.and_then(|c| read(c.str_at("message")));
-        let observed = status.at("observedGeneration").and_then(Value::as_i64).unwrap_or(0);
         let halted = condition(HALTED).filter(|c| c.str_at("status") == "True").map(|c| c.str_at("message").to_owned());
         Self {
             is_held: found.is_some_and(|c| c.str_at("reason") == FirstInstances::Held.as_str()),
-            is_behind: released.is_some() && observed < generation,
+            is_behind: released.as_ref().is_some_and(|released| released.generation < generation),
             released,
             halted,
         }
@@ -91,17 +92,19 @@ impl RolloutStatus {
 /// The words of the condition `Released`: (status, reason, message).
 pub fn words(released: &Released, first_instances: FirstInstances) -> (bool, &'static str, String) {
     let is_complete = first_instances == FirstInstances::Complete;
-    (is_complete, first_instances.as_str(), format!("ControllerRevision {} (hash {})", released.name, released.hash))
+    let Released { name, hash, generation } = released;
+    let message = format!("ControllerRevision {name} (hash {hash}) at generation {generation}");
+    (is_complete, first_instances.as_str(), message)
 }
 
 /// The reverse of [`words`]: `None` for what they never are.
 fn read(message: &str) -> Option<Released> {
     let parts: Vec<&str> = message.split(' ').collect();
-    let ["ControllerRevision", name, "(hash", hash] = parts[..] else { return None };
-    let hash = hash.strip_suffix(')')?;
+    let ["ControllerRevision", name, "(hash", hash, "at", "generation", generation] = parts[..] else { return None };
+    let (hash, generation) = (hash.strip_suffix(')')?, generation.parse().ok()?);
     let is_word =
         |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
-    (is_word(name) && is_word(hash)).then(|| Released { name: name.to_owned(), hash: hash.to_owned() })
+    (is_word(name) && is_word(hash)).then(|| Released { name: name.to_owned(), hash: hash.to_owned(), generation })
 }
 
 /// Why a rollout is halted, as the ControllerRevision keeps it.
@@ -142,20 +145,22 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let released = Released { name: "net-7d4f".to_owned(), hash: "7d4f".to_owned() };
+        let released = Released { name: "net-7d4f".to_owned(), hash: "7d4f".to_owned(), generation: 3 };
         for (first, is_held) in
             [(FirstInstances::Complete, false), (FirstInstances::RollingOut, false), (FirstInstances::Held, true)]
         {
             let (status, reason, message) = words(&released, first);
             assert_eq!(status, first == FirstInstances::Complete);
-            let status = json!({"observedGeneration": 3, "conditions": [
+            let status = json!({"conditions": [
                 {"type": "Available", "status": "True"},
                 {"type": "Released", "status": "x", "reason": reason, "message": message}]});
             let read = RolloutStatus::of(&status, 3);
             assert_eq!((read.released.as_ref(), read.is_held, read.is_behind), (Some(&released), is_held, false));
             assert!(RolloutStatus::of(&status, 4).is_behind);
         }
-        for message in ["", "ControllerRevision a b (hash c)", "ControllerRevision a (hash )", "a (hash b)"] {
+        for message in
+            ["", "ControllerRevision a (hash b)", "ControllerRevision a (hash ) at generation 1", "a (hash b)"]
+        {
             let status = json!({"conditions": [{"type": "Released", "reason": "Held", "message": message}]});
             assert_eq!(RolloutStatus::of(&status, 1).released, None, "{message}");
             assert!(!RolloutStatus::of(&status, 1).is_behind, "nothing was ever released");

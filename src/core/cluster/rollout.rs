@@ -153,7 +153,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         if waits && !late {
             earlier(&mut plan.look_again, approval.at + UNCLAIMED);
         }
-        let void = approval.revision != rules.wanted || hold.is_some() || node.failed || !node.should_run || !node.able;
+        let void = approval.revision != rules.wanted || hold.is_some() || node.failed || !node.should_run;
         if (void || late || done) && !node.replacing {
             plan.withdraw.push(index);
             if late {

@@ -147,6 +147,8 @@ pub struct NodeReport {
     pub uid: String,
     /// `metadata.resourceVersion`.
     pub resource_version: String,
+    /// A fingerprint of what the agent says; 0: it has said nothing yet.
+    pub(super) said: u64,
     /// What was approved.
     pub spec: Spec,
     /// The approvals as facts, in the order of `spec`: of which DaemonSet (key and UID).

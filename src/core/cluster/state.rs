@@ -16,6 +16,7 @@ use super::liveness::Liveness;
 use super::observation::ClusterObservation;
 use super::observation::Leadership;
 use super::pace::Pace;
+use super::released::Halted;
 use super::requests::Outcome;
 use super::requests::Reply;
 use super::requests::RequestTarget;
@@ -29,6 +30,8 @@ pub struct CoordinatorState {
     leadership: Leadership,
     /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
     pub(super) passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
+    /// See [`super::pass::ClusterPlan::halts`].
+    pub(super) halts: BTreeMap<ObjectKey, (String, Halted)>,
     /// DaemonSets of which it is told that too few agents run them.
     pub(super) few: BTreeSet<ObjectKey>,
     /// Nodes without a report, since when.
@@ -126,6 +129,7 @@ impl CoordinatorState {
         if let Some(memory) = decision.memory {
             self.passed_over = memory.passed_over;
             self.few = memory.few;
+            self.halts = memory.halts;
             self.retries.retain(&memory.wanted);
         }
         for notice in decision.notices {

@@ -67,7 +67,8 @@ impl Planner<'_> {
         let old = self.record.live().filter(|i| i.revision != desired && !i.orphaned).last();
         let Some((old, template)) = old.and_then(|old| Some((old, old.daemon_set.as_ref()?))) else { return };
         if self.record.previous.as_ref().is_none_or(|p| p.revision != old.revision) {
-            self.record.previous = Some(LastRun { revision: old.revision.clone(), daemon_set: Arc::clone(template) });
+            self.record.previous =
+                Some(LastRun { revision: old.revision.clone(), daemon_set: Arc::clone(template), claimed: false });
         }
     }
 
@@ -205,8 +206,24 @@ impl Planner<'_> {
         if self.record.live().next().is_some() || last.revision == target.revision || !self.is_withheld(&target) {
             return target;
         }
+        // What was claimed and can start no more, since another template came, keeps nothing else from starting.
+        if last.claimed && self.can_never_start(&last.daemon_set) {
+            self.record.last = None;
+            return target;
+        }
         self.summary.wanted_revision = Some(target.revision);
         Target { daemon_set: last.daemon_set, revision: last.revision, data: Data::Current, rollback: false }
+    }
+
+    /// Whether an instance of `daemon_set` would be refused, or needs what is known not to exist.
+    fn can_never_start(&self, daemon_set: &Arc<DaemonSet>) -> bool {
+        if matches!(self.facts.admission(daemon_set), Admission::Refused(_)) {
+            return true;
+        }
+        match &self.facts.rendering(daemon_set, self.record.next_incarnation, Data::Current).result {
+            Ok(rendered) => !rendered.pod.can_start() && rendered.pod.held.iter().all(|held| !held.unheard),
+            Err(_) => true,
+        }
     }
 
     /// The released revision for a first instance while nodes are kept on it. `None`: it is not known yet what to
@@ -217,7 +234,16 @@ impl Planner<'_> {
         self.references.insert(ObjectRef::new(Kind::ControllerRevision, &self.record.key.namespace, &released.name));
         let daemon_set = &target.daemon_set;
         let is_stopped = is_paused(daemon_set) || daemon_set.rollout.halted.is_some();
-        let why = match self.facts.released(daemon_set, &released) {
+        let found = self.facts.released(daemon_set, &released);
+        if let ReleasedDefinition::Known(known) = &found
+            && !is_stopped
+            && self.can_never_start(known)
+        {
+            let why = format!("its released revision {} cannot start here any more: the newest starts", released.hash);
+            self.summary.notes.push(Note::Other(why));
+            return Some(target);
+        }
+        let why = match found {
             ReleasedDefinition::Known(daemon_set) => {
                 self.summary.wanted_revision = Some(target.revision);
                 let why = format!("it starts with the released revision {}: the newer one is held", released.hash);
@@ -235,7 +261,8 @@ impl Planner<'_> {
                 target.revision, released.name
             ),
             ReleasedDefinition::Unknown => format!(
-                "revision {} is held, and the released one, ControllerRevision {}, has not been read yet",
+                "revision {} is held, and the released one, ControllerRevision {}, has not been read yet; rbac.yaml of \
+                 this version lets agents read it",
                 target.revision, released.name
             ),
         };
@@ -274,14 +301,14 @@ impl Planner<'_> {
     pub(super) fn note_replacement(&mut self, target: &Target) {
         if self.permission(target) == Permission::Claimed {
             let (revision, daemon_set) = (target.revision.clone(), Arc::clone(&target.daemon_set));
-            self.record.last = Some(LastRun { revision, daemon_set });
+            self.record.last = Some(LastRun { revision, daemon_set, claimed: true });
         }
     }
 
     /// Ends an instance that will return, at its own revision if no other is permitted.
     pub(super) fn end_for_restart(&mut self, instance: &Instance, reason: &str, confirmed_by: EndConfirmation) {
         if let Some(daemon_set) = instance.daemon_set.clone() {
-            self.record.last = Some(LastRun { revision: instance.revision.clone(), daemon_set });
+            self.record.last = Some(LastRun { revision: instance.revision.clone(), daemon_set, claimed: false });
         }
         self.end_as(&instance.uid, reason, true, confirmed_by);
     }

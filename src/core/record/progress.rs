@@ -64,13 +64,16 @@ impl AcceptanceConditions {
     }
 }
 
-/// A revision that ran here.
+/// A revision that ran here, or was to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastRun {
     /// The hash of the revision.
     pub revision: String,
     pub daemon_set: Arc<DaemonSet>,
+    /// Whether it did not run yet: an instance ended for it by a claimed approval.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub claimed: bool,
 }
 
 /// Data under observation.

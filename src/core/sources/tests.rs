@@ -140,7 +140,7 @@ fn what_ended_for_a_restart_returns_though_its_newest_definition_is_refused() {
     let refused = || ApiState::Invalid { reason: "no such mode" };
     assert_eq!(Case::new(FolderState::Absent, refused()).desired(&ended), "unsure");
     let daemon_set = daemon_set(Source::Api, Some("static"));
-    ended.last = Some(crate::core::record::LastRun { revision: "r".to_owned(), daemon_set });
+    ended.last = Some(crate::core::record::LastRun { revision: "r".to_owned(), daemon_set, claimed: false });
     assert_eq!(Case::new(FolderState::Absent, refused()).desired(&ended), "held as refused, Static");
 }
 

@@ -192,15 +192,13 @@ pub(super) fn node_daemons() -> ApiResource {
 /// A DaemonSet; of its status, which controllers write all the time, what it says of rollouts.
 pub(super) fn keep_daemon_set(mut value: Value) -> Option<Value> {
     let object = value.as_object_mut()?;
-    let mut status = object.remove("status").unwrap_or_default();
+    let status = object.remove("status").unwrap_or_default();
     let is_kept = |c: &Value| matches!(c.get("type").and_then(Value::as_str), Some(RELEASED | HALTED));
     let part =
         |c: &Value| json!({"type": c["type"], "status": c["status"], "reason": c["reason"], "message": c["message"]});
     let kept: Vec<Value> = status.list_at("conditions").iter().filter(|c| is_kept(c)).map(part).collect();
-    // Whoever never released anything is not looked at again for each generation that is observed.
     if !kept.is_empty() {
-        let observed = status.get_mut("observedGeneration").map(Value::take).unwrap_or_default();
-        object.insert("status".into(), json!({"observedGeneration": observed, "conditions": kept}));
+        object.insert("status".into(), json!({"conditions": kept}));
     }
     Some(value)
 }

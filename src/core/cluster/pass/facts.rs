@@ -8,13 +8,21 @@ use crate::core::cluster::names::Name;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
+use crate::core::cluster::snapshot::Told;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::model::ObjectKey;
+use crate::core::model::PROGRESS_DEADLINE;
 use crate::core::status::State;
+use crate::core::time::Span;
+
+use crate::core::annotations::progress_deadline;
 
 use super::Basis;
 use super::rules;
 use super::status;
+
+/// The progress deadline where none is written.
+const DEADLINE: Span = Span::from_secs(600);
 
 /// Every node that should run the daemon or has an instance of it.
 pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFact<'a>> {
@@ -43,11 +51,24 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             instances: told.map_or(&[], |t| &t.instances),
             approval: mine.next().map(|(_, _, fact)| *fact),
             replacing: told.is_some_and(|t| t.replacing),
-            failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted),
+            failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
+                || told.is_some_and(|t| is_cut_off(known, daemon, t, name, node.reachable)),
             passed_over: passed_over.is_some_and(|nodes| nodes.contains(name)),
         });
     }
     all
+}
+
+/// Whether a node has taken the wanted revision, is not heard since, and has not told within the progress deadline that
+/// it is available: the revision may have cut it off.
+fn is_cut_off(known: &Basis<'_>, daemon: &WatchedDaemon, told: &Told, name: &str, is_reachable: bool) -> bool {
+    if is_reachable && (!is_dead(known, name) || is_ready(known, daemon, name)) {
+        return false;
+    }
+    let deadline = daemon.daemon_set.annotations.get(PROGRESS_DEADLINE).and_then(|text| progress_deadline(text));
+    let newest = told.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
+    let waits = newest.filter(|newest| newest.ready_since.is_none()).map(|newest| newest.created);
+    waits.is_some_and(|since| since + deadline.unwrap_or(DEADLINE) <= known.now)
 }
 
 fn is_dead(known: &Basis<'_>, node: &str) -> bool {

@@ -32,10 +32,19 @@ pub(super) fn halted(
     if let Some(halted) = current.and_then(|current| current.halted.clone()) {
         return Some(halted);
     }
+    // What is released works: who fails it now is told as such, and nobody goes back.
+    if RolloutStatus::of(&daemon.status, daemon.generation).released.is_some_and(|r| r.hash == daemon.hash) {
+        return None;
+    }
     let is_retried = |name: &str| current.is_some_and(|current| current.retried.contains(name));
     let failed: Vec<&str> = facts.iter().filter(|n| n.failed && !is_retried(n.name)).map(|n| n.name).collect();
     let desired = facts.iter().filter(|n| n.should_run).count();
-    (failed.len() > rules::max_failed(&daemon.daemon_set, known.settings, desired)).then(|| Halted {
+    let noted = known.state.halts.get(&daemon.daemon_set.key).filter(|(hash, _)| *hash == daemon.hash);
+    let halts = failed.len() > rules::max_failed(&daemon.daemon_set, known.settings, desired);
+    if let Some((_, halted)) = noted.filter(|_| halts) {
+        return Some(halted.clone());
+    }
+    halts.then(|| Halted {
         time: known.now.to_string(),
         cause: format!("the revision failed on {} nodes", failed.len()),
         nodes: failed.into_iter().take(NODES).map(str::to_owned).collect(),
@@ -65,16 +74,23 @@ pub(super) fn released(
         let is_current = live().all(|i| i.revision == daemon.wanted);
         is_current && live().any(|i| rollout::available(n.ready, i, min_ready(daemon), now))
     };
+    let before = RolloutStatus::of(&daemon.status, daemon.generation).released;
+    let is_on_delete = rules::is_on_delete(&daemon.daemon_set);
+    // A node that is not heard yet may have the old one, and so may those that are kept on it.
+    let may_release = !is_held
+        && (rolled.is_open || is_on_delete || before.is_none())
+        && facts.iter().all(|n| !(n.should_run && n.reachable && n.unheard_until.is_some()));
     let mut counting = facts.iter().filter(|n| n.should_run && n.reachable && n.able).peekable();
-    let is_released = !is_held && counting.peek().is_some() && counting.all(has_it);
+    let is_released = may_release && counting.peek().is_some() && counting.all(has_it);
     if let Some(current) = current.filter(|_| is_released) {
-        let released = Released { name: current.name.clone(), hash: daemon.hash.clone() };
+        let generation = daemon.generation;
+        let released = Released { name: current.name.clone(), hash: daemon.hash.clone(), generation };
         return Some((released, FirstInstances::Complete));
     }
-    let released = RolloutStatus::of(&daemon.status, daemon.generation).released?;
+    let released = Released { generation: daemon.generation, ..before? };
     let first_instances = match released.hash == daemon.hash {
         true => FirstInstances::Complete,
-        _ if is_held || !(rolled.is_open || rules::is_on_delete(&daemon.daemon_set)) => FirstInstances::Held,
+        _ if is_held || !(rolled.is_open || is_on_delete) => FirstInstances::Held,
         _ => FirstInstances::RollingOut,
     };
     Some((released, first_instances))

@@ -1,6 +1,9 @@
 //! From objects of the API to facts. What cannot be understood is left as it was.
 
 use std::collections::BTreeMap;
+use std::hash::DefaultHasher;
+use std::hash::Hash;
+use std::hash::Hasher;
 
 use serde_json::Value;
 use serde_json::json;
@@ -126,7 +129,11 @@ impl ClusterSnapshot {
             return;
         }
         let mut part = |name: &str| object.get_mut(name).map(Value::take).unwrap_or_default();
-        let status: Status = serde_json::from_value(part("status")).unwrap_or_default();
+        let status = part("status");
+        let mut said = DefaultHasher::new();
+        status.hash(&mut said);
+        let said = if status.is_null() { 0 } else { said.finish() | 1 };
+        let status: Status = serde_json::from_value(status).unwrap_or_default();
         let spec: Spec = serde_json::from_value(part("spec")).unwrap_or_default();
         let names = &mut self.names;
         let mut daemons: Vec<(Name, Told)> = status.daemons.into_iter().take(DAEMONS).map(|d| told(names, d)).collect();
@@ -139,6 +146,7 @@ impl ClusterSnapshot {
             uid: object.str_at(["metadata", "uid"]).to_owned(),
             resource_version: object.str_at(["metadata", "resourceVersion"]).to_owned(),
             approvals: approvals.collect(),
+            said,
             spec,
             daemons,
             ahead: BTreeMap::new(),

@@ -196,7 +196,7 @@ fn a_claimed_replacement_goes_on_though_approvals_are_lost() {
 
 /// `b` is wanted while nodes are kept on `a`.
 fn kept(rollout: RolloutStatus) -> DaemonSet {
-    let released = Some(Released { name: "net-a".to_owned(), hash: "a".to_owned() });
+    let released = Some(Released { name: "net-a".to_owned(), hash: "a".to_owned(), generation: 1 });
     DaemonSet { rollout: RolloutStatus { released, ..rollout }, ..of_api("b") }
 }
 
@@ -249,7 +249,7 @@ fn a_released_revision_that_cannot_be_had_is_waited_for_or_passed_over() {
     bench.world.permission = Some(withheld());
     let plan = bench.plan(&held(false));
     assert_eq!(plan.summary.state, State::Waiting);
-    assert!(plan.summary.reason.ends_with("ControllerRevision net-a, has not been read yet"), "{plan:?}");
+    assert!(plan.summary.reason.ends_with("lets agents read it"), "{plan:?}");
     assert!(plan.references.iter().any(|r| r.kind == Kind::ControllerRevision && r.key.name == "net-a"));
     assert_eq!(bench.pass(&held(false)), NONE);
     bench.world.released = Some(ReleasedDefinition::Gone);
@@ -293,4 +293,31 @@ fn a_node_that_refuses_the_revision_says_so_before_it_is_approved() {
     assert_eq!(bench.pass(&desired), NONE);
     let plan = bench.plan(&desired);
     assert_eq!((plan.summary.state, plan.replacing), (State::Refused, None));
+}
+
+#[test]
+fn what_can_start_no_more_keeps_nothing_down() {
+    // A claimed replacement whose data went with the next template.
+    let (mut bench, desired) = bench(Permission::Claimed);
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
+    bench.world.permission = Some(withheld());
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    let refused = || Some(FieldError { field: "spec".to_owned(), reason: "no".to_owned(), hint: None });
+    let mut other = Bench { record: bench.record.clone(), now: bench.now, ..Bench::new() };
+    other.world.permission = Some(withheld());
+    other.world.refused = refused();
+    assert_eq!(other.pass(&wanted(&of_api("c"))), ["finish uid-a-0"]);
+    assert_eq!(other.record.last, None, "it is forgotten");
+    // A released revision that nothing can start: the newest does, unless the rollout is stopped.
+    let mut bench = Bench::new();
+    bench.world.permission = Some(withheld());
+    bench.world.released = Some(ReleasedDefinition::Known(Arc::new(of_api("evil/a"))));
+    let mut paused = kept(RolloutStatus { is_held: true, ..RolloutStatus::default() });
+    paused.annotations.insert("daemonlet.dev/paused".to_owned(), "true".to_owned());
+    assert_eq!(bench.pass(&wanted(&paused)), NONE);
+    assert_eq!(
+        bench.pass(&wanted(&kept(RolloutStatus { is_held: true, ..RolloutStatus::default() }))),
+        ["start uid-b-0"]
+    );
 }

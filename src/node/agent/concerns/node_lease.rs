@@ -18,7 +18,7 @@ use super::super::requests::Request;
 const EVERY: Span = Span::from_secs(20);
 /// After one that failed.
 const AGAIN: Span = Span::from_secs(5);
-/// After one that the API server refuses for what it is: a right, or the namespace, is missing.
+/// At most this after one that the API server refuses for what it is: a right, or the namespace, is missing.
 const REFUSED: Span = Span::from_secs(300);
 
 /// When the Lease is renewed, and the version of it that is known.
@@ -29,6 +29,8 @@ pub(in super::super) struct NodeLease {
     writing: bool,
     version: Option<String>,
     is_refused: bool,
+    /// How long the last refusal was waited for.
+    pause: Span,
 }
 
 impl NodeLease {
@@ -40,7 +42,10 @@ impl NodeLease {
             self.writing = false;
             let refused = |kind| matches!(kind, FailureKind::Forbidden | FailureKind::NotFound);
             let (next, version) = match result {
-                Ok(version) => (now + EVERY.mul_f64(1.0 - observation.random / 10.0), Some(version.clone())),
+                Ok(version) => {
+                    self.pause = Span::ZERO;
+                    (now + EVERY.mul_f64(1.0 - observation.random / 10.0), Some(version.clone()))
+                }
                 Err(failure) if refused(failure.kind) => {
                     if !self.is_refused {
                         log.warn(format!("this node's Lease is not written: {failure}")).hint(Some(
@@ -48,7 +53,9 @@ impl NodeLease {
                              coordinator cannot tell that an agent is dead",
                         ));
                     }
-                    (now + REFUSED, None)
+                    // A server that has just started does not know its roles yet.
+                    self.pause = (self.pause + self.pause).clamp(AGAIN, REFUSED);
+                    (now + self.pause, None)
                 }
                 Err(_) => (now + AGAIN, None),
             };

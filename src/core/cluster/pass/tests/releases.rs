@@ -19,12 +19,14 @@ fn live(world: &mut World, image: &str, annotations: Value, plan: &ClusterPlan) 
     world.put(WatchedKind::DaemonSets, wanted(image, annotations, written));
 }
 
+/// The condition, without the number of the generation.
 fn released(plan: &ClusterPlan) -> (String, String, String) {
-    condition(plan, "Released")
+    let (status, reason, message) = condition(plan, "Released");
+    (status, reason, message.rsplit_once(' ').unwrap().0.to_owned())
 }
 
 fn message(image: &str) -> String {
-    format!("ControllerRevision net-{0} (hash {0})", hash(image))
+    format!("ControllerRevision net-{0} (hash {0}) at generation", hash(image))
 }
 
 /// Every node runs and has the first revision, which is released, and the second is wanted.
@@ -193,11 +195,6 @@ fn a_node_that_cannot_take_the_revision_holds_nobody_up() {
     let plan = view.plan(NOW + rollout::UNCLAIMED);
     assert_eq!(approved(&plan), [("b".to_owned(), hash("two"))]);
     assert_eq!(condition(&plan, "Degraded").2, "no agent on 1 node: a");
-    // What was approved for it and is refused now goes to another.
-    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"phase": "refused"}), approval("two", FAILED_AT)));
-    let refused =
-        view.plan(NOW).writes.iter().any(|w| *w == Write::Approvals { node: "a".to_owned(), spec: Spec::default() });
-    assert!(refused);
     // The rest is done: it says for whom it stands still.
     NODES[1..].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
     view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"phase": "refused"}), json!([])));
@@ -279,8 +276,7 @@ fn a_dead_agent_is_not_believed() {
         assert!(approved(&view.plan(now)).is_empty(), "{more}");
     }
     // What it says anew brings it back to life.
-    let mut alive = report("a", "one", json!({}), json!([]));
-    alive["metadata"]["resourceVersion"] = json!("2");
+    let alive = report("a", "one", json!({"message": "x"}), json!([]));
     view.put(WatchedKind::NodeDaemons, alive);
     view.state.liveness.follow(&view.view, now);
     assert_eq!((view.plan(now).mirrors, approved(&view.plan(now)).len()), (vec![], 1));
@@ -338,4 +334,63 @@ fn a_share_of_the_nodes_may_fail() {
         ["a", "b"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, failing(name)));
         assert_eq!(halt(&view.plan(NOW)).is_some(), halts, "{most}");
     }
+}
+
+#[test]
+fn a_halt_is_noted_whoever_keeps_the_history_and_is_the_same_in_each_pass() {
+    let mut view = with_one_released(json!({}));
+    let mut gated = wanted("two", json!({}), view.view.daemons.values().next().unwrap().status.clone());
+    gated["spec"]["template"]["spec"]["nodeSelector"]["daemonlet.dev/static"] = json!("true");
+    gated["metadata"]["generation"] = json!(9);
+    let data = history::data(&gated["spec"]["template"]);
+    let mut of_it = revision("two", 3);
+    (of_it["metadata"]["name"], of_it["data"]) = (json!("net-gated"), data.clone());
+    view.put(WatchedKind::DaemonSets, gated);
+    let failing = |name: &str| {
+        let hash = history::RevisionFact::hash_of(&data);
+        let failed = json!({"revision": hash, "cause": "image", "message": "no"});
+        report(name, "one", json!({"failed": failed}), json!([]))
+    };
+    ["a", "b"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, failing(name)));
+    // Its ControllerRevision is not there yet: the same is told a second later.
+    let words = condition(&view.plan(NOW), "Halted").2;
+    assert_eq!(condition(&view.plan(NOW + ms(1_000)), "Halted").2, words);
+    view.put(WatchedKind::Revisions, of_it);
+    assert_eq!(halt(&view.plan(NOW + ms(2_000))).map(|halted| halted.words()), Some(words));
+}
+
+#[test]
+fn nothing_is_released_while_a_node_is_not_heard_or_kept_and_what_is_released_does_not_halt() {
+    let mut view = with_one_released(json!({}));
+    ["b", "c", "d"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+    view.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(json!({"metadata": {"name": "a"}}))));
+    assert_eq!(released(&view.plan(NOW)).2, message("one"), "a may have the old one");
+    assert_eq!(released(&view.plan(NOW + rollout::UNCLAIMED)).2, message("two"), "it has no agent");
+    let mut view = with_one_released(json!({"daemonlet.dev/paused": "true"}));
+    NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+    assert_eq!(released(&view.plan(NOW)).2, message("one"), "a paused rollout releases nothing");
+    // Nodes that fail what is released are told and halt nothing.
+    let mut view = with_one_released(json!({}));
+    view.put(
+        WatchedKind::DaemonSets,
+        wanted("one", json!({}), view.view.daemons.values().next().unwrap().status.clone()),
+    );
+    let failed = json!({"failed": {"revision": hash("one"), "cause": "image", "message": "no"}});
+    ["a", "b"]
+        .iter()
+        .for_each(|name| view.put(WatchedKind::NodeDaemons, report(name, "one", failed.clone(), json!([]))));
+    let plan = view.plan(NOW);
+    assert_eq!((halt(&plan), condition(&plan, "Degraded").2.as_str()), (None, "image on 2 nodes: a, b"));
+}
+
+#[test]
+fn a_node_that_the_revision_cuts_off_has_failed_after_its_deadline() {
+    let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/progress-deadline": "1m"}));
+    let fresh = json!([{"pod": "p", "revision": hash("two"), "created": "2023-11-14T22:13:20Z"}]);
+    view.put(WatchedKind::NodeDaemons, report("a", "two", json!({"instances": fresh}), json!([])));
+    view.put(WatchedKind::Nodes, node("a", "Unknown"));
+    assert_eq!(halt(&view.plan(NOW + ms(59_000))), None);
+    assert_eq!(halt(&view.plan(NOW + ms(60_000))).map(|halted| halted.nodes), Some(vec!["a".to_owned()]));
+    view.put(WatchedKind::Nodes, node("a", "True"));
+    assert_eq!(halt(&view.plan(NOW + ms(60_000))), None, "it is heard: its agent says so itself");
 }
