@@ -291,7 +291,7 @@ pub struct DaemonSet {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<Arc<Value>>,
     /// What its status says of its rollouts; part of no identity.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "RolloutStatus::is_empty")]
     pub rollout: RolloutStatus,
 }
 

@@ -71,6 +71,11 @@ pub struct RolloutStatus {
 }
 
 impl RolloutStatus {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Reads the status of a DaemonSet of this generation.
     pub fn of(status: &Value, generation: i64) -> Self {
         let condition = |kind: &str| {

@@ -304,7 +304,7 @@ impl AgentState {
             let reached = concerns.removal_guard.etcd_rollback.reached(api);
             self.inputs.reached = if reached > 0 { reached } else { self.inputs.reached };
         }
-        self.inputs.coordinated |= concerns.claims.observe(observation, log);
+        self.inputs.coordinated |= concerns.claims.observe(observation, self.inputs.coordinated, log);
         concerns.node_lease.observe(observation, log);
     }
 

@@ -233,7 +233,7 @@ impl Claims {
 impl Claims {
     /// Reads the approvals. Gives whether the cluster has them now: one that had them is coordinated from then on,
     /// whatever becomes of the resource.
-    pub(in super::super) fn observe(&mut self, observation: &Observation, log: &mut Log) -> bool {
+    pub(in super::super) fn observe(&mut self, observation: &Observation, is_coordinated: bool, log: &mut Log) -> bool {
         for reply in &observation.replies {
             let Reply::Published(result) = reply else { continue };
             self.ended(result.as_ref().err().map(|failure| failure.kind), observation.now);
@@ -247,7 +247,7 @@ impl Claims {
         let is_unserved = scope.is_some_and(|scope| {
             scope.missing || scope.error.as_ref().is_some_and(|(failure, _)| failure.kind == FailureKind::Forbidden)
         });
-        if std::mem::replace(&mut self.is_unserved, is_unserved) != is_unserved && is_unserved {
+        if std::mem::replace(&mut self.is_unserved, is_unserved) != is_unserved && is_unserved && is_coordinated {
             log.warn("NodeDaemons cannot be read: changed templates wait until the coordinator's approvals can be");
         }
         // What was approved and claimed stands while nobody can read whether it does.
