@@ -20,7 +20,8 @@ SEED = int(os.environ.get("DAEMONLET_SEED", "7"))
 LONG = bool(os.environ.get("DAEMONLET_LONG"))
 STATIC = {"daemonlet.dev/mode": "static"}
 NAME = "daemon"
-PATIENCE = 30
+# What a runtime has never listed before its manifest was removed counts as gone after its grace period and 30 s.
+PATIENCE = 45
 
 
 class World:
