@@ -109,25 +109,18 @@ fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let json = arguments.output == Some(Form::Json);
     let _entered = runtime.enter();
     let client = cluster::client(kubeconfig)?;
+    let read = || runtime.block_on(cluster::read(&client));
+    let namespace = arguments.namespace.as_deref();
     let steered = match &arguments.command {
-        Some(Command::Pause { daemon_set }) => Some(runtime.block_on(steer::pause(&client, daemon_set, true))?),
-        Some(Command::Resume { daemon_set }) => Some(runtime.block_on(steer::pause(&client, daemon_set, false))?),
-        Some(Command::Retry { daemon_set }) => Some(runtime.block_on(steer::retry(&client, daemon_set))?),
-        Some(Command::Explain { .. }) | None => None,
+        None => return overview::print(&read()?.overview(namespace), json),
+        Some(Command::Explain { node, daemon_set: Some(key) }) => return explain::one(&read()?, node, key, json),
+        Some(Command::Explain { node, daemon_set: None }) => return explain::all(&read()?, node, namespace, json),
+        Some(Command::Pause { daemon_set }) => runtime.block_on(steer::pause(&client, daemon_set, true)),
+        Some(Command::Resume { daemon_set }) => runtime.block_on(steer::pause(&client, daemon_set, false)),
+        Some(Command::Retry { daemon_set }) => runtime.block_on(steer::retry(&client, daemon_set)),
     };
-    if let Some(text) = steered {
-        output::data(&text)?;
-        return Ok(Exit::Success);
-    }
-    let cluster = runtime.block_on(cluster::read(&client))?;
-    match &arguments.command {
-        Some(Command::Pause { .. } | Command::Resume { .. } | Command::Retry { .. }) => Ok(Exit::Success),
-        None => overview::print(&cluster.overview(arguments.namespace.as_deref()), json),
-        Some(Command::Explain { node, daemon_set: Some(key) }) => explain::one(&cluster, node, key, json),
-        Some(Command::Explain { node, daemon_set: None }) => {
-            explain::all(&cluster, node, arguments.namespace.as_deref(), json)
-        }
-    }
+    output::data(&steered?)?;
+    Ok(Exit::Success)
 }
 
 #[cfg(test)]

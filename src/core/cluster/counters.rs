@@ -80,7 +80,7 @@ mod tests {
             ready: true,
             reachable: true,
             able: true,
-            unheard_until: None,
+            unreported_until: None,
             canary: false,
             instances,
             approval: None,

@@ -143,7 +143,7 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
         sent.push((RequestTarget::Leases, String::new(), Call::ListLeases));
     }
     looks.extend(state.liveness.due().filter(|_| is_planned));
-    let (mirrors, next) = state.liveness.looks(plan.mirrors, now);
+    let (mirrors, next) = state.liveness.lookups(plan.mirrors, now);
     looks.extend(next);
     sent.extend(mirrors.into_iter().map(|look| {
         let call = Call::GetPod(look.pod.clone());

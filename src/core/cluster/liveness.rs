@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::core::json::Json;
 use crate::core::model::ObjectKey;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
-use serde_json::Value;
 
 use super::snapshot::ClusterSnapshot;
 
@@ -24,9 +25,9 @@ const LATE: Span = Span::from_secs(5);
 /// Between two batches of mirror pods.
 const BATCH: Span = Span::from_secs(1);
 /// A mirror pod of a dead agent's node is looked up again after this.
-const LOOK_AGAIN: Span = Span::from_secs(30);
+const LOOKUP_AGAIN: Span = Span::from_secs(30);
 /// Mirror pods that are looked up in one batch.
-const LOOKS: usize = 50;
+const LOOKUPS: usize = 50;
 
 /// What is known of the agents' Leases, by node.
 #[derive(Clone, Debug, Default)]
@@ -36,9 +37,9 @@ pub struct Liveness {
     /// A fingerprint of what the agent says in its NodeDaemons, and when it was first seen so.
     reports: BTreeMap<String, (String, Timestamp)>,
     /// Whether the mirror pod of the newest instance on a dead agent's node is Ready, and when it is looked up again.
-    looks: BTreeMap<MirrorLook, (Option<bool>, Timestamp)>,
+    lookups: BTreeMap<MirrorPodLookup, (Option<bool>, Timestamp)>,
     /// When mirror pods were last looked up.
-    looked: Option<Timestamp>,
+    last_batch: Option<Timestamp>,
     /// When the Leases are listed again.
     again: Option<Timestamp>,
     /// When they were last listed.
@@ -47,7 +48,7 @@ pub struct Liveness {
 
 /// A mirror pod to look up: the readiness of a node whose agent is dead.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct MirrorLook {
+pub struct MirrorPodLookup {
     /// The node.
     pub node: String,
     /// Namespace and name of the pod.
@@ -63,28 +64,29 @@ impl Liveness {
         }
         self.reports.retain(|name, _| view.nodes.contains_key(name));
         self.leases.retain(|name, _| view.nodes.contains_key(name));
-        // What nobody asked for any more is an instance that has gone.
-        self.looks.retain(|_, (_, again)| now - *again < LOOK_AGAIN);
+        // An instance that is reported no more has gone.
+        self.lookups.retain(|lookup, _| view.report(&lookup.node).is_some_and(|report| report.has(&lookup.pod.name)));
     }
 
-    /// Whether the Leases are to be listed; that is under way from now on.
+    /// Whether the Leases are to be listed.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
         // A clock that was set back makes it wait no longer.
         self.again.is_none_or(|again| again <= now || again > now + EVERY)
     }
 
-    /// When the Leases are to be listed again.
+    /// When the Leases are to be listed again, if they have been.
     pub(super) fn due(&self) -> Option<Timestamp> {
         self.again
     }
 
+    /// A request for them was sent.
     pub(super) fn asked(&mut self, now: Timestamp) {
         self.again = Some(now + EVERY);
     }
 
     /// Takes a list of the Leases: node and `renewTime` of each.
     pub(super) fn listed(&mut self, leases: &BTreeMap<String, String>, now: Timestamp) {
-        // While no API server answers nobody could renew, and a clock that was set tells nothing: the wait begins anew.
+        // While no API server answers no agent can renew, and a clock that was set tells nothing: the wait begins anew.
         let is_gap = self.listed.is_none_or(|last| now - last > EVERY + LATE || now < last);
         self.listed = Some(now);
         self.leases.retain(|name, _| leases.contains_key(name));
@@ -107,42 +109,48 @@ impl Liveness {
     }
 
     /// Whether the mirror pod was Ready when it was last looked up; `None`: unknown.
-    pub(super) fn is_ready(&self, look: &MirrorLook) -> Option<bool> {
-        self.looks.get(look)?.0
+    pub(super) fn is_ready(&self, lookup: &MirrorPodLookup) -> Option<bool> {
+        self.lookups.get(lookup)?.0
     }
 
     /// Which of these are to be looked up now, and when the next one is.
-    pub(super) fn looks(&self, wanted: Vec<MirrorLook>, now: Timestamp) -> (Vec<MirrorLook>, Option<Timestamp>) {
-        let ready = self.looked.map(|looked| looked + BATCH).filter(|ready| *ready > now && *ready <= now + BATCH);
+    pub(super) fn lookups(
+        &self,
+        wanted: Vec<MirrorPodLookup>,
+        now: Timestamp,
+    ) -> (Vec<MirrorPodLookup>, Option<Timestamp>) {
+        let ready = self.last_batch.map(|looked| looked + BATCH).filter(|ready| *ready > now && *ready <= now + BATCH);
         if let Some(ready) = ready.filter(|_| !wanted.is_empty()) {
             return (Vec::new(), Some(ready));
         }
-        let at = |look: &MirrorLook| self.looks.get(look).map_or(Timestamp::MIN, |(_, again)| *again);
-        let (mut due, later): (Vec<MirrorLook>, Vec<MirrorLook>) = wanted.into_iter().partition(|look| at(look) <= now);
-        due.sort_by_key(|look| (at(look), look.clone()));
-        let rest = due.split_off(due.len().min(LOOKS));
+        let at = |lookup: &MirrorPodLookup| self.lookups.get(lookup).map_or(Timestamp::MIN, |(_, again)| *again);
+        let (mut due, later): (Vec<MirrorPodLookup>, Vec<MirrorPodLookup>) =
+            wanted.into_iter().partition(|lookup| at(lookup) <= now);
+        due.sort_by_key(|lookup| (at(lookup), lookup.clone()));
+        let rest = due.split_off(due.len().min(LOOKUPS));
         let next = later.iter().map(at).chain((!rest.is_empty()).then_some(now + BATCH)).min();
         (due, next)
     }
 
-    pub(super) fn looking(&mut self, look: MirrorLook, now: Timestamp) {
-        self.looks.entry(look).or_insert((None, now)).1 = now + LOOK_AGAIN;
-        self.looked = Some(now);
+    /// A request for the pod was sent.
+    pub(super) fn looking_up(&mut self, lookup: MirrorPodLookup, now: Timestamp) {
+        self.lookups.entry(lookup).or_insert((None, now)).1 = now + LOOKUP_AGAIN;
+        self.last_batch = Some(now);
     }
 
     /// Takes the answer: the pod, or that there is none.
-    pub(super) fn looked(&mut self, look: &MirrorLook, pod: Option<&Value>) {
+    pub(super) fn looked_up(&mut self, lookup: &MirrorPodLookup, pod: Option<&Value>) {
         let conditions = pod.map(|pod| pod.list_at(["status", "conditions"]));
         let ready =
             conditions.into_iter().flatten().any(|c| c.str_at("type") == "Ready" && c.str_at("status") == "True");
-        self.looks.entry(look.clone()).and_modify(|(known, _)| *known = Some(ready));
+        self.lookups.entry(lookup.clone()).and_modify(|(known, _)| *known = Some(ready));
     }
 }
 
 /// Notes what is seen of a node now, and since when.
 fn note(seen: &mut BTreeMap<String, (String, Timestamp)>, name: &str, what: &str, now: Timestamp) {
     match seen.get_mut(name) {
-        // A clock that was set back makes nobody live longer than a span more.
+        // A clock that was set back makes no agent live longer than a span more.
         Some((known, since)) if known == what => *since = (*since).min(now),
         _ => drop(seen.insert(name.to_owned(), (what.to_owned(), now))),
     }
@@ -178,19 +186,19 @@ mod tests {
 
     #[test]
     fn a_mirror_pod_is_looked_up_and_again_later() {
-        let look = |number: u32| MirrorLook { node: format!("{number:02}"), pod: ObjectKey::new("ns", "p") };
+        let lookup = |number: u32| MirrorPodLookup { node: format!("{number:02}"), pod: ObjectKey::new("ns", "p") };
         let mut liveness = Liveness::default();
-        let all: Vec<MirrorLook> = (0..60).map(look).collect();
-        let (now, next) = liveness.looks(all.clone(), at(0));
-        assert_eq!((now.len(), next), (LOOKS, Some(at(SECOND))));
-        now.iter().for_each(|look| liveness.looking(look.clone(), at(0)));
-        assert_eq!(liveness.is_ready(&look(0)), None);
+        let all: Vec<MirrorPodLookup> = (0..60).map(lookup).collect();
+        let (now, next) = liveness.lookups(all.clone(), at(0));
+        assert_eq!((now.len(), next), (LOOKUPS, Some(at(SECOND))));
+        now.iter().for_each(|lookup| liveness.looking_up(lookup.clone(), at(0)));
+        assert_eq!(liveness.is_ready(&lookup(0)), None);
         let ready = serde_json::json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-        liveness.looked(&look(0), Some(&ready));
-        liveness.looked(&look(1), None);
-        assert_eq!((liveness.is_ready(&look(0)), liveness.is_ready(&look(1))), (Some(true), Some(false)));
-        assert_eq!(liveness.looks(all.clone(), at(SECOND - 1)), (vec![], Some(at(SECOND))), "one batch a second");
-        let (now, next) = liveness.looks(all, at(SECOND));
-        assert_eq!((now.len(), next), (10, Some(at(0) + LOOK_AGAIN)));
+        liveness.looked_up(&lookup(0), Some(&ready));
+        liveness.looked_up(&lookup(1), None);
+        assert_eq!((liveness.is_ready(&lookup(0)), liveness.is_ready(&lookup(1))), (Some(true), Some(false)));
+        assert_eq!(liveness.lookups(all.clone(), at(SECOND - 1)), (vec![], Some(at(SECOND))), "one batch a second");
+        let (now, next) = liveness.lookups(all, at(SECOND));
+        assert_eq!((now.len(), next), (10, Some(at(0) + LOOKUP_AGAIN)));
     }
 }

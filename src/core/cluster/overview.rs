@@ -35,7 +35,7 @@ use crate::core::validate;
 
 /// The version of the JSON schema of [`Overview`].
 pub const SCHEMA_VERSION: u32 = 1;
-/// A Lease that was not renewed for this long is nobody's any more; a bit of it is what clocks differ by.
+/// A Lease that was not renewed for this long has expired; a part of it is for clocks that differ.
 const EXPIRED: Span = Span::from_secs(30);
 
 /// A node of the cluster.
@@ -91,7 +91,7 @@ pub struct Overview {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Leader {
-    /// Its name; empty: nobody holds it.
+    /// Its name; empty: no coordinator holds it.
     pub holder: String,
     /// Since when (RFC 3339).
     pub since: String,
@@ -119,7 +119,7 @@ impl Leader {
         match silent {
             _ if !self.unknown.is_empty() => (format!("coordinator: unknown: {}", self.unknown), false),
             _ if self.holder.is_empty() => {
-                ("coordinator: none: nobody holds the Lease, so no rollout goes on".to_owned(), true)
+                ("coordinator: none holds the Lease, so no rollout goes on".to_owned(), true)
             }
             Some(silent) if silent > EXPIRED => {
                 let (holder, seconds) = (&self.holder, silent.as_secs_ceil());

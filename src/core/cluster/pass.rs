@@ -26,7 +26,7 @@ use crate::core::time::Timestamp;
 use super::conditions;
 use super::counters;
 use super::history;
-use super::liveness::MirrorLook;
+use super::liveness::MirrorPodLookup;
 use super::node_daemons::Approval;
 use super::node_daemons::Spec;
 use super::released::Halted;
@@ -107,14 +107,14 @@ pub struct ClusterPlan {
     /// Pods that agents report and that are to be looked up.
     pub lookups: Vec<StockPodClaim>,
     /// Mirror pods of nodes whose agents are dead: they say whether what runs there is ready.
-    pub mirrors: Vec<MirrorLook>,
+    pub mirrors: Vec<MirrorPodLookup>,
     /// When to look again though nothing happens.
     pub look_again: Option<Timestamp>,
     /// Approvals that are withdrawn because no agent claimed them in time: DaemonSet and node.
     pub unclaimed: Vec<(ObjectKey, String)>,
     /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
     pub passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
-    /// Current revisions that are halted, by their hash: a halt that nobody has written down yet is the same in each pass.
+    /// Current revisions that are halted, by their hash: a halt that is not written yet is the same in each pass.
     pub halts: BTreeMap<ObjectKey, (String, Halted)>,
     /// DaemonSets without a mode that too few agents run in place of the DaemonSet controller.
     pub few: Vec<FewAgents>,

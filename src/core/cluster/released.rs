@@ -29,7 +29,7 @@ pub struct Released {
 }
 
 /// Annotation of a ControllerRevision: nodes, with commas between them, whose failures of it count no more, because
-/// somebody ended its halt. The coordinator takes a node out that tells of no failure any more.
+/// its halt was ended by hand. The coordinator takes a node out that reports no failure any more.
 pub const RETRIED_ANNOTATION: &str = "daemonlet.dev/retried";
 
 /// What first instances of a newer revision do.
@@ -125,7 +125,7 @@ pub struct Halted {
 }
 
 impl Halted {
-    /// From the annotation; what nobody can read halts, too.
+    /// From the annotation; what cannot be read halts, too.
     pub fn of(annotation: &str) -> Self {
         let unknown = || Self { time: String::new(), cause: annotation.chars().take(256).collect(), nodes: Vec::new() };
         serde_json::from_str(annotation).unwrap_or_else(|_| unknown())

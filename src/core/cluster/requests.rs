@@ -13,7 +13,7 @@ use crate::core::model::ObjectKey;
 
 use super::history;
 use super::liveness;
-use super::liveness::MirrorLook;
+use super::liveness::MirrorPodLookup;
 use super::pass::Write;
 use super::released::HALTED_ANNOTATION;
 use super::released::RETRIED_ANNOTATION;
@@ -51,7 +51,7 @@ pub enum RequestTarget {
     /// A pod that an agent reports.
     Pod(StockPodClaim),
     /// The mirror pod of a node whose agent is dead.
-    Mirror(MirrorLook),
+    Mirror(MirrorPodLookup),
     /// The agents' Leases.
     Leases,
 }

@@ -82,8 +82,8 @@ pub struct NodeFact<'a> {
     pub reachable: bool,
     /// Whether it can take the wanted revision: it has an agent, which does not refuse it for reasons of its own.
     pub able: bool,
-    /// While its agent is not heard: until when it may be in the middle of a replacement that nobody told.
-    pub unheard_until: Option<Timestamp>,
+    /// While it has no report: until when it may be in the middle of a replacement that was not reported.
+    pub unreported_until: Option<Timestamp>,
     /// Whether it is one of the canary nodes.
     pub canary: bool,
     /// The instances there, oldest first.
@@ -166,7 +166,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         slot(node, stand, surges, rules)
     };
     plan.slots = (0..nodes.len()).filter(|i| nodes[*i].should_run && takes(*i)).count();
-    nodes.iter().filter_map(|n| n.unheard_until).for_each(|at| earlier(&mut plan.look_again, at));
+    nodes.iter().filter_map(|n| n.unreported_until).for_each(|at| earlier(&mut plan.look_again, at));
     // The budget has become smaller, or two who both believed to hold the Lease approved at once. An agent that
     // has claimed meanwhile wins, and what is withdrawn keeps its slot until it is gone.
     let surplus = plan.slots.saturating_sub(budget);
@@ -321,7 +321,7 @@ fn stand(
 /// Whether a node takes a slot of the budget.
 fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, rules: &Rules) -> bool {
     let exact = rules.exact;
-    let heard = (node.reachable && (node.able || node.unheard_until.is_some())) || exact;
+    let heard = (node.reachable && (node.able || node.unreported_until.is_some())) || exact;
     match stand {
         // Upstream counts the nodes on which the surge is not available yet, and nothing else.
         Stand::New { .. } if exact && surges => false,

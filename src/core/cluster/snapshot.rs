@@ -168,6 +168,11 @@ impl NodeReport {
         self.daemons.get(found).map(|(_, told)| told)
     }
 
+    /// Whether the newest instance of a daemon has this mirror pod.
+    pub(super) fn has(&self, pod: &str) -> bool {
+        self.daemons.iter().any(|(_, told)| told.pod.as_deref() == Some(pod))
+    }
+
     /// The pod of a DaemonSet controller that the agent says is on its node beside our own.
     pub(super) fn stock_pod(&self, daemon: &WatchedDaemon) -> Option<&str> {
         self.told(daemon.key).filter(|told| told.uid == Some(daemon.uid_name))?.stock_pod.as_deref()

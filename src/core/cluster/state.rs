@@ -35,7 +35,7 @@ pub struct CoordinatorState {
     /// DaemonSets of which it is told that too few agents run them.
     pub(super) few: BTreeSet<ObjectKey>,
     /// Nodes without a report, since when.
-    pub(super) unheard: BTreeMap<String, Timestamp>,
+    pub(super) unreported: BTreeMap<String, Timestamp>,
     pub(super) liveness: Liveness,
     pub(super) claims: Claims,
     pub(super) pace: Pace,
@@ -73,14 +73,14 @@ impl CoordinatorState {
 
     /// Notes which nodes have no agent that reports, and since when, as far as this process has seen.
     pub(super) fn follow_reports(&mut self, view: &ClusterSnapshot, now: Timestamp) {
-        let since = std::mem::take(&mut self.unheard);
+        let since = std::mem::take(&mut self.unreported);
         if !view.is_complete() {
             return;
         }
-        let unheard = view.nodes.iter().filter(|(_, entry)| entry.report.is_none());
-        // A clock that was set back makes nobody wait longer.
+        let unreported = view.nodes.iter().filter(|(_, entry)| entry.report.is_none());
+        // A clock that was set back makes no node wait longer.
         let begin = |name: &String| since.get(name).copied().filter(|at| *at <= now).unwrap_or(now);
-        self.unheard = unheard.map(|(name, _)| (name.clone(), begin(name))).collect();
+        self.unreported = unreported.map(|(name, _)| (name.clone(), begin(name))).collect();
     }
 
     fn answered(&mut self, reply: &Reply, now: Timestamp) {
@@ -88,7 +88,7 @@ impl CoordinatorState {
         let Some((target, version)) = self.open.remove(&reply.number) else { return };
         match (&reply.answer, target) {
             (Outcome::Pod(pod), RequestTarget::Pod(claim)) => self.claims.answered(claim, pod.as_deref()),
-            (Outcome::Pod(pod), RequestTarget::Mirror(look)) => self.liveness.looked(&look, pod.as_deref()),
+            (Outcome::Pod(pod), RequestTarget::Mirror(look)) => self.liveness.looked_up(&look, pod.as_deref()),
             (Outcome::Leases(leases), RequestTarget::Leases) => self.liveness.listed(leases, now),
             (Outcome::Failed(error), RequestTarget::Leases) => {
                 if self.leases_failed.replace(error.clone()).as_ref() != Some(error) {
@@ -141,7 +141,7 @@ impl CoordinatorState {
             self.sent = self.sent.max(request.number);
             match &request.target {
                 RequestTarget::Pod(claim) => self.claims.asked(claim.clone(), now),
-                RequestTarget::Mirror(look) => self.liveness.looking(look.clone(), now),
+                RequestTarget::Mirror(look) => self.liveness.looking_up(look.clone(), now),
                 RequestTarget::Leases => self.liveness.asked(now),
                 RequestTarget::Status(key) => self.pace.written(key.clone(), now),
                 _ => {}

@@ -1,8 +1,10 @@
 """Tests that stand on each other (no tests of its own)."""
 
 import unittest
+from contextlib import ExitStack
 
 from kit import agent
+from kit import coordinator
 from kit.control_plane import ControlPlane
 
 
@@ -24,6 +26,23 @@ class Story(unittest.TestCase):
         if result.failed_so_far() > before:
             cls.broken = self._testMethodName.removeprefix("test_").replace("_", " ")
         return result
+
+
+class Coordinated(Story):
+    """A cluster for coordinators and agents, who have their rights in it."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cls.enterClassContext(ControlPlane())
+        cls.cluster.start_controllers()
+        cls.admin = cls.cluster.admin
+        agent.grant(cls.cluster)
+        coordinator.install(cls.cluster)
+        cls.stack = cls.enterClassContext(ExitStack())
+
+    def kubectl(self, *args):
+        """Output of kubectl in the namespace of the coordinator."""
+        return self.admin.kubectl("-n", "kube-system", *args)
 
 
 def cluster(namespace):

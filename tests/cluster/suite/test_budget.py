@@ -7,20 +7,16 @@ On hollow nodes: a revision that fails is one that never gets ready, or that the
 import os
 import random
 import time
-from contextlib import ExitStack
 
-from kit import agent
-from kit import coordinator
 from kit.agent import Agent
 from kit.budget import Observer
-from kit.control_plane import ControlPlane
 from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.hollow import crowd
 from kit.wait import until
 
 from .bare import STATIC
-from .story import Story
+from .story import Coordinated
 
 NODES = 5
 SOON = 180
@@ -31,17 +27,13 @@ NEVER_READY = {"gates": [{"conditionType": "example.org/never"}]}
 TOO_LARGE = {"container": {"resources": {"requests": {"cpu": "4000"}}}}
 
 
-class BudgetTest(Story):
+class BudgetTest(Coordinated):
     """One DaemonSet on five nodes, and two who coordinate."""
 
     @classmethod
     def setUpClass(cls):
-        cls.cluster = cls.enterClassContext(ControlPlane())
-        cls.cluster.start_controllers()
-        cls.admin = cls.cluster.admin
-        agent.grant(cls.cluster)
-        coordinator.install(cls.cluster)
-        cls.nodes = crowd(cls.cluster, NODES, cls.enterClassContext(ExitStack()))
+        super().setUpClass()
+        cls.nodes = crowd(cls.cluster, NODES, cls.stack)
         cls.names = [node.name for node in cls.nodes]
         cls.one = cls.enterClassContext(Coordinator(cls.cluster, "one"))
         until(lambda: cls.holder() == "one", 20, "one coordinates")

@@ -4,21 +4,21 @@ On hollow nodes; the DaemonSet controller and the scheduler do not run.
 """
 
 import json
-from contextlib import ExitStack
+import subprocess
 
 from kit import agent
 from kit import coordinator
 from kit.agent import Agent
-from kit.control_plane import ControlPlane
 from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.hollow import HollowNode
 from kit.hollow import crowd
+from kit.sandbox import scratch
 from kit.wait import never
 from kit.wait import until
 
 from .bare import STATIC
-from .story import Story
+from .story import Coordinated
 
 NODES = 3
 SOON = 60
@@ -26,17 +26,12 @@ SOON = 60
 QUIET = 6
 
 
-class CoordinationTest(Story):
+class CoordinationTest(Coordinated):
     """One DaemonSet on three nodes, and nodes that join."""
 
     @classmethod
     def setUpClass(cls):
-        cls.cluster = cls.enterClassContext(ControlPlane())
-        cls.cluster.start_controllers()
-        cls.admin = cls.cluster.admin
-        agent.grant(cls.cluster)
-        coordinator.install(cls.cluster)
-        cls.stack = cls.enterClassContext(ExitStack())
+        super().setUpClass()
         cls.one = cls.stack.enter_context(Coordinator(cls.cluster, "one"))
         cls.agents = {}
         for node in crowd(cls.cluster, NODES, cls.stack):
@@ -49,10 +44,6 @@ class CoordinationTest(Story):
         type(self).joined += 1
         self.agents[node.name] = self.stack.enter_context(Agent(node, runtime_endpoint="", kubelet_endpoint=""))
         return node.name
-
-    def kubectl(self, *args):
-        """Output of kubectl in the daemon's namespace."""
-        return self.admin.kubectl("-n", "kube-system", *args)
 
     def images(self):
         """Image of each mirror pod that does not end, by node."""
@@ -170,9 +161,11 @@ class CoordinationTest(Story):
         self.change("4")
         until(lambda: self.condition("Halted")[0] == "True", SOON, "it is halted still")
         never(lambda: "4" in self.images().values(), QUIET, "it spreads")
-        revision = next(r["metadata"]["name"] for r in self.admin.list("controllerrevisions", "kube-system", labels="app=net")
-                        if "daemonlet.dev/halted" in r["metadata"].get("annotations", {}))
-        self.kubectl("annotate", "controllerrevision", revision, "daemonlet.dev/halted-")
+        plugin = scratch() / "kubectl-daemonlet"
+        plugin.symlink_to(agent.binary())
+        done = subprocess.run([plugin, "--kubeconfig", self.admin.kubeconfig, "retry", "kube-system/net"], capture_output=True, text=True,
+                              check=True, timeout=30)
+        self.assertRegex(done.stdout, r"^kube-system/net: revision net-\w+ was halted since \S+: .*; the halt is ended\n$")
         self.all_have("4")
 
     def test_5_a_node_without_an_agent_holds_nobody_up_for_ever(self):
@@ -191,5 +184,5 @@ class CoordinationTest(Story):
         self.admin.delete("nodes", "hollow-silent")
         until(lambda: self.status().get("numberReady") == len(self.agents), SOON, "all are ready")
         self.agents[name].kill()
-        until(lambda: self.condition("Degraded")[2] == f"agent not heard on 1 node: {name}", 100, "the dead agent is told")
+        until(lambda: self.condition("Degraded")[2] == f"agent does not renew its Lease on 1 node: {name}", 100, "the dead agent is told")
         until(lambda: self.status()["numberReady"] == len(self.agents), SOON, "its mirror pod says that it is ready")

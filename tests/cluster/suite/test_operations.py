@@ -7,7 +7,6 @@ import socket
 import subprocess
 import threading
 import urllib.request
-from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 from kit import agent
@@ -15,7 +14,6 @@ from kit import coordinator
 from kit import tools
 from kit.agent import Agent
 from kit.agent import binary
-from kit.control_plane import ControlPlane
 from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.hollow import crowd
@@ -24,7 +22,7 @@ from kit.sandbox import scratch
 from kit.wait import until
 
 from .bare import STATIC
-from .story import Story
+from .story import Coordinated
 
 NODES = 3
 SOON = 60
@@ -66,17 +64,13 @@ def promtool(*args, stdin=None):
     return done.stdout + done.stderr
 
 
-class OperationsTest(Story):
+class OperationsTest(Coordinated):
     """Three nodes, one DaemonSet, and everything that can be asked about them."""
 
     @classmethod
     def setUpClass(cls):
-        cls.cluster = cls.enterClassContext(ControlPlane())
-        cls.cluster.start_controllers()
-        cls.admin = cls.cluster.admin
-        agent.grant(cls.cluster)
-        coordinator.install(cls.cluster)
-        nodes = crowd(cls.cluster, NODES, cls.enterClassContext(ExitStack()))
+        super().setUpClass()
+        nodes = crowd(cls.cluster, NODES, cls.stack)
         cls.coordinator = cls.enterClassContext(Coordinator(cls.cluster, "one"))
         listen = {"metrics": {"listen": f"127.0.0.1:{METRICS}"}}
         cls.agents = [cls.enterClassContext(Agent(node, runtime_endpoint="", kubelet_endpoint="", **(listen if at == 0 else {})))

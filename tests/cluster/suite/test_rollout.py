@@ -3,10 +3,8 @@
 import json
 import time
 
-from kit import agent
 from kit import coordinator
 from kit.agent import Agent
-from kit.control_plane import ControlPlane
 from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.hollow import crowd
@@ -14,34 +12,21 @@ from kit.wait import never
 from kit.wait import until
 
 from .bare import STATIC
-from .story import Story
+from .story import Coordinated
 
 NODES = 5
 SOON = 60
 
 
-class RolloutTest(Story):
+class RolloutTest(Coordinated):
     """One DaemonSet's life on five nodes."""
 
     @classmethod
     def setUpClass(cls):
-        cls.cluster = cls.enterClassContext(ControlPlane())
-        cls.cluster.start_controllers()
-        cls.admin = cls.cluster.admin
-        agent.grant(cls.cluster)
-        coordinator.install(cls.cluster)
-        nodes = crowd(cls.cluster, NODES, cls.stack())
+        super().setUpClass()
+        nodes = crowd(cls.cluster, NODES, cls.stack)
         cls.one = cls.enterClassContext(Coordinator(cls.cluster, "one"))
         cls.agents = [cls.enterClassContext(Agent(node, runtime_endpoint="", kubelet_endpoint="")) for node in nodes]
-
-    @classmethod
-    def stack(cls):
-        from contextlib import ExitStack
-        return cls.enterClassContext(ExitStack())
-
-    def kubectl(self, *args):
-        """Output of kubectl in the daemon's namespace."""
-        return self.admin.kubectl("-n", "kube-system", *args)
 
     def status(self):
         """The DaemonSet's status."""

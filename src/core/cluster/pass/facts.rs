@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::core::cluster::conditions;
-use crate::core::cluster::liveness::MirrorLook;
+use crate::core::cluster::liveness::MirrorPodLookup;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::UNCLAIMED;
@@ -45,7 +45,12 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             // What a dead agent last said of its pods is not believed: they are looked up.
             ready: node.ready && (!is_dead(known, name) || is_ready(known, daemon, name)),
             reachable: node.reachable,
-            unheard_until: known.state.unheard.get(name).map(|at| *at + UNCLAIMED).filter(|until| *until > known.now),
+            unreported_until: known
+                .state
+                .unreported
+                .get(name)
+                .map(|at| *at + UNCLAIMED)
+                .filter(|until| *until > known.now),
             able: report.is_some() && !is_dead(known, name) && told.is_none_or(|t| t.phase != Some(State::Refused)),
             canary: canary.as_ref().is_some_and(|c| c.matches(&node.view.labels)),
             instances: told.map_or(&[], |t| &t.instances),
@@ -59,8 +64,8 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
     all
 }
 
-/// Whether a node has taken the wanted revision, is not heard since, and has not told within the progress deadline that
-/// it is available: the revision may have cut it off.
+/// Whether a node has taken the wanted revision, is unreachable or its agent dead since, and has not reported within the
+/// progress deadline that it is available: the revision may have cut it off.
 fn is_cut_off(known: &Basis<'_>, daemon: &WatchedDaemon, told: &Told, name: &str, is_reachable: bool) -> bool {
     if is_reachable && (!is_dead(known, name) || is_ready(known, daemon, name)) {
         return false;
@@ -76,10 +81,10 @@ fn is_dead(known: &Basis<'_>, node: &str) -> bool {
 }
 
 /// The mirror pod of the newest instance that a node's agent told of.
-fn mirror(known: &Basis<'_>, daemon: &WatchedDaemon, node: &str) -> Option<MirrorLook> {
+fn mirror(known: &Basis<'_>, daemon: &WatchedDaemon, node: &str) -> Option<MirrorPodLookup> {
     let pod = known.view.report(node)?.told(daemon.key)?.pod.as_deref()?;
     let pod = ObjectKey::new(&daemon.daemon_set.key.namespace, pod);
-    Some(MirrorLook { node: node.to_owned(), pod })
+    Some(MirrorPodLookup { node: node.to_owned(), pod })
 }
 
 /// Whether what runs on a dead agent's node is ready, by its mirror pod; what is not known is not.
@@ -88,7 +93,7 @@ fn is_ready(known: &Basis<'_>, daemon: &WatchedDaemon, node: &str) -> bool {
 }
 
 /// The mirror pods that say what dead agents do not.
-pub(super) fn mirrors(known: &Basis<'_>, daemon: &WatchedDaemon) -> Vec<MirrorLook> {
+pub(super) fn mirrors(known: &Basis<'_>, daemon: &WatchedDaemon) -> Vec<MirrorPodLookup> {
     let is_ready = |node: &&&str| {
         let entry = known.view.nodes.get(**node);
         entry.and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.ready)
@@ -153,7 +158,7 @@ pub(super) fn causes(known: &Basis<'_>, daemon: &WatchedDaemon, facts: &[NodeFac
         if view.report(node.name).is_none() {
             add("no agent", node.name);
         } else if is_dead(known, node.name) {
-            add("agent not heard", node.name);
+            add("agent does not renew its Lease", node.name);
         }
     }
     causes

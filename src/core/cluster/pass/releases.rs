@@ -32,7 +32,7 @@ pub(super) fn halted(
     if let Some(halted) = current.and_then(|current| current.halted.clone()) {
         return Some(halted);
     }
-    // What is released works: who fails it now is told as such, and nobody goes back.
+    // What is released works: who fails it now is reported as such, and no node goes back.
     if RolloutStatus::of(&daemon.status, daemon.generation).released.is_some_and(|r| r.hash == daemon.hash) {
         return None;
     }
@@ -76,10 +76,10 @@ pub(super) fn released(
     };
     let before = RolloutStatus::of(&daemon.status, daemon.generation).released;
     let is_on_delete = rules::is_on_delete(&daemon.daemon_set);
-    // A node that is not heard yet may have the old one, and so may those that are kept on it.
+    // A node without a report may have the old one, and so may those that are kept on it.
     let may_release = !is_held
         && (rolled.is_open || is_on_delete || before.is_none())
-        && facts.iter().all(|n| !(n.should_run && n.reachable && n.unheard_until.is_some()));
+        && facts.iter().all(|n| !(n.should_run && n.reachable && n.unreported_until.is_some()));
     let mut counting = facts.iter().filter(|n| n.should_run && n.reachable && n.able).peekable();
     let is_released = may_release && counting.peek().is_some() && counting.all(has_it);
     if let Some(current) = current.filter(|_| is_released) {

@@ -74,7 +74,7 @@ pub(super) fn canary(daemon_set: &DaemonSet) -> Option<Selector> {
     annotation(daemon_set, CANARY).and_then(|text| labels::parse(text).ok())
 }
 
-/// Whether nodes change only when somebody deletes a pod.
+/// Whether nodes change only when a pod is deleted.
 pub(super) fn is_on_delete(daemon_set: &DaemonSet) -> bool {
     daemon_set.update_strategy == UpdateStrategy::OnDelete
 }

@@ -43,7 +43,7 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         ready: true,
         reachable: true,
         able: true,
-        unheard_until: None,
+        unreported_until: None,
         canary: false,
         instances,
         approval: None,

@@ -250,7 +250,7 @@ impl Claims {
         if std::mem::replace(&mut self.is_unserved, is_unserved) != is_unserved && is_unserved && is_coordinated {
             log.warn("NodeDaemons cannot be read: changed templates wait until the coordinator's approvals can be");
         }
-        // What was approved and claimed stands while nobody can read whether it does.
+        // What was approved and claimed stands while it cannot be read whether it does.
         if is_listed {
             self.follow(api);
         }

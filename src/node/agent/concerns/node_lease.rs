@@ -1,11 +1,12 @@
 //! This node's Lease: a sign that its agent makes passes.
 //!
 //! Owns when it is renewed. The coordinator takes an agent whose Lease does not change for dead, and does not believe
-//! what it last said. Without NodeDaemons nobody reads it, and there is none.
+//! what it last said. Without NodeDaemons there is no coordinator to read it, and no Lease.
 
 use crate::core::model::NodeView;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::node::api::ApiFailure;
 use crate::node::api::FailureKind;
 use crate::node::api::Scope;
 
@@ -24,7 +25,7 @@ const REFUSED: Span = Span::from_secs(300);
 /// When the Lease is renewed, and the version of it that is known.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct NodeLease {
-    /// Not before; `None` while there is nobody to ask.
+    /// Not before; `None` while NodeDaemons is not served.
     next: Option<Timestamp>,
     writing: bool,
     version: Option<String>,
@@ -36,32 +37,11 @@ pub(in super::super) struct NodeLease {
 impl NodeLease {
     /// Takes the answers that have come.
     pub(in super::super) fn observe(&mut self, observation: &Observation, log: &mut Log) {
-        let now = observation.now;
         for reply in &observation.replies {
             let Reply::LeaseRenewed(result) = reply else { continue };
-            self.writing = false;
-            let refused = |kind| matches!(kind, FailureKind::Forbidden | FailureKind::NotFound);
-            let (next, version) = match result {
-                Ok(version) => {
-                    self.pause = Span::ZERO;
-                    (now + EVERY.mul_f64(1.0 - observation.random / 10.0), Some(version.clone()))
-                }
-                Err(failure) if refused(failure.kind) => {
-                    if !self.is_refused {
-                        log.warn(format!("this node's Lease is not written: {failure}")).hint(Some(
-                            "apply rbac.yaml and admission-policies.yaml of this version; without the Lease the \
-                             coordinator cannot tell that an agent is dead",
-                        ));
-                    }
-                    // A server that has just started does not know its roles yet.
-                    self.pause = (self.pause + self.pause).clamp(AGAIN, REFUSED);
-                    (now + self.pause, None)
-                }
-                Err(_) => (now + AGAIN, None),
-            };
-            self.is_refused = result.as_ref().is_err_and(|failure| refused(failure.kind));
-            (self.next, self.version) = (Some(next), version);
+            self.answered(result, observation.now, observation.random, log);
         }
+        let now = observation.now;
         let is_served = observation.snapshot().is_some_and(|api| api.lists(&Scope::NodeDaemons) > 0);
         self.next = match self.next {
             _ if !is_served => None,
@@ -69,6 +49,30 @@ impl NodeLease {
             Some(next) => Some(next.min(now + REFUSED)),
             None => Some(now),
         };
+    }
+
+    fn answered(&mut self, result: &Result<String, ApiFailure>, now: Timestamp, random: f64, log: &mut Log) {
+        self.writing = false;
+        let failed = result.as_ref().err().map(|failure| failure.kind);
+        let is_refused = matches!(failed, Some(FailureKind::Forbidden | FailureKind::NotFound));
+        if let Err(failure) = result
+            && is_refused
+            && !self.is_refused
+        {
+            log.warn(format!("this node's Lease is not written: {failure}; trying again")).hint(Some(
+                "apply rbac.yaml and admission-policies.yaml of this version; without the Lease the coordinator cannot \
+                 tell that an agent is dead",
+            ));
+        }
+        // A server that has just started does not know its roles yet.
+        self.pause = if is_refused { (self.pause + self.pause).clamp(AGAIN, REFUSED) } else { Span::ZERO };
+        let wait = match failed {
+            None => EVERY.mul_f64(1.0 - random / 10.0),
+            Some(_) if is_refused => self.pause,
+            Some(_) => AGAIN,
+        };
+        self.is_refused = is_refused;
+        (self.next, self.version) = (Some(now + wait), result.as_ref().ok().cloned());
     }
 
     /// The renewal that is due, if any.
@@ -84,5 +88,35 @@ impl NodeLease {
     /// When the next renewal is due.
     pub(in super::super) fn due(&self) -> Option<Timestamp> {
         self.next.filter(|_| !self.writing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is done with an answer: when the next renewal is due after it, and how many lines are logged.
+    fn answered(lease: &mut NodeLease, result: Result<&str, FailureKind>) -> (Option<Span>, usize) {
+        let result = result.map(str::to_owned).map_err(|kind| ApiFailure::new(kind, "no"));
+        let mut log = Log::default();
+        lease.writing = true;
+        lease.answered(&result, Timestamp::default(), 0.0, &mut log);
+        (lease.due().map(|due| due - Timestamp::default()), log.0.len())
+    }
+
+    #[test]
+    fn a_renewal_follows_in_its_time_and_a_refusal_is_reported_once_and_waited_for_ever_longer() {
+        let mut lease = NodeLease::default();
+        assert_eq!(answered(&mut lease, Ok("7")), (Some(EVERY), 0));
+        assert_eq!(lease.version.as_deref(), Some("7"));
+        // It may be another's by now: the next one reads it first.
+        assert_eq!(answered(&mut lease, Err(FailureKind::Conflict)), (Some(AGAIN), 0));
+        assert_eq!(lease.version, None);
+        let waits: Vec<_> = (0..8).map(|_| answered(&mut lease, Err(FailureKind::Forbidden))).collect();
+        let seconds: Vec<i64> = waits.iter().filter_map(|(wait, _)| Some(wait.as_ref()?.as_secs_ceil())).collect();
+        assert_eq!(seconds, [5, 10, 20, 40, 80, 160, 300, 300]);
+        assert_eq!(waits.iter().map(|(_, lines)| lines).sum::<usize>(), 1);
+        assert_eq!(answered(&mut lease, Ok("8")), (Some(EVERY), 0));
+        assert_eq!(answered(&mut lease, Err(FailureKind::NotFound)), (Some(AGAIN), 1), "from the beginning");
     }
 }

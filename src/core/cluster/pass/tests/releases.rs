@@ -259,13 +259,15 @@ fn a_dead_agent_is_not_believed() {
     }
     let now = NOW + ms(60_000);
     let plan = view.plan(now);
-    assert_eq!(plan.mirrors, [MirrorLook { node: "a".to_owned(), pod: ObjectKey::new("kube-system", "p") }]);
+    assert_eq!(plan.mirrors, [MirrorPodLookup { node: "a".to_owned(), pod: ObjectKey::new("kube-system", "p") }]);
     assert_eq!(status(&plan)["numberReady"], 3, "what is not known is not ready");
-    assert_eq!(condition(&plan, "Degraded").2, "agent not heard on 1 node: a");
+    assert_eq!(condition(&plan, "Degraded").2, "agent does not renew its Lease on 1 node: a");
     assert_eq!(approved(&plan), [("b".to_owned(), hash("two"))], "it takes no slot and gets no approval");
     let look = plan.mirrors[0].clone();
-    view.state.liveness.looking(look.clone(), now);
-    view.state.liveness.looked(&look, Some(&json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})));
+    view.state.liveness.looking_up(look.clone(), now);
+    view.state
+        .liveness
+        .looked_up(&look, Some(&json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})));
     assert_eq!(status(&view.plan(now))["numberReady"], 4);
     // One that has claimed, or has the wanted revision, keeps its slot.
     for more in [
