@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::clock;
+use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::cluster::observation::ClusterObservation;
 use crate::core::cluster::observation::Leadership;
 use crate::core::cluster::requests::Reply;
@@ -54,7 +55,7 @@ pub(super) struct ClusterInputs {
     held: Option<Held>,
     term: u64,
     /// What runs while the Lease is held; it ends when this is dropped.
-    running: Option<JoinSet<()>>,
+    running: Option<(LeaseTerm, JoinSet<()>)>,
     /// When the last observation was made, by both clocks.
     made: (Instant, Timestamp),
 }
@@ -79,14 +80,14 @@ impl ClusterInputs {
 
     /// What is decided from the last observation may be sent in this term, for as long as the Lease is held.
     pub(super) fn term(&self) -> (u64, Option<Held>) {
-        (self.term, self.held)
+        (self.term, self.held.clone())
     }
 
     /// Waits until something happens, at most until `next_look`, and gathers what happens with it.
     pub(super) async fn collect(&mut self, next_look: Option<Timestamp>) -> ClusterObservation {
         let wait = next_look.map_or(PERIOD, |at| (at - self.made.1).to_duration().min(PERIOD));
         let mut until = self.made.0 + wait;
-        if let Some(held) = self.held.filter(|_| self.running.is_some()) {
+        if let Some(held) = self.held.as_ref().filter(|_| self.running.is_some()) {
             until = until.min(held.until());
         }
         let (mut replies, mut unreadable) = (Vec::new(), Vec::new());
@@ -116,8 +117,8 @@ impl ClusterInputs {
         self.follow_the_lease();
         let now = self.made.1;
         Arc::make_mut(&mut self.snapshot).heed_clocks(now);
-        let leadership = match self.running {
-            Some(_) => Leadership::Leading { term: self.term },
+        let leadership = match &self.running {
+            Some((lease, _)) => Leadership::Leading { term: self.term, lease: lease.clone() },
             None => Leadership::Following,
         };
         ClusterObservation { now, leadership, snapshot: Arc::clone(&self.snapshot), unreadable, replies }
@@ -125,20 +126,22 @@ impl ClusterInputs {
 
     /// Starts watching when the Lease is acquired, and stops when it is lost.
     fn follow_the_lease(&mut self) {
-        let holds = self.held.is_some_and(|held| self.made.0 < held.until());
-        if holds == self.running.is_some() {
+        let held = self.held.as_ref().filter(|held| self.made.0 < held.until());
+        let held = held.map(|held| held.term.clone());
+        if held.as_ref() == self.running.as_ref().map(|(lease, _)| lease) {
             return;
         }
         let Options { lease_name: lease, identity, settings, approve_nodes, .. } = &self.options;
         self.term += 1;
         self.snapshot = Arc::new(ClusterSnapshot::new(settings.default_node_selector.clone()));
         self.running = None;
-        if !holds {
+        let Some(held) = held else {
             tracing::warn!(lease, "{identity} does not hold the Lease any more");
             return;
-        }
+        };
         tracing::info!(lease, "{identity} coordinates now");
         let more = approve_nodes.then_some(WatchedKind::CertificateRequests);
-        self.running = Some(watch::start(KINDS.into_iter().chain(more), &self.client, self.term, &self.events));
+        let watches = watch::start(KINDS.into_iter().chain(more), &self.client, self.term, &self.events);
+        self.running = Some((held, watches));
     }
 }

@@ -1,7 +1,7 @@
 //! Who coordinates: a Lease of coordination.k8s.io/v1, as client-go's leader election uses it.
 //!
-//! Owns taking, renewing and releasing it. A holder that could not renew for [`GIVE_UP`] stops before another may
-//! take over; clocks of other machines are never compared, only how long a Lease did not change.
+//! Owns taking, renewing and releasing it. A holder that could not renew for [`GIVE_UP`] begins no more writes, and
+//! those that it began end before another may take over; clocks of other machines are never compared, only how long a Lease did not change.
 
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::json::Json;
 use crate::node::api::words;
 
@@ -23,8 +24,8 @@ use super::inputs::ClusterEvent;
 use super::inputs::ClusterEvents;
 
 /// Others may take the Lease when it was not renewed for this long.
-const DURATION: Duration = Duration::from_secs(10);
-/// The holder stops when it could not renew for this long.
+const DURATION: Duration = Duration::from_secs(15);
+/// The holder stops when it could not renew for this long: half of [`DURATION`].
 const GIVE_UP: Duration = Duration::from_secs(7);
 /// Between renewals, and between looks of those that wait.
 const EVERY: Duration = Duration::from_secs(2);
@@ -33,23 +34,34 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How an attempt ended.
 enum Attempt {
-    Held,
+    Held(LeaseTerm),
     NotHeld,
     Failed,
 }
 
-/// That the Lease is held, until a moment at which no other can have it yet.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Held(Instant);
+/// That the Lease is held.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    /// By whom.
+    pub(super) term: LeaseTerm,
+    /// When it was renewed at the latest.
+    renewed: Instant,
+}
 
 impl Held {
-    pub(super) fn until(self) -> Instant {
-        self.0
+    /// When no more is begun: no other can have the Lease yet.
+    pub(super) fn until(&self) -> Instant {
+        self.renewed + GIVE_UP
     }
 
     /// Whether that moment has come: a process that was stopped for a while finds out here.
-    pub(super) fn is_over(self) -> bool {
-        Instant::now() >= self.0
+    pub(super) fn is_over(&self) -> bool {
+        Instant::now() >= self.until()
+    }
+
+    /// When another may have it.
+    pub(super) fn end(&self) -> Instant {
+        self.renewed + DURATION
     }
 }
 
@@ -90,11 +102,11 @@ impl Lease {
         loop {
             let began = Instant::now();
             held = match self.attempt(client).await {
-                Attempt::Held => Some(Held(began + GIVE_UP)),
+                Attempt::Held(term) => Some(Held { term, renewed: began }),
                 Attempt::NotHeld => None,
                 Attempt::Failed => held,
             };
-            if events.send(ClusterEvent::Lease(held)).await.is_err() {
+            if events.send(ClusterEvent::Lease(held.clone())).await.is_err() {
                 return;
             }
             tokio::time::sleep_until(began + EVERY).await;
@@ -131,7 +143,7 @@ impl Lease {
             "renewTime": now,
             "leaseTransitions": transitions,
         });
-        if is_written(leases.replace(&self.name, &PostParams::default(), &lease).await)? {
+        if written(leases.replace(&self.name, &PostParams::default(), &lease).await)?.is_some() {
             tracing::info!(lease = self.name, "{} gives the Lease back", self.identity);
         }
         Ok(())
@@ -151,8 +163,12 @@ impl Lease {
         if self.told.take().is_some() {
             tracing::info!(lease = self.name, "the Lease {}/{} answers again", self.namespace, self.name);
         }
-        self.may_hold = held;
-        if held { Attempt::Held } else { Attempt::NotHeld }
+        self.may_hold = held.is_some();
+        held.map_or(Attempt::NotHeld, |lease| {
+            let uid = lease.metadata.uid.unwrap_or_default();
+            let spec = lease.data.get("spec").cloned().unwrap_or_default();
+            Attempt::Held(LeaseTerm::new(&self.namespace, &self.name, &uid, &spec))
+        })
     }
 
     fn failed(&mut self, why: String) -> Attempt {
@@ -163,14 +179,14 @@ impl Lease {
         Attempt::Failed
     }
 
-    /// Writes the Lease if it is ours to write. False: somebody else holds it.
-    async fn write(&mut self, client: &kube::Client) -> Result<bool, kube::Error> {
+    /// Writes the Lease if it is ours to write, and gives it. `None`: somebody else holds it.
+    async fn write(&mut self, client: &kube::Client) -> Result<Option<DynamicObject>, kube::Error> {
         self.may_hold = true;
         let leases = self.leases(client);
         let Some(mut lease) = leases.get_opt(&self.name).await? else {
             let mut lease = DynamicObject::new(&self.name, &resource());
             lease.data = json!({"spec": self.spec(0, None)});
-            return is_written(leases.create(&PostParams::default(), &lease).await);
+            return written(leases.create(&PostParams::default(), &lease).await);
         };
         let spec = lease.data.get("spec").cloned().unwrap_or_default();
         let holder = spec.str_at("holderIdentity");
@@ -184,12 +200,12 @@ impl Lease {
             }
             let expired = self.seen.as_ref().is_some_and(|(_, since)| since.elapsed() >= DURATION);
             if !holder.is_empty() && !expired {
-                return Ok(false);
+                return Ok(None);
             }
             lease.data["spec"] = self.spec(transitions + 1, None);
         }
         // The resource version that was read goes with it: of two who try, one is refused.
-        is_written(leases.replace(&self.name, &PostParams::default(), &lease).await)
+        written(leases.replace(&self.name, &PostParams::default(), &lease).await)
     }
 
     fn spec(&self, transitions: i64, since: Option<Value>) -> Value {
@@ -208,11 +224,11 @@ fn resource() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease"))
 }
 
-/// Whether a write went through; another was first: it did not.
-fn is_written(written: Result<DynamicObject, kube::Error>) -> Result<bool, kube::Error> {
-    match written {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+/// What a write that went through made; `None`: another was first.
+fn written(answer: Result<DynamicObject, kube::Error>) -> Result<Option<DynamicObject>, kube::Error> {
+    match answer {
+        Ok(lease) => Ok(Some(lease)),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
         Err(error) => Err(error),
     }
 }

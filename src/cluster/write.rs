@@ -18,6 +18,7 @@ use kube::core::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::json;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::core::cluster::liveness;
 use crate::core::cluster::requests::Call;
@@ -62,11 +63,15 @@ impl Writer {
         }
         let (client, events) = (self.client.clone(), self.events.clone());
         self.sending.spawn(futures::stream::iter(requests).for_each_concurrent(AT_ONCE, move |request| {
-            let (client, events) = (client.clone(), events.clone());
+            let (client, events, held) = (client.clone(), events.clone(), held.clone());
             async move {
-                let (answer, change) = match held.is_none_or(Held::is_over) {
-                    true => (Outcome::NotSent, None),
-                    false => answer(tokio::time::timeout(PATIENCE, carry_out(&client, request.call)).await),
+                let (answer, change) = match held.filter(|held| !held.is_over()) {
+                    None => (Outcome::NotSent, None),
+                    // What is under way ends before another may hold the Lease.
+                    Some(held) => {
+                        let until = held.end().min(Instant::now() + PATIENCE);
+                        answer(tokio::time::timeout_at(until, carry_out(&client, request.call)).await)
+                    }
                 };
                 let reply = Reply { number: request.number, answer };
                 // Nobody waits for it when the coordinator has ended.

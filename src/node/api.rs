@@ -37,6 +37,7 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
+use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::dry_run::DryRunReply;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
@@ -325,6 +326,14 @@ impl Api {
         at: Timestamp,
     ) -> Result<String, ApiFailure> {
         leases::renew(&self.shared.client, node, uid, version, at).await
+    }
+
+    /// Whether the coordinator's Lease is held as in `term`.
+    ///
+    /// # Errors
+    /// The error of the API server or the connection.
+    pub async fn holds_lease(&self, term: &LeaseTerm) -> Result<bool, ApiFailure> {
+        leases::is_held(&self.shared.client, term).await
     }
 
     /// UID of the namespace `kube-system`, which identifies the cluster.

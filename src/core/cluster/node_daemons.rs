@@ -4,6 +4,7 @@
 
 use serde::Deserialize;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::core::model::Mode;
 use crate::core::status::State;
@@ -42,6 +43,31 @@ pub struct Approval {
     pub revision: String,
     /// When it was given (RFC 3339).
     pub approved_at: String,
+    /// Who gave it. A coordinator or a resource of an earlier version names nobody.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lease: Option<LeaseTerm>,
+}
+
+/// The coordinator's Lease as one holder has it: another UID or number of transitions is another holder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseTerm {
+    /// The Lease's namespace.
+    pub namespace: String,
+    /// The Lease's name.
+    pub name: String,
+    /// The Lease's UID.
+    pub uid: String,
+    /// Its `leaseTransitions`.
+    pub transitions: i64,
+}
+
+impl LeaseTerm {
+    /// That of a Lease as the API server shows it, but for what its metadata says.
+    pub fn new(namespace: &str, name: &str, uid: &str, spec: &Value) -> Self {
+        let transitions = spec.get("leaseTransitions").and_then(Value::as_i64).unwrap_or(0);
+        Self { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned(), transitions }
+    }
 }
 
 /// What an agent says of its node.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::core::time::Timestamp;
 
+use super::node_daemons::LeaseTerm;
 use super::requests::Reply;
 use super::snapshot::ClusterSnapshot;
 use super::snapshot::WatchedKind;
@@ -24,7 +25,7 @@ pub struct ClusterObservation {
 }
 
 /// Who coordinates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Leadership {
     /// Another process, or nobody.
     #[default]
@@ -33,5 +34,7 @@ pub enum Leadership {
     Leading {
         /// Counts up each time that the Lease is acquired: nothing is remembered from an earlier term.
         term: u64,
+        /// The Lease as this process holds it.
+        lease: LeaseTerm,
     },
 }

@@ -174,9 +174,23 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
             ours.iter().map(|(key, uid)| (view.names.text(*key).to_owned(), view.names.text(*uid))).collect();
         spec.approvals.retain(|a| known.contains(&(ObjectKey::new(&a.namespace, &a.name).to_string(), a.uid.as_str())));
     }
+    name_the_lease(&known, &mut plan);
     let specs = std::mem::take(&mut plan.specs).into_iter();
     plan.writes.extend(specs.map(|(node, spec)| Write::Approvals { node, spec }));
     plan
+}
+
+/// What stands was approved by whoever held the Lease, or believed to: agents claim what names the present holder.
+fn name_the_lease(known: &Basis<'_>, plan: &mut ClusterPlan) {
+    let Some(lease) = known.state.lease() else { return };
+    let is_earlier = |approval: &Approval| approval.lease.as_ref() != Some(lease);
+    for (node, entry) in &known.view.nodes {
+        let Some(report) = entry.report.as_ref().filter(|_| !known.state.approved.contains(node)) else { continue };
+        if report.spec.approvals.iter().any(is_earlier) {
+            let spec = plan.specs.entry(node.clone()).or_insert_with(|| report.spec.clone());
+            spec.approvals.iter_mut().for_each(|approval| approval.lease = Some(lease.clone()));
+        }
+    }
 }
 
 /// Whether the DaemonSet is run by agents in place of the stock controller: its label says so, or, where it has none
@@ -306,6 +320,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
                 uid: daemon.uid.clone(),
                 revision: revision.to_owned(),
                 approved_at: now.to_string(),
+                lease: known.state.lease().cloned(),
             });
         }
     }

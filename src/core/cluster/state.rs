@@ -13,6 +13,7 @@ use super::claims::Claims;
 use super::decide::ClusterDecision;
 use super::decide::Notice;
 use super::liveness::Liveness;
+use super::node_daemons::LeaseTerm;
 use super::observation::ClusterObservation;
 use super::observation::Leadership;
 use super::pace::Pace;
@@ -36,6 +37,8 @@ pub struct CoordinatorState {
     pub(super) few: BTreeSet<ObjectKey>,
     /// Nodes without a report, since when.
     pub(super) unreported: BTreeMap<String, Timestamp>,
+    /// Nodes whose approvals were written in this term: they name the Lease, if the resource has a place for it.
+    pub(super) approved: BTreeSet<String>,
     pub(super) liveness: Liveness,
     pub(super) claims: Claims,
     pub(super) pace: Pace,
@@ -56,7 +59,7 @@ impl CoordinatorState {
     /// Takes in what an observation tells.
     pub fn absorb(&mut self, observation: &ClusterObservation) {
         if observation.leadership != self.leadership {
-            *self = Self { leadership: observation.leadership, sent: self.sent, ..Self::default() };
+            *self = Self { leadership: observation.leadership.clone(), sent: self.sent, ..Self::default() };
         }
         let unreadable = observation.unreadable.iter();
         self.notices = unreadable.map(|(kind, why)| Notice::Unreadable(*kind, why.clone())).collect();
@@ -109,10 +112,22 @@ impl CoordinatorState {
             }
             (outcome, target) => {
                 self.retries.passed(&target);
-                if let (Outcome::Written, RequestTarget::Certificate(name, node)) = (outcome, target) {
-                    self.notices.push(Notice::Approved(name, node));
+                match (outcome, target) {
+                    (Outcome::Written, RequestTarget::Certificate(name, node)) => {
+                        self.notices.push(Notice::Approved(name, node));
+                    }
+                    (Outcome::Written, RequestTarget::Approvals(node)) => drop(self.approved.insert(node)),
+                    _ => {}
                 }
             }
+        }
+    }
+
+    /// The Lease as this process holds it, if it does.
+    pub(super) fn lease(&self) -> Option<&LeaseTerm> {
+        match &self.leadership {
+            Leadership::Leading { lease, .. } => Some(lease),
+            Leadership::Following => None,
         }
     }
 

@@ -85,8 +85,8 @@ const NEEDED_WITH_CRD: &[Needs] = &[
     ("daemonlet.dev", "nodedaemons/status", "", &["patch"]),
 ];
 
-/// The rights that are checked; `crd`: the cluster has NodeDaemons.
-pub fn rights(crd: bool) -> BTreeSet<Right> {
+/// The rights that are checked; `crd`: the cluster has NodeDaemons. `coordinator_lease`: namespace and name.
+pub fn rights(crd: bool, coordinator_lease: (&str, &str)) -> BTreeSet<Right> {
     let more = if crd { NEEDED_WITH_CRD } else { &[] };
     let of = |(group, resource, name, verbs): &Needs| {
         let (group, resource, name) = (*group, *resource, *name);
@@ -96,6 +96,9 @@ pub fn rights(crd: bool) -> BTreeSet<Right> {
     rights.extend(READ.iter().map(|verb| Right::new(verb, "", "services", "default", "kubernetes")));
     let leases = |verb: &&str| Right::new(verb, "coordination.k8s.io", "leases", liveness::NAMESPACE, "");
     rights.extend(["get", "create", "update"].iter().filter(|_| crd).map(leases));
+    let (namespace, name) = coordinator_lease;
+    let coordinator = Right::new("get", "coordination.k8s.io", "leases", namespace, name);
+    rights.extend(crd.then_some(coordinator));
     rights
 }
 

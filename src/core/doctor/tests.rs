@@ -425,7 +425,7 @@ fn what_is_asked_about_is_what_the_packaged_role_grants() {
     let documents = crate::core::yaml::read_documents(&text).into_iter().filter_map(|document| document.value.ok());
     let roles: Vec<Value> = documents.filter(|document| document["metadata"]["name"] == "daemonlet-agent").collect();
     let has = |list: &Value, word: &str| list.as_array().into_iter().flatten().any(|item| item == word);
-    for right in api::rights(true) {
+    for right in api::rights(true, ("kube-system", "daemonlet-coordinator")) {
         let resource = match right.subresource.as_str() {
             "" => right.resource.clone(),
             subresource => format!("{}/{subresource}", right.resource),

@@ -141,6 +141,8 @@ pub enum Withheld {
     NotApproved,
     /// The cluster's NodeDaemons, with the approvals, are not served or cannot be read.
     NotServed,
+    /// It cannot be read whether who approved it still coordinates.
+    LeaseNotRead,
     /// People have paused it.
     Paused,
 }
@@ -155,6 +157,7 @@ impl Withheld {
                  read; hint: apply nodedaemons.yaml and rbac.yaml of this version, or annotate the DaemonSet \
                  daemonlet.dev/coordination=none to let each node change by itself"
             }
+            Self::LeaseNotRead => "it is approved, and the coordinator's Lease cannot be read, as it is before each change",
             Self::Paused => "the annotation daemonlet.dev/paused holds it",
         }
     }

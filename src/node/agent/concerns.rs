@@ -77,6 +77,7 @@ impl Concerns {
         vec![
             acceptance.due(),
             claims.due(),
+            claims.reads_again(),
             kubelet_resync.due(),
             mirror_owners.due(),
             node_lease.due(),

@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc;
 
 use crate::config::Config;
+use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::dry_run::DryRunReply;
 use crate::core::dry_run::Question;
 use crate::core::health::CrashDiagnosis;
@@ -78,8 +79,8 @@ pub(super) enum Request {
     AskAboutLate { late: Vec<Late>, ask_api: Vec<Late>, look_for_preemption: bool, at: Timestamp },
     /// Would the API server create the pod of a new instance?
     DryRun(Question),
-    /// Write the status of this node's NodeDaemons.
-    Publish(Value),
+    /// Write the status of this node's NodeDaemons, once it is read that these Leases are held as they are here.
+    Publish { patch: Value, terms: BTreeSet<LeaseTerm> },
     /// Make this node's NodeDaemons, owned by the Node of this UID.
     CreateNodeDaemons { node_uid: String },
     /// Renew this node's Lease, owned by the Node of this UID. `version`: that of the Lease, where it is known.
@@ -126,6 +127,8 @@ pub(super) enum Reply {
     DryRun { question: Question, reply: DryRunReply },
     /// Of [`Request::Publish`] and [`Request::CreateNodeDaemons`].
     Published(Result<(), ApiFailure>),
+    /// Of [`Request::Publish`], when nothing was written: this Lease is held by another, or it cannot be read.
+    NotClaimed { lease: LeaseTerm, failure: Option<ApiFailure> },
     /// Of [`Request::RenewLease`]: the version of the Lease now.
     LeaseRenewed(Result<String, ApiFailure>),
     /// Of [`Request::StopSandboxes`] and [`Request::RestartSandboxes`], when it failed.
@@ -305,7 +308,17 @@ async fn perform(request: Request, clients: &Clients) -> Option<Reply> {
             let reply = api.as_ref()?.dry_run_pod(namespace, question.pod.clone()).await;
             Some(Reply::DryRun { question, reply })
         }
-        Request::Publish(patch) => Some(Reply::Published(api.as_ref()?.patch_node_daemons(node, &patch).await)),
+        Request::Publish { patch, terms } => {
+            let api = api.as_ref()?;
+            for lease in terms {
+                match api.holds_lease(&lease).await {
+                    Ok(true) => {}
+                    Ok(false) => return Some(Reply::NotClaimed { lease, failure: None }),
+                    Err(failure) => return Some(Reply::NotClaimed { lease, failure: Some(failure) }),
+                }
+            }
+            Some(Reply::Published(api.patch_node_daemons(node, &patch).await))
+        }
         Request::CreateNodeDaemons { node_uid } => {
             Some(Reply::Published(api.as_ref()?.create_node_daemons(node, &node_uid).await))
         }

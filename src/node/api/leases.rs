@@ -1,15 +1,18 @@
-//! This node's Lease in the namespace `daemonlet-node-lease`.
+//! Leases: this node's in the namespace `daemonlet-node-lease`, and the coordinator's.
 //!
-//! Owns its form, which is that of a kubelet's. Must not decide when it is renewed.
+//! Owns the form of the first, which is that of a kubelet's. Must not decide when it is renewed.
 
 use kube::Api;
 use kube::api::DynamicObject;
 use kube::api::PostParams;
+use kube::core::ApiResource;
 use serde_json::json;
 
 use crate::core::cluster::liveness::NAMESPACE;
 use crate::core::cluster::liveness::STALE;
+use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::time::Timestamp;
+use crate::node::api::confirm;
 use crate::node::api::error::ApiFailure;
 use crate::node::api::object;
 
@@ -21,7 +24,7 @@ pub(super) async fn renew(
     version: Option<String>,
     at: Timestamp,
 ) -> Result<String, ApiFailure> {
-    let resource = object::api_resource("coordination.k8s.io", "Lease", "leases");
+    let resource = resource();
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), NAMESPACE, &resource);
     let time = format!("{:.6}", jiff::Timestamp::from_millisecond(at.as_millis()).unwrap_or_default());
     let spec = json!({"holderIdentity": node, "leaseDurationSeconds": STALE.as_secs_ceil(), "renewTime": time});
@@ -38,4 +41,23 @@ pub(super) async fn renew(
         None => api.create(&PostParams::default(), &lease).await,
     };
     written.map(|lease| lease.metadata.resource_version.unwrap_or_default()).map_err(failure)
+}
+
+/// Whether the Lease is held as in `term`: it is there, is that object, and has not changed hands.
+pub(super) async fn is_held(client: &kube::Client, term: &LeaseTerm) -> Result<bool, ApiFailure> {
+    let LeaseTerm { namespace, name, .. } = term;
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource());
+    match api.get(name).await {
+        Ok(lease) => {
+            let spec = lease.data.get("spec").cloned().unwrap_or_default();
+            let uid = lease.metadata.uid.unwrap_or_default();
+            Ok(LeaseTerm::new(namespace, name, &uid, &spec) == *term)
+        }
+        Err(kube::Error::Api(status)) if confirm::is_absence(&status, "leases", name) => Ok(false),
+        Err(error) => Err(ApiFailure::from_kube(&error)),
+    }
+}
+
+fn resource() -> ApiResource {
+    object::api_resource("coordination.k8s.io", "Lease", "leases")
 }

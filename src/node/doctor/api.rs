@@ -75,7 +75,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         Err(failure) => Err(failure.message),
     };
     let daemons = asker.daemons(config, status).await;
-    let mut wanted = rights(crd == Ok(true));
+    let mut wanted = rights(crd == Ok(true), (&config.lease_namespace, &config.lease_name));
     if config.dry_run_admission {
         wanted.extend(rights_to_ask(&config.policy_namespaces));
     }

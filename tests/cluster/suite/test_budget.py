@@ -13,6 +13,7 @@ from kit.budget import Observer
 from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.hollow import crowd
+from kit.wait import never
 from kit.wait import until
 
 from .bare import STATIC
@@ -103,7 +104,7 @@ class BudgetTest(Coordinated):
         until(lambda: self.images().get(f"example.org/net:{self.number}"), 60, "the rollout has begun", pause=0.1)
         self.one.process.freeze()
         try:
-            until(lambda: self.holder() == "two", 20, "another takes over")
+            until(lambda: self.holder() == "two", 30, "another takes over")
             until(lambda: self.images().get(f"example.org/net:{self.number}", 0) >= 2, 60, "the rollout goes on", pause=0.1)
         finally:
             before = len(self.one.process.lines)
@@ -113,6 +114,42 @@ class BudgetTest(Coordinated):
         self.assertEqual(self.holder(), "two")
         self.assertEqual(self.observer.wrong, [])
         print(f"  {self.observer.instants} instants, at most {self.observer.most} unavailable")
+
+    def approve(self, node, transitions):
+        """Approves the newest revision for a node, as a coordinator that held the Lease by that many transitions."""
+        newest = max(self.admin.list("controllerrevisions", "kube-system", labels="app=net"), key=lambda r: r["revision"])
+        lease = self.admin.get("leases", LEASE, "kube-system")["metadata"]
+        by = {name: lease[name] for name in ("namespace", "name", "uid")} | {"transitions": transitions}
+        it = {"namespace": "kube-system", "name": "net", "uid": self.status()[0]["metadata"]["uid"], "lease": by}
+        it |= {"revision": newest["metadata"]["labels"]["controller-revision-hash"], "approvedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        self.admin.patch("nodedaemons", node, {"spec": {"approvals": [it]}})
+
+    def test_2_what_an_earlier_holder_approved_is_not_claimed(self):
+        self.observer.expect(1)
+        held = self.net(max_unavailable=1)
+        held["metadata"]["annotations"]["daemonlet.dev/paused"] = "true"
+        self.admin.apply(held)
+        image = f"example.org/net:{self.number}"
+        made = lambda: [r for r in self.admin.list("controllerrevisions", "kube-system", labels="app=net")
+                        if r["data"]["spec"]["template"]["spec"]["containers"][0]["image"] == image]
+        until(made, SOON, "its revision is there")
+        node = self.names[0]
+        claimed = lambda: [d for d in self.admin.get("nodedaemons", node)["status"].get("daemons", []) if d.get("replacing")]
+        for one in (self.one, self.two):
+            one.process.freeze()
+        try:
+            transitions = self.admin.get("leases", LEASE, "kube-system")["spec"]["leaseTransitions"]
+            held["metadata"]["annotations"].pop("daemonlet.dev/paused")
+            self.admin.apply(held)
+            self.approve(node, transitions - 1)
+            never(lambda: claimed() or self.images().get(image), 6, "an approval of an earlier holder is claimed")
+            self.approve(node, transitions)
+            until(lambda: self.images().get(image), SOON, "that of the present one is")
+        finally:
+            for one in (self.one, self.two):
+                one.process.thaw()
+        self.all_have()
+        self.assertEqual(self.observer.wrong, [])
 
     def flap(self, node):
         """The Node is not heard for a while: the kubelet's next look puts it right."""
@@ -139,7 +176,7 @@ class BudgetTest(Coordinated):
             one.start()
         return what
 
-    def test_2_dice(self):
+    def test_3_dice(self):
         seed = int(os.environ.get("DAEMONLET_SEED") or random.randrange(1_000_000))
         dice = random.Random(seed)
         print(f"  DAEMONLET_SEED={seed}")

@@ -8,6 +8,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::*;
+use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::cluster::history;
 use crate::core::cluster::requests::Outcome;
 use crate::core::cluster::requests::Reply;
@@ -62,7 +63,15 @@ fn node_daemons(name: &str, version: &str, approvals: Value, more: Value) -> Val
 
 fn approval() -> Value {
     json!([{"namespace": KEY.0, "name": KEY.1, "uid": "u", "revision": hash("two"),
-        "approvedAt": "2023-11-14T22:13:20Z"}])
+        "approvedAt": "2023-11-14T22:13:20Z", "lease": lease(1)}])
+}
+
+fn leading(term: u64) -> Leadership {
+    Leadership::Leading { term, lease: lease(i64::try_from(term).unwrap()) }
+}
+
+fn lease(transitions: i64) -> LeaseTerm {
+    LeaseTerm::new("kube-system", "lease", "l", &json!({"leaseTransitions": transitions}))
 }
 
 /// A coordinator in the middle of a rollout of three nodes, each of which runs the first of two revisions.
@@ -87,7 +96,7 @@ impl Coordinator {
         list(WatchedKind::Revisions, vec![revision("one", 1), revision("two", 2)]);
         list(WatchedKind::Nodes, nodes.map(node).into());
         list(WatchedKind::NodeDaemons, nodes.map(|name| node_daemons(name, "7", json!([]), json!({}))).into());
-        let leadership = Leadership::Leading { term: 1 };
+        let leadership = leading(1);
         let (unreadable, replies) = (Vec::new(), Vec::new());
         let observation = ClusterObservation { now: NOW, leadership, snapshot: Arc::new(view), unreadable, replies };
         Self { observation, state: CoordinatorState::default() }
@@ -287,11 +296,29 @@ fn the_lease_is_lost_in_the_middle() {
     coordinator.observation.leadership = Leadership::Following;
     assert_eq!(coordinator.pass(vec![]), ClusterDecision::default());
     // In the next term nothing is remembered, and what was open is not waited for.
-    coordinator.observation.leadership = Leadership::Leading { term: 2 };
+    coordinator.observation.leadership = leading(2);
     let decision = coordinator.pass(vec![approvals.clone()]);
     assert_eq!((targets(&decision), decision.notices.len()), (vec![STATUS.to_owned(), A.to_owned()], 0));
     assert_eq!(decision.requests[0].number, 3, "no number is used twice");
     assert_eq!(coordinator.pass(vec![approvals]).requests, [], "an answer of the first term is none");
+}
+
+#[test]
+fn what_stands_names_the_present_holder_soon_and_is_written_once_a_term() {
+    let mut coordinator = Coordinator::new();
+    coordinator.changed(WatchedKind::NodeDaemons, node_daemons("a", "8", approval(), json!({})));
+    assert_eq!(targets(&coordinator.pass(vec![])), [STATUS], "it names this one");
+    coordinator.observation.leadership = leading(2);
+    let second = coordinator.pass(vec![]);
+    assert_eq!(targets(&second), [STATUS, A]);
+    let Call::Patch(_, _, patch) = &second.requests[1].call else { panic!("{second:?}") };
+    let mut wanted = approval();
+    wanted[0]["lease"] = json!(lease(2));
+    assert_eq!(patch["spec"]["approvals"], wanted, "and nothing else of it changes");
+    // The resource may be of a version that has no place for it.
+    coordinator.pass(all(&second, &Outcome::Written));
+    coordinator.later(1_000);
+    assert!(!targets(&coordinator.pass(vec![])).contains(&A.to_owned()));
 }
 
 #[test]

@@ -10,7 +10,8 @@ use crate::core::yaml;
 /// An object with every field that there is.
 fn full() -> Value {
     let text = || "t".to_owned();
-    let approval = Approval { namespace: text(), name: text(), uid: text(), revision: text(), approved_at: text() };
+    let lease = LeaseTerm { namespace: text(), name: text(), uid: text(), transitions: 1 };
+    let approval = Approval { namespace: text(), name: text(), uid: text(), revision: text(), approved_at: text(), lease: Some(lease) };
     let instance =
         InstanceReport { pod: text(), revision: text(), created: text(), ready_since: Some(text()), ending: true };
     let daemon = DaemonReport {
@@ -56,6 +57,7 @@ fn differences(path: &str, schema: &Value, object: &Value, found: &mut Vec<Strin
         Value::Array(_) => "array",
         Value::Object(_) => "object",
         Value::Bool(_) => "boolean",
+        Value::Number(_) => "integer",
         _ => "string",
     };
     if schema.get("type").is_none_or(|t| t != kind) {

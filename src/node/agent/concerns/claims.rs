@@ -11,6 +11,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::cluster::node_daemons::Approval;
+use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::model::DaemonSet;
@@ -30,6 +31,7 @@ use super::super::requests::Request;
 
 mod news;
 mod status;
+mod terms;
 
 pub(in crate::node::agent) use status::status;
 
@@ -78,6 +80,8 @@ pub(in super::super) struct Claims {
     insist_at: Timestamp,
     /// Claims that were given back, or may have been, and are still read.
     returned: BTreeSet<Claim>,
+    #[serde(default)]
+    terms: terms::Terms,
 }
 
 /// Namespace and name of a DaemonSet, and the revision that is claimed.
@@ -119,7 +123,7 @@ impl Claims {
     /// The revision that is approved for `daemon_set`.
     pub(in super::super) fn approved(&self, daemon_set: &DaemonSet) -> Option<&str> {
         let (key, uid) = (&daemon_set.key, daemon_set.uid.as_deref().unwrap_or_default());
-        let mine = |a: &&crate::core::cluster::node_daemons::Approval| {
+        let mine = |a: &&Approval| {
             a.namespace == key.namespace && a.name == key.name && a.uid == uid
         };
         self.spec.approvals.iter().find(mine).map(|a| a.revision.as_str())
@@ -135,16 +139,16 @@ impl Claims {
         let mine = |a: &&Approval| {
             a.namespace == key.namespace && a.name == key.name && a.uid == uid && a.revision == revision
         };
-        if !self.spec.approvals.iter().any(|a| mine(&a)) {
+        let Some(approval) = self.spec.approvals.iter().find(mine) else {
             let why = if self.is_unserved { Withheld::NotServed } else { Withheld::NotApproved };
             return Permission::Withheld(why);
-        }
+        };
         let claimed = self.live.daemon(&key.namespace, &key.name, uid).and_then(|d| d.replacing.as_deref());
         // What is read may be older than what was said: a claim that was given back holds no more, until it is made anew.
         let claim = (key.namespace.clone(), key.name.clone(), revision.to_owned());
         match claimed == Some(revision) && !self.returned.contains(&claim) {
             true => Permission::Claimed,
-            false => Permission::Approved,
+            false => self.terms.withholds(approval).map_or(Permission::Approved, Permission::Withheld),
         }
     }
 
@@ -176,6 +180,20 @@ impl Claims {
         let next = patient.map_or(self.next, |patient| patient.max(self.next));
         let accepted = self.accepted.as_ref() == Some(&self.wanted);
         Some(if accepted { next.max(self.insist_at) } else { next })
+    }
+
+    /// When approvals are looked at again though nothing happens.
+    pub(in super::super) fn reads_again(&self) -> Option<Timestamp> {
+        self.terms.due()
+    }
+
+    /// The Leases by which was approved what is to be claimed and is not, as far as is known.
+    fn terms(&self) -> BTreeSet<LeaseTerm> {
+        let is_claimed = |a: &&Approval| {
+            let claim = (a.namespace.clone(), a.name.clone(), a.revision.clone());
+            holds(&self.wanted, &claim) && (!holds(&self.live, &claim) || self.returned.contains(&claim))
+        };
+        self.spec.approvals.iter().filter(is_claimed).filter_map(|approval| approval.lease.clone()).collect()
     }
 
     /// The write that is due at `at`, which is under way from now on. A claim binds it to the version that was
@@ -225,6 +243,7 @@ impl Claims {
         if let Some(said) = &self.accepted {
             // What it claims was bound to the version that was read: nothing came in between.
             self.returned.retain(|claim| !holds(said, claim));
+            self.terms.held();
         }
         self.insist_at = at + INSIST;
     }
@@ -235,12 +254,22 @@ impl Claims {
     /// whatever becomes of the resource.
     pub(in super::super) fn observe(&mut self, observation: &Observation, is_coordinated: bool, log: &mut Log) -> bool {
         for reply in &observation.replies {
-            let Reply::Published(result) = reply else { continue };
-            self.ended(result.as_ref().err().map(|failure| failure.kind), observation.now);
-            if let Err(failure) = result {
-                log.info(format!("the node's NodeDaemons is not written: {failure}; trying again"));
+            match reply {
+                Reply::Published(result) => {
+                    self.ended(result.as_ref().err().map(|failure| failure.kind), observation.now);
+                    if let Err(failure) = result {
+                        log.info(format!("the node's NodeDaemons is not written: {failure}; trying again"));
+                    }
+                }
+                Reply::NotClaimed { lease, failure } => {
+                    // Nothing was sent.
+                    self.ended(Some(FailureKind::Conflict), observation.now);
+                    self.terms.not_held(lease.clone(), failure.as_ref(), observation.now, log);
+                }
+                _ => {}
             }
         }
+        self.terms.follow(&self.spec, observation.now);
         let Some(api) = observation.snapshot() else { return false };
         let scope = api.scopes.get(&Scope::NodeDaemons);
         let is_listed = scope.is_some_and(|scope| scope.lists > 0);
@@ -260,8 +289,9 @@ impl Claims {
     /// The write that is due, if any.
     pub(in super::super) fn requests(&mut self, observation: &Observation, node: &NodeView) -> Option<Request> {
         let api = observation.snapshot().filter(|api| api.lists(&Scope::NodeDaemons) > 0)?;
+        let terms = self.terms();
         if let Some(patch) = self.send(observation.now) {
-            return Some(Request::Publish(patch));
+            return Some(Request::Publish { patch, terms });
         }
         // Not for a Node that is gone: it would own what nothing wants.
         let node_uid = node.uid.clone().filter(|_| api.node.is_some())?;

@@ -5,6 +5,7 @@ use crate::core::model::Source;
 use crate::core::time::at;
 use crate::core::time::ms;
 use crate::core::validate;
+use crate::node::api::ApiFailure;
 
 /// One that has read version `7` with nothing said, and wants to say `replacing`.
 fn claims(replacing: Option<&str>) -> Claims {
@@ -48,7 +49,7 @@ fn a_claim_that_is_given_back_holds_no_more_whatever_is_still_read() {
     let text = str::to_owned;
     let (namespace, name, uid, revision, approved_at) = (text("a"), text("net"), text("u"), text("r2"), text(""));
     let mut c = claims(None);
-    c.spec.approvals = vec![Approval { namespace, name, uid, revision, approved_at }];
+    c.spec.approvals = vec![Approval { namespace, name, uid, revision, approved_at, lease: None }];
     c.live = claims(Some("r2")).wanted;
     for daemon in c.live.daemons.iter_mut().chain(&mut c.wanted.daemons) {
         (daemon.namespace, daemon.uid) = (text("a"), text("u"));
@@ -139,4 +140,37 @@ fn what_nobody_waits_for_has_patience_and_goes_with_what_matters() {
     assert_eq!(c.due(), Some(at(12_000) + PATIENCE / 2), "patience is new each time");
     c.want(c.wanted.clone(), at(0), 0.0);
     assert_eq!(c.due(), Some(at(11_000)), "a clock that was set back");
+}
+
+#[test]
+fn what_an_earlier_holder_of_the_lease_has_approved_is_not_claimed() {
+    let lease = |transitions| LeaseTerm::new("s", "l", "u", &json!({"leaseTransitions": transitions}));
+    let approval = |transitions| Approval {
+        namespace: String::new(),
+        name: "net".to_owned(),
+        uid: "u".to_owned(),
+        revision: "r2".to_owned(),
+        approved_at: String::new(),
+        lease: Some(lease(transitions)),
+    };
+    let mut c = claims(Some("r2"));
+    c.spec.approvals = vec![approval(1)];
+    assert_eq!(c.terms(), BTreeSet::from([lease(1)]), "it is read before the claim is made");
+    let mut log = Log::default();
+    c.terms.not_held(lease(1), None, at(0), &mut log);
+    c.terms.follow(&c.spec, at(60_000));
+    assert_eq!(c.terms.withholds(&approval(1)), Some(Withheld::NotApproved), "for good");
+    assert_eq!((c.reads_again(), log.0.len()), (None, 0));
+    c.spec.approvals = vec![approval(2)];
+    assert_eq!(c.terms.withholds(&approval(2)), None);
+    // One that cannot be read says nothing: it is read again.
+    let failure = ApiFailure::new(FailureKind::Forbidden, "no");
+    c.terms.not_held(lease(2), Some(&failure), at(60_000), &mut log);
+    c.terms.not_held(lease(2), Some(&failure), at(60_000), &mut log);
+    assert_eq!(c.terms.withholds(&approval(2)), Some(Withheld::LeaseNotRead));
+    assert_eq!((c.reads_again(), log.0.len()), (Some(at(65_000)), 1), "it is reported once");
+    c.terms.follow(&c.spec, at(65_000));
+    assert_eq!(c.terms.withholds(&approval(2)), None);
+    c.live = c.wanted.clone();
+    assert_eq!(c.terms(), BTreeSet::new(), "what is claimed needs no more");
 }

@@ -1,0 +1,69 @@
+//! Whether who approved still holds the coordinator's Lease.
+//!
+//! Owns what is known of the Leases that approvals name. Of one that another holds, nothing is claimed: who approved
+//! was stopped meanwhile, and the present holder counts otherwise. It names itself in what it approves anew.
+
+use crate::core::cluster::node_daemons::Approval;
+use crate::core::cluster::node_daemons::LeaseTerm;
+use crate::core::cluster::node_daemons::Spec;
+use crate::core::plan::Withheld;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::agent::log::Log;
+use crate::node::api::ApiFailure;
+use crate::node::api::FailureKind;
+
+/// A Lease that could not be read is read again after this.
+const AGAIN: Span = Span::from_secs(5);
+
+/// The Leases under which nothing is claimed now.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Terms {
+    /// Of each, when it is read again; `None`: it is another's for good.
+    withheld: Vec<(LeaseTerm, Option<Timestamp>)>,
+    /// Whether it is reported that one cannot be read.
+    is_told: bool,
+}
+
+impl Terms {
+    /// Why an approval may not be claimed, if so.
+    pub(super) fn withholds(&self, approval: &Approval) -> Option<Withheld> {
+        let lease = approval.lease.as_ref()?;
+        let (_, again) = self.withheld.iter().find(|(withheld, _)| withheld == lease)?;
+        Some(if again.is_some() { Withheld::LeaseNotRead } else { Withheld::NotApproved })
+    }
+
+    /// A claim was not made: who approved it does not hold `lease`, or it could not be read for this `failure`.
+    pub(super) fn not_held(&mut self, lease: LeaseTerm, failure: Option<&ApiFailure>, now: Timestamp, log: &mut Log) {
+        if let Some(failure) = failure.filter(|_| !std::mem::replace(&mut self.is_told, true)) {
+            let LeaseTerm { namespace, name, .. } = &lease;
+            let hint = "apply rbac.yaml of this version: it lets agents read the coordinator's Lease";
+            log.warn(format!(
+                "an approval is not claimed: the coordinator's Lease {namespace}/{name} cannot be read: {failure}; \
+                 trying again"
+            ))
+            .hint((failure.kind == FailureKind::Forbidden).then_some(hint));
+        }
+        self.withheld.retain(|(withheld, _)| *withheld != lease);
+        self.withheld.push((lease, failure.map(|_| now + AGAIN)));
+    }
+
+    /// A claim was made.
+    pub(super) fn held(&mut self) {
+        self.is_told = false;
+    }
+
+    /// Forgets Leases that no approval names, and those that are to be read again.
+    pub(super) fn follow(&mut self, spec: &Spec, now: Timestamp) {
+        self.withheld.retain(|(withheld, again)| {
+            let is_named = spec.approvals.iter().any(|approval| approval.lease.as_ref() == Some(withheld));
+            // A clock that was set back makes it wait no longer.
+            is_named && again.is_none_or(|again| again > now && again <= now + AGAIN)
+        });
+    }
+
+    /// When one is read again.
+    pub(super) fn due(&self) -> Option<Timestamp> {
+        self.withheld.iter().filter_map(|(_, again)| *again).min()
+    }
+}
