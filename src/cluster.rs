@@ -6,6 +6,7 @@
 //! two who both believe to hold the Lease do no harm. It watches Nodes, DaemonSets, NodeDaemons, ControllerRevisions and
 //! Namespaces, and no pods: one that an agent reports is looked up.
 
+mod health;
 mod inputs;
 mod lease;
 mod report;
@@ -17,9 +18,11 @@ use std::pin::pin;
 
 use tokio::sync::oneshot;
 
+use crate::config::Listen;
 use crate::core::cluster::decide::decide;
 use crate::core::cluster::pass::Settings;
 use crate::core::cluster::state::CoordinatorState;
+use crate::core::cluster::telemetry;
 use crate::node::api::Connector;
 
 use inputs::ClusterInputs;
@@ -40,6 +43,8 @@ pub struct Options {
     pub settings: Settings,
     /// Whether requests of nodes for their identities are approved.
     pub approve_nodes: bool,
+    /// Where metrics and health are served, if anywhere.
+    pub metrics_listen: Option<Listen>,
 }
 
 /// Coordinates until `stop` is there: stands for the Lease, works only while it holds it, and gives it back in the
@@ -55,6 +60,11 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) {
     let mut writer = Writer::new(client, events);
     let mut state = CoordinatorState::default();
     let mut next_look = None;
+    let mut started = None;
+    let recorder = options.metrics_listen.clone().and_then(|listen| {
+        let served = health::Recorder::serve(listen);
+        served.inspect_err(|error| tracing::warn!("metrics of the coordinator are not served: {error}")).ok()
+    });
     loop {
         let observation = tokio::select! {
             biased;
@@ -67,6 +77,14 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) {
         next_look = decision.next_look;
         writer.send(decision.requests.clone(), inputs.term());
         state.commit(decision, observation.now);
+        if let Some(recorder) = &recorder {
+            recorder.record(telemetry::facts(
+                &observation,
+                &state,
+                &options.identity,
+                *started.get_or_insert(observation.now),
+            ));
+        }
     }
     // Nothing is sent any more when the Lease is another's.
     drop((inputs, writer, ends));

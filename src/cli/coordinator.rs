@@ -63,5 +63,6 @@ pub(super) fn options(config: &Config) -> Option<cluster::Options> {
             exact_rollouts: config.exact_rollouts,
         },
         approve_nodes: config.approve_nodes,
+        metrics_listen: config.coordinator_metrics_listen.clone(),
     })
 }

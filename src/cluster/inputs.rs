@@ -3,6 +3,7 @@
 //! Owns the watches, which run while the Lease is held, and the snapshot that they fill. Its one `await` is the only
 //! one between two decisions; its clock is theirs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::clock;
 use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::cluster::observation::ClusterObservation;
 use crate::core::cluster::observation::Leadership;
+use crate::core::cluster::observation::WatchProgress;
 use crate::core::cluster::requests::Reply;
 use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::ClusterSnapshot;
@@ -52,6 +54,7 @@ pub(super) struct ClusterInputs {
     received: mpsc::Receiver<ClusterEvent>,
     events: ClusterEvents,
     snapshot: Arc<ClusterSnapshot>,
+    watches: BTreeMap<WatchedKind, WatchProgress>,
     held: Option<Held>,
     term: u64,
     /// What runs while the Lease is held; it ends when this is dropped.
@@ -70,6 +73,7 @@ impl ClusterInputs {
             received,
             events: events.clone(),
             snapshot: Arc::default(),
+            watches: BTreeMap::new(),
             held: None,
             term: 0,
             running: None,
@@ -91,15 +95,20 @@ impl ClusterInputs {
             until = until.min(held.until());
         }
         let (mut replies, mut unreadable) = (Vec::new(), Vec::new());
+        let mut heard = BTreeMap::new();
         let mut is_first = true;
         while let Ok(Some(event)) = tokio::time::timeout_at(until, self.received.recv()).await {
             let mut is_news = true;
             match event {
                 ClusterEvent::Lease(held) => self.held = held,
                 ClusterEvent::Changed(term, change) if term == self.term => {
+                    heard.insert(change.kind(), false);
                     is_news = Arc::make_mut(&mut self.snapshot).take(change);
                 }
-                ClusterEvent::Unreadable(term, kind, why) if term == self.term => unreadable.push((kind, why)),
+                ClusterEvent::Unreadable(term, kind, why) if term == self.term => {
+                    heard.insert(kind, true);
+                    unreadable.push((kind, why));
+                }
                 ClusterEvent::Replied(term, reply, change) if term == self.term => {
                     if let Some(change) = change {
                         Arc::make_mut(&mut self.snapshot).take(change);
@@ -114,14 +123,20 @@ impl ClusterInputs {
             }
         }
         self.made = (Instant::now(), clock::now());
-        self.follow_the_lease();
         let now = self.made.1;
+        for (kind, has_failed) in heard {
+            let progress = self.watches.entry(kind).or_default();
+            progress.has_failed = has_failed;
+            progress.heard = if has_failed { progress.heard } else { Some(now) };
+        }
+        self.follow_the_lease();
         Arc::make_mut(&mut self.snapshot).heed_clocks(now);
         let leadership = match &self.running {
             Some((lease, _)) => Leadership::Leading { term: self.term, lease: lease.clone() },
             None => Leadership::Following,
         };
-        ClusterObservation { now, leadership, snapshot: Arc::clone(&self.snapshot), unreadable, replies }
+        let (snapshot, watches) = (Arc::clone(&self.snapshot), self.watches.clone());
+        ClusterObservation { now, leadership, snapshot, unreadable, watches, replies }
     }
 
     /// Starts watching when the Lease is acquired, and stops when it is lost.
@@ -135,6 +150,7 @@ impl ClusterInputs {
         self.term += 1;
         self.snapshot = Arc::new(ClusterSnapshot::new(settings.default_node_selector.clone()));
         self.running = None;
+        self.watches.clear();
         let Some(held) = held else {
             tracing::warn!(lease, "{identity} does not hold the Lease any more");
             return;

@@ -59,9 +59,9 @@ impl Held {
         Instant::now() >= self.until()
     }
 
-    /// When another may have it.
-    pub(super) fn end(&self) -> Instant {
-        self.renewed + DURATION
+    /// How long it is until another may have it.
+    pub(super) fn left(&self) -> Duration {
+        (self.renewed + DURATION).saturating_duration_since(Instant::now())
     }
 }
 

@@ -44,6 +44,10 @@ pub(super) fn log(reports: &[Notice]) {
                 "the agents' Leases in {NAMESPACE} cannot be read: {error}; agents that die are not noticed; hint: apply \
                  coordinator-rbac.yaml and rbac.yaml of this version"
             ),
+            Notice::EventFailed(trouble, error) => tracing::warn!(
+                daemonset = %trouble.key,
+                "an event is not written: {error}; trying again; hint: apply coordinator-rbac.yaml of this version"
+            ),
             Notice::Outdated(target, words) => tracing::debug!("{target}: {words}"),
             Notice::WriteFailed { target, error, is_new: true } => {
                 tracing::warn!("{target}: {error}; trying again");

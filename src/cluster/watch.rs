@@ -33,19 +33,15 @@ const AGAIN: Duration = Duration::from_secs(2);
 
 /// The resource of a kind.
 pub(super) fn resource(kind: WatchedKind) -> ApiResource {
-    let (group, version, kind, plural) = match kind {
-        WatchedKind::Nodes => ("", "v1", "Node", "nodes"),
-        WatchedKind::DaemonSets => ("apps", "v1", "DaemonSet", "daemonsets"),
-        WatchedKind::NodeDaemons => {
-            (node_daemons::GROUP, node_daemons::VERSION, node_daemons::KIND, node_daemons::PLURAL)
-        }
-        WatchedKind::Revisions => ("apps", "v1", "ControllerRevision", "controllerrevisions"),
-        WatchedKind::Namespaces => ("", "v1", "Namespace", "namespaces"),
-        WatchedKind::CertificateRequests => {
-            ("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests")
-        }
+    let (group, version, name) = match kind {
+        WatchedKind::Nodes => ("", "v1", "Node"),
+        WatchedKind::DaemonSets => ("apps", "v1", "DaemonSet"),
+        WatchedKind::NodeDaemons => (node_daemons::GROUP, node_daemons::VERSION, node_daemons::KIND),
+        WatchedKind::Revisions => ("apps", "v1", "ControllerRevision"),
+        WatchedKind::Namespaces => ("", "v1", "Namespace"),
+        WatchedKind::CertificateRequests => ("certificates.k8s.io", "v1", "CertificateSigningRequest"),
     };
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, name), kind.plural())
 }
 
 /// The object as the API has it.

@@ -18,7 +18,6 @@ use kube::core::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::json;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::core::cluster::liveness;
 use crate::core::cluster::requests::Call;
@@ -69,8 +68,8 @@ impl Writer {
                     None => (Outcome::NotSent, None),
                     // What is under way ends before another may hold the Lease.
                     Some(held) => {
-                        let until = held.end().min(Instant::now() + PATIENCE);
-                        answer(tokio::time::timeout_at(until, carry_out(&client, request.call)).await)
+                        let patience = held.left().min(PATIENCE);
+                        answer(tokio::time::timeout(patience, carry_out(&client, request.call)).await)
                     }
                 };
                 let reply = Reply { number: request.number, answer };
@@ -87,6 +86,7 @@ enum Shown {
     Gone(WatchedKind, ObjectKey),
     Pod(Option<DynamicObject>),
     Leases(BTreeMap<String, String>),
+    Event,
     /// What the write depends on is not there.
     Missing(&'static str),
 }
@@ -101,6 +101,7 @@ fn answer(outcome: Result<Result<Shown, kube::Error>, tokio::time::error::Elapse
             (Outcome::Written, Some(Change::Gone(kind, Box::new(json!({"metadata": metadata})))))
         }
         Ok(Ok(Shown::Pod(pod))) => (Outcome::Pod(pod.map(|pod| Box::new(watch::value(pod)))), None),
+        Ok(Ok(Shown::Event)) => (Outcome::Written, None),
         Ok(Ok(Shown::Leases(leases))) => (Outcome::Leases(leases), None),
         Ok(Ok(Shown::Missing(what))) => (Outcome::Outdated(what.to_owned()), None),
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
@@ -174,6 +175,17 @@ async fn carry_out(client: &kube::Client, call: Call) -> Result<Shown, kube::Err
             let pods = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Pod"));
             let pods: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, &pods);
             pods.get_opt(&key.name).await.map(Shown::Pod)
+        }
+        Call::Event(key, event, series) => {
+            let events = ApiResource::from_gvk(&GroupVersionKind::gvk("events.k8s.io", "v1", "Event"));
+            let events: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, &events);
+            let event: DynamicObject = serde_json::from_value(event).map_err(kube::Error::SerdeError)?;
+            match events.create(&PostParams::default(), &event).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    events.patch(&key.name, &parameters, &Patch::Merge(series)).await.map(|_| Shown::Event)
+                }
+                created => created.map(|_| Shown::Event),
+            }
         }
         Call::ListLeases => {
             let leases = ApiResource::from_gvk(&GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease"));

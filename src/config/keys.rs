@@ -251,6 +251,8 @@ keys! {
     /// exist: requests of their kubelets, of their agents, and with a bootstrap token of the group
     /// system:bootstrappers:daemonlet. Needs approver-rbac.yaml of /usr/share/daemonlet/k8s.
     approve_nodes: bool = ("coordinator.approve-nodes", Truth, "false");
+    /// Where the coordinator serves its own /metrics and /healthz: as `metrics.listen`, at another address. "": nowhere.
+    coordinator_metrics_listen: Option<Listen> = ("coordinator.metrics-listen", Optional(LISTEN), r#""""#);
     /// Where /metrics (Prometheus text) and /healthz are served: a loopback address such as
     /// "127.0.0.1:9465", which every process of this node can read, or a socket such as
     /// "unix:///run/daemonlet/metrics.sock", for root alone. "": nowhere.

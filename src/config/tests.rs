@@ -336,6 +336,7 @@ fn each_key_of_the_example_reaches_the_configuration() {
         ("checkpoint.key", r#""tpm2""#),
         ("log.level", r#""info,daemonlet::node=debug""#),
         ("metrics.listen", r#""[::1]:9465""#),
+        ("coordinator.metrics-listen", r#""[::1]:9466""#),
         ("log.target", r#""stderr""#),
         ("coordination", r#""none""#),
         ("update-jitter", r#""1500ms""#),

@@ -1,4 +1,4 @@
-//! What the agent counts and measures, in one table, and the text that Prometheus reads.
+//! What the agent and the coordinator count and measure, in one table, and the text that Prometheus reads.
 //!
 //! Owns names, units, labels and meaning: the exposition, `packaging/monitoring/METRICS.md` and the checks of
 //! dashboard and rules are made from it. Must not measure anything. The names are a contract: they are only
@@ -6,9 +6,14 @@
 
 use crate::core::named::named;
 
+mod coordinator;
 mod exposition;
 mod text;
 
+pub use coordinator::CoordinatorFacts;
+pub use coordinator::CoordinatorWatch;
+pub use coordinator::DaemonSetCondition;
+pub use coordinator::coordinator;
 pub use exposition::Approvals;
 pub use exposition::Counts;
 pub use exposition::MetricFacts;
@@ -128,13 +133,31 @@ metrics! {
     TokenFailures: Gauge = ("daemonlet_token_problems", "tokens", ACCOUNT);
     /// Replacements: approved and not claimed yet, claimed (under way), or withheld by the coordinator.
     Approvals: Gauge = ("daemonlet_approvals", "daemons", &["state"]);
-    /// When the agent started.
+    /// Whether this coordinator holds the Lease. None that does: nothing is rolled out, and no status is true.
+    CoordinatorLeads: Gauge = ("daemonlet_coordinator_leads", "0 or 1", &["identity"]);
+    /// Passes of this coordinator since the start.
+    CoordinatorPasses: Counter = ("daemonlet_coordinator_passes_total", "passes", &[]);
+    /// When the last pass of this coordinator ended. There is at least one every 30 s.
+    CoordinatorLastPass: Gauge = ("daemonlet_coordinator_last_pass_timestamp_seconds", "seconds since 1970", &[]);
+    /// Whether each watch of the coordinator that holds the Lease has its list and works.
+    CoordinatorWatchUp: Gauge = ("daemonlet_coordinator_watch_up", "0 or 1", &["watch"]);
+    /// When each watch last told something. Namespaces may rest for days, NodeDaemons hardly while something runs.
+    CoordinatorWatchHeard: Gauge =
+        ("daemonlet_coordinator_watch_last_event_timestamp_seconds", "seconds since 1970", &["watch"]);
+    /// Writes of this coordinator since the start: written, outdated, refused, unanswered, or not sent without the Lease.
+    CoordinatorWrites: Counter = ("daemonlet_coordinator_writes_total", "writes", &["outcome"]);
+    /// Nodes whose agent reports, is dead, or never reported (absent).
+    CoordinatorNodes: Gauge = ("daemonlet_coordinator_nodes", "nodes", &["agent"]);
+    /// The coordinator's conditions of each DaemonSet, by the coordinator that holds the Lease.
+    DaemonSetConditions: Gauge =
+        ("daemonlet_daemonset_condition", "always 1", &["namespace", "daemonset", "condition", "status", "reason"]);
+    /// When the process started.
     ProcessStart: Gauge = ("process_start_time_seconds", "seconds since 1970", &[]);
-    /// CPU time of the agent.
+    /// CPU time of the process.
     ProcessCpu: Counter = ("process_cpu_seconds_total", "seconds", &[]);
-    /// Resident memory of the agent.
+    /// Resident memory of the process.
     ProcessMemory: Gauge = ("process_resident_memory_bytes", "bytes", &[]);
-    /// Files that the agent has open.
+    /// Files that the process has open.
     ProcessFds: Gauge = ("process_open_fds", "files", &[]);
 }
 

@@ -3,8 +3,8 @@
 //! Owns what the loop records after each pass, and gathers the rest on request. The loop never waits for a reader: a
 //! thread of its own serves, and reports a hanging loop, too.
 
-mod process;
-mod server;
+pub mod process;
+pub mod server;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ struct Recorded {
     complaint: Option<String>,
 }
 
-/// Whether the agent works.
+/// Whether it works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// Whether it does.
@@ -77,7 +77,7 @@ impl Recorder {
     /// If no thread can be started.
     pub fn serve(listen: Listen, started: Timestamp) -> std::io::Result<Self> {
         let recorder = Self { started, since: Instant::now(), inner: Arc::default() };
-        server::start(listen, recorder.clone())?;
+        server::start(listen, Arc::new(recorder.clone()))?;
         Ok(recorder)
     }
 
@@ -113,13 +113,14 @@ impl Recorder {
     pub fn complaint(&self) -> Option<String> {
         self.with(|recorded| recorded.complaint.clone())
     }
+}
 
+impl server::Exposed for Recorder {
     fn complain(&self, complaint: Option<String>) {
         self.with(|recorded| recorded.complaint = complaint);
     }
 
-    /// Whether passes are made.
-    pub fn health(&self) -> Health {
+    fn health(&self) -> Health {
         let last = self.with(|recorded| recorded.last.as_ref().map(|(_, ended)| *ended));
         let age = last.unwrap_or(self.since).elapsed();
         let seconds = age.as_secs();
@@ -130,8 +131,7 @@ impl Recorder {
         Health { works: last.is_some() && age <= HANGS_AFTER, words }
     }
 
-    /// The text for Prometheus; `None` before the first pass.
-    pub fn exposition(&self) -> Option<String> {
+    fn exposition(&self) -> Option<String> {
         let process = process::fact();
         self.with(|recorded| {
             let (pass, _) = recorded.last.as_ref()?;

@@ -30,6 +30,7 @@ pub(super) fn print(overview: &Overview, json: bool) -> Result<Exit, CommandFail
 
 fn human(overview: &Overview, colour: Colour, now: Timestamp) -> String {
     let (leader, is_missing) = overview.coordinator.words(now);
+    let leader = format!("coordinator: {leader}");
     let leader = if is_missing { colour.yellow(&leader) } else { leader };
     if overview.daemon_sets.is_empty() {
         return format!("{leader}\nno node runs daemons by daemonlet\n");

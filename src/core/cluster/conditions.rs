@@ -126,8 +126,13 @@ pub fn without_ours(live: &[Value]) -> Vec<Value> {
     let is_ours = live
         .iter()
         .any(|c| c.str_at("type") == "Available" && matches!(c.str_at("reason"), "AllAvailable" | "Unavailable"));
+    live.iter().filter(|c| !(is_ours && self::is_ours(c))).cloned().collect()
+}
+
+/// Whether a condition has a type that the coordinator writes.
+pub fn is_ours(condition: &Value) -> bool {
     let ours = ["Progressing", "Available", "Degraded", released::RELEASED, released::HALTED];
-    live.iter().filter(|c| !(is_ours && ours.contains(&c.str_at("type")))).cloned().collect()
+    ours.contains(&condition.str_at("type"))
 }
 
 fn merge_all(live: &[Value], ours: Vec<(&str, bool, &str, String)>, now: &str) -> Vec<Value> {

@@ -10,6 +10,9 @@ use crate::core::time::Timestamp;
 
 use super::certificates;
 use super::certificates::NotApproved;
+use super::events;
+use super::events::Events;
+use super::events::Trouble;
 use super::observation::ClusterObservation;
 use super::observation::Leadership;
 use super::pass;
@@ -53,6 +56,8 @@ pub(super) struct Memory {
     pub(super) halts: BTreeMap<ObjectKey, (String, Halted)>,
     /// DaemonSets that too few agents run: each is told once.
     pub(super) few: BTreeSet<ObjectKey>,
+    /// What goes wrong, and how far it has been told.
+    pub(super) events: Events,
     /// What is wanted, whether it is sent or waits.
     pub(super) wanted: BTreeSet<RequestTarget>,
 }
@@ -81,6 +86,8 @@ pub enum Notice {
     LookupFailed(StockPodClaim, SendError),
     /// The agents' Leases could not be read.
     LeasesUnread(SendError),
+    /// An event could not be written.
+    EventFailed(Trouble, SendError),
     /// A write was decided from an old version.
     Outdated(RequestTarget, String),
     /// A write failed and is tried again.
@@ -143,6 +150,13 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
         sent.push((RequestTarget::Leases, String::new(), Call::ListLeases));
     }
     looks.extend(state.liveness.due().filter(|_| is_planned));
+    let told = state.events.plan(plan.troubles, now);
+    looks.extend(told.look_again);
+    sent.extend(told.due.into_iter().map(|(trouble, nodes)| {
+        let (name, event, series) = events::body(&trouble, nodes, now);
+        let call = Call::Event(ObjectKey::new(&trouble.key.namespace, &name), event, series);
+        (RequestTarget::Event(trouble), String::new(), call)
+    }));
     let (mirrors, next) = state.liveness.lookups(plan.mirrors, now);
     looks.extend(next);
     sent.extend(mirrors.into_iter().map(|look| {
@@ -153,7 +167,8 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     let numbered = (state.sent + 1..).zip(sent);
     decision.requests =
         numbered.map(|(number, (target, version, call))| ClusterRequest { number, target, version, call }).collect();
-    decision.memory = is_planned.then_some(Memory { passed_over: plan.passed_over, halts: plan.halts, few, wanted });
+    let (passed_over, halts, events) = (plan.passed_over, plan.halts, told.next);
+    decision.memory = is_planned.then_some(Memory { passed_over, halts, few, events, wanted });
     decision
 }
 

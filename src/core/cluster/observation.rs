@@ -1,5 +1,6 @@
 //! What one pass of the coordinator knows of the world, as a value.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::core::time::Timestamp;
@@ -20,8 +21,19 @@ pub struct ClusterObservation {
     pub snapshot: Arc<ClusterSnapshot>,
     /// Watches that failed since the last observation, and why. What they told before stands.
     pub unreadable: Vec<(WatchedKind, String)>,
+    /// When each watch last told something, and whether it has failed since.
+    pub watches: BTreeMap<WatchedKind, WatchProgress>,
     /// Answers that came since the last observation; what they brought is in the snapshot.
     pub replies: Vec<Reply>,
+}
+
+/// How a watch goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchProgress {
+    /// When it last told something.
+    pub heard: Option<Timestamp>,
+    /// Whether it has failed since.
+    pub has_failed: bool,
 }
 
 /// Who coordinates.

@@ -117,15 +117,13 @@ impl Leader {
     pub fn words(&self, now: Timestamp) -> (String, bool) {
         let silent = self.renewed.parse::<Timestamp>().ok().map(|renewed| now - renewed);
         match silent {
-            _ if !self.unknown.is_empty() => (format!("coordinator: unknown: {}", self.unknown), false),
-            _ if self.holder.is_empty() => {
-                ("coordinator: none holds the Lease, so no rollout goes on".to_owned(), true)
-            }
+            _ if !self.unknown.is_empty() => (format!("unknown: {}", self.unknown), false),
+            _ if self.holder.is_empty() => ("none holds the Lease, so no rollout goes on".to_owned(), true),
             Some(silent) if silent > EXPIRED => {
                 let (holder, seconds) = (&self.holder, silent.as_secs_ceil());
-                (format!("coordinator: {holder} has not renewed its Lease for {seconds} s: no rollout goes on"), true)
+                (format!("{holder} has not renewed its Lease for {seconds} s: no rollout goes on"), true)
             }
-            _ => (format!("coordinator: {} since {}", self.holder, self.since), false),
+            _ => (format!("{} since {}", self.holder, self.since), false),
         }
     }
 }

@@ -25,6 +25,8 @@ use crate::core::time::Timestamp;
 
 use super::conditions;
 use super::counters;
+use super::events;
+use super::events::Trouble;
 use super::history;
 use super::liveness::MirrorPodLookup;
 use super::node_daemons::Approval;
@@ -118,6 +120,8 @@ pub struct ClusterPlan {
     pub halts: BTreeMap<ObjectKey, (String, Halted)>,
     /// DaemonSets without a mode that too few agents run in place of the DaemonSet controller.
     pub few: Vec<FewAgents>,
+    /// What goes wrong with current revisions, each with the number of nodes.
+    pub troubles: BTreeMap<Trouble, usize>,
     /// The approvals that are to stand on each node where they change.
     specs: BTreeMap<String, Spec>,
 }
@@ -215,6 +219,7 @@ fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut ClusterPlan) ->
     let is_most = 2 * run > should;
     if let Some(node) = claim.filter(|_| !is_most) {
         let key = daemon.daemon_set.key.clone();
+        plan.troubles.insert(events::too_few_agents(&key, &daemon.uid), run);
         plan.few.push(FewAgents { key, node: node.clone(), run, should });
     }
     is_most
@@ -328,6 +333,15 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     // Counters follow the current revision: it has to be there first.
     if history.current.is_some() || gated || refused.is_some() {
         let causes = facts::causes(known, daemon, &facts);
+        let trouble = |reason, cause: &str| Trouble {
+            key: key.clone(),
+            uid: daemon.uid.clone(),
+            revision: daemon.hash.clone(),
+            reason,
+            cause: cause.to_owned(),
+        };
+        plan.troubles.extend(causes.iter().map(|(cause, nodes)| (trouble("Degraded", cause), nodes.len())));
+        plan.troubles.extend(halted.iter().map(|halted| (trouble(events::HALTED, &halted.cause), 1)));
         let told = conditions::ConditionFacts {
             counters: counted,
             held: &rolled.held,

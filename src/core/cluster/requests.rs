@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::ObjectKey;
 
+use super::events::Trouble;
 use super::history;
 use super::liveness;
 use super::liveness::MirrorPodLookup;
@@ -54,6 +55,8 @@ pub enum RequestTarget {
     Mirror(MirrorPodLookup),
     /// The agents' Leases.
     Leases,
+    /// An event.
+    Event(Trouble),
 }
 
 /// What is done to a ControllerRevision.
@@ -96,6 +99,8 @@ pub enum Call {
     GetPod(ObjectKey),
     /// The agents' Leases, from the API server's cache.
     ListLeases,
+    /// An event of this name: the body that makes it, and the merge patch where it is there.
+    Event(ObjectKey, Value, Value),
 }
 
 /// What became of a request.
@@ -167,6 +172,7 @@ impl fmt::Display for RequestTarget {
             Self::Certificate(name, _) => write!(f, "certificatesigningrequest {name}"),
             Self::Pod(claim) => write!(f, "pod {} on node {}", claim.pod, claim.node),
             Self::Mirror(look) => write!(f, "pod {} on node {}", look.pod, look.node),
+            Self::Event(trouble) => write!(f, "event on {}", trouble.key),
             Self::Leases => write!(f, "Leases in {}", liveness::NAMESPACE),
         }
     }

@@ -25,6 +25,7 @@ use crate::core::time::Timestamp;
 use super::history::RevisionFact;
 use super::names::Name;
 use super::names::Names;
+use super::node_daemons;
 use super::node_daemons::Spec;
 use super::rollout::ApprovalFact;
 use super::rollout::InstanceFact;
@@ -46,6 +47,20 @@ pub enum WatchedKind {
     Namespaces,
     /// `certificatesigningrequests`, where nodes' identities are approved.
     CertificateRequests,
+}
+
+impl WatchedKind {
+    /// The resource's name in URLs.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::DaemonSets => "daemonsets",
+            Self::NodeDaemons => node_daemons::PLURAL,
+            Self::Revisions => "controllerrevisions",
+            Self::Namespaces => "namespaces",
+            Self::CertificateRequests => "certificatesigningrequests",
+        }
+    }
 }
 
 /// The kinds without which nothing is rolled out.
@@ -70,6 +85,19 @@ pub enum Change {
     Complete(WatchedKind),
     /// An object as an answer to one of our own requests shows it.
     Written(WatchedKind, Box<Value>),
+}
+
+impl Change {
+    /// What the watch that told it is about.
+    pub fn kind(&self) -> WatchedKind {
+        match self {
+            Self::Begin(kind)
+            | Self::Present(kind, _, _)
+            | Self::Gone(kind, _)
+            | Self::Complete(kind)
+            | Self::Written(kind, _) => *kind,
+        }
+    }
 }
 
 /// An agent's word that a pod of a DaemonSet controller is on its node, beside ours.

@@ -12,6 +12,7 @@ use super::certificates::NotApproved;
 use super::claims::Claims;
 use super::decide::ClusterDecision;
 use super::decide::Notice;
+use super::events::Events;
 use super::liveness::Liveness;
 use super::node_daemons::LeaseTerm;
 use super::observation::ClusterObservation;
@@ -49,18 +50,52 @@ pub struct CoordinatorState {
     pub(super) sent: u64,
     /// Certificate requests that are reported as not approved, and why.
     pub(super) not_approved: BTreeMap<String, NotApproved>,
+    /// What goes wrong, and how far it has been told.
+    pub(super) events: Events,
+    /// Why an event could not be written the last time.
+    event_failed: Option<SendError>,
     /// Why the Leases could not be read the last time.
     leases_failed: Option<SendError>,
+    /// Since when this process holds the Lease.
+    pub(super) leads_since: Option<Timestamp>,
+    pub(super) totals: Totals,
     /// What the last observation told.
     pub(super) notices: Vec<Notice>,
+}
+
+/// What is counted since the process started.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Totals {
+    /// Passes.
+    pub(super) passes: u64,
+    /// Writes, by their outcome.
+    pub(super) writes: BTreeMap<&'static str, u64>,
+}
+
+impl Totals {
+    fn count(&mut self, outcome: &Outcome) {
+        let outcome = match outcome {
+            Outcome::Written => "written",
+            Outcome::Outdated(_) => "outdated",
+            Outcome::NotSent => "not sent",
+            Outcome::Failed(SendError::Refused(_)) => "refused",
+            Outcome::Failed(SendError::Unanswered(_)) => "unanswered",
+            Outcome::Pod(_) | Outcome::Leases(_) => return,
+        };
+        *self.writes.entry(outcome).or_default() += 1;
+    }
 }
 
 impl CoordinatorState {
     /// Takes in what an observation tells.
     pub fn absorb(&mut self, observation: &ClusterObservation) {
         if observation.leadership != self.leadership {
-            *self = Self { leadership: observation.leadership.clone(), sent: self.sent, ..Self::default() };
+            let totals = std::mem::take(&mut self.totals);
+            let (leadership, sent) = (observation.leadership.clone(), self.sent);
+            let leads_since = (leadership != Leadership::Following).then_some(observation.now);
+            *self = Self { leadership, sent, leads_since, totals, ..Self::default() };
         }
+        self.totals.passes += 1;
         let unreadable = observation.unreadable.iter();
         self.notices = unreadable.map(|(kind, why)| Notice::Unreadable(*kind, why.clone())).collect();
         for reply in &observation.replies {
@@ -89,6 +124,9 @@ impl CoordinatorState {
     fn answered(&mut self, reply: &Reply, now: Timestamp) {
         // One that came already, or to a request of an earlier term, tells nothing.
         let Some((target, version)) = self.open.remove(&reply.number) else { return };
+        if !is_read(&target) {
+            self.totals.count(&reply.answer);
+        }
         match (&reply.answer, target) {
             (Outcome::Pod(pod), RequestTarget::Pod(claim)) => self.claims.answered(claim, pod.as_deref()),
             (Outcome::Pod(pod), RequestTarget::Mirror(look)) => self.liveness.looked_up(&look, pod.as_deref()),
@@ -99,6 +137,16 @@ impl CoordinatorState {
                 }
             }
             (_, RequestTarget::Mirror(_) | RequestTarget::Leases) => {}
+            (answer, RequestTarget::Event(trouble)) => {
+                if *answer != Outcome::Written {
+                    self.events.failed(&trouble);
+                }
+                if let Outcome::Failed(error) = answer
+                    && self.event_failed.replace(error.clone()).as_ref() != Some(error)
+                {
+                    self.notices.push(Notice::EventFailed(trouble, error.clone()));
+                }
+            }
             (Outcome::Failed(error), RequestTarget::Pod(claim)) => {
                 self.notices.push(Notice::LookupFailed(claim, error.clone()));
             }
@@ -133,9 +181,6 @@ impl CoordinatorState {
 
     /// Whether a write has no answer yet.
     pub(super) fn is_writing(&self) -> bool {
-        let is_read = |target: &RequestTarget| {
-            matches!(target, RequestTarget::Pod(_) | RequestTarget::Mirror(_) | RequestTarget::Leases)
-        };
         self.open.values().any(|(target, _)| !is_read(target))
     }
 
@@ -145,6 +190,7 @@ impl CoordinatorState {
             self.passed_over = memory.passed_over;
             self.few = memory.few;
             self.halts = memory.halts;
+            self.events = memory.events;
             self.retries.retain(&memory.wanted);
         }
         for notice in decision.notices {
@@ -164,4 +210,13 @@ impl CoordinatorState {
             self.open.insert(request.number, (request.target, request.version));
         }
     }
+}
+
+/// Whether a request changes nothing that is decided from.
+fn is_read(target: &RequestTarget) -> bool {
+    use RequestTarget::Event;
+    use RequestTarget::Leases;
+    use RequestTarget::Mirror;
+    use RequestTarget::Pod;
+    matches!(target, Pod(_) | Mirror(_) | Leases | Event(_))
 }

@@ -8,10 +8,12 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::core::cluster::liveness;
+use crate::core::cluster::overview::Leader;
 use crate::core::dry_run::GRANT;
 use crate::core::json::Json;
 use crate::core::model::Mode;
 use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
 use super::Finding;
 
@@ -186,6 +188,8 @@ pub struct Answers {
     pub registered: Option<bool>,
     /// Whether the cluster has NodeDaemons, or why that is unknown.
     pub crd: Result<bool, String>,
+    /// Who coordinates, and the time; `None`: the cluster has no NodeDaemons.
+    pub coordinator: Option<(Leader, Timestamp)>,
     pub denied: Vec<Right>,
     /// How many rights were checked.
     pub asked: usize,
@@ -235,6 +239,7 @@ pub fn examine(facts: &ApiFacts, node: &str) -> Vec<Finding> {
     });
     findings.extend(denied(answers));
     findings.push(crd(&answers.crd));
+    findings.extend(answers.coordinator.as_ref().map(|(leader, now)| coordinator(leader, *now)));
     findings.extend(stock(&answers.daemons));
     if let Some((address, answer)) = &answers.service {
         findings.push(service(address, answer));
@@ -282,7 +287,8 @@ fn denied(answers: &Answers) -> Vec<Finding> {
         }
     }
     let finding = |(right, verbs): (Right, Vec<&str>)| {
-        let by_name = !right.namespace.is_empty() && right.namespace != "default";
+        let is_packaged = right.namespace == "default" || right.resource == "leases";
+        let by_name = !right.namespace.is_empty() && !is_packaged;
         let to_ask = right.verb == "create" && right.resource == "pods";
         let hint = match by_name {
             _ if to_ask => GRANT.to_owned(),
@@ -312,6 +318,16 @@ fn crd(crd: &Result<bool, String>) -> Finding {
             "daemonlet generate crd | kubectl apply -f -, and run a coordinator",
         ),
         Err(why) => Finding::warn(CHECK, format!("could not be read: {why}"), "see whether the API server is well"),
+    }
+}
+
+fn coordinator(leader: &Leader, now: Timestamp) -> Finding {
+    const CHECK: &str = "coordinator";
+    let hint = "apply coordinator-rbac.yaml and coordinator-deployment.yaml of /usr/share/daemonlet/k8s, or look at the \
+                coordinator's log";
+    match leader.words(now) {
+        (words, false) => Finding::ok(CHECK, words),
+        (words, true) => Finding::warn(CHECK, words, hint),
     }
 }
 

@@ -1,3 +1,4 @@
+use crate::core::cluster::overview::Leader;
 use crate::core::time::Span;
 use std::collections::BTreeMap;
 
@@ -272,6 +273,10 @@ fn a_foreign_manifest_clashes_by_name_uid_or_port() {
     );
 }
 
+fn leader(renewed: &str) -> Leader {
+    Leader::of(&json!({"spec": {"holderIdentity": "one", "acquireTime": "2026-11-21T11:00:00Z", "renewTime": renewed}}))
+}
+
 fn answers() -> api::Answers {
     api::Answers {
         server: "10.0.0.1:6443 (v1.36.2)".into(),
@@ -279,6 +284,7 @@ fn answers() -> api::Answers {
         ahead: Some(Span::from_millis(-400)),
         registered: Some(true),
         crd: Ok(true),
+        coordinator: Some((leader("2026-11-21T12:00:00Z"), "2026-11-21T12:00:10Z".parse().unwrap())),
         denied: Vec::new(),
         asked: 30,
         unasked: None,

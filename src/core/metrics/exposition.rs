@@ -126,12 +126,18 @@ pub fn exposition(facts: &MetricFacts<'_>) -> String {
         out.sample(Id::Approvals, &[state], count as f64);
     }
     out.value(Id::ProcessStart, facts.started.as_secs_f64());
-    if let Some(process) = facts.process {
-        out.value(Id::ProcessCpu, process.cpu_seconds);
-        out.value(Id::ProcessMemory, process.resident_bytes as f64);
-        out.value(Id::ProcessFds, process.fds as f64);
-    }
+    out.process(facts.process);
     out.text()
+}
+
+impl Exposition {
+    /// Adds what the kernel reports about the process, if it does.
+    pub(super) fn process(&mut self, process: Option<ProcessFact>) {
+        let Some(process) = process else { return };
+        self.value(Id::ProcessCpu, process.cpu_seconds);
+        self.value(Id::ProcessMemory, process.resident_bytes as f64);
+        self.value(Id::ProcessFds, process.fds as f64);
+    }
 }
 
 fn daemons(out: &mut Exposition, status: &StatusReport) {

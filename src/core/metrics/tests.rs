@@ -1,4 +1,5 @@
 use crate::core::time::at;
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use super::*;
@@ -135,6 +136,8 @@ fn every_metric_is_taken_from_the_facts() {
         process: Some(ProcessFact { cpu_seconds: 0.25, resident_bytes: 4096, fds: 12 }),
     };
     let text = exposition(&facts);
+    let of_coordinator = coordinator(&coordinator_facts(), facts.process);
+    let text = text + &of_coordinator;
     for metric in METRICS {
         assert!(text.contains(&format!("# TYPE {} ", metric.name)), "{}: {text}", metric.name);
     }
@@ -164,6 +167,19 @@ fn every_metric_is_taken_from_the_facts() {
     assert!(!alone.contains("daemonlet_api_") && !alone.contains("process_cpu"), "{alone}");
 }
 
+fn coordinator_facts() -> CoordinatorFacts {
+    let text = || "t".to_owned();
+    let condition =
+        DaemonSetCondition { namespace: text(), name: text(), condition: text(), status: text(), reason: text() };
+    CoordinatorFacts {
+        watches: vec![CoordinatorWatch { name: text(), is_up: true, heard: Some(at(1_000)) }],
+        writes: BTreeMap::from([("written", 7)]),
+        nodes: BTreeMap::from([("reports", 3)]),
+        conditions: vec![condition],
+        ..CoordinatorFacts::default()
+    }
+}
+
 #[test]
 fn refusals_are_told_apart_by_field_and_not_by_daemon() {
     for (field, label) in [
@@ -181,8 +197,10 @@ fn refusals_are_told_apart_by_field_and_not_by_daemon() {
 fn the_document_is_made_from_the_table() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/monitoring/METRICS.md");
     let text = format!(
-        "# What the agent tells Prometheus\n\n`[metrics] listen` says where; `/healthz` is beside it. Each metric is written \
-         by every agent, except where its meaning says\notherwise.\n\n{}",
+        "# What the agent and the coordinator tell Prometheus\n\n`[metrics] listen` says where the agent does, and \
+         `[coordinator] metrics-listen` where the coordinator does;\n`/healthz` is beside each. \
+         `daemonlet_coordinator_…` and `daemonlet_daemonset_condition` are the coordinator's,\n`process_…` is of both, \
+         and the rest is the agent's.\n\n{}",
         table()
     );
     if std::env::var_os("UPDATE_GENERATED").is_some() {

@@ -157,7 +157,9 @@ impl Withheld {
                  read; hint: apply nodedaemons.yaml and rbac.yaml of this version, or annotate the DaemonSet \
                  daemonlet.dev/coordination=none to let each node change by itself"
             }
-            Self::LeaseNotRead => "it is approved, and the coordinator's Lease cannot be read, as it is before each change",
+            Self::LeaseNotRead => {
+                "it is approved, and the coordinator's Lease cannot be read, as it is before each change"
+            }
             Self::Paused => "the annotation daemonlet.dev/paused holds it",
         }
     }

@@ -19,6 +19,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::clock::now;
 use crate::config::Config;
+use crate::core::cluster::overview::Leader;
 use crate::core::doctor::api::Answers;
 use crate::core::doctor::api::ApiFacts;
 use crate::core::doctor::api::Right;
@@ -74,6 +75,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         Err(failure) if failure.kind == FailureKind::NotFound => Ok(false),
         Err(failure) => Err(failure.message),
     };
+    let coordinator = asker.coordinator(config).await.filter(|_| crd == Ok(true));
     let daemons = asker.daemons(config, status).await;
     let mut wanted = rights(crd == Ok(true), (&config.lease_namespace, &config.lease_name));
     if config.dry_run_admission {
@@ -100,6 +102,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
             Err(_) => None,
         },
         crd,
+        coordinator,
         denied,
         asked: wanted.len(),
         unasked,
@@ -199,6 +202,18 @@ impl Asker {
             }
         }
         (denied.into_iter().collect(), unasked)
+    }
+
+    /// Who holds the coordinator's Lease, and the API server's time.
+    async fn coordinator(&self, config: &Config) -> Option<(Leader, Timestamp)> {
+        let Config { lease_namespace, lease_name, .. } = config;
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{lease_namespace}/leases/{lease_name}");
+        match self.get(&path).await {
+            Ok(answer) => Some((Leader::of(&answer.body), answer.date?)),
+            Err(failure) if failure.kind == FailureKind::NotFound => Some((Leader::default(), Timestamp::default())),
+            // A missing right is told by itself.
+            Err(_) => None,
+        }
     }
 
     /// The DaemonSets of the API that run here according to the agent, with pods of the DaemonSet controller.

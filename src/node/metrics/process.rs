@@ -8,7 +8,7 @@ use crate::core::metrics::ProcessFact;
 const TICKS: f64 = 100.0;
 
 /// The present values; `None` if `/proc` does not have them.
-pub(super) fn fact() -> Option<ProcessFact> {
+pub fn fact() -> Option<ProcessFact> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let status = fs::read_to_string("/proc/self/status").ok()?;
     Some(ProcessFact {

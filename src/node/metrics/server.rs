@@ -1,6 +1,6 @@
 //! A small HTTP/1.1 server on hyper: two paths, one request per connection, few connections.
 //!
-//! Owns the listener and its thread. Must not touch the loop.
+//! Owns the listener and its thread. Must not touch what is served.
 
 use std::convert::Infallible;
 use std::io;
@@ -28,7 +28,7 @@ use crate::config::Listen;
 use crate::core::metrics::Exposition;
 use crate::node::fsx;
 
-use super::Recorder;
+use super::Health;
 
 /// Concurrent connections; further ones wait in the kernel's queue.
 const CONNECTIONS: usize = 8;
@@ -39,15 +39,30 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// The longest request head: a scraper's has a few hundred bytes.
 const HEAD: usize = 8 * 1024;
 
+/// What is served.
+pub trait Exposed: Send + Sync {
+    /// The text for Prometheus; `None` before the first pass.
+    fn exposition(&self) -> Option<String>;
+
+    /// Whether passes are made.
+    fn health(&self) -> Health;
+
+    /// Takes why nothing is served, if so.
+    fn complain(&self, complaint: Option<String>);
+}
+
 /// Starts the thread, which serves for as long as the process lives.
-pub(super) fn start(listen: Listen, recorder: Recorder) -> io::Result<()> {
+///
+/// # Errors
+/// If no thread can be started.
+pub fn start(listen: Listen, exposed: Arc<dyn Exposed>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let thread = std::thread::Builder::new().name("metrics".to_owned());
-    thread.spawn(move || runtime.block_on(serve(&listen, &recorder)))?;
+    thread.spawn(move || runtime.block_on(serve(&listen, &exposed)))?;
     Ok(())
 }
 
-async fn serve(listen: &Listen, recorder: &Recorder) {
+async fn serve(listen: &Listen, recorder: &Arc<dyn Exposed>) {
     loop {
         let Err(error) = accept(listen, recorder).await;
         let why = crate::config::io_reason(&error);
@@ -57,7 +72,7 @@ async fn serve(listen: &Listen, recorder: &Recorder) {
 }
 
 /// Accepts for ever.
-async fn accept(listen: &Listen, recorder: &Recorder) -> Result<Infallible, io::Error> {
+async fn accept(listen: &Listen, recorder: &Arc<dyn Exposed>) -> Result<Infallible, io::Error> {
     let seats = Arc::new(Semaphore::new(CONNECTIONS));
     let seat = || async { Arc::clone(&seats).acquire_owned().await.map_err(io::Error::other) };
     match listen {
@@ -67,7 +82,7 @@ async fn accept(listen: &Listen, recorder: &Recorder) -> Result<Infallible, io::
             loop {
                 let seat = seat().await?;
                 let (stream, _) = listener.accept().await?;
-                tokio::spawn(converse(stream, recorder.clone(), seat));
+                tokio::spawn(converse(stream, Arc::clone(recorder), seat));
             }
         }
         Listen::Unix(path) => {
@@ -76,19 +91,19 @@ async fn accept(listen: &Listen, recorder: &Recorder) -> Result<Infallible, io::
             loop {
                 let seat = seat().await?;
                 let (stream, _) = listener.accept().await?;
-                tokio::spawn(converse(stream, recorder.clone(), seat));
+                tokio::spawn(converse(stream, Arc::clone(recorder), seat));
             }
         }
     }
 }
 
 /// One request and its answer.
-async fn converse<S>(stream: S, recorder: Recorder, seat: tokio::sync::OwnedSemaphorePermit)
+async fn converse<S>(stream: S, recorder: Arc<dyn Exposed>, seat: tokio::sync::OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let answer = service_fn(move |request: Request<hyper::body::Incoming>| {
-        let answer = respond(request.method(), request.uri().path(), &recorder);
+        let answer = respond(request.method(), request.uri().path(), recorder.as_ref());
         async move { Ok::<_, Infallible>(answer) }
     });
     let connection = http1::Builder::new()
@@ -102,7 +117,7 @@ where
     drop(seat);
 }
 
-fn respond(method: &Method, path: &str, recorder: &Recorder) -> Response<Full<Bytes>> {
+fn respond(method: &Method, path: &str, recorder: &dyn Exposed) -> Response<Full<Bytes>> {
     const TEXT: &str = "text/plain; charset=utf-8";
     if !matches!(*method, Method::GET | Method::HEAD) {
         return answer(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n".to_owned());

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
+use super::server::Exposed;
 use super::*;
 use crate::core::status::AgentStatus;
 use crate::core::status::Passes;

@@ -139,6 +139,9 @@ class CoordinationTest(Coordinated):
         self.admin.patch("nodedaemons", bad, {"status": {"daemons": told}}, sub="status")
         until(lambda: self.condition("Halted")[0] == "True", SOON, "it halts")
         self.assertIn(bad, self.condition("Halted")[2])
+        warned = lambda reason: [e for e in self.admin.list("events", "kube-system")
+                                 if e["reason"] == reason and e["reportingController"] == "daemonlet.dev/coordinator"]
+        until(lambda: warned("RolloutHalted"), SOON, "an event says so")
         # The coordinator dies, and the node is replaced by another.
         self.one.kill()
         self.agents[bad].node.process.stop(5)
@@ -167,6 +170,8 @@ class CoordinationTest(Coordinated):
                               check=True, timeout=30)
         self.assertRegex(done.stdout, r"^kube-system/net: revision net-\w+ was halted since \S+: .*; the halt is ended\n$")
         self.all_have("4")
+        notes = [e["note"] for e in warned("RolloutHalted")]
+        self.assertEqual([note.split(":")[0] for note in notes], [f"revision {self.hash_of('4')}"], "one for all nodes and times")
 
     def test_5_a_node_without_an_agent_holds_nobody_up_for_ever(self):
         silent = self.stack.enter_context(HollowNode(self.cluster, "hollow-silent", 20))

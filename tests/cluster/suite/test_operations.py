@@ -28,6 +28,7 @@ NODES = 3
 SOON = 60
 MONITORING = tools.REPO / "packaging" / "monitoring"
 METRICS = 9465
+DEPLOYED = 9466
 
 
 def relay(address, port, to):
@@ -132,9 +133,9 @@ class OperationsTest(Coordinated):
         self.assertEqual([name for name, _ in bad], [check], bad)
         self.assertIn(text, bad[0][1])
 
-    def scrape(self, path="/metrics"):
-        """What the first agent serves."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{METRICS}{path}", timeout=10) as answer:
+    def scrape(self, path="/metrics", port=METRICS):
+        """What the first agent serves, or another on its port."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
             return answer.read().decode()
 
     def test_1_the_plugin_shows_a_rollout_that_is_done(self):
@@ -189,7 +190,7 @@ class OperationsTest(Coordinated):
         self.assertIn("daemonlet_api_connected 1\n", text)
         self.assertRegex(text, r'daemonlet_api_watch_up\{watch="nodedaemons"\} 1\n')
         self.assertRegex(self.scrape("/healthz"), r"^ok: the last pass ended \d+ s ago")
-        self.assertIn("9 rules found", promtool("check", "rules", MONITORING / "rules.yaml"))
+        self.assertIn("16 rules found", promtool("check", "rules", MONITORING / "rules.yaml"))
         # What only shows while something is wrong is in the table all the same.
         table = (MONITORING / "METRICS.md").read_text(encoding="utf-8")
         known = set(re.findall(r"(?m)^\| `(\w+)` \|", table))
@@ -197,7 +198,8 @@ class OperationsTest(Coordinated):
         self.assertEqual(shown - known, set())
         self.assertEqual(known - shown, {"daemonlet_refused_daemons", "daemonlet_failed_revision",
                                          "daemonlet_token_expiry_timestamp_seconds", "daemonlet_token_problems",
-                                         "daemonlet_volume_refresh_blocked"})
+                                         "daemonlet_volume_refresh_blocked"}
+                         | {name for name in known if name.startswith(("daemonlet_coordinator_", "daemonlet_daemonset_"))})
         dashboard = json.loads((MONITORING / "dashboard.json").read_text(encoding="utf-8"))
         expressions = [t["expr"] for panel in dashboard["panels"] for t in panel["targets"]]
         used = "\n".join([*expressions, (MONITORING / "rules.yaml").read_text(encoding="utf-8")])
@@ -242,6 +244,13 @@ class OperationsTest(Coordinated):
             status = found["status"]
             return status.get("observedGeneration") == found["metadata"]["generation"] and status.get("updatedNumberScheduled") == NODES
         until(done, SOON, f"the rollout ends: {pod.tail(20)}")
+        text = self.scrape(port=DEPLOYED)
+        promtool("check", "metrics", stdin=text)
+        self.assertRegex(text, r'daemonlet_coordinator_leads\{identity="pod_\d+_\d+"\} 1\n')
+        for told in ('watch_up{watch="nodedaemons"} 1', f'nodes{{agent="reports"}} {NODES}', 'writes_total{outcome="written"} '):
+            self.assertIn(f"daemonlet_coordinator_{told}", text)
+        self.assertIn('daemonset="net",condition="Degraded",status="False",reason="AsExpected"} 1\n', text)
+        self.assertRegex(self.scrape("/healthz", DEPLOYED), r"^ok: holds the Lease since \S+; the last pass ended \d+ s ago")
         made = "app.kubernetes.io/name=daemonlet-coordinator"
         until(lambda: len(self.admin.list("pods", "kube-system", labels=made)) == 2, SOON, "the API server takes the Deployment's pods")
         self.admin.kubectl("delete", "-f", str(manifest))

@@ -8,8 +8,8 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::*;
-use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::cluster::history;
+use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::cluster::requests::Outcome;
 use crate::core::cluster::requests::Reply;
 use crate::core::cluster::snapshot::Change;
@@ -98,7 +98,8 @@ impl Coordinator {
         list(WatchedKind::NodeDaemons, nodes.map(|name| node_daemons(name, "7", json!([]), json!({}))).into());
         let leadership = leading(1);
         let (unreadable, replies) = (Vec::new(), Vec::new());
-        let observation = ClusterObservation { now: NOW, leadership, snapshot: Arc::new(view), unreadable, replies };
+        let (snapshot, watches) = (Arc::new(view), BTreeMap::new());
+        let observation = ClusterObservation { now: NOW, leadership, snapshot, unreadable, watches, replies };
         Self { observation, state: CoordinatorState::default() }
     }
 

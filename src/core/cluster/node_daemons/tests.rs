@@ -11,7 +11,14 @@ use crate::core::yaml;
 fn full() -> Value {
     let text = || "t".to_owned();
     let lease = LeaseTerm { namespace: text(), name: text(), uid: text(), transitions: 1 };
-    let approval = Approval { namespace: text(), name: text(), uid: text(), revision: text(), approved_at: text(), lease: Some(lease) };
+    let approval = Approval {
+        namespace: text(),
+        name: text(),
+        uid: text(),
+        revision: text(),
+        approved_at: text(),
+        lease: Some(lease),
+    };
     let instance =
         InstanceReport { pod: text(), revision: text(), created: text(), ready_since: Some(text()), ending: true };
     let daemon = DaemonReport {

@@ -123,9 +123,7 @@ impl Claims {
     /// The revision that is approved for `daemon_set`.
     pub(in super::super) fn approved(&self, daemon_set: &DaemonSet) -> Option<&str> {
         let (key, uid) = (&daemon_set.key, daemon_set.uid.as_deref().unwrap_or_default());
-        let mine = |a: &&Approval| {
-            a.namespace == key.namespace && a.name == key.name && a.uid == uid
-        };
+        let mine = |a: &&Approval| a.namespace == key.namespace && a.name == key.name && a.uid == uid;
         self.spec.approvals.iter().find(mine).map(|a| a.revision.as_str())
     }
 

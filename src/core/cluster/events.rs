@@ -1,0 +1,194 @@
+//! Warning events on DaemonSets: what goes wrong with a revision, once for each cause.
+//!
+//! Owns which causes are told, and when. One event stands for all nodes and grows into a series; the condition Degraded
+//! names the nodes. A cause that passes by itself is not told.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use serde_json::json;
+use sha2::Digest;
+use sha2::Sha256;
+
+use crate::core::model::ObjectKey;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+
+/// A cause is told once it has stood for this long.
+const STANDS: Span = Span::from_secs(30);
+/// Between two writes about one cause.
+const PERIOD: Span = Span::from_secs(60);
+/// The API's limit of a note in bytes.
+const NOTE: usize = 1_024;
+
+/// What goes wrong with one revision of a DaemonSet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Trouble {
+    /// The DaemonSet.
+    pub key: ObjectKey,
+    /// Its UID.
+    pub uid: String,
+    /// The hash of the revision.
+    pub revision: String,
+    /// The reason, one CamelCase word.
+    pub reason: &'static str,
+    /// The cause, which is the same for all nodes and at all times.
+    pub cause: String,
+}
+
+/// How far a cause has been told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Course {
+    since: Timestamp,
+    /// On how many nodes, and when, it was told last.
+    told: Option<(usize, Timestamp)>,
+}
+
+/// The causes that stand.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Events(BTreeMap<Trouble, Course>);
+
+/// What is to be told now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct EventPlan {
+    /// The causes as they are after it.
+    pub(super) next: Events,
+    /// What is written, each with the number of nodes.
+    pub(super) due: Vec<(Trouble, usize)>,
+    /// When to look again.
+    pub(super) look_again: Option<Timestamp>,
+}
+
+impl Events {
+    /// What is to be told of what stands at `now`, each with the number of nodes.
+    pub(super) fn plan(&self, standing: BTreeMap<Trouble, usize>, now: Timestamp) -> EventPlan {
+        let mut plan = EventPlan::default();
+        for (trouble, nodes) in standing {
+            let known = self.0.get(&trouble);
+            // A clock that was set back makes nothing wait longer.
+            let since = known.map(|known| known.since).filter(|since| *since <= now).unwrap_or(now);
+            let mut told = known.and_then(|known| known.told);
+            let due = match told {
+                None if trouble.reason == HALTED => Some(now),
+                None => Some(since + STANDS),
+                Some((before, at)) => (nodes > before).then_some(at.min(now) + PERIOD),
+            };
+            match due {
+                Some(at) if at <= now => {
+                    told = Some((nodes, now));
+                    plan.due.push((trouble.clone(), nodes));
+                }
+                Some(at) => plan.look_again = plan.look_again.into_iter().chain([at]).min(),
+                None => {}
+            }
+            plan.next.0.insert(trouble, Course { since, told });
+        }
+        plan
+    }
+
+    /// That was not written: it is told again in a while.
+    pub(super) fn failed(&mut self, trouble: &Trouble) {
+        if let Some(Course { told: Some((nodes, _)), .. }) = self.0.get_mut(trouble) {
+            *nodes = 0;
+        }
+    }
+}
+
+/// The reason of a halt, which is told at once.
+pub const HALTED: &str = "RolloutHalted";
+
+/// Too few agents say that they run a DaemonSet without a mode.
+pub(super) fn too_few_agents(key: &ObjectKey, uid: &str) -> Trouble {
+    let cause = "agents on too few nodes say that they run it in place of the DaemonSet controller: it is left alone; \
+                 hint: label it daemonlet.dev/mode=static if they are to";
+    let (key, uid, revision) = (key.clone(), uid.to_owned(), String::new());
+    Trouble { key, uid, revision, reason: "TooFewAgents", cause: cause.to_owned() }
+}
+
+/// The event about `trouble` on so many `nodes`: its name, the body that makes it, and the series of one that is there.
+pub(super) fn body(trouble: &Trouble, nodes: usize, now: Timestamp) -> (String, Value, Value) {
+    let Trouble { key, uid, revision, reason, cause } = trouble;
+    let mut hash = Sha256::new();
+    [uid, revision, *reason, cause].iter().for_each(|part| hash.update(format!("{part}\0")));
+    let hash: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let name = format!("{}.{hash}", key.name);
+    let time = format!("{:.6}", jiff::Timestamp::from_millisecond(now.as_millis()).unwrap_or_default());
+    let mut note = match revision.as_str() {
+        "" => cause.clone(),
+        revision => format!("revision {revision}: {cause}"),
+    };
+    let end = (0..=NOTE.min(note.len())).rev().find(|at| note.is_char_boundary(*at));
+    note.truncate(end.unwrap_or(0));
+    // A series has at least two.
+    let series = json!({"count": nodes.max(2), "lastObservedTime": time});
+    let mut event = json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": key.namespace, "name": name},
+        "eventTime": time,
+        "type": "Warning",
+        "reason": reason,
+        "action": "Rollout",
+        "note": note,
+        "reportingController": "daemonlet.dev/coordinator",
+        "reportingInstance": "coordinator",
+        "regarding": {
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": key.namespace, "name": key.name, "uid": uid,
+        },
+    });
+    if nodes > 1 {
+        event["series"] = series.clone();
+    }
+    (name, event, json!({"series": series}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::time::at;
+
+    fn trouble(reason: &'static str, cause: &str) -> Trouble {
+        let key = ObjectKey::new("kube-system", "net");
+        Trouble { key, uid: "u".to_owned(), revision: "r".to_owned(), reason, cause: cause.to_owned() }
+    }
+
+    #[test]
+    fn a_cause_that_stands_is_told_once_and_then_as_it_spreads() {
+        let mut events = Events::default();
+        let mut told = Vec::new();
+        for second in 0..600 {
+            // One node more every second, until all 200 have it.
+            let nodes = (second + 1).min(200);
+            let standing = BTreeMap::from([(trouble("Degraded", "image"), usize::try_from(nodes).unwrap())]);
+            let plan = events.plan(standing, at(second * 1_000));
+            told.extend(plan.due.iter().map(|(_, nodes)| (second, *nodes)));
+            events = plan.next;
+        }
+        assert_eq!(told, [(30, 31), (90, 91), (150, 151), (210, 200)], "and never again");
+        assert!(events.plan(BTreeMap::new(), at(600_000)).next.0.is_empty());
+    }
+
+    #[test]
+    fn what_passes_is_not_told_a_halt_is_at_once_and_what_was_not_written_is_told_again() {
+        let events = Events::default();
+        let halt = trouble(HALTED, "failed");
+        let standing = BTreeMap::from([(trouble("Degraded", "image"), 1), (halt.clone(), 1)]);
+        let mut plan = events.plan(standing.clone(), at(0));
+        assert_eq!(plan.due, [(halt.clone(), 1)]);
+        assert_eq!(plan.look_again, Some(at(30_000)));
+        plan.next.failed(&halt);
+        let again = plan.next.plan(BTreeMap::from([(halt.clone(), 1)]), at(60_000));
+        assert_eq!(again.due, [(halt, 1)]);
+    }
+
+    #[test]
+    fn one_name_for_one_cause_of_one_revision() {
+        let (name, event, series) = body(&trouble("Degraded", "image"), 1, at(1_500));
+        assert_eq!(body(&trouble("Degraded", "image"), 9, at(9_000)).0, name);
+        assert_ne!(body(&trouble("Degraded", "probe"), 1, at(1_500)).0, name);
+        assert_eq!((event["note"].as_str(), event.get("series")), (Some("revision r: image"), None));
+        assert_eq!(event["eventTime"], "1970-01-01T00:00:01.500000Z");
+        assert_eq!(series["series"]["count"], 2);
+        assert_eq!(body(&trouble("Degraded", "image"), 9, at(9_000)).1["series"]["count"], 9);
+    }
+}

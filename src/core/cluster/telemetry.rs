@@ -1,0 +1,130 @@
+//! What the coordinator exposes of itself and of the rollouts, from what it observes and remembers.
+//!
+//! Owns which nodes and DaemonSets count as what. Must not decide anything.
+
+use std::collections::BTreeMap;
+
+use crate::core::json::Json;
+use crate::core::metrics::CoordinatorFacts;
+use crate::core::metrics::CoordinatorWatch;
+use crate::core::metrics::DaemonSetCondition;
+use crate::core::time::Timestamp;
+
+use super::conditions;
+use super::observation::ClusterObservation;
+use super::observation::Leadership;
+use super::snapshot::ClusterSnapshot;
+use super::state::CoordinatorState;
+
+/// The facts after a pass of the coordinator `identity`, which started then.
+pub fn facts(
+    observation: &ClusterObservation,
+    state: &CoordinatorState,
+    identity: &str,
+    started: Timestamp,
+) -> CoordinatorFacts {
+    let view = &observation.snapshot;
+    let leads = observation.leadership != Leadership::Following;
+    let watches = observation.watches.iter().map(|(kind, progress)| CoordinatorWatch {
+        name: kind.plural().to_owned(),
+        is_up: view.is_listed(*kind) && !progress.has_failed,
+        heard: progress.heard,
+    });
+    CoordinatorFacts {
+        identity: identity.to_owned(),
+        started,
+        leads_since: state.leads_since.filter(|_| leads),
+        passes: state.totals.passes,
+        last_pass: observation.now,
+        watches: watches.collect(),
+        writes: state.totals.writes.clone(),
+        nodes: if leads { nodes(view, state, observation.now) } else { BTreeMap::new() },
+        conditions: view.daemons.values().flat_map(of_daemon_set).collect(),
+    }
+}
+
+fn nodes(view: &ClusterSnapshot, state: &CoordinatorState, now: Timestamp) -> BTreeMap<&'static str, usize> {
+    let mut found = BTreeMap::from([("reports", 0), ("dead", 0), ("absent", 0)]);
+    for (name, entry) in view.nodes.iter().filter(|(_, entry)| entry.node.is_some()) {
+        let agent = match &entry.report {
+            None => "absent",
+            Some(_) if state.liveness.dead_since(name, now).is_some() => "dead",
+            Some(_) => "reports",
+        };
+        *found.entry(agent).or_default() += 1;
+    }
+    found
+}
+
+fn of_daemon_set(daemon: &super::snapshot::WatchedDaemon) -> Vec<DaemonSetCondition> {
+    let key = &daemon.daemon_set.key;
+    let ours = daemon.status.list_at("conditions").iter().filter(|condition| conditions::is_ours(condition));
+    let ours = ours.map(|condition| DaemonSetCondition {
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        condition: condition.str_at("type").to_owned(),
+        status: condition.str_at("status").to_owned(),
+        reason: condition.str_at("reason").to_owned(),
+    });
+    ours.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::core::cluster::node_daemons::LeaseTerm;
+    use crate::core::cluster::observation::WatchProgress;
+    use crate::core::cluster::snapshot::Change;
+    use crate::core::cluster::snapshot::WatchedKind;
+    use crate::core::time::at;
+
+    #[test]
+    fn a_follower_exposes_that_it_follows_and_a_leader_what_it_sees() {
+        let mut view = ClusterSnapshot::default();
+        for name in ["a", "b"] {
+            let node = json!({"metadata": {"name": name}, "status": {}});
+            view.take(Change::Present(WatchedKind::Nodes, Box::new(node), false));
+        }
+        let report = json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "1"}, "status": {}});
+        view.take(Change::Present(WatchedKind::NodeDaemons, Box::new(report), false));
+        let condition = |of: &str| json!({"type": of, "status": "True", "reason": "Why", "message": "m"});
+        let daemon = json!({"metadata": {"namespace": "n", "name": "d", "uid": "u"}, "spec": {},
+            "status": {"conditions": [condition("Degraded"), condition("Foreign")]}});
+        view.take(Change::Present(WatchedKind::DaemonSets, Box::new(daemon), false));
+        let mut observation = ClusterObservation {
+            now: at(5_000),
+            leadership: Leadership::Following,
+            snapshot: Arc::default(),
+            unreadable: Vec::new(),
+            watches: BTreeMap::new(),
+            replies: Vec::new(),
+        };
+        let mut state = CoordinatorState::default();
+        state.absorb(&observation);
+        let follower = facts(&observation, &state, "one", at(1_000));
+        assert_eq!((follower.passes, follower.leads_since, follower.nodes.len()), (1, None, 0));
+        observation.leadership = Leadership::Leading { term: 1, lease: LeaseTerm::default() };
+        observation.snapshot = Arc::new(view);
+        let progress = WatchProgress { heard: Some(at(4_000)), has_failed: true };
+        observation.watches.insert(WatchedKind::Nodes, progress);
+        state.absorb(&observation);
+        let leader = facts(&observation, &state, "one", at(1_000));
+        assert_eq!((leader.passes, leader.leads_since), (2, Some(at(5_000))));
+        assert_eq!(leader.nodes, BTreeMap::from([("absent", 1), ("dead", 0), ("reports", 1)]));
+        let of: Vec<&str> = leader.conditions.iter().map(|condition| condition.condition.as_str()).collect();
+        assert_eq!(of, ["Degraded"]);
+        let text = crate::core::metrics::coordinator(&leader, None);
+        for line in [
+            "daemonlet_coordinator_leads{identity=\"one\"} 1",
+            "daemonlet_coordinator_watch_up{watch=\"nodes\"} 0",
+            "daemonlet_coordinator_watch_last_event_timestamp_seconds{watch=\"nodes\"} 4",
+            "daemonlet_daemonset_condition{namespace=\"n\",daemonset=\"d\",condition=\"Degraded\",status=\"True\",reason=\"Why\"} 1",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+    }
+}
