@@ -45,4 +45,5 @@ pub mod time;
 pub mod upstream;
 pub mod validate;
 pub mod volume;
+pub mod window;
 pub mod yaml;

@@ -76,7 +76,17 @@ enum Command {
         #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
         daemon_set: ObjectKey,
     },
-    /// End the halt of a rollout that failed
+    /// End the hold of the step or canary phase that a rollout is in
+    Promote {
+        #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
+        daemon_set: ObjectKey,
+    },
+    /// Take a rollout back to the released revision
+    Abort {
+        #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
+        daemon_set: ObjectKey,
+    },
+    /// End the halt of a rollout that failed, or its abort
     Retry {
         #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
         daemon_set: ObjectKey,
@@ -117,6 +127,8 @@ fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         Some(Command::Explain { node, daemon_set: None }) => return explain::all(&read()?, node, namespace, json),
         Some(Command::Pause { daemon_set }) => runtime.block_on(steer::pause(&client, daemon_set, true)),
         Some(Command::Resume { daemon_set }) => runtime.block_on(steer::pause(&client, daemon_set, false)),
+        Some(Command::Promote { daemon_set }) => runtime.block_on(steer::promote(&client, daemon_set)),
+        Some(Command::Abort { daemon_set }) => runtime.block_on(steer::abort(&client, daemon_set)),
         Some(Command::Retry { daemon_set }) => runtime.block_on(steer::retry(&client, daemon_set)),
     };
     output::data(&steered?)?;

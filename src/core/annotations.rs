@@ -3,9 +3,11 @@
 //! Owns their values, and the warnings about what is not understood: a misspelt name, an invalid value, a wrong place.
 //! Must not refuse anything: what is not understood is ignored, with a warning.
 
+use crate::core::cluster::steps;
 use crate::core::duration;
 use crate::core::json::Json;
 use crate::core::labels;
+use crate::core::model::ABORTED;
 use crate::core::model::CANARY;
 use crate::core::model::CANARY_HOLD;
 use crate::core::model::COORDINATION;
@@ -19,10 +21,16 @@ use crate::core::model::PARTITION;
 use crate::core::model::PAUSED;
 use crate::core::model::PRE_PULL;
 use crate::core::model::PROGRESS_DEADLINE;
+use crate::core::model::PROMOTED;
 use crate::core::model::RESTART_ON;
 use crate::core::model::ROLLBACK;
+use crate::core::model::SPREAD_KEY;
+use crate::core::model::STEPS;
+use crate::core::model::TOPOLOGY_KEY;
+use crate::core::model::WINDOW;
 use crate::core::nearest;
 use crate::core::time::Span;
+use crate::core::window::Window;
 
 /// The prefix of all our names.
 const OURS: &str = "daemonlet.dev/";
@@ -31,7 +39,7 @@ const OURS: &str = "daemonlet.dev/";
 /// one.
 type KnownAnnotation = (&'static str, fn(&str) -> bool, &'static str, &'static str);
 
-const KNOWN: [KnownAnnotation; 11] = [
+const KNOWN: [KnownAnnotation; 17] = [
     (PROGRESS_DEADLINE, |text| progress_deadline(text).is_some(), "a Go duration above 0, such as 10m", "10m is used"),
     (ROLLBACK, |text| matches!(text, "auto" | "off"), "auto or off", "off is used"),
     (RESTART_ON, |text| text == "config", "config", "changed data restarts nothing"),
@@ -46,6 +54,27 @@ const KNOWN: [KnownAnnotation; 11] = [
         "a number of nodes or a percentage up to 100%",
         "33% is used",
     ),
+    (
+        STEPS,
+        |text| steps::parse(text).is_some(),
+        "steps that grow, such as 1, 10m; 5%, 30m; 100%",
+        "nothing is rolled out",
+    ),
+    (TOPOLOGY_KEY, |text| !text.is_empty(), "a label of Nodes", "zones do not matter"),
+    (SPREAD_KEY, |text| !text.is_empty(), "a label of Nodes", "nodes follow by name"),
+    (
+        WINDOW,
+        |text| Window::parse(text).is_ok(),
+        "days, times and a zone, such as Mon-Fri 02:00-04:00 Europe/Berlin; Sun",
+        "nothing is rolled out",
+    ),
+    (
+        PROMOTED,
+        |text| text.contains('/'),
+        "a ControllerRevision and a step, as kubectl daemonlet promote writes it",
+        "it is void",
+    ),
+    (ABORTED, |text| !text.is_empty(), "a ControllerRevision, as kubectl daemonlet abort writes it", "it is void"),
     (PRE_PULL, |text| duration::parse(text).is_some(), "a Go duration, such as 10m", "10m is used"),
     (COORDINATION, |text| text == "none", "none", "it changes by approval alone"),
 ];

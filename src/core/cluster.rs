@@ -24,4 +24,5 @@ pub mod rights;
 pub mod rollout;
 pub mod snapshot;
 pub mod state;
+pub mod steps;
 pub mod telemetry;

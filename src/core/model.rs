@@ -215,6 +215,18 @@ pub const PARTITION: &str = "daemonlet.dev/partition";
 pub const CANARY: &str = "daemonlet.dev/canary";
 /// Annotation: how long all canary nodes must be available before the other nodes follow.
 pub const CANARY_HOLD: &str = "daemonlet.dev/canary-hold";
+/// Annotation: the steps of a rollout, such as `1, 10m; 5%, 30m; 100%`.
+pub const STEPS: &str = "daemonlet.dev/steps";
+/// Annotation: label of Nodes; the nodes of one of its values after the other are updated.
+pub const TOPOLOGY_KEY: &str = "daemonlet.dev/topology-key";
+/// Annotation: label of Nodes; those that are updated are spread over its values.
+pub const SPREAD_KEY: &str = "daemonlet.dev/spread-key";
+/// Annotation: when nodes are approved, such as `Mon-Fri 02:00-04:00 Europe/Berlin`.
+pub const WINDOW: &str = "daemonlet.dev/window";
+/// Annotation: the ControllerRevision and the step, or `canary`, whose hold was ended by hand.
+pub const PROMOTED: &str = "daemonlet.dev/promoted";
+/// Annotation: the ControllerRevision whose rollout was taken back by hand.
+pub const ABORTED: &str = "daemonlet.dev/aborted";
 /// Annotation: within which time nodes pull the images of a revision that waits for its approval (a Go duration;
 /// default 10m), each at a moment of its own.
 pub const PRE_PULL: &str = "daemonlet.dev/pre-pull";

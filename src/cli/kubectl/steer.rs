@@ -12,9 +12,17 @@ use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::released::HALTED_ANNOTATION;
 use crate::core::cluster::released::Halted;
 use crate::core::cluster::released::RETRIED_ANNOTATION;
+use crate::core::cluster::released::Released;
+use crate::core::cluster::released::RolloutStatus;
+use crate::core::cluster::steps::STEP_ANNOTATION;
+use crate::core::cluster::steps::StepState;
 use crate::core::json::Json;
+use crate::core::model::ABORTED;
+use crate::core::model::CANARY;
 use crate::core::model::ObjectKey;
 use crate::core::model::PAUSED;
+use crate::core::model::PROMOTED;
+use crate::core::model::STEPS;
 
 use super::cluster;
 
@@ -36,35 +44,134 @@ pub(super) async fn pause(client: &kube::Client, key: &ObjectKey, is_paused: boo
     })
 }
 
-/// Ends the halt of the current revision of a DaemonSet; gives what is to be said.
-pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<String, CommandFailure> {
-    let found = cluster::get(client, &daemon_set(key)).await.map_err(cluster::failed)?;
-    let data = history::bytes(&history::data(found.at(["spec", "template"]).unwrap_or(&Value::Null)));
-    let path = format!("/apis/apps/v1/namespaces/{}/controllerrevisions", key.namespace);
-    let revisions = cluster::get(client, &path).await.map_err(cluster::failed)?;
-    let uid = found.str_at(["metadata", "uid"]);
+/// The current revision of a DaemonSet.
+struct Current {
+    daemon_set: Value,
+    /// Its ControllerRevision.
+    revision: Value,
+    name: String,
+    hash: String,
+}
+
+/// The path of the ControllerRevisions of a namespace.
+fn revisions(key: &ObjectKey) -> String {
+    format!("/apis/apps/v1/namespaces/{}/controllerrevisions", key.namespace)
+}
+
+async fn current(client: &kube::Client, key: &ObjectKey) -> Result<Current, CommandFailure> {
+    let daemon_set = cluster::get(client, &daemon_set(key)).await.map_err(cluster::failed)?;
+    let data = history::data(daemon_set.at(["spec", "template"]).unwrap_or(&Value::Null));
+    let bytes = history::bytes(&data);
+    let found = cluster::get(client, &revisions(key)).await.map_err(cluster::failed)?;
+    let uid = daemon_set.str_at(["metadata", "uid"]);
     let is_current = |revision: &&Value| {
         let owners = revision.list_at(["metadata", "ownerReferences"]);
-        owners.iter().any(|owner| owner.str_at("uid") == uid) && history::bytes(&revision["data"]) == data
+        owners.iter().any(|owner| owner.str_at("uid") == uid) && history::bytes(&revision["data"]) == bytes
     };
-    let halted = revisions.list_at("items").iter().filter(is_current).find_map(|revision| {
-        let annotation = revision["metadata"]["annotations"][HALTED_ANNOTATION].as_str()?;
-        Some((revision.str_at(["metadata", "name"]).to_owned(), Halted::of(annotation)))
-    });
-    let Some((name, halted)) = halted else {
-        return Err(CommandFailure::new(Exit::Refused, format!("{key}: the current revision is not halted")));
+    let Some(revision) = found.list_at("items").iter().find(is_current).cloned() else {
+        let message = format!("{key}: the current template has no ControllerRevision yet");
+        return Err(CommandFailure::new(Exit::Refused, message).hint("`kubectl daemonlet` says who coordinates"));
+    };
+    let name = revision.str_at(["metadata", "name"]).to_owned();
+    Ok(Current { daemon_set, revision, name, hash: RevisionFact::hash_of(&data) })
+}
+
+impl Current {
+    fn annotation(&self, name: &str) -> Option<&str> {
+        self.daemon_set["metadata"]["annotations"][name].as_str()
+    }
+
+    /// Writes an annotation of the DaemonSet; `None` removes it.
+    async fn annotate(
+        &self,
+        client: &kube::Client,
+        key: &ObjectKey,
+        name: &str,
+        value: Option<&str>,
+    ) -> Result<(), CommandFailure> {
+        let patch = json!({"metadata": {"annotations": {name: value}}});
+        cluster::patch(client, &daemon_set(key), &patch).await.map(drop).map_err(cluster::failed)
+    }
+
+    /// The released revision, if it is another.
+    fn released(&self) -> Result<Option<Released>, ()> {
+        let generation = self.daemon_set.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
+        let status = self.daemon_set.get("status").unwrap_or(&Value::Null);
+        match RolloutStatus::of(status, generation).released {
+            Some(released) if released.hash == self.hash => Err(()),
+            released => Ok(released),
+        }
+    }
+}
+
+/// Ends the hold of the step, or of the canary phase, that the rollout of a DaemonSet is in; gives what is to be said.
+pub(super) async fn promote(client: &kube::Client, key: &ObjectKey) -> Result<String, CommandFailure> {
+    let current = current(client, key).await?;
+    let number = current.revision.get("revision").and_then(Value::as_i64).unwrap_or(0);
+    let annotation = current.revision["metadata"]["annotations"][STEP_ANNOTATION].as_str();
+    let step = match (current.annotation(STEPS), current.annotation(CANARY)) {
+        (Some(_), _) => StepState::of(annotation, number).step.to_string(),
+        (None, Some(_)) => "canary".to_owned(),
+        (None, None) => {
+            let message = format!("{key}: it has neither steps nor canary nodes ({STEPS}, {CANARY})");
+            return Err(CommandFailure::new(Exit::Refused, message));
+        }
+    };
+    let value = format!("{}/{step}", current.name);
+    current.annotate(client, key, PROMOTED, Some(&value)).await?;
+    let held = if step == "canary" { "the canary phase".to_owned() } else { format!("step {step}") };
+    Ok(format!(
+        "{key}: {held} of revision {} holds no longer ({PROMOTED}={value}); nodes follow once those that have it are \
+         available; the next revision holds again\n",
+        current.name
+    ))
+}
+
+/// Takes the rollout of a DaemonSet back; gives what is to be said.
+pub(super) async fn abort(client: &kube::Client, key: &ObjectKey) -> Result<String, CommandFailure> {
+    let current = current(client, key).await?;
+    let name = &current.name;
+    let Ok(released) = current.released() else {
+        let message = format!("{key}: every node that can take revision {name} has it: there is no rollout to abort");
+        return Err(CommandFailure::new(Exit::Refused, message).hint("`kubectl rollout undo` returns to an older one"));
+    };
+    current.annotate(client, key, ABORTED, Some(name)).await?;
+    let back = match released {
+        Some(released) => format!("nodes that have it go back to {}, within the same budget", released.name),
+        None => "no revision was released before: nodes keep what they have".to_owned(),
+    };
+    Ok(format!(
+        "{key}: the rollout of revision {name} is aborted ({ABORTED}={name}); {back}; spec.template stays; change it, or \
+         `kubectl daemonlet retry {key}`\n"
+    ))
+}
+
+/// Ends the halt or the abort of the current revision of a DaemonSet; gives what is to be said.
+pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<String, CommandFailure> {
+    let current = current(client, key).await?;
+    let name = &current.name;
+    let mut text = String::new();
+    if current.annotation(ABORTED) == Some(name) {
+        current.annotate(client, key, ABORTED, None).await?;
+        text.push_str(&format!("{key}: revision {name} was aborted; it is rolled out again\n"));
+    }
+    let Some(halted) = current.revision["metadata"]["annotations"][HALTED_ANNOTATION].as_str().map(Halted::of) else {
+        return match text.is_empty() {
+            true => Err(CommandFailure::new(Exit::Refused, format!("{key}: the current revision is not halted"))),
+            false => Ok(text),
+        };
     };
     let reports = cluster::list(client, "/apis/daemonlet.dev/v1alpha1/nodedaemons").await.map_err(cluster::failed)?;
-    let hash = RevisionFact::hash_of(&history::data(found.at(["spec", "template"]).unwrap_or(&Value::Null)));
+    let uid = current.daemon_set.str_at(["metadata", "uid"]);
     let failed = |report: &&Value| {
         let daemons = report.list_at(["status", "daemons"]);
-        daemons.iter().any(|d| d.str_at("uid") == uid && d.str_at(["failed", "revision"]) == hash)
+        daemons.iter().any(|d| d.str_at("uid") == uid && d.str_at(["failed", "revision"]) == current.hash)
     };
     let nodes: Vec<&str> = reports.iter().filter(failed).map(|report| report.str_at(["metadata", "name"])).collect();
     let retried = (!nodes.is_empty()).then(|| nodes.join(","));
     let patch = json!({"metadata": {"annotations": {HALTED_ANNOTATION: null, RETRIED_ANNOTATION: retried}}});
-    cluster::patch(client, &format!("{path}/{name}"), &patch).await.map_err(cluster::failed)?;
-    let mut text = format!("{key}: revision {name} was {}; the halt is ended\n", halted.words());
+    cluster::patch(client, &format!("{}/{name}", revisions(key)), &patch).await.map_err(cluster::failed)?;
+    text.push_str(&format!("{key}: revision {name} was {}; the halt is ended\n", halted.words()));
     if !nodes.is_empty() {
         let nodes = nodes.join(", ");
         text.push_str(&format!(

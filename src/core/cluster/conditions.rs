@@ -33,11 +33,22 @@ pub struct ConditionFacts<'a> {
     /// What is wrong with the cluster for this DaemonSet, such as a stock controller that acts on it: reason and words.
     pub trouble: Option<(&'static str, &'a str)>,
     /// The rollout is taken back: to which revision, and from how many nodes still.
-    pub back: &'a Option<(String, usize)>,
+    pub back: &'a Option<GoingBack>,
     /// The released revision, and what first instances of a newer one do.
     pub released: Option<&'a (Released, FirstInstances)>,
     /// Why the rollout of the current revision is halted.
     pub halted: Option<&'a Halted>,
+}
+
+/// A rollout that is taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GoingBack {
+    /// To which revision.
+    pub revision: String,
+    /// How many nodes still have the newer one.
+    pub left: usize,
+    /// Why.
+    pub why: &'static str,
 }
 
 /// The three conditions, each as (type, status, reason, message).
@@ -45,7 +56,7 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
     let c = &facts.counters;
     let to_do = c.desired_number_scheduled.saturating_sub(c.updated_number_scheduled);
     let progressing = match (to_do, facts.held) {
-        _ if facts.back.is_some() => going_back(facts.back.as_ref()),
+        _ if facts.back.is_some() => facts.back.as_ref().map(going_back).unwrap_or_default(),
         (0, _) => (false, "Complete", format!("{} nodes have the current revision", c.updated_number_scheduled)),
         (_, "") => (true, "RollingOut", format!("{to_do} of {} nodes are left", c.desired_number_scheduled)),
         (_, held) => (false, "Held", format!("{to_do} of {} nodes are left: {held}", c.desired_number_scheduled)),
@@ -68,13 +79,11 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
 }
 
 /// That a rollout is taken back.
-fn going_back(back: Option<&(String, usize)>) -> (bool, &'static str, String) {
-    match back {
-        Some((revision, 0)) => (false, "RolledBack", format!("it failed: every node is on revision {revision} again")),
-        Some((revision, left)) => {
-            (true, "RollingBack", format!("it failed: {} left to go back to revision {revision}", count(*left)))
-        }
-        None => (false, "Held", String::new()),
+fn going_back(back: &GoingBack) -> (bool, &'static str, String) {
+    let GoingBack { revision, left, why } = back;
+    match left {
+        0 => (false, "RolledBack", format!("{why}: every node is on revision {revision} again")),
+        left => (true, "RollingBack", format!("{why}: {} left to go back to revision {revision}", count(*left))),
     }
 }
 

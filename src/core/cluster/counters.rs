@@ -81,6 +81,8 @@ mod tests {
             reachable: true,
             able: true,
             unreported_until: None,
+            zone: None,
+            spread: None,
             canary: false,
             instances,
             approval: None,

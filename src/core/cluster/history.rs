@@ -18,6 +18,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::released::Halted;
+use super::steps::StepState;
 
 /// Duplicates are merged once the younger is this old: whoever wrote it may be about to
 /// look at both.
@@ -72,9 +73,16 @@ pub struct RevisionFact {
     pub halted: Option<Halted>,
     /// Nodes whose failures of it count no more.
     pub retried: BTreeSet<String>,
+    /// The annotation with the step that its rollout is in, if it has one.
+    pub step: Option<String>,
 }
 
 impl RevisionFact {
+    /// The step that its rollout is in, where it has this number.
+    pub fn step(&self, number: i64) -> StepState {
+        StepState::of(self.step.as_deref(), number)
+    }
+
     /// The hash that agents use for the template in `data`; empty if there is none.
     pub fn hash_of(data: &Value) -> String {
         template(data).map(|t| identity::revision_hash(&canonical::template(&t).to_string())).unwrap_or_default()
@@ -125,6 +133,13 @@ pub enum RevisionWrite {
         name: String,
         /// Why.
         halted: Halted,
+    },
+    /// Note the step that its rollout is in.
+    Step {
+        /// Its name.
+        name: String,
+        /// The step.
+        state: StepState,
     },
     /// Note whose failures of it count no more.
     Retried {

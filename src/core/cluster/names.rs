@@ -46,6 +46,11 @@ impl Names {
         Name(number)
     }
 
+    /// The number that `text` has, if it has one.
+    pub fn find(&self, text: &str) -> Option<Name> {
+        self.numbers.get(beginning(text)).copied().map(Name)
+    }
+
     /// The string behind a number.
     pub fn text(&self, name: Name) -> &str {
         self.texts.get(name.0 as usize).map_or("", |text| text)

@@ -8,6 +8,7 @@ mod facts;
 mod releases;
 mod revisions;
 mod rules;
+mod stages;
 mod status;
 
 use std::collections::BTreeMap;
@@ -291,19 +292,39 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     if let Some((name, nodes)) = current.and_then(|c| Some((c.name.clone(), releases::retried(c, &facts)?))) {
         marks.push(history::RevisionWrite::Retried { name, nodes });
     }
-    let mut rules = rules::of(daemon, known.settings, halted.as_ref().map(Halted::words));
+    let is_aborted = stages::is_aborted(daemon, current);
+    let renumbered = history.writes.iter().find_map(|write| match write {
+        history::RevisionWrite::Renumber { name, number } if current.is_some_and(|c| c.name == *name) => Some(*number),
+        _ => None,
+    });
+    let stopped = is_aborted.then(|| "its rollout was aborted".to_owned());
+    let stopped = stopped.or_else(|| halted.as_ref().map(Halted::words));
+    let mut rules = rules::of(daemon, known.settings, current.map(|c| c.name.as_str()), stopped, now);
+    plan.look(rules::looks_again(&daemon.daemon_set, now));
+    if rules.hold.is_none() {
+        let stage = stages::stage(daemon, current, renumbered, &facts, now);
+        marks.extend(stage.write);
+        plan.look(stage.look_again);
+        rules.step = stage.limit;
+    }
     if current.is_none() && !gated {
         rules.hold = Some("its ControllerRevision is not in the API yet".to_owned());
     }
     let mut rolled = rollout::plan(&rules, min_ready, &facts, now);
     let mut target = daemon.wanted;
     let mut back = None;
-    let released = releases::released(daemon, current, &facts, &rolled, now, halted.is_some());
-    if let Some(to) = halted.as_ref().and_then(|_| facts::way_back(view, daemon, &facts)) {
+    let released = releases::released(daemon, current, &facts, &rolled, now, halted.is_some() || is_aborted);
+    let way_back = match is_aborted {
+        true => facts::released(view, daemon).filter(|_| !rules::is_paused(&daemon.daemon_set)),
+        false => halted.as_ref().and_then(|_| facts::way_back(view, daemon, &facts)),
+    };
+    if let Some(to) = way_back {
         let facts = facts::returning(view, daemon, &facts, to);
         rolled = rollout::plan(&Rules { wanted: to, ..rules::unhindered(&rules) }, min_ready, &facts, now);
         let newer = |n: &&NodeFact<'_>| n.should_run && n.instances.iter().any(|i| i.revision == daemon.wanted);
-        back = Some((view.names.text(to).to_owned(), facts.iter().filter(newer).count()));
+        let why = if is_aborted { "it was aborted" } else { "it failed" };
+        let left = facts.iter().filter(newer).count();
+        back = Some(conditions::GoingBack { revision: view.names.text(to).to_owned(), left, why });
         target = to;
     }
     let (counted, look_again) = counters::count(&facts, daemon.wanted, min_ready, now);

@@ -22,6 +22,7 @@ use super::snapshot::ClusterSnapshot;
 use super::snapshot::StockPodClaim;
 use super::snapshot::WatchedDaemon;
 use super::snapshot::WatchedKind;
+use super::steps::STEP_ANNOTATION;
 
 /// A request to the API server.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +75,8 @@ pub enum RevisionChange {
     Delete,
     /// Its rollout is halted.
     Halt,
+    /// Its rollout goes to another step.
+    Step,
 }
 
 /// One exchange with the API server.
@@ -169,6 +172,7 @@ impl fmt::Display for RequestTarget {
             Self::Revision(key, RevisionChange::Renumber, name) => write!(f, "number of revision {name} of {key}"),
             Self::Revision(key, RevisionChange::Delete, name) => write!(f, "deletion of revision {name} of {key}"),
             Self::Revision(key, RevisionChange::Halt, name) => write!(f, "halt of revision {name} of {key}"),
+            Self::Revision(key, RevisionChange::Step, name) => write!(f, "step of revision {name} of {key}"),
             Self::Certificate(name, _) => write!(f, "certificatesigningrequest {name}"),
             Self::Pod(claim) => write!(f, "pod {} on node {}", claim.pod, claim.node),
             Self::Mirror(look) => write!(f, "pod {} on node {}", look.pod, look.node),
@@ -196,6 +200,7 @@ pub(super) fn target(write: &Write) -> RequestTarget {
         history::RevisionWrite::Halt { name, .. } | history::RevisionWrite::Retried { name, .. } => {
             (RevisionChange::Halt, name)
         }
+        history::RevisionWrite::Step { name, .. } => (RevisionChange::Step, name),
     };
     RequestTarget::Revision(key, change, name.clone())
 }
@@ -259,6 +264,7 @@ fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrit
             let mut annotations = daemon.daemon_set.annotations.clone();
             annotations.remove(HALTED_ANNOTATION);
             annotations.remove(RETRIED_ANNOTATION);
+            annotations.remove(STEP_ANNOTATION);
             let object = json!({
                 "apiVersion": "apps/v1",
                 "kind": "ControllerRevision",
@@ -290,6 +296,11 @@ fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrit
         history::RevisionWrite::Halt { name, halted } => {
             let (of, _, mut metadata, version) = of(&name)?;
             metadata["annotations"] = json!({HALTED_ANNOTATION: halted.annotation()});
+            (version, Call::Patch(WatchedKind::Revisions, of, json!({"metadata": metadata})))
+        }
+        history::RevisionWrite::Step { name, state } => {
+            let (of, _, mut metadata, version) = of(&name)?;
+            metadata["annotations"] = json!({STEP_ANNOTATION: state.annotation()});
             (version, Call::Patch(WatchedKind::Revisions, of, json!({"metadata": metadata})))
         }
         history::RevisionWrite::Retried { name, nodes } => {

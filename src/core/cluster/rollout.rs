@@ -13,6 +13,9 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::names::Name;
+use super::steps::StepLimit;
+
+mod order;
 
 /// How long a replaced node keeps its slot at least.
 pub const HOLD: Span = Span::from_secs(2);
@@ -38,6 +41,8 @@ pub struct Rules {
     pub hold: Option<String>,
     /// Nodes that are kept on the old revision.
     pub partition: IntOrPercent,
+    /// How far this step of the rollout goes, if it has steps.
+    pub step: Option<StepLimit>,
     /// Whether canary nodes go first; the others follow when all of them are available for this
     /// long.
     pub canary_hold: Option<Span>,
@@ -84,6 +89,10 @@ pub struct NodeFact<'a> {
     pub able: bool,
     /// While it has no report: until when it may be in the middle of a replacement that was not reported.
     pub unreported_until: Option<Timestamp>,
+    /// Its zone, where one zone comes after the other.
+    pub zone: Option<&'a str>,
+    /// The value over which those that are updated are spread, if they are.
+    pub spread: Option<&'a str>,
     /// Whether it is one of the canary nodes.
     pub canary: bool,
     /// The instances there, oldest first.
@@ -183,9 +192,13 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
             may && node.able && matches!(stands[*i], Stand::Old(_))
         })
         .collect();
-    let kept = resolve(&rules.partition, desired);
+    let kept = match &rules.step {
+        Some(step) => desired.saturating_sub(step.nodes),
+        None => resolve(&rules.partition, desired),
+    };
+    let is_staged = rules.step.as_ref().is_some_and(|step| !step.is_last);
     let is_canary = rules.canary_hold.is_some_and(|hold| !canaries_settled(rules, hold, min_ready, nodes, now));
-    plan.is_open = hold.is_none() && kept == 0 && !is_canary;
+    plan.is_open = hold.is_none() && kept == 0 && !is_canary && !is_staged;
     if candidates.is_empty() {
         let left = |(node, stand): &(&NodeFact<'_>, &Stand)| node.should_run && matches!(stand, Stand::Old(_));
         let unable = nodes.iter().zip(&stands).filter(left).filter(|(node, _)| !node.able).count();
@@ -224,14 +237,20 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
             }
         }
     }
-    // Unavailable ones first, then by name: upstream's order but for the chance in it.
-    candidates.sort_by_key(|i| (nodes[*i].passed_over, stands[*i] != Stand::Old(false), nodes[*i].name));
+    let zone = if is_canary { None } else { order::within_zone(nodes, &stands, &mut candidates) };
+    if let Some(zone) = zone.filter(|_| candidates.is_empty() && plan.slots == 0) {
+        plan.held = format!("zone {zone} is not available yet");
+    }
+    order::sort(nodes, &stands, &mut candidates);
     let old = nodes.iter().zip(&stands).filter(|(n, s)| n.should_run && matches!(s, Stand::Old(_))).count();
     let on_the_way =
         nodes.iter().zip(&stands).filter(|(n, s)| n.approval.is_some() && matches!(s, Stand::Old(_))).count();
     let allowed = old.saturating_sub(on_the_way).saturating_sub(kept);
     if allowed == 0 && plan.slots == 0 {
-        plan.held = format!("{kept} nodes are kept on the old revision");
+        plan.held = match &rules.step {
+            Some(step) => step.words.clone(),
+            None => format!("{kept} nodes are kept on the old revision"),
+        };
     }
     for index in candidates.into_iter().take(allowed) {
         // What is unavailable already costs nothing to replace.

@@ -5,13 +5,17 @@ use std::collections::BTreeMap;
 use crate::core::cluster::conditions;
 use crate::core::cluster::liveness::MirrorPodLookup;
 use crate::core::cluster::names::Name;
+use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::Told;
 use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::cluster::snapshot::WatchedNode;
 use crate::core::model::ObjectKey;
 use crate::core::model::PROGRESS_DEADLINE;
+use crate::core::model::SPREAD_KEY;
+use crate::core::model::TOPOLOGY_KEY;
 use crate::core::status::State;
 use crate::core::time::Span;
 
@@ -28,6 +32,8 @@ const DEADLINE: Span = Span::from_secs(600);
 pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFact<'a>> {
     let canary = rules::canary(&daemon.daemon_set);
     let passed_over = known.state.passed_over.get(&daemon.daemon_set.key);
+    let annotation = |name: &str| daemon.daemon_set.annotations.get(name);
+    let (zone, spread) = (annotation(TOPOLOGY_KEY), annotation(SPREAD_KEY));
     let mut all = Vec::new();
     for (name, entry) in &known.view.nodes {
         let Some(node) = &entry.node else { continue };
@@ -52,6 +58,8 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
                 .map(|at| *at + UNCLAIMED)
                 .filter(|until| *until > known.now),
             able: report.is_some() && !is_dead(known, name) && told.is_none_or(|t| t.phase != Some(State::Refused)),
+            zone: zone.map(|key| label(node, key)),
+            spread: spread.map(|key| label(node, key)),
             canary: canary.as_ref().is_some_and(|c| c.matches(&node.view.labels)),
             instances: told.map_or(&[], |t| &t.instances),
             approval: mine.next().map(|(_, _, fact)| *fact),
@@ -62,6 +70,11 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         });
     }
     all
+}
+
+/// The value of a Node's label; nodes without it are one group, too.
+fn label<'a>(node: &'a WatchedNode, key: &str) -> &'a str {
+    node.view.labels.get(key).map_or("", String::as_str)
 }
 
 /// Whether a node has taken the wanted revision, is unreachable or its agent dead since, and has not reported within the
@@ -101,7 +114,14 @@ pub(super) fn mirrors(known: &Basis<'_>, daemon: &WatchedDaemon) -> Vec<MirrorPo
     known.dead.iter().filter(is_ready).filter_map(|node| mirror(known, daemon, node)).collect()
 }
 
-/// The revision that the whole rollout goes back to: it is halted, and the DaemonSet asks for that. Of those that nodes have run before, the one that most have; of two, the younger.
+/// The released revision, to which a rollout goes back that people took back.
+pub(super) fn released(view: &ClusterSnapshot, daemon: &WatchedDaemon) -> Option<Name> {
+    let released = RolloutStatus::of(&daemon.status, daemon.generation).released?;
+    view.names.find(&released.hash).filter(|released| *released != daemon.wanted)
+}
+
+/// The revision that the whole rollout goes back to: it is halted, and the DaemonSet asks for that. Of those that nodes
+/// have run before, the one that most have; of two, the younger.
 pub(super) fn way_back(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> Option<Name> {
     let daemon_set = &daemon.daemon_set;
     if rules::is_paused(daemon_set) || rules::is_on_delete(daemon_set) || !rules::rolls_back(daemon_set) {

@@ -4,9 +4,11 @@ use crate::core::annotations::int_or_percent;
 use crate::core::cluster::rollout::Rules;
 use crate::core::cluster::rollout::resolve;
 use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::cluster::steps;
 use crate::core::duration;
 use crate::core::labels;
 use crate::core::labels::Selector;
+use crate::core::model::ABORTED;
 use crate::core::model::CANARY;
 use crate::core::model::CANARY_HOLD;
 use crate::core::model::DaemonSet;
@@ -15,10 +17,17 @@ use crate::core::model::MAX_FAILED;
 use crate::core::model::MAX_UNREACHABLE;
 use crate::core::model::PARTITION;
 use crate::core::model::PAUSED;
+use crate::core::model::PROMOTED;
 use crate::core::model::ROLLBACK;
+use crate::core::model::STEPS;
 use crate::core::model::UpdateStrategy;
+use crate::core::model::WINDOW;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::core::window::Window;
 
 use super::Settings;
+use super::stages::promoted;
 
 fn annotation<'a>(daemon_set: &'a DaemonSet, name: &str) -> Option<&'a str> {
     daemon_set.annotations.get(name).map(String::as_str)
@@ -27,8 +36,14 @@ fn annotation<'a>(daemon_set: &'a DaemonSet, name: &str) -> Option<&'a str> {
 /// See [`MAX_UNREACHABLE`].
 const UNREACHABLE: IntOrPercent = IntOrPercent::Percent(33);
 
-/// What a rollout of the DaemonSet obeys. `halted`: why its current revision goes no further, if it does not.
-pub(super) fn of(daemon: &WatchedDaemon, settings: &Settings, halted: Option<String>) -> Rules {
+/// What a rollout of the DaemonSet obeys. `stopped`: why its `current` revision goes no further, if it does not.
+pub(super) fn of(
+    daemon: &WatchedDaemon,
+    settings: &Settings,
+    current: Option<&str>,
+    stopped: Option<String>,
+    now: Timestamp,
+) -> Rules {
     let daemon_set = &*daemon.daemon_set;
     let (max_unavailable, max_surge) = match daemon_set.update_strategy {
         UpdateStrategy::RollingUpdate { max_unavailable, max_surge } => (max_unavailable, max_surge),
@@ -37,15 +52,20 @@ pub(super) fn of(daemon: &WatchedDaemon, settings: &Settings, halted: Option<Str
     let hold = match is_paused(daemon_set) {
         true => Some("paused".to_owned()),
         _ if is_on_delete(daemon_set) => Some("the update strategy is OnDelete".to_owned()),
-        _ => halted,
+        _ => stopped.or_else(|| not_now(daemon_set, now)),
     };
-    let canary_hold = annotation(daemon_set, CANARY_HOLD).and_then(duration::parse).unwrap_or_default();
+    let is_promoted = annotation(daemon_set, PROMOTED).zip(current).and_then(|(text, name)| promoted(text, name));
+    let canary_hold = match is_promoted {
+        Some("canary") => Span::ZERO,
+        _ => annotation(daemon_set, CANARY_HOLD).and_then(duration::parse).unwrap_or_default(),
+    };
     Rules {
         wanted: daemon.wanted,
         max_unavailable,
         max_surge,
         hold,
         partition: annotation(daemon_set, PARTITION).and_then(int_or_percent).unwrap_or(IntOrPercent::Int(0)),
+        step: None,
         canary_hold: canary(daemon_set).map(|_| canary_hold),
         max_unreachable: annotation(daemon_set, MAX_UNREACHABLE).and_then(int_or_percent).unwrap_or(UNREACHABLE),
         exact: settings.exact_rollouts,
@@ -55,7 +75,44 @@ pub(super) fn of(daemon: &WatchedDaemon, settings: &Settings, halted: Option<Str
 /// The same budget for the way back, which nothing else holds up.
 pub(super) fn unhindered(rules: &Rules) -> Rules {
     let max_unreachable = IntOrPercent::Int(u32::MAX);
-    Rules { hold: None, partition: IntOrPercent::Int(0), canary_hold: None, max_unreachable, ..rules.clone() }
+    Rules {
+        hold: None,
+        step: None,
+        partition: IntOrPercent::Int(0),
+        canary_hold: None,
+        max_unreachable,
+        ..rules.clone()
+    }
+}
+
+/// Why nothing is approved, if an annotation says so: what is not understood holds, too.
+fn not_now(daemon_set: &DaemonSet, now: Timestamp) -> Option<String> {
+    if let Some(text) = annotation(daemon_set, STEPS) {
+        let excluded = [CANARY, PARTITION].into_iter().find(|name| annotation(daemon_set, name).is_some());
+        if let Some(excluded) = excluded {
+            return Some(format!("the annotation {STEPS} excludes {excluded}: write one of them"));
+        }
+        if steps::parse(text).is_none() {
+            return Some(format!("the annotation {STEPS} is not understood: {text:?}"));
+        }
+    }
+    let text = annotation(daemon_set, WINDOW)?;
+    match Window::parse(text) {
+        Ok(window) if window.contains(now) => None,
+        Ok(_) => Some(format!("outside its window ({text})")),
+        Err(why) => Some(format!("the annotation {WINDOW} is not understood: {why}")),
+    }
+}
+
+/// The next moment at which a window may open or close: a full minute.
+pub(super) fn looks_again(daemon_set: &DaemonSet, now: Timestamp) -> Option<Timestamp> {
+    annotation(daemon_set, WINDOW)?;
+    Some(Timestamp::from_secs((now.as_millis().div_euclid(60_000) + 1) * 60))
+}
+
+/// The ControllerRevision whose rollout people have taken back.
+pub(super) fn aborted(daemon_set: &DaemonSet) -> Option<&str> {
+    annotation(daemon_set, ABORTED)
 }
 
 /// On how many of `desired` nodes a revision may fail before its rollout halts. Upstream's never does.

@@ -16,6 +16,7 @@ fn rules(max_unavailable: u32) -> Rules {
         max_surge: IntOrPercent::Int(0),
         hold: None,
         partition: IntOrPercent::Int(0),
+        step: None,
         canary_hold: None,
         max_unreachable: IntOrPercent::Percent(33),
         exact: false,
@@ -44,6 +45,8 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         reachable: true,
         able: true,
         unreported_until: None,
+        zone: None,
+        spread: None,
         canary: false,
         instances,
         approval: None,
@@ -264,4 +267,60 @@ proptest! {
             prop_assert!(ours <= budget as usize, "{ours} nodes are without a ready instance: {nodes:?}");
         }
     }
+}
+
+fn in_zone<'a>(zone: &'a str, fact: NodeFact<'a>) -> NodeFact<'a> {
+    NodeFact { zone: Some(zone), ..fact }
+}
+
+#[test]
+fn one_zone_comes_after_the_other() {
+    let all = |a1, a2, b1, b2| [in_zone("a", a1), in_zone("a", a2), in_zone("b", b1), in_zone("b", b2)];
+    let of = |a1, a2, b1, b2| approves(&rules(3), &all(a1, a2, b1, b2));
+    let old = |name| node(name, OLD);
+    let new = |name| node(name, NEW);
+    assert_eq!(of(old("a1"), old("a2"), old("b1"), old("b2")), ["a1", "a2"], "the first by name");
+    assert_eq!(of(old("a1"), old("a2"), old("b1"), node("b2", OLD_BROKEN)), ["b2", "b1"], "the worst first");
+    assert_eq!(of(old("a1"), node("a2", OLD_BROKEN), new("b1"), old("b2")), ["b2"], "what was begun is ended first");
+    assert_eq!(of(approved("a1", NOW), new("a2"), old("b1"), old("b2")), NONE);
+    assert_eq!(of(new("a1"), node("a2", NEW_BROKEN), old("b1"), old("b2")), NONE, "it has to be available");
+    assert_eq!(of(new("a1"), new("a2"), old("b1"), old("b2")), ["b1", "b2"]);
+    let away = NodeFact { reachable: false, ready: false, ..old("a2") };
+    assert_eq!(of(new("a1"), away, old("b1"), old("b2")), ["b1", "b2"], "who cannot take a slot holds no zone up");
+    let waits = [in_zone("a", new("a1")), in_zone("a", node("a2", OLD)), in_zone("b", old("b1"))];
+    let canary = NodeFact { canary: true, ..waits[2].clone() };
+    let first = Rules { canary_hold: Some(ms(0)), ..rules(1) };
+    assert_eq!(approves(&first, &[waits[0].clone(), waits[1].clone(), canary]), ["b1"], "canaries are of any zone");
+}
+
+#[test]
+fn a_step_is_spread_over_racks() {
+    let of = |rack, fact| NodeFact { spread: Some(rack), ..fact };
+    let nodes = |first: NodeFact<'static>| {
+        [
+            of("r1", first),
+            of("r1", node("b", OLD)),
+            of("r1", node("c", OLD)),
+            of("r2", node("d", OLD)),
+            of("r3", node("e", OLD)),
+        ]
+    };
+    assert_eq!(approves(&rules(3), &nodes(node("a", OLD))), ["a", "d", "e"]);
+    assert_eq!(approves(&rules(2), &nodes(node("a", NEW))), ["d", "e"], "its rack has one already");
+    assert_eq!(approves(&rules(4), &nodes(node("a", OLD))), ["a", "d", "e", "b"]);
+}
+
+#[test]
+fn a_step_bounds_how_many_have_it_and_keeps_the_rollout_closed() {
+    let step = |nodes, is_last| Some(StepLimit { nodes, is_last, words: "step 1 holds".to_owned() });
+    let first = Rules { step: step(2, false), ..rules(5) };
+    let nodes = [node("a", NEW), node("b", OLD), node("c", OLD), node("d", OLD)];
+    let planned = plan(&first, ms(0), &nodes, NOW);
+    assert_eq!((planned.approve, planned.is_open), (vec![1], false));
+    let full = [node("a", NEW), node("b", NEW), node("c", OLD), node("d", OLD)];
+    let planned = plan(&first, ms(0), &full, NOW);
+    assert_eq!((planned.approve, planned.held.as_str(), planned.is_open), (vec![], "step 1 holds", false));
+    let last = Rules { step: step(4, true), ..rules(5) };
+    let planned = plan(&last, ms(0), &full, NOW);
+    assert_eq!((planned.approve, planned.is_open), (vec![2, 3], true));
 }

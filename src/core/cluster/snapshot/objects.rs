@@ -20,6 +20,7 @@ use crate::core::cluster::released::Halted;
 use crate::core::cluster::released::RETRIED_ANNOTATION;
 use crate::core::cluster::rollout::ApprovalFact;
 use crate::core::cluster::rollout::InstanceFact;
+use crate::core::cluster::steps::STEP_ANNOTATION;
 use crate::core::json::Json;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::Lookup;
@@ -173,6 +174,7 @@ impl ClusterSnapshot {
             owned: controller.is_some(),
             created: time(object.str_at(["metadata", "creationTimestamp"])),
             halted: annotations.get(HALTED_ANNOTATION).map(|text| Halted::of(text)),
+            step: annotations.get(STEP_ANNOTATION).cloned(),
             retried: annotations
                 .get(RETRIED_ANNOTATION)
                 .into_iter()

@@ -20,7 +20,7 @@ fn live(world: &mut World, image: &str, annotations: Value, plan: &ClusterPlan) 
 }
 
 /// The condition, without the number of the generation.
-fn released(plan: &ClusterPlan) -> (String, String, String) {
+pub(super) fn released(plan: &ClusterPlan) -> (String, String, String) {
     let (status, reason, message) = condition(plan, "Released");
     (status, reason, message.rsplit_once(' ').unwrap().0.to_owned())
 }
@@ -30,7 +30,7 @@ fn message(image: &str) -> String {
 }
 
 /// Every node runs and has the first revision, which is released, and the second is wanted.
-fn with_one_released(annotations: Value) -> World {
+pub(super) fn with_one_released(annotations: Value) -> World {
     let mut view = world(json!({}));
     view.take(Change::Gone(WatchedKind::Revisions, Box::new(revision("two", 2))));
     view.put(WatchedKind::DaemonSets, wanted("one", json!({}), json!({})));

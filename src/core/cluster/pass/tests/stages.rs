@@ -1,0 +1,145 @@
+//! Steps, windows, and rollouts that people take back.
+
+use super::releases::released;
+use super::releases::with_one_released;
+use super::*;
+use crate::core::cluster::steps::StepState;
+
+fn step(plan: &ClusterPlan) -> Option<StepState> {
+    let of = |write: &Write| match write {
+        Write::Revision { write: history::RevisionWrite::Step { state, .. }, .. } => Some(state.clone()),
+        _ => None,
+    };
+    plan.writes.iter().find_map(of)
+}
+
+fn in_step(state: &StepState) -> Value {
+    let mut revision = revision("two", 2);
+    revision["metadata"]["annotations"] = json!({"daemonlet.dev/step": state.annotation()});
+    revision
+}
+
+/// The DaemonSet with these annotations instead of those that it has.
+fn annotate(view: &mut World, annotations: Value) {
+    let status = view.view.daemons.values().next().unwrap().status.clone();
+    let mut daemon = daemon_set("two", annotations, status);
+    daemon["metadata"]["generation"] = json!(3);
+    view.put(WatchedKind::DaemonSets, daemon);
+}
+
+const STEPS: &str = "1, 10m; 2, 10m; 100%";
+
+#[test]
+fn a_rollout_goes_by_steps_which_the_revision_keeps() {
+    let mut view = with_one_released(json!({"daemonlet.dev/steps": STEPS}));
+    let plan = view.plan(NOW);
+    assert_eq!(approved(&plan).len(), 1);
+    assert_eq!(step(&plan), Some(StepState { step: 1, since: None, number: 2 }));
+    assert_eq!(released(&plan).1, "Held", "nodes that join take the released one");
+    view.put(WatchedKind::Revisions, in_step(&step(&plan).unwrap()));
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
+    let plan = view.plan(NOW + ms(5_000));
+    assert_eq!((approved(&plan).len(), step(&plan).unwrap().since), (0, Some((NOW + ms(5_000)).to_string())));
+    let (_, reason, words) = condition(&plan, "Progressing");
+    assert_eq!(reason, "Held");
+    assert!(words.contains("step 1 of 3 (1 of 4 nodes) holds until"), "{words}");
+    view.put(WatchedKind::Revisions, in_step(&step(&plan).unwrap()));
+    // Another coordinator, which remembers nothing.
+    view.state = CoordinatorState::default();
+    let plan = view.plan(NOW + ms(604_999));
+    assert_eq!((approved(&plan).len(), step(&plan)), (0, None), "it holds for ten minutes");
+    let plan = view.plan(NOW + ms(605_000));
+    assert_eq!((approved(&plan).len(), step(&plan).unwrap().step), (1, 2));
+}
+
+#[test]
+fn a_hold_is_ended_by_hand_for_this_revision_and_step_alone() {
+    let first = StepState { step: 1, since: Some(NOW.to_string()), number: 2 };
+    for (promoted, wanted) in [(revision_name("two", 1), 2), (revision_name("two", 2), 0), (revision_name("one", 1), 0)]
+    {
+        let annotations = json!({"daemonlet.dev/steps": STEPS, "daemonlet.dev/promoted": promoted});
+        let mut view = with_one_released(annotations);
+        view.put(WatchedKind::Revisions, in_step(&first));
+        view.put(WatchedKind::NodeDaemons, on_two("a"));
+        let plan = view.plan(NOW + ms(5_000));
+        assert_eq!(step(&plan).map_or(0, |state| state.step), wanted, "{promoted}");
+    }
+    for (promoted, wanted) in [(format!("net-{}/canary", hash("two")), 1), (revision_name("two", 1), 0)] {
+        let canary = json!({"daemonlet.dev/canary": "canary=yes", "daemonlet.dev/canary-hold": "10m",
+            "daemonlet.dev/promoted": promoted});
+        let mut view = with_one_released(canary);
+        let mut canary = node("a", "True");
+        canary["metadata"]["labels"]["canary"] = json!("yes");
+        view.put(WatchedKind::Nodes, canary);
+        let instance =
+            json!([{"pod": "p", "revision": hash("two"), "created": NOW.to_string(), "readySince": NOW.to_string()}]);
+        view.put(WatchedKind::NodeDaemons, report("a", "two", json!({"instances": instance}), json!([])));
+        assert_eq!(approved(&view.plan(NOW + ms(5_000))).len(), wanted, "{promoted}");
+    }
+}
+
+fn revision_name(image: &str, step: usize) -> String {
+    format!("net-{}/{step}", hash(image))
+}
+
+#[test]
+fn what_is_not_understood_or_not_now_holds_and_says_so() {
+    for (annotations, why) in [
+        (json!({"daemonlet.dev/steps": "some"}), "the annotation daemonlet.dev/steps is not understood: \"some\""),
+        (
+            json!({"daemonlet.dev/steps": STEPS, "daemonlet.dev/partition": "1"}),
+            "the annotation daemonlet.dev/steps excludes daemonlet.dev/partition",
+        ),
+        (
+            json!({"daemonlet.dev/steps": STEPS, "daemonlet.dev/canary": "run=yes"}),
+            "the annotation daemonlet.dev/steps excludes daemonlet.dev/canary",
+        ),
+        // It is a Tuesday evening.
+        (json!({"daemonlet.dev/window": "Tue 02:00-03:00"}), "outside its window (Tue 02:00-03:00)"),
+        (json!({"daemonlet.dev/window": "Die 02:00-03:00"}), "Die is no day"),
+        (json!({"daemonlet.dev/window": "Tue Europe/Nowhere"}), "Europe/Nowhere is no time zone"),
+    ] {
+        let plan = with_one_released(annotations.clone()).plan(NOW);
+        assert_eq!((approved(&plan), released(&plan).1.as_str()), (vec![], "Held"), "{annotations}");
+        let words = condition(&plan, "Progressing").2;
+        assert!(words.contains(why), "{annotations}: {words}");
+    }
+    let plan = with_one_released(json!({"daemonlet.dev/window": "Tue 22:00-23:00"})).plan(NOW);
+    assert_eq!((approved(&plan).len(), released(&plan).1.as_str()), (1, "RollingOut"));
+}
+
+#[test]
+fn a_window_that_closes_takes_back_what_is_not_claimed() {
+    let mut view = with_one_released(json!({"daemonlet.dev/window": "Tue 22:00-23:00"}));
+    let plan = view.plan(NOW);
+    assert!(plan.look_again.unwrap() <= NOW + ms(60_000), "it looks whether the window closes");
+    let at = (NOW + ms(45 * 60_000)).to_string();
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), approval("two", &at)));
+    view.put(WatchedKind::NodeDaemons, report("b", "one", json!({"replacing": hash("two")}), approval("two", &at)));
+    let plan = view.plan(NOW + ms(47 * 60_000));
+    let specs: Vec<_> = plan.writes.iter().filter(|write| matches!(write, Write::Approvals { .. })).collect();
+    assert!(
+        matches!(specs[..], [Write::Approvals { node, spec }] if node == "a" && spec.approvals.is_empty()),
+        "{specs:?}"
+    );
+}
+
+#[test]
+fn an_abort_returns_to_the_released_revision_and_holds_for_this_revision_alone() {
+    let aborted = |image: &str| json!({"daemonlet.dev/aborted": format!("net-{}", hash(image))});
+    let mut view = with_one_released(json!({}));
+    let two = report("a", "two", json!({"previous": hash("one")}), json!([]));
+    view.put(WatchedKind::NodeDaemons, two);
+    assert_eq!(approved(&view.plan(NOW)), [("b".to_owned(), hash("two"))]);
+    annotate(&mut view, aborted("two"));
+    let plan = view.plan(NOW);
+    assert_eq!(approved(&plan), [("a".to_owned(), hash("one"))], "the node that has it goes back");
+    let (_, reason, words) = condition(&plan, "Progressing");
+    assert_eq!((reason.as_str(), released(&plan).1.as_str()), ("RollingBack", "Held"));
+    assert!(words.starts_with("it was aborted: 1 node left to go back to revision"), "{words}");
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), json!([])));
+    let plan = view.plan(NOW);
+    assert_eq!((approved(&plan), condition(&plan, "Progressing").1), (vec![], "RolledBack".to_owned()));
+    annotate(&mut view, aborted("one"));
+    assert_eq!(approved(&view.plan(NOW)).len(), 1, "of another revision it is void");
+}

@@ -1,0 +1,64 @@
+//! Which nodes come next: zone by zone, and spread over racks.
+//!
+//! Owns the order of candidates. Must not decide how many of them are approved.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::NodeFact;
+use super::Stand;
+
+/// How one zone stands.
+#[derive(Default)]
+struct Zone {
+    /// Nodes that have the wanted revision, or are on the way to it.
+    begun: usize,
+    /// Nodes that can take it and do not have it available.
+    left: usize,
+    /// Nodes whose old instance is not available.
+    unavailable: usize,
+}
+
+/// Leaves of the `candidates` those of one zone: the one that was begun and is not done, else the one with the most
+/// unavailable instances, else the first by name. Gives the zone, if there are several.
+pub(super) fn within_zone<'a>(
+    nodes: &[NodeFact<'a>],
+    stands: &[Stand],
+    candidates: &mut Vec<usize>,
+) -> Option<&'a str> {
+    let mut zones: BTreeMap<&str, Zone> = BTreeMap::new();
+    for (node, stand) in nodes.iter().zip(stands).filter(|(node, _)| node.should_run) {
+        let zone = zones.entry(node.zone?).or_default();
+        let is_done = matches!(stand, Stand::New { available: true, .. });
+        let begins = node.approval.is_some() || node.replacing || matches!(stand, Stand::New { .. } | Stand::Both(_));
+        zone.begun += usize::from(begins);
+        zone.left += usize::from(!is_done && node.reachable && node.able && !node.failed);
+        zone.unavailable += usize::from(*stand == Stand::Old(false));
+    }
+    let open = zones.iter().filter(|(_, zone)| zone.left > 0);
+    let next = open.max_by_key(|(name, zone)| {
+        (zone.begun > 0, zone.begun.min(1) * zone.begun, zone.unavailable, Reverse(**name))
+    })?;
+    let next = *next.0;
+    candidates.retain(|index| nodes[*index].zone == Some(next));
+    (zones.len() > 1).then_some(next)
+}
+
+/// Sorts the `candidates`: those that others come before last, unavailable ones first, spread over the values of the
+/// spread key, then by name. This is upstream's order but for the chance in it.
+pub(super) fn sort(nodes: &[NodeFact<'_>], stands: &[Stand], candidates: &mut [usize]) {
+    let kind = |index: usize| (nodes[index].passed_over, stands[index] != Stand::Old(false));
+    candidates.sort_by_key(|index| (kind(*index), nodes[*index].name));
+    let mut taken: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+    for (node, stand) in nodes.iter().zip(stands).filter(|(node, _)| node.should_run) {
+        let has = node.approval.is_some() || matches!(stand, Stand::New { .. } | Stand::Both(_));
+        *taken.entry(node.spread).or_default() += usize::from(has);
+    }
+    let mut ranks = BTreeMap::new();
+    for index in candidates.iter() {
+        let rank = taken.entry(nodes[*index].spread).or_default();
+        ranks.insert(*index, *rank);
+        *rank += 1;
+    }
+    candidates.sort_by_key(|index| (kind(*index), ranks.get(index).copied()));
+}

@@ -1,0 +1,200 @@
+//! A rollout in steps: so many nodes, then a hold, then more.
+//!
+//! Owns the annotation `daemonlet.dev/steps` and how a rollout goes through its steps. Which step a revision is in is a
+//! fact about it, and outlives the coordinator. Must not choose nodes.
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::core::annotations::int_or_percent;
+use crate::core::duration;
+use crate::core::model::IntOrPercent;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+
+use super::rollout::resolve;
+
+/// Annotation of a ControllerRevision: the step that its rollout is in, and since when it holds there.
+pub const STEP_ANNOTATION: &str = "daemonlet.dev/step";
+
+/// One step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// How many nodes have the revision at its end; of a percentage rounded up, and at least one.
+    pub nodes: IntOrPercent,
+    /// How long they have to have it before the next step.
+    pub hold: Span,
+}
+
+/// Reads `1, 10m; 5%, 30m; 100%`: a number or a share of nodes, and a Go duration where the rollout holds after it.
+/// `None`: it is none, or a step is not larger than the one before.
+pub fn parse(text: &str) -> Option<Vec<Step>> {
+    let steps: Option<Vec<Step>> = text.split(';').map(step).collect();
+    let steps = steps?;
+    let grows = steps.windows(2).all(|pair| match (pair[0].nodes, pair[1].nodes) {
+        (IntOrPercent::Int(a), IntOrPercent::Int(b)) | (IntOrPercent::Percent(a), IntOrPercent::Percent(b)) => a < b,
+        // Which is larger depends on the cluster.
+        _ => true,
+    });
+    let is_some = |step: &Step| !matches!(step.nodes, IntOrPercent::Int(0) | IntOrPercent::Percent(0));
+    (grows && steps.iter().all(is_some)).then_some(steps)
+}
+
+fn step(text: &str) -> Option<Step> {
+    let (nodes, hold) = match text.split_once(',') {
+        Some((nodes, hold)) => (nodes, duration::parse(hold.trim())?),
+        None => (text, Span::ZERO),
+    };
+    Some(Step { nodes: int_or_percent(nodes.trim())?, hold })
+}
+
+/// The step that a revision's rollout is in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepState {
+    /// Its number, from 1 on.
+    pub step: usize,
+    /// Since when all nodes of the step have the revision (RFC 3339), if they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// The revision's number: a template that comes back has another, and begins anew.
+    pub number: i64,
+}
+
+impl StepState {
+    /// That of a ControllerRevision of this number, by its annotation.
+    pub fn of(annotation: Option<&str>, number: i64) -> Self {
+        let known = annotation.and_then(|text| serde_json::from_str::<Self>(text).ok());
+        known.filter(|known| known.number == number && known.step > 0).unwrap_or(Self { step: 1, since: None, number })
+    }
+
+    /// For the annotation.
+    pub fn annotation(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// How far a rollout may go now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepLimit {
+    /// How many nodes may have the revision.
+    pub nodes: usize,
+    /// Whether there is no step after it.
+    pub is_last: bool,
+    /// Where it stands, in words.
+    pub words: String,
+}
+
+/// What is known of the nodes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepFacts {
+    /// Nodes that should run the daemon.
+    pub(super) desired: usize,
+    /// Those of them that can take the revision, or have it.
+    pub(super) able: usize,
+    /// Those of them that have it available.
+    pub(super) done: usize,
+    /// Whether the hold of this step is ended by hand.
+    pub(super) promoted: Option<usize>,
+    /// The time.
+    pub(super) now: Timestamp,
+}
+
+/// Where a rollout is that was in `state`: how far it may go, the state now, and when to look again.
+pub(super) fn course(steps: &[Step], state: &StepState, facts: StepFacts) -> (StepLimit, StepState, Option<Timestamp>) {
+    let mut state = state.clone();
+    let last = steps.len().max(1);
+    state.step = state.step.min(last);
+    loop {
+        let Some(step) = steps.get(state.step - 1) else {
+            let limit = StepLimit { nodes: facts.desired, is_last: true, words: String::new() };
+            return (limit, state, None);
+        };
+        let nodes = resolve(&step.nodes, facts.desired).max(1);
+        let is_last = state.step == last;
+        let of = format!("step {} of {last} ({nodes} of {} nodes)", state.step, facts.desired);
+        let limit = |words: String| StepLimit { nodes, is_last, words };
+        // Where fewer nodes can take it than the step has, those are enough.
+        let is_done = facts.done > 0 && facts.done >= nodes.min(facts.able);
+        if is_last || !is_done && state.since.is_none() {
+            return (limit(of), state, None);
+        }
+        let since = state.since.as_ref().and_then(|since| since.parse::<Timestamp>().ok());
+        // A clock that was set back makes no hold longer.
+        let since = since.filter(|since| *since <= facts.now).unwrap_or(facts.now);
+        state.since.get_or_insert_with(|| facts.now.to_string());
+        let until = since + step.hold;
+        let is_over = facts.promoted == Some(state.step) || until <= facts.now;
+        if !is_over {
+            let words = format!("{of} holds until {until}, or `kubectl daemonlet promote`");
+            return (limit(words), state, Some(until));
+        }
+        if !is_done {
+            return (limit(format!("{of}: not all of them are available")), state, None);
+        }
+        (state.step, state.since) = (state.step + 1, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::time::at;
+
+    #[test]
+    fn steps_are_numbers_or_shares_that_grow_each_with_its_hold() {
+        let minutes = |minutes: i64| Span::from_secs(minutes * 60);
+        let steps = parse("1, 10m; 5%, 30m ;25%,1h; 100%").unwrap();
+        let wanted = [
+            (IntOrPercent::Int(1), minutes(10)),
+            (IntOrPercent::Percent(5), minutes(30)),
+            (IntOrPercent::Percent(25), minutes(60)),
+            (IntOrPercent::Percent(100), Span::ZERO),
+        ];
+        assert_eq!(steps, wanted.map(|(nodes, hold)| Step { nodes, hold }));
+        for wrong in ["", "1,", "1; 1", "5%; 4%", "0; 100%", "101%", "1, soon", "1, 1m, 1m", "1; ; 100%", "all"] {
+            assert_eq!(parse(wrong), None, "{wrong:?}");
+        }
+    }
+
+    fn facts(done: usize, now: i64) -> StepFacts {
+        StepFacts { desired: 40, able: 40, done, promoted: None, now: at(now) }
+    }
+
+    #[test]
+    fn each_step_holds_from_when_its_nodes_have_it() {
+        let steps = parse("1, 10s; 5%, 20s; 100%").unwrap();
+        let state = StepState::of(None, 7);
+        let (limit, state, _) = course(&steps, &state, facts(0, 1_000));
+        assert_eq!((limit.nodes, limit.is_last, state.step, &state.since), (1, false, 1, &None));
+        let (limit, state, look) = course(&steps, &state, facts(1, 2_000));
+        assert_eq!((limit.nodes, state.step, look), (1, 1, Some(at(12_000))));
+        assert!(
+            limit.words.starts_with("step 1 of 3 (1 of 40 nodes) holds until 1970-01-01T00:00:12Z, or"),
+            "{limit:?}"
+        );
+        // Another coordinator reads it: the hold goes on, also while a node is not available.
+        let state = StepState::of(Some(&state.annotation()), 7);
+        assert_eq!(course(&steps, &state, facts(0, 11_999)).0.nodes, 1);
+        assert_eq!(course(&steps, &state, facts(0, 12_000)).0.nodes, 1, "it does not go on without it");
+        let (limit, state, _) = course(&steps, &state, facts(1, 12_000));
+        assert_eq!((limit.nodes, state.step, &state.since), (2, 2, &None));
+        let (_, state, _) = course(&steps, &state, facts(2, 13_000));
+        let (limit, last, _) = course(&steps, &state, facts(2, 33_000));
+        assert_eq!((limit.nodes, limit.is_last, last.step), (40, true, 3));
+        assert_eq!(StepState::of(Some(&last.annotation()), 8).step, 1, "the same template once more");
+    }
+
+    #[test]
+    fn a_hold_ends_by_hand_and_nodes_that_cannot_take_it_hold_nobody_up() {
+        let steps = parse("2, 1h; 50%, 1h; 100%").unwrap();
+        let state = StepState::of(None, 1);
+        let promoted = |step, done| StepFacts { promoted: Some(step), ..facts(done, 1_000) };
+        assert_eq!(course(&steps, &state, promoted(1, 2)).1.step, 2);
+        assert_eq!(course(&steps, &state, promoted(2, 2)).1.step, 1, "of another step");
+        let few = StepFacts { able: 5, ..facts(5, 1_000) };
+        let second = StepState { step: 2, since: None, number: 1 };
+        assert!(course(&steps, &second, few).1.since.is_some());
+        let fewer = StepState { step: 9, since: None, number: 1 };
+        assert_eq!(course(&steps, &fewer, facts(0, 0)).1.step, 3, "the annotation had more of them");
+    }
+}

@@ -1,0 +1,157 @@
+"""Rollouts in steps, by zones and racks, within windows, and what people say in the middle of one.
+
+On hollow nodes, with the plugin as an operator runs it.
+"""
+
+import json
+import subprocess
+import time
+
+from kit import agent
+from kit.agent import Agent
+from kit.coordinator import Coordinator
+from kit.daemons import daemonset
+from kit.hollow import crowd
+from kit.sandbox import scratch
+from kit.wait import never
+from kit.wait import until
+
+from .bare import STATIC
+from .story import Coordinated
+
+SOON = 90
+QUIET = 5
+OURS = "daemonlet.dev/"
+ZONES = {"hollow-1": "a", "hollow-2": "b", "hollow-3": "a", "hollow-4": "b"}
+
+
+class StagesTest(Coordinated):
+    """One DaemonSet on four nodes in two zones."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.nodes = crowd(cls.cluster, len(ZONES), cls.stack)
+        for node in cls.nodes:
+            cls.admin.patch("nodes", node.name, {"metadata": {"labels": {"zone": ZONES[node.name]}}})
+            cls.enterClassContext(Agent(node, runtime_endpoint="", kubelet_endpoint=""))
+        cls.one = cls.enterClassContext(Coordinator(cls.cluster, "one"))
+        cls.plugin = scratch() / "kubectl-daemonlet"
+        cls.plugin.symlink_to(agent.binary())
+        cls.number = 0
+        cls.change()
+        cls.all_have()
+
+    @classmethod
+    def change(cls, **annotations):
+        """A new image, with these annotations alone; gives the image's number."""
+        cls.number += 1
+        it = daemonset("net", labels=STATIC, terminationGracePeriodSeconds=0, automountServiceAccountToken=False)
+        it["metadata"] |= {"namespace": "kube-system", "annotations": {OURS + k.replace("_", "-"): v for k, v in annotations.items()}}
+        it["spec"]["template"]["spec"]["containers"][0]["image"] = f"example.org/net:{cls.number}"
+        it["spec"]["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 4}}
+        cls.admin.apply(it)
+        return cls.number
+
+    @classmethod
+    def images(cls):
+        """The image's number on each node, pods that end left out."""
+        pods = [p for p in cls.admin.list("pods", "kube-system", labels="app=net") if "deletionTimestamp" not in p["metadata"]]
+        return {p["spec"]["nodeName"]: int(p["spec"]["containers"][0]["image"].split(":")[1]) for p in pods}
+
+    @classmethod
+    def having(cls, number):
+        """The nodes with that image."""
+        return sorted(node for node, image in cls.images().items() if image == number)
+
+    @classmethod
+    def condition(cls, kind):
+        """Reason and message of a condition."""
+        found = cls.admin.get("daemonsets", "net", "kube-system").get("status", {}).get("conditions", [])
+        return next(((c["reason"], c.get("message", "")) for c in found if c["type"] == kind), (None, None))
+
+    @classmethod
+    def all_have(cls):
+        """Waits until the newest revision is released."""
+        until(lambda: cls.having(cls.number) == sorted(ZONES), SOON, f"{cls.number} on all nodes")
+        until(lambda: cls.condition("Released")[0] == "Complete", SOON, "it is released")
+
+    def daemonlet(self, *words, code=0):
+        """What the plugin prints."""
+        done = subprocess.run([self.plugin, "--kubeconfig", self.admin.kubeconfig, *words], capture_output=True, text=True, timeout=30)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def test_1_steps_hold_until_they_are_promoted_and_survive_the_coordinator(self):
+        number = self.change(steps="1, 1h; 50%, 1h; 100%", spread_key="zone")
+        until(lambda: len(self.having(number)) == 1, SOON, "the first step")
+        until(lambda: "step 1 of 3 (1 of 4 nodes) holds until" in self.condition("Progressing")[1], SOON, "it holds")
+        self.assertEqual(self.condition("Released")[0], "Held")
+        self.one.kill()
+        self.one.start()
+        never(lambda: len(self.having(number)) != 1, QUIET, "another coordinator goes on by itself")
+        self.assertRegex(self.daemonlet("promote", "kube-system/net"), r"^kube-system/net: step 1 of revision net-\w+ holds no longer")
+        until(lambda: len(self.having(number)) == 2, SOON, "the second step")
+        self.assertEqual(sorted(ZONES[node] for node in self.having(number)), ["a", "b"], "one of each zone")
+        until(lambda: "step 2 of 3 (2 of 4 nodes) holds until" in self.condition("Progressing")[1], SOON, "it holds")
+        never(lambda: len(self.having(number)) != 2, QUIET, "the word for the first step counts for the second")
+        self.assertIn("step 2 of 3", self.daemonlet(code=0))
+        self.daemonlet("promote", "kube-system/net")
+        self.all_have()
+        self.assertIn("there is no rollout to abort", self.daemonlet("abort", "kube-system/net", code=1))
+        # What was promoted is void for the next revision.
+        promoted = self.admin.get("daemonsets", "net", "kube-system")["metadata"]["annotations"][OURS + "promoted"]
+        number = self.change(steps="1, 1h; 100%", promoted=promoted)
+        until(lambda: "step 1 of 2" in self.condition("Progressing")[1], SOON, "it holds")
+        never(lambda: len(self.having(number)) != 1, QUIET, "it goes on")
+
+    def test_2_an_abort_takes_it_back_and_a_retry_rolls_it_out_again(self):
+        number = self.number
+        self.assertEqual(len(self.having(number)), 1)
+        out = self.daemonlet("abort", "kube-system/net")
+        self.assertRegex(out, r"^kube-system/net: the rollout of revision (net-\w+) is aborted \(daemonlet.dev/aborted=\1\); nodes that have it go back")
+        until(lambda: set(self.images().values()) == {number - 1}, SOON, "the node goes back")
+        until(lambda: self.condition("Progressing")[0] == "RolledBack", SOON, "that is told")
+        never(lambda: self.having(number), QUIET, "it comes back")
+        self.assertIn("was aborted; it is rolled out again", self.daemonlet("retry", "kube-system/net"))
+        until(lambda: len(self.having(number)) == 1, SOON, "its first step")
+        # The way back by the template has no steps.
+        back = self.admin.get("daemonsets", "net", "kube-system")["spec"]["template"]
+        back["spec"]["containers"][0]["image"] = f"example.org/net:{number - 1}"
+        self.admin.patch("daemonsets", "net", {"spec": {"template": back}}, "kube-system")
+        until(lambda: set(self.images().values()) == {number - 1}, SOON, "it goes back at once")
+        until(lambda: self.condition("Released")[0] == "Complete", SOON, "it is released")
+
+    def test_3_one_zone_after_the_other(self):
+        number = self.change(topology_key="zone", canary="zone in (a)", canary_hold="0s")
+        self.all_have()
+        number = self.change(topology_key="zone")
+        seen = []
+        def note():
+            now = [ZONES[node] for node in self.having(number)]
+            if now and (not seen or seen[-1] != now):
+                seen.append(now)
+            return len(now) == len(ZONES)
+        until(note, SOON, "all nodes have it", pause=0.01)
+        for zones in seen:
+            self.assertTrue(set(zones) in ({"a"}, {"b"}) or min(zones.count("a"), zones.count("b")) < 2 or len(zones) == 4, seen)
+            self.assertTrue(len(set(zones)) == 1 or zones.count(seen[0][0]) == 2, f"a zone begins before the other is done: {seen}")
+        self.all_have()
+
+    def test_4_outside_its_window_nothing_is_approved_and_what_is_wrong_holds(self):
+        today, later = time.gmtime(), time.gmtime(time.time() + 2 * 86400)
+        number = self.change(window=time.strftime("%a", later))
+        until(lambda: self.condition("Progressing")[0] == "Held", SOON, "it is held")
+        self.assertIn("outside its window", self.condition("Progressing")[1])
+        never(lambda: self.having(number), QUIET, "a node follows")
+        annotations = lambda **found: self.admin.patch("daemonsets", "net", {"metadata": {"annotations": {OURS + k: v for k, v in found.items()}}}, "kube-system")
+        annotations(window="Mon Europe/Nowhere")
+        until(lambda: "Europe/Nowhere is no time zone" in self.condition("Progressing")[1], SOON, "it is told")
+        annotations(window=None, steps="1; 1")
+        until(lambda: 'daemonlet.dev/steps is not understood: "1; 1"' in self.condition("Progressing")[1], SOON, "it is told")
+        annotations(steps="1; 100%", partition="1")
+        until(lambda: "excludes daemonlet.dev/partition" in self.condition("Progressing")[1], SOON, "it is told")
+        never(lambda: self.having(number), QUIET, "a node follows")
+        annotations(steps=None, partition=None, window=f"{time.strftime('%a', today)}-{time.strftime('%a', later)} Europe/Berlin")
+        self.all_have()
+        print(json.dumps(self.condition("Released")))
