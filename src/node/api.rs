@@ -37,6 +37,7 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
+use crate::core::cluster::node_daemons::StatusPatch;
 use crate::core::dry_run::DryRunReply;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
@@ -305,11 +306,12 @@ impl Api {
         confirm::create_node_daemons(&self.shared.client, node, uid).await
     }
 
-    /// Patches the status of this node's NodeDaemons with a JSON merge patch.
+    /// Patches the status of this node's NodeDaemons.
     ///
     /// # Errors
-    /// The error of the API server or the connection, including a conflict of the resource version in the patch.
-    pub async fn patch_node_daemons(&self, node: &str, patch: &serde_json::Value) -> Result<(), ApiFailure> {
+    /// The error of the API server or the connection: among them [`FailureKind::Conflict`] for another resource version
+    /// than the patch's, and [`FailureKind::Invalid`] for a status that is not the one that was changed.
+    pub async fn patch_node_daemons(&self, node: &str, patch: &StatusPatch) -> Result<(), ApiFailure> {
         confirm::patch_node_daemons(&self.shared.client, node, patch).await
     }
 

@@ -8,6 +8,11 @@ use serde::Serialize;
 use crate::core::model::Mode;
 use crate::core::status::State;
 
+mod patch;
+
+pub use patch::Precondition;
+pub use patch::StatusPatch;
+
 /// The API group.
 pub const GROUP: &str = "daemonlet.dev";
 /// The version.
