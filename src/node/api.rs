@@ -55,6 +55,7 @@ pub use error::words;
 pub use events::AgentEvent;
 pub use events::EventKind;
 pub use events::Events;
+pub use events::Regarding;
 pub use health::ApiHealth;
 pub use health::LinkHealth;
 pub use health::ScopeHealth;
@@ -210,7 +211,7 @@ impl Api {
         &self.shared.tokens
     }
 
-    /// Events on DaemonSets.
+    /// Events about DaemonSets.
     pub fn events(&self) -> &Events {
         &self.shared.events
     }

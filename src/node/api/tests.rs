@@ -447,6 +447,7 @@ async fn events_are_sent_once_there_is_a_connection() {
     let api = Api::start(options(&fake));
     for note in ["one", "two", "two"] {
         api.events().record(AgentEvent {
+            regarding: Regarding::DaemonSet { cause: note.into() },
             daemon_set: ObjectKey::new("ns", "d"),
             uid: "u".into(),
             kind: EventKind::Warning,
@@ -498,11 +499,12 @@ async fn what_waits_to_be_sent_is_sent_before_the_end() {
     until(&api, "connected", |api| *api.connector().link().borrow() == Link::Up).await;
     for note in ["one", "two"] {
         api.events().record(AgentEvent {
+            regarding: Regarding::DaemonSet { cause: note.into() },
             daemon_set: ObjectKey::new("ns", "d"),
             uid: "u".into(),
             kind: EventKind::Normal,
-            reason: "Rendered".into(),
-            action: "Render".into(),
+            reason: "Removed".into(),
+            action: "Remove".into(),
             note: note.into(),
         });
     }
