@@ -38,6 +38,7 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 
 use crate::core::cluster::node_daemons::LeaseTerm;
+use crate::core::cluster::node_daemons::StatusPatch;
 use crate::core::dry_run::DryRunReply;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
@@ -55,6 +56,7 @@ pub use error::words;
 pub use events::AgentEvent;
 pub use events::EventKind;
 pub use events::Events;
+pub use events::Regarding;
 pub use health::ApiHealth;
 pub use health::LinkHealth;
 pub use health::ScopeHealth;
@@ -210,7 +212,7 @@ impl Api {
         &self.shared.tokens
     }
 
-    /// Events on DaemonSets.
+    /// Events about DaemonSets.
     pub fn events(&self) -> &Events {
         &self.shared.events
     }
@@ -306,11 +308,12 @@ impl Api {
         confirm::create_node_daemons(&self.shared.client, node, uid).await
     }
 
-    /// Patches the status of this node's NodeDaemons with a JSON merge patch.
+    /// Patches the status of this node's NodeDaemons.
     ///
     /// # Errors
-    /// The error of the API server or the connection, including a conflict of the resource version in the patch.
-    pub async fn patch_node_daemons(&self, node: &str, patch: &serde_json::Value) -> Result<(), ApiFailure> {
+    /// The error of the API server or the connection: among them [`FailureKind::Conflict`] for another resource version
+    /// than the patch's, and [`FailureKind::Invalid`] for a status that is not the one that was changed.
+    pub async fn patch_node_daemons(&self, node: &str, patch: &StatusPatch) -> Result<(), ApiFailure> {
         confirm::patch_node_daemons(&self.shared.client, node, patch).await
     }
 

@@ -9,6 +9,11 @@ use serde_json::Value;
 use crate::core::model::Mode;
 use crate::core::status::State;
 
+mod patch;
+
+pub use patch::Precondition;
+pub use patch::StatusPatch;
+
 /// The API group.
 pub const GROUP: &str = "daemonlet.dev";
 /// The version.

@@ -56,7 +56,7 @@ pub(super) enum SaveInputs {
     After,
 }
 
-/// An event on a DaemonSet.
+/// An event on a DaemonSet, whose cause is in its reason.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub(super) struct DaemonEvent {
     pub(super) daemon: ObjectKey,

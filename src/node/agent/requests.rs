@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 
 use crate::config::Config;
 use crate::core::cluster::node_daemons::LeaseTerm;
+use crate::core::cluster::node_daemons::StatusPatch;
 use crate::core::dry_run::DryRunReply;
 use crate::core::dry_run::Question;
 use crate::core::health::CrashDiagnosis;
@@ -80,7 +81,7 @@ pub(super) enum Request {
     /// Would the API server create the pod of a new instance?
     DryRun(Question),
     /// Write the status of this node's NodeDaemons, once it is read that these Leases are held as they are here.
-    Publish { patch: Value, terms: BTreeSet<LeaseTerm> },
+    Publish { patch: StatusPatch, terms: BTreeSet<LeaseTerm> },
     /// Make this node's NodeDaemons, owned by the Node of this UID.
     CreateNodeDaemons { node_uid: String },
     /// Renew this node's Lease, owned by the Node of this UID. `version`: that of the Lease, where it is known.

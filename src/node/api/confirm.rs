@@ -12,6 +12,7 @@ use kube::api::Preconditions;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::cluster::node_daemons::StatusPatch;
 use crate::core::dry_run::DryRunReply;
 use crate::core::json::Json;
 use crate::core::model::ObjectKey;
@@ -134,10 +135,18 @@ pub(super) async fn create_node_daemons(client: &kube::Client, node: &str, uid: 
     }
 }
 
-/// Patches the status of a node's NodeDaemons with a JSON merge patch.
-pub(super) async fn patch_node_daemons(client: &kube::Client, node: &str, patch: &Value) -> Result<(), ApiFailure> {
+/// Patches the status of a node's NodeDaemons.
+pub(super) async fn patch_node_daemons(
+    client: &kube::Client,
+    node: &str,
+    patch: &StatusPatch,
+) -> Result<(), ApiFailure> {
     let api: Api<RawObject> = Api::all_with(client.clone(), &object::node_daemons());
-    let patched = api.patch_status(node, &PatchParams::default(), &Patch::Merge(patch)).await;
+    let patch = match patch {
+        StatusPatch::Whole(patch) => Patch::Merge(patch.clone()),
+        StatusPatch::Changes(patch) => Patch::Json(patch.clone()),
+    };
+    let patched = api.patch_status(node, &PatchParams::default(), &patch).await;
     patched.map(drop).map_err(|error| ApiFailure::from_kube(&error))
 }
 

@@ -34,6 +34,8 @@ pub enum FailureKind {
     Conflict,
     /// 410: the resource version is too old; a new list follows.
     Expired,
+    /// 422: the object, or a `test` of a JSON Patch, is refused.
+    Invalid,
     /// Any other error status of the API server.
     Server,
     /// Not an answer of an API server.
@@ -92,6 +94,7 @@ impl ApiFailure {
             404 => FailureKind::NotFound,
             409 => FailureKind::Conflict,
             410 => FailureKind::Expired,
+            422 => FailureKind::Invalid,
             _ => FailureKind::Server,
         };
         let message = if status.message.is_empty() { &status.reason } else { &status.message };

@@ -1,4 +1,9 @@
-//! Events (events.k8s.io/v1) on DaemonSets: what happened to them on this node.
+//! Events (events.k8s.io/v1): what happened to DaemonSets on this node.
+//!
+//! What concerns the DaemonSet is an event on it, and every node of a cluster may have the same to say. All agents give
+//! such an event the same name, so that the API server takes the first of each hour and refuses the others: without a
+//! coordinator, too, a rollout over 5,000 nodes makes a handful of events. What concerns this node alone is an event on
+//! its Node.
 //!
 //! Owns a short queue and the sending. Warnings are sent at once; normal events wait for a random time, because a
 //! change of a DaemonSet reaches all nodes at once. Recording never blocks. What does not fit, or stays unsent for too
@@ -38,6 +43,11 @@ const BURST: u32 = 32;
 const PACE: Duration = Duration::from_millis(200);
 /// Normal events are sent up to this long after they happened, at a different moment on each node.
 const SPREAD: Duration = Duration::from_secs(10);
+/// The time in which the agents of a cluster have one event on a DaemonSet for one cause: as long as the API server keeps
+/// events by default.
+const SHARED: Duration = Duration::from_secs(3600);
+/// Where events on Nodes are.
+const NODE_NAMESPACE: &str = "default";
 /// The API's size limits in bytes.
 const NOTE_LIMIT: usize = 1024;
 const INSTANCE_LIMIT: usize = 128;
@@ -51,14 +61,25 @@ pub enum EventKind {
     Warning,
 }
 
+/// The object that shows an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Regarding {
+    /// The DaemonSet. One event for each reason and cause, whichever node comes first: nothing in the cause differs from
+    /// node to node unless the cause does.
+    DaemonSet { cause: String },
+    /// The own Node.
+    Node { name: String, uid: String },
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentEvent {
+    pub regarding: Regarding,
     pub daemon_set: ObjectKey,
-    /// Its `metadata.uid`.
+    /// The `metadata.uid` of the DaemonSet.
     pub uid: String,
     pub kind: EventKind,
-    /// The reason, one CamelCase word: `Rendered`, `Refused`, `Removed`, …
+    /// The reason, one CamelCase word: `Refused`, `Removed`, …
     pub reason: String,
     /// The action, one CamelCase word.
     pub action: String,
@@ -220,8 +241,12 @@ impl Events {
         })
     }
 
-    /// An event is not retried, unless there was no connection.
+    /// An event is not retried, unless there was no connection. One that another node has made is not needed.
     fn give_up(&self, write: EventWrite, failure: ApiFailure) {
+        let is_shared = matches!(write.event.regarding, Regarding::DaemonSet { .. });
+        if is_shared && !write.is_series && failure.kind == FailureKind::Conflict {
+            return self.with(|state| state.sent.retain(|sent| sent.name != write.name));
+        }
         let note = format!("event {} for {} not sent: {failure}", write.event.reason, write.event.daemon_set);
         tracing::debug!("{note}");
         self.with(|state| {
@@ -237,7 +262,7 @@ impl Events {
 }
 
 async fn send(client: &kube::Client, write: &EventWrite) -> Result<(), ApiFailure> {
-    let base = format!("/apis/events.k8s.io/v1/namespaces/{}/events", write.event.daemon_set.namespace);
+    let base = format!("/apis/events.k8s.io/v1/namespaces/{}/events", namespace(&write.event));
     let (builder, content) = if write.is_series {
         (Request::patch(format!("{base}/{}", write.name)), "application/merge-patch+json")
     } else {
@@ -251,12 +276,32 @@ async fn send(client: &kube::Client, write: &EventWrite) -> Result<(), ApiFailur
     answer.map(drop).map_err(|error| ApiFailure::from_kube(&error))
 }
 
+fn namespace(event: &AgentEvent) -> &str {
+    match event.regarding {
+        Regarding::DaemonSet { .. } => &event.daemon_set.namespace,
+        Regarding::Node { .. } => NODE_NAMESPACE,
+    }
+}
+
 fn new_event(event: &AgentEvent, name: &str, node: &str, time: jiff::Timestamp) -> Value {
     let key = &event.daemon_set;
+    let daemon_set = json!({
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "namespace": key.namespace,
+        "name": key.name,
+        "uid": event.uid,
+    });
+    let (regarding, related) = match &event.regarding {
+        Regarding::DaemonSet { .. } => (daemon_set, None),
+        Regarding::Node { name, uid } => {
+            (json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}), Some(daemon_set))
+        }
+    };
     json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": name, "namespace": key.namespace},
+        "metadata": {"name": name, "namespace": namespace(event)},
         "eventTime": micro_time(time),
         "reportingController": "daemonlet",
         "reportingInstance": node,
@@ -264,21 +309,25 @@ fn new_event(event: &AgentEvent, name: &str, node: &str, time: jiff::Timestamp) 
         "reason": event.reason,
         "action": event.action,
         "note": cut(&event.note, NOTE_LIMIT),
-        "regarding": {
-            "apiVersion": "apps/v1",
-            "kind": "DaemonSet",
-            "namespace": key.namespace,
-            "name": key.name,
-            "uid": event.uid,
-        },
+        "regarding": regarding,
+        "related": related,
     })
 }
 
-/// `<daemonset>.<16 hex digits>`: like client-go's, but different for each node at the same moment.
+/// `<object>.<16 hex digits>`, as client-go names them. On a DaemonSet: the same on each node for one cause, in an hour.
+/// On a Node: another one each time.
 fn event_name(event: &AgentEvent, node: &str, time: jiff::Timestamp) -> String {
-    let digest = Sha256::digest(format!("{node}\0{}\0{}\0{}", event.reason, event.note, time.as_nanosecond()));
-    let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!("{}.{hex}", cut(&event.daemon_set.name, 200).trim_end_matches(['.', '-']))
+    let (object, of) = match &event.regarding {
+        Regarding::DaemonSet { cause } => {
+            let hour = time.as_second() / SHARED.as_secs().cast_signed();
+            (event.daemon_set.name.as_str(), format!("{}\0{}\0{cause}\0{hour}", event.uid, event.reason))
+        }
+        Regarding::Node { name, .. } => {
+            (name.as_str(), format!("{node}\0{}\0{}\0{}", event.reason, event.note, time.as_nanosecond()))
+        }
+    };
+    let hex: String = Sha256::digest(of).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("{}.{hex}", cut(object, 200).trim_end_matches(['.', '-']))
 }
 
 /// RFC 3339 with six digits, as the API's MicroTime requires.

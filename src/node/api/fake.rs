@@ -75,7 +75,7 @@ impl Fake {
         *self.handler.lock().unwrap() = Box::new(handler);
     }
 
-    /// Every request so far, as `METHOD path?query`.
+    /// Every request so far, as `METHOD path?query`; a patch with its format after that.
     pub(super) fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }
@@ -131,7 +131,9 @@ fn accept(
             let serve = service_fn(move |request: Request<Incoming>| {
                 let path = request.uri().path_and_query().map(|path| path.to_string()).unwrap_or_default();
                 let method = request.method().to_string();
-                requests.lock().unwrap().push(format!("{method} {path}"));
+                let format = request.headers().get(http::header::CONTENT_TYPE).filter(|_| method == "PATCH");
+                let format = format.map(|format| format!(" {}", format.to_str().unwrap())).unwrap_or_default();
+                requests.lock().unwrap().push(format!("{method} {path}{format}"));
                 let reply = handler.lock().unwrap()(&method, &path);
                 async move { respond(reply).await }
             });

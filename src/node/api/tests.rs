@@ -17,6 +17,9 @@ use super::fake::quiet;
 use super::fake::status;
 use super::fake::write_kubeconfig;
 use super::*;
+use crate::core::cluster::node_daemons::DaemonReport;
+use crate::core::cluster::node_daemons::Precondition;
+use crate::core::cluster::node_daemons::Status;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::ObjectSource;
@@ -444,6 +447,7 @@ async fn events_are_sent_once_there_is_a_connection() {
     let api = Api::start(options(&fake));
     for note in ["one", "two", "two"] {
         api.events().record(AgentEvent {
+            regarding: Regarding::DaemonSet { cause: note.into() },
             daemon_set: ObjectKey::new("ns", "d"),
             uid: "u".into(),
             kind: EventKind::Warning,
@@ -459,6 +463,31 @@ async fn events_are_sent_once_there_is_a_connection() {
 }
 
 #[tokio::test]
+async fn a_status_is_written_whole_or_by_its_changes_and_each_refusal_has_its_kind() {
+    let of = Precondition { uid: "u", resource_version: None };
+    let daemons = (0..9).map(|n| DaemonReport { name: n.to_string(), ..DaemonReport::default() }).collect();
+    let before = Status { daemons, ..Status::default() };
+    let mut after = before.clone();
+    after.daemons[3].message = "news".into();
+    let fake = Fake::start(100, |_, path| empty(path)).await;
+    let api = Api::start(options(&fake));
+    until(&api, "healthy", |api| api.health().state == LinkHealth::Ok).await;
+    for (code, expected) in [(409, FailureKind::Conflict), (422, FailureKind::Invalid)] {
+        fake.answer(move |method, path| match method {
+            "PATCH" => FakeReply::Json(code, status(code, "", "no")),
+            _ => empty(path),
+        });
+        for patch in [StatusPatch::whole(&of, &after), StatusPatch::changes(&of, &before, &after)] {
+            let refused = api.patch_node_daemons("n1", &patch).await.unwrap_err();
+            assert_eq!(refused.kind, expected);
+        }
+    }
+    let path = "PATCH /apis/daemonlet.dev/v1alpha1/nodedaemons/n1/status?";
+    assert_eq!(fake.count(&format!("{path} application/merge-patch+json")), 2, "{:?}", fake.requests());
+    assert_eq!(fake.count(&format!("{path} application/json-patch+json")), 2);
+}
+
+#[tokio::test]
 async fn what_waits_to_be_sent_is_sent_before_the_end() {
     let fake = Fake::start(100, |method, path| match method {
         "POST" => FakeReply::Json(201, json!({})),
@@ -470,11 +499,12 @@ async fn what_waits_to_be_sent_is_sent_before_the_end() {
     until(&api, "connected", |api| *api.connector().link().borrow() == Link::Up).await;
     for note in ["one", "two"] {
         api.events().record(AgentEvent {
+            regarding: Regarding::DaemonSet { cause: note.into() },
             daemon_set: ObjectKey::new("ns", "d"),
             uid: "u".into(),
             kind: EventKind::Normal,
-            reason: "Rendered".into(),
-            action: "Render".into(),
+            reason: "Removed".into(),
+            action: "Remove".into(),
             note: note.into(),
         });
     }

@@ -125,7 +125,7 @@ impl Tokens {
         self.with(|state| {
             for issued in tokens {
                 let request = issued.request.clone();
-                state.held.entry(request).or_insert_with(|| HeldToken::new(issued, None));
+                state.held.entry(request).or_insert_with(|| HeldToken::new(issued));
             }
         });
         self.asked.notify_one();
@@ -198,7 +198,10 @@ impl Tokens {
             let mut due = Vec::new();
             for request in &state.wanted {
                 let held = state.held.get(request);
-                if held.is_some_and(|held| held.node_uid == uid && !held.is_due(now, wall)) {
+                let serves = |held: &HeldToken| {
+                    held.node_uid == uid && !held.is_due(now, wall) && !held.is_of_another(request, snapshot)
+                };
+                if held.is_some_and(serves) {
                     continue;
                 }
                 match state.failed.get(request) {
@@ -219,7 +222,7 @@ impl Tokens {
                 // It takes the place of one of another life.
                 let wanted = &state.wanted;
                 state.held.retain(|held, _| !held.is_alike(&request) || wanted.contains(held));
-                state.held.insert(request, HeldToken::new(issued, Some(Instant::now())));
+                state.held.insert(request, HeldToken::received(issued, snapshot.version));
             }
             Err(failure) => {
                 let failed = state.failed.entry(request).or_insert_with(|| FailedToken {

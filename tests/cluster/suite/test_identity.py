@@ -210,6 +210,7 @@ class IdentityTest(Story):
             "mirror pod: owned by its DaemonSet": lambda: n1.patch("pods", "net-n1", {"metadata": {"ownerReferences": [self.owner("net")]}}, "kube-system"),
             "mirror pod: deleted": lambda: n1.delete("pods", "net-n1", "kube-system", gracePeriodSeconds=1),
             "event about its DaemonSet": lambda: n1.create("events", self.event("legitimate")),
+            "event about its Node": lambda: n1.create("events", self.event("of-node", regarding=self.node_ref("n1")) | {"metadata": {"name": "of-node", "namespace": "default"}}),
             "event: a series": lambda: n1.patch("events", "legitimate", {"series": {"count": 2, "lastObservedTime": "2026-11-21T12:00:00.000000Z"}}, "kube-system"),
             "token of a daemon's account, bound to its Node": lambda: self.token(n1, "net", self.node_ref("n1")),
             "the same, for a day": lambda: self.token(n1, "net", self.node_ref("n1"), 86400),
@@ -318,7 +319,7 @@ class IdentityTest(Story):
         """An event as the agent of n1 writes it."""
         regarding = {key: value for key, value in self.owner("net").items() if key != "controller"} | {"namespace": "kube-system"}
         return {"metadata": {"name": name, "namespace": "kube-system"}, "eventTime": "2026-11-21T12:00:00.000000Z", "reportingController": "daemonlet",
-                "reportingInstance": "n1", "type": "Normal", "reason": "Rendered", "action": "Render", "note": "-", "regarding": regarding} | more
+                "reportingInstance": "n1", "type": "Warning", "reason": "Refused", "action": "Render", "note": "-", "regarding": regarding} | more
 
     @staticmethod
     def token(api, account, bound=None, seconds=600):
@@ -419,6 +420,7 @@ class IdentityTest(Story):
             "read: the Services": lambda: n1.list("services", system),
             "an event in the name of another node": lambda: n1.create("events", self.event("e1", reportingInstance="n2")),
             "an event in the kubelet's name": lambda: n1.create("events", self.event("e2", reportingController="kubelet")),
+            "an event about another Node": lambda: n1.create("events", self.event("e5", regarding=self.node_ref("n2")) | {"metadata": {"name": "e5", "namespace": "default"}}),
             "an event about a Secret": lambda: n1.create("events", self.event("e3", regarding={"apiVersion": "v1", "kind": "Secret", "name": "keys", "namespace": system})),
             "an event of the old API": post(f"/api/v1/namespaces/{system}/events", metadata={"name": "e4"}, involvedObject={"namespace": system}),
             "change a DaemonSet": lambda: n1.patch("daemonsets", "net", {"metadata": {"labels": {"x": "y"}}}, system),

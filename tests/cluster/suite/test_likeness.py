@@ -29,7 +29,7 @@ COUNTERS = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "
 DIFFERENCES = {
     "conditions": "the stock controller writes none; ours are Progressing, Available, Degraded",
     "hash": "revisions have another name and hash: upstream's is one of Go's memory layout",
-    "events": "pods are not created and deleted through the API: agents tell what they render, write and remove",
+    "events": "pods are not created and deleted through the API: on the DaemonSet there are warnings only",
 }
 
 
@@ -171,12 +171,11 @@ class LikenessTest(unittest.TestCase):
             for part, value in seen.items():
                 self.assertEqual(ours.rests[what][part], value, f"{what}: {part} (ours first)")
         self.assertEqual(stock.events, {("Normal", "SuccessfulCreate"), ("Normal", "SuccessfulDelete")})
-        self.assertFalse(stock.events & ours.events)
-        self.assertEqual({kind for kind, _ in ours.events}, {"Normal"}, ours.events)
+        self.assertFalse(ours.events)
         print(f"  {len(stock.rests)} points of rest: status, history and images are the same; what differs:")
         for what, why in DIFFERENCES.items():
             print(f"    {what}: {why}")
-        print(f"    reasons of events: {sorted(reason for _, reason in stock.events)} / {sorted(reason for _, reason in ours.events)}")
+        print(f"    reasons of events: {sorted(reason for _, reason in stock.events)} / none")
 
     def test_2_revisions_are_taken_over_without_a_rollout_and_back(self):
         with World("hands", ours=False) as world:

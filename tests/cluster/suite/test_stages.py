@@ -22,7 +22,7 @@ from .story import Coordinated
 SOON = 90
 QUIET = 5
 OURS = "daemonlet.dev/"
-ZONES = {"hollow-1": "a", "hollow-2": "b", "hollow-3": "a", "hollow-4": "b"}
+ZONES = {"hollow-0": "a", "hollow-1": "b", "hollow-2": "a", "hollow-3": "b"}
 
 
 class StagesTest(Coordinated):

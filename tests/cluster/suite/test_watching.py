@@ -307,18 +307,35 @@ class Told(Story):
         return {(event["type"], event["reason"]): event["note"] for event in self.admin.list("events", self.namespace)
                 if event["regarding"]["kind"] == "DaemonSet" and event["regarding"]["name"] == name}
 
-    def test_events_tell_what_was_done(self):
+    def node_events(self, agent, name):
+        """The events on the agent's Node about a DaemonSet: {(type, reason): note}."""
+        return {(event["type"], event["reason"]): event["note"] for event in self.admin.list("events", "default")
+                if (event["regarding"]["kind"], event["regarding"]["name"]) == ("Node", agent.node.name)
+                and (event["related"]["namespace"], event["related"]["name"]) == (self.namespace, name)}
+
+    def test_events_tell_what_begins_and_ends_on_a_node(self):
         agent = self.start_agent()
         self.put(self.daemon("told"))
         first = self.instance(agent, "told")
         pod = first.file.removeprefix(f"{self.namespace}-").removesuffix(".yaml")
-        until(lambda: pod in self.events("told").get(("Normal", "Rendered"), ""), SOON, f"an event says that it was rendered: {self.events('told')}")
-        described = self.admin.kubectl("describe", "daemonset", "told", "-n", self.namespace)
-        self.assertRegex(described, rf"Normal +Rendered .*daemonlet.*Rendered static pod {pod} on node {agent.node.name}")
+        events = lambda: self.node_events(agent, "told")
+        until(lambda: pod in events().get(("Normal", "Rendered"), ""), SOON, f"an event says that it was rendered: {events()}")
+        described = self.admin.kubectl("describe", "node", agent.node.name)
+        self.assertRegex(described, rf"Normal +Rendered .*daemonlet.*DaemonSet {self.namespace}/told: Rendered static pod {pod}")
         self.admin.patch("daemonsets", "told", {"metadata": {"labels": {"daemonlet.dev/mode": None}}}, self.namespace)
         self.wait_gone(agent, "told")
-        until(lambda: pod in self.events("told").get(("Normal", "Removed"), ""), SOON, f"an event says that it was removed: {self.events('told')}")
-        self.assertIn("no label daemonlet.dev/mode", self.events("told")[("Normal", "Removed")])
+        until(lambda: pod in events().get(("Normal", "Removed"), ""), SOON, f"an event says that it was removed: {events()}")
+        self.assertIn("no label daemonlet.dev/mode", events()[("Normal", "Removed")])
+        self.assertEqual(self.events("told"), {}, "its owner is told of nothing that went as it should")
+
+    def test_two_nodes_refuse_and_one_event_says_it(self):
+        agents = [self.start_agent(), self.start_agent(self.node("-second"))]
+        self.put(self.daemon("refused", volumes=[{"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}]))
+        for agent in agents:
+            self.says(agent, "refused +API.*refused.*persistentVolumeClaim")
+        events = lambda: [e["reason"] for e in self.admin.list("events", self.namespace) if e["regarding"]["name"] == "refused"]
+        until(events, SOON, "an event says so")
+        never(lambda: len(events()) > 1, 5, "the other node says it, too")
 
     def test_what_is_refused_is_told_by_field(self):
         agent = self.start_agent()

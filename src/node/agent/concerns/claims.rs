@@ -2,18 +2,20 @@
 //!
 //! Owns what is said of this node's daemons to the cluster, and when: on change, at most once a second,
 //! what nobody waits for a little later, a claim at once. A claim is written on the very resource version
-//! whose approval was read, so that a withdrawal and a claim cannot both go through. Without the resource
+//! whose approval was read, so that a withdrawal and a claim cannot both go through. What is written is what changed;
+//! it is the whole status unless the agent's last write went through and is what was read last. Without the resource
 //! there is nothing to do.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use serde_json::json;
 
 use crate::core::cluster::node_daemons::Approval;
 use crate::core::cluster::node_daemons::LeaseTerm;
+use crate::core::cluster::node_daemons::Precondition;
 use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
+use crate::core::cluster::node_daemons::StatusPatch;
 use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::plan::Permission;
@@ -74,6 +76,9 @@ pub(in super::super) struct Claims {
     claimed_on: String,
     /// What is being written.
     sent: Option<Status>,
+    /// Whether only its changes are.
+    #[serde(default)]
+    sent_changes: bool,
     /// What was last taken by the API server.
     accepted: Option<Status>,
     /// When that is written again, if it does not show.
@@ -196,11 +201,10 @@ impl Claims {
 
     /// The write that is due at `at`, which is under way from now on. A claim binds it to the version that was
     /// read.
-    fn send(&mut self, at: Timestamp) -> Option<Value> {
+    fn send(&mut self, at: Timestamp) -> Option<StatusPatch> {
         self.due().filter(|due| *due <= at)?;
-        let mut metadata = json!({"uid": self.uid});
-        if self.claims() {
-            metadata["resourceVersion"] = json!(self.resource_version);
+        let claims = self.claims();
+        if claims {
             self.claimed_on.clone_from(&self.resource_version);
         }
         for daemon in &self.live.daemons {
@@ -210,16 +214,24 @@ impl Claims {
                 self.returned.insert(claim);
             }
         }
+        let of = Precondition { uid: &self.uid, resource_version: claims.then_some(self.resource_version.as_str()) };
+        // A write whose end is not known, or that does not show yet, may have left another status than the one read.
+        let patch = match self.accepted.as_ref() == Some(&self.live) {
+            true => StatusPatch::changes(&of, &self.live, &self.wanted),
+            false => StatusPatch::whole(&of, &self.wanted),
+        };
+        self.sent_changes = matches!(patch, StatusPatch::Changes(_));
         self.sent = Some(self.wanted.clone());
         self.patient = None;
         self.writing = true;
-        Some(json!({"metadata": metadata, "status": self.wanted}))
+        Some(patch)
     }
 
     /// Whether the object is to be made at `at`; that is under way from now on.
     fn create(&mut self, at: Timestamp) -> bool {
         let due = !self.exists && !self.writing && at >= self.next;
         self.writing |= due;
+        self.sent_changes &= !due;
         due
     }
 
@@ -232,10 +244,15 @@ impl Claims {
         self.patient = (self.wanted != self.live).then_some(patient);
     }
 
-    /// A write has ended at `at`.
-    fn ended(&mut self, failure: Option<FailureKind>, at: Timestamp) {
+    /// A write has ended at `at`. Gives whether it failed: one that met another object than the one read has not, as
+    /// the next one, which is of what is read by then, or whole, takes its place.
+    fn ended(&mut self, failure: Option<FailureKind>, at: Timestamp) -> bool {
         self.writing = false;
-        self.failed = failure.is_some_and(|kind| kind != FailureKind::Conflict);
+        self.failed = failure.is_some_and(|kind| match kind {
+            FailureKind::Conflict => false,
+            FailureKind::Invalid => !self.sent_changes,
+            _ => true,
+        });
         self.next = at + if self.failed { AGAIN } else { PERIOD };
         self.accepted = self.sent.take().filter(|_| failure.is_none());
         if let Some(said) = &self.accepted {
@@ -244,6 +261,7 @@ impl Claims {
             self.terms.held();
         }
         self.insist_at = at + INSIST;
+        self.failed
     }
 }
 
@@ -254,8 +272,10 @@ impl Claims {
         for reply in &observation.replies {
             match reply {
                 Reply::Published(result) => {
-                    self.ended(result.as_ref().err().map(|failure| failure.kind), observation.now);
-                    if let Err(failure) = result {
+                    let failed = self.ended(result.as_ref().err().map(|failure| failure.kind), observation.now);
+                    if let Err(failure) = result
+                        && (failed || failure.kind == FailureKind::Conflict)
+                    {
                         log.info(format!("the node's NodeDaemons is not written: {failure}; trying again"));
                     }
                 }

@@ -23,6 +23,7 @@ use crate::node::agent::failure::EffectFailure;
 use crate::node::api::AgentEvent;
 use crate::node::api::Api;
 use crate::node::api::EventKind;
+use crate::node::api::Regarding;
 
 /// What has been reported, so that it is reported once.
 #[derive(Default)]
@@ -36,6 +37,8 @@ pub(super) struct Reported {
     /// Volumes that keep their last data: pod, volume and why.
     stale: BTreeMap<ObjectKey, BTreeSet<(String, String, String)>>,
     waits: Waits,
+    /// Daemons that have begun on this node and have not left it.
+    here: BTreeSet<ObjectKey>,
     problems: Vec<Problem>,
 }
 
@@ -88,7 +91,7 @@ impl Reported {
         }
         for event in &decision.events {
             if let Some(daemon) = decision.daemon(&event.daemon) {
-                news.event(daemon, event.kind, event.reason, event.action, &event.note);
+                news.event(daemon, event.kind, (event.reason, event.action), &event.note, On::DaemonSet(""));
             }
         }
         let planned: BTreeSet<&ObjectKey> = decision.plan.daemons.iter().map(|d| &d.key).collect();
@@ -96,6 +99,19 @@ impl Reported {
         self.unknown_fields.retain(|key, _| planned.contains(key));
         self.stale.retain(|key, _| planned.contains(key));
         self.waits.said.retain(|key, _| planned.contains(key));
+        self.here.retain(|key| planned.contains(key));
+    }
+
+    /// Whether a daemon that starts has not been on this node before. That another instance takes the place of one is a
+    /// rollout's success: the DaemonSet's conditions have it, and no event.
+    fn begins(&mut self, plan: &DaemonPlan) -> bool {
+        if matches!(plan.summary.state, State::Stopping | State::NotSelected) {
+            self.here.remove(&plan.key);
+            return false;
+        }
+        let ends = |action: &Action| matches!(action, Action::Finish { .. } | Action::End { .. });
+        let is_only = plan.record.instances.len() == 1 && !plan.actions.iter().any(ends);
+        !plan.record.instances.is_empty() && self.here.insert(plan.key.clone()) && is_only
     }
 
     /// Logs problems that are new, or gone.
@@ -122,18 +138,21 @@ impl News<'_> {
             }
             let hint = failure.hint.as_deref();
             tracing::error!(daemonset, hint, "{}: {}; trying again", plan.key, failure.message);
-            self.event(plan, EventKind::Warning, "Failed", "Apply", &failure.message);
+            self.event(plan, EventKind::Warning, ("Failed", "Apply"), &failure.message, On::Node);
             return;
         }
         self.reported.failures.remove(&plan.key);
+        let begins = self.reported.begins(plan);
         for action in &plan.actions {
             match action {
                 Action::Start { rendering, reason } => {
                     let (pod, revision, uid) =
                         (&rendering.identity.pod_name, &rendering.revision, &rendering.identity.uid);
                     tracing::info!(daemonset, pod, revision, uid, "rendered {pod}: {reason}");
-                    let note = format!("Rendered static pod {pod} on node {}: {reason}", self.node);
-                    self.event(plan, EventKind::Normal, "Rendered", "Render", &note);
+                    if begins {
+                        let note = format!("Rendered static pod {pod}: {reason}");
+                        self.event(plan, EventKind::Normal, ("Rendered", "Render"), &note, On::Node);
+                    }
                 }
                 Action::Refresh { rendering, volumes, manifest, .. } => {
                     let pod = &rendering.identity.pod_name;
@@ -141,8 +160,10 @@ impl News<'_> {
                 }
                 Action::End { pod, reason, .. } => {
                     tracing::info!(daemonset, pod, "removed {pod}: {reason}");
-                    let note = format!("Removed static pod {pod} from node {}: {reason}", self.node);
-                    self.event(plan, EventKind::Normal, "Removed", "Remove", &note);
+                    if plan.summary.state == State::Stopping {
+                        let note = format!("Removed static pod {pod}: {reason}");
+                        self.event(plan, EventKind::Normal, ("Removed", "Remove"), &note, On::Node);
+                    }
                 }
                 Action::Finish { pod, .. } => tracing::info!(daemonset, pod, "{pod} has ended"),
                 Action::Confirm { .. } | Action::Keep { .. } | Action::Verify { .. } => {}
@@ -165,12 +186,14 @@ impl News<'_> {
         match state {
             State::Refused => {
                 tracing::warn!(daemonset, "refused: {reason}");
-                self.event(plan, EventKind::Warning, "Refused", "Render", reason);
+                // The words may name this node's pod.
+                let cause = plan.summary.refused_field.as_ref().unwrap_or(reason);
+                self.event(plan, EventKind::Warning, ("Refused", "Render"), reason, On::DaemonSet(cause));
             }
             State::Held => {
                 let hint = plan.summary.hints.first().map(String::as_str);
                 tracing::warn!(daemonset, hint, "held: {reason}");
-                self.event(plan, EventKind::Warning, "Held", "Select", reason);
+                self.event(plan, EventKind::Warning, ("Held", "Select"), reason, On::Node);
             }
             _ => tracing::debug!(daemonset, state = state.as_str(), "{reason}"),
         }
@@ -192,6 +215,7 @@ impl News<'_> {
         let (daemonset, node) = (plan.key.to_string(), self.node);
         let why = format!("{}: {}", failed.failure.cause.as_str(), failed.failure.message);
         let revision = &failed.revision;
+        let cause = format!("{revision} {}", failed.failure.cause.as_str());
         if before.as_ref().map(|(failed, _)| failed) != Some(failed) {
             let (reason, note) = match failed.failure.cause {
                 Cause::NotAccepted => {
@@ -203,7 +227,7 @@ impl News<'_> {
                 }
             };
             tracing::warn!(daemonset, revision, "{note}");
-            self.event(plan, EventKind::Warning, reason, "Judge", &note);
+            self.event(plan, EventKind::Warning, (reason, "Judge"), &note, On::DaemonSet(&cause));
         }
         if back {
             let good = match (failed.failure.cause, &plan.record.accepted, &plan.record.good) {
@@ -213,7 +237,7 @@ impl News<'_> {
             };
             let note = format!("Rolled node {node} back from revision {revision} to {good} ({why})");
             tracing::warn!(daemonset, revision, good, "{note}");
-            self.event(plan, EventKind::Warning, "RolledBack", "RollBack", &note);
+            self.event(plan, EventKind::Warning, ("RolledBack", "RollBack"), &note, On::DaemonSet(&cause));
         }
     }
 
@@ -232,7 +256,8 @@ impl News<'_> {
         };
         for stale in plan.summary.stale.iter().filter(is_new) {
             tracing::warn!(daemonset, pod = stale.pod, volume = stale.volume, "{stale}");
-            self.event(plan, EventKind::Warning, "VolumeStale", "Refresh", &format!("Node {}: {stale}", self.node));
+            let (note, cause) = (format!("Node {}: {stale}", self.node), format!("{} {}", stale.volume, stale.reason));
+            self.event(plan, EventKind::Warning, ("VolumeStale", "Refresh"), &note, On::DaemonSet(&cause));
         }
         let is_over = |(pod, volume, _): &&(_, _, _)| !now.iter().any(|(p, v, _)| p == pod && v == volume);
         for (pod, volume, _) in before.iter().filter(is_over) {
@@ -258,36 +283,96 @@ impl News<'_> {
         }
         let note = now.1.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; ");
         tracing::warn!(daemonset = plan.key.to_string(), "{note}");
-        self.event(plan, EventKind::Warning, "NotUnderstood", "Read", &note);
+        self.event(plan, EventKind::Warning, ("NotUnderstood", "Read"), &note, On::DaemonSet(&note));
         self.reported.unknown_fields.insert(plan.key.clone(), now);
     }
 
-    fn event(&self, plan: &DaemonPlan, kind: EventKind, reason: &str, action: &str, note: &str) {
+    fn event(&self, plan: &DaemonPlan, kind: EventKind, (reason, action): (&str, &str), note: &str, on: On) {
         let Some(api) = &self.api else { return };
-        let uid = self
-            .decision
-            .state
-            .definitions
-            .get(&plan.key)
-            .and_then(|d| d.uid.clone())
-            .or_else(|| plan.record.api_uid.clone());
-        let Some(uid) = uid else { return };
+        let definition = self.decision.state.definitions.get(&plan.key);
+        let Some(uid) = definition.and_then(|d| d.uid.clone()).or_else(|| plan.record.api_uid.clone()) else { return };
+        let (regarding, note) = match on {
+            On::DaemonSet(cause) => {
+                let generation = definition.and_then(|d| d.generation).unwrap_or_default();
+                (Regarding::DaemonSet { cause: format!("{generation} {cause}") }, note.to_owned())
+            }
+            On::Node => {
+                // A kubelet's own events have the name for want of the UID; `kubectl describe node` looks for both.
+                let uid = self.decision.state.node.uid.clone().unwrap_or_else(|| self.node.to_owned());
+                (Regarding::Node { name: self.node.to_owned(), uid }, format!("DaemonSet {}: {note}", plan.key))
+            }
+        };
         api.events().record(AgentEvent {
+            regarding,
             daemon_set: plan.key.clone(),
             uid,
             kind,
             reason: reason.to_owned(),
             action: action.to_owned(),
-            note: note.to_owned(),
+            note,
         });
     }
 }
 
+/// The object of an event.
+enum On<'a> {
+    /// The DaemonSet; the cause is the same on each node that meets it.
+    DaemonSet(&'a str),
+    /// What concerns this node alone.
+    Node,
+}
+
 #[cfg(test)]
 mod tests {
+    use crate::core::record::DaemonRecord;
+    use crate::core::record::Instance;
     use crate::core::time::at;
 
     use super::*;
+
+    /// A plan with these instances after it, and one that has ended.
+    fn plan(state: State, instances: &[&str], ended: Option<&str>) -> DaemonPlan {
+        let key = ObjectKey::new("a", "b");
+        let mut record = DaemonRecord::new(key.clone(), 0);
+        record.instances = instances.iter().map(|uid| Instance::new(uid, uid, 0, "r", at(0))).collect();
+        let finish = |uid: &str| Action::Finish { uid: uid.to_owned(), pod: uid.to_owned() };
+        DaemonPlan {
+            key,
+            actions: ended.map(finish).into_iter().collect(),
+            record,
+            summary: Summary { state, ..Summary::default() },
+            references: BTreeSet::new(),
+            tokens: BTreeSet::new(),
+            pull: None,
+            question: None,
+            replacing: None,
+            asks_runtime: false,
+            wake_at: None,
+        }
+    }
+
+    #[test]
+    fn a_daemon_begins_once_until_it_leaves_however_often_it_is_replaced() {
+        let mut reported = Reported::default();
+        let mut begins = |state, instances: &[&str], ended| reported.begins(&plan(state, instances, ended));
+        assert!(!begins(State::Waiting, &[], None), "nothing has started");
+        assert!(begins(State::Starting, &["1"], None));
+        assert!(!begins(State::Running, &["1"], None));
+        assert!(!begins(State::Replacing, &["1"], None), "it ends for a new one");
+        assert!(!begins(State::Waiting, &[], Some("1")), "its successor waits");
+        assert!(!begins(State::Starting, &["2"], None));
+        assert!(!begins(State::Stopping, &["2"], None));
+        assert!(!begins(State::NotSelected, &[], Some("2")));
+        assert!(begins(State::Starting, &["3"], None), "it is back");
+    }
+
+    #[test]
+    fn what_an_agent_finds_at_its_start_has_begun_before() {
+        let begins = |instances: &[&str], ended| Reported::default().begins(&plan(State::Starting, instances, ended));
+        assert!(begins(&["2"], None));
+        assert!(!begins(&["1", "2"], None), "beside the old one");
+        assert!(!begins(&["2"], Some("1")), "in its place");
+    }
 
     #[test]
     fn what_a_daemon_waits_for_is_said_once_while_answers_come_in_and_again_when_it_lasts() {

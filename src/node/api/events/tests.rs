@@ -2,6 +2,7 @@ use super::*;
 
 fn event(note: &str) -> AgentEvent {
     AgentEvent {
+        regarding: Regarding::DaemonSet { cause: note.into() },
         daemon_set: ObjectKey::new("kube-system", "cni"),
         uid: "u".into(),
         kind: EventKind::Warning,
@@ -69,4 +70,55 @@ fn limits_of_the_api_are_kept() {
     let body = new_event(&event(&long), "n", "node", jiff::Timestamp::UNIX_EPOCH);
     assert_eq!(body["note"].as_str().unwrap().len(), 1024);
     assert_eq!(body["eventTime"], "1970-01-01T00:00:00.000000Z");
+}
+
+fn on_node(node: &str) -> AgentEvent {
+    AgentEvent { regarding: Regarding::Node { name: node.into(), uid: "n".into() }, ..event("a") }
+}
+
+#[test]
+fn all_nodes_name_an_event_on_a_daemon_set_alike_for_its_cause_and_hour() {
+    let at = |second: i64| jiff::Timestamp::from_second(second).unwrap();
+    let name = event_name(&event("a"), "n1", at(7_200));
+    assert_eq!(event_name(&AgentEvent { note: "pod x-n2".into(), ..event("a") }, "n2", at(10_799)), name);
+    let other = AgentEvent { reason: "RolledBack".into(), ..event("a") };
+    let anew = AgentEvent { uid: "v".into(), ..event("a") };
+    for different in [event_name(&event("b"), "n1", at(7_200)), event_name(&event("a"), "n1", at(10_800))]
+        .into_iter()
+        .chain([other, anew].map(|event| event_name(&event, "n1", at(7_200))))
+    {
+        assert_ne!(different, name);
+    }
+    let names = ["n1", "n2"].map(|node| event_name(&on_node(node), node, at(7_200)));
+    assert!(names[0].starts_with("n1.") && names[1].starts_with("n2."), "{names:?}");
+    assert_ne!(event_name(&on_node("n1"), "n1", at(7_201)), names[0]);
+}
+
+#[test]
+fn what_another_node_has_said_is_neither_lost_nor_continued() {
+    let events = Events::new("n1");
+    let conflict = || ApiFailure::new(FailureKind::Conflict, "events \"cni.0\" already exists (409)");
+    let now = Instant::now();
+    events.record(event("a"));
+    events.give_up(events.next(now).unwrap(), conflict());
+    assert_eq!(events.dropped(), 0);
+    events.record(event("a"));
+    assert!(!events.next(now + SERIES_WRITE).unwrap().is_series, "that event is another node's");
+    events.record(on_node("n1"));
+    events.give_up(events.next(now).unwrap(), conflict());
+    assert_eq!(events.dropped(), 1, "nobody else makes that");
+}
+
+#[test]
+fn an_event_on_the_node_names_the_daemon_set() {
+    let body = new_event(&on_node("n1"), "x", "n1", jiff::Timestamp::UNIX_EPOCH);
+    assert_eq!(body["metadata"]["namespace"], "default");
+    assert_eq!(body["regarding"], json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "n"}));
+    assert_eq!((&body["related"]["kind"], &body["related"]["name"]), (&json!("DaemonSet"), &json!("cni")));
+    let body = new_event(&event("a"), "x", "n1", jiff::Timestamp::UNIX_EPOCH);
+    assert_eq!(
+        (&body["metadata"]["namespace"], &body["regarding"]["kind"]),
+        (&json!("kube-system"), &json!("DaemonSet"))
+    );
+    assert_eq!(body["related"], Value::Null);
 }

@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde::Serialize;
+use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::core::json::Json;
 use crate::core::model::Kind;
 use crate::core::model::ObjectRef;
 use crate::core::model::TokenRequest;
@@ -92,8 +96,12 @@ pub(super) struct HeldToken {
     pub(super) issued: Timestamp,
     pub(super) expires: Timestamp,
     pub(super) node_uid: String,
+    /// UID of its ServiceAccount, if it can be read from the token.
+    account_uid: Option<String>,
     /// When this process received it; `None` for an imported one.
     pub(super) received: Option<Instant>,
+    /// The store's version when it was requested; 0 for an imported one.
+    version: u64,
     /// Share of the lifetime by which it is renewed earlier.
     pub(super) spread: f64,
 }
@@ -108,15 +116,31 @@ pub(super) struct FailedToken {
 }
 
 impl HeldToken {
-    pub(super) fn new(issued: IssuedToken, received: Option<Instant>) -> Self {
+    /// One that was imported.
+    pub(super) fn new(issued: IssuedToken) -> Self {
         Self {
+            account_uid: account_uid(&issued.token),
             token: issued.token.into(),
             issued: issued.issued,
             expires: issued.expires,
             node_uid: issued.node_uid,
-            received,
+            received: None,
+            version: 0,
             spread: SPREAD * backoff::random(),
         }
+    }
+
+    /// One that was requested when the store had this version.
+    pub(super) fn received(issued: IssuedToken, version: u64) -> Self {
+        Self { received: Some(Instant::now()), version, ..Self::new(issued) }
+    }
+
+    /// Whether the API server has shown another ServiceAccount of that name since: the token is invalid then. What was
+    /// shown before may be older than the token.
+    pub(super) fn is_of_another(&self, request: &TokenRequest, snapshot: &Snapshot) -> bool {
+        let Some(account) = shown_since(request, snapshot, self.version) else { return false };
+        let shown = account.text_at(["metadata", "uid"]);
+        self.account_uid.as_deref().zip(shown).is_some_and(|(mine, shown)| mine != shown)
     }
 
     /// Whether to renew it: the kubelet's `requiresRefresh` with a wider spread, and also by the time that has passed
@@ -134,8 +158,21 @@ impl HeldToken {
 impl FailedToken {
     /// Whether the ServiceAccount was created or changed since.
     pub(super) fn is_worth_it(&self, request: &TokenRequest, snapshot: &Snapshot) -> bool {
-        let account = &request.service_account;
-        let reference = ObjectRef::new(Kind::ServiceAccount, account.namespace.as_str(), account.name.as_str());
-        snapshot.objects.get(&reference).is_some_and(|entry| entry.version > self.version)
+        shown_since(request, snapshot, self.version).is_some()
     }
+}
+
+/// The ServiceAccount, if it was created or changed after that version of the store.
+fn shown_since<'a>(request: &TokenRequest, snapshot: &'a Snapshot, version: u64) -> Option<&'a Value> {
+    let account = &request.service_account;
+    let reference = ObjectRef::new(Kind::ServiceAccount, account.namespace.as_str(), account.name.as_str());
+    snapshot.objects.get(&reference).filter(|entry| entry.version > version).map(|entry| &*entry.value)
+}
+
+/// UID of the ServiceAccount in a token of the API server (upstream's `pkg/serviceaccount/claims.go`). Its signature is
+/// of no interest: the API server checks it.
+fn account_uid(token: &str) -> Option<String> {
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
+    let claims: Value = serde_json::from_slice(&claims).ok()?;
+    claims.text_at(["kubernetes.io", "serviceaccount", "uid"]).map(str::to_owned)
 }

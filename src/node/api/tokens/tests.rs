@@ -1,3 +1,5 @@
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 
 use super::*;
@@ -134,4 +136,45 @@ fn a_token_for_a_day_is_renewed_between_75_and_80_percent_of_its_life() {
         !tokens.due(&registered("u").snapshot()).0.is_empty()
     };
     assert!(!is_due(86_400 * 74 / 100) && is_due(86_400 * 81 / 100));
+}
+
+#[test]
+fn a_token_of_a_service_account_that_was_made_anew_is_renewed_once() {
+    let of_account = |uid: &str| {
+        let claims = json!({"kubernetes.io": {"serviceaccount": {"name": "a", "uid": uid}}}).to_string();
+        IssuedToken { token: format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims)), ..issued("a", 10, "u") }
+    };
+    let store = registered("u");
+    let scope = Scope::Object(ObjectRef::new(Kind::ServiceAccount, "kube-system", "a"));
+    store.open(&scope);
+    let show = |uid: &str| {
+        store.apply(&scope, json!({"metadata": {"namespace": "kube-system", "name": "a", "uid": uid}}));
+        store.snapshot()
+    };
+    let tokens = Tokens::default();
+    tokens.set_wanted(&wanted(&["a"]));
+    tokens.import(vec![of_account("first")]);
+    assert!(tokens.due(&store.snapshot()).0.is_empty(), "the API server has not shown it");
+    assert!(tokens.due(&show("first")).0.is_empty());
+    let anew = show("second");
+    assert_eq!(tokens.due(&anew).0, [request("a")]);
+    // It was made anew once more in between: what the store has is the older of the two.
+    tokens.record(request("a"), Ok(of_account("third")), &anew);
+    assert!(tokens.due(&anew).0.is_empty());
+    assert!(tokens.due(&show("third")).0.is_empty());
+    assert_eq!(tokens.due(&show("fourth")).0, [request("a")]);
+}
+
+#[test]
+fn what_is_no_token_of_an_api_server_names_no_service_account() {
+    for token in ["secret-value", "a.b.c", "a.e30.c", ""] {
+        let tokens = Tokens::default();
+        tokens.set_wanted(&wanted(&["a"]));
+        tokens.import(vec![IssuedToken { token: token.into(), ..issued("a", 10, "u") }]);
+        let store = registered("u");
+        let scope = Scope::Object(ObjectRef::new(Kind::ServiceAccount, "kube-system", "a"));
+        store.open(&scope);
+        store.apply(&scope, json!({"metadata": {"namespace": "kube-system", "name": "a", "uid": "v"}}));
+        assert!(tokens.due(&store.snapshot()).0.is_empty(), "{token}");
+    }
 }

@@ -1,3 +1,8 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::json;
+
 use super::*;
 use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::InstanceReport;
@@ -14,12 +19,18 @@ fn claims(replacing: Option<&str>) -> Claims {
     Claims { exists: true, resource_version: "7".to_owned(), wanted, ..Default::default() }
 }
 
+/// The metadata of a write of the whole status.
+fn metadata(patch: &StatusPatch) -> &Value {
+    let StatusPatch::Whole(patch) = patch else { panic!("{patch:?}") };
+    &patch["metadata"]
+}
+
 #[test]
 fn a_claim_waits_for_nothing_and_is_made_once_on_what_was_read() {
     let mut c = claims(Some("r2"));
     c.next = at(5_000);
     let patch = c.send(at(1_000)).expect("it is due");
-    assert_eq!(patch["metadata"]["resourceVersion"], "7");
+    assert_eq!(metadata(&patch)["resourceVersion"], "7");
     assert_eq!(c.due(), None, "one write at a time");
     c.ended(Some(FailureKind::Conflict), at(1_000));
     assert_eq!(c.due(), Some(at(2_000)), "the same version again is no haste");
@@ -69,7 +80,7 @@ fn a_claim_that_is_given_back_holds_no_more_whatever_is_still_read() {
     assert_eq!(c.wanted, c.live);
     assert_eq!(c.due(), Some(Timestamp::MIN), "as any claim");
     let patch = c.send(at(200) + AGAIN).expect("it is due");
-    assert_eq!(patch["metadata"]["resourceVersion"], "7");
+    assert_eq!(metadata(&patch)["resourceVersion"], "7");
     assert_eq!(permission(&c), Permission::Approved, "it is not made yet");
     c.ended(Some(FailureKind::Conflict), at(200) + AGAIN);
     assert_eq!(permission(&c), Permission::Approved);
@@ -86,7 +97,7 @@ fn what_is_no_claim_is_bound_to_no_version_and_waits_for_its_time() {
     c.next = at(500);
     assert_eq!(c.send(at(499)), None);
     let patch = c.send(at(500)).expect("it is due");
-    assert_eq!(patch["metadata"].get("resourceVersion"), None);
+    assert_eq!(metadata(&patch).get("resourceVersion"), None);
 }
 
 #[test]
@@ -173,4 +184,142 @@ fn what_an_earlier_holder_of_the_lease_has_approved_is_not_claimed() {
     assert_eq!(c.terms.withholds(&approval(2)), None);
     c.live = c.wanted.clone();
     assert_eq!(c.terms(), BTreeSet::new(), "what is claimed needs no more");
+}
+
+#[test]
+fn changes_that_do_not_apply_are_no_failure_and_the_whole_status_follows() {
+    let mut c = claims(None);
+    c.send(at(0)).expect("it is due");
+    assert!(!c.ended(None, at(0)));
+    c.live = c.wanted.clone();
+    c.wanted.daemons.extend((0..9).map(|n| DaemonReport { name: n.to_string(), ..Default::default() }));
+    c.live.daemons.clone_from(&c.wanted.daemons);
+    c.accepted = Some(c.live.clone());
+    c.wanted.daemons[3].stock_pod = Some("x".to_owned());
+    let patch = c.send(at(10_000)).expect("it is due");
+    assert!(matches!(patch, StatusPatch::Changes(_)), "{patch:?}");
+    assert!(!c.ended(Some(FailureKind::Invalid), at(10_000)));
+    assert_eq!(c.due(), Some(at(10_000) + PERIOD));
+    metadata(&c.send(at(10_000) + PERIOD).expect("it is due"));
+    assert!(c.ended(Some(FailureKind::Invalid), at(20_000)), "the API server does not take the status itself");
+}
+
+/// The API server: the object's status and resource version, and what a watch has yet to show.
+#[derive(Default)]
+struct Server {
+    object: Value,
+    version: u64,
+}
+
+impl Server {
+    fn write(&mut self, patch: &StatusPatch) -> Result<(), FailureKind> {
+        let mut object = self.object.clone();
+        match patch {
+            StatusPatch::Whole(patch) => json_patch::merge(&mut object, patch),
+            StatusPatch::Changes(patch) => json_patch::patch(&mut object, patch).map_err(|_| FailureKind::Invalid)?,
+        }
+        if object["metadata"]["resourceVersion"] != json!(self.version.to_string()) {
+            return Err(FailureKind::Conflict);
+        }
+        self.object["status"] = object["status"].take();
+        self.modified();
+        Ok(())
+    }
+
+    fn modified(&mut self) {
+        self.version += 1;
+        self.object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+    }
+
+    fn status(&self) -> Status {
+        serde_json::from_value(self.object["status"].clone()).unwrap_or_default()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Happening {
+    /// Another message of one of the daemons, or none of it.
+    Want(u8, Option<u8>),
+    /// The agent writes; its answer may get lost.
+    Write { is_answered: bool },
+    /// The coordinator writes its part.
+    Approve,
+    /// Somebody else empties the status.
+    Empty,
+    /// The watch catches up.
+    Watch,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        4 => (0..12_u8, prop::option::weighted(0.9, 0..2_u8)).prop_map(|(name, message)| Happening::Want(name, message)),
+        4 => prop::bool::weighted(0.8).prop_map(|is_answered| Happening::Write { is_answered }),
+        1 => Just(Happening::Approve),
+        1 => Just(Happening::Empty),
+        3 => Just(Happening::Watch),
+    ]
+}
+
+/// The status of these daemons, each with a message.
+fn said(daemons: &BTreeMap<u8, u8>) -> Status {
+    let report = |(name, message): (&u8, &u8)| DaemonReport {
+        name: format!("{name:02}"),
+        message: message.to_string(),
+        ..Default::default()
+    };
+    Status { daemons: daemons.iter().map(report).collect(), ..Status::default() }
+}
+
+proptest! {
+    /// What the API server has after a write that it took is what was sent, however late the watch is.
+    #[test]
+    fn a_write_that_is_taken_leaves_what_was_sent(happenings in prop::collection::vec(happening(), 1..60)) {
+        let mut server = Server { object: json!({"metadata": {"uid": "u"}}), version: 0 };
+        server.modified();
+        let mut c = Claims { exists: true, uid: "u".to_owned(), ..Claims::default() };
+        let mut now = at(0);
+        let mut daemons: BTreeMap<u8, u8> = (0..12).map(|name| (name, 0)).collect();
+        c.want(said(&daemons), now, 0.5);
+        for happening in happenings {
+            now = now + INSIST + PATIENCE;
+            match happening {
+                Happening::Want(name, message) => {
+                    match message {
+                        Some(message) => drop(daemons.insert(name, message)),
+                        None => drop(daemons.remove(&name)),
+                    }
+                    c.want(said(&daemons), now, 0.5);
+                }
+                Happening::Write { is_answered } => {
+                    let Some(patch) = c.send(now) else { continue };
+                    let sent = c.wanted.clone();
+                    let written = server.write(&patch);
+                    if written.is_ok() {
+                        prop_assert_eq!(server.status(), sent, "{:?}", patch);
+                    }
+                    c.ended(if is_answered { written.err() } else { Some(FailureKind::Timeout) }, now);
+                }
+                Happening::Approve => server.modified(),
+                Happening::Empty => {
+                    server.object["status"] = json!({});
+                    server.modified();
+                }
+                Happening::Watch => {
+                    c.live = server.status();
+                    c.resource_version = server.version.to_string();
+                }
+            }
+        }
+        // Whatever has happened, it is said in the end.
+        for _ in 0..3 {
+            now = now + INSIST + PATIENCE;
+            c.live = server.status();
+            c.resource_version = server.version.to_string();
+            if let Some(patch) = c.send(now) {
+                let written = server.write(&patch);
+                c.ended(written.err(), now);
+            }
+        }
+        prop_assert_eq!(server.status(), c.wanted);
+    }
 }
