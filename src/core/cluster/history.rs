@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use serde_json::json;
+use sha2::Digest;
+use sha2::Sha256;
 
 use crate::core::canonical;
 use crate::core::identity;
@@ -45,6 +47,11 @@ pub fn bytes(data: &Value) -> String {
     text
 }
 
+/// The digest of [`bytes`]: two revisions are the same when it is.
+pub fn digest(data: &Value) -> [u8; 32] {
+    Sha256::digest(bytes(data)).into()
+}
+
 /// The template that a revision's data holds, if it holds one.
 pub fn template(data: &Value) -> Option<Value> {
     let mut template = data.at(["spec", "template"])?.as_object()?.clone();
@@ -59,8 +66,8 @@ pub struct RevisionFact {
     pub name: String,
     /// Its number.
     pub number: i64,
-    /// Its data as Go writes it.
-    pub data: String,
+    /// The [`digest`] of its data.
+    pub data: [u8; 32],
     /// The hash that agents give instances of its template.
     pub hash: String,
     /// Its label `controller-revision-hash`; none if it lacks one.
@@ -107,6 +114,11 @@ pub enum RevisionWrite {
     Collision,
     /// Take a revision over that nobody owns and whose labels match.
     Adopt {
+        /// Its name.
+        name: String,
+    },
+    /// Let a revision go whose labels do not match any more, as upstream's `ReleaseControllerRevision`.
+    Release {
         /// Its name.
         name: String,
     },
@@ -192,11 +204,12 @@ pub struct Wanted<'a> {
 /// Plans the history. `known`: those that the DaemonSet owns, and orphans that match its selector.
 pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
     let data = data(wanted.template);
-    let bytes = bytes(&data);
+    let wanted_data = digest(&data);
     let mut writes: Vec<RevisionWrite> = Vec::new();
     writes.extend(known.iter().filter(|r| !r.owned).map(|r| RevisionWrite::Adopt { name: r.name.clone() }));
     writes.extend(known.iter().filter(|r| r.label.is_none()).map(|r| RevisionWrite::Label { name: r.name.clone() }));
-    let (mut current, old): (Vec<&RevisionFact>, Vec<&RevisionFact>) = known.iter().partition(|r| r.data == bytes);
+    let (mut current, old): (Vec<&RevisionFact>, Vec<&RevisionFact>) =
+        known.iter().partition(|r| r.data == wanted_data);
     let highest = old.iter().map(|r| r.number).max().unwrap_or_default();
     // The one with the highest number is kept; upstream's order.
     current.sort_by(|a, b| b.number.cmp(&a.number).then_with(|| a.name.cmp(&b.name)));

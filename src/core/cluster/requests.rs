@@ -67,6 +67,8 @@ pub enum RevisionChange {
     Create,
     /// It gets an owner.
     Adopt,
+    /// It is let go.
+    Release,
     /// It gets a label.
     Label,
     /// It gets a number.
@@ -168,6 +170,7 @@ impl fmt::Display for RequestTarget {
             Self::Collision(key) => write!(f, "collision count of {key}"),
             Self::Revision(key, RevisionChange::Create, name) => write!(f, "new revision {name} of {key}"),
             Self::Revision(key, RevisionChange::Adopt, name) => write!(f, "adoption of revision {name} by {key}"),
+            Self::Revision(key, RevisionChange::Release, name) => write!(f, "release of revision {name} by {key}"),
             Self::Revision(key, RevisionChange::Label, name) => write!(f, "label of revision {name} of {key}"),
             Self::Revision(key, RevisionChange::Renumber, name) => write!(f, "number of revision {name} of {key}"),
             Self::Revision(key, RevisionChange::Delete, name) => write!(f, "deletion of revision {name} of {key}"),
@@ -195,6 +198,7 @@ pub(super) fn target(write: &Write) -> RequestTarget {
         history::RevisionWrite::Create { name, .. } => (RevisionChange::Create, name),
         history::RevisionWrite::Adopt { name } => (RevisionChange::Adopt, name),
         history::RevisionWrite::Label { name } => (RevisionChange::Label, name),
+        history::RevisionWrite::Release { name } => (RevisionChange::Release, name),
         history::RevisionWrite::Renumber { name, .. } => (RevisionChange::Renumber, name),
         history::RevisionWrite::Delete { name } => (RevisionChange::Delete, name),
         history::RevisionWrite::Halt { name, .. } | history::RevisionWrite::Retried { name, .. } => {
@@ -244,10 +248,15 @@ fn condition(uid: &str, version: &str) -> Value {
 
 fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrite) -> Option<(String, Call)> {
     let daemon = view.daemons.get(&key)?;
-    let owner = json!([{
+    let owner = json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet", "name": key.name, "uid": daemon.uid,
         "controller": true, "blockOwnerDeletion": true,
-    }]);
+    });
+    // Owners of others stay: a merge patch replaces the list.
+    let owners = |name: &str, controller: Option<Value>| {
+        let known = view.revisions.get(&ObjectKey::new(&key.namespace, name));
+        json!(known.into_iter().flat_map(|known| known.other_owners.clone()).chain(controller).collect::<Vec<_>>())
+    };
     let of = |name: &str| {
         let key = ObjectKey::new(&key.namespace, name);
         let known = view.revisions.get(&key)?;
@@ -272,7 +281,7 @@ fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrit
                     "name": name,
                     "labels": history::labels(&daemon.template, &label),
                     "annotations": annotations,
-                    "ownerReferences": owner,
+                    "ownerReferences": [owner],
                 },
                 "data": data,
                 "revision": number,
@@ -285,8 +294,13 @@ fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrit
         }
         history::RevisionWrite::Adopt { name } => {
             let (of, _, mut metadata, version) = of(&name)?;
-            metadata["ownerReferences"] = owner;
+            metadata["ownerReferences"] = owners(&name, Some(owner));
             (version, Call::AdoptRevision(of, json!({"metadata": metadata}), key, daemon.uid.clone()))
+        }
+        history::RevisionWrite::Release { name } => {
+            let (of, _, mut metadata, version) = of(&name)?;
+            metadata["ownerReferences"] = owners(&name, None);
+            (version, Call::Patch(WatchedKind::Revisions, of, json!({"metadata": metadata})))
         }
         history::RevisionWrite::Label { name } => {
             let (of, _, mut metadata, version) = of(&name)?;

@@ -239,6 +239,8 @@ pub struct KnownRevision {
     pub revision: RevisionFact,
     /// UID of its controller, if it has one.
     pub controller: Option<String>,
+    /// Its owners that are not its controller.
+    pub other_owners: Vec<Value>,
     /// The DaemonSet that its controller is by name, if it is one.
     pub daemon_set: Option<String>,
     /// Its labels.

@@ -477,3 +477,32 @@ fn the_leases_are_listed_every_fifteen_seconds_and_nothing_waits_for_the_answer(
         first.requests[..2].iter().map(|r| Reply { number: r.number, answer: Outcome::Written }).collect();
     assert!(lists(&coordinator.pass_as_it_is(answers)));
 }
+
+#[test]
+fn owners_of_others_stay_and_a_revision_whose_labels_do_not_match_is_let_go() {
+    let mut coordinator = Coordinator::new();
+    let foreign = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "backup", "uid": "b"});
+    let mut orphan = revision("three", 3);
+    orphan["metadata"]["ownerReferences"] = json!([foreign]);
+    coordinator.changed(WatchedKind::Revisions, orphan);
+    let mut strange = revision("one", 1);
+    strange["metadata"]["labels"] = json!({"app": "other"});
+    let controller = strange["metadata"]["ownerReferences"][0].clone();
+    strange["metadata"]["ownerReferences"] = json!([foreign, controller]);
+    coordinator.changed(WatchedKind::Revisions, strange);
+    let decision = coordinator.pass(vec![]);
+    let adopted = decision.requests.iter().find_map(|request| match &request.call {
+        Call::AdoptRevision(_, patch, ..) => Some(patch["metadata"]["ownerReferences"].clone()),
+        _ => None,
+    });
+    let ours =
+        adopted.as_ref().map(|owners| (owners[0].clone(), owners[1]["uid"].clone(), owners.as_array().unwrap().len()));
+    assert_eq!(ours, Some((foreign.clone(), json!("u"), 2)));
+    let released = decision.requests.iter().find_map(|request| match (&request.target, &request.call) {
+        (RequestTarget::Revision(_, requests::RevisionChange::Release, _), Call::Patch(_, _, patch)) => {
+            Some(patch["metadata"]["ownerReferences"].clone())
+        }
+        _ => None,
+    });
+    assert_eq!(released, Some(json!([foreign])));
+}

@@ -15,7 +15,7 @@ fn revision(name: &str, number: i64, image: &str) -> RevisionFact {
         name: name.into(),
         number,
         hash: RevisionFact::hash_of(&data),
-        data: bytes(&data),
+        data: digest(&data),
         label: Some(name.into()),
         owned: true,
         created: at(0),

@@ -34,7 +34,7 @@ pub(super) fn plan(
     let mut in_use: BTreeSet<String> = seen.into_iter().map(|name| view.names.text(name).to_owned()).collect();
     // First instances may take it, whoever runs it now.
     in_use.extend(RolloutStatus::of(&daemon.status, daemon.generation).released.map(|released| released.hash));
-    let (known, others) = known_revisions(view, key, daemon);
+    let (known, others, releases) = known_revisions(view, key, daemon);
     let wanted = history::Wanted {
         name: &key.name,
         template: &daemon.template,
@@ -44,7 +44,9 @@ pub(super) fn plan(
         in_use: &in_use,
         now,
     };
-    history::plan(&wanted, &known)
+    let mut plan = history::plan(&wanted, &known);
+    plan.writes.splice(..0, releases);
+    plan
 }
 
 /// Why the current revision cannot be written, if the API server has said so: nothing is rolled out then.
@@ -58,25 +60,28 @@ pub(super) fn refused(known: &Basis<'_>, key: &ObjectKey, plan: &history::Revisi
     Some(format!("its ControllerRevision cannot be written, and nothing is rolled out without it: {why}"))
 }
 
-/// The revisions of a DaemonSet, and orphans that match its selector; and those of others whose names begin as its own.
+/// The revisions of a DaemonSet, and orphans that match its selector; those of others whose names begin as its own; and
+/// what lets those go that its selector does not match any more.
 fn known_revisions<'a>(
     view: &'a ClusterSnapshot,
     key: &ObjectKey,
     daemon: &WatchedDaemon,
-) -> (Vec<history::RevisionFact>, BTreeMap<&'a str, Holder>) {
-    let (mut own, mut others) = (Vec::new(), BTreeMap::new());
+) -> (Vec<history::RevisionFact>, BTreeMap<&'a str, Holder>, Vec<history::RevisionWrite>) {
+    let (mut own, mut others, mut releases) = (Vec::new(), BTreeMap::new(), Vec::new());
     let from = ObjectKey::new(&key.namespace, "");
     for (of, known) in view.revisions.range(from..).take_while(|(of, _)| of.namespace == key.namespace) {
-        let is_own = match &known.controller {
-            Some(uid) => *uid == daemon.uid,
-            None => validate::selects(&daemon.daemon_set.selector, &known.labels),
-        };
-        if is_own {
+        let is_selected = || validate::selects(&daemon.daemon_set.selector, &known.labels);
+        let is_own = known.controller.as_ref().is_none_or(|uid| *uid == daemon.uid);
+        if is_own && is_selected() {
             own.push(known.revision.clone());
+        } else if is_own && known.controller.is_some() {
+            let name = of.name.clone();
+            releases.push(history::RevisionWrite::Release { name });
+            others.insert(of.name.as_str(), Holder::Other);
         } else if of.name.starts_with(&key.name) {
             let is_former = known.daemon_set.as_ref() == Some(&key.name);
             others.insert(of.name.as_str(), if is_former { Holder::Former } else { Holder::Other });
         }
     }
-    (own, others)
+    (own, others, releases)
 }

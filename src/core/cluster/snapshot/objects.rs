@@ -160,7 +160,11 @@ impl ClusterSnapshot {
 
     fn put_revision(&mut self, object: &Value) {
         let data = &object["data"];
-        let controller = object.list_at(["metadata", "ownerReferences"]).iter().find(|o| o.flag_at("controller"));
+        let owners = object.list_at(["metadata", "ownerReferences"]);
+        let controller = owners.iter().find(|o| o.flag_at("controller"));
+        let other_owners = owners.iter().filter(|o| !o.flag_at("controller")).cloned().collect();
+        // Of a StatefulSet's the name alone matters: no other may have it.
+        let is_foreign = controller.is_some_and(|owner| owner.str_at("kind") != "DaemonSet");
         let of_owner = |field: &str| controller.and_then(|owner| owner.text_at(field)).map(str::to_owned);
         let daemon_set = of_owner("name").filter(|_| of_owner("kind").is_some_and(|kind| kind == "DaemonSet"));
         let controller = of_owner("uid");
@@ -168,8 +172,8 @@ impl ClusterSnapshot {
         let revision = RevisionFact {
             name: object.str_at(["metadata", "name"]).to_owned(),
             number: object.get("revision").and_then(Value::as_i64).unwrap_or(0),
-            hash: RevisionFact::hash_of(data),
-            data: history::bytes(data),
+            hash: if is_foreign { String::new() } else { RevisionFact::hash_of(data) },
+            data: if is_foreign { [0; 32] } else { history::digest(data) },
             label: labels.get(HASH_LABEL).cloned(),
             owned: controller.is_some(),
             created: time(object.str_at(["metadata", "creationTimestamp"])),
@@ -185,6 +189,7 @@ impl ClusterSnapshot {
         let known = KnownRevision {
             revision,
             controller,
+            other_owners,
             daemon_set,
             labels,
             uid: object.str_at(["metadata", "uid"]).to_owned(),
