@@ -1,0 +1,359 @@
+//! Dice for the coordinator: rollouts, failures, joins, losses and deaths in an order that a seed draws, in simulated
+//! time, with an API server, coordinators and agents in memory.
+//!
+//! Owns the laws. They are looked at after every step: the budget holds, a step's bound holds, what is halted spreads no
+//! further, and once everybody is well again every node has what is wanted, what is told is true, and nobody writes.
+//! `DAEMONLET_SEEDS=5000` plays so many seeds, `DAEMONLET_SEED=7` one, with its story.
+
+mod agent;
+mod api;
+mod coordinator;
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::json::Json;
+use crate::core::model::ObjectKey;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+
+use super::history;
+use super::pass::Settings;
+use super::snapshot::WatchedKind;
+use super::steps::StepState;
+use agent::Node;
+use api::Api;
+use coordinator::Process;
+
+const KEY: (&str, &str) = ("kube-system", "net");
+const START: Timestamp = Timestamp::from_secs(1_700_000_000);
+/// Steps of a life before everybody is well again.
+const LENGTH: usize = 600;
+
+/// Numbers from a seed: splitmix64.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ (z >> 31)) % u64::try_from(bound.max(1)).unwrap()).unwrap()
+    }
+
+    fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+}
+
+struct Life {
+    dice: Dice,
+    now: Timestamp,
+    api: Api,
+    processes: Vec<Process>,
+    started: usize,
+    nodes: BTreeMap<String, Node>,
+    unreachable: BTreeMap<String, Timestamp>,
+    budget: usize,
+    generation: i64,
+    joined: usize,
+    /// Nodes that were given each revision in place of another, by their names.
+    spread: BTreeMap<String, BTreeSet<String>>,
+    story: Vec<String>,
+}
+
+impl Life {
+    fn new(seed: u64) -> Self {
+        let mut life = Self {
+            dice: Dice(seed),
+            now: START,
+            api: Api::default(),
+            processes: vec![Process::new(1, START), Process::new(2, START)],
+            started: 2,
+            nodes: BTreeMap::new(),
+            unreachable: BTreeMap::new(),
+            budget: 1,
+            generation: 0,
+            joined: 0,
+            spread: BTreeMap::new(),
+            story: Vec::new(),
+        };
+        life.api.lease.renewed = START;
+        life.budget = 1 + life.dice.below(3);
+        (0..4 + life.dice.below(5)).for_each(|_| life.join());
+        life.template("good-1", json!({}));
+        life
+    }
+
+    fn tell(&mut self, what: String) {
+        self.story.push(format!("{} s: {what}", (self.now - START).as_secs_ceil()));
+    }
+
+    fn join(&mut self) {
+        self.joined += 1;
+        let name = format!("n{:02}", self.joined);
+        self.nodes.insert(name.clone(), Node::new(name.clone(), self.joined));
+        self.ready(&name, "True");
+    }
+
+    fn ready(&mut self, name: &str, ready: &str) {
+        let zone = if name.ends_with(['0', '2', '4', '6', '8']) { "a" } else { "b" };
+        self.api.put(
+            WatchedKind::Nodes,
+            json!({"metadata": {"name": name, "uid": format!("u{name}"), "labels": {"zone": zone}}, "spec": {},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]}}),
+        );
+    }
+
+    fn daemon(&self) -> Value {
+        self.api.get(WatchedKind::DaemonSets, &ObjectKey::new(KEY.0, KEY.1)).cloned().unwrap_or_default()
+    }
+
+    /// Another template, or the same with other annotations.
+    fn template(&mut self, image: &str, annotations: Value) {
+        self.tell(format!("{image} {annotations}"));
+        let before = self.daemon();
+        let template = json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": image}]}});
+        self.generation += i64::from(before["spec"]["template"] != template);
+        self.api.put(
+            WatchedKind::DaemonSets,
+            json!({"metadata": {"namespace": KEY.0, "name": KEY.1, "uid": "u", "generation": self.generation,
+                    "labels": {"daemonlet.dev/mode": "static"}, "annotations": annotations},
+                "spec": {"selector": {"matchLabels": {"app": "net"}}, "template": template, "revisionHistoryLimit": 3,
+                    "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": self.budget}}},
+                "status": before.get("status").cloned().unwrap_or_else(|| json!({}))}),
+        );
+    }
+
+    fn image(&self) -> String {
+        self.daemon()["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn annotations(&mut self) -> Value {
+        match self.dice.below(8) {
+            0 => json!({"daemonlet.dev/paused": "true"}),
+            1 => json!({"daemonlet.dev/partition": "2"}),
+            2 => json!({"daemonlet.dev/steps": "1, 20s; 50%, 20s; 100%"}),
+            3 => json!({"daemonlet.dev/topology-key": "zone"}),
+            4 => json!({"daemonlet.dev/rollback": "auto"}),
+            5 => json!({"daemonlet.dev/canary": "zone=a", "daemonlet.dev/canary-hold": "10s"}),
+            _ => json!({}),
+        }
+    }
+
+    /// Something that happens to the cluster.
+    fn disturb(&mut self) {
+        let names: Vec<String> = self.nodes.keys().cloned().collect();
+        let name = names[self.dice.below(names.len())].clone();
+        let later = self.now + Span::from_secs(i64::try_from(1 + self.dice.below(100)).unwrap());
+        match self.dice.below(10) {
+            0 | 1 => {
+                let image = self.dice.one_of(&["good-1", "good-2", "good-3", "bad-1", "bad-2"]);
+                let annotations = self.annotations();
+                self.template(image, annotations);
+            }
+            2 => {
+                let (image, annotations) = (self.image(), self.annotations());
+                self.template(&image, annotations);
+            }
+            3 => {
+                let which = self.dice.below(2);
+                self.tell(format!("coordinator {which} dies"));
+                self.started += 1;
+                self.processes[which] = Process::new(self.started, self.now + Span::from_secs(1));
+            }
+            4 => {
+                let which = self.dice.below(2);
+                self.tell(format!("coordinator {which} is stopped until {}", (later - START).as_secs_ceil()));
+                self.processes[which].frozen = later;
+            }
+            5 => {
+                self.tell(format!("{name} is unreachable until {}", (later - START).as_secs_ceil()));
+                self.ready(&name, "Unknown");
+                self.unreachable.insert(name.clone(), later);
+                self.nodes.entry(name).and_modify(|node| node.dead = later);
+            }
+            6 => {
+                self.tell(format!("the agent of {name} is dead until {}", (later - START).as_secs_ceil()));
+                self.nodes.entry(name).and_modify(|node| node.dead = later);
+            }
+            7 if names.len() > 3 => {
+                self.tell(format!("{name} goes"));
+                self.nodes.remove(&name);
+                self.unreachable.remove(&name);
+                self.api.agents.remove(&name);
+                self.api.delete(WatchedKind::Nodes, &ObjectKey::new("", &name));
+                self.api.delete(WatchedKind::NodeDaemons, &ObjectKey::new("", &name));
+            }
+            8 if names.len() < 12 => {
+                self.join();
+                self.tell(format!("n{:02} joins", self.joined));
+            }
+            _ => {
+                let (image, name) = (self.image(), self.current());
+                let annotations = json!({"daemonlet.dev/aborted": name});
+                self.template(&image, annotations);
+            }
+        }
+    }
+
+    /// The name of the current revision.
+    fn current(&self) -> String {
+        let hash = history::RevisionFact::hash_of(&history::data(&self.daemon()["spec"]["template"]));
+        let has = |revision: &&Value| history::RevisionFact::hash_of(&revision["data"]) == hash;
+        let found = self.api.list(WatchedKind::Revisions).find(has);
+        found.map(|revision| revision.str_at(["metadata", "name"]).to_owned()).unwrap_or_default()
+    }
+
+    /// One thing that goes on by itself.
+    fn go_on(&mut self, is_calm: bool) {
+        let now = self.now;
+        let settings = Settings { default_node_selector: String::new(), exact_rollouts: false };
+        for name in self.unreachable.iter().filter(|(_, until)| **until <= now).map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.unreachable.remove(&name);
+            self.ready(&name, "True");
+        }
+        let which = self.dice.below(2);
+        let action = self.dice.below(6);
+        let few = 1 + self.dice.below(8);
+        let process = &mut self.processes[which];
+        let is_awake = process.frozen <= now;
+        match action {
+            // A process that is stopped between its check and its write still writes when it wakes.
+            0 if is_awake => drop(process.deliver(&mut self.api, now, is_calm || few > 1)),
+            1 if is_awake => process.watch(&self.api, if is_calm { usize::MAX } else { few }),
+            2 if is_awake => process.pass(&self.api, &settings, now),
+            3 => {
+                let names: Vec<String> = self.nodes.keys().cloned().collect();
+                let name = names[self.dice.below(names.len())].clone();
+                self.agent(&name, is_calm || few > 2);
+            }
+            4 => self.now += Span::from_millis(i64::try_from(200 * few).unwrap()),
+            _ => {}
+        }
+        for process in &mut self.processes {
+            if process.frozen <= self.now {
+                process.renew(&mut self.api, self.now);
+            }
+        }
+    }
+
+    fn agent(&mut self, name: &str, reads: bool) {
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(name).filter(|node| node.dead <= now) else { return };
+        if let Some(revision) = node.step(&mut self.api, now, reads) {
+            self.spread.entry(revision.clone()).or_default().insert(name.to_owned());
+            self.tell(format!("{name} replaces by {revision}"));
+            self.budget_holds(name);
+        }
+    }
+
+    /// No more nodes are without the service that a rollout took from them than the budget allows.
+    fn budget_holds(&self, name: &str) {
+        let taken = |node: &&Node| node.running.as_ref().is_some_and(|r| r.is_disruption && r.ready.is_none());
+        let taken: Vec<&str> = self.nodes.values().filter(taken).map(|node| node.name.as_str()).collect();
+        assert!(taken.len() <= self.budget, "{name} makes it {taken:?} with a budget of {}", self.budget);
+    }
+
+    /// As many nodes as the steps allow have the wanted revision in place of the released one.
+    fn steps_hold(&self) {
+        let daemon = self.daemon();
+        let Some(steps) = daemon["metadata"]["annotations"]["daemonlet.dev/steps"].as_str() else { return };
+        let last = steps.matches(';').count() + 1;
+        let name = self.current();
+        let Some(revision) = self.api.get(WatchedKind::Revisions, &ObjectKey::new(KEY.0, &name)) else { return };
+        let number = revision["revision"].as_i64().unwrap_or_default();
+        let state = StepState::of(revision["metadata"]["annotations"]["daemonlet.dev/step"].as_str(), number);
+        assert!(state.step <= last, "step {} of {last}", state.step);
+    }
+
+    /// Everybody is well, and nobody touches anything: all come to rest at what is wanted.
+    fn calm_down(&mut self) {
+        let image = if self.image().starts_with("bad") { "good-9".to_owned() } else { self.image() };
+        self.template(&image, json!({}));
+        for which in 0..2 {
+            self.processes[which].frozen = self.now;
+        }
+        self.nodes.values_mut().for_each(|node| node.dead = Timestamp::MIN);
+        let names: Vec<String> = self.unreachable.keys().cloned().collect();
+        names.iter().for_each(|name| self.ready(name, "True"));
+        self.unreachable.clear();
+        self.tell("calm".to_owned());
+        for round in 0..300 {
+            for which in 0..2 {
+                let settings = Settings { default_node_selector: String::new(), exact_rollouts: false };
+                self.processes[which].renew(&mut self.api, self.now);
+                self.processes[which].watch(&self.api, usize::MAX);
+                self.processes[which].pass(&self.api, &settings, self.now);
+                while self.processes[which].deliver(&mut self.api, self.now, true) {}
+            }
+            let names: Vec<String> = self.nodes.keys().cloned().collect();
+            names.iter().for_each(|name| self.agent(name, true));
+            self.now += Span::from_secs(3);
+            if round == 279 {
+                self.api.writes = 0;
+            }
+        }
+    }
+
+    /// Whether all is as it is told and wanted.
+    fn is_at_rest(&self) {
+        let daemon = self.daemon();
+        let hash = history::RevisionFact::hash_of(&history::data(&daemon["spec"]["template"]));
+        let behind: Vec<_> = self
+            .nodes
+            .values()
+            .filter(|node| node.running.as_ref().is_none_or(|r| r.hash != hash || r.ready.is_none()))
+            .map(|node| (&node.name, &node.running))
+            .collect();
+        let conditions = &daemon["status"]["conditions"];
+        assert!(behind.is_empty(), "wanted {hash}, and not there: {behind:?}; {conditions}");
+        let count = |field: &str| daemon["status"][field].as_u64().and_then(|count| usize::try_from(count).ok());
+        for field in ["desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable", "numberReady"] {
+            assert_eq!(count(field), Some(self.nodes.len()), "{field}: {}", daemon["status"]);
+        }
+        let condition = |kind: &str| {
+            let found = daemon["status"].list_at("conditions").iter().find(|c| c.str_at("type") == kind);
+            found.map_or("", |c| c.str_at("reason")).to_owned()
+        };
+        assert_eq!(condition("Released"), "Complete", "{conditions}");
+        assert_eq!(self.api.writes, 0, "somebody writes though nothing happens; {conditions}");
+        assert!(self.api.events.len() < 60, "{} events", self.api.events.len());
+    }
+}
+
+/// Plays one life.
+fn play(seed: u64) {
+    let mut life = Life::new(seed);
+    let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        for step in 0..LENGTH {
+            if step > 150 && life.dice.below(40) == 0 {
+                life.disturb();
+            }
+            for _ in 0..6 {
+                life.go_on(false);
+            }
+            life.steps_hold();
+        }
+        life.calm_down();
+        life.is_at_rest();
+    }));
+    if let Err(why) = told {
+        let story = life.story.join("\n");
+        eprintln!("DAEMONLET_SEED={seed}\n{story}");
+        std::panic::resume_unwind(why);
+    }
+}
+
+#[test]
+fn whatever_happens_the_budget_holds_and_all_come_to_rest() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match number("DAEMONLET_SEED") {
+        Some(seed) => play(seed),
+        None => (0..number("DAEMONLET_SEEDS").unwrap_or(40)).for_each(play),
+    }
+}

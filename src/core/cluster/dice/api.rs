@@ -1,0 +1,144 @@
+//! An API server in memory: objects with versions, and what its watches tell.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::cluster::node_daemons::LeaseTerm;
+use crate::core::cluster::requests::Call;
+use crate::core::cluster::requests::Outcome;
+use crate::core::cluster::snapshot::Change;
+use crate::core::cluster::snapshot::WatchedKind;
+use crate::core::json::Json;
+use crate::core::model::ObjectKey;
+use crate::core::time::Timestamp;
+
+/// A Lease.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lease {
+    pub(super) holder: Option<usize>,
+    pub(super) transitions: i64,
+    pub(super) renewed: Timestamp,
+}
+
+impl Lease {
+    pub(super) fn term(&self) -> LeaseTerm {
+        LeaseTerm::new("kube-system", "lease", "l", &json!({"leaseTransitions": self.transitions}))
+    }
+}
+
+/// The API server.
+#[derive(Default)]
+pub(super) struct Api {
+    objects: BTreeMap<(WatchedKind, ObjectKey), Value>,
+    version: u64,
+    /// Each change, which a watch tells sooner or later.
+    pub(super) log: Vec<Change>,
+    pub(super) lease: Lease,
+    /// `renewTime` of the agents' Leases.
+    pub(super) agents: BTreeMap<String, String>,
+    /// Writes of coordinators.
+    pub(super) writes: usize,
+    pub(super) events: Vec<String>,
+}
+
+pub(super) fn key_of(object: &Value) -> ObjectKey {
+    ObjectKey::new(object.str_at(["metadata", "namespace"]), object.str_at(["metadata", "name"]))
+}
+
+impl Api {
+    pub(super) fn get(&self, kind: WatchedKind, key: &ObjectKey) -> Option<&Value> {
+        self.objects.get(&(kind, key.clone()))
+    }
+
+    pub(super) fn list(&self, kind: WatchedKind) -> impl Iterator<Item = &Value> {
+        self.objects.iter().filter(move |((of, _), _)| *of == kind).map(|(_, object)| object)
+    }
+
+    /// Writes an object as it is; one that does not change keeps its version.
+    pub(super) fn put(&mut self, kind: WatchedKind, mut object: Value) -> Value {
+        let key = key_of(&object);
+        let old = self.get(kind, &key);
+        if let Some(old) = old {
+            object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+            if *old == object {
+                return object;
+            }
+        }
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.objects.insert((kind, key), object.clone());
+        self.log.push(Change::Present(kind, Box::new(object.clone()), false));
+        object
+    }
+
+    pub(super) fn delete(&mut self, kind: WatchedKind, key: &ObjectKey) {
+        if let Some(mut object) = self.objects.remove(&(kind, key.clone())) {
+            self.version += 1;
+            object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+            self.log.push(Change::Gone(kind, Box::new(object)));
+        }
+    }
+
+    /// A merge patch that is conditional on what its metadata says.
+    pub(super) fn patch(&mut self, kind: WatchedKind, key: &ObjectKey, patch: &Value) -> Result<Value, String> {
+        let Some(object) = self.get(kind, key) else { return Err("not found".to_owned()) };
+        for field in ["uid", "resourceVersion"] {
+            let wanted = &patch["metadata"][field];
+            if !wanted.is_null() && *wanted != object["metadata"][field] {
+                return Err(format!("another {field}"));
+            }
+        }
+        let mut new = object.clone();
+        json_patch::merge(&mut new, patch);
+        Ok(self.put(kind, new))
+    }
+
+    /// Carries a coordinator's request out.
+    pub(super) fn carry_out(&mut self, call: Call, now: Timestamp) -> (Outcome, Option<Change>) {
+        let written = |result: Result<Value, String>, kind| match result {
+            Ok(object) => (Outcome::Written, Some(Change::Written(kind, Box::new(object)))),
+            Err(words) => (Outcome::Outdated(words), None),
+        };
+        let is_write = !matches!(call, Call::GetPod(_) | Call::ListLeases | Call::Event(..));
+        self.writes += usize::from(is_write);
+        match call {
+            Call::Patch(kind, key, patch) => written(self.patch(kind, &key, &patch), kind),
+            Call::PatchStatus(key, patch) => {
+                written(self.patch(WatchedKind::DaemonSets, &key, &patch), WatchedKind::DaemonSets)
+            }
+            Call::AdoptRevision(key, patch, ..) => {
+                written(self.patch(WatchedKind::Revisions, &key, &patch), WatchedKind::Revisions)
+            }
+            Call::CreateRevision(namespace, body) => {
+                let mut object: Value = serde_json::from_str(&body).unwrap();
+                let name = object.str_at(["metadata", "name"]).to_owned();
+                object["metadata"]["namespace"] = json!(namespace);
+                object["metadata"]["uid"] = json!(format!("r{}", self.version));
+                object["metadata"]["creationTimestamp"] = json!(now.to_string());
+                let result = match self.get(WatchedKind::Revisions, &ObjectKey::new(&namespace, &name)) {
+                    Some(_) => Err("it exists".to_owned()),
+                    None => Ok(self.put(WatchedKind::Revisions, object)),
+                };
+                written(result, WatchedKind::Revisions)
+            }
+            Call::DeleteRevision(key, _, version) => {
+                let object = self.get(WatchedKind::Revisions, &key);
+                if object.is_none_or(|object| object.str_at(["metadata", "resourceVersion"]) != version) {
+                    return (Outcome::Outdated("another version".to_owned()), None);
+                }
+                let gone = json!({"metadata": {"namespace": key.namespace, "name": key.name}});
+                self.delete(WatchedKind::Revisions, &key);
+                (Outcome::Written, Some(Change::Gone(WatchedKind::Revisions, Box::new(gone))))
+            }
+            Call::Event(key, ..) => {
+                self.events.push(key.name);
+                (Outcome::Written, None)
+            }
+            Call::GetPod(_) => (Outcome::Pod(None), None),
+            Call::ListLeases => (Outcome::Leases(self.agents.clone()), None),
+            Call::Approve(..) => (Outcome::NotSent, None),
+        }
+    }
+}

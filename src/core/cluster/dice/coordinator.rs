@@ -1,0 +1,130 @@
+//! A coordinator's process: watches that are late, requests that are on their way, a Lease that it may lose.
+
+use std::collections::BTreeMap;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::core::cluster::decide::decide;
+use crate::core::cluster::node_daemons::LeaseTerm;
+use crate::core::cluster::observation::ClusterObservation;
+use crate::core::cluster::observation::Leadership;
+use crate::core::cluster::pass::Settings;
+use crate::core::cluster::requests::ClusterRequest;
+use crate::core::cluster::requests::Outcome;
+use crate::core::cluster::requests::Reply;
+use crate::core::cluster::snapshot::Change;
+use crate::core::cluster::snapshot::ClusterSnapshot;
+use crate::core::cluster::snapshot::KINDS;
+use crate::core::cluster::state::CoordinatorState;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+
+use super::api::Api;
+
+/// As the coordinator's Lease has them.
+const GIVE_UP: Span = Span::from_secs(7);
+const DURATION: Span = Span::from_secs(15);
+
+#[derive(Default)]
+pub(super) struct Process {
+    /// Another for each process.
+    identity: usize,
+    state: CoordinatorState,
+    snapshot: ClusterSnapshot,
+    /// How much of the API server's log its watches have told.
+    seen: usize,
+    held: Option<(LeaseTerm, Timestamp)>,
+    running: Option<LeaseTerm>,
+    term: u64,
+    /// Requests on their way, each of a term.
+    pub(super) sent: VecDeque<(u64, ClusterRequest)>,
+    replies: Vec<Reply>,
+    /// Stopped in its tracks until then; what it was about to send goes out when it wakes.
+    pub(super) frozen: Timestamp,
+}
+
+impl Process {
+    /// One that makes its first step then.
+    pub(super) fn new(identity: usize, frozen: Timestamp) -> Self {
+        Self { identity, frozen, ..Self::default() }
+    }
+
+    /// Takes or renews the Lease, if it can.
+    pub(super) fn renew(&mut self, api: &mut Api, now: Timestamp) {
+        let (lease, me) = (&mut api.lease, self.identity);
+        if lease.holder != Some(me) {
+            if lease.holder.is_some() && now - lease.renewed < DURATION {
+                self.held = None;
+                return;
+            }
+            lease.holder = Some(me);
+            lease.transitions += 1;
+        }
+        lease.renewed = now;
+        self.held = Some((lease.term(), now));
+    }
+
+    /// The watches tell up to so many changes.
+    pub(super) fn watch(&mut self, api: &Api, most: usize) {
+        if self.running.is_some() {
+            let news = api.log.iter().skip(self.seen).take(most).cloned();
+            self.seen += news.map(|change| self.snapshot.take(change)).count();
+        }
+    }
+
+    /// One pass.
+    pub(super) fn pass(&mut self, api: &Api, settings: &Settings, now: Timestamp) {
+        let held = self.held.as_ref().filter(|(_, renewed)| now < *renewed + GIVE_UP).map(|(term, _)| term.clone());
+        if held != self.running {
+            self.term += 1;
+            self.snapshot = ClusterSnapshot::default();
+            self.replies.clear();
+            if held.is_some() {
+                for kind in KINDS {
+                    self.snapshot.take(Change::Begin(kind));
+                    for object in api.list(kind) {
+                        self.snapshot.take(Change::Present(kind, Box::new(object.clone()), true));
+                    }
+                    self.snapshot.take(Change::Complete(kind));
+                }
+                self.seen = api.log.len();
+            }
+            self.running = held;
+        }
+        self.snapshot.heed_clocks(now);
+        let leadership = match &self.running {
+            Some(lease) => Leadership::Leading { term: self.term, lease: lease.clone() },
+            None => Leadership::Following,
+        };
+        let observation = ClusterObservation {
+            now,
+            leadership,
+            snapshot: Arc::new(self.snapshot.clone()),
+            unreadable: Vec::new(),
+            watches: BTreeMap::new(),
+            replies: std::mem::take(&mut self.replies),
+        };
+        self.state.absorb(&observation);
+        let decision = decide(&observation, &self.state, settings);
+        self.sent.extend(decision.requests.iter().cloned().map(|request| (self.term, request)));
+        self.state.commit(decision, now);
+    }
+
+    /// The oldest request on its way reaches the API server. `checks`: whether it is still checked that the Lease is
+    /// held, which a process that is stopped right then does not.
+    pub(super) fn deliver(&mut self, api: &mut Api, now: Timestamp, checks: bool) -> bool {
+        let Some((term, request)) = self.sent.pop_front() else { return false };
+        let holds = self.held.as_ref().is_some_and(|(_, renewed)| now < *renewed + GIVE_UP);
+        let (answer, change) = match holds || !checks {
+            true => api.carry_out(request.call, now),
+            false => (Outcome::NotSent, None),
+        };
+        if term == self.term {
+            if let Some(change) = change {
+                self.snapshot.take(change);
+            }
+            self.replies.push(Reply { number: request.number, answer });
+        }
+        true
+    }
+}
