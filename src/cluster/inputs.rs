@@ -38,8 +38,8 @@ pub(super) enum ClusterEvent {
     Lease(Option<Held>),
     /// In this term: a watch told something.
     Changed(u64, Change),
-    /// In this term: a watch failed.
-    Unreadable(u64, WatchedKind, String),
+    /// In this term: a watch failed; with the words, if they are others than before.
+    Unreadable(u64, WatchedKind, Option<String>),
     /// A request ended; with what it shows of the object.
     Replied(u64, Reply, Option<Change>),
 }
@@ -107,7 +107,7 @@ impl ClusterInputs {
                 }
                 ClusterEvent::Unreadable(term, kind, why) if term == self.term => {
                     heard.insert(kind, true);
-                    unreadable.push((kind, why));
+                    unreadable.extend(why.map(|why| (kind, why)));
                 }
                 ClusterEvent::Replied(term, reply, change) if term == self.term => {
                     if let Some(change) = change {
@@ -126,8 +126,10 @@ impl ClusterInputs {
         let now = self.made.1;
         for (kind, has_failed) in heard {
             let progress = self.watches.entry(kind).or_default();
-            progress.has_failed = has_failed;
-            progress.heard = if has_failed { progress.heard } else { Some(now) };
+            match has_failed {
+                true => progress.failed = Some(now),
+                false => progress.heard = Some(now),
+            }
         }
         self.follow_the_lease();
         Arc::make_mut(&mut self.snapshot).heed_clocks(now);

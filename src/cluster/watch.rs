@@ -84,10 +84,9 @@ async fn follow(kind: WatchedKind, client: kube::Client, term: u64, events: Clus
             Ok(Event::Delete(object)) => Change::Gone(kind, Box::new(value(object))),
             Err(error) => {
                 let words = error.to_string();
-                if words != reported {
-                    reported.clone_from(&words);
-                    let _ = events.send(inputs::ClusterEvent::Unreadable(term, kind, words)).await;
-                }
+                let is_new = words != reported;
+                reported.clone_from(&words);
+                let _ = events.send(inputs::ClusterEvent::Unreadable(term, kind, is_new.then_some(words))).await;
                 tokio::time::sleep(AGAIN).await;
                 continue;
             }

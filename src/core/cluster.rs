@@ -8,8 +8,6 @@ pub mod claims;
 pub mod conditions;
 pub mod counters;
 pub mod decide;
-#[cfg(test)]
-mod dice;
 pub mod events;
 pub mod history;
 pub mod liveness;

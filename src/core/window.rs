@@ -8,6 +8,8 @@ use jiff::tz::TimeZone;
 
 use crate::core::time::Timestamp;
 
+/// Ranges that a window has at most.
+const RANGES: usize = 64;
 /// Minutes of a day.
 const DAY: u16 = 24 * 60;
 
@@ -31,7 +33,9 @@ impl Window {
     /// # Errors
     /// What is not understood.
     pub fn parse(text: &str) -> Result<Self, String> {
-        text.split(';').map(|range| Range::parse(range.trim())).collect::<Result<_, _>>().map(Self)
+        let ranges = text.split(';').take(RANGES + 1).map(|range| Range::parse(range.trim()));
+        let ranges = ranges.collect::<Result<Vec<_>, _>>()?;
+        if ranges.len() > RANGES { Err(format!("it has more than {RANGES} ranges")) } else { Ok(Self(ranges)) }
     }
 
     /// Whether `at` lies in it.

@@ -110,14 +110,14 @@ pub(super) async fn promote(client: &kube::Client, key: &ObjectKey) -> Result<St
     let number = current.revision.get("revision").and_then(Value::as_i64).unwrap_or(0);
     let annotation = current.revision["metadata"]["annotations"][STEP_ANNOTATION].as_str();
     let step = match (current.annotation(STEPS), current.annotation(CANARY)) {
-        (Some(_), _) => StepState::of(annotation, number).step.to_string(),
+        (Some(_), _) => StepState::of(annotation, number).map_or(1, |state| state.step).to_string(),
         (None, Some(_)) => "canary".to_owned(),
         (None, None) => {
             let message = format!("{key}: it has neither steps nor canary nodes ({STEPS}, {CANARY})");
             return Err(CommandFailure::new(Exit::Refused, message));
         }
     };
-    let value = format!("{}/{step}", current.name);
+    let value = format!("{}/{number}/{step}", current.name);
     current.annotate(client, key, PROMOTED, Some(&value)).await?;
     let held = if step == "canary" { "the canary phase".to_owned() } else { format!("step {step}") };
     Ok(format!(

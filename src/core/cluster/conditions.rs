@@ -18,6 +18,9 @@ use super::released::Released;
 /// Node names that a condition tells at most.
 const NAMES: usize = 10;
 
+/// That a rollout was taken back.
+const ABORTED: &str = "aborted by hand; `kubectl daemonlet retry` rolls it out again";
+
 /// What goes wrong, by cause, with the nodes.
 pub type Causes = BTreeMap<String, Vec<String>>;
 
@@ -38,6 +41,8 @@ pub struct ConditionFacts<'a> {
     pub released: Option<&'a (Released, FirstInstances)>,
     /// Why the rollout of the current revision is halted.
     pub halted: Option<&'a Halted>,
+    /// Whether people have taken the rollout of the current revision back.
+    pub is_aborted: bool,
 }
 
 /// A rollout that is taken back.
@@ -114,9 +119,13 @@ pub fn merge(live: &[Value], facts: &ConditionFacts<'_>, now: &str) -> Vec<Value
         let (status, reason, message) = released::words(of, *first_instances);
         (released::RELEASED, status, reason, message)
     }));
-    ours.extend(facts.halted.map(|halted| (released::HALTED, true, "Failed", halted.words())));
+    ours.extend(match facts.halted {
+        Some(halted) => Some((released::HALTED, true, "Failed", halted.words())),
+        None => facts.is_aborted.then(|| (released::HALTED, true, "Aborted", ABORTED.to_owned())),
+    });
+    let is_halted = facts.halted.is_some() || facts.is_aborted;
     let mut merged = merge_all(live, ours, now);
-    if facts.halted.is_none() {
+    if !is_halted {
         merged.retain(|c| c.str_at("type") != released::HALTED);
     }
     merged
@@ -187,6 +196,7 @@ mod tests {
             back: &None,
             released: None,
             halted: None,
+            is_aborted: false,
         };
         let first = merge(&[json!({"type": "Foreign", "status": "x"})], &facts, "t1");
         assert_eq!(first.len(), 4);

@@ -86,7 +86,7 @@ pub struct RevisionFact {
 
 impl RevisionFact {
     /// The step that its rollout is in, where it has this number.
-    pub fn step(&self, number: i64) -> StepState {
+    pub fn step(&self, number: i64) -> Option<StepState> {
         StepState::of(self.step.as_deref(), number)
     }
 

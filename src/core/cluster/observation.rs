@@ -21,7 +21,7 @@ pub struct ClusterObservation {
     pub snapshot: Arc<ClusterSnapshot>,
     /// Watches that failed since the last observation, and why. What they told before stands.
     pub unreadable: Vec<(WatchedKind, String)>,
-    /// When each watch last told something, and whether it has failed since.
+    /// When each watch last told something, and when it last failed.
     pub watches: BTreeMap<WatchedKind, WatchProgress>,
     /// Answers that came since the last observation; what they brought is in the snapshot.
     pub replies: Vec<Reply>,
@@ -32,8 +32,8 @@ pub struct ClusterObservation {
 pub struct WatchProgress {
     /// When it last told something.
     pub heard: Option<Timestamp>,
-    /// Whether it has failed since.
-    pub has_failed: bool,
+    /// When it last failed.
+    pub failed: Option<Timestamp>,
 }
 
 /// Who coordinates.

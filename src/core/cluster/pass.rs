@@ -299,15 +299,22 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     });
     let stopped = is_aborted.then(|| "its rollout was aborted".to_owned());
     let stopped = stopped.or_else(|| halted.as_ref().map(Halted::words));
-    let mut rules = rules::of(daemon, known.settings, current.map(|c| c.name.as_str()), stopped, now);
+    let mut rules = rules::of(
+        daemon,
+        known.settings,
+        current.map(|c| (c.name.as_str(), renumbered.unwrap_or(c.number))),
+        stopped,
+        now,
+    );
     plan.look(rules::looks_again(&daemon.daemon_set, now));
-    if rules.hold.is_none() {
-        let stage = stages::stage(daemon, current, renumbered, &facts, now);
+    let is_stopped = is_aborted || halted.is_some();
+    if rules.hold.is_none() || is_stopped {
+        let stage = stages::stage(&rules, is_stopped, daemon, current, renumbered, &facts, now);
         marks.extend(stage.write);
         plan.look(stage.look_again);
         rules.step = stage.limit;
     }
-    if current.is_none() && !gated {
+    if current.is_none() {
         rules.hold = Some("its ControllerRevision is not in the API yet".to_owned());
     }
     let mut rolled = rollout::plan(&rules, min_ready, &facts, now);
@@ -315,7 +322,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let mut back = None;
     let released = releases::released(daemon, current, &facts, &rolled, now, halted.is_some() || is_aborted);
     let way_back = match is_aborted {
-        true => facts::released(view, daemon).filter(|_| !rules::is_paused(&daemon.daemon_set)),
+        true => facts::released(view, daemon)
+            .filter(|_| !rules::is_paused(&daemon.daemon_set) && !rules::is_on_delete(&daemon.daemon_set)),
         false => halted.as_ref().and_then(|_| facts::way_back(view, daemon, &facts)),
     };
     if let Some(to) = way_back {
@@ -375,6 +383,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
             back: &back,
             released: released.as_ref(),
             halted: halted.as_ref(),
+            is_aborted,
         };
         let counts = !gated && refused.is_none();
         if let Some(status) = status::patch(daemon, counts.then_some(&counted), &told, now) {

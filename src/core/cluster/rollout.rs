@@ -124,6 +124,8 @@ pub struct RolloutPlan {
     pub held: String,
     /// Whether a node that joins is to take the wanted revision: nothing keeps nodes on the old one.
     pub is_open: bool,
+    /// Whether it is in its last phase: once all nodes have the wanted revision, that is released.
+    pub is_through: bool,
     /// When to look again though nothing happens.
     pub look_again: Option<Timestamp>,
 }
@@ -198,7 +200,8 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     };
     let is_staged = rules.step.as_ref().is_some_and(|step| !step.is_last);
     let is_canary = rules.canary_hold.is_some_and(|hold| !canaries_settled(rules, hold, min_ready, nodes, now));
-    plan.is_open = hold.is_none() && kept == 0 && !is_canary && !is_staged;
+    plan.is_through = kept == 0 && !is_canary && !is_staged;
+    plan.is_open = hold.is_none() && plan.is_through;
     if candidates.is_empty() {
         let left = |(node, stand): &(&NodeFact<'_>, &Stand)| node.should_run && matches!(stand, Stand::Old(_));
         let unable = nodes.iter().zip(&stands).filter(left).filter(|(node, _)| !node.able).count();
@@ -215,7 +218,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         return plan;
     }
     let unreachable = nodes.iter().filter(|n| n.should_run && !n.reachable).count();
-    if !rules.exact && unreachable > UNREACHABLE_FLOOR && unreachable >= resolve(&rules.max_unreachable, desired) {
+    if is_outage(rules, unreachable, desired) {
         plan.held = format!("{unreachable} of {desired} nodes are unreachable");
         return plan;
     }
@@ -245,8 +248,16 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     let old = nodes.iter().zip(&stands).filter(|(n, s)| n.should_run && matches!(s, Stand::Old(_))).count();
     let on_the_way =
         nodes.iter().zip(&stands).filter(|(n, s)| n.approval.is_some() && matches!(s, Stand::Old(_))).count();
-    let allowed = old.saturating_sub(on_the_way).saturating_sub(kept);
-    if allowed == 0 && plan.slots == 0 {
+    let has_begun = |(n, s): &(&NodeFact<'_>, &Stand)| {
+        n.should_run && (n.approval.is_some() || n.replacing || matches!(s, Stand::New { .. } | Stand::Both(_)))
+    };
+    let allowed = match &rules.step {
+        // Nodes that run nothing yet are no part of a step.
+        Some(step) => step.nodes.saturating_sub(nodes.iter().zip(&stands).filter(has_begun).count()),
+        None => old.saturating_sub(on_the_way).saturating_sub(kept),
+    };
+    let is_full = allowed == 0 && on_the_way == 0 && rules.step.is_some();
+    if is_full || allowed == 0 && plan.slots == 0 {
         plan.held = match &rules.step {
             Some(step) => step.words.clone(),
             None => format!("{kept} nodes are kept on the old revision"),
@@ -261,6 +272,11 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         }
     }
     plan
+}
+
+/// Whether so many of the `desired` nodes are unreachable that nothing goes on.
+pub fn is_outage(rules: &Rules, unreachable: usize, desired: usize) -> bool {
+    !rules.exact && unreachable > UNREACHABLE_FLOOR && unreachable >= resolve(&rules.max_unreachable, desired)
 }
 
 /// Why the canary phase goes on, with the nodes that it waits for.
@@ -345,7 +361,10 @@ fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, rules: &Rules) -> bool 
         // Upstream counts the nodes on which the surge is not available yet, and nothing else.
         Stand::New { .. } if exact && surges => false,
         Stand::Both(available) if exact && surges => !available,
-        Stand::New { released, .. } => !released,
+        // It may be on its way to another revision, which was wanted before.
+        Stand::New { released, .. } => {
+            !released || node.replacing || node.approval.is_some_and(|approval| approval.revision != rules.wanted)
+        }
         Stand::Both(_) => true,
         _ if node.approval.is_some() || node.replacing => true,
         Stand::Missing | Stand::Old(false) => heard && !surges,

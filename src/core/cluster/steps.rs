@@ -17,6 +17,9 @@ use super::rollout::resolve;
 /// Annotation of a ControllerRevision: the step that its rollout is in, and since when it holds there.
 pub const STEP_ANNOTATION: &str = "daemonlet.dev/step";
 
+/// Steps that a rollout has at most.
+const STEPS: usize = 64;
+
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -29,8 +32,8 @@ pub struct Step {
 /// Reads `1, 10m; 5%, 30m; 100%`: a number or a share of nodes, and a Go duration where the rollout holds after it.
 /// `None`: it is none, or a step is not larger than the one before.
 pub fn parse(text: &str) -> Option<Vec<Step>> {
-    let steps: Option<Vec<Step>> = text.split(';').map(step).collect();
-    let steps = steps?;
+    let steps: Option<Vec<Step>> = text.split(';').take(STEPS + 1).map(step).collect();
+    let steps = steps.filter(|steps| steps.len() <= STEPS)?;
     let grows = steps.windows(2).all(|pair| match (pair[0].nodes, pair[1].nodes) {
         (IntOrPercent::Int(a), IntOrPercent::Int(b)) | (IntOrPercent::Percent(a), IntOrPercent::Percent(b)) => a < b,
         // Which is larger depends on the cluster.
@@ -58,13 +61,21 @@ pub struct StepState {
     pub since: Option<String>,
     /// The revision's number: a template that comes back has another, and begins anew.
     pub number: i64,
+    /// The steps that it is one of, as they are written.
+    #[serde(default)]
+    pub of: String,
 }
 
 impl StepState {
-    /// That of a ControllerRevision of this number, by its annotation.
-    pub fn of(annotation: Option<&str>, number: i64) -> Self {
+    /// The first step of a revision of this number.
+    pub fn first(number: i64, of: &str) -> Self {
+        Self { step: 1, since: None, number, of: of.to_owned() }
+    }
+
+    /// That of a ControllerRevision of this number, by its annotation; `None`: its rollout begins.
+    pub fn of(annotation: Option<&str>, number: i64) -> Option<Self> {
         let known = annotation.and_then(|text| serde_json::from_str::<Self>(text).ok());
-        known.filter(|known| known.number == number && known.step > 0).unwrap_or(Self { step: 1, since: None, number })
+        known.filter(|known| known.number == number && known.step > 0)
     }
 
     /// For the annotation.
@@ -93,43 +104,58 @@ pub(super) struct StepFacts {
     pub(super) able: usize,
     /// Those of them that have it available.
     pub(super) done: usize,
+    /// Whether so many nodes are away that nothing goes on.
+    pub(super) is_frozen: bool,
     /// Whether the hold of this step is ended by hand.
     pub(super) promoted: Option<usize>,
     /// The time.
     pub(super) now: Timestamp,
 }
 
-/// Where a rollout is that was in `state`: how far it may go, the state now, and when to look again.
-pub(super) fn course(steps: &[Step], state: &StepState, facts: StepFacts) -> (StepLimit, StepState, Option<Timestamp>) {
+/// Where a rollout by these steps, and as they are written, is that was in `state`: how far it may go, the state now, and when to look again.
+pub(super) fn course(
+    (steps, of): (&[Step], &str),
+    state: &StepState,
+    facts: StepFacts,
+) -> (StepLimit, StepState, Option<Timestamp>) {
     let mut state = state.clone();
     let last = steps.len().max(1);
+    let size = |step: &Step| resolve(&step.nodes, facts.desired).max(1);
+    if state.of != of {
+        // The steps were changed: it goes on in the first that is not smaller than what is there.
+        let at = steps.iter().position(|step| size(step) >= facts.done).unwrap_or(last - 1);
+        (state.step, state.since, state.of) = (at + 1, None, of.to_owned());
+    }
     state.step = state.step.min(last);
     loop {
         let Some(step) = steps.get(state.step - 1) else {
             let limit = StepLimit { nodes: facts.desired, is_last: true, words: String::new() };
             return (limit, state, None);
         };
-        let nodes = resolve(&step.nodes, facts.desired).max(1);
+        let nodes = size(step);
         let is_last = state.step == last;
-        let of = format!("step {} of {last} ({nodes} of {} nodes)", state.step, facts.desired);
+        let place = format!("step {} of {last} ({nodes} of {} nodes)", state.step, facts.desired);
         let limit = |words: String| StepLimit { nodes, is_last, words };
         // Where fewer nodes can take it than the step has, those are enough.
         let is_done = facts.done > 0 && facts.done >= nodes.min(facts.able);
         if is_last || !is_done && state.since.is_none() {
-            return (limit(of), state, None);
+            return (limit(place), state, None);
+        }
+        if facts.is_frozen {
+            return (limit(format!("{place}: too many nodes are unreachable")), state, None);
         }
         let since = state.since.as_ref().and_then(|since| since.parse::<Timestamp>().ok());
         // A clock that was set back makes no hold longer.
         let since = since.filter(|since| *since <= facts.now).unwrap_or(facts.now);
-        state.since.get_or_insert_with(|| facts.now.to_string());
+        state.since = Some(since.to_string());
         let until = since + step.hold;
         let is_over = facts.promoted == Some(state.step) || until <= facts.now;
         if !is_over {
-            let words = format!("{of} holds until {until}, or `kubectl daemonlet promote`");
+            let words = format!("{place} holds until {until}, or `kubectl daemonlet promote`");
             return (limit(words), state, Some(until));
         }
         if !is_done {
-            return (limit(format!("{of}: not all of them are available")), state, None);
+            return (limit(format!("{place}: not all of them are available")), state, None);
         }
         (state.step, state.since) = (state.step + 1, None);
     }
@@ -157,44 +183,63 @@ mod tests {
     }
 
     fn facts(done: usize, now: i64) -> StepFacts {
-        StepFacts { desired: 40, able: 40, done, promoted: None, now: at(now) }
+        StepFacts { desired: 40, able: 40, done, is_frozen: false, promoted: None, now: at(now) }
     }
 
     #[test]
     fn each_step_holds_from_when_its_nodes_have_it() {
         let steps = parse("1, 10s; 5%, 20s; 100%").unwrap();
-        let state = StepState::of(None, 7);
-        let (limit, state, _) = course(&steps, &state, facts(0, 1_000));
+        let state = StepState::first(7, "s");
+        let (limit, state, _) = course((&steps, "s"), &state, facts(0, 1_000));
         assert_eq!((limit.nodes, limit.is_last, state.step, &state.since), (1, false, 1, &None));
-        let (limit, state, look) = course(&steps, &state, facts(1, 2_000));
+        let (limit, state, look) = course((&steps, "s"), &state, facts(1, 2_000));
         assert_eq!((limit.nodes, state.step, look), (1, 1, Some(at(12_000))));
         assert!(
             limit.words.starts_with("step 1 of 3 (1 of 40 nodes) holds until 1970-01-01T00:00:12Z, or"),
             "{limit:?}"
         );
         // Another coordinator reads it: the hold goes on, also while a node is not available.
-        let state = StepState::of(Some(&state.annotation()), 7);
-        assert_eq!(course(&steps, &state, facts(0, 11_999)).0.nodes, 1);
-        assert_eq!(course(&steps, &state, facts(0, 12_000)).0.nodes, 1, "it does not go on without it");
-        let (limit, state, _) = course(&steps, &state, facts(1, 12_000));
+        let state = StepState::of(Some(&state.annotation()), 7).unwrap();
+        assert_eq!(course((&steps, "s"), &state, facts(0, 11_999)).0.nodes, 1);
+        assert_eq!(course((&steps, "s"), &state, facts(0, 12_000)).0.nodes, 1, "it does not go on without it");
+        let (limit, state, _) = course((&steps, "s"), &state, facts(1, 12_000));
         assert_eq!((limit.nodes, state.step, &state.since), (2, 2, &None));
-        let (_, state, _) = course(&steps, &state, facts(2, 13_000));
-        let (limit, last, _) = course(&steps, &state, facts(2, 33_000));
+        let (_, state, _) = course((&steps, "s"), &state, facts(2, 13_000));
+        let (limit, last, _) = course((&steps, "s"), &state, facts(2, 33_000));
         assert_eq!((limit.nodes, limit.is_last, last.step), (40, true, 3));
-        assert_eq!(StepState::of(Some(&last.annotation()), 8).step, 1, "the same template once more");
+        assert_eq!(StepState::of(Some(&last.annotation()), 8), None, "the same template once more");
     }
 
     #[test]
     fn a_hold_ends_by_hand_and_nodes_that_cannot_take_it_hold_nobody_up() {
         let steps = parse("2, 1h; 50%, 1h; 100%").unwrap();
-        let state = StepState::of(None, 1);
+        let state = StepState::first(1, "s");
         let promoted = |step, done| StepFacts { promoted: Some(step), ..facts(done, 1_000) };
-        assert_eq!(course(&steps, &state, promoted(1, 2)).1.step, 2);
-        assert_eq!(course(&steps, &state, promoted(2, 2)).1.step, 1, "of another step");
+        assert_eq!(course((&steps, "s"), &state, promoted(1, 2)).1.step, 2);
+        assert_eq!(course((&steps, "s"), &state, promoted(2, 2)).1.step, 1, "of another step");
         let few = StepFacts { able: 5, ..facts(5, 1_000) };
-        let second = StepState { step: 2, since: None, number: 1 };
-        assert!(course(&steps, &second, few).1.since.is_some());
-        let fewer = StepState { step: 9, since: None, number: 1 };
-        assert_eq!(course(&steps, &fewer, facts(0, 0)).1.step, 3, "the annotation had more of them");
+        let second = StepState { step: 2, ..StepState::first(1, "s") };
+        assert!(course((&steps, "s"), &second, few).1.since.is_some());
+        let fewer = StepState { step: 9, ..StepState::first(1, "s") };
+        assert_eq!(course((&steps, "s"), &fewer, facts(0, 0)).1.step, 3, "the annotation had more of them");
+    }
+
+    #[test]
+    fn an_outage_goes_through_no_step_and_a_clock_ahead_prolongs_no_hold() {
+        let steps = parse("1; 50%, 10s; 100%").unwrap();
+        let state = StepState { step: 2, ..StepState::first(1, "s") };
+        let away = StepFacts { able: 1, is_frozen: true, ..facts(1, 1_000) };
+        assert_eq!(course((&steps, "s"), &state, away).1, state);
+        let ahead = StepState { since: Some(at(9_000_000).to_string()), ..state };
+        let (_, state, look) = course((&steps, "s"), &ahead, facts(20, 1_000));
+        assert_eq!((state.since.as_deref(), look), (Some(at(1_000).to_string().as_str()), Some(at(11_000))));
+    }
+
+    #[test]
+    fn changed_steps_go_on_where_as_many_nodes_are() {
+        let state = StepState { step: 2, ..StepState::first(1, "1, 10m; 5%, 1h; 25%, 1h; 100%") };
+        let steps = parse("5%, 1h; 100%").unwrap();
+        let (limit, state, _) = course((&steps, "5%, 1h; 100%"), &state, facts(1, 1_000));
+        assert_eq!((limit.nodes, limit.is_last, state.step), (2, false, 1));
     }
 }

@@ -8,6 +8,7 @@ use crate::core::json::Json;
 use crate::core::metrics::CoordinatorFacts;
 use crate::core::metrics::CoordinatorWatch;
 use crate::core::metrics::DaemonSetCondition;
+use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::conditions;
@@ -15,6 +16,9 @@ use super::observation::ClusterObservation;
 use super::observation::Leadership;
 use super::snapshot::ClusterSnapshot;
 use super::state::CoordinatorState;
+
+/// A watch that has not failed again for this long works: it is tried more often.
+const FAILED: Span = Span::from_secs(60);
 
 /// The facts after a pass of the coordinator `identity`, which started then.
 pub fn facts(
@@ -27,7 +31,8 @@ pub fn facts(
     let leads = observation.leadership != Leadership::Following;
     let watches = observation.watches.iter().map(|(kind, progress)| CoordinatorWatch {
         name: kind.plural().to_owned(),
-        is_up: view.is_listed(*kind) && !progress.has_failed,
+        // One that goes on where it was tells nothing before something changes.
+        is_up: view.is_listed(*kind) && progress.failed.is_none_or(|at| observation.now - at > FAILED),
         heard: progress.heard,
     });
     CoordinatorFacts {
@@ -109,7 +114,7 @@ mod tests {
         assert_eq!((follower.passes, follower.leads_since, follower.nodes.len()), (1, None, 0));
         observation.leadership = Leadership::Leading { term: 1, lease: LeaseTerm::default() };
         observation.snapshot = Arc::new(view);
-        let progress = WatchProgress { heard: Some(at(4_000)), has_failed: true };
+        let progress = WatchProgress { heard: Some(at(4_000)), failed: Some(at(4_500)) };
         observation.watches.insert(WatchedKind::Nodes, progress);
         state.absorb(&observation);
         let leader = facts(&observation, &state, "one", at(1_000));

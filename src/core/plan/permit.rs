@@ -73,15 +73,21 @@ impl Planner<'_> {
     }
 
     /// The revision to return to, if the cluster withdraws the rollout.
-    pub(super) fn taken_back(&mut self, daemon_set: &DaemonSet, desired: &str) -> Option<Target> {
-        let approved = self.facts.approved(daemon_set).filter(|approved| *approved != desired)?;
-        let previous = self.record.previous.as_ref().filter(|p| p.revision == approved)?;
-        let target = Target {
-            daemon_set: Arc::clone(&previous.daemon_set),
-            revision: previous.revision.clone(),
-            data: Data::Current,
-            rollback: false,
-        };
+    pub(super) fn taken_back(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) -> Option<Target> {
+        let approved = self.facts.approved(daemon_set).filter(|approved| *approved != desired)?.to_owned();
+        // The released one has the annotations and the strategy of today.
+        let released = daemon_set.rollout.released.clone().filter(|released| released.hash == approved);
+        let known = released.and_then(|released| {
+            let key = &self.record.key;
+            self.references.insert(ObjectRef::new(Kind::ControllerRevision, &key.namespace, &released.name));
+            match self.facts.released(daemon_set, &released) {
+                ReleasedDefinition::Known(known) => Some(known),
+                ReleasedDefinition::Unknown | ReleasedDefinition::Gone => None,
+            }
+        });
+        let ran = || Some(Arc::clone(&self.record.previous.as_ref().filter(|p| p.revision == approved)?.daemon_set));
+        let daemon_set = known.or_else(ran)?;
+        let target = Target { daemon_set, revision: approved, data: Data::Current, rollback: false };
         self.summary.wanted_revision = Some(desired.to_owned());
         Some(target)
     }

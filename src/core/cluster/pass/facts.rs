@@ -143,15 +143,17 @@ pub(super) fn way_back(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[
     found.into_iter().max_by_key(|(name, count)| (*count, number(*name))).map(|(name, _)| name)
 }
 
-/// The nodes as a rollout back to `to` sees them: only who ran it can return to it.
+/// The nodes as a rollout back to `to` sees them: only who ran it can return to it, and to the released one everybody.
 pub(super) fn returning<'a>(
     view: &ClusterSnapshot,
     daemon: &WatchedDaemon,
     facts: &[NodeFact<'a>],
     to: Name,
 ) -> Vec<NodeFact<'a>> {
+    let is_released = released(view, daemon) == Some(to);
     let can = |node: &NodeFact<'_>| {
-        view.report(node.name).and_then(|r| r.told(daemon.key)).is_some_and(|told| told.previous == Some(to))
+        is_released
+            || view.report(node.name).and_then(|r| r.told(daemon.key)).is_some_and(|told| told.previous == Some(to))
     };
     facts.iter().map(|node| NodeFact { failed: !can(node), ..node.clone() }).collect()
 }

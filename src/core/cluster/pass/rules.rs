@@ -40,7 +40,7 @@ const UNREACHABLE: IntOrPercent = IntOrPercent::Percent(33);
 pub(super) fn of(
     daemon: &WatchedDaemon,
     settings: &Settings,
-    current: Option<&str>,
+    current: Option<(&str, i64)>,
     stopped: Option<String>,
     now: Timestamp,
 ) -> Rules {
@@ -54,7 +54,8 @@ pub(super) fn of(
         _ if is_on_delete(daemon_set) => Some("the update strategy is OnDelete".to_owned()),
         _ => stopped.or_else(|| not_now(daemon_set, now)),
     };
-    let is_promoted = annotation(daemon_set, PROMOTED).zip(current).and_then(|(text, name)| promoted(text, name));
+    let is_promoted =
+        annotation(daemon_set, PROMOTED).zip(current).and_then(|(text, (name, number))| promoted(text, name, number));
     let canary_hold = match is_promoted {
         Some("canary") => Span::ZERO,
         _ => annotation(daemon_set, CANARY_HOLD).and_then(duration::parse).unwrap_or_default(),
@@ -85,6 +86,11 @@ pub(super) fn unhindered(rules: &Rules) -> Rules {
     }
 }
 
+/// As much of an annotation as a condition shows.
+fn short(text: &str) -> String {
+    text.chars().take(128).collect()
+}
+
 /// Why nothing is approved, if an annotation says so: what is not understood holds, too.
 fn not_now(daemon_set: &DaemonSet, now: Timestamp) -> Option<String> {
     if let Some(text) = annotation(daemon_set, STEPS) {
@@ -93,14 +99,14 @@ fn not_now(daemon_set: &DaemonSet, now: Timestamp) -> Option<String> {
             return Some(format!("the annotation {STEPS} excludes {excluded}: write one of them"));
         }
         if steps::parse(text).is_none() {
-            return Some(format!("the annotation {STEPS} is not understood: {text:?}"));
+            return Some(format!("the annotation {STEPS} is not understood: {:?}", short(text)));
         }
     }
     let text = annotation(daemon_set, WINDOW)?;
     match Window::parse(text) {
         Ok(window) if window.contains(now) => None,
-        Ok(_) => Some(format!("outside its window ({text})")),
-        Err(why) => Some(format!("the annotation {WINDOW} is not understood: {why}")),
+        Ok(_) => Some(format!("outside its window ({})", short(text))),
+        Err(why) => Some(format!("the annotation {WINDOW} is not understood: {}", short(&why))),
     }
 }
 

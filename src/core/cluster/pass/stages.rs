@@ -5,10 +5,12 @@ use crate::core::cluster::history::RevisionWrite;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::rollout;
 use crate::core::cluster::rollout::NodeFact;
+use crate::core::cluster::rollout::Rules;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::cluster::steps;
 use crate::core::cluster::steps::StepFacts;
 use crate::core::cluster::steps::StepLimit;
+use crate::core::cluster::steps::StepState;
 use crate::core::model::PROMOTED;
 use crate::core::model::STEPS;
 use crate::core::time::Timestamp;
@@ -26,8 +28,11 @@ pub(super) struct Stage {
     pub(super) look_again: Option<Timestamp>,
 }
 
-/// The stage of the `current` revision. The way back to the released one has no steps.
+/// The stage of the `current` revision, which begins anew where it `is_stopped` for good. The way back to the released
+/// one has no steps.
 pub(super) fn stage(
+    rules: &Rules,
+    is_stopped: bool,
     daemon: &WatchedDaemon,
     current: Option<&RevisionFact>,
     number: Option<i64>,
@@ -35,31 +40,43 @@ pub(super) fn stage(
     now: Timestamp,
 ) -> Stage {
     let annotations = &daemon.daemon_set.annotations;
-    let Some(steps) = annotations.get(STEPS).and_then(|text| steps::parse(text)) else { return Stage::default() };
-    let Some(current) = current else { return Stage::default() };
+    let Some(text) = annotations.get(STEPS) else { return Stage::default() };
+    let Some((steps, current)) = steps::parse(text).zip(current) else { return Stage::default() };
     if RolloutStatus::of(&daemon.status, daemon.generation).released.is_some_and(|r| r.hash == daemon.hash) {
         return Stage::default();
     }
-    let before = current.step(number.unwrap_or(current.number));
-    let promoted = annotations.get(PROMOTED).and_then(|text| promoted(text, &current.name)?.parse().ok());
+    let number = number.unwrap_or(current.number);
+    let known = current.step(number);
+    let before = known.clone().unwrap_or_else(|| StepState::first(number, text));
+    if is_stopped {
+        // Whoever lets it go on again begins anew.
+        let write = known.filter(|known| known.step > 1 || known.since.is_some());
+        let state = StepState::first(number, text);
+        let write = write.map(|_| RevisionWrite::Step { name: current.name.clone(), state });
+        return Stage { write, ..Stage::default() };
+    }
+    let promoted = annotations.get(PROMOTED).and_then(|text| promoted(text, &current.name, number)?.parse().ok());
     let wanted = || facts.iter().filter(|node| node.should_run);
     let has_it = |node: &&NodeFact<'_>| {
         let mut live = node.instances.iter().filter(|i| !i.ending && i.revision == daemon.wanted);
         live.any(|i| rollout::available(node.ready, i, min_ready(daemon), now))
     };
     let done = wanted().filter(has_it).count();
-    let able = wanted().filter(|node| has_it(node) || node.able && node.reachable && !node.failed).count();
-    let known = StepFacts { desired: wanted().count(), able, done, promoted, now };
-    let (limit, state, look_again) = steps::course(&steps, &before, known);
-    let write =
-        (state != before || current.step.is_none()).then(|| RevisionWrite::Step { name: current.name.clone(), state });
-    // What is paused or outside its window goes to no other step.
+    // Who is only away can take it.
+    let able = wanted().filter(|node| has_it(node) || !node.failed && (node.able || !node.reachable)).count();
+    let desired = wanted().count();
+    let is_frozen = rollout::is_outage(rules, wanted().filter(|node| !node.reachable).count(), desired);
+    let of_nodes = StepFacts { desired, able, done, is_frozen, promoted, now };
+    let (limit, state, look_again) = steps::course((&steps, text), &before, of_nodes);
+    let write = (known.as_ref() != Some(&state)).then(|| RevisionWrite::Step { name: current.name.clone(), state });
     Stage { limit: Some(limit), write, look_again }
 }
 
-/// What of a revision is promoted: `NAME/STEP` names both, so that it is void for the next revision.
-pub(super) fn promoted<'a>(annotation: &'a str, revision: &str) -> Option<&'a str> {
-    annotation.rsplit_once('/').filter(|(name, _)| *name == revision).map(|(_, step)| step)
+/// What of a revision is promoted: `NAME/NUMBER/STEP`, so that it is void for the next revision, and for this one when
+/// it comes back.
+pub(super) fn promoted<'a>(annotation: &'a str, revision: &str, number: i64) -> Option<&'a str> {
+    let (of, step) = annotation.rsplit_once('/')?;
+    (of == format!("{revision}/{number}")).then_some(step)
 }
 
 /// Whether people have taken the rollout of this revision back.

@@ -11,7 +11,9 @@ use super::Stand;
 /// How one zone stands.
 #[derive(Default)]
 struct Zone {
-    /// Nodes that have the wanted revision, or are on the way to it.
+    /// Nodes that are on the way to the wanted revision.
+    under_way: usize,
+    /// Nodes that have it, or are on the way to it.
     begun: usize,
     /// Nodes that can take it and do not have it available.
     left: usize,
@@ -32,13 +34,13 @@ pub(super) fn within_zone<'a>(
         let is_done = matches!(stand, Stand::New { available: true, .. });
         let begins = node.approval.is_some() || node.replacing || matches!(stand, Stand::New { .. } | Stand::Both(_));
         zone.begun += usize::from(begins);
+        zone.under_way += usize::from(node.approval.is_some() || node.replacing);
         zone.left += usize::from(!is_done && node.reachable && node.able && !node.failed);
         zone.unavailable += usize::from(*stand == Stand::Old(false));
     }
     let open = zones.iter().filter(|(_, zone)| zone.left > 0);
-    let next = open.max_by_key(|(name, zone)| {
-        (zone.begun > 0, zone.begun.min(1) * zone.begun, zone.unavailable, Reverse(**name))
-    })?;
+    let rank = |zone: &Zone| (zone.under_way, zone.begun, zone.unavailable);
+    let next = open.max_by_key(|(name, zone)| (rank(zone), Reverse(**name)))?;
     let next = *next.0;
     candidates.retain(|index| nodes[*index].zone == Some(next));
     (zones.len() > 1).then_some(next)

@@ -97,6 +97,17 @@ fn unreachable_on_the_old_revision_takes_no_slot_and_broken_after_the_update_doe
 }
 
 #[test]
+fn a_node_that_may_leave_the_wanted_revision_takes_a_slot() {
+    let old = |name| node(name, OLD);
+    let replacing = NodeFact { replacing: true, ..node("b", NEW) };
+    assert_eq!(approves(&rules(1), &[old("a"), replacing]), NONE, "it has claimed what was wanted before");
+    let approval = Some(ApprovalFact { revision: PAST, at: NOW });
+    let approved = NodeFact { approval, ..node("b", NEW) };
+    let planned = plan(&rules(1), ms(0), &[old("a"), approved], NOW);
+    assert_eq!((planned.approve, planned.withdraw), (vec![], vec![1]), "it may claim it before it is withdrawn");
+}
+
+#[test]
 fn a_replaced_node_keeps_its_slot_for_a_while() {
     let fresh = [InstanceFact { created: NOW - HOLD + ms(1), ..NEW[0] }];
     let replaced = NodeFact { instances: &fresh, ..approved("b", NOW - ms(5_000)) };
@@ -320,6 +331,14 @@ fn a_step_bounds_how_many_have_it_and_keeps_the_rollout_closed() {
     let full = [node("a", NEW), node("b", NEW), node("c", OLD), node("d", OLD)];
     let planned = plan(&first, ms(0), &full, NOW);
     assert_eq!((planned.approve, planned.held.as_str(), planned.is_open), (vec![], "step 1 holds", false));
+    let missing = [node("a", OLD), node("b", &[]), node("c", &[]), node("d", OLD)];
+    assert_eq!(
+        plan(&Rules { step: step(1, false), ..rules(5) }, ms(0), &missing, NOW).approve,
+        [0],
+        "who runs nothing is no part of it"
+    );
+    let broken = [node("a", NEW), node("b", NEW_BROKEN), node("c", OLD), node("d", OLD)];
+    assert_eq!(plan(&first, ms(0), &broken, NOW).held, "step 1 holds", "it is told also while one is not available");
     let last = Rules { step: step(4, true), ..rules(5) };
     let planned = plan(&last, ms(0), &full, NOW);
     assert_eq!((planned.approve, planned.is_open), (vec![2, 3], true));

@@ -258,7 +258,9 @@ impl Claims {
         if let Some(said) = &self.accepted {
             // What it claims was bound to the version that was read: nothing came in between.
             self.returned.retain(|claim| !holds(said, claim));
-            self.terms.held();
+            if said.daemons.iter().any(|daemon| daemon.replacing.is_some()) {
+                self.terms.held();
+            }
         }
         self.insist_at = at + INSIST;
         self.failed

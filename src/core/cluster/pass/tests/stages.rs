@@ -34,7 +34,7 @@ fn a_rollout_goes_by_steps_which_the_revision_keeps() {
     let mut view = with_one_released(json!({"daemonlet.dev/steps": STEPS}));
     let plan = view.plan(NOW);
     assert_eq!(approved(&plan).len(), 1);
-    assert_eq!(step(&plan), Some(StepState { step: 1, since: None, number: 2 }));
+    assert_eq!(step(&plan), Some(StepState::first(2, STEPS)));
     assert_eq!(released(&plan).1, "Held", "nodes that join take the released one");
     view.put(WatchedKind::Revisions, in_step(&step(&plan).unwrap()));
     view.put(WatchedKind::NodeDaemons, on_two("a"));
@@ -54,7 +54,7 @@ fn a_rollout_goes_by_steps_which_the_revision_keeps() {
 
 #[test]
 fn a_hold_is_ended_by_hand_for_this_revision_and_step_alone() {
-    let first = StepState { step: 1, since: Some(NOW.to_string()), number: 2 };
+    let first = StepState { since: Some(NOW.to_string()), ..StepState::first(2, STEPS) };
     for (promoted, wanted) in [(revision_name("two", 1), 2), (revision_name("two", 2), 0), (revision_name("one", 1), 0)]
     {
         let annotations = json!({"daemonlet.dev/steps": STEPS, "daemonlet.dev/promoted": promoted});
@@ -64,7 +64,7 @@ fn a_hold_is_ended_by_hand_for_this_revision_and_step_alone() {
         let plan = view.plan(NOW + ms(5_000));
         assert_eq!(step(&plan).map_or(0, |state| state.step), wanted, "{promoted}");
     }
-    for (promoted, wanted) in [(format!("net-{}/canary", hash("two")), 1), (revision_name("two", 1), 0)] {
+    for (promoted, wanted) in [(format!("net-{}/2/canary", hash("two")), 1), (revision_name("two", 1), 0)] {
         let canary = json!({"daemonlet.dev/canary": "canary=yes", "daemonlet.dev/canary-hold": "10m",
             "daemonlet.dev/promoted": promoted});
         let mut view = with_one_released(canary);
@@ -79,7 +79,7 @@ fn a_hold_is_ended_by_hand_for_this_revision_and_step_alone() {
 }
 
 fn revision_name(image: &str, step: usize) -> String {
-    format!("net-{}/{step}", hash(image))
+    format!("net-{}/2/{step}", hash(image))
 }
 
 #[test]
@@ -137,9 +137,27 @@ fn an_abort_returns_to_the_released_revision_and_holds_for_this_revision_alone()
     let (_, reason, words) = condition(&plan, "Progressing");
     assert_eq!((reason.as_str(), released(&plan).1.as_str()), ("RollingBack", "Held"));
     assert!(words.starts_with("it was aborted: 1 node left to go back to revision"), "{words}");
+    let (status, reason, _) = condition(&plan, "Halted");
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "Aborted"), "first instances heed it");
+    // One that never ran the released revision goes there, too.
+    let joined = report("a", "two", json!({"previous": hash("three")}), json!([]));
+    view.put(WatchedKind::NodeDaemons, joined);
+    assert_eq!(approved(&view.plan(NOW)), [("a".to_owned(), hash("one"))]);
     view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), json!([])));
     let plan = view.plan(NOW);
     assert_eq!((approved(&plan), condition(&plan, "Progressing").1), (vec![], "RolledBack".to_owned()));
     annotate(&mut view, aborted("one"));
     assert_eq!(approved(&view.plan(NOW)).len(), 1, "of another revision it is void");
+}
+
+#[test]
+fn an_abort_begins_the_steps_anew_and_a_closed_window_does_not_keep_back_what_all_have() {
+    let stopped = json!({"daemonlet.dev/steps": STEPS, "daemonlet.dev/aborted": format!("net-{}", hash("two"))});
+    let mut view = with_one_released(stopped);
+    view.put(WatchedKind::Revisions, in_step(&StepState { step: 3, ..StepState::first(2, STEPS) }));
+    assert_eq!(step(&view.plan(NOW)), Some(StepState::first(2, STEPS)));
+    let mut view = with_one_released(json!({"daemonlet.dev/window": "Sun"}));
+    assert_eq!(released(&view.plan(NOW)).1, "Held");
+    NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+    assert_eq!(released(&view.plan(NOW)).1, "Complete");
 }

@@ -20,10 +20,10 @@ use crate::core::model::ObjectKey;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-use super::history;
-use super::pass::Settings;
-use super::snapshot::WatchedKind;
-use super::steps::StepState;
+use crate::core::cluster::history;
+use crate::core::cluster::pass::Settings;
+use crate::core::cluster::snapshot::WatchedKind;
+use crate::core::cluster::steps::StepState;
 use agent::Node;
 use api::Api;
 use coordinator::Process;
@@ -117,7 +117,8 @@ impl Life {
     fn template(&mut self, image: &str, annotations: Value) {
         self.tell(format!("{image} {annotations}"));
         let before = self.daemon();
-        let template = json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": image}]}});
+        let template =
+            json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": image}]}});
         self.generation += i64::from(before["spec"]["template"] != template);
         self.api.put(
             WatchedKind::DaemonSets,
@@ -213,7 +214,13 @@ impl Life {
     fn go_on(&mut self, is_calm: bool) {
         let now = self.now;
         let settings = Settings { default_node_selector: String::new(), exact_rollouts: false };
-        for name in self.unreachable.iter().filter(|(_, until)| **until <= now).map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+        for name in self
+            .unreachable
+            .iter()
+            .filter(|(_, until)| **until <= now)
+            .map(|(name, _)| name.clone())
+            .collect::<Vec<_>>()
+        {
             self.unreachable.remove(&name);
             self.ready(&name, "True");
         }
@@ -252,9 +259,14 @@ impl Life {
         }
     }
 
-    /// No more nodes are without the service that a rollout took from them than the budget allows.
+    /// No more nodes are without the service that a rollout took from them than the budget allows. One that is not
+    /// heard on an older revision does not count (R41).
     fn budget_holds(&self, name: &str) {
-        let taken = |node: &&Node| node.running.as_ref().is_some_and(|r| r.is_disruption && r.ready.is_none());
+        let hash = history::RevisionFact::hash_of(&history::data(&self.daemon()["spec"]["template"]));
+        let taken = |node: &&Node| {
+            let taken = node.running.as_ref().filter(|running| running.is_disruption && running.ready.is_none());
+            taken.is_some_and(|running| node.dead <= self.now || running.hash == hash)
+        };
         let taken: Vec<&str> = self.nodes.values().filter(taken).map(|node| node.name.as_str()).collect();
         assert!(taken.len() <= self.budget, "{name} makes it {taken:?} with a budget of {}", self.budget);
     }
@@ -267,7 +279,8 @@ impl Life {
         let name = self.current();
         let Some(revision) = self.api.get(WatchedKind::Revisions, &ObjectKey::new(KEY.0, &name)) else { return };
         let number = revision["revision"].as_i64().unwrap_or_default();
-        let state = StepState::of(revision["metadata"]["annotations"]["daemonlet.dev/step"].as_str(), number);
+        let annotation = revision["metadata"]["annotations"]["daemonlet.dev/step"].as_str();
+        let Some(state) = StepState::of(annotation, number).filter(|state| state.of == steps) else { return };
         assert!(state.step <= last, "step {} of {last}", state.step);
     }
 

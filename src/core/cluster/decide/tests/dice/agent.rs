@@ -65,7 +65,8 @@ impl Node {
         api.agents.insert(self.name.clone(), now.to_string());
         let key = ObjectKey::new("", &self.name);
         if api.get(WatchedKind::NodeDaemons, &key).is_none() {
-            let new = json!({"metadata": {"name": self.name, "uid": self.uid}, "spec": {}, "status": {"agentVersion": "1"}});
+            let new =
+                json!({"metadata": {"name": self.name, "uid": self.uid}, "spec": {}, "status": {"agentVersion": "1"}});
             api.put(WatchedKind::NodeDaemons, new);
         }
         let daemon = api.get(WatchedKind::DaemonSets, &ObjectKey::new(KEY.0, KEY.1)).cloned()?;
@@ -86,6 +87,7 @@ impl Node {
         }
         let mut replaced = None;
         let approval = self.approval(&daemon);
+        let approved_at = approval.as_ref().and_then(|approval| approval.approved_at.parse::<Timestamp>().ok());
         let target = approval.as_ref().map(|approval| approval.revision.clone());
         let is_new = target.as_ref().is_some_and(|target| self.running.as_ref().is_some_and(|r| r.hash != *target));
         let is_back = target.is_some() && target == self.previous;
@@ -98,7 +100,8 @@ impl Node {
                     let claim = Some(approval.revision);
                     let mut status = self.status();
                     status["daemons"][0]["replacing"] = json!(claim);
-                    let metadata = json!({"uid": self.uid, "resourceVersion": self.read["metadata"]["resourceVersion"]});
+                    let metadata =
+                        json!({"uid": self.uid, "resourceVersion": self.read["metadata"]["resourceVersion"]});
                     let patch = json!({"metadata": metadata, "status": status});
                     if let Ok(read) = api.patch(WatchedKind::NodeDaemons, &key, &patch) {
                         (self.replacing, self.read) = (claim, read);
@@ -111,7 +114,8 @@ impl Node {
             && let Some(old) = self.running.clone().filter(|old| old.hash != target)
         {
             let is_bad = is_bad && target == wanted;
-            let is_disruption = old.ready.is_some();
+            // What was not available when it was approved costs nothing.
+            let is_disruption = old.ready.is_some_and(|ready| approved_at.is_some_and(|at| ready <= at));
             self.previous = Some(old.hash);
             self.running = Some(Running { hash: target.clone(), is_bad, created: now, ready: None, is_disruption });
             replaced = Some(target);
@@ -137,7 +141,8 @@ impl Node {
     }
 
     fn approval(&self, daemon: &Value) -> Option<Approval> {
-        let approvals: Vec<Approval> = serde_json::from_value(self.read["spec"]["approvals"].clone()).unwrap_or_default();
+        let approvals: Vec<Approval> =
+            serde_json::from_value(self.read["spec"]["approvals"].clone()).unwrap_or_default();
         approvals.into_iter().find(|approval| approval.uid == daemon.str_at(["metadata", "uid"]))
     }
 
@@ -150,7 +155,8 @@ impl Node {
                     "readySince": running.ready.map(|ready| ready.to_string())})
             })
             .collect();
-        let failed = self.failed.as_ref().map(|revision| json!({"revision": revision, "cause": "not ready", "message": "m"}));
+        let failed =
+            self.failed.as_ref().map(|revision| json!({"revision": revision, "cause": "not ready", "message": "m"}));
         json!({"agentVersion": "1", "daemons": [{"namespace": KEY.0, "name": KEY.1, "uid": "u", "mode": "static",
             "phase": "running", "instances": instances, "replacing": self.replacing, "failed": failed,
             "previous": self.previous}]})
