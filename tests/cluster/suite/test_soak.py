@@ -353,6 +353,9 @@ class Soak(unittest.TestCase):
             self.assertEqual(plan.returncode, 0, plan.stdout + plan.stderr)
             states = json.loads(agent.cli("status", "--json").stdout)
             self.assertEqual(states["agent"]["api"], "connected")
+            # Such a restart goes on by itself once the kubelet shows the mirror pod again, or half a minute later.
+            ordered = [d["name"] for d in states["daemons"] if "its replacement waits (its pod was deleted)" in d.get("reason", "")]
+            self.assertEqual(ordered, [])
             running = _running(agent)
             self.assertEqual({name: len(found) for name, found in running.items() if len(found) != 1}, {})
             self.assertEqual(sorted(d["name"] for d in states["daemons"] if d["state"] not in ("notSelected",)), sorted(running))

@@ -22,6 +22,8 @@ use crate::core::time::Timestamp;
 
 use crate::core::cluster::history;
 use crate::core::cluster::pass::Settings;
+use crate::core::cluster::released::HALTED_ANNOTATION;
+use crate::core::cluster::released::Halted;
 use crate::core::cluster::snapshot::WatchedKind;
 use crate::core::cluster::steps::StepState;
 use agent::Node;
@@ -30,6 +32,8 @@ use coordinator::Process;
 
 const KEY: (&str, &str) = ("kube-system", "net");
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
+/// An approval is withdrawn by then, though both coordinators were stopped for as long as they ever are.
+const WITHDRAWN: Span = Span::from_secs(250);
 /// Steps of a life before everybody is well again.
 const LENGTH: usize = 600;
 
@@ -256,6 +260,7 @@ impl Life {
             self.spread.entry(revision.clone()).or_default().insert(name.to_owned());
             self.tell(format!("{name} replaces by {revision}"));
             self.budget_holds(name);
+            self.halt_holds(name, &revision);
         }
     }
 
@@ -269,6 +274,18 @@ impl Life {
         };
         let taken: Vec<&str> = self.nodes.values().filter(taken).map(|node| node.name.as_str()).collect();
         assert!(taken.len() <= self.budget, "{name} makes it {taken:?} with a budget of {}", self.budget);
+    }
+
+    /// A revision that is halted goes to no more nodes, but for approvals that nobody was there to withdraw.
+    fn halt_holds(&self, name: &str, hash: &str) {
+        let is_it = |revision: &&Value| history::RevisionFact::hash_of(&revision["data"]) == hash;
+        let Some(revision) = self.api.list(WatchedKind::Revisions).find(is_it) else { return };
+        let halted = revision["metadata"]["annotations"][HALTED_ANNOTATION].as_str().map(Halted::of);
+        let since = halted.and_then(|halted| halted.time.parse::<Timestamp>().ok());
+        assert!(
+            since.is_none_or(|since| self.now - since < WITHDRAWN),
+            "{name} takes {hash}, which is halted since {since:?}"
+        );
     }
 
     /// As many nodes as the steps allow have the wanted revision in place of the released one.
