@@ -95,18 +95,18 @@ impl ClusterInputs {
             until = until.min(held.until());
         }
         let (mut replies, mut unreadable) = (Vec::new(), Vec::new());
-        let mut heard = BTreeMap::new();
+        let mut told = BTreeMap::new();
         let mut is_first = true;
         while let Ok(Some(event)) = tokio::time::timeout_at(until, self.received.recv()).await {
             let mut is_news = true;
             match event {
                 ClusterEvent::Lease(held) => self.held = held,
                 ClusterEvent::Changed(term, change) if term == self.term => {
-                    heard.insert(change.kind(), false);
+                    told.insert(change.kind(), false);
                     is_news = Arc::make_mut(&mut self.snapshot).take(change);
                 }
                 ClusterEvent::Unreadable(term, kind, why) if term == self.term => {
-                    heard.insert(kind, true);
+                    told.insert(kind, true);
                     unreadable.extend(why.map(|why| (kind, why)));
                 }
                 ClusterEvent::Replied(term, reply, change) if term == self.term => {
@@ -124,11 +124,11 @@ impl ClusterInputs {
         }
         self.made = (Instant::now(), clock::now());
         let now = self.made.1;
-        for (kind, has_failed) in heard {
+        for (kind, has_failed) in told {
             let progress = self.watches.entry(kind).or_default();
             match has_failed {
                 true => progress.failed = Some(now),
-                false => progress.heard = Some(now),
+                false => progress.last_event = Some(now),
             }
         }
         self.follow_the_lease();

@@ -142,7 +142,7 @@ metrics! {
     /// Whether each watch of the coordinator that holds the Lease has its list and works.
     CoordinatorWatchUp: Gauge = ("daemonlet_coordinator_watch_up", "0 or 1", &["watch"]);
     /// When each watch last told something. Namespaces may rest for days, NodeDaemons hardly while something runs.
-    CoordinatorWatchHeard: Gauge =
+    CoordinatorWatchLastEvent: Gauge =
         ("daemonlet_coordinator_watch_last_event_timestamp_seconds", "seconds since 1970", &["watch"]);
     /// Writes of this coordinator since the start: written, outdated, refused, unanswered, or not sent without the Lease.
     CoordinatorWrites: Counter = ("daemonlet_coordinator_writes_total", "writes", &["outcome"]);

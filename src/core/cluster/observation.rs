@@ -31,7 +31,7 @@ pub struct ClusterObservation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchProgress {
     /// When it last told something.
-    pub heard: Option<Timestamp>,
+    pub last_event: Option<Timestamp>,
     /// When it last failed.
     pub failed: Option<Timestamp>,
 }

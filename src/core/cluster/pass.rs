@@ -4,6 +4,7 @@
 //! together. A rollout that is to be taken back is one to another revision: approvals change, and nothing
 //! that people wrote.
 
+mod approvals;
 mod facts;
 mod releases;
 mod revisions;
@@ -30,7 +31,6 @@ use super::events;
 use super::events::Trouble;
 use super::history;
 use super::liveness::MirrorPodLookup;
-use super::node_daemons::Approval;
 use super::node_daemons::Spec;
 use super::released::Halted;
 use super::rollout;
@@ -168,34 +168,11 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
             None => coordinate(&known, key, daemon, &mut plan),
         }
     }
-    // Approvals for what is gone, or is another object by now, mean nothing any more.
-    for (node, entry) in &view.nodes {
-        let Some(report) = &entry.report else { continue };
-        if report.approvals.iter().all(|(key, uid, _)| ours.contains(&(*key, *uid))) {
-            continue;
-        }
-        let spec = plan.specs.entry(node.clone()).or_insert_with(|| report.spec.clone());
-        let known: BTreeSet<(String, &str)> =
-            ours.iter().map(|(key, uid)| (view.names.text(*key).to_owned(), view.names.text(*uid))).collect();
-        spec.approvals.retain(|a| known.contains(&(ObjectKey::new(&a.namespace, &a.name).to_string(), a.uid.as_str())));
-    }
-    name_the_lease(&known, &mut plan);
+    approvals::withdraw_gone(&known, &ours, &mut plan);
+    approvals::name_the_lease(&known, &mut plan);
     let specs = std::mem::take(&mut plan.specs).into_iter();
     plan.writes.extend(specs.map(|(node, spec)| Write::Approvals { node, spec }));
     plan
-}
-
-/// What stands was approved by whoever held the Lease, or believed to: agents claim what names the present holder.
-fn name_the_lease(known: &Basis<'_>, plan: &mut ClusterPlan) {
-    let Some(lease) = known.state.lease() else { return };
-    let is_earlier = |approval: &Approval| approval.lease.as_ref() != Some(lease);
-    for (node, entry) in &known.view.nodes {
-        let Some(report) = entry.report.as_ref().filter(|_| !known.state.approved.contains(node)) else { continue };
-        if report.spec.approvals.iter().any(is_earlier) {
-            let spec = plan.specs.entry(node.clone()).or_insert_with(|| report.spec.clone());
-            spec.approvals.iter_mut().for_each(|approval| approval.lease = Some(lease.clone()));
-        }
-    }
 }
 
 /// Whether the DaemonSet is run by agents in place of the stock controller: its label says so, or, where it has none
@@ -340,24 +317,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let refused = revisions::refused(known, key, &history);
     let own = if gated { Vec::new() } else { std::mem::take(&mut history.writes) };
     plan.writes.extend(own.into_iter().chain(marks).map(|write| Write::Revision { key: key.clone(), write }));
-    let revision = view.names.text(target);
-    for (index, approve) in rolled.withdraw.iter().map(|i| (*i, false)).chain(rolled.approve.iter().map(|i| (*i, true)))
-    {
-        let node = facts[index].name;
-        let Some(report) = view.report(node) else { continue };
-        let spec = plan.specs.entry(node.to_owned()).or_insert_with(|| report.spec.clone());
-        spec.approvals.retain(|a| a.namespace != key.namespace || a.name != key.name);
-        if approve {
-            spec.approvals.push(Approval {
-                namespace: key.namespace.clone(),
-                name: key.name.clone(),
-                uid: daemon.uid.clone(),
-                revision: revision.to_owned(),
-                approved_at: now.to_string(),
-                lease: known.state.lease().cloned(),
-            });
-        }
-    }
+    approvals::give(known, daemon, (&facts, &rolled), target, plan);
     plan.unclaimed.extend(rolled.unclaimed.iter().map(|i| (key.clone(), facts[*i].name.to_owned())));
     // Counters follow the current revision: it has to be there first.
     if history.current.is_some() || gated || refused.is_some() {

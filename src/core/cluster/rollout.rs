@@ -15,6 +15,7 @@ use crate::core::time::Timestamp;
 use super::names::Name;
 use super::steps::StepLimit;
 
+mod canary;
 mod order;
 
 /// How long a replaced node keeps its slot at least.
@@ -23,10 +24,6 @@ pub const HOLD: Span = Span::from_secs(2);
 pub const UNCLAIMED: Span = Span::from_secs(60);
 /// So many unreachable nodes hold no rollout: the floor of upstream's `ComputeZoneState`.
 pub const UNREACHABLE_FLOOR: usize = 2;
-/// Nodes that a reason names at most.
-const SHOWN: usize = 5;
-/// Why nobody goes first.
-const NO_CANARY: &str = "the canary selector (annotation daemonlet.dev/canary) selects no node that the daemon is for";
 
 /// What a rollout obeys.
 #[derive(Clone, Debug, PartialEq)]
@@ -199,7 +196,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         None => resolve(&rules.partition, desired),
     };
     let is_staged = rules.step.as_ref().is_some_and(|step| !step.is_last);
-    let is_canary = rules.canary_hold.is_some_and(|hold| !canaries_settled(rules, hold, min_ready, nodes, now));
+    let is_canary = rules.canary_hold.is_some_and(|hold| !canary::are_settled(rules, hold, min_ready, nodes, now));
     plan.is_through = kept == 0 && !is_canary && !is_staged;
     plan.is_open = hold.is_none() && plan.is_through;
     if candidates.is_empty() {
@@ -226,16 +223,16 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         let canaries = || (0..nodes.len()).filter(|i| nodes[*i].canary && nodes[*i].should_run);
         // Nobody has tried it, and a label that is misspelt is no leave for everybody.
         if canaries().next().is_none() {
-            plan.held = NO_CANARY.to_owned();
+            plan.held = canary::NONE.to_owned();
             return plan;
         }
         if is_canary {
             candidates.retain(|i| nodes[*i].canary);
-            let settles = |i: usize| settles(&nodes[i], rules, min_ready + canary_hold);
+            let settles = |i: usize| canary::settles(&nodes[i], rules, min_ready + canary_hold);
             let last = canaries().filter_map(settles).max().filter(|at| *at > now);
             last.into_iter().for_each(|at| earlier(&mut plan.look_again, at));
             if candidates.is_empty() {
-                plan.held = canary_words(&mut canaries().map(|i| &nodes[i]), rules);
+                plan.held = canary::words(&mut canaries().map(|i| &nodes[i]), rules);
                 return plan;
             }
         }
@@ -277,31 +274,6 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
 /// Whether so many of the `desired` nodes are unreachable that nothing goes on.
 pub fn is_outage(rules: &Rules, unreachable: usize, desired: usize) -> bool {
     !rules.exact && unreachable > UNREACHABLE_FLOOR && unreachable >= resolve(&rules.max_unreachable, desired)
-}
-
-/// Why the canary phase goes on, with the nodes that it waits for.
-fn canary_words(canaries: &mut dyn Iterator<Item = &NodeFact<'_>>, rules: &Rules) -> String {
-    let waits = |n: &&NodeFact<'_>| settles(n, rules, Span::ZERO).is_none();
-    let waiting: Vec<&str> = canaries.filter(waits).map(|n| n.name).collect();
-    match waiting.split_at(waiting.len().min(SHOWN)) {
-        ([], _) => "the canary nodes have to be available for a while".to_owned(),
-        (shown, more) => {
-            let more = if more.is_empty() { "" } else { ", …" };
-            format!("the canary nodes have to be available for a while, and are not: {}{more}", shown.join(", "))
-        }
-    }
-}
-
-/// When a canary node will have had the wanted revision for long enough, if it is on the way there.
-fn settles(node: &NodeFact<'_>, rules: &Rules, hold: Span) -> Option<Timestamp> {
-    let since = newest(node).filter(|n| n.revision == rules.wanted).and_then(|n| n.ready_since);
-    since.filter(|_| node.ready).map(|since| since + hold)
-}
-
-/// Whether there are canary nodes, and all of them have had the wanted revision for long enough.
-fn canaries_settled(rules: &Rules, hold: Span, min_ready: Span, nodes: &[NodeFact<'_>], now: Timestamp) -> bool {
-    let mut canaries = nodes.iter().filter(|n| n.canary && n.should_run).peekable();
-    canaries.peek().is_some() && canaries.all(|n| settles(n, rules, min_ready + hold).is_some_and(|at| at <= now))
 }
 
 /// A number of `desired` nodes; of a percentage, rounded up.
@@ -356,7 +328,7 @@ fn stand(
 /// Whether a node takes a slot of the budget.
 fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, rules: &Rules) -> bool {
     let exact = rules.exact;
-    let heard = (node.reachable && (node.able || node.unreported_until.is_some())) || exact;
+    let is_known = (node.reachable && (node.able || node.unreported_until.is_some())) || exact;
     match stand {
         // Upstream counts the nodes on which the surge is not available yet, and nothing else.
         Stand::New { .. } if exact && surges => false,
@@ -367,7 +339,7 @@ fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, rules: &Rules) -> bool 
         }
         Stand::Both(_) => true,
         _ if node.approval.is_some() || node.replacing => true,
-        Stand::Missing | Stand::Old(false) => heard && !surges,
+        Stand::Missing | Stand::Old(false) => is_known && !surges,
         Stand::Old(true) => false,
     }
 }

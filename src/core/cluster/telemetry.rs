@@ -33,7 +33,7 @@ pub fn facts(
         name: kind.plural().to_owned(),
         // One that goes on where it was tells nothing before something changes.
         is_up: view.is_listed(*kind) && progress.failed.is_none_or(|at| observation.now - at > FAILED),
-        heard: progress.heard,
+        last_event: progress.last_event,
     });
     CoordinatorFacts {
         identity: identity.to_owned(),
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!((follower.passes, follower.leads_since, follower.nodes.len()), (1, None, 0));
         observation.leadership = Leadership::Leading { term: 1, lease: LeaseTerm::default() };
         observation.snapshot = Arc::new(view);
-        let progress = WatchProgress { heard: Some(at(4_000)), failed: Some(at(4_500)) };
+        let progress = WatchProgress { last_event: Some(at(4_000)), failed: Some(at(4_500)) };
         observation.watches.insert(WatchedKind::Nodes, progress);
         state.absorb(&observation);
         let leader = facts(&observation, &state, "one", at(1_000));

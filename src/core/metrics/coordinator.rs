@@ -18,7 +18,7 @@ pub struct CoordinatorWatch {
     /// Whether it has its list and works.
     pub is_up: bool,
     /// When it last told something.
-    pub heard: Option<Timestamp>,
+    pub last_event: Option<Timestamp>,
 }
 
 /// A condition of a DaemonSet.
@@ -68,8 +68,8 @@ pub fn coordinator(facts: &CoordinatorFacts, process: Option<ProcessFact>) -> St
     out.value(Id::CoordinatorLastPass, facts.last_pass.as_secs_f64());
     for watch in &facts.watches {
         out.sample(Id::CoordinatorWatchUp, &[&watch.name], f64::from(u8::from(watch.is_up)));
-        if let Some(heard) = watch.heard {
-            out.sample(Id::CoordinatorWatchHeard, &[&watch.name], heard.as_secs_f64());
+        if let Some(last_event) = watch.last_event {
+            out.sample(Id::CoordinatorWatchLastEvent, &[&watch.name], last_event.as_secs_f64());
         }
     }
     for (outcome, count) in &facts.writes {

@@ -172,7 +172,7 @@ fn coordinator_facts() -> CoordinatorFacts {
     let condition =
         DaemonSetCondition { namespace: text(), name: text(), condition: text(), status: text(), reason: text() };
     CoordinatorFacts {
-        watches: vec![CoordinatorWatch { name: text(), is_up: true, heard: Some(at(1_000)) }],
+        watches: vec![CoordinatorWatch { name: text(), is_up: true, last_event: Some(at(1_000)) }],
         writes: BTreeMap::from([("written", 7)]),
         nodes: BTreeMap::from([("reports", 3)]),
         conditions: vec![condition],

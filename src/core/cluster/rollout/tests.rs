@@ -186,7 +186,7 @@ fn canaries_that_are_nowhere_hold_the_rollout() {
     let rules = Rules { canary_hold: Some(ms(0)), ..rules(5) };
     let misplaced = NodeFact { canary: true, should_run: false, ..node("z", OLD) };
     let planned = plan(&rules, ms(0), &[node("a", OLD), node("b", OLD_BROKEN), misplaced], NOW);
-    assert_eq!((planned.approve, planned.held.as_str()), (vec![], NO_CANARY));
+    assert_eq!((planned.approve, planned.held.as_str()), (vec![], canary::NONE));
 }
 
 #[test]

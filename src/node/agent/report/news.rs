@@ -333,21 +333,13 @@ mod tests {
     /// A plan with these instances after it, and one that has ended.
     fn plan(state: State, instances: &[&str], ended: Option<&str>) -> DaemonPlan {
         let key = ObjectKey::new("a", "b");
-        let mut record = DaemonRecord::new(key.clone(), 0);
+        let mut record = DaemonRecord::new(key, 0);
         record.instances = instances.iter().map(|uid| Instance::new(uid, uid, 0, "r", at(0))).collect();
         let finish = |uid: &str| Action::Finish { uid: uid.to_owned(), pod: uid.to_owned() };
         DaemonPlan {
-            key,
             actions: ended.map(finish).into_iter().collect(),
-            record,
             summary: Summary { state, ..Summary::default() },
-            references: BTreeSet::new(),
-            tokens: BTreeSet::new(),
-            pull: None,
-            question: None,
-            replacing: None,
-            asks_runtime: false,
-            wake_at: None,
+            ..crate::core::plan::empty(record)
         }
     }
 

@@ -24,7 +24,10 @@ use crate::core::cluster::history;
 use crate::core::cluster::pass::Settings;
 use crate::core::cluster::released::HALTED_ANNOTATION;
 use crate::core::cluster::released::Halted;
+use crate::core::cluster::released::RolloutStatus;
+use crate::core::cluster::rollout;
 use crate::core::cluster::snapshot::WatchedKind;
+use crate::core::cluster::steps;
 use crate::core::cluster::steps::StepState;
 use agent::Node;
 use api::Api;
@@ -65,6 +68,9 @@ struct Life {
     budget: usize,
     generation: i64,
     joined: usize,
+    /// Nodes at the most, and those that had what is wanted when it was last written.
+    most: usize,
+    had: usize,
     /// Nodes that were given each revision in place of another, by their names.
     spread: BTreeMap<String, BTreeSet<String>>,
     story: Vec<String>,
@@ -83,6 +89,8 @@ impl Life {
             budget: 1,
             generation: 0,
             joined: 0,
+            most: 0,
+            had: 0,
             spread: BTreeMap::new(),
             story: Vec::new(),
         };
@@ -102,6 +110,7 @@ impl Life {
         let name = format!("n{:02}", self.joined);
         self.nodes.insert(name.clone(), Node::new(name.clone(), self.joined));
         self.ready(&name, "True");
+        self.most = self.most.max(self.nodes.len());
     }
 
     fn ready(&mut self, name: &str, ready: &str) {
@@ -123,6 +132,9 @@ impl Life {
         let before = self.daemon();
         let template =
             json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": image}]}});
+        let hash = history::RevisionFact::hash_of(&history::data(&template));
+        let has = |node: &&Node| node.running.as_ref().is_some_and(|running| running.hash == hash);
+        self.had = self.nodes.values().filter(has).count();
         self.generation += i64::from(before["spec"]["template"] != template);
         self.api.put(
             WatchedKind::DaemonSets,
@@ -261,6 +273,7 @@ impl Life {
             self.tell(format!("{name} replaces by {revision}"));
             self.budget_holds(name);
             self.halt_holds(name, &revision);
+            self.step_holds(name, &revision);
         }
     }
 
@@ -288,17 +301,30 @@ impl Life {
         );
     }
 
-    /// As many nodes as the steps allow have the wanted revision in place of the released one.
-    fn steps_hold(&self) {
+    /// A node that takes the wanted revision is one of those that the step allows, or of those that had it, or were
+    /// approved, when the steps were written.
+    fn step_holds(&self, name: &str, hash: &str) {
         let daemon = self.daemon();
-        let Some(steps) = daemon["metadata"]["annotations"]["daemonlet.dev/steps"].as_str() else { return };
-        let last = steps.matches(';').count() + 1;
-        let name = self.current();
-        let Some(revision) = self.api.get(WatchedKind::Revisions, &ObjectKey::new(KEY.0, &name)) else { return };
+        let Some(text) = daemon["metadata"]["annotations"]["daemonlet.dev/steps"].as_str() else { return };
+        let released = RolloutStatus::of(&daemon["status"], 0).released.is_some_and(|released| released.hash == hash);
+        if released || history::RevisionFact::hash_of(&history::data(&daemon["spec"]["template"])) != hash {
+            return;
+        }
+        let current = self.current();
+        let Some(revision) = self.api.get(WatchedKind::Revisions, &ObjectKey::new(KEY.0, &current)) else { return };
         let number = revision["revision"].as_i64().unwrap_or_default();
         let annotation = revision["metadata"]["annotations"]["daemonlet.dev/step"].as_str();
-        let Some(state) = StepState::of(annotation, number).filter(|state| state.of == steps) else { return };
-        assert!(state.step <= last, "step {} of {last}", state.step);
+        let state = StepState::of(annotation, number).unwrap_or(StepState::first(number, text));
+        let step = steps::parse(text).unwrap()[state.step - 1];
+        // Nodes that left since were counted when the step was.
+        let allowed = rollout::resolve(&step.nodes, self.most).max(1).max(self.had + self.budget);
+        let has = self.nodes.values().filter(|node| node.running.as_ref().is_some_and(|r| r.hash == hash)).count();
+        assert!(
+            has <= allowed,
+            "{name} is the {has}th with {hash} in step {} of {text}, {} had it",
+            state.step,
+            self.had
+        );
     }
 
     /// Everybody is well, and nobody touches anything: all come to rest at what is wanted.
@@ -367,7 +393,6 @@ fn play(seed: u64) {
             for _ in 0..6 {
                 life.go_on(false);
             }
-            life.steps_hold();
         }
         life.calm_down();
         life.is_at_rest();

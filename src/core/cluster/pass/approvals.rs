@@ -1,0 +1,74 @@
+//! The approvals that are to stand on each node.
+//!
+//! Owns what of a rollout's plan becomes an approval, and which approvals mean nothing any more.
+
+use std::collections::BTreeSet;
+
+use crate::core::cluster::names::Name;
+use crate::core::cluster::node_daemons::Approval;
+use crate::core::cluster::rollout::NodeFact;
+use crate::core::cluster::rollout::RolloutPlan;
+use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::model::ObjectKey;
+
+use super::Basis;
+use super::ClusterPlan;
+
+/// Gives and withdraws what the rollout of one DaemonSet to the revision `target` has planned.
+pub(super) fn give(
+    known: &Basis<'_>,
+    daemon: &WatchedDaemon,
+    (facts, rolled): (&[NodeFact<'_>], &RolloutPlan),
+    target: Name,
+    plan: &mut ClusterPlan,
+) {
+    let (view, key) = (known.view, &daemon.daemon_set.key);
+    let revision = view.names.text(target);
+    for (index, approve) in rolled.withdraw.iter().map(|i| (*i, false)).chain(rolled.approve.iter().map(|i| (*i, true)))
+    {
+        let node = facts[index].name;
+        let Some(report) = view.report(node) else { continue };
+        let spec = plan.specs.entry(node.to_owned()).or_insert_with(|| report.spec.clone());
+        spec.approvals.retain(|a| a.namespace != key.namespace || a.name != key.name);
+        if approve {
+            spec.approvals.push(Approval {
+                namespace: key.namespace.clone(),
+                name: key.name.clone(),
+                uid: daemon.uid.clone(),
+                revision: revision.to_owned(),
+                approved_at: known.now.to_string(),
+                lease: known.state.lease().cloned(),
+            });
+        }
+    }
+}
+
+/// Withdraws approvals of DaemonSets that are gone, or are other objects by now; `ours`: key and UID of those that are
+/// coordinated.
+pub(super) fn withdraw_gone(known: &Basis<'_>, ours: &BTreeSet<(Name, Name)>, plan: &mut ClusterPlan) {
+    // Approvals for what is gone, or is another object by now, mean nothing any more.
+    for (node, entry) in &known.view.nodes {
+        let Some(report) = &entry.report else { continue };
+        if report.approvals.iter().all(|(key, uid, _)| ours.contains(&(*key, *uid))) {
+            continue;
+        }
+        let spec = plan.specs.entry(node.clone()).or_insert_with(|| report.spec.clone());
+        let names = &known.view.names;
+        let known: BTreeSet<(String, &str)> =
+            ours.iter().map(|(key, uid)| (names.text(*key).to_owned(), names.text(*uid))).collect();
+        spec.approvals.retain(|a| known.contains(&(ObjectKey::new(&a.namespace, &a.name).to_string(), a.uid.as_str())));
+    }
+}
+
+/// What stands was approved by whoever held the Lease, or believed to: agents claim what names the present holder.
+pub(super) fn name_the_lease(known: &Basis<'_>, plan: &mut ClusterPlan) {
+    let Some(lease) = known.state.lease() else { return };
+    let is_earlier = |approval: &Approval| approval.lease.as_ref() != Some(lease);
+    for (node, entry) in &known.view.nodes {
+        let Some(report) = entry.report.as_ref().filter(|_| !known.state.approved.contains(node)) else { continue };
+        if report.spec.approvals.iter().any(is_earlier) {
+            let spec = plan.specs.entry(node.clone()).or_insert_with(|| report.spec.clone());
+            spec.approvals.iter_mut().for_each(|approval| approval.lease = Some(lease.clone()));
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The canary phase: the nodes that go first, and how long the others wait for them.
+//!
+//! Owns when it is over, and its words. Must not choose nodes.
+
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+
+use super::NodeFact;
+use super::Rules;
+use super::newest;
+
+/// Nodes that a reason names at most.
+const SHOWN: usize = 5;
+/// Why nobody goes first.
+pub(super) const NONE: &str =
+    "the canary selector (annotation daemonlet.dev/canary) selects no node that the daemon is for";
+
+/// Why the canary phase goes on, with the nodes that it waits for.
+pub(super) fn words(canaries: &mut dyn Iterator<Item = &NodeFact<'_>>, rules: &Rules) -> String {
+    let waits = |n: &&NodeFact<'_>| settles(n, rules, Span::ZERO).is_none();
+    let waiting: Vec<&str> = canaries.filter(waits).map(|n| n.name).collect();
+    match waiting.split_at(waiting.len().min(SHOWN)) {
+        ([], _) => "the canary nodes have to be available for a while".to_owned(),
+        (shown, more) => {
+            let more = if more.is_empty() { "" } else { ", …" };
+            format!("the canary nodes have to be available for a while, and are not: {}{more}", shown.join(", "))
+        }
+    }
+}
+
+/// When a canary node will have had the wanted revision for long enough, if it is on the way there.
+pub(super) fn settles(node: &NodeFact<'_>, rules: &Rules, hold: Span) -> Option<Timestamp> {
+    let since = newest(node).filter(|n| n.revision == rules.wanted).and_then(|n| n.ready_since);
+    since.filter(|_| node.ready).map(|since| since + hold)
+}
+
+/// Whether there are canary nodes, and all of them have had the wanted revision for long enough.
+pub(super) fn are_settled(rules: &Rules, hold: Span, min_ready: Span, nodes: &[NodeFact<'_>], now: Timestamp) -> bool {
+    let mut canaries = nodes.iter().filter(|n| n.canary && n.should_run).peekable();
+    canaries.peek().is_some() && canaries.all(|n| settles(n, rules, min_ready + hold).is_some_and(|at| at <= now))
+}
