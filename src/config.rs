@@ -169,12 +169,13 @@ impl Config {
         sections(|key| format!("{} = {}\n", key.name(), (key.get)(self)))
     }
 
-    /// The configuration that [`Config::to_toml`] wrote.
+    /// The configuration that [`Config::to_toml`] wrote, perhaps that of another version: a key that this one does not
+    /// have is left out.
     ///
     /// # Errors
-    /// Every key that is none or has another value than it takes.
+    /// Every key that has another value than it takes.
     pub fn from_toml(text: String) -> Result<Self, ConfigError> {
-        read::merge(&[(PathBuf::from("config.toml"), text)])
+        read::merge_knowing(&[(PathBuf::from("config.toml"), text)], read::UnknownKeys::Foreign)
     }
 
     /// Whether the key `path` is written in a file.
@@ -191,10 +192,10 @@ impl Config {
     pub fn policy_rules(&self) -> PodRules {
         PodRules {
             trusted_namespaces: self.trusted_namespaces.clone(),
-            privileged: self.policy_privileged,
-            host_namespaces: self.policy_host_namespaces.clone(),
-            host_paths: self.policy_host_paths.clone(),
-            capabilities: self.policy_capabilities.clone(),
+            pod_security: self.pod_security,
+            grants: self.grants.clone(),
+            local_storage: self.local_storage,
+            shared_pulls: self.shared_pulls,
             images: self.policy_images.clone(),
         }
     }
@@ -223,6 +224,7 @@ impl Config {
             labels,
             taints: self.node_taints.clone(),
             kubelet_version: self.kubelet_version.clone(),
+            allocatable: None,
             registered: false,
         }
     }

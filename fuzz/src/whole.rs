@@ -88,6 +88,7 @@ fn options(kubelet_version: Option<(u32, u32)>, has_api: bool, inline_secret_env
         inline_secret_env,
         pulls: if has_api { Pulls::First } else { Pulls::ByKubelet },
         token_expiration: daemonlet::core::time::Span::from_secs(3607),
+        rules: daemonlet::core::policy::PodRules::trusting(),
     }
 }
 

@@ -23,6 +23,7 @@ use crate::core::model::TokenRequest;
 use crate::core::node;
 use crate::core::placement;
 use crate::core::placement::NamespaceSelector;
+use crate::core::policy::PodRules;
 use crate::core::policy::namespace_of;
 use crate::core::render::DEFAULT_TOKEN_EXPIRATION;
 use crate::core::render::Pulls;
@@ -131,6 +132,7 @@ fn options(arguments: &Arguments, node: Option<&NodeView>) -> Result<RenderOptio
         inline_secret_env: arguments.inline_secret_env,
         pulls: if arguments.pull_policy == "as-written" { Pulls::AsWritten } else { Pulls::First },
         token_expiration: DEFAULT_TOKEN_EXPIRATION,
+        rules: PodRules::trusting(),
     })
 }
 

@@ -133,7 +133,7 @@ mod tests {
     fn a_dry_run_names_files_and_folders() {
         let found = vec![pod("b-1", ""), pod("", "")];
         let text = would(&config(), &Teardown { node: "n1".into(), found, ..Teardown::default() });
-        assert_eq!(text, "would end b-1 of a/b: /m/a-b-1.yaml\nwould clear what is left of pod u of a/b\n");
+        assert_eq!(text, "would end b-1 of a/b: /m/a_b-1.yaml\nwould clear what is left of pod u of a/b\n");
         let text = would(&config(), &Teardown { node: "n1".into(), ..Teardown::default() });
         assert_eq!(text, "nothing of daemonlet is on n1\n");
     }

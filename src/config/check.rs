@@ -10,7 +10,9 @@ use crate::core::duration;
 use crate::core::labels;
 use crate::core::model::Taint;
 use crate::core::node;
-use crate::core::policy::HostNamespace;
+use crate::core::policy;
+use crate::core::policy::PortRange;
+use crate::core::policy::Share;
 use crate::core::render::Endpoint;
 use crate::core::time::Span;
 
@@ -42,12 +44,6 @@ pub(super) fn release(text: &str) -> Result<String, String> {
     let is_name = |name: &str| name == "*" || dns::subdomain(name).is_none();
     let parts = text.split_once('/').filter(|(namespace, name)| dns::label(namespace).is_none() && is_name(name));
     wanted(parts.map(|_| text.to_owned()), RELEASES, text)
-}
-
-/// A capability such as `NET_ADMIN`, or `*`.
-pub(super) fn capability(text: &str) -> Result<String, String> {
-    let named = !text.is_empty() && text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
-    checked(text, text == "*" || (named && text != "ALL"), "is no capability")
 }
 
 /// A pattern that something can match.
@@ -128,10 +124,22 @@ pub(super) fn duration_text(duration: &Duration) -> String {
     }
 }
 
-pub(super) const HOST_NAMESPACES: &str = "a list of \"network\", \"pid\" or \"ipc\"";
+pub(super) const PORTS: &str = "a list of ports such as \"9100\" or \"9100-9110\"";
 
-pub(super) fn host_namespace(text: &str) -> Result<HostNamespace, String> {
-    wanted(HostNamespace::from_name(text), HOST_NAMESPACES, text)
+pub(super) fn ports(text: &str) -> Result<PortRange, String> {
+    wanted(text.parse().ok(), PORTS, text)
+}
+
+pub(super) const VOLUME_TYPES: &str = "a list of volume types such as \"csi\" (paths of the host: host-paths)";
+
+pub(super) fn volume_type(text: &str) -> Result<String, String> {
+    wanted(policy::VOLUME_TYPES.contains(&text).then(|| text.to_owned()), VOLUME_TYPES, text)
+}
+
+pub(super) const SHARE: &str = "a share such as \"10%\"";
+
+pub(super) fn share(text: &str) -> Result<Share, String> {
+    wanted(text.parse().ok(), SHARE, text)
 }
 
 /// `key=value:Effect` or `key:Effect`, as `kubectl taint` and the kubelet take it.

@@ -17,7 +17,8 @@ use crate::config::kinds::*;
 use crate::core::model::Mode;
 use crate::core::model::Taint;
 use crate::core::pass::MaxRemovals;
-use crate::core::policy::HostNamespace;
+use crate::core::policy::Grant;
+use crate::core::policy::Share;
 use crate::core::policy::pod_security::Level;
 use crate::core::render::Endpoint;
 
@@ -159,25 +160,36 @@ keys! {
     /// Without it, a DaemonSet with a Secret's value in its environment waits: only a kubelet of 1.35
     /// or later reads such a value from a file.
     kubelet_version: Option<String> = ("node.kubelet-version", Optional(VERSION), r#""""#);
-    /// Namespaces whose API DaemonSets may run here. ["*"]: all. DaemonSets from folders are not
-    /// bound by [policy]: the folders belong to the node's owner.
+    /// Namespaces whose API DaemonSets may run here, with nothing that reaches the host unless they are
+    /// among trusted-namespaces, too. ["*"]: all. DaemonSets from folders are not bound by [policy]:
+    /// the folders belong to the node's owner.
     policy_namespaces: Vec<String> = ("policy.namespaces", List(NAMESPACES), r#"["kube-system"]"#);
-    /// Namespaces whose DaemonSets may use the host: privileged, host-namespaces, host-paths and
-    /// capabilities do not bind them. ["*"]: all. Whoever may create a DaemonSet in such a namespace
-    /// is root on this node, as with the DaemonSet controller.
+    /// Those of them whose DaemonSets may use the host. ["*"]: all. Whoever may create a DaemonSet in
+    /// such a namespace is root on this node, as with the DaemonSet controller.
     trusted_namespaces: Vec<String> = ("policy.trusted-namespaces", List(NAMESPACES), r#"["kube-system"]"#);
-    /// Whether DaemonSets of other namespaces may have privileged containers.
-    policy_privileged: bool = ("policy.privileged", Truth, "false");
-    /// Which of the host's namespaces they may share: "network", "pid", "ipc".
-    policy_host_namespaces: Vec<HostNamespace> = ("policy.host-namespaces", List(HOST_NAMESPACES), "[]");
-    /// Which paths of the host they may mount, with everything below. ["/"]: all.
-    policy_host_paths: Vec<String> = ("policy.host-paths", List(HOST_PATHS), "[]");
-    /// Which capabilities they may add. ["*"]: all. Default: what runtimes grant by themselves.
-    policy_capabilities: Vec<String> = (
-        "policy.capabilities",
-        List(CAPABILITIES),
-        r#"["AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"]"#
+    /// The PodSecurity level that the pods of namespaces which are not trusted have to meet at least,
+    /// whatever their namespaces' labels say.
+    pod_security: Level = (
+        "policy.pod-security",
+        Words(&[("baseline", Level::Baseline), ("restricted", Level::Restricted)]),
+        r#""baseline""#
     );
+    /// What a namespace that is not trusted may have of the host all the same, each by its name:
+    /// [policy.grants."monitoring"]
+    /// host-ports = ["9100", "9200-9210"]
+    /// host-paths = ["/var/log"]     # with everything below, to read
+    /// volume-types = ["csi"]
+    grants: BTreeMap<String, Grant> = ("policy.grants", Grants, "{}");
+    /// Whether pods of namespaces that are not trusted may write to the node's disk: a writable root
+    /// file system, and emptyDir volumes that are not in memory or have no sizeLimit. The kubelet
+    /// never evicts a static pod that fills the disk.
+    local_storage: bool = ("policy.local-storage", Truth, "false");
+    /// Whether the agent pulls images with Secrets of namespaces that are not trusted. Once such an
+    /// image is on the node, every pod may use it.
+    shared_pulls: bool = ("policy.shared-pulls", Truth, "false");
+    /// How much of the node's allocatable cpu and memory all pods of namespaces that are not trusted
+    /// may request together: a share such as "10%".
+    max_requests: Share = ("policy.max-requests", SHARE, r#""10%""#);
     /// Patterns for the images of DaemonSets of every namespace, compared with the full name, such as
     /// "registry.example/team/daemon:1". * is any text.
     policy_images: Vec<String> = ("policy.images", List(PATTERNS), r#"["*"]"#);

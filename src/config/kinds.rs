@@ -13,7 +13,9 @@ use crate::config::check;
 use crate::core::model::Mode;
 use crate::core::model::Taint;
 use crate::core::pass::MaxRemovals;
-use crate::core::policy::HostNamespace;
+use crate::core::policy::Grant;
+use crate::core::policy::PortRange;
+use crate::core::policy::Share;
 use crate::core::policy::pod_security::Level;
 use crate::core::render::Endpoint;
 
@@ -196,11 +198,83 @@ impl Kind<BTreeMap<String, String>> for Labels {
     }
 }
 
+/// Ports of the host: numbers, or texts such as `9100-9110`.
+struct Ports;
+
+impl Kind<Vec<PortRange>> for Ports {
+    fn read(&self, value: &DeValue<'_>) -> Result<Vec<PortRange>, String> {
+        let DeValue::Array(items) = value else { return Err(expected(check::PORTS, value)) };
+        let of = |item: &DeValue<'_>| match item {
+            DeValue::Integer(number) if number.radix() == 10 => check::ports(number.as_str()),
+            DeValue::String(text) => check::ports(text),
+            other => Err(expected(check::PORTS, other)),
+        };
+        items.iter().map(|item| of(item.get_ref())).collect()
+    }
+
+    fn print(&self, value: &Vec<PortRange>) -> Value {
+        Value::Array(value.iter().map(|range| Value::String(range.to_string())).collect())
+    }
+
+    fn takes(&self) -> String {
+        "[port, \"first-last\", ...]".to_owned()
+    }
+}
+
+/// A table of grants by namespace.
+pub(super) struct Grants;
+
+impl Kind<BTreeMap<String, Grant>> for Grants {
+    fn read(&self, value: &DeValue<'_>) -> Result<BTreeMap<String, Grant>, String> {
+        let DeValue::Table(table) = value else { return Err(expected("a table of grants by namespace", value)) };
+        let of = |(namespace, value): (&str, &DeValue<'_>)| {
+            check::namespace(namespace)?;
+            let grant = grant(value).map_err(|why| format!("\"{namespace}\": {why}"))?;
+            Ok((namespace.to_owned(), grant))
+        };
+        table.iter().map(|(key, value)| of((key.get_ref(), value.get_ref()))).collect()
+    }
+
+    fn print(&self, value: &BTreeMap<String, Grant>) -> Value {
+        let of = |grant: &Grant| {
+            let lists = [
+                ("host-ports", Ports.print(&grant.host_ports)),
+                ("host-paths", List(HOST_PATHS).print(&grant.host_paths)),
+                ("volume-types", List(VOLUME_TYPES).print(&grant.volume_types)),
+            ];
+            Value::Table(lists.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+        };
+        Value::Table(value.iter().map(|(namespace, grant)| (namespace.clone(), of(grant))).collect())
+    }
+
+    fn takes(&self) -> String {
+        "{ namespace = { host-ports = [...], host-paths = [...], volume-types = [...] }, ... }".to_owned()
+    }
+}
+
+fn grant(value: &DeValue<'_>) -> Result<Grant, String> {
+    let DeValue::Table(table) = value else {
+        return Err(expected("a table of host-ports, host-paths, volume-types", value));
+    };
+    let mut grant = Grant::default();
+    for (key, value) in table {
+        let (key, value) = (key.get_ref(), value.get_ref());
+        let read = match key.as_ref() {
+            "host-ports" => Ports.read(value).map(|ports| grant.host_ports = ports),
+            "host-paths" => List(HOST_PATHS).read(value).map(|paths| grant.host_paths = paths),
+            "volume-types" => List(VOLUME_TYPES).read(value).map(|types| grant.volume_types = types),
+            _ => Err("expected host-ports, host-paths or volume-types".to_owned()),
+        };
+        read.map_err(|why| format!("{key}: {why}"))?;
+    }
+    Ok(grant)
+}
+
 pub(super) const NODE_NAME: Text<String> = text("a node name", check::node_name, String::clone);
 pub(super) const PATH: Text<PathBuf> =
     text("an absolute path", check::path, |path| path.display().to_string()).taking("\"/path\"");
 pub(super) const PATHS: Text<PathBuf> = Text { what: "a list of absolute paths", ..PATH };
-pub(super) const HOST_PATHS: Text<String> = text(PATHS.what, check::host_path, String::clone).taking(PATH.takes);
+const HOST_PATHS: Text<String> = text(PATHS.what, check::host_path, String::clone).taking(PATH.takes);
 pub(super) const CREDENTIALS: Text<PathBuf> = text("an absolute path, \"in-cluster\"", check::credentials, PATH.print);
 pub(super) const SOCKET: Text<PathBuf> =
     text(check::SOCKET, check::socket, |path| format!("unix://{}", path.display()));
@@ -220,14 +294,13 @@ pub(super) const TOKEN_LIFE: Text<Duration> =
     text(check::TOKEN_LIFE, check::token_life, check::duration_text).taking("\"duration\"");
 pub(super) const FILTER: Text<String> = text("a log level such as \"info\"", check::filter, String::clone);
 pub(super) const NAMESPACES: Text<String> = text("a list of namespaces", check::namespace, String::clone);
-pub(super) const CAPABILITIES: Text<String> = text("a list of capabilities", check::capability, String::clone);
 pub(super) const RELEASES: Text<String> = text(check::RELEASES, check::release, String::clone);
 pub(super) const PATTERNS: Text<String> = text("a list of patterns", check::pattern, String::clone);
 pub(super) const TAINTS: Text<Taint> =
     text("a list of taints such as \"key=value:NoSchedule\"", check::taint, check::taint_text)
         .taking("\"key=value:Effect\"");
-pub(super) const HOST_NAMESPACES: Text<HostNamespace> =
-    text(check::HOST_NAMESPACES, check::host_namespace, |namespace| namespace.as_str().to_owned());
+const VOLUME_TYPES: Text<String> = text(check::VOLUME_TYPES, check::volume_type, String::clone);
+pub(super) const SHARE: Text<Share> = text(check::SHARE, check::share, Share::to_string);
 const LABEL_VALUE: Text<String> = text("a string", check::label_value, String::clone);
 
 pub(super) const MODES: Words<Option<Mode>> =

@@ -93,6 +93,20 @@ pub(crate) fn reason(error: &io::Error) -> String {
 
 /// What `files` say together, on top of the defaults: a later file's key replaces an earlier file's.
 pub(super) fn merge(files: &[SourceFile]) -> Result<Config, ConfigError> {
+    merge_knowing(files, UnknownKeys::Wrong)
+}
+
+/// What a key counts as that this program does not have.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum UnknownKeys {
+    /// An error.
+    Wrong,
+    /// One of another version: it is not looked at.
+    Foreign,
+}
+
+/// As [`merge`].
+pub(super) fn merge_knowing(files: &[SourceFile], unknown: UnknownKeys) -> Result<Config, ConfigError> {
     let mut config = Config::default();
     let mut problems = Vec::new();
     for key in KEYS {
@@ -103,7 +117,7 @@ pub(super) fn merge(files: &[SourceFile]) -> Result<Config, ConfigError> {
         problems.extend(set.err().map(|why| Problem { message: format!("{}: {why}", key.path), hint: None }));
     }
     for (path, text) in files {
-        let mut reader = Reader { path, text, config: &mut config, problems: Vec::new() };
+        let mut reader = Reader { path, text, config: &mut config, problems: Vec::new(), unknown };
         reader.file();
         reader.problems.sort_by_key(|(line, _)| *line);
         problems.extend(reader.problems.into_iter().map(|(_, problem)| problem));
@@ -117,6 +131,7 @@ struct Reader<'a> {
     text: &'a str,
     config: &'a mut Config,
     problems: Vec<(usize, Problem)>,
+    unknown: UnknownKeys,
 }
 
 impl Reader<'_> {
@@ -155,6 +170,9 @@ impl Reader<'_> {
     fn key(&mut self, section: &str, name: &str, offset: usize, value: &DeValue<'_>) {
         let path = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
         let Some(key) = KEYS.iter().find(|key| key.section() == section && key.name() == name) else {
+            if self.unknown == UnknownKeys::Foreign {
+                return;
+            }
             let hint = suggestion(section, &path, value);
             return self.problem(offset, format!("unknown key \"{path}\""), Some(hint));
         };

@@ -26,10 +26,24 @@ pub fn text(key: &ObjectKey, revision: &str, pod: &Value) -> String {
     )
 }
 
-/// The file name of the manifest of the pod `pod_name` (without the node's name): `<namespace>-<pod name>.yaml`; if
-/// that exceeds 200 bytes, its end is replaced by a hash.
+/// The file name of the manifest of the pod `pod_name` (without the node's name): `<namespace>_<pod name>.yaml`; if
+/// that exceeds 200 bytes, its end is replaced by a hash. Neither part can hold a `_`, so no name of one namespace is
+/// one of another.
 pub fn file_name(namespace: &str, pod_name: &str) -> String {
-    let stem = format!("{namespace}-{pod_name}");
+    bounded(&format!("{namespace}_{pod_name}"))
+}
+
+/// The names that the manifest of a pod may have: [`file_name`] first, then [`former_file_name`].
+pub fn file_names(namespace: &str, pod_name: &str) -> [String; 2] {
+    [file_name(namespace, pod_name), former_file_name(namespace, pod_name)]
+}
+
+/// The name that an agent of an earlier version gave it. A live manifest is never renamed, so instances may have it.
+pub fn former_file_name(namespace: &str, pod_name: &str) -> String {
+    bounded(&format!("{namespace}-{pod_name}"))
+}
+
+fn bounded(stem: &str) -> String {
     if stem.len() + ".yaml".len() <= LONGEST_NAME {
         return format!("{stem}.yaml");
     }
@@ -57,18 +71,20 @@ mod tests {
 
     #[test]
     fn names_up_to_200_bytes_are_kept() {
-        assert_eq!(file_name("kube-system", "cni-7x2kp"), "kube-system-cni-7x2kp.yaml");
-        let pod = "p".repeat(200 - "kube-system-.yaml".len());
-        assert_eq!(file_name("kube-system", &pod), format!("kube-system-{pod}.yaml"));
+        assert_eq!(file_name("kube-system", "cni-7x2kp"), "kube-system_cni-7x2kp.yaml");
+        assert_eq!(former_file_name("kube-system", "cni-7x2kp"), "kube-system-cni-7x2kp.yaml");
+        assert_ne!(file_name("kube-system", "cni-7x2kp"), file_name("kube", "system-cni-7x2kp"));
+        let pod = "p".repeat(200 - "kube-system_.yaml".len());
+        assert_eq!(file_name("kube-system", &pod), format!("kube-system_{pod}.yaml"));
     }
 
     #[test]
     fn longer_names_are_cut_to_200_bytes_and_stay_different() {
-        let pod = "p".repeat(201 - "kube-system-.yaml".len());
+        let pod = "p".repeat(201 - "kube-system_.yaml".len());
         let one = file_name("kube-system", &format!("{pod}-aaaaa"));
         let other = file_name("kube-system", &format!("{pod}-bbbbb"));
         assert_eq!((one.len(), other.len()), (200, 200));
-        assert!(one.starts_with("kube-system-ppp") && one.ends_with(".yaml"));
+        assert!(one.starts_with("kube-system_ppp") && one.ends_with(".yaml"));
         assert_ne!(one, other);
     }
 }

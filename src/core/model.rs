@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::named::named;
+use crate::core::policy::Resources;
 
 /// A namespaced name, printed as `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -387,6 +388,9 @@ pub struct NodeView {
     pub taints: Vec<Taint>,
     /// `status.nodeInfo.kubeletVersion`, such as `v1.36.2`, if known.
     pub kubelet_version: Option<String>,
+    /// Cpu and memory of `status.allocatable`, once the kubelet has written it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocatable: Option<Resources>,
     /// Whether this is the API's Node; `false`: what the configuration and the kubelet's defaults say.
     pub registered: bool,
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::core::model::FieldError;
 use crate::core::model::NodeView;
 use crate::core::model::Taint;
+use crate::core::policy::Resources;
 
 /// The view of the Node object `node`; it is registered if it has a UID.
 ///
@@ -28,6 +29,7 @@ pub fn view(node: &Value) -> Result<NodeView, FieldError> {
         labels: labels(&node["metadata"]["labels"])?,
         taints: taints(&node["spec"]["taints"])?,
         kubelet_version: text(&node["status"]["nodeInfo"]["kubeletVersion"]).filter(|version| !version.is_empty()),
+        allocatable: allocatable(&node["status"]["allocatable"]),
     })
 }
 
@@ -38,6 +40,11 @@ pub fn version(text: &str) -> Option<(u32, u32)> {
     let minor = parts.next()?;
     let digits = minor.find(|c: char| !c.is_ascii_digit()).unwrap_or(minor.len());
     Some((major, minor[..digits].parse().ok()?))
+}
+
+/// What `status.allocatable` says; `None` before the kubelet has written it.
+pub fn allocatable(list: &Value) -> Option<Resources> {
+    list.as_object().filter(|list| !list.is_empty()).map(|_| Resources::of_list(list))
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -101,6 +108,7 @@ mod tests {
             labels: [("a".to_owned(), "b".to_owned())].into(),
             taints: vec![Taint { key: "k".to_owned(), value: String::new(), effect: "NoSchedule".to_owned() }],
             kubelet_version: Some("v1.36.2".to_owned()),
+            allocatable: None,
             registered: true,
         };
         assert_eq!(view(&node), Ok(expected));

@@ -6,6 +6,7 @@
 
 mod admission;
 pub mod pod_security;
+pub mod room;
 mod rules;
 
 use std::collections::BTreeMap;
@@ -29,8 +30,14 @@ use crate::core::validate;
 
 pub use admission::Admission;
 pub use admission::namespace_of;
-pub use rules::HostNamespace;
+pub use room::Asker;
+pub use room::Resources;
+pub use room::Share;
+pub use rules::Grant;
 pub use rules::PodRules;
+pub use rules::PortRange;
+pub use rules::VOLUME_TYPES;
+pub use rules::below;
 
 /// Whether a DaemonSet of the API is ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +134,12 @@ impl Policy {
         (!violations.is_empty()).then(words)
     }
 
+    /// The granted prefixes of host paths below which the pods of `daemon_set` are kept; `None`: it is trusted, or of
+    /// a folder.
+    pub fn confines(&self, daemon_set: &DaemonSet) -> Option<&[String]> {
+        self.rules.confines(&daemon_set.key.namespace).filter(|_| daemon_set.source == Source::Api)
+    }
+
     /// The cluster's node selector for namespaces that have none; may be empty.
     pub fn default_node_selector(&self) -> &str {
         &self.default_node_selector
@@ -138,7 +151,7 @@ impl Policy {
     }
 
     /// Whether `daemon_set` of the API runs here. `folder` is the folder's definition of the same name, whose mode it
-    /// inherits; the policy then only applies to a template that differs from the folder's.
+    /// inherits.
     pub fn covers(&self, daemon_set: &DaemonSet, folder: Option<&Arc<DaemonSet>>) -> Covered {
         let mode = match (mode_label(daemon_set), folder) {
             (Err(reason), _) => return Covered::No(reason),
@@ -152,7 +165,7 @@ impl Policy {
         if folder.is_none() && !self.selector.matches(&daemon_set.labels) {
             return Covered::No(format!("its labels do not match selector {}", self.selector));
         }
-        if self.allows_namespace(&daemon_set.key.namespace) || folder.is_some_and(|f| same_template(daemon_set, f)) {
+        if self.allows_namespace(&daemon_set.key.namespace) {
             return Covered::Yes(mode);
         }
         Covered::No(format!(
@@ -275,11 +288,13 @@ mod tests {
     fn what_a_folder_has_too() {
         let refused = no("namespace a is not among policy.namespaces (kube-system)");
         let table = [
-            ("a", &[][..], &[][..], "x:1", Covered::Yes(Mode::Static)),
-            ("a", &[], BOOTSTRAP, "x:1", Covered::Yes(Mode::Bootstrap)),
-            ("a", STATIC, BOOTSTRAP, "x:1", Covered::Yes(Mode::Static)),
-            ("a", &[], &[], "x:2", refused),
+            ("kube-system", &[][..], &[][..], "x:1", Covered::Yes(Mode::Static)),
+            ("kube-system", &[], BOOTSTRAP, "x:1", Covered::Yes(Mode::Bootstrap)),
+            ("kube-system", STATIC, BOOTSTRAP, "x:1", Covered::Yes(Mode::Static)),
             ("kube-system", &[], &[], "x:2", Covered::Yes(Mode::Static)),
+            // Not even the same template makes it one of the node's own.
+            ("a", &[], &[], "x:1", refused.clone()),
+            ("a", &[], &[], "x:2", refused),
         ];
         for (namespace, api, folder, image, expected) in table {
             let folder = Arc::new(daemon_set(namespace, folder, "x:1"));

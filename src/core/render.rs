@@ -10,6 +10,7 @@ mod env;
 mod env_file;
 mod expansion;
 mod gates;
+mod host_paths;
 mod images;
 mod json;
 mod metadata;
@@ -37,6 +38,7 @@ use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
 use crate::core::model::TokenSource;
+use crate::core::policy::PodRules;
 use crate::core::render::context::RenderContext;
 use crate::core::render::downward::PodView;
 use crate::core::render::json::Object;
@@ -71,6 +73,9 @@ pub struct RenderOptions {
     /// The life of the token in the volume that a pod gets if its template has none.
     #[serde(default = "service_account::upstream_expiration")]
     pub token_expiration: Span,
+    /// Whose pods are kept away from the host.
+    #[serde(default = "PodRules::trusting")]
+    pub rules: PodRules,
 }
 
 /// [`RenderOptions::token_expiration`] where no configuration says another.
@@ -253,6 +258,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     windows::refuse(ctx, &spec);
     gates::drop_fields(ctx, &mut spec);
     scheduling::refuse_claims(ctx, &spec);
+    host_paths::confine(ctx, &mut spec);
     scheduling::drop_placement(&mut spec);
     scheduling::tolerate(&mut spec);
     scheduling::priority(ctx, &mut spec);

@@ -186,7 +186,10 @@ fn by_sources(
     objects: &dyn ObjectSource,
 ) -> Desired {
     if let Some(folder) = folder_of(known, record).filter(|folder| is_override(folder) && !is_newer(known)) {
-        return wanted(folder, folder_mode(policy, folder), None);
+        return wanted(folder, folder_mode(folder), None);
+    }
+    if known.has_file && !policy.allows_namespace(&record.key.namespace) {
+        return folder::resolve_unheard(known, record);
     }
     match &known.api {
         ApiState::Present(daemon_set) => resolve_present(known, daemon_set, record, (policy, objects)),
@@ -264,13 +267,13 @@ fn resolve_present(
             // The folder's version would be an unapproved step back, on all nodes at once.
             Some(running) => {
                 let note = format!("the API's new version is not used, what runs stays: {reason}");
-                wanted(running, folder_mode(policy, folder), Some(note))
+                wanted(running, folder_mode(folder), Some(note))
             }
             // Such as before its Namespace is read.
             None if may_be_older(known.folder, record) => Desired::Unsure { reason },
             None => {
                 let note = format!("the API's version is not used, the folder's stays in force: {reason}");
-                wanted(folder, folder_mode(policy, folder), Some(note))
+                wanted(folder, folder_mode(folder), Some(note))
             }
         },
         (Covered::No(reason), None) if is_narrowed(known, record, policy) => {
@@ -395,10 +398,10 @@ fn resolve_remembered(
         },
         (Covered::Yes(mode), Some(_)) => wanted(daemon_set, mode, None),
         (Covered::No(reason), Some(folder)) => match of_the_api(record, folder) {
-            Some(running) => wanted(running, folder_mode(policy, folder), Some(reason)),
+            Some(running) => wanted(running, folder_mode(folder), Some(reason)),
             // What runs may be the API's, which the folder's would be a step back from.
             None if record.live().any(|instance| instance.daemon_set.is_none()) => Desired::Unsure { reason },
-            None => wanted(folder, folder_mode(policy, folder), None),
+            None => wanted(folder, folder_mode(folder), None),
         },
         (Covered::No(reason), None) if known.has_file && record.runs() => Desired::Unsure { reason },
         (Covered::No(reason), None) if record.runs() => held(known, record, None, Hold::Narrowed(reason)),

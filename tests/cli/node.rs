@@ -102,7 +102,7 @@ fn without_an_agent_status_says_what_is_and_promises_nothing() {
     let status = node.ask(&["status"]);
     assert_eq!(status.err, "agent not running: this is what checkpoint and folders say\n");
     assert!(
-        status.out.contains("  -    waiting  -      -      agent not running; it would write manifest a-good-"),
+        status.out.contains("  -    waiting  -      -      agent not running; it would write manifest a_good-"),
         "{}",
         status.out
     );

@@ -59,7 +59,7 @@ fn the_stream_is_data_and_the_lines_are_not() {
     assert_eq!(run.code, 0, "{run:?}");
     assert!(run.out.starts_with("---\n# Written by daemonlet from the DaemonSet kube-system/cni, "), "{}", run.out);
     assert!(run.out.contains("\nkind: Pod\n"));
-    let name = run.err.strip_prefix("rendered kube-system/cni: kube-system-cni-").unwrap();
+    let name = run.err.strip_prefix("rendered kube-system/cni: kube-system_cni-").unwrap();
     assert!(name.ends_with(".yaml\n") && name.len() == "12345.yaml\n".len(), "{name}");
     assert_eq!(crate::run(["render", "--node-name", "n1", "-f", &scratch.text("in")]).out, run.out);
 }

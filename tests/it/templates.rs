@@ -62,6 +62,7 @@ fn options(version: (u32, u32)) -> RenderOptions {
         inline_secret_env: false,
         pulls: Default::default(),
         token_expiration: daemonlet::core::time::Span::from_secs(3607),
+        rules: daemonlet::core::policy::PodRules::trusting(),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::core::cluster::rights;
 use crate::core::enrolment;
 use crate::core::model::ObjectMap;
 use crate::core::model::TokenRequest;
+use crate::core::policy::PodRules;
 use crate::core::render::DEFAULT_TOKEN_EXPIRATION;
 use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
@@ -50,6 +51,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         inline_secret_env: true,
         pulls: Pulls::First,
         token_expiration: DEFAULT_TOKEN_EXPIRATION,
+        rules: PodRules::trusting(),
     };
     let mut text = String::new();
     let refused: Vec<_> = inputs.refused.iter().filter_map(RenderEntry::key).collect();

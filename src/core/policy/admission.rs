@@ -32,6 +32,14 @@ pub enum Admission {
 impl Admission {
     /// It may start, without notes.
     pub const FREE: Self = Self::Allowed(Vec::new());
+
+    /// Refuses what may start otherwise for the error that `check` finds.
+    pub fn and(self, check: impl FnOnce() -> Option<FieldError>) -> Self {
+        match self {
+            Self::Allowed(notes) => check().map_or(Self::Allowed(notes), |error| Self::Refused(vec![error])),
+            other => other,
+        }
+    }
 }
 
 /// The Namespace object that applies to `daemon_set`.

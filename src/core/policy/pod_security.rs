@@ -14,7 +14,6 @@ use serde_json::Value;
 use pod::CheckedPod;
 
 use crate::core::named::named;
-pub(super) use values::DEFAULT_CAPABILITIES;
 
 /// The label of a namespace with the level that is enforced.
 pub const LEVEL_LABEL: &str = "pod-security.kubernetes.io/enforce";

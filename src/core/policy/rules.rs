@@ -3,53 +3,42 @@
 //! Owns the rules and the wording of a refusal: the field, the rule, and how to allow it. Must not know where a
 //! DaemonSet comes from; the rules do not apply to folders.
 
+mod confined;
+mod grant;
+
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
 
-use super::pod_security::DEFAULT_CAPABILITIES;
+use super::pod_security::Level;
 use crate::core::images::reference;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
-use crate::core::named::named;
 
-named! {
-    /// A namespace of the host that a pod can share.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-    pub enum HostNamespace {
-        /// `hostNetwork`.
-        Network = "network",
-        /// `hostPID`.
-        Pid = "pid",
-        /// `hostIPC`.
-        Ipc = "ipc",
-    }
-}
-
-impl HostNamespace {
-    fn field(self) -> &'static str {
-        match self {
-            Self::Network => "hostNetwork",
-            Self::Pid => "hostPID",
-            Self::Ipc => "hostIPC",
-        }
-    }
-}
+pub use grant::Grant;
+pub use grant::PortRange;
+pub use grant::VOLUME_TYPES;
+pub use grant::below;
 
 /// The rules of `[policy]` about pods.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PodRules {
-    /// Namespaces whose DaemonSets have full access to the host: the next four rules do not bind them; `*` is all.
+    /// Namespaces whose DaemonSets have full access to the host; `*` is all. Only `images` binds them.
     pub trusted_namespaces: Vec<String>,
-    /// Whether containers may be privileged.
-    pub privileged: bool,
-    /// The host's namespaces that may be shared.
-    pub host_namespaces: Vec<HostNamespace>,
-    /// Host paths that may be mounted, with everything below them.
-    pub host_paths: Vec<String>,
-    /// Capabilities that may be added, without `CAP_`; `*` is all.
-    pub capabilities: Vec<String>,
+    /// The PodSecurity level that the pods of all others have to meet, at its newest version.
+    #[serde(default)]
+    pub pod_security: Level,
+    /// What single namespaces may have beyond that.
+    #[serde(default)]
+    pub grants: BTreeMap<String, Grant>,
+    /// Whether pods of namespaces that are not trusted may write to the node's disk.
+    #[serde(default)]
+    pub local_storage: bool,
+    /// Whether images are pulled with Secrets of namespaces that are not trusted: on the node they are everybody's.
+    #[serde(default)]
+    pub shared_pulls: bool,
     /// Images that may run: patterns in which `*` matches any text. They bind every namespace.
     pub images: Vec<String>,
 }
@@ -59,72 +48,41 @@ impl Default for PodRules {
     fn default() -> Self {
         Self {
             trusted_namespaces: vec!["kube-system".to_owned()],
-            privileged: false,
-            host_namespaces: Vec::new(),
-            host_paths: Vec::new(),
-            capabilities: DEFAULT_CAPABILITIES.map(str::to_owned).to_vec(),
+            pod_security: Level::Baseline,
+            grants: BTreeMap::new(),
+            local_storage: false,
+            shared_pulls: false,
             images: vec!["*".to_owned()],
         }
     }
 }
 
 impl PodRules {
+    /// The rules where nobody is kept from anything.
+    pub fn trusting() -> Self {
+        Self { trusted_namespaces: vec!["*".to_owned()], ..Self::default() }
+    }
+
+    /// Whether the DaemonSets of `namespace` have full access to the host.
+    pub fn trusts(&self, namespace: &str) -> bool {
+        self.trusted_namespaces.iter().any(|trusted| trusted == "*" || trusted == namespace)
+    }
+
     /// What the pod of `daemon_set` does against the rules, each with its field, its rule and a hint.
     pub fn violations(&self, daemon_set: &DaemonSet) -> Vec<FieldError> {
         let namespace = &daemon_set.key.namespace;
-        let spec = &daemon_set.pod_template()["spec"];
         let mut found = Vec::new();
-        if !self.trusted_namespaces.iter().any(|trusted| trusted == "*" || trusted == namespace) {
-            let mut refuse = |field: &str, reason: String, hint: String| {
-                let hint = format!("{hint}, or add {namespace:?} to policy.trusted-namespaces");
-                found.push(error(field, reason, hint));
-            };
-            self.namespaces(spec, &mut refuse);
-            self.paths(spec, &mut refuse);
-            self.containers(spec, &mut refuse);
+        if !self.trusts(namespace) {
+            confined::violations(self, namespace, daemon_set.pod_template(), &mut found);
         }
-        self.images(spec, &mut found);
+        self.images(&daemon_set.pod_template()["spec"], &mut found);
         found
     }
 
-    fn namespaces(&self, spec: &Value, refuse: &mut impl FnMut(&str, String, String)) {
-        let shared = HostNamespace::ALL.iter().copied().filter(|n| spec[n.field()] == true);
-        for namespace in shared.filter(|namespace| !self.host_namespaces.contains(namespace)) {
-            let name = namespace.as_str();
-            let rule = format!("policy.host-namespaces does not contain {name:?}");
-            refuse(namespace.field(), rule, format!("add {name:?} to policy.host-namespaces"));
-        }
-    }
-
-    fn paths(&self, spec: &Value, refuse: &mut impl FnMut(&str, String, String)) {
-        for volume in spec.list_at("volumes").iter().filter(|volume| !volume["hostPath"].is_null()) {
-            let path = volume.str_at(["hostPath", "path"]);
-            if !self.host_paths.iter().any(|prefix| is_below(path, prefix)) {
-                let field = format!("volumes[{}].hostPath.path", volume.str_at("name"));
-                let rule = format!("{path:?} is not below a path of policy.host-paths {}", Listed(&self.host_paths));
-                refuse(&field, rule, format!("add {path:?} to policy.host-paths"));
-            }
-        }
-    }
-
-    fn containers(&self, spec: &Value, refuse: &mut impl FnMut(&str, String, String)) {
-        for (field, container) in containers(spec) {
-            let context = &container["securityContext"];
-            if context["privileged"] == true && !self.privileged {
-                let field = format!("{field}.securityContext.privileged");
-                refuse(&field, "policy.privileged is false".to_owned(), "set policy.privileged = true".to_owned());
-            }
-            for added in context.list_at(["capabilities", "add"]).iter().filter_map(Value::as_str) {
-                let name = capability(added);
-                let allowed = |allowed: &String| allowed == "*" || (capability(allowed) == name && name != "ALL");
-                if !self.capabilities.iter().any(allowed) {
-                    let field = format!("{field}.securityContext.capabilities.add");
-                    let entry = if name == "ALL" { "*" } else { name.as_str() };
-                    let rule = format!("policy.capabilities does not contain {added}");
-                    refuse(&field, rule, format!("add {entry:?} to policy.capabilities"));
-                }
-            }
-        }
+    /// The granted prefixes of host paths below which the pods of `namespace` are kept; `None`: they are trusted.
+    pub fn confines(&self, namespace: &str) -> Option<&[String]> {
+        let granted = || self.grants.get(namespace).map_or(&[][..], |grant| &grant.host_paths);
+        (!self.trusts(namespace)).then(granted)
     }
 
     fn images(&self, spec: &Value, found: &mut Vec<FieldError>) {
@@ -155,22 +113,6 @@ fn containers(spec: &Value) -> impl Iterator<Item = (String, &Value)> {
     })
 }
 
-/// A capability without its prefix, in upper case, as container runtimes read it.
-fn capability(name: &str) -> String {
-    let name = name.to_ascii_uppercase();
-    name.strip_prefix("CAP_").map_or_else(|| name.clone(), str::to_owned)
-}
-
-/// Whether `path` is `prefix` or below it. A path with `..` is below nothing.
-fn is_below(path: &str, prefix: &str) -> bool {
-    let (path, prefix) = (parts(path), parts(prefix));
-    !path.contains(&"..") && path.starts_with(&prefix)
-}
-
-fn parts(path: &str) -> Vec<&str> {
-    path.split('/').filter(|part| !part.is_empty() && *part != ".").collect()
-}
-
 /// Whether `text` matches `pattern`, in which `*` matches any text.
 fn is_like(text: &str, pattern: &str) -> bool {
     let mut parts = pattern.split('*');
@@ -188,11 +130,12 @@ fn is_like(text: &str, pattern: &str) -> bool {
 }
 
 /// A list in brackets.
-struct Listed<'a>(&'a [String]);
+struct Listed<'a, T>(&'a [T]);
 
-impl fmt::Display for Listed<'_> {
+impl<T: fmt::Display> fmt::Display for Listed<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "({})", if self.0.is_empty() { "none".to_owned() } else { self.0.join(", ") })
+        let items: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        write!(f, "({})", if items.is_empty() { "none".to_owned() } else { items.join(", ") })
     }
 }
 

@@ -65,6 +65,7 @@ impl Fixture {
                 inline_secret_env: false,
                 pulls: Default::default(),
                 token_expiration: crate::core::time::Span::from_secs(3607),
+                rules: crate::core::policy::PodRules::trusting(),
             },
         };
         fixture.put(Kind::ServiceAccount, "default", json!({}));

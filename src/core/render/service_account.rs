@@ -33,6 +33,8 @@ const USED_FIRST: &str =
     "used by the agent, which pulls the images before a new instance starts; the kubelet cannot use them";
 const USED_IN_VAIN: &str = "used by the agent before a new instance starts, and not by the kubelet, which pulls \
      anew what is Always (images.pull-policy is as-written)";
+const NOT_SHARED: &str = "not used: an image that needs one would be every pod's on this node";
+const SHARED_PULLS: &str = "set policy.shared-pulls = true, or trust the namespace";
 const NOT_USED: &str = "left out: a static pod cannot name pull secrets, and only the kubelet pulls here";
 
 /// The name of the pod's ServiceAccount.
@@ -80,6 +82,11 @@ fn pull_secrets(
         (own, "spec.template.spec.imagePullSecrets", String::new())
     };
     if secrets.is_empty() {
+        return Vec::new();
+    }
+    let rules = &ctx.input.options.rules;
+    if !ctx.is_from_folder() && !rules.trusts(ctx.namespace()) && !rules.shared_pulls {
+        ctx.note(field, format!("pull secrets{of} ({}): {NOT_SHARED}", secrets.join(", ")), SHARED_PULLS);
         return Vec::new();
     }
     let what = match ctx.input.options.pulls {

@@ -6,8 +6,6 @@ use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
-use crate::core::policy::Covered;
-use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
 use crate::core::rendering::Revision;
 
@@ -15,6 +13,7 @@ use super::ApiState;
 use super::Desired;
 use super::FolderState;
 use super::KnownDefinition;
+use super::of_the_api;
 use super::wanted;
 
 /// Whether something runs of which only the manifest is known, and a folder defines another revision.
@@ -51,6 +50,25 @@ pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord,
     }
 }
 
+/// What is wanted of a daemon of the folders whose namespace the policy does not select: whoever may write there says
+/// nothing about it, neither by defining nor by deleting a DaemonSet of its name.
+pub(super) fn resolve_unheard(known: &KnownDefinition<'_>, record: &DaemonRecord) -> Desired {
+    let namespace = &record.key.namespace;
+    let why = format!("policy.namespaces does not contain {namespace}: the API server's DaemonSet says nothing here");
+    let note = matches!(known.api, ApiState::Present(_) | ApiState::Invalid { .. }).then(|| why.clone());
+    match folder_of(known, record) {
+        Some(folder) => match of_the_api(record, folder) {
+            Some(running) => wanted(running, folder_mode(folder), Some(format!("what runs stays: {why}"))),
+            // It may have been selected when that started.
+            None if known.api == ApiState::Unknown && may_be_older(known.folder, record) => {
+                Desired::Unsure { reason: why }
+            }
+            None => wanted(folder, folder_mode(folder), note),
+        },
+        None => resolve_folder(known, record, &why),
+    }
+}
+
 /// The folder's definition, unless it was deleted in the API and its file has not changed since.
 pub(super) fn folder_of<'a>(known: &KnownDefinition<'a>, record: &DaemonRecord) -> Option<&'a Arc<DaemonSet>> {
     match known.folder {
@@ -62,11 +80,8 @@ pub(super) fn folder_of<'a>(known: &KnownDefinition<'a>, record: &DaemonRecord) 
 }
 
 /// The mode of a daemon that a folder defines.
-pub(super) fn folder_mode(policy: &Policy, folder: &Arc<DaemonSet>) -> Mode {
-    match policy.covers(folder, Some(folder)) {
-        Covered::Yes(mode) => mode,
-        Covered::No(_) => Mode::Static,
-    }
+pub(super) fn folder_mode(folder: &Arc<DaemonSet>) -> Mode {
+    folder.mode_label().unwrap_or(Mode::Static)
 }
 
 /// The file that must not bring the daemon back: the one that is there, and while that cannot be told, the same as before.

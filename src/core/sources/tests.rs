@@ -346,6 +346,46 @@ fn rules_that_became_stricter_hold_what_runs_until_a_version_obeys_them() {
 }
 
 #[test]
+fn who_may_not_define_a_daemon_of_a_folder_may_not_end_it() {
+    let file = file();
+    let theirs = daemon_set(Source::Api, Some("bootstrap"));
+    let present = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
+    let runs = DaemonRecord { api_uid: None, ..running(&file) };
+    let case = |api, confirmation| {
+        Case { policy: policy(None, "", &["other"]), ..Case::new(present, api) }.confirmed(confirmation)
+    };
+    let deleted = Arc::new(DaemonSet {
+        deleting: true,
+        finalizers: vec!["foregroundDeletion".to_owned()],
+        ..DaemonSet::clone(&theirs)
+    });
+    for (api, expected) in [
+        (ApiState::Present(&theirs), "wanted from file, Static with a note"),
+        (ApiState::Present(&deleted), "wanted from file, Static with a note"),
+        (ApiState::Invalid { reason: "x" }, "wanted from file, Static with a note"),
+        (ApiState::Absent { by_event: true }, "wanted from file, Static"),
+        (ApiState::Absent { by_event: false }, "wanted from file, Static"),
+        (ApiState::Orphaned, "wanted from file, Static"),
+        (ApiState::Unknown, "wanted from file, Static"),
+    ] {
+        assert_eq!(case(api.clone(), Confirmation::Gone).desired(&runs), expected, "{api:?}");
+        let mut former = runs.clone();
+        former.api_uid = Some("ds-uid".to_owned());
+        assert_eq!(case(api.clone(), Confirmation::Gone).desired(&former), expected, "{api:?}");
+    }
+    // Its file alone ends it.
+    let gone = Case { has_file: true, ..case(ApiState::Present(&theirs), Confirmation::Unasked) };
+    assert_eq!(Case { folder: FolderState::Absent, ..gone }.desired(&runs), "gone by_list=false ignore=None");
+    // What an earlier policy let the API define does not step back.
+    let mut of_api = DaemonSet::clone(&theirs);
+    of_api.template = json!({"spec": {"hostname": "x"}});
+    assert_eq!(
+        case(ApiState::Present(&theirs), Confirmation::Unasked).desired(&running(&Arc::new(of_api))),
+        "wanted from API, Static with a note"
+    );
+}
+
+#[test]
 fn what_is_released_ends_where_nothing_but_caution_keeps_it() {
     let plain = daemon_set(Source::Api, None);
     let key = |entry: &str| Policy::default().with_release(vec![entry.to_owned()]);

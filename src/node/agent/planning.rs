@@ -2,6 +2,7 @@
 //!
 //! Owns no knowledge of its own.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
@@ -113,6 +114,7 @@ fn with_facts<T>(
         instances: &instances,
         unrelated_pods: &unrelated_pods,
         unlinked: state.unlinked(observation),
+        askers: OnceCell::new(),
     };
     f(&subjects, &facts)
 }
@@ -220,8 +222,7 @@ fn digests<'a>(observation: &'a Observation, state: &'a AgentState) -> BTreeMap<
     let Some(scan) = observation.manifests.current() else { return digests };
     if !scan.unreadable.is_empty() {
         for record in state.records.values() {
-            let file = |pod: &str| crate::core::manifest::file_name(&record.key.namespace, pod);
-            let unreadable = record.instances.iter().filter(|i| scan.unreadable.contains_key(&file(&i.pod_name)));
+            let unreadable = record.instances.iter().filter(|i| scan.is_unreadable(&record.key.namespace, &i.pod_name));
             digests.extend(unreadable.map(|i| (i.uid.as_str(), "unreadable")));
         }
     }
@@ -232,7 +233,7 @@ fn digests<'a>(observation: &'a Observation, state: &'a AgentState) -> BTreeMap<
     digests
 }
 
-/// Whether a manifest of ours lies under another name than we gave it.
+/// Whether a manifest of ours lies under another name than we give.
 pub(super) fn is_copy(manifest: &Manifest) -> bool {
-    manifest.file != crate::core::manifest::file_name(&manifest.namespace, &manifest.pod_name)
+    !crate::core::manifest::file_names(&manifest.namespace, &manifest.pod_name).contains(&manifest.file)
 }

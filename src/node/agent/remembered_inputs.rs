@@ -339,6 +339,7 @@ pub(super) fn node_view(value: &Value) -> NodeView {
         labels: labels.into_iter().flatten().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect(),
         taints: serde_json::from_value(taints).unwrap_or_default(),
         kubelet_version: text("/status/nodeInfo/kubeletVersion").filter(|v| !v.is_empty()),
+        allocatable: value.pointer("/status/allocatable").and_then(crate::core::node::allocatable),
         registered: true,
     }
 }

@@ -221,6 +221,7 @@ fn render_options(config: &Config, has_runtime: bool) -> RenderOptions {
             (true, false) => Pulls::First,
         },
         token_expiration: config.default_token_expiration.into(),
+        rules: config.policy_rules(),
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::MAX_BYTES;
 use super::sha256;
 use crate::core::manifest::HEAD;
+use crate::core::manifest::file_names;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::INCARNATION_ANNOTATION;
 use crate::core::model::OWNER_ANNOTATION;
@@ -57,6 +58,11 @@ pub struct Scan {
 }
 
 impl Scan {
+    /// Whether the manifest of a pod may be there, but cannot be read.
+    pub fn is_unreadable(&self, namespace: &str, pod_name: &str) -> bool {
+        file_names(namespace, pod_name).iter().any(|name| self.unreadable.contains_key(name))
+    }
+
     /// Whether it has the same files, all of them readable, and none of them read again.
     fn is_same(&self, other: &Self) -> bool {
         let pairs = || self.ours.iter().zip(&other.ours);
@@ -121,6 +127,16 @@ impl ScanCache {
     /// These names were given to manifests by an earlier process.
     pub(super) fn remember(&mut self, names: impl Iterator<Item = String>) {
         self.names.extend(names.map(OsString::from));
+    }
+
+    /// Whether the manifest of the pod `uid` lies under its former name, or what a loss of power has left of it.
+    pub(super) fn is_place_of(&self, dir: &Dir, uid: &str, name: &str, former: &str) -> Result<bool, FsError> {
+        let holds = |file: &str| self.last.ours.get(file).map(|manifest| manifest.uid == uid);
+        match (holds(name), holds(former)) {
+            (Some(true), _) | (_, Some(false)) => Ok(false),
+            (_, Some(true)) => Ok(true),
+            (_, None) => Ok(self.names.contains(OsStr::new(former)) && dir.stat(former)?.is_some()),
+        }
     }
 
     /// One for another folder at the same path.

@@ -63,7 +63,7 @@ def main():
                         whole[ours].append(ran - began)
                         inner[ours].append(ran - announced.at(name.__eq__))
                         if ours:
-                            own.append(written.at(lambda file, name=name: f"-{name}-" in file) - announced.at(name.__eq__))
+                            own.append(written.at(lambda file, name=name: f"_{name}-" in file) - announced.at(name.__eq__))
                     cluster.admin.delete("daemonsets", name, NAMESPACE)
                     node.cri.wait_gone(f"{name}-")
     _tell("`kubectl apply` → container running", whole)

@@ -70,7 +70,7 @@ def _measure(cluster, node, make, config, names):
                 made.append((kind, name))
             api.create("daemonsets", body)
             made.append(("daemonsets", name))
-            times.append(appeared.at(lambda file, name=name: f"-{name}-" in file) - announced.at(name.__eq__))
+            times.append(appeared.at(lambda file, name=name: f"_{name}-" in file) - announced.at(name.__eq__))
             # Neither what follows nor this process's own garbage is to be measured with the next one.
             time.sleep(0.06)
     for kind, name in made:

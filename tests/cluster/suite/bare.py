@@ -162,7 +162,7 @@ class Story(unittest.TestCase):
 
     def instances(self, agent, name):
         """The daemon's instances, by their manifests."""
-        return [Instance(file, text) for file, text in agent.manifests(f"-{name}-").items()]
+        return [Instance(file, text) for file, text in agent.manifests(f"_{name}-").items()]
 
     def instance(self, agent, name, other_than=None, seconds=SOON):
         """Waits for the daemon's one instance (another one than given)."""

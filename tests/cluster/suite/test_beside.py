@@ -36,7 +36,7 @@ class Beside(Story):
         cri = self.world.node.cri
         self.admin.apply(body("gated", STATIC, nodeSelector=GATE), body("bridge", BOOTSTRAP))
         self.world.owned("gated", "Node")
-        until(lambda: len(cri.of("bridge-")) == 1 and not self.world.agent.manifests("-bridge-"), SOON, "the stock pod took over")
+        until(lambda: len(cri.of("bridge-")) == 1 and not self.world.agent.manifests("_bridge-"), SOON, "the stock pod took over")
         until(lambda: len(self.world.pods("bridge")) == 2 and not any(map(is_mirror, self.world.pods("bridge"))), SOON, "the mirror pods are gone")
         stock = lambda: [pod["metadata"]["name"] for pod in self.world.pods("bridge") if pod["spec"].get("nodeName") == self.world.node.name]
         until(lambda: len(cri.of("gated-")) == 1 and [c[0] for c in cri.of("bridge-")] == stock(), SOON, "the gated one and the stock pod run")

@@ -39,7 +39,7 @@ class Bootstrap(Story):
 
     def static(self, name):
         """Names of the pods that our manifests define."""
-        return [file for file in self.agent.manifests(f"-{name}-")]
+        return [file for file in self.agent.manifests(f"_{name}-")]
 
     def stock(self, name):
         """The stock controller's pods."""

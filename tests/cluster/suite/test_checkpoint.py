@@ -132,7 +132,7 @@ class Checkpoint(Reader):
         def come():
             agent.folder.joinpath(".guests").write_text(guests, encoding="utf-8")
             agent.folder.joinpath(".guests").rename(file)
-            until(lambda: len(agent.manifests("-guest-")) == len(names), 60, "all of them run")
+            until(lambda: len(agent.manifests("_guest-")) == len(names), 60, "all of them run")
             return {self.instance(agent, name).uid for name in names}
 
         first = come()

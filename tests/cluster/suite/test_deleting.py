@@ -37,7 +37,7 @@ class Deleting(Story):
 
     def gone(self, name):
         """Waits until nothing of a daemon is left on any node."""
-        left = lambda: ([file for one in self.world.agents for file in one.manifests(f"-{name}-")], self.cri.of(f"{name}-"),
+        left = lambda: ([file for one in self.world.agents for file in one.manifests(f"_{name}-")], self.cri.of(f"{name}-"),
                         [pod["metadata"]["name"] for pod in self.admin.list("pods", labels=f"app={name}")])
         try:
             until(lambda: not any(left()), SOON, f"nothing of {name} is left")
@@ -104,7 +104,7 @@ class Deleting(Story):
         self.world.owned("picky", "DaemonSet", 1)
         first = self.cri.wait_running("picky-")
         self.admin.patch("nodes", name, {"metadata": {"labels": {"disk": "slow"}}})
-        until(lambda: not self.world.agent.manifests("-picky-"), SOON, "its manifest goes")
+        until(lambda: not self.world.agent.manifests("_picky-"), SOON, "its manifest goes")
         going = until(lambda: [p for p in self.world.pods("picky") if "deletionTimestamp" in p["metadata"]], 10, "the API is told that it ends")
         self.assertGreaterEqual(going[0]["metadata"]["deletionGracePeriodSeconds"], 1)
         self.assertEqual(self.cri.of("picky-"), [first], "it has its grace period")

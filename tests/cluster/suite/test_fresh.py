@@ -79,7 +79,7 @@ class Fresh(Story):
         """The pod UID of each daemon, by the manifests on the disk."""
         found = {}
         for file in (self.machine.root / MANIFESTS).glob("[!.]*"):
-            name = file.name.removeprefix(f"{NAMESPACE}-").rsplit("-", 1)[0]
+            name = file.name.removeprefix(f"{NAMESPACE}_").rsplit("-", 1)[0]
             found[name] = next(line.split(":")[1].strip(" \"'") for line in file.read_text(encoding="utf-8").splitlines() if line.strip().startswith("uid:"))
         return found
 

@@ -171,7 +171,7 @@ class Models(unittest.TestCase):
         # The kubelet looks at its folder no more, so the pod goes on.
         self.node.kubelet.stop()
         shutil.rmtree(made.home / "state")
-        for file in self.node.manifests.glob(f"{NAMESPACE}-lost-*"):
+        for file in self.node.manifests.glob(f"{NAMESPACE}_lost-*"):
             file.unlink()
         made.start()
         self.until(made, lambda: "neither a manifest nor a record" in self.status(made, "lost").get("reason", ""), 20, "it waits for what runs")

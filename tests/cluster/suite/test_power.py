@@ -89,7 +89,7 @@ class Power(unittest.TestCase):
         found = {}
         for name in NAMES:
             of = [pod for pod in pods if pod.startswith(f"{name}-")]
-            texts = [text for file, text in manifests.items() if file.startswith(f"kube-system-{name}-")]
-            if len(of) == len(texts) == 1 and of[0].removesuffix("-m1") in next(file for file in manifests if file.startswith(f"kube-system-{name}-")):
+            texts = [text for file, text in manifests.items() if file.startswith(f"kube-system_{name}-")]
+            if len(of) == len(texts) == 1 and of[0].removesuffix("-m1") in next(file for file in manifests if file.startswith(f"kube-system_{name}-")):
                 found[name] = next(line.split(":")[1].strip().strip("\"'") for line in texts[0].splitlines() if line.strip().startswith("round:"))
         return found

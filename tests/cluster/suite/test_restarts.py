@@ -89,7 +89,7 @@ class Daemon:
         if not len(pods) == len(manifests) == 1:
             return False
         (file, text), = manifests.items()
-        return re.search(r"^    round: \W?(\d+)", text, re.M).group(1) == str(self.round) and file.startswith(f"{NAMESPACE}-{pods[0].rsplit('-', 2)[0]}")
+        return re.search(r"^    round: \W?(\d+)", text, re.M).group(1) == str(self.round) and file.startswith(f"{NAMESPACE}_{pods[0].rsplit('-', 2)[0]}")
 
     def gone(self):
         """Whether nothing of it is left."""

@@ -317,7 +317,7 @@ class Told(Story):
         agent = self.start_agent()
         self.put(self.daemon("told"))
         first = self.instance(agent, "told")
-        pod = first.file.removeprefix(f"{self.namespace}-").removesuffix(".yaml")
+        pod = first.file.removeprefix(f"{self.namespace}_").removesuffix(".yaml")
         events = lambda: self.node_events(agent, "told")
         until(lambda: pod in events().get(("Normal", "Rendered"), ""), SOON, f"an event says that it was rendered: {events()}")
         described = self.admin.kubectl("describe", "node", agent.node.name)

@@ -50,6 +50,15 @@ fn of_folder(spec: Value) -> DaemonSet {
     daemon_set(Source::File { path: "/x.yaml".into() }, "a", spec)
 }
 
+/// A container that takes nothing that others need.
+fn bounded() -> Value {
+    json!({
+        "name": "c", "image": "i",
+        "resources": {"limits": {"memory": "1Mi"}},
+        "securityContext": {"readOnlyRootFilesystem": true},
+    })
+}
+
 const BASELINE: &str = "violates PodSecurity \"baseline:latest\": host namespaces (hostPID=true)";
 
 #[test]
@@ -57,8 +66,8 @@ fn the_rules_bind_the_api_and_not_folders() {
     let policy = Policy::default();
     let namespace = enforcing("privileged");
     let known = Lookup::Present(&namespace);
-    let spec = json!({"hostPID": true, "containers": [{"name": "c", "image": "i"}]});
-    let rule = "spec.template.spec.hostPID: policy.host-namespaces does not contain \"pid\"";
+    let spec = json!({"hostPID": true, "containers": [bounded()]});
+    let rule = "spec.template: policy.pod-security forbids it (\"baseline:latest\"): host namespaces (hostPID=true)";
     assert_eq!(words(&policy.admit(&of_api(spec.clone()), known)), format!("refused: {rule}"));
     assert_eq!(words(&policy.admit(&of_folder(spec.clone()), known)), "allowed: ");
     assert_eq!(policy.admit(&daemon_set(Source::Api, "kube-system", spec), known), Admission::FREE);
@@ -69,7 +78,7 @@ fn the_namespace_binds_the_api_and_is_told_of_folders() {
     let open = Policy::default().with_rules(PodRules { trusted_namespaces: vec!["*".into()], ..PodRules::default() });
     let namespace = enforcing("baseline");
     let known = Lookup::Present(&namespace);
-    let spec = json!({"hostPID": true, "containers": [{"name": "c", "image": "i"}]});
+    let spec = json!({"hostPID": true, "containers": [bounded()]});
     let refused = open.admit(&of_api(spec.clone()), known);
     assert_eq!(words(&refused), format!("refused: namespace a: {BASELINE}"));
     let Admission::Refused(errors) = refused else { panic!("it is refused") };
@@ -91,12 +100,12 @@ fn the_namespace_binds_the_api_and_is_told_of_folders() {
 #[test]
 fn both_refuse_at_once_and_the_hint_is_the_least() {
     let namespace = enforcing("restricted");
-    let spec = json!({"containers": [{"name": "c", "image": "i"}], "hostIPC": true});
+    let spec = json!({"containers": [bounded()], "hostIPC": true});
     let Admission::Refused(errors) = Policy::default().admit(&of_api(spec), Lookup::Present(&namespace)) else {
         panic!("it is refused")
     };
-    assert_eq!(errors.len(), 2);
-    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    let spec = json!({"containers": [bounded()]});
     let Admission::Refused(errors) = Policy::default().admit(&of_api(spec), Lookup::Present(&namespace)) else {
         panic!("it is refused")
     };
@@ -105,7 +114,7 @@ fn both_refuse_at_once_and_the_hint_is_the_least() {
 
 #[test]
 fn a_namespace_that_nobody_has_seen_is_waited_for() {
-    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let spec = json!({"containers": [bounded()]});
     for unseen in [Lookup::Unknown, Lookup::Absent] {
         assert_eq!(words(&Policy::default().admit(&of_api(spec.clone()), unseen)), "waits for Namespace a");
         assert_eq!(Policy::default().admit(&of_folder(spec.clone()), unseen), Admission::FREE);
@@ -115,7 +124,7 @@ fn a_namespace_that_nobody_has_seen_is_waited_for() {
 #[test]
 fn the_default_level_is_for_namespaces_that_say_nothing() {
     let policy = Policy::default().with_defaults(Level::Restricted, String::new());
-    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let spec = json!({"containers": [bounded()]});
     let bare = json!({"metadata": {"name": "a"}});
     assert!(words(&policy.admit(&of_api(spec.clone()), Lookup::Present(&bare))).contains("restricted:latest"));
     assert_eq!(policy.admit(&of_api(spec), Lookup::Present(&enforcing("privileged"))), Admission::FREE);

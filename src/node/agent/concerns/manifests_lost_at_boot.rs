@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::core::manifest;
 use crate::core::pass::Plan;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::State;
@@ -42,8 +41,7 @@ impl ManifestsLostAtBoot {
         let Some(scan) = observation.manifests.current() else { return };
         if std::mem::take(&mut self.is_open) {
             for record in records.values() {
-                let file = |pod: &str| manifest::file_name(&record.key.namespace, pod);
-                let lost = record.live().filter(|i| !scan.unreadable.contains_key(&file(&i.pod_name)));
+                let lost = record.live().filter(|i| !scan.is_unreadable(&record.key.namespace, &i.pod_name));
                 let unknown = lost.filter(|i| !observation.run_in_this_boot.contains(&i.uid));
                 self.uids.extend(unknown.map(|i| i.uid.clone()));
             }

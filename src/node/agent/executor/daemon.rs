@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::core::identity::Identity;
 use crate::core::manifest;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
@@ -74,7 +75,7 @@ impl Executor {
                         self.write_volumes(rendering, kept, outcome)?;
                     }
                     if let Some(rendered) = rendered(rendering).filter(|_| *manifest) {
-                        self.rewrite_manifest(&rendering.identity.uid, rendered, decision)?;
+                        self.rewrite_manifest(plan, &rendering.identity, rendered, decision)?;
                         self.renamed.push(plan.key.clone());
                     }
                     outcome.counts.refreshes += 1;
@@ -111,7 +112,7 @@ impl Executor {
         let state = &decision.state;
         let before = state.records.get(&plan.key).cloned().unwrap_or_else(|| state.new_record(&plan.key));
         let written = self.write_record(&plan.record, outcome);
-        self.write_manifest(rendered).inspect_err(|_| {
+        self.write_manifest(&rendered.file, rendered).inspect_err(|_| {
             if written.is_ok() && self.save_record(&before).is_ok() {
                 // The instance is not there, and its number is still free.
                 outcome.records.remove(&plan.key);
@@ -133,9 +134,10 @@ impl Executor {
             self.save_record(&plan.record)?;
         }
         outcome.records.insert(plan.key.clone(), RecordFate::OnDisk);
-        let file = manifest::file_name(&plan.key.namespace, pod);
         let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
         let scan = manifests.scan().map_err(|e| failure::of(&e, e.hint()))?;
+        let names = manifest::file_names(&plan.key.namespace, pod);
+        let file = manifests.place_of(uid, names).map_err(|e| failure::of(&e, e.hint()))?;
         // A copy under another name would keep the pod alive.
         let mut found: Vec<&str> = scan.ours.values().filter(|m| m.uid == uid).map(|m| m.file.as_str()).collect();
         if found.is_empty() {
@@ -162,20 +164,28 @@ impl Executor {
 
     /// One that has just been removed is for the next pass, which finds it missing; one that went with the disk
     /// is put back.
-    fn rewrite_manifest(&mut self, uid: &str, rendered: &Rendered, decision: &Decision) -> Result<(), EffectFailure> {
-        if decision.state.concerns.manifests_lost_at_boot.uids().any(|lost| lost == uid) {
-            return self.write_manifest(rendered);
-        }
+    fn rewrite_manifest(
+        &mut self,
+        plan: &DaemonPlan,
+        identity: &Identity,
+        rendered: &Rendered,
+        decision: &Decision,
+    ) -> Result<(), EffectFailure> {
         let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
-        match manifests.rewrite(&rendered.file, rendered.text.as_bytes(), &rendered.pod.pod) {
+        let names = manifest::file_names(&plan.key.namespace, &identity.pod_name);
+        let file = manifests.place_of(&identity.uid, names).map_err(|e| failure::of(&e, e.hint()))?;
+        if decision.state.concerns.manifests_lost_at_boot.uids().any(|lost| lost == identity.uid) {
+            return self.write_manifest(&file, rendered);
+        }
+        match manifests.rewrite(&file, rendered.text.as_bytes(), &rendered.pod.pod) {
             Ok(()) | Err(ManifestError::Gone { .. }) => Ok(()),
             Err(e) => Err(failure::of(&e, e.hint())),
         }
     }
 
-    fn write_manifest(&mut self, rendered: &Rendered) -> Result<(), EffectFailure> {
+    fn write_manifest(&mut self, file: &str, rendered: &Rendered) -> Result<(), EffectFailure> {
         let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
-        let written = manifests.write(&rendered.file, rendered.text.as_bytes(), &rendered.pod.pod);
+        let written = manifests.write(file, rendered.text.as_bytes(), &rendered.pod.pod);
         written.map_err(|e| failure::of(&e, e.hint()))
     }
 

@@ -73,7 +73,7 @@ impl Node {
     }
 
     fn number_of(&self, name: &str) -> u64 {
-        let prefix = format!("a-{name}-");
+        let prefix = format!("a_{name}-");
         let found: Vec<u64> =
             self.manifests().iter().filter(|(f, _)| f.starts_with(&prefix)).map(|(_, n)| *n).collect();
         assert_eq!(found.len(), 1, "{name}: {:?}", self.manifests());
@@ -81,7 +81,7 @@ impl Node {
     }
 
     fn remove_manifest(&self, name: &str) {
-        let file = self.manifests().into_keys().find(|file| file.starts_with(&format!("a-{name}-"))).unwrap();
+        let file = self.manifests().into_keys().find(|file| file.starts_with(&format!("a_{name}-"))).unwrap();
         fs::remove_file(self.path("m").join(file)).unwrap();
     }
 }
@@ -150,7 +150,7 @@ fn a_state_folder_that_cannot_be_used_stops_nothing_and_ends_nothing() {
         let net = [ObjectKey::new("a", "net")];
         assert_eq!(waiting(&agent), net, "{name}: the change counts, but the end of the old one cannot be observed");
         let left: Vec<String> = node.manifests().into_keys().map(|file| file[..6].to_owned()).collect();
-        assert_eq!(left, ["a-net-", "a-new-"], "{name}: what is gone has ended");
+        assert_eq!(left, ["a_net-", "a_new-"], "{name}: what is gone has ended");
     }
 }
 
@@ -206,7 +206,7 @@ fn a_damaged_record_touches_no_other_daemon_and_its_numbers_are_not_used_again()
         node.define("log", "i:1");
         drop(node.agent());
         assert_eq!((node.number_of("net"), node.number_of("log")), (0, 0), "{name}");
-        let log = node.manifests().into_keys().find(|file| file.starts_with("a-log-")).unwrap();
+        let log = node.manifests().into_keys().find(|file| file.starts_with("a_log-")).unwrap();
         let record = node.path("state/daemons/a_net.json");
         fs::remove_file(&record).unwrap();
         spoil(&record);

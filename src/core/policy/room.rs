@@ -1,0 +1,232 @@
+//! How much of a node the pods of namespaces that are not trusted may request together.
+//!
+//! Owns the sum and who comes first: what runs, then by name. The kubelet treats every static pod as critical: it
+//! preempts ordinary pods for it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value;
+
+use crate::core::json::Json;
+use crate::core::model::FieldError;
+use crate::core::model::ObjectKey;
+use crate::core::quantity::Quantity;
+
+/// A share of something, in percent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share(u8);
+
+impl FromStr for Share {
+    type Err = ();
+
+    /// `10%`.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let number = text.strip_suffix('%').and_then(|number| number.parse().ok());
+        number.filter(|percent| *percent <= 100).map(Self).ok_or(())
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.0)
+    }
+}
+
+/// An amount of a node's resources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Resources {
+    /// Thousandths of a core.
+    pub cpu: u64,
+    /// Bytes.
+    pub memory: u64,
+}
+
+impl Resources {
+    /// What a list such as `status.allocatable` or `resources.requests` says; what it does not say is none.
+    pub fn of_list(list: &Value) -> Self {
+        let of = |name: &str| list.get(name).and_then(quantity);
+        Self {
+            cpu: of("cpu").map_or(0, |amount| saturated(amount.milli_value())),
+            memory: of("memory").map_or(0, |amount| saturated(amount.value())),
+        }
+    }
+
+    /// What the pod of `template` requests (upstream's `resourcehelper.PodRequests`; without the overhead of a
+    /// RuntimeClass). A limit without a request is a request.
+    pub fn requested(template: &Value) -> Self {
+        let of = |value: &Value| {
+            let limits = Self::of_list(value.at(["resources", "limits"]).unwrap_or(&Value::Null));
+            let list = value.at(["resources", "requests"]).unwrap_or(&Value::Null);
+            let requests = Self::of_list(list);
+            Self {
+                cpu: if list.at("cpu").is_some() { requests.cpu } else { limits.cpu },
+                memory: if list.at("memory").is_some() { requests.memory } else { limits.memory },
+            }
+        };
+        let spec = &template["spec"];
+        let mut sum = spec.list_at("containers").iter().map(of).fold(Self::default(), Self::plus);
+        let (mut sidecars, mut first) = (Self::default(), Self::default());
+        for container in spec.list_at("initContainers") {
+            let own = of(container);
+            match container["restartPolicy"] == "Always" {
+                true => {
+                    sidecars = sidecars.plus(own);
+                    first = first.max(sidecars);
+                }
+                false => first = first.max(sidecars.plus(own)),
+            }
+        }
+        sum = sum.plus(sidecars).max(first);
+        let of_pod = of(spec);
+        Self {
+            cpu: if of_pod.cpu > 0 { of_pod.cpu } else { sum.cpu },
+            memory: if of_pod.memory > 0 { of_pod.memory } else { sum.memory },
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { cpu: self.cpu.saturating_add(other.cpu), memory: self.memory.saturating_add(other.memory) }
+    }
+
+    /// The greater of each.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory) }
+    }
+
+    fn is_within(self, bound: Self) -> bool {
+        self.cpu <= bound.cpu && self.memory <= bound.memory
+    }
+
+    fn share(self, share: Share) -> Self {
+        let of = |amount: u64| u64::try_from(u128::from(amount) * u128::from(share.0) / 100).unwrap_or(u64::MAX);
+        Self { cpu: of(self.cpu), memory: of(self.memory) }
+    }
+}
+
+impl fmt::Display for Resources {
+    /// `cpu 250m, memory 64 MiB`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cpu {}m, memory {} MiB", self.cpu, self.memory.div_ceil(1 << 20))
+    }
+}
+
+fn quantity(value: &Value) -> Option<Quantity> {
+    match value {
+        Value::String(text) => text.parse().ok(),
+        Value::Number(number) => number.to_string().parse().ok(),
+        _ => None,
+    }
+}
+
+fn saturated(amount: i128) -> u64 {
+    u64::try_from(amount.max(0)).unwrap_or(u64::MAX)
+}
+
+/// A daemon of a namespace that is not trusted.
+#[derive(Clone, Debug)]
+pub struct Asker<'a> {
+    /// Its DaemonSet.
+    pub key: &'a ObjectKey,
+    /// What its instance on this node requests; `None`: nothing of it runs.
+    pub running: Option<Resources>,
+    /// What a first instance would request, where one may start here.
+    pub asked: Option<Resources>,
+}
+
+/// Why a new instance of `key` that requests `own` has no room among `askers` (by key) on a node with `allocatable`.
+/// One that requests no more than what runs of it has room.
+pub fn refusal(
+    share: Share,
+    allocatable: Resources,
+    askers: &[Asker<'_>],
+    key: &ObjectKey,
+    own: Resources,
+) -> Option<FieldError> {
+    let running = askers.iter().find(|asker| asker.key == key).and_then(|asker| asker.running);
+    if running.is_some_and(|running| own.is_within(running)) {
+        return None;
+    }
+    let bound = allocatable.share(share);
+    let others = || askers.iter().filter(|asker| asker.key != key);
+    let mut taken = others().filter_map(|asker| asker.running).fold(Resources::default(), Resources::plus);
+    let firsts = others().filter(|asker| asker.running.is_none() && (running.is_some() || asker.key < key));
+    for first in firsts.filter_map(|asker| asker.asked) {
+        let with = taken.plus(first);
+        taken = if with.is_within(bound) { with } else { taken };
+    }
+    (!taken.plus(own).is_within(bound)).then(|| FieldError {
+        field: "spec.template.spec.containers".to_owned(),
+        reason: format!(
+            "requests {own}; of policy.max-requests = \"{share}\" ({bound} on this node) {taken} are taken by other \
+             daemons"
+        ),
+        hint: Some(format!(
+            "request less, raise policy.max-requests, or add {:?} to policy.trusted-namespaces",
+            key.namespace
+        )),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn mem(mib: u64) -> Resources {
+        Resources { cpu: 0, memory: mib * MIB }
+    }
+
+    #[test]
+    fn requests_are_summed_as_the_scheduler_sums_them() {
+        let container = |cpu: &str, memory: &str| json!({"resources": {"requests": {"cpu": cpu, "memory": memory}}});
+        let mut sidecar = container("100m", "10Mi");
+        sidecar["restartPolicy"] = "Always".into();
+        let template = json!({"spec": {
+            "containers": [container("250m", "64Mi"), {"resources": {"limits": {"cpu": 1, "memory": "1Mi"}}}, {}],
+            "initContainers": [container("3", "1Mi"), sidecar],
+        }});
+        assert_eq!(Resources::requested(&template), Resources { cpu: 3000, memory: 75 * MIB });
+        let whole = json!({"spec": {"resources": {"requests": {"cpu": "2"}}, "containers": [container("1", "1Mi")]}});
+        assert_eq!(Resources::requested(&whole), Resources { cpu: 2000, memory: MIB });
+        assert_eq!(Resources::requested(&json!({"spec": {"containers": "?"}})), Resources::default());
+        let huge = json!({"spec": {"containers": [container("9e18", "9e18"), container("9e18", "9e18"), container("-1", "x")]}});
+        assert!(Resources::requested(&huge).cpu > 0, "nothing overflows");
+    }
+
+    #[test]
+    fn what_runs_comes_first_then_the_first_by_name() {
+        let keys: Vec<ObjectKey> = ["a", "b", "c", "d"].iter().map(|name| ObjectKey::new("t", *name)).collect();
+        let asker = |at: usize, running: Option<u64>, asked: Option<u64>| Asker {
+            key: &keys[at],
+            running: running.map(mem),
+            asked: asked.map(mem),
+        };
+        let askers =
+            [asker(0, None, Some(70)), asker(1, None, Some(40)), asker(2, Some(50), None), asker(3, None, Some(10))];
+        let fits = |at: usize, own: u64| refusal(Share(10), mem(1000), &askers, &keys[at], mem(own)).is_none();
+        assert!(!fits(0, 70), "50 are taken by what runs");
+        assert!(fits(1, 40), "what has no room takes none");
+        assert!(fits(2, 50) && fits(2, 20), "what runs stays");
+        assert!(!fits(2, 51), "it may not grow into what others were given");
+        assert!(fits(3, 10) && !fits(3, 11));
+        let said = refusal(Share(10), mem(1000), &askers, &keys[3], mem(11)).unwrap();
+        assert_eq!(
+            said.reason,
+            "requests cpu 0m, memory 11 MiB; of policy.max-requests = \"10%\" (cpu 0m, memory 100 MiB on this node) cpu 0m, \
+             memory 90 MiB are taken by other daemons"
+        );
+    }
+
+    #[test]
+    fn shares() {
+        assert_eq!("10%".parse(), Ok(Share(10)));
+        for none in ["", "10", "%", "101%", "-1%", "1.5%"] {
+            assert_eq!(none.parse::<Share>(), Err(()), "{none}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The rules for a pod of a namespace that is not trusted.
+//!
+//! Owns what of such a pod would reach the host, another namespace or the cloud's metadata, and what it could take from
+//! others: the kubelet treats every static pod as critical, and never evicts it.
+
+use serde_json::Value;
+use serde_json::json;
+
+use super::Grant;
+use super::Listed;
+use super::PodRules;
+use super::containers;
+use super::error;
+use super::grant::FREE_TYPES;
+use super::grant::below;
+use crate::core::json::Json;
+use crate::core::model::FieldError;
+use crate::core::policy::pod_security;
+use crate::core::policy::pod_security::Enforced;
+use crate::core::policy::pod_security::Version;
+
+/// How the names of the priority classes begin that only the cluster's own pods are to have.
+const SYSTEM_CLASS: &str = "system-";
+/// The highest priority of a class that is not the system's (`HighestUserDefinablePriority`).
+const HIGHEST_PRIORITY: i64 = 1_000_000_000;
+/// What a `hostPath` volume below a granted path may be: nothing that the kubelet would make, no socket, no device.
+const PATH_TYPES: [&str; 3] = ["", "Directory", "File"];
+
+/// Adds what `template` of a DaemonSet in `namespace` does against `rules`.
+pub(super) fn violations(rules: &PodRules, namespace: &str, template: &Value, found: &mut Vec<FieldError>) {
+    let none = Grant::default();
+    let pod = Confined {
+        rules,
+        namespace,
+        grant: rules.grants.get(namespace).unwrap_or(&none),
+        spec: &template["spec"],
+        trust: format!("add {namespace:?} to policy.trusted-namespaces"),
+    };
+    pod.level(template, found);
+    pod.priority(found);
+    pod.ports(found);
+    pod.volumes(found);
+    pod.limits(found);
+    pod.pulls(found);
+}
+
+struct Confined<'a> {
+    rules: &'a PodRules,
+    namespace: &'a str,
+    grant: &'a Grant,
+    spec: &'a Value,
+    /// The hint that lifts all of these rules.
+    trust: String,
+}
+
+impl Confined<'_> {
+    /// PodSecurity at its newest version, whatever version the namespace asks for. Host ports and volumes have rules of
+    /// their own, which grants lift.
+    fn level(&self, template: &Value, found: &mut Vec<FieldError>) {
+        let enforced = Enforced { level: self.rules.pod_security, version: Version::Latest };
+        let judged = without_granted(template);
+        let violations = pod_security::violations(enforced, &judged);
+        let reason = |violation| format!("policy.pod-security forbids it (\"{enforced}\"): {violation}");
+        let errors = violations.iter().map(|violation| FieldError {
+            field: "spec.template".to_owned(),
+            reason: reason(violation),
+            hint: Some(format!("change the template, or {}", self.trust)),
+        });
+        found.extend(errors);
+    }
+
+    fn priority(&self, found: &mut Vec<FieldError>) {
+        let class = self.spec.str_at("priorityClassName");
+        if class.starts_with(SYSTEM_CLASS) {
+            let reason = format!("{class:?} is only for trusted namespaces");
+            found.push(error("priorityClassName", reason, format!("use a class of your own, or {}", self.trust)));
+        }
+        if self.spec["priority"].as_i64().is_some_and(|priority| priority > HIGHEST_PRIORITY) {
+            let reason = format!("more than {HIGHEST_PRIORITY} is only for trusted namespaces");
+            found.push(error("priority", reason, format!("use a lower one, or {}", self.trust)));
+        }
+    }
+
+    fn ports(&self, found: &mut Vec<FieldError>) {
+        for (field, container) in containers(self.spec) {
+            let ports = container.list_at("ports").iter().map(|port| &port["hostPort"]);
+            for port in ports.filter(|port| !port.is_null() && **port != 0) {
+                let number = port.as_i64();
+                if number.is_some_and(|number| self.grant.host_ports.iter().any(|range| range.has(number))) {
+                    continue;
+                }
+                let listed = Listed(&self.grant.host_ports);
+                let reason = format!("{port} is not one of {} {listed}", self.key("host-ports"));
+                let hint = format!("add {port} to {}, or {}", self.key("host-ports"), self.trust);
+                found.push(error(&format!("{field}.ports.hostPort"), reason, hint));
+            }
+        }
+    }
+
+    fn volumes(&self, found: &mut Vec<FieldError>) {
+        for volume in self.spec.list_at("volumes") {
+            let name = volume.str_at("name");
+            let of_type = |(kind, value): &(&String, &Value)| kind.as_str() != "name" && !value.is_null();
+            let kinds = volume.as_object().into_iter().flatten().filter(of_type);
+            for (kind, source) in kinds {
+                let field = format!("volumes[{name}].{kind}");
+                match kind.as_str() {
+                    "hostPath" => self.host_path(&field, name, source, found),
+                    "emptyDir" => self.empty_dir(&field, source, found),
+                    free if FREE_TYPES.contains(&free) => {}
+                    granted if self.grant.volume_types.iter().any(|kind| kind == granted) => {}
+                    other => {
+                        let listed = Listed(&self.grant.volume_types);
+                        let reason = format!("{other} is not one of {} {listed}", self.key("volume-types"));
+                        let hint = format!("add {other:?} to {}, or {}", self.key("volume-types"), self.trust);
+                        found.push(error(&field, reason, hint));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The path has to lie in a granted one; the pod gets that one, and the kubelet resolves the rest beneath it.
+    fn host_path(&self, field: &str, name: &str, source: &Value, found: &mut Vec<FieldError>) {
+        let (path, kind) = (source.str_at("path"), source.str_at("type"));
+        if below(path, &self.grant.host_paths).is_none() {
+            let listed = Listed(&self.grant.host_paths);
+            let reason = format!("{path:?} is not below a path of {} {listed}", self.key("host-paths"));
+            let hint = format!("add {path:?} to {}, or {}", self.key("host-paths"), self.trust);
+            return found.push(error(&format!("{field}.path"), reason, hint));
+        }
+        if !PATH_TYPES.contains(&kind) {
+            let reason = format!("{kind:?} is only for trusted namespaces");
+            found.push(error(&format!("{field}.type"), reason, format!("leave it out, or {}", self.trust)));
+        }
+        for (place, container) in containers(self.spec) {
+            let mounts = container.list_at("volumeMounts").iter().filter(|mount| mount["name"] == name);
+            for mount in mounts.filter(|m| !matches!(m.str_at("mountPropagation"), "" | "None")) {
+                let place = format!("{place}.volumeMounts[{}].mountPropagation", mount.str_at("mountPath"));
+                let reason = "a path of the host is mounted without propagation".to_owned();
+                found.push(error(&place, reason, format!("leave it out, or {}", self.trust)));
+            }
+        }
+    }
+
+    fn empty_dir(&self, field: &str, source: &Value, found: &mut Vec<FieldError>) {
+        let is_bounded = source["medium"] == "Memory" && !source["sizeLimit"].is_null();
+        if !self.rules.local_storage && !is_bounded {
+            let reason = "must have medium Memory and a sizeLimit: nothing evicts a static pod that fills the disk";
+            found.push(error(field, reason.to_owned(), format!("set both, or {}", self.lift())));
+        }
+    }
+
+    fn limits(&self, found: &mut Vec<FieldError>) {
+        for (field, container) in containers(self.spec) {
+            if container.at(["resources", "limits", "memory"]).is_none_or(Value::is_null) {
+                let reason = "is missing: the kubelet evicts no static pod that takes the node's memory".to_owned();
+                let hint = format!("set a limit, or {}", self.trust);
+                found.push(error(&format!("{field}.resources.limits.memory"), reason, hint));
+            }
+            if !self.rules.local_storage && container["securityContext"]["readOnlyRootFilesystem"] != true {
+                let reason = "must be true: nothing evicts a static pod that fills the disk".to_owned();
+                let hint = format!("set it, or {}", self.lift());
+                found.push(error(&format!("{field}.securityContext.readOnlyRootFilesystem"), reason, hint));
+            }
+        }
+    }
+
+    /// Once an image is on the node, every pod may use it: a static pod cannot name who may.
+    fn pulls(&self, found: &mut Vec<FieldError>) {
+        let names: Vec<&str> =
+            self.spec.list_at("imagePullSecrets").iter().map(|secret| secret.str_at("name")).collect();
+        if !self.rules.shared_pulls && !names.is_empty() {
+            let reason =
+                format!("an image that needs a Secret ({}) would be every pod's on this node", names.join(", "));
+            let hint = format!("set policy.shared-pulls = true, or {}", self.trust);
+            found.push(error("imagePullSecrets", reason, hint));
+        }
+    }
+
+    fn lift(&self) -> String {
+        format!("set policy.local-storage = true, or {}", self.trust)
+    }
+
+    fn key(&self, key: &str) -> String {
+        format!("policy.grants.{:?}.{key}", self.namespace)
+    }
+}
+
+/// The template without what [`Confined::ports`] and [`Confined::volumes`] judge.
+fn without_granted(template: &Value) -> Value {
+    let mut template = template.clone();
+    for volume in template.pointer_mut("/spec/volumes").and_then(Value::as_array_mut).into_iter().flatten() {
+        *volume = without_source(volume.take());
+    }
+    for kind in ["/spec/initContainers", "/spec/containers"] {
+        for container in template.pointer_mut(kind).and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(container) = container.as_object_mut() {
+                container.remove("ports");
+            }
+        }
+    }
+    template
+}
+
+/// The volume, or an empty one in place of one whose type needs a grant.
+fn without_source(volume: Value) -> Value {
+    let kinds = volume.as_object().map(|volume| volume.keys().filter(|key| *key != "name"));
+    match kinds.into_iter().flatten().any(|kind| !FREE_TYPES.contains(&kind.as_str())) {
+        true => json!({"name": volume["name"], "emptyDir": {}}),
+        false => volume,
+    }
+}
