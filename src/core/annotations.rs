@@ -12,6 +12,7 @@ use crate::core::model::CANARY;
 use crate::core::model::CANARY_HOLD;
 use crate::core::model::COORDINATION;
 use crate::core::model::DaemonSet;
+use crate::core::model::FIRST_INSTALL;
 use crate::core::model::FieldError;
 use crate::core::model::IntOrPercent;
 use crate::core::model::MAX_FAILED;
@@ -39,7 +40,7 @@ const OURS: &str = "daemonlet.dev/";
 /// one.
 type KnownAnnotation = (&'static str, fn(&str) -> bool, &'static str, &'static str);
 
-const KNOWN: [KnownAnnotation; 17] = [
+const KNOWN: [KnownAnnotation; 18] = [
     (PROGRESS_DEADLINE, |text| progress_deadline(text).is_some(), "a Go duration above 0, such as 10m", "10m is used"),
     (ROLLBACK, |text| matches!(text, "auto" | "off"), "auto or off", "off is used"),
     (RESTART_ON, |text| text == "config", "config", "changed data restarts nothing"),
@@ -59,6 +60,12 @@ const KNOWN: [KnownAnnotation; 17] = [
         |text| steps::parse(text).is_some(),
         "steps that grow, such as 1, 10m; 5%, 30m; 100%",
         "nothing is rolled out",
+    ),
+    (
+        FIRST_INSTALL,
+        |text| first_install(text).is_some(),
+        "a number of nodes or a percentage, above 0",
+        "it starts on no node that never ran it",
     ),
     (TOPOLOGY_KEY, |text| !text.is_empty(), "a label of Nodes", "zones do not matter"),
     (SPREAD_KEY, |text| !text.is_empty(), "a label of Nodes", "nodes follow by name"),
@@ -90,6 +97,11 @@ pub fn int_or_percent(text: &str) -> Option<IntOrPercent> {
         Some(percent) => percent.parse().ok().filter(|p| *p <= 100).map(IntOrPercent::Percent),
         None => text.parse().ok().map(IntOrPercent::Int),
     }
+}
+
+/// On how many nodes at a time a DaemonSet starts that was never released.
+pub fn first_install(text: &str) -> Option<IntOrPercent> {
+    int_or_percent(text).filter(|nodes| !matches!(nodes, IntOrPercent::Int(0) | IntOrPercent::Percent(0)))
 }
 
 /// Every annotation and label of ours on `daemon_set` that is not understood.

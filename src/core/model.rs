@@ -218,6 +218,8 @@ pub const CANARY: &str = "daemonlet.dev/canary";
 pub const CANARY_HOLD: &str = "daemonlet.dev/canary-hold";
 /// Annotation: the steps of a rollout, such as `1, 10m; 5%, 30m; 100%`.
 pub const STEPS: &str = "daemonlet.dev/steps";
+/// Annotation: on how many nodes at a time a DaemonSet that was never released starts, as a number or a percentage.
+pub const FIRST_INSTALL: &str = "daemonlet.dev/first-install";
 /// Annotation: label of Nodes; the nodes of one of its values after the other are updated.
 pub const TOPOLOGY_KEY: &str = "daemonlet.dev/topology-key";
 /// Annotation: label of Nodes; those that are updated are spread over its values.

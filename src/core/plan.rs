@@ -9,6 +9,7 @@ mod bootstrap;
 mod dry_run;
 mod ending;
 mod facts;
+mod first_install;
 mod hold;
 mod instance;
 mod not_accepted;

@@ -16,6 +16,7 @@ use super::names::Name;
 use super::steps::StepLimit;
 
 mod canary;
+mod first_install;
 mod order;
 
 /// How long a replaced node keeps its slot at least.
@@ -38,6 +39,8 @@ pub struct Rules {
     pub hold: Option<String>,
     /// Nodes that are kept on the old revision.
     pub partition: IntOrPercent,
+    /// On how many nodes at a time it starts that never ran it; `None`: they do not ask.
+    pub first_install: Option<IntOrPercent>,
     /// How far this step of the rollout goes, if it has steps.
     pub step: Option<StepLimit>,
     /// Whether canary nodes go first; the others follow when all of them are available for this
@@ -199,7 +202,8 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     let is_canary = rules.canary_hold.is_some_and(|hold| !canary::are_settled(rules, hold, min_ready, nodes, now));
     plan.is_through = kept == 0 && !is_canary && !is_staged;
     plan.is_open = hold.is_none() && plan.is_through;
-    if candidates.is_empty() {
+    let installs = first_install::plan(rules, nodes, &stands, desired, &mut plan.withdraw);
+    if candidates.is_empty() && installs.is_empty() {
         let left = |(node, stand): &(&NodeFact<'_>, &Stand)| node.should_run && matches!(stand, Stand::Old(_));
         let unable = nodes.iter().zip(&stands).filter(left).filter(|(node, _)| !node.able).count();
         if unable > 0 && plan.slots == 0 {
@@ -217,6 +221,10 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     let unreachable = nodes.iter().filter(|n| n.should_run && !n.reachable).count();
     if is_outage(rules, unreachable, desired) {
         plan.held = format!("{unreachable} of {desired} nodes are unreachable");
+        return plan;
+    }
+    plan.approve.extend(installs);
+    if candidates.is_empty() {
         return plan;
     }
     if let Some(canary_hold) = rules.canary_hold {

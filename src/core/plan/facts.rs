@@ -145,6 +145,8 @@ pub enum Withheld {
     LeaseNotRead,
     /// People have paused it.
     Paused,
+    /// No coordinator was ever seen, and its first instance waits for one.
+    NoCoordinator,
 }
 
 impl Withheld {
@@ -161,6 +163,10 @@ impl Withheld {
                 "it is approved, and the coordinator's Lease cannot be read, as it is before each change"
             }
             Self::Paused => "the annotation daemonlet.dev/paused holds it",
+            Self::NoCoordinator => {
+                "the cluster has no NodeDaemons, which hold the coordinator's word; hint: install a coordinator, or \
+                 remove the annotation daemonlet.dev/first-install"
+            }
         }
     }
 }
@@ -238,6 +244,8 @@ pub trait Facts {
     fn permission(&self, daemon_set: &DaemonSet, revision: &str) -> Permission;
     /// Whether an API DaemonSet changes only by a coordinator's approval.
     fn is_coordinated(&self, daemon_set: &DaemonSet) -> bool;
+    /// Whether its owner, or the configuration, lets each node change by itself.
+    fn coordination_is_off(&self, daemon_set: &DaemonSet) -> bool;
     /// `daemon_set` with the template of its released revision (cached).
     fn released(&self, daemon_set: &Arc<DaemonSet>, released: &Released) -> ReleasedDefinition;
     /// The revision that the coordinator has approved for this node, if any.

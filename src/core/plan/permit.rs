@@ -45,7 +45,7 @@ use super::run::jitter;
 const PULLS_WITHIN: Span = Span::from_secs(600);
 
 impl Planner<'_> {
-    fn permission(&self, target: &Target) -> Permission {
+    pub(super) fn permission(&self, target: &Target) -> Permission {
         // The stock controller does the rollouts of a `bootstrap` daemon; ours need no approval.
         let permission = match target.daemon_set.source {
             _ if target.rollback || self.summary.mode == Some(Mode::Bootstrap) => return Permission::Free,
@@ -106,31 +106,7 @@ impl Planner<'_> {
                 self.replacing = Some(target.revision.clone());
                 None
             }
-            Permission::Withheld(withheld) => {
-                // No approval would help: the replacement itself meets the refusal and reports it.
-                let incarnation = self.record.next_incarnation;
-                if matches!(self.facts.admission(&target.daemon_set), Admission::Refused(_))
-                    || self.facts.rendering(&target.daemon_set, incarnation, target.data).result.is_err()
-                {
-                    return None;
-                }
-                self.summary.awaits_approval = true;
-                let is_held = withheld != Withheld::NotApproved || target.daemon_set.rollout.halted.is_some();
-                if is_held || !self.pulls_ahead(target) {
-                    return Some(withheld.words().to_owned());
-                }
-                let daemon_set = self.last_admitted(&target.daemon_set);
-                let rendering = self.facts.rendering(daemon_set, incarnation, target.data);
-                let images = self.facts.images(&rendering, true);
-                self.pull = rendering.result.is_ok().then_some(rendering);
-                Some(match images {
-                    Images::Failed(failed) => {
-                        self.summary.pull_failed = Some(failed.clone());
-                        format!("{}; {failed}", withheld.words())
-                    }
-                    Images::Present | Images::Pulling(_) | Images::Handed(_) => withheld.words().to_owned(),
-                })
-            }
+            Permission::Withheld(withheld) => self.withheld(target, withheld),
             // A rendering that could not start is not claimed.
             Permission::Approved => {
                 let before = self.summary.clone();
@@ -152,6 +128,33 @@ impl Planner<'_> {
                 Some("its approval is being claimed".to_owned())
             }
         }
+    }
+
+    /// Why the target waits for its approval, which is withheld: its images are pulled meanwhile. `None`: no approval
+    /// would help, and who starts it meets the refusal and reports it.
+    pub(super) fn withheld(&mut self, target: &Target, withheld: Withheld) -> Option<String> {
+        let incarnation = self.record.next_incarnation;
+        if matches!(self.facts.admission(&target.daemon_set), Admission::Refused(_))
+            || self.facts.rendering(&target.daemon_set, incarnation, target.data).result.is_err()
+        {
+            return None;
+        }
+        self.summary.awaits_approval = true;
+        let is_held = withheld != Withheld::NotApproved || target.daemon_set.rollout.halted.is_some();
+        if is_held || !self.pulls_ahead(target) {
+            return Some(withheld.words().to_owned());
+        }
+        let daemon_set = self.last_admitted(&target.daemon_set);
+        let rendering = self.facts.rendering(daemon_set, incarnation, target.data);
+        let images = self.facts.images(&rendering, true);
+        self.pull = rendering.result.is_ok().then_some(rendering);
+        Some(match images {
+            Images::Failed(failed) => {
+                self.summary.pull_failed = Some(failed.clone());
+                format!("{}; {failed}", withheld.words())
+            }
+            Images::Present | Images::Pulling(_) | Images::Handed(_) => withheld.words().to_owned(),
+        })
     }
 
     /// Whether the images of a revision that waits for its approval are pulled: each node begins at a moment of its own

@@ -114,7 +114,8 @@ impl Planner<'_> {
         let target = self.or_last(target);
         let Some(target) = self.or_released(target) else { return };
         let (current, outdated) = self.split(&target);
-        if outdated.is_empty() {
+        let needs_word = self.needs_word(&target);
+        if outdated.is_empty() && !needs_word {
             self.record.pending_update = None;
         }
         let surge = may_surge(&target.daemon_set) && !target.rollback;
@@ -155,13 +156,20 @@ impl Planner<'_> {
                     self.summary.state = State::Waiting;
                     return self.add_reason(&why);
                 }
+                if needs_word && self.awaits_word(&target) {
+                    return;
+                }
                 let prepared = self.prepare(&target, StartFor::Nothing);
+                if needs_word && prepared.is_none() {
+                    // Its claim is returned.
+                    self.replacing = None;
+                }
                 if prepared.is_some() && self.facts.may_run_unrecorded() {
                     self.summary.state = State::Waiting;
                     self.ask_runtime();
                     return self.add_reason("the container runtime is asked first whether one runs here already");
                 }
-                if let Some(prepared) = prepared {
+                if let Some(prepared) = prepared.filter(|_| !needs_word || !self.claims_word(&target)) {
                     self.begin(&target, &prepared, "it should run here and does not");
                 }
             }

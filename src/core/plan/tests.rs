@@ -237,6 +237,10 @@ impl Facts for World {
         self.permission.as_ref().is_some_and(|permission| *permission != Permission::Free)
     }
 
+    fn coordination_is_off(&self, _: &DaemonSet) -> bool {
+        false
+    }
+
     fn released(&self, _: &Arc<DaemonSet>, _: &Released) -> ReleasedDefinition {
         self.released.clone().unwrap_or(ReleasedDefinition::Unknown)
     }

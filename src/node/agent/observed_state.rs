@@ -370,9 +370,12 @@ impl Facts for ObservedState<'_> {
     }
 
     fn is_coordinated(&self, daemon_set: &DaemonSet) -> bool {
-        let is_ended = daemon_set.annotations.get(COORDINATION).is_some_and(|value| value == "none");
         let has_been = self.state.inputs.coordinated || daemon_set.rollout.released.is_some();
-        has_been && !is_ended && self.config.coordination
+        has_been && !self.coordination_is_off(daemon_set)
+    }
+
+    fn coordination_is_off(&self, daemon_set: &DaemonSet) -> bool {
+        !self.config.coordination || daemon_set.annotations.get(COORDINATION).is_some_and(|value| value == "none")
     }
 
     fn released(&self, daemon_set: &Arc<DaemonSet>, released: &Released) -> ReleasedDefinition {

@@ -155,3 +155,31 @@ class StagesTest(Coordinated):
         annotations(steps=None, partition=None, window=f"{time.strftime('%a', today)}-{time.strftime('%a', later)} Europe/Berlin")
         self.all_have()
         print(json.dumps(self.condition("Released")))
+
+    def test_5_a_first_install_starts_so_many_nodes_at_a_time_with_the_coordinators_word(self):
+        def first(name, **annotations):
+            it = daemonset(name, labels=STATIC, terminationGracePeriodSeconds=0, automountServiceAccountToken=False)
+            it["metadata"] |= {"namespace": "kube-system", "annotations": {OURS + k.replace("_", "-"): v for k, v in annotations.items()}}
+            return it
+        def on():
+            return {p["spec"]["nodeName"] for p in self.admin.list("pods", "kube-system", labels="app=first") if "deletionTimestamp" not in p["metadata"]}
+        def told():
+            of = [(n["metadata"]["name"], d) for n in self.admin.list("nodedaemons") for d in n.get("status", {}).get("daemons", [])]
+            return {node: d.get("message", "") for node, d in of if d["name"] == "first"}
+        waits = lambda: sum("waits for the coordinator's word (daemonlet.dev/first-install)" in m for m in told().values())
+        self.one.kill()
+        self.admin.apply(first("first", first_install="1", paused="true"))
+        until(lambda: waits() == len(ZONES), SOON, "all nodes wait without a coordinator")
+        self.one.start()
+        never(on, QUIET, "a node starts while it is paused")
+        # Each that starts is available after a while.
+        self.admin.patch("daemonsets", "first", {"metadata": {"annotations": {OURS + "paused": None}}, "spec": {"minReadySeconds": 12}}, "kube-system")
+        until(lambda: len(on()) == 1, SOON, "the first node")
+        never(lambda: len(on()) > 1, QUIET, "a second one before it is available")
+        self.assertEqual(waits(), len(ZONES) - 1)
+        until(lambda: len(on()) == 2, SOON, "the second node")
+        self.admin.patch("daemonsets", "first", {"spec": {"minReadySeconds": 0}}, "kube-system")
+        released = lambda: [c for c in self.admin.get("daemonsets", "first", "kube-system").get("status", {}).get("conditions", []) if c["type"] == "Released"]
+        until(lambda: len(on()) == len(ZONES) and released(), SOON, "all have it, and it is released")
+        self.admin.delete("daemonsets", "first", "kube-system")
+        until(lambda: not on(), SOON, "it ends")

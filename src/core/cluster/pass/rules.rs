@@ -1,6 +1,8 @@
 //! What a DaemonSet says of its rollouts: strategy and annotations.
 
+use crate::core::annotations::first_install;
 use crate::core::annotations::int_or_percent;
+use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::rollout::Rules;
 use crate::core::cluster::rollout::resolve;
 use crate::core::cluster::snapshot::WatchedDaemon;
@@ -12,6 +14,7 @@ use crate::core::model::ABORTED;
 use crate::core::model::CANARY;
 use crate::core::model::CANARY_HOLD;
 use crate::core::model::DaemonSet;
+use crate::core::model::FIRST_INSTALL;
 use crate::core::model::IntOrPercent;
 use crate::core::model::MAX_FAILED;
 use crate::core::model::MAX_UNREACHABLE;
@@ -49,10 +52,18 @@ pub(super) fn of(
         UpdateStrategy::RollingUpdate { max_unavailable, max_surge } => (max_unavailable, max_surge),
         UpdateStrategy::OnDelete => (IntOrPercent::Int(1), IntOrPercent::Int(0)),
     };
+    let is_new = RolloutStatus::of(&daemon.status, daemon.generation).released.is_none();
+    let installs = annotation(daemon_set, FIRST_INSTALL).filter(|_| is_new);
+    let is_on_delete = is_on_delete(daemon_set);
     let hold = match is_paused(daemon_set) {
         true => Some("paused".to_owned()),
-        _ if is_on_delete(daemon_set) => Some("the update strategy is OnDelete".to_owned()),
-        _ => stopped.or_else(|| not_now(daemon_set, now)),
+        _ if is_on_delete && installs.is_none() => Some("the update strategy is OnDelete".to_owned()),
+        _ => stopped.or_else(|| not_now(daemon_set, installs, now)),
+    };
+    let partition = match is_on_delete {
+        // First instances alone.
+        true => IntOrPercent::Percent(100),
+        false => annotation(daemon_set, PARTITION).and_then(int_or_percent).unwrap_or(IntOrPercent::Int(0)),
     };
     let is_promoted =
         annotation(daemon_set, PROMOTED).zip(current).and_then(|(text, (name, number))| promoted(text, name, number));
@@ -65,7 +76,9 @@ pub(super) fn of(
         max_unavailable,
         max_surge,
         hold,
-        partition: annotation(daemon_set, PARTITION).and_then(int_or_percent).unwrap_or(IntOrPercent::Int(0)),
+        partition,
+        // What is not understood holds.
+        first_install: installs.map(|text| first_install(text).unwrap_or(IntOrPercent::Int(0))),
         step: None,
         canary_hold: canary(daemon_set).map(|_| canary_hold),
         max_unreachable: annotation(daemon_set, MAX_UNREACHABLE).and_then(int_or_percent).unwrap_or(UNREACHABLE),
@@ -78,6 +91,7 @@ pub(super) fn unhindered(rules: &Rules) -> Rules {
     let max_unreachable = IntOrPercent::Int(u32::MAX);
     Rules {
         hold: None,
+        first_install: None,
         step: None,
         partition: IntOrPercent::Int(0),
         canary_hold: None,
@@ -91,16 +105,21 @@ fn short(text: &str) -> String {
     text.chars().take(128).collect()
 }
 
-/// Why nothing is approved, if an annotation says so: what is not understood holds, too.
-fn not_now(daemon_set: &DaemonSet, now: Timestamp) -> Option<String> {
+/// Why nothing is approved, if an annotation says so: what is not understood holds, too. `installs`: how many nodes at
+/// a time have first instances, if they wait for that.
+fn not_now(daemon_set: &DaemonSet, installs: Option<&str>, now: Timestamp) -> Option<String> {
     if let Some(text) = annotation(daemon_set, STEPS) {
-        let excluded = [CANARY, PARTITION].into_iter().find(|name| annotation(daemon_set, name).is_some());
+        let excluded =
+            [CANARY, PARTITION, FIRST_INSTALL].into_iter().find(|name| annotation(daemon_set, name).is_some());
         if let Some(excluded) = excluded {
             return Some(format!("the annotation {STEPS} excludes {excluded}: write one of them"));
         }
         if steps::parse(text).is_none() {
             return Some(format!("the annotation {STEPS} is not understood: {:?}", short(text)));
         }
+    }
+    if let Some(text) = installs.filter(|text| first_install(text).is_none()) {
+        return Some(format!("the annotation {FIRST_INSTALL} is not understood: {:?}", short(text)));
     }
     let text = annotation(daemon_set, WINDOW)?;
     match Window::parse(text) {

@@ -16,6 +16,7 @@ fn rules(max_unavailable: u32) -> Rules {
         max_surge: IntOrPercent::Int(0),
         hold: None,
         partition: IntOrPercent::Int(0),
+        first_install: None,
         step: None,
         canary_hold: None,
         max_unreachable: IntOrPercent::Percent(33),
@@ -342,4 +343,29 @@ fn a_step_bounds_how_many_have_it_and_keeps_the_rollout_closed() {
     let last = Rules { step: step(4, true), ..rules(5) };
     let planned = plan(&last, ms(0), &full, NOW);
     assert_eq!((planned.approve, planned.is_open), (vec![2, 3], true));
+}
+
+#[test]
+fn first_installs_are_counted_until_they_are_available() {
+    let few = Rules { first_install: Some(IntOrPercent::Int(2)), ..rules(5) };
+    let empty = |name| node(name, &[]);
+    let nodes = [empty("a"), empty("b"), empty("c"), empty("d")];
+    assert_eq!(approves(&rules(5), &nodes), NONE, "they start by themselves");
+    assert_eq!(approves(&few, &nodes), ["a", "b"]);
+    let given = |name| NodeFact { instances: &[], ..approved(name, NOW) };
+    assert_eq!(approves(&few, &[given("a"), empty("b"), empty("c")]), ["b"]);
+    assert_eq!(approves(&few, &[node("a", NEW), empty("b"), empty("c"), empty("d")]), ["b", "c"]);
+    let broken = |name| NodeFact { failed: true, ..node(name, NEW_BROKEN) };
+    assert_eq!(approves(&few, &[broken("a"), broken("b"), empty("c")]), NONE);
+    let claimed = |name| NodeFact { replacing: true, reachable: false, ..given(name) };
+    assert_eq!(approves(&few, &[claimed("a"), claimed("b"), empty("c")]), NONE, "whatever becomes of them");
+    let share = Rules { first_install: Some(IntOrPercent::Percent(1)), ..rules(5) };
+    assert_eq!(approves(&share, &nodes), ["a"], "at least one");
+    let planned = plan(&share, ms(0), &[given("a"), given("b")], NOW);
+    assert_eq!((planned.withdraw, planned.approve), (vec![1], vec![]), "fewer are allowed by now");
+    let held = Rules { hold: Some("paused".to_owned()), ..few.clone() };
+    let planned = plan(&held, ms(0), &[given("a"), empty("b")], NOW);
+    assert_eq!((planned.withdraw, planned.approve, planned.held.as_str()), (vec![0], vec![], "paused"));
+    let not_here = NodeFact { able: false, ..empty("a") };
+    assert_eq!(approves(&few, &[not_here, empty("b")]), ["b"]);
 }

@@ -2,7 +2,7 @@
 //! time, with an API server, coordinators and agents in memory.
 //!
 //! Owns the laws. They are looked at after every step: the budget holds, a step's bound holds, what is halted spreads no
-//! further, and once everybody is well again every node has what is wanted, what is told is true, and nobody writes.
+//! further, first installs start by the word and so many at a time, and once everybody is well again every node has what is wanted, what is told is true, and nobody writes.
 //! `DAEMONLET_SEEDS=5000` plays so many seeds, `DAEMONLET_SEED=7` one, with its story.
 
 mod agent;
@@ -71,6 +71,8 @@ struct Life {
     /// Nodes at the most, and those that had what is wanted when it was last written.
     most: usize,
     had: usize,
+    /// The largest first install that was ever written.
+    install: usize,
     /// Nodes that were given each revision in place of another, by their names.
     spread: BTreeMap<String, BTreeSet<String>>,
     story: Vec<String>,
@@ -91,14 +93,22 @@ impl Life {
             joined: 0,
             most: 0,
             had: 0,
+            install: 0,
             spread: BTreeMap::new(),
             story: Vec::new(),
         };
         life.api.lease.renewed = START;
         life.budget = 1 + life.dice.below(3);
         (0..4 + life.dice.below(5)).for_each(|_| life.join());
-        life.template("good-1", json!({}));
+        let annotations = if life.dice.below(2) == 0 { json!({}) } else { life.first_install() };
+        life.template("good-1", annotations);
         life
+    }
+
+    fn first_install(&mut self) -> Value {
+        let nodes = 1 + self.dice.below(2);
+        self.install = self.install.max(nodes);
+        json!({"daemonlet.dev/first-install": nodes.to_string()})
     }
 
     fn tell(&mut self, what: String) {
@@ -151,13 +161,14 @@ impl Life {
     }
 
     fn annotations(&mut self) -> Value {
-        match self.dice.below(8) {
+        match self.dice.below(9) {
             0 => json!({"daemonlet.dev/paused": "true"}),
             1 => json!({"daemonlet.dev/partition": "2"}),
             2 => json!({"daemonlet.dev/steps": "1, 20s; 50%, 20s; 100%"}),
             3 => json!({"daemonlet.dev/topology-key": "zone"}),
             4 => json!({"daemonlet.dev/rollback": "auto"}),
             5 => json!({"daemonlet.dev/canary": "zone=a", "daemonlet.dev/canary-hold": "10s"}),
+            6 => self.first_install(),
             _ => json!({}),
         }
     }
@@ -268,25 +279,44 @@ impl Life {
     fn agent(&mut self, name: &str, reads: bool) {
         let now = self.now;
         let Some(node) = self.nodes.get_mut(name).filter(|node| node.dead <= now) else { return };
-        if let Some(revision) = node.step(&mut self.api, now, reads) {
+        let was_empty = node.running.is_none();
+        let replaced = node.step(&mut self.api, now, reads);
+        let is_new = was_empty && node.running.is_some();
+        if is_new {
+            self.tell(format!("{name} starts"));
+            self.installs_hold(name);
+        }
+        if let Some(revision) = replaced {
             self.spread.entry(revision.clone()).or_default().insert(name.to_owned());
             self.tell(format!("{name} replaces by {revision}"));
-            self.budget_holds(name);
+            self.budget_holds(name, &revision);
             self.halt_holds(name, &revision);
             self.step_holds(name, &revision);
         }
     }
 
     /// No more nodes are without the service that a rollout took from them than the budget allows. One that is not
-    /// heard on an older revision does not count (R41).
-    fn budget_holds(&self, name: &str) {
-        let hash = history::RevisionFact::hash_of(&history::data(&self.daemon()["spec"]["template"]));
+    /// heard does not count, unless it has the revision that the rollout goes to.
+    fn budget_holds(&self, name: &str, hash: &str) {
         let taken = |node: &&Node| {
             let taken = node.running.as_ref().filter(|running| running.is_disruption && running.ready.is_none());
             taken.is_some_and(|running| node.dead <= self.now || running.hash == hash)
         };
         let taken: Vec<&str> = self.nodes.values().filter(taken).map(|node| node.name.as_str()).collect();
         assert!(taken.len() <= self.budget, "{name} makes it {taken:?} with a budget of {}", self.budget);
+    }
+
+    /// What was never released starts on a node only with the coordinator's word, and on so many nodes at a time.
+    fn installs_hold(&self, name: &str) {
+        let daemon = self.daemon();
+        let hash = history::RevisionFact::hash_of(&history::data(&daemon["spec"]["template"]));
+        let running = |node: &Node| node.running.clone().filter(|r| r.by_word && r.ready.is_none() && r.hash == hash);
+        let started: Vec<&str> =
+            self.nodes.values().filter(|n| running(n).is_some()).map(|n| n.name.as_str()).collect();
+        assert!(started.len() <= self.install, "{name} makes it {started:?} of {}", self.install);
+        let needs_word = agent::needs_word(&daemon);
+        let has_word = self.nodes[name].running.as_ref().is_some_and(|running| running.by_word);
+        assert!(!needs_word || has_word, "{name} starts without a word");
     }
 
     /// A revision that is halted goes to no more nodes, but for approvals that nobody was there to withdraw.
@@ -330,7 +360,8 @@ impl Life {
     /// Everybody is well, and nobody touches anything: all come to rest at what is wanted.
     fn calm_down(&mut self) {
         let image = if self.image().starts_with("bad") { "good-9".to_owned() } else { self.image() };
-        self.template(&image, json!({}));
+        let annotations = if self.dice.below(2) == 0 { json!({}) } else { self.first_install() };
+        self.template(&image, annotations);
         for which in 0..2 {
             self.processes[which].frozen = self.now;
         }

@@ -94,6 +94,10 @@ fn what_is_not_understood_or_not_now_holds_and_says_so() {
             json!({"daemonlet.dev/steps": STEPS, "daemonlet.dev/canary": "run=yes"}),
             "the annotation daemonlet.dev/steps excludes daemonlet.dev/canary",
         ),
+        (
+            json!({"daemonlet.dev/steps": STEPS, "daemonlet.dev/first-install": "1"}),
+            "the annotation daemonlet.dev/steps excludes daemonlet.dev/first-install",
+        ),
         // It is a Tuesday evening.
         (json!({"daemonlet.dev/window": "Tue 02:00-03:00"}), "outside its window (Tue 02:00-03:00)"),
         (json!({"daemonlet.dev/window": "Die 02:00-03:00"}), "Die is no day"),
@@ -160,4 +164,43 @@ fn an_abort_begins_the_steps_anew_and_a_closed_window_does_not_keep_back_what_al
     assert_eq!(released(&view.plan(NOW)).1, "Held");
     NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
     assert_eq!(released(&view.plan(NOW)).1, "Complete");
+}
+
+/// No node has ever run the first revision.
+fn never_installed(annotations: Value, status: Value) -> World {
+    let mut view = world(json!({}));
+    view.take(Change::Gone(WatchedKind::Revisions, Box::new(revision("two", 2))));
+    view.put(WatchedKind::DaemonSets, daemon_set("one", annotations, status));
+    for name in NODES {
+        let waits = json!({"phase": "waiting", "instances": []});
+        view.put(WatchedKind::NodeDaemons, report(name, "one", waits, json!([])));
+    }
+    view
+}
+
+#[test]
+fn what_was_never_released_starts_on_so_many_nodes_at_a_time() {
+    let install = |share: &str| json!({"daemonlet.dev/first-install": share});
+    let at = |annotations| approved(&never_installed(annotations, json!({})).plan(NOW)).len();
+    assert_eq!([at(json!({})), at(install("2")), at(install("30%"))], [0, 2, 2]);
+    let plan = never_installed(install("some"), json!({})).plan(NOW);
+    assert!(approved(&plan).is_empty());
+    let words = condition(&plan, "Progressing").2;
+    assert!(words.contains("the annotation daemonlet.dev/first-install is not understood: \"some\""), "{words}");
+    let mut deleted = daemon_set("one", install("3"), json!({}));
+    deleted["spec"]["updateStrategy"] = json!({"type": "OnDelete"});
+    let mut view = never_installed(install("3"), json!({}));
+    view.put(WatchedKind::DaemonSets, deleted.clone());
+    assert_eq!(approved(&view.plan(NOW)).len(), 3, "a first instance is no update");
+    deleted["spec"]["template"] = template("two");
+    view.put(WatchedKind::Revisions, revision("two", 2));
+    view.put(WatchedKind::DaemonSets, deleted);
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), json!([])));
+    let mut started: Vec<String> = approved(&view.plan(NOW)).into_iter().map(|(node, _)| node).collect();
+    started.sort();
+    assert_eq!(started, ["b", "c", "d"], "and an update waits for people");
+    let words = format!("ControllerRevision net-{0} (hash {0}) at generation 3", hash("one"));
+    let released =
+        json!({"conditions": [{"type": "Released", "status": "True", "reason": "Complete", "message": words}]});
+    assert!(approved(&never_installed(install("2"), released).plan(NOW)).is_empty(), "it was released once");
 }

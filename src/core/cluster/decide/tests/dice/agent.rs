@@ -8,6 +8,7 @@ use crate::core::cluster::node_daemons::Approval;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::snapshot::WatchedKind;
 use crate::core::json::Json;
+use crate::core::model::FIRST_INSTALL;
 use crate::core::model::ObjectKey;
 use crate::core::model::PAUSED;
 use crate::core::time::Span;
@@ -21,6 +22,9 @@ const READY_AFTER: Span = Span::from_secs(3);
 /// One that is not ready by then has failed.
 const DEADLINE: Span = Span::from_secs(60);
 
+/// What is written has reached a coordinator after this, unless that is stopped.
+const HEARD_AFTER: Span = Span::from_secs(10);
+
 /// What runs.
 #[derive(Clone, Debug)]
 pub(super) struct Running {
@@ -29,8 +33,12 @@ pub(super) struct Running {
     is_bad: bool,
     pub(super) created: Timestamp,
     pub(super) ready: Option<Timestamp>,
+    /// Since when that is written in the API.
+    told_ready: Option<Timestamp>,
     /// Whether it took the place of one that was available.
     pub(super) is_disruption: bool,
+    /// Whether it is a first instance that an approval was claimed for.
+    pub(super) by_word: bool,
 }
 
 pub(super) struct Node {
@@ -50,6 +58,12 @@ pub(super) struct Node {
 fn definition(template: &Value) -> (String, bool) {
     let hash = history::RevisionFact::hash_of(&history::data(template));
     (hash, template["spec"]["containers"][0]["image"].as_str().is_some_and(|image| image.starts_with("bad")))
+}
+
+/// Whether first instances start only with the coordinator's word.
+pub(super) fn needs_word(daemon: &Value) -> bool {
+    let status = RolloutStatus::of(daemon.get("status").unwrap_or(&Value::Null), 0);
+    daemon["metadata"]["annotations"].get(FIRST_INSTALL).is_some() && status.released.is_none()
 }
 
 impl Node {
@@ -82,14 +96,14 @@ impl Node {
             if self.replacing.as_ref() == Some(&running.hash) {
                 self.replacing = None;
             }
-        } else {
+        } else if !needs_word(&daemon) {
             self.running = Some(self.first(api, &daemon, now));
         }
         let mut replaced = None;
         let approval = self.approval(&daemon);
         let approved_at = approval.as_ref().and_then(|approval| approval.approved_at.parse::<Timestamp>().ok());
         let target = approval.as_ref().map(|approval| approval.revision.clone());
-        let is_new = target.as_ref().is_some_and(|target| self.running.as_ref().is_some_and(|r| r.hash != *target));
+        let is_new = target.as_ref().is_some_and(|target| self.running.as_ref().is_none_or(|r| r.hash != *target));
         let is_back = target.is_some() && target == self.previous;
         let is_known = target.as_ref() == Some(&wanted) || is_back;
         let is_paused = daemon["metadata"]["annotations"][PAUSED] == "true";
@@ -111,18 +125,35 @@ impl Node {
             _ => {}
         }
         if let Some(target) = self.replacing.clone().filter(|_| is_known || self.replacing.as_ref() == Some(&wanted))
-            && let Some(old) = self.running.clone().filter(|old| old.hash != target)
+            && self.running.as_ref().is_none_or(|old| old.hash != target)
         {
             let is_bad = is_bad && target == wanted;
-            // What was not available when it was approved costs nothing.
-            let is_disruption = old.ready.is_some_and(|ready| approved_at.is_some_and(|at| ready <= at));
-            self.previous = Some(old.hash);
-            self.running = Some(Running { hash: target.clone(), is_bad, created: now, ready: None, is_disruption });
-            replaced = Some(target);
+            // What was not known to be available when it was approved costs nothing.
+            let old = self.running.take();
+            let ready = old.as_ref().and_then(|old| old.told_ready).map(|ready| ready + HEARD_AFTER);
+            let is_disruption = ready.is_some_and(|ready| approved_at.is_some_and(|at| ready <= at));
+            let by_word = old.is_none();
+            let new = Running {
+                hash: target.clone(),
+                is_bad,
+                created: now,
+                ready: None,
+                told_ready: None,
+                is_disruption,
+                by_word,
+            };
+            self.running = Some(new);
+            if let Some(old) = old {
+                self.previous = Some(old.hash);
+                replaced = Some(target);
+            }
         }
         if reads {
             let patch = json!({"status": self.status()});
             self.read = api.patch(WatchedKind::NodeDaemons, &key, &patch).unwrap_or_default();
+            if let Some(running) = self.running.as_mut().filter(|running| running.ready.is_some()) {
+                running.told_ready.get_or_insert(now);
+            }
         }
         replaced
     }
@@ -137,7 +168,7 @@ impl Node {
             history::template(&revision["data"])
         });
         let (hash, is_bad) = definition(released.as_ref().unwrap_or(&daemon["spec"]["template"]));
-        Running { hash, is_bad, created: now, ready: None, is_disruption: false }
+        Running { hash, is_bad, created: now, ready: None, told_ready: None, is_disruption: false, by_word: false }
     }
 
     fn approval(&self, daemon: &Value) -> Option<Approval> {

@@ -1,0 +1,51 @@
+//! The first instances of a DaemonSet that was never released: so many nodes at a time.
+//!
+//! Owns how many of them start. Must not decide whether a rollout is held.
+
+use super::NodeFact;
+use super::Rules;
+use super::Stand;
+use super::order;
+use super::resolve;
+
+/// The nodes without an instance that may start one now. What was given to more of them than are allowed by now is
+/// withdrawn.
+pub(super) fn plan(
+    rules: &Rules,
+    nodes: &[NodeFact<'_>],
+    stands: &[Stand],
+    desired: usize,
+    withdraw: &mut Vec<usize>,
+) -> Vec<usize> {
+    let Some(most) = rules.first_install.as_ref().map(|most| resolve(most, desired).max(1)) else { return Vec::new() };
+    let begun = |index: &usize| nodes[*index].should_run && is_begun(&nodes[*index], stands[*index]);
+    let number = (0..nodes.len()).filter(begun).count();
+    let is_idle = |index: &usize| {
+        let node = &nodes[*index];
+        let is_given = stands[*index] == Stand::Missing && node.approval.is_some() && !node.replacing;
+        is_given && !withdraw.contains(index)
+    };
+    let surplus: Vec<usize> = (0..nodes.len()).rev().filter(is_idle).take(number.saturating_sub(most)).collect();
+    withdraw.extend(surplus);
+    let may = |index: &usize| {
+        let node = &nodes[*index];
+        let is_free = node.approval.is_none() && !node.replacing && stands[*index] == Stand::Missing;
+        is_free && node.should_run && node.reachable && node.able && !node.failed
+    };
+    let mut candidates: Vec<usize> = (0..nodes.len()).filter(may).collect();
+    order::within_zone(nodes, stands, &mut candidates);
+    order::sort(nodes, stands, &mut candidates);
+    candidates.truncate(most.saturating_sub(number));
+    candidates
+}
+
+/// Whether a node is one of those that are counted: it has been given the word, or what it has is not available.
+fn is_begun(node: &NodeFact<'_>, stand: Stand) -> bool {
+    let is_on_the_way = node.approval.is_some() || node.replacing;
+    match stand {
+        Stand::Missing | Stand::Old(true) => is_on_the_way,
+        Stand::Old(false) => is_on_the_way || node.reachable,
+        Stand::New { released, .. } => !released || node.replacing,
+        Stand::Both(_) => true,
+    }
+}

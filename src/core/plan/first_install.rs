@@ -1,0 +1,58 @@
+//! The first instance of a DaemonSet that was never released, on a node that never ran it.
+//!
+//! Owns when it waits for the coordinator's word (`daemonlet.dev/first-install`). DaemonSets from folders and those
+//! that were released once never do.
+
+use crate::core::model::FIRST_INSTALL;
+use crate::core::model::Mode;
+use crate::core::model::Source;
+
+use super::Permission;
+use super::Planner;
+use super::State;
+use super::Withheld;
+use super::progress::Target;
+
+impl Planner<'_> {
+    /// Whether the target starts only with the coordinator's word.
+    pub(super) fn needs_word(&self, target: &Target) -> bool {
+        let (daemon_set, record) = (&target.daemon_set, &self.record);
+        let has_run = !record.instances.is_empty()
+            || record.last.is_some()
+            || record.previous.is_some()
+            || record.good.is_some()
+            || record.accepted.is_some();
+        !has_run
+            && daemon_set.source == Source::Api
+            && self.summary.mode == Some(Mode::Static)
+            && daemon_set.annotations.contains_key(FIRST_INSTALL)
+            && daemon_set.rollout.released.is_none()
+            && !self.facts.coordination_is_off(daemon_set)
+    }
+
+    /// Whether the target waits for the coordinator's word; the summary says so. Its images are pulled meanwhile.
+    pub(super) fn awaits_word(&mut self, target: &Target) -> bool {
+        let withheld = match self.permission(target) {
+            Permission::Free => Withheld::NoCoordinator,
+            Permission::Withheld(withheld) => withheld,
+            Permission::Approved | Permission::Claimed => return false,
+        };
+        let Some(why) = self.withheld(target, withheld) else { return false };
+        self.summary.state = State::Waiting;
+        self.summary.revision.clone_from(&target.revision);
+        self.add_reason(&format!("its first instance here waits for the coordinator's word ({FIRST_INSTALL}): {why}"));
+        true
+    }
+
+    /// Whether the word for the target, which can start, is still to be claimed. It is not started without.
+    pub(super) fn claims_word(&mut self, target: &Target) -> bool {
+        match self.permission(target) {
+            Permission::Claimed => return false,
+            Permission::Approved => self.replacing = Some(target.revision.clone()),
+            Permission::Free | Permission::Withheld(_) => {}
+        }
+        self.summary.state = State::Waiting;
+        self.add_reason("its approval is being claimed");
+        true
+    }
+}
