@@ -248,6 +248,10 @@ impl Facts for Quiet {
         false
     }
 
+    fn coordination_is_off(&self, _: &DaemonSet) -> bool {
+        false
+    }
+
     fn released(&self, _: &Arc<DaemonSet>, _: &Released) -> ReleasedDefinition {
         ReleasedDefinition::Unknown
     }

@@ -24,6 +24,7 @@ use crate::core::model::PRE_PULL;
 use crate::core::model::PROGRESS_DEADLINE;
 use crate::core::model::PROMOTED;
 use crate::core::model::RESTART_ON;
+use crate::core::model::RETRY;
 use crate::core::model::ROLLBACK;
 use crate::core::model::SPREAD_KEY;
 use crate::core::model::STEPS;
@@ -40,7 +41,7 @@ const OURS: &str = "daemonlet.dev/";
 /// one.
 type KnownAnnotation = (&'static str, fn(&str) -> bool, &'static str, &'static str);
 
-const KNOWN: [KnownAnnotation; 18] = [
+const KNOWN: [KnownAnnotation; 19] = [
     (PROGRESS_DEADLINE, |text| progress_deadline(text).is_some(), "a Go duration above 0, such as 10m", "10m is used"),
     (ROLLBACK, |text| matches!(text, "auto" | "off"), "auto or off", "off is used"),
     (RESTART_ON, |text| text == "config", "config", "changed data restarts nothing"),
@@ -82,6 +83,7 @@ const KNOWN: [KnownAnnotation; 18] = [
         "it is void",
     ),
     (ABORTED, |text| !text.is_empty(), "a ControllerRevision, as kubectl daemonlet abort writes it", "it is void"),
+    (RETRY, |text| text.contains('/'), "a revision and a mark, as kubectl daemonlet retry writes it", "it is void"),
     (PRE_PULL, |text| duration::parse(text).is_some(), "a Go duration, such as 10m", "10m is used"),
     (COORDINATION, |text| text == "none", "none", "it changes by approval alone"),
 ];

@@ -230,6 +230,8 @@ pub const WINDOW: &str = "daemonlet.dev/window";
 pub const PROMOTED: &str = "daemonlet.dev/promoted";
 /// Annotation: the ControllerRevision whose rollout was taken back by hand.
 pub const ABORTED: &str = "daemonlet.dev/aborted";
+/// Annotation: the hash of the revision that nodes on which it failed try again, and a mark that is another each time.
+pub const RETRY: &str = "daemonlet.dev/retry";
 /// Annotation: within which time nodes pull the images of a revision that waits for its approval (a Go duration;
 /// default 10m), each at a moment of its own.
 pub const PRE_PULL: &str = "daemonlet.dev/pre-pull";

@@ -94,6 +94,9 @@ pub struct DaemonRecord {
     /// The revision that an administrator asked to try here now; it needs no permission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_hand: Option<String>,
+    /// The last order of the cluster to try a revision again (`daemonlet.dev/retry`) that was followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<String>,
     /// What last ran here and ended without being replaced by a new revision: it returns while the wanted revision is
     /// not permitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -255,6 +258,7 @@ impl DaemonRecord {
             failed: None,
             progress: None,
             by_hand: None,
+            retry: None,
             last: None,
             previous: None,
             answer: None,

@@ -22,6 +22,7 @@ use crate::core::model::CANARY;
 use crate::core::model::ObjectKey;
 use crate::core::model::PAUSED;
 use crate::core::model::PROMOTED;
+use crate::core::model::RETRY;
 use crate::core::model::STEPS;
 
 use super::cluster;
@@ -146,7 +147,8 @@ pub(super) async fn abort(client: &kube::Client, key: &ObjectKey) -> Result<Stri
     ))
 }
 
-/// Ends the halt or the abort of the current revision of a DaemonSet; gives what is to be said.
+/// Ends the halt or the abort of the current revision of a DaemonSet, and has the nodes on which it failed try it
+/// again; gives what is to be said.
 pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<String, CommandFailure> {
     let current = current(client, key).await?;
     let name = &current.name;
@@ -155,12 +157,7 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
         current.annotate(client, key, ABORTED, None).await?;
         text.push_str(&format!("{key}: revision {name} was aborted; it is rolled out again\n"));
     }
-    let Some(halted) = current.revision["metadata"]["annotations"][HALTED_ANNOTATION].as_str().map(Halted::of) else {
-        return match text.is_empty() {
-            true => Err(CommandFailure::new(Exit::Refused, format!("{key}: the current revision is not halted"))),
-            false => Ok(text),
-        };
-    };
+    let halted = current.revision["metadata"]["annotations"][HALTED_ANNOTATION].as_str().map(Halted::of);
     let reports = cluster::list(client, "/apis/daemonlet.dev/v1alpha1/nodedaemons").await.map_err(cluster::failed)?;
     let uid = current.daemon_set.str_at(["metadata", "uid"]);
     let failed = |report: &&Value| {
@@ -168,15 +165,25 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
         daemons.iter().any(|d| d.str_at("uid") == uid && d.str_at(["failed", "revision"]) == current.hash)
     };
     let nodes: Vec<&str> = reports.iter().filter(failed).map(|report| report.str_at(["metadata", "name"])).collect();
-    let retried = (!nodes.is_empty()).then(|| nodes.join(","));
-    let patch = json!({"metadata": {"annotations": {HALTED_ANNOTATION: null, RETRIED_ANNOTATION: retried}}});
-    cluster::patch(client, &format!("{}/{name}", revisions(key)), &patch).await.map_err(cluster::failed)?;
-    text.push_str(&format!("{key}: revision {name} was {}; the halt is ended\n", halted.words()));
+    if let Some(halted) = &halted {
+        let retried = (!nodes.is_empty()).then(|| nodes.join(","));
+        let patch = json!({"metadata": {"annotations": {HALTED_ANNOTATION: null, RETRIED_ANNOTATION: retried}}});
+        cluster::patch(client, &format!("{}/{name}", revisions(key)), &patch).await.map_err(cluster::failed)?;
+        text.push_str(&format!("{key}: revision {name} was {}; the halt is ended\n", halted.words()));
+    }
     if !nodes.is_empty() {
-        let nodes = nodes.join(", ");
+        // The version is another each time.
+        let order = format!("{}/{}", current.hash, current.daemon_set.str_at(["metadata", "resourceVersion"]));
+        current.annotate(client, key, RETRY, Some(&order)).await?;
         text.push_str(&format!(
-            "a node on which it failed tries it again once `daemonlet retry {key}` was run there: {nodes}\n"
+            "{key}: nodes that went back from revision {name} take it again, within the budget ({RETRY}={order}); it \
+             failed on {}\n",
+            nodes.join(", ")
         ));
+    }
+    if text.is_empty() {
+        let message = format!("{key}: the current revision is not halted, and no node reports that it failed");
+        return Err(CommandFailure::new(Exit::Refused, message));
     }
     Ok(text)
 }

@@ -19,6 +19,7 @@ use crate::core::annotations::progress_deadline;
 use crate::core::model::DaemonSet;
 use crate::core::model::PROGRESS_DEADLINE;
 use crate::core::model::RESTART_ON;
+use crate::core::model::RETRY;
 use crate::core::model::ROLLBACK;
 use crate::core::model::UpdateStrategy;
 use crate::core::record::DataCandidate;
@@ -59,6 +60,7 @@ pub(super) struct Target {
 impl Planner<'_> {
     /// Looks at what runs, and records what is good and what failed.
     pub(super) fn judge(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) {
+        self.follow_retry(daemon_set, desired);
         self.forgive(daemon_set, desired);
         self.judge_acceptance(desired);
         let mut live: Vec<Instance> = self.record.live().filter(|i| !i.orphaned).cloned().collect();
@@ -93,6 +95,21 @@ impl Planner<'_> {
             self.watch_deadline(daemon_set, newest, desired);
         }
         self.summary.failed.clone_from(&self.record.failed);
+    }
+
+    /// Forgets that a revision failed which was set aside here, once for each order of the cluster to try it again.
+    fn follow_retry(&mut self, daemon_set: &DaemonSet, desired: &str) {
+        let order = daemon_set.annotations.get(RETRY);
+        let is_for = |order: &&String| order.split_once('/').is_some_and(|(revision, _)| revision == desired);
+        let Some(order) = order.filter(is_for).filter(|order| self.record.retry.as_ref() != Some(order)) else {
+            return;
+        };
+        self.record.retry = Some(order.clone());
+        let is_aside = self.record.live().all(|instance| instance.revision != desired);
+        if is_aside && self.record.failed.as_ref().is_some_and(|failed| failed.revision == desired) {
+            self.record.failed = None;
+            self.record.progress = None;
+        }
     }
 
     /// Forgets a failure once what failed is no longer wanted.

@@ -179,7 +179,7 @@ class OperationsTest(Coordinated):
         self.assertRegex(out, r"(?m)^hollow-2 +kube-system/net +\w+ ")
         print(out)
         code, out, errors = self.kubectl("retry", "kube-system/net")
-        self.assertEqual((code, out, errors), (1, "", "error: kube-system/net: the current revision is not halted\n"))
+        self.assertEqual((code, out, errors), (1, "", "error: kube-system/net: the current revision is not halted, and no node reports that it failed\n"))
         self.assertEqual(self.kubectl("resume", "kube-system/net")[0], 0)
         until(lambda: "[####################]" in self.kubectl()[1], SOON, "the rollout is done")
 

@@ -264,6 +264,32 @@ fn retry_forgets_the_failure_and_waits_for_nobodys_turn() {
 }
 
 #[test]
+fn an_order_of_the_cluster_to_try_again_is_followed_once() {
+    let ordered = |image, order: &str| {
+        let mut daemon_set = rolling_back(image);
+        daemon_set.annotations.insert("daemonlet.dev/retry".to_owned(), order.to_owned());
+        wanted(&daemon_set)
+    };
+    let mut bench = Bench::good(&rolling_back("a"));
+    bench.converge(&ordered("b", "b/1"));
+    bench.fails("uid-b-1", crash());
+    bench.now += DEADLINE;
+    assert_eq!(
+        bench.converge(&ordered("b", "b/1")).last().unwrap(),
+        "start uid-a-2",
+        "it was ordered before it failed"
+    );
+    for order in ["b/1", "c/2", "b"] {
+        assert_eq!(bench.converge(&ordered("b", order)), NONE, "{order}");
+    }
+    assert_eq!(bench.converge(&ordered("b", "b/2")), ["end uid-a-2", "finish uid-a-2", "start uid-b-3"]);
+    bench.fails("uid-b-3", crash());
+    bench.now += DEADLINE;
+    assert_eq!(bench.converge(&ordered("b", "b/2")).last().unwrap(), "start uid-a-4");
+    assert_eq!(bench.converge(&ordered("b", "b/2")), NONE, "once");
+}
+
+#[test]
 fn retry_ends_a_back_off() {
     let mut bench = Bench::running("a");
     bench.record.order_restart("uid-a-0", RestartCause::Succeeded, bench.now, "");
