@@ -2,6 +2,8 @@
 //!
 //! Owns nothing: it borrows what one pass sees.
 
+mod room;
+
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -15,7 +17,6 @@ use crate::core::dry_run::RequestState;
 use crate::core::knowledge::Knowledge;
 use crate::core::model::COORDINATION;
 use crate::core::model::DaemonSet;
-use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::ObjectKey;
@@ -23,7 +24,6 @@ use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::model::UpdateStrategy;
 use crate::core::pass::Subject;
-use crate::core::placement;
 use crate::core::placement::NamespaceSelector;
 use crate::core::plan::Accepted;
 use crate::core::plan::Data;
@@ -39,9 +39,7 @@ use crate::core::plan::Stock;
 use crate::core::plan::VolumesFact;
 use crate::core::policy::Admission;
 use crate::core::policy::Asker;
-use crate::core::policy::Resources;
 use crate::core::policy::namespace_of;
-use crate::core::policy::room;
 use crate::core::ports;
 use crate::core::ports::HostPort;
 use crate::core::record::AcceptanceConditions;
@@ -118,39 +116,6 @@ pub(super) fn by_uid(records: &BTreeMap<ObjectKey, DaemonRecord>) -> HashMap<&st
 }
 
 impl ObservedState<'_> {
-    /// Why a new instance of `daemon_set` has no room among those of namespaces that are not trusted.
-    fn no_room(&self, daemon_set: &DaemonSet) -> Option<FieldError> {
-        self.state.policy.confines(daemon_set)?;
-        let own = Resources::requested(daemon_set.pod_template());
-        let Some(allocatable) = self.state.node.allocatable else {
-            return Some(FieldError {
-                field: format!("Node {}", self.state.node.name),
-                reason: "its allocatable cpu and memory are not known yet: policy.max-requests is a share of them"
-                    .to_owned(),
-                hint: None,
-            });
-        };
-        let askers = self.askers.get_or_init(|| self.subjects.iter().filter_map(|s| self.asker(s)).collect());
-        room::refusal(self.config.max_requests, allocatable, askers, &daemon_set.key, own)
-    }
-
-    /// What a daemon of a namespace that is not trusted requests here, or would; `None` for any other.
-    fn asker<'s>(&self, subject: &'s Subject<'_>) -> Option<Asker<'s>> {
-        let policy = &self.state.policy;
-        let of = |daemon_set: &DaemonSet| Resources::requested(daemon_set.pod_template());
-        let live = subject.record.live().filter_map(|instance| instance.daemon_set.as_ref());
-        let running = live.filter(|d| policy.confines(d).is_some()).map(|d| of(d)).reduce(Resources::max);
-        let asked = match &subject.desired {
-            Desired::Wanted { daemon_set, .. } if policy.confines(daemon_set).is_some() => {
-                let selector = self.namespace_selector(daemon_set);
-                let placement = placement::should_run(&self.state.node, daemon_set, selector.as_ref());
-                (placement.should_run && policy.forbids(daemon_set).is_none()).then(|| of(daemon_set))
-            }
-            _ => None,
-        };
-        (running.is_some() || asked.is_some()).then_some(Asker { key: &subject.record.key, running, asked })
-    }
-
     fn namespace(&self, instance: &Instance) -> &str {
         self.instances.get(instance.uid.as_str()).map_or("", |(namespace, _)| namespace)
     }
