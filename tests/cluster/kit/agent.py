@@ -50,10 +50,10 @@ def kubeconfig(cluster, node):
     return cluster.kubeconfig(user(node), [GROUP])
 
 
-def toml(values):
+def toml(values, path=()):
     """TOML of a dict: scalars and lists first, tables after."""
     flat = [f"{key} = {json.dumps(value)}" for key, value in values.items() if not isinstance(value, dict)]
-    tables = [f"\n[{key}]\n{toml(value)}" for key, value in values.items() if isinstance(value, dict)]
+    tables = [f"\n[{'.'.join((*path, key))}]\n{toml(value, (*path, key))}" for key, value in values.items() if isinstance(value, dict)]
     return "\n".join(flat + tables) + "\n"
 
 

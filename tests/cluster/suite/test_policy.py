@@ -80,9 +80,9 @@ class Policy(Story):
     def test_the_nodes_rules_bind_the_api_and_not_the_folders(self):
         agent = self.start_agent(policy={"namespaces": [self.namespace], "trusted-namespaces": []})
         self.put(self.daemon("mighty", PRIVILEGED, hostNetwork=True))
-        status = self.refused(agent, "mighty", "securityContext.privileged: policy.privileged is false")
-        self.assertIn('policy.host-namespaces does not contain "network"', status["reason"])
-        self.assertIn("set policy.privileged = true, or add", "\n".join(status["hints"]))
+        status = self.refused(agent, "mighty", 'policy.pod-security forbids it ("baseline:latest"): privileged')
+        self.assertIn("host namespaces (hostNetwork=true)", status["reason"])
+        self.assertIn(f'change the template, or add "{self.namespace}" to policy.trusted-namespaces', "\n".join(status["hints"]))
         (agent.folder / "own.yaml").write_text(json.dumps(self.daemon("own", PRIVILEGED, labels={})), encoding="utf-8")
         own = self.instance(agent, "own")
         # A change through the API of what the folder has is checked; the folder's stays in force.
@@ -90,7 +90,7 @@ class Policy(Story):
         until(lambda: "the folder's stays in force" in "\n".join(self.about(agent, "own")["notes"]), SOON, "the API's version is refused")
         self.assertEqual(self.instance(agent, "own").uid, own.uid)
         agent.stop()
-        agent.config["policy"] |= {"privileged": True, "host-namespaces": ["network", "pid"]}
+        agent.config["policy"] |= {"trusted-namespaces": [self.namespace]}
         agent.start()
         self.instance(agent, "mighty")
         self.instance(agent, "own", other_than=own)

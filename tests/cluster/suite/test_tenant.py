@@ -1,0 +1,184 @@
+"""Whoever may write DaemonSets in one namespace: attempts to reach the node, and to hurt the daemons of others."""
+
+import json
+import unittest
+
+from kit.agent import grant
+from kit.api import Refused
+from kit.control_plane import ControlPlane
+from kit.wait import never
+from kit.wait import until
+from suite.bare import SOON
+from suite.bare import WORLD
+from suite.bare import Story
+
+BOUNDED = {"resources": {"limits": {"memory": "16Mi"}}, "securityContext": {"readOnlyRootFilesystem": True}}
+METADATA = "169.254.169.254"
+
+
+def setUpModule():  # noqa: N802 (unittest's name)
+    """One API server for all, without any controller, and the agents' rights as they are packaged."""
+    WORLD.cluster = unittest.enterModuleContext(ControlPlane())
+    grant(WORLD.cluster)
+
+
+def security(**context):
+    """A container with another security context."""
+    return {"securityContext": BOUNDED["securityContext"] | context}
+
+
+def handler(host, port=80):
+    """An HTTP request that the kubelet would send."""
+    return {"httpGet": {"host": host, "path": "/latest/meta-data", "port": port}}
+
+
+# What a container tries, and what the refusal says.
+CONTAINERS = {
+    "privileged": (security(privileged=True), "privileged"),
+    "unconfined": (security(seccompProfile={"type": "Unconfined"}), "seccompProfile"),
+    "apparmor": (security(appArmorProfile={"type": "Unconfined"}), "AppArmor"),
+    "spc": (security(seLinuxOptions={"type": "spc_t"}), "seLinuxOptions"),
+    "selinux-user": (security(seLinuxOptions={"user": "system_u"}), "seLinuxOptions"),
+    "sys-admin": (security(capabilities={"add": ["SYS_ADMIN"]}), "capabilities"),
+    "all": (security(capabilities={"add": ["ALL"]}), "capabilities"),
+    "net-raw": (security(capabilities={"add": ["NET_RAW"]}), "capabilities"),
+    "ssh": ({"ports": [{"containerPort": 22, "hostPort": 22}]}, "host-ports"),
+    "kubelet": ({"ports": [{"containerPort": 1, "hostPort": 10250, "hostIP": "127.0.0.1"}]}, "host-ports"),
+    "live": ({"livenessProbe": handler(METADATA)}, "probe"),
+    "ready": ({"readinessProbe": handler("127.0.0.1", 10250)}, "probe"),
+    "startup": ({"startupProbe": {"tcpSocket": {"host": "127.0.0.1", "port": 2379}}}, "probe"),
+    "begin": ({"lifecycle": {"postStart": handler(METADATA)}}, "probe"),
+    "end": ({"lifecycle": {"preStop": handler("localhost")}}, "probe"),
+    "hungry": ({"resources": {}}, "limits.memory"),
+    "writing": (security(readOnlyRootFilesystem=False), "readOnlyRootFilesystem"),
+}
+
+# What a pod tries.
+PODS = {
+    "host-network": ({"hostNetwork": True}, "hostNetwork"),
+    "host-pid": ({"hostPID": True}, "hostPID"),
+    "host-ipc": ({"hostIPC": True}, "hostIPC"),
+    "critical": ({"priorityClassName": "system-node-critical"}, "trusted namespaces"),
+    "cluster-critical": ({"priorityClassName": "system-cluster-critical"}, "trusted namespaces"),
+    "sysctl": ({"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}, "sysctls"),
+    "pod-unconfined": ({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, "seccompProfile"),
+    "pod-spc": ({"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}, "seLinuxOptions"),
+    "pulls": ({"imagePullSecrets": [{"name": "registry"}]}, "every pod's"),
+}
+
+# The volumes that it tries.
+VOLUMES = {
+    "disk": ({"emptyDir": {}}, "sizeLimit"),
+    "sized-disk": ({"emptyDir": {"sizeLimit": "1Mi"}}, "sizeLimit"),
+    "memory": ({"emptyDir": {"medium": "Memory"}}, "sizeLimit"),
+    "root": ({"hostPath": {"path": "/"}}, "host-paths"),
+    "socket": ({"hostPath": {"path": "/run/containerd/containerd.sock", "type": "Socket"}}, "host-paths"),
+    "created": ({"hostPath": {"path": "/granted/new", "type": "DirectoryOrCreate"}}, "trusted namespaces"),
+    "device": ({"hostPath": {"path": "/granted/sda", "type": "BlockDevice"}}, "trusted namespaces"),
+    "beside": ({"hostPath": {"path": "/granted-not"}}, "host-paths"),
+    "nfs": ({"nfs": {"server": "10.0.0.1", "path": "/"}}, "volume-types"),
+    "iscsi": ({"iscsi": {"targetPortal": "10.0.0.1", "iqn": "iqn.2001-04.com.example:s", "lun": 0}}, "volume-types"),
+    "fc": ({"fc": {"targetWWNs": ["5"], "lun": 0}}, "volume-types"),
+    "flex": ({"flexVolume": {"driver": "k/d"}}, "volume-types"),
+    "csi": ({"csi": {"driver": "d.example"}}, "volume-types"),
+    "cephfs": ({"cephfs": {"monitors": ["m"]}}, "volume-types"),
+    "rbd": ({"rbd": {"monitors": ["m"], "image": "i"}}, "volume-types"),
+    "git": ({"gitRepo": {"repository": "https://r.test/x"}}, "volume-types"),
+    "claim": ({"persistentVolumeClaim": {"claimName": "c"}}, "volume-types"),
+    "claims": ({"ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}}}}, "volume-types"),
+}
+
+
+class Tenant(Story):
+    """Namespaces that may run daemons here, and are not trusted."""
+
+    def start(self, **policy):
+        """An agent whose policy trusts nobody, on a node with a core and 1 GiB."""
+        agent = self.start_agent(policy={"namespaces": [self.namespace], "trusted-namespaces": []} | policy)
+        self.admin.patch("nodes", agent.node.name, {"status": {"allocatable": {"cpu": "1", "memory": "1Gi"}}}, sub="status")
+        return agent
+
+    def bounded(self, name, container=None, **pod):
+        """A DaemonSet that obeys every rule but for what is given."""
+        return self.daemon(name, BOUNDED | (container or {}), **pod)
+
+    def test_no_attempt_reaches_the_node_and_each_is_told(self):
+        agent = self.start(grants={self.namespace: {"host-paths": ["/granted"]}})
+        words = {}
+        for name, (container, said) in CONTAINERS.items():
+            words[name] = (self.bounded(name, container), said)
+        for name, (pod, said) in PODS.items():
+            words[name] = (self.bounded(name, **pod), said)
+        for name, (source, said) in VOLUMES.items():
+            words[name] = (self.bounded(name, volumes=[{"name": "v"} | source]), said)
+        for body, _ in words.values():
+            self.put(body)
+        self.put(self.bounded("modest"))
+        self.instance(agent, "modest")
+        for name, (_, said) in words.items():
+            told = lambda name=name: (self.status(agent, name) or {"state": "", "reason": ""})
+            until(lambda told=told: told()["state"] == "refused", SOON, f"{name} is refused")
+            self.assertIn(said, told()["reason"], name)
+        self.assertEqual([file.split("_")[1].rsplit("-", 1)[0] for file in agent.manifests()], ["modest"])
+        # The list shows each with what would allow it.
+        hints = "\n".join(self.status(agent, "root")["hints"])
+        self.assertIn(f'to policy.grants."{self.namespace}".host-paths, or add "{self.namespace}" to policy.trusted-namespaces', hints)
+
+    def test_a_granted_path_is_resolved_beneath_the_grant(self):
+        agent = self.start(grants={self.namespace: {"host-paths": ["/granted"], "host-ports": [9100]}})
+        self.put(self.bounded("reader", {"volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "own"}],
+                                         "ports": [{"containerPort": 1, "hostPort": 9100}]},
+                              volumes=[{"name": "v", "hostPath": {"path": "/granted/a/b"}}]))
+        manifest = self.instance(agent, "reader").text
+        self.assertRegex(manifest, r"hostPath:\n +path: /granted\n")
+        self.assertIn("subPath: a/b/own", manifest)
+        self.assertIn("readOnly: true", manifest)
+        self.assertIn("recursiveReadOnly: IfPossible", manifest)
+
+    def test_what_all_of_them_request_is_bounded(self):
+        agent = self.start()
+        asking = lambda memory: BOUNDED | {"resources": {"requests": {"memory": memory}, "limits": {"memory": memory}}}
+        self.put(self.daemon("large", asking("60Mi")))
+        first = self.instance(agent, "large")
+        self.put(self.daemon("another", asking("60Mi")))
+        until(lambda: "policy.max-requests" in (self.status(agent, "another") or {"reason": ""})["reason"], SOON, "it is refused")
+        self.put(self.daemon("small", asking("30Mi")))
+        self.instance(agent, "small")
+        self.assertEqual(self.instance(agent, "large").uid, first.uid)
+        self.assertFalse(self.instances(agent, "another"))
+        self.remove("large")
+        self.instance(agent, "another")
+
+    def test_a_name_says_nothing_about_a_folders_daemon(self):
+        agent = self.start(namespaces=["elsewhere"])
+        own = self.daemon("own", labels={})
+        (agent.folder / "own.yaml").write_text(json.dumps(own), encoding="utf-8")
+        first = self.instance(agent, "own")
+        for body in (own, self.daemon("own", labels={"daemonlet.dev/mode": "bootstrap"}), self.daemon("own", hostPID=True)):
+            self.put(body)
+            until(lambda: "says nothing here" in "\n".join(self.status(agent, "own")["notes"]), SOON, "it is told")
+            self.remove("own", propagation="Foreground")
+            until(lambda: "says nothing here" not in "\n".join(self.status(agent, "own")["notes"]), SOON, "it went")
+        never(lambda: [one.uid for one in self.instances(agent, "own")] != [first.uid], 3, "somebody else ended it")
+
+    def test_no_name_of_one_namespace_is_a_file_of_another(self):
+        other = f"{self.namespace}-a"
+        self.make_namespace(other)
+        agent = self.start(namespaces=[self.namespace, other])
+        self.put(self.bounded("a-b"))
+        body = self.bounded("b")
+        body["metadata"]["namespace"] = other
+        self.put(body)
+        until(lambda: len(agent.manifests()) == 2, SOON, "both run")
+        self.assertEqual(len({file.split("_")[0] for file in agent.manifests()}), 2)
+
+    def test_the_api_server_may_refuse_what_we_do_too(self):
+        # A number instead of a class, and a path that climbs out of a granted one.
+        agent = self.start(grants={self.namespace: {"host-paths": ["/granted"]}})
+        for name, pod in (("number", {"priority": 2000001000}), ("climbing", {"volumes": [{"name": "v", "hostPath": {"path": "/granted/../etc"}}]})):
+            try:
+                self.put(self.bounded(name, **pod))
+            except Refused:
+                continue
+            until(lambda name=name: (self.status(agent, name) or {"state": ""})["state"] == "refused", SOON, f"{name} is refused")
+        self.assertFalse(agent.manifests())
