@@ -3,12 +3,15 @@
 
 #[path = "core/coordinator.rs"]
 mod coordinator;
+#[path = "core/large.rs"]
+mod large;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use criterion::Criterion;
 use criterion::criterion_group;
@@ -351,5 +354,16 @@ fn core(criterion: &mut Criterion) {
     criterion.bench_function("pass over 100 quiet daemons", |b| b.iter(pass));
 }
 
-criterion_group!(benches, core, coordinator::coordinator);
+/// A DaemonSet with as much of one thing as is let through: all steps together.
+fn large(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("20,000");
+    group.sample_size(10);
+    for shape in large::SHAPES {
+        group.bench_function(shape.0, |b| {
+            b.iter_custom(|times| (0..times).map(|_| large::times(shape, 20_000).into_iter().sum::<Duration>()).sum())
+        });
+    }
+}
+
+criterion_group!(benches, core, large, coordinator::coordinator);
 criterion_main!(benches);

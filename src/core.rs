@@ -5,6 +5,7 @@
 pub mod acceptance;
 pub mod adopt;
 pub mod annotations;
+pub mod bounds;
 pub mod canonical;
 pub mod cluster;
 pub mod convert;

@@ -23,6 +23,10 @@ pub(super) fn log(reports: &[Notice]) {
                 few.node,
                 few.key
             ),
+            Notice::LeftOut(node, count) => tracing::warn!(
+                "the agent of node {node} tells of {count} daemons more than are taken from one agent; those without an \
+                 instance are left out first"
+            ),
             Notice::Approved(name, node) => {
                 let user = enrolment::user(node);
                 tracing::info!(request = name, "approved certificatesigningrequest {name} for {user}");

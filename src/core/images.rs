@@ -6,6 +6,8 @@
 pub mod keyring;
 pub mod reference;
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::core::canonical::default_pull_policy;
@@ -27,18 +29,25 @@ pub(crate) fn policy<'a>(image: &str, written: Option<&'a str>) -> &'a str {
 
 /// The images of the pod template's `spec` that may be pulled, in the order of the containers, then of the
 /// volumes; each once.
-pub fn of_spec(spec: &Value) -> Vec<PodImage> {
+pub fn of_spec<'a>(spec: &'a Value) -> Vec<PodImage> {
     let mut images: Vec<PodImage> = Vec::new();
-    let mut add = |image: Option<&str>, written: Option<&str>| {
+    let mut places = BTreeMap::new();
+    let mut add = |image: Option<&'a str>, written: Option<&str>| {
         let Some(image) = image else { return };
         let policy = policy(image, written);
-        match images.iter_mut().find(|known| known.image == image) {
-            Some(known) => known.always |= policy == "Always",
+        match places.get(image) {
+            Some(place) => {
+                let known: &mut PodImage = &mut images[*place];
+                known.always |= policy == "Always";
+            }
             None if policy == "Never" => {}
-            None => images.push(PodImage { image: image.to_owned(), always: policy == "Always" }),
+            None => {
+                places.insert(image, images.len());
+                images.push(PodImage { image: image.to_owned(), always: policy == "Always" });
+            }
         }
     };
-    let list = |name: &str| spec.list_at(name).iter();
+    let list = |name: &str| -> std::slice::Iter<'a, Value> { spec.list_at(name).iter() };
     for container in list("initContainers").chain(list("containers")) {
         add(container.text_at("image"), container.text_at("imagePullPolicy"));
     }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::core::bounds;
 use crate::core::canonical;
 use crate::core::labels;
 use crate::core::labels::LabelError;
@@ -69,6 +70,9 @@ pub struct Policy {
     #[serde(default)]
     release: Vec<String>,
 }
+
+/// How many broken rules are told of one DaemonSet.
+const TOLD: usize = 12;
 
 /// Which entries of `policy.release` count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,9 +133,26 @@ impl Policy {
 
     /// What the rules for pods have against `daemon_set` of the API, if anything; each with what would allow it.
     pub fn forbids(&self, daemon_set: &DaemonSet) -> Option<String> {
-        let violations = self.rules.violations(daemon_set);
+        let violations = self.violations(daemon_set);
         let words = || violations.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; ");
         (!violations.is_empty()).then(words)
+    }
+
+    /// What `daemon_set` of the API does against the rules: the bounds first, then at most [`TOLD`] of the others.
+    fn violations(&self, daemon_set: &DaemonSet) -> Vec<FieldError> {
+        let over = bounds::of(daemon_set, &self.rules).exceeded_by(daemon_set.pod_template());
+        if !over.is_empty() {
+            return over;
+        }
+        let mut violations = self.rules.violations(daemon_set);
+        let more = violations.len().saturating_sub(TOLD);
+        violations.truncate(TOLD);
+        violations.extend((more > 0).then(|| FieldError {
+            field: "spec.template".to_owned(),
+            reason: format!("breaks {more} more rules of [policy]"),
+            hint: None,
+        }));
+        violations
     }
 
     /// The granted prefixes of host paths below which the pods of `daemon_set` are kept; `None`: it is trusted, or of
@@ -302,6 +323,34 @@ mod tests {
             api.template["spec"]["restartPolicy"] = json!("Always");
             assert_eq!(Policy::default().covers(&api, Some(&folder)), expected, "{namespace} {image}");
         }
+    }
+
+    #[test]
+    fn too_much_of_one_thing_is_refused_unless_the_namespace_is_trusted() {
+        let with_volumes = |namespace: &str, count: usize| {
+            let mut daemon_set = daemon_set(namespace, STATIC, "x:1");
+            let volume = |index| json!({"name": format!("v-{index}"), "configMap": {"name": "x"}});
+            daemon_set.template["spec"]["volumes"] = (0..count).map(volume).collect();
+            let container = &mut daemon_set.template["spec"]["containers"][0];
+            container["resources"] = json!({"limits": {"memory": "1Mi"}});
+            container["securityContext"] = json!({"readOnlyRootFilesystem": true});
+            daemon_set
+        };
+        let refused = Policy::default().forbids(&with_volumes("a", 257)).expect("a refusal");
+        assert!(
+            refused.starts_with("spec.template.spec.volumes: has 257 volumes; at most 256 are allowed"),
+            "{refused}"
+        );
+        let none = json!({});
+        let admitted = Policy::default().admit(&with_volumes("a", 257), Lookup::Present(&none));
+        assert!(matches!(admitted, Admission::Refused(errors) if errors.len() == 1), "it does not start, either");
+        assert_eq!(Policy::default().forbids(&with_volumes("a", 256)), None);
+        let mut many = with_volumes("a", 256);
+        let volume = |index| json!({"name": format!("v-{index}"), "hostPath": {"path": "/"}});
+        many.template["spec"]["volumes"] = (0..200).map(volume).collect();
+        let told = Policy::default().forbids(&many).expect("a refusal");
+        assert!(told.ends_with("; spec.template: breaks 188 more rules of [policy]"), "{told}");
+        assert_eq!(Policy::default().forbids(&with_volumes("kube-system", 257)), None);
     }
 
     #[test]

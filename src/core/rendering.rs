@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_digest_of_what_is_written_follows_tokens_of_volumes_that_keep_the_rest() {
-        let file = |data: &str| VolumeFile { data: data.as_bytes().to_vec(), mode: 0o600, uid: None };
+        let file = |data: &str| VolumeFile { data: data.as_bytes().into(), mode: 0o600, uid: None };
         let digest = |token: &str, ca: &str, other: &str| {
             let files = BTreeMap::from([("token".to_owned(), file(token)), ("ca".to_owned(), file(ca))]);
             let tokens = BTreeSet::from(["token".to_owned()]);

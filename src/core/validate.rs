@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::core::bounds::EVERYONE;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::dns;
 use crate::core::json::Json;
@@ -65,12 +66,17 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
     if is_deeper(spec, MAX_LEVELS) {
         return Err(vec![wrong("spec", format!("maps and lists are nested more than {MAX_LEVELS} levels deep"))]);
     }
+    let template = spec.get("template").unwrap_or(&empty);
+    let over = EVERYONE.exceeded_by(template);
+    if !over.is_empty() {
+        return Err(over);
+    }
     self::metadata::check(metadata, "metadata", &mut errors);
     self::metadata::finalizers(metadata, &mut errors);
     let template_labels = strings(spec.at(["template", "metadata", "labels"]));
     selector::check(spec.get("selector"), &template_labels, &mut errors);
     template::check(spec.get("template"), &mut errors);
-    pod::check(spec.get("template").unwrap_or(&empty), &mut errors);
+    pod::check(template, &mut errors);
     let update_strategy = strategy::read(spec.get("updateStrategy"), &mut errors);
     let min_ready_seconds = not_negative(spec, "minReadySeconds", &mut errors);
     not_negative(spec, "revisionHistoryLimit", &mut errors);

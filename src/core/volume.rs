@@ -3,11 +3,12 @@
 //! Owns the value that rendering produces and the disk side writes. Must not do I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeFile {
-    /// The content.
-    pub data: Vec<u8>,
+    /// The content; files with the same share it.
+    pub data: Arc<[u8]>,
     /// Permission bits, as set by the kubelet's own plugin (fsGroup included).
     pub mode: u32,
     /// Owner; `None` is root (a token's `runAsUser`).

@@ -146,6 +146,20 @@ fn the_units_are_not_more_exposed_than_they_have_to_be() {
 }
 
 #[test]
+fn the_agent_takes_a_bounded_part_of_the_node() {
+    let unit = read("systemd/daemonlet.service");
+    for (key, value) in [
+        ("MemoryHigh", "192M"),
+        ("MemoryMax", "256M"),
+        ("TasksMax", "256"),
+        ("OOMScoreAdjust", "-900"),
+        ("CPUWeight", "50"),
+    ] {
+        assert_eq!(values(&unit, key), [value], "{key}");
+    }
+}
+
+#[test]
 fn the_sign_of_life_is_the_loops_and_a_bad_configuration_fails_the_reload() {
     let unit = read("systemd/daemonlet.service");
     assert_eq!(values(&unit, "WatchdogSec"), ["60s"]);

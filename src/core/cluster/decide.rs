@@ -56,6 +56,8 @@ pub(super) struct Memory {
     pub(super) halts: BTreeMap<ObjectKey, (String, Halted)>,
     /// DaemonSets that too few agents run: each is told once.
     pub(super) few: BTreeSet<ObjectKey>,
+    /// Nodes whose agent tells of too many daemons: each is told once.
+    pub(super) left_out: BTreeSet<String>,
     /// What goes wrong, and how far it has been told.
     pub(super) events: Events,
     /// What is wanted, whether it is sent or waits.
@@ -71,6 +73,8 @@ pub enum Notice {
     Unclaimed(ObjectKey, String),
     /// Too few agents say that they run a DaemonSet without a mode.
     FewAgents(FewAgents),
+    /// An agent tells of so many daemons more than are taken from one: its node.
+    LeftOut(String, usize),
     /// A certificate request was approved: its name, and the node that it is for.
     Approved(String, String),
     /// A certificate request is not approved.
@@ -115,6 +119,10 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     let new = plan.few.iter().filter(|few| !state.few.contains(&few.key));
     decision.notices.extend(new.map(|few| Notice::FewAgents(few.clone())));
     let few = plan.few.iter().map(|few| few.key.clone()).collect();
+    let left_out = view.left_out();
+    let new = left_out.iter().filter(|(node, _)| !state.left_out.contains(*node));
+    decision.notices.extend(new.map(|(node, count)| Notice::LeftOut(node.clone(), *count)));
+    let left_out = left_out.into_keys().collect();
     let (approvals, not_approved) = certificates::plan(view);
     decision.notices.extend(plan.unclaimed.into_iter().map(|(key, node)| Notice::Unclaimed(key, node)));
     for (name, why) in not_approved.into_iter().filter(|(name, why)| state.not_approved.get(*name) != Some(why)) {
@@ -168,7 +176,7 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     decision.requests =
         numbered.map(|(number, (target, version, call))| ClusterRequest { number, target, version, call }).collect();
     let (passed_over, halts, events) = (plan.passed_over, plan.halts, told.next);
-    decision.memory = is_planned.then_some(Memory { passed_over, halts, few, events, wanted });
+    decision.memory = is_planned.then_some(Memory { passed_over, halts, few, left_out, events, wanted });
     decision
 }
 

@@ -183,6 +183,8 @@ pub struct NodeReport {
     pub(super) approvals: Vec<(Name, Name, ApprovalFact)>,
     /// What the agent says of its daemons, by key.
     daemons: Vec<(Name, Told)>,
+    /// How many daemons more it tells of than are taken from one agent.
+    pub left_out: usize,
     /// Times that lay in the future when they were told, and when each was first seen.
     ahead: BTreeMap<Timestamp, Timestamp>,
     /// Whether no pass has looked at it yet: its times are as they were told.
@@ -290,6 +292,12 @@ impl ClusterSnapshot {
     /// Whether a kind has been listed, and is not being listed anew.
     pub fn is_listed(&self, kind: WatchedKind) -> bool {
         self.complete.contains(&kind) && !self.listing.contains_key(&kind)
+    }
+
+    /// By node, how many daemons more its agent tells of than are taken from one agent.
+    pub fn left_out(&self) -> BTreeMap<String, usize> {
+        let of = |(name, entry): (&String, &NodeEntry)| Some((name.clone(), entry.report.as_ref()?.left_out));
+        self.nodes.iter().filter_map(of).filter(|(_, count)| *count > 0).collect()
     }
 
     /// The NodeDaemons of a node.

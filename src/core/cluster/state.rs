@@ -36,6 +36,8 @@ pub struct CoordinatorState {
     pub(super) halts: BTreeMap<ObjectKey, (String, Halted)>,
     /// DaemonSets of which it is told that too few agents run them.
     pub(super) few: BTreeSet<ObjectKey>,
+    /// Nodes of which it is told that their agent tells of too many daemons.
+    pub(super) left_out: BTreeSet<String>,
     /// Nodes without a report, since when.
     pub(super) unreported: BTreeMap<String, Timestamp>,
     /// Nodes whose approvals were written in this term: they name the Lease, if the resource has a place for it.
@@ -189,6 +191,7 @@ impl CoordinatorState {
         if let Some(memory) = decision.memory {
             self.passed_over = memory.passed_over;
             self.few = memory.few;
+            self.left_out = memory.left_out;
             self.halts = memory.halts;
             self.events = memory.events;
             self.retries.retain(&memory.wanted);

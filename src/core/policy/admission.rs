@@ -59,7 +59,7 @@ impl Policy {
         if daemon_set.source != Source::Api {
             return Admission::Allowed(violation.map(about_mirror_pod).into_iter().collect());
         }
-        let mut refused = self.rules.violations(daemon_set);
+        let mut refused = self.violations(daemon_set);
         refused.extend(violation);
         match (refused.is_empty(), level) {
             (false, _) => Admission::Refused(refused),

@@ -2,6 +2,8 @@
 //!
 //! Must not change anything but what the visitor changes.
 
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
@@ -20,6 +22,14 @@ pub(super) fn all(spec: &Object) -> impl Iterator<Item = (String, &Value)> {
             .enumerate()
             .map(move |(index, container)| (format!("spec.template.spec.{list}[{index}]"), container))
     })
+}
+
+/// Containers by name.
+pub(super) type ByName<'a> = BTreeMap<&'a str, &'a Value>;
+
+/// The containers of `spec` that have a name.
+pub(super) fn by_name(spec: &Object) -> ByName<'_> {
+    all(spec).filter_map(|(_, container)| Some((container.text_at("name")?, container))).collect()
 }
 
 /// Calls `visit` with list name, index and every container of `spec`.
@@ -55,29 +65,54 @@ pub(super) fn fs_group(spec: &Object) -> Option<u32> {
     group.and_then(Value::as_u64).and_then(|group| u32::try_from(group).ok())
 }
 
-/// Folders inside the volume `name` that other volumes are mounted on, relative to its root
-/// (upstream's `getNestedMountpoints`).
-pub(super) fn nested_mount_points(spec: &Object, name: &str) -> BTreeSet<String> {
-    let mut nested = BTreeSet::new();
+/// By volume, the folders inside it that other volumes are mounted on, relative to its root (upstream's
+/// `getNestedMountpoints`).
+pub(super) fn nested_mount_points(spec: &Object) -> BTreeMap<String, BTreeSet<String>> {
+    let mut nested: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (_, container) in all(spec) {
-        let mounts = container.list_at("volumeMounts");
-        if mounts.len() < 2 || !mounts.iter().any(|mount| mount.text_at("name") == Some(name)) {
-            continue;
-        }
-        let mut points: Vec<_> = mounts.iter().filter_map(mount_point).collect();
-        points.sort();
-        for own in mounts.iter().filter(|mount| mount.text_at("name") == Some(name)).filter_map(mount_point) {
-            let prefix = format!("{own}/");
-            let mut found: Vec<String> = Vec::new();
-            for point in points.iter().filter(|point| point.starts_with(&prefix)) {
-                if !found.iter().any(|outer| point.starts_with(outer.as_str())) {
-                    found.push(format!("{point}/"));
-                    nested.extend(point.get(prefix.len()..).map(str::to_owned));
+        let mounts = container.list_at("volumeMounts").iter();
+        let points: BTreeMap<_, Vec<_>> = mounts.fold(BTreeMap::new(), |mut points, mount| {
+            if let Some(point) = mount_point(mount) {
+                points.entry(ByFolder(point)).or_insert_with(Vec::new).push(mount.str_at("name"));
+            }
+            points
+        });
+        let mut above: Vec<(&str, &[&str])> = Vec::new();
+        for (ByFolder(point), names) in &points {
+            while above.pop_if(|(outer, _)| below(point, outer).is_none()).is_some() {}
+            if let Some((outer, volumes)) = above.last() {
+                let inner = below(point, outer).unwrap_or_default();
+                for volume in *volumes {
+                    nested.entry((*volume).to_owned()).or_default().insert(inner.to_owned());
                 }
             }
+            above.push((point.as_str(), names.as_slice()));
         }
     }
     nested
+}
+
+/// What `path` has below the folder `outer`; `None` if it is not below it.
+pub(super) fn below<'a>(path: &'a str, outer: &str) -> Option<&'a str> {
+    path.strip_prefix(outer)?.strip_prefix('/')
+}
+
+/// A path, ordered so that what is below it comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ByFolder<T>(pub(super) T);
+
+impl<T: AsRef<str> + Eq> Ord for ByFolder<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let key = |byte: u8| (byte != b'/', byte);
+        let [one, other] = [self, other].map(|path| path.0.as_ref().bytes().map(key));
+        one.cmp(other)
+    }
+}
+
+impl<T: AsRef<str> + Eq> PartialOrd for ByFolder<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 fn mount_point(mount: &Value) -> Option<String> {

@@ -2,12 +2,15 @@
 //!
 //! Owns look-ups: each is recorded as a reference, and absent objects as missing.
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::Value;
 use sha2::Digest;
 use sha2::Sha256;
 
+use crate::core::bounds;
 use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
@@ -18,10 +21,16 @@ use crate::core::render::Missing;
 use crate::core::render::Part;
 use crate::core::render::RenderInput;
 use crate::core::render::part::Obstacles;
+use crate::core::render::payload;
 use crate::core::volume::VolumeData;
 
+/// What a file or variable counts beside its name and content, in bytes.
+const PER_ENTRY: usize = 128;
 /// The ConfigMap with the cluster's CA in every namespace.
 pub(super) const ROOT_CA: &str = "kube-root-ca.crt";
+
+/// The bytes of a value; `None`: it is absent or not decodable.
+type SharedValue = Option<Arc<[u8]>>;
 
 /// The state of one rendering.
 pub(super) struct RenderContext<'a> {
@@ -35,6 +44,10 @@ pub(super) struct RenderContext<'a> {
     /// The parts that something missing or refused holds back.
     pub(super) obstacles: Obstacles,
     data: Sha256,
+    /// The values of ConfigMaps and Secrets in files: each is copied once, however many files have it.
+    values: BTreeMap<(Kind, String, String), SharedValue>,
+    /// How much more its files and variables may hold, in bytes.
+    left: usize,
 }
 
 impl<'a> RenderContext<'a> {
@@ -49,6 +62,8 @@ impl<'a> RenderContext<'a> {
             volumes: Vec::new(),
             obstacles: Obstacles::default(),
             data: Sha256::new(),
+            values: BTreeMap::new(),
+            left: bounds::of(input.daemon_set, &input.options.rules).data,
         }
     }
 
@@ -157,6 +172,27 @@ impl<'a> RenderContext<'a> {
             self.data.update(part);
         }
         self.data.update([u8::from(value.is_some())]);
+    }
+
+    /// The value of `key` in `object`, the ConfigMap or Secret `name`.
+    pub(super) fn shared(&mut self, kind: Kind, name: &str, key: &str, object: &Value) -> SharedValue {
+        let value = self.values.entry((kind, name.to_owned(), key.to_owned()));
+        value.or_insert_with(|| payload::value(kind, object, key).map(Arc::from)).clone()
+    }
+
+    /// Whether the pod may hold a further file or variable of `bytes`, which `field` requests; refused if not.
+    pub(super) fn spend(&mut self, bytes: usize, field: &str) -> bool {
+        if let Some(left) = self.left.checked_sub(bytes + PER_ENTRY) {
+            self.left = left;
+            return true;
+        }
+        self.left = 0;
+        if !self.obstacles.is_refused() {
+            let bound = bounds::of(self.input.daemon_set, &self.input.options.rules);
+            let reason = format!("the files and variables of the pod have more than {} bytes together", bound.data);
+            self.refuse(field, reason, &bound.hint());
+        }
+        false
     }
 
     /// The data version: 16 hex digits over everything recorded.

@@ -2,9 +2,10 @@
 //!
 //! Follows upstream's `downwardapi.CollectData`. Plain downwardAPI volumes stay with the kubelet.
 
-use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -12,6 +13,7 @@ use crate::core::json::Json;
 use crate::core::quantity::Quantity;
 use crate::core::quantity::parse_json;
 use crate::core::render::RenderInput;
+use crate::core::render::containers::ByName;
 use crate::core::render::json::Object;
 use crate::core::render::payload;
 use crate::core::render::payload::Payload;
@@ -22,9 +24,11 @@ pub(super) struct PodView<'a> {
     pub(super) name: String,
     pub(super) namespace: &'a str,
     pub(super) uid: &'a str,
-    pub(super) labels: Option<&'a Object>,
-    /// The annotations, without those that the kubelet adds.
-    pub(super) annotations: Option<&'a Object>,
+    labels: TextMap<'a>,
+    annotations: TextMap<'a>,
+    /// All labels as one text; made once.
+    all_labels: OnceCell<Arc<[u8]>>,
+    all_annotations: OnceCell<Arc<[u8]>>,
     /// The ServiceAccount's name.
     pub(super) service_account: &'a str,
 }
@@ -37,21 +41,29 @@ impl<'a> PodView<'a> {
             name: format!("{}-{}", input.identity.pod_name, input.options.node_name.to_lowercase()),
             namespace: &input.daemon_set.key.namespace,
             uid: &input.identity.uid,
-            labels: map("labels"),
-            annotations: map("annotations"),
+            labels: text_map(map("labels")),
+            annotations: annotations(map("annotations"), &input.identity.uid),
+            all_labels: OnceCell::new(),
+            all_annotations: OnceCell::new(),
             service_account,
         }
     }
 }
 
 /// Adds the files of a downwardAPI source.
-pub(super) fn project(payload: &mut Payload<'_, '_>, pod: &PodView<'_>, spec: &Object, source: &Value, field: &str) {
+pub(super) fn project(
+    payload: &mut Payload<'_, '_>,
+    pod: &PodView<'_>,
+    containers: &ByName<'_>,
+    source: &Value,
+    field: &str,
+) {
     for (index, item) in source.list_at("items").iter().enumerate() {
         let field = format!("{field}.items[{index}]");
         let known = match (item.at("fieldRef"), item.at("resourceFieldRef")) {
             (Some(reference), _) => field_value(pod, reference.str_at("fieldPath")).ok_or("fieldRef"),
-            (None, Some(reference)) => resource_value(spec, reference).ok_or("resourceFieldRef"),
-            (None, None) => Ok(String::new()),
+            (None, Some(reference)) => resource_value(containers, reference).ok_or("resourceFieldRef"),
+            (None, None) => Ok(Arc::default()),
         };
         let value = match known {
             Ok(value) => value,
@@ -65,51 +77,49 @@ pub(super) fn project(payload: &mut Payload<'_, '_>, pod: &PodView<'_>, spec: &O
             }
         };
         let mode = payload::mode(item, "mode").unwrap_or(payload.mode);
-        let file = payload.owner.file(value.into_bytes(), mode);
+        let file = payload.owner.file(value, mode);
         payload.insert(item.str_at("path"), file, &format!("{field}.path"));
     }
 }
 
 /// The value of a field path (upstream's `ExtractFieldPathAsString`).
-fn field_value(pod: &PodView<'_>, path: &str) -> Option<String> {
+fn field_value(pod: &PodView<'_>, path: &str) -> Option<Arc<[u8]>> {
     if let Some((map, key)) = path.strip_suffix("']").and_then(|path| path.split_once("['")) {
         let map = match map {
-            "metadata.labels" => labels(pod),
-            "metadata.annotations" => annotations(pod),
+            "metadata.labels" => &pod.labels,
+            "metadata.annotations" => &pod.annotations,
             _ => return None,
         };
-        return Some(map.get(key).map(|value| value.clone().into_owned()).unwrap_or_default());
+        return Some(map.get(key).map(|value| bytes(value)).unwrap_or_default());
     }
     match path {
-        "metadata.name" => Some(pod.name.clone()),
-        "metadata.namespace" => Some(pod.namespace.to_owned()),
-        "metadata.uid" => Some(pod.uid.to_owned()),
-        "metadata.labels" => Some(format_map(&labels(pod))),
-        "metadata.annotations" => Some(format_map(&annotations(pod))),
+        "metadata.name" => Some(bytes(&pod.name)),
+        "metadata.namespace" => Some(bytes(pod.namespace)),
+        "metadata.uid" => Some(bytes(pod.uid)),
+        "metadata.labels" => Some(Arc::clone(pod.all_labels.get_or_init(|| bytes(&format_map(&pod.labels))))),
+        "metadata.annotations" => {
+            Some(Arc::clone(pod.all_annotations.get_or_init(|| bytes(&format_map(&pod.annotations)))))
+        }
         _ => None,
     }
 }
 
-type TextMap<'a> = BTreeMap<&'a str, Cow<'a, str>>;
+type TextMap<'a> = BTreeMap<&'a str, &'a str>;
 
 fn text_map(object: Option<&Object>) -> TextMap<'_> {
-    object
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| (key.as_str(), Cow::Borrowed(value.as_str().unwrap_or_default())))
-        .collect()
-}
-
-fn labels<'a>(pod: &PodView<'a>) -> TextMap<'a> {
-    text_map(pod.labels)
+    object.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())).collect()
 }
 
 /// The annotations with those that the kubelet adds, but for the time at which it first saw the file.
-fn annotations<'a>(pod: &PodView<'a>) -> TextMap<'a> {
-    let mut map = text_map(pod.annotations);
-    map.insert("kubernetes.io/config.hash", Cow::Borrowed(pod.uid));
-    map.insert("kubernetes.io/config.source", Cow::Borrowed("file"));
+fn annotations<'a>(own: Option<&'a Object>, uid: &'a str) -> TextMap<'a> {
+    let mut map = text_map(own);
+    map.insert("kubernetes.io/config.hash", uid);
+    map.insert("kubernetes.io/config.source", "file");
     map
+}
+
+fn bytes(text: &str) -> Arc<[u8]> {
+    text.as_bytes().into()
 }
 
 /// Upstream's `FormatMap`: one `key="value"` a line, sorted.
@@ -153,12 +163,8 @@ fn is_print(c: char) -> bool {
 
 /// The value of a container's resource (upstream's `ExtractContainerResourceValue`), if the container sets it. An
 /// unset limit is what the node can allocate, which is unknown here.
-fn resource_value(spec: &Object, reference: &Value) -> Option<String> {
-    let container = reference.text_at("containerName")?;
-    let found = ["containers", "initContainers"]
-        .into_iter()
-        .flat_map(|list| spec.list_at(list))
-        .find(|found| found.text_at("name") == Some(container))?;
+fn resource_value(containers: &ByName<'_>, reference: &Value) -> Option<Arc<[u8]>> {
+    let found = containers.get(reference.text_at("containerName")?)?;
     let (kind, resource) = reference.text_at("resource")?.split_once('.')?;
     let open_on_node = matches!(resource, "cpu" | "memory" | "ephemeral-storage");
     if !open_on_node && !resource.starts_with("hugepages-") {
@@ -178,7 +184,7 @@ fn resource_value(spec: &Object, reference: &Value) -> Option<String> {
     let unit = if resource == "cpu" { 1000 } else { 1 };
     let divisor = divisor.map(count).filter(|divisor| *divisor > 0).unwrap_or(unit);
     let amount = amount.map_or(0, count);
-    Some((amount / divisor + i128::from(amount % divisor > 0)).to_string())
+    Some(bytes(&(amount / divisor + i128::from(amount % divisor > 0)).to_string()))
 }
 
 #[cfg(test)]

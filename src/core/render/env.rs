@@ -4,6 +4,8 @@
 //! `env` in order. `env_file` owns how a Secret's value is passed.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 use serde_json::json;
@@ -36,9 +38,13 @@ impl Variable<'_> {
         }
     }
 
-    /// Whether its value refers to `$(name)`.
-    fn refers_to(&self, name: &str) -> bool {
-        matches!(self, Variable::Ready(variable) if refers_to(variable, name))
+    /// The names that its value refers to.
+    fn references(&self) -> impl Iterator<Item = &str> {
+        let value = match self {
+            Variable::Ready(variable) => variable.text_at("value"),
+            Variable::Secret { .. } => None,
+        };
+        value.into_iter().flat_map(expansion::references)
     }
 
     /// Whether the kubelet may omit it.
@@ -51,9 +57,10 @@ impl Variable<'_> {
 /// Resolves the environments of all containers of `spec`.
 pub(super) fn resolve(ctx: &mut RenderContext<'_>, account: &str, spec: &mut Object) {
     let mut volumes = json::take_list(spec, "volumes");
+    let mut names = volumes.iter().map(|volume| volume.str_at("name").to_owned()).collect();
     containers::for_each_mut(spec, |list, index, container| {
         let field = format!("spec.template.spec.{list}[{index}]");
-        let mut file = EnvFile::new(container, &volumes);
+        let mut file = EnvFile::new(container, &names);
         let part = file.part(ctx, container, list);
         let waits_alone = matches!(part, Part::Environment { waits_alone: true, .. });
         ctx.begin(part);
@@ -75,7 +82,10 @@ pub(super) fn resolve(ctx: &mut RenderContext<'_>, account: &str, spec: &mut Obj
         if !merged.is_empty() || container.contains_key("env") {
             container.insert("env".to_owned(), Value::Array(merged));
         }
-        file.mount(ctx, container, &mut volumes);
+        if let Some(volume) = file.mount(ctx, container) {
+            names.insert(volume.str_at("name").to_owned());
+            volumes.push(volume);
+        }
     });
     ctx.begin(Part::Pod);
     json::put_list(spec, "volumes", volumes);
@@ -90,7 +100,9 @@ fn reference_of<'s>(source: &'s Value, config_map: &str, secret: &str) -> Option
 /// The variables of `envFrom`, which is removed.
 fn env_from<'a>(ctx: &mut RenderContext<'a>, container: &mut Object, field: &str) -> Vec<Variable<'a>> {
     let Some(Value::Array(sources)) = container.remove("envFrom") else { return Vec::new() };
-    let mut variables: Vec<Variable<'a>> = Vec::new();
+    let mut variables: Vec<Option<Variable<'a>>> = Vec::new();
+    // Where the variable of each name is.
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for (index, source) in sources.iter().enumerate() {
         let field = format!("{field}.envFrom[{index}]");
         let prefix = source.str_at("prefix");
@@ -110,14 +122,17 @@ fn env_from<'a>(ctx: &mut RenderContext<'a>, container: &mut Object, field: &str
             if value.is_none() {
                 ctx.miss(kind.as_str(), object_name, key);
             }
-            if index > 0 {
-                variables.retain(|earlier| earlier.name() != name);
+            if !ctx.spend(name.len() + value.as_deref().map_or(0, <[u8]>::len), &field) {
+                return Vec::new();
+            }
+            if let Some(earlier) = places.insert(name.clone(), variables.len()) {
+                variables[earlier] = None;
             }
             let from = SecretKey { field: field.clone(), secret: object_name.to_owned(), key: key.to_owned() };
-            variables.extend(variable(kind, name, value, from));
+            variables.push(variable(kind, name, value, from));
         }
     }
-    variables
+    variables.into_iter().flatten().collect()
 }
 
 /// The variables of `env`, which is removed.
@@ -172,7 +187,11 @@ fn resolve_one<'a>(
     if value.is_none() && optional {
         return None;
     }
-    let from = SecretKey { field: field(), secret: object_name.to_owned(), key: key.to_owned() };
+    let field = field();
+    if !ctx.spend(name.len() + value.as_deref().map_or(0, <[u8]>::len), &field) {
+        return None;
+    }
+    let from = SecretKey { field, secret: object_name.to_owned(), key: key.to_owned() };
     variable(kind, name.to_owned(), value, from)
 }
 
@@ -191,11 +210,11 @@ pub(super) fn literal(name: &str, value: &str) -> Value {
 
 /// `from` followed by `own`, without the variables of `from` that `own` overrides and nothing refers to.
 fn merge<'a>(mut from: Vec<Variable<'a>>, own: Vec<Variable<'a>>) -> impl Iterator<Item = Variable<'a>> {
-    from.retain(|variable| {
-        let name = variable.name();
-        let replaced = own.iter().any(|own| own.name() == name && !own.is_optional());
-        !replaced || own.iter().any(|own| own.refers_to(name))
-    });
+    if !from.is_empty() {
+        let replaced: BTreeSet<&str> = own.iter().filter(|own| !own.is_optional()).map(Variable::name).collect();
+        let used: BTreeSet<&str> = own.iter().flat_map(Variable::references).collect();
+        from.retain(|variable| !replaced.contains(variable.name()) || used.contains(variable.name()));
+    }
     from.into_iter().chain(own)
 }
 

@@ -47,6 +47,8 @@ pub(super) struct EnvFile {
     volume: String,
     content: String,
     keys: BTreeSet<String>,
+    /// For names that several variables want as their key: the number that the next one tries.
+    numbers: BTreeMap<String, usize>,
 }
 
 impl EnvFile {
@@ -61,9 +63,9 @@ impl EnvFile {
     }
 
     /// An empty file for `container`, in a volume whose name is not among `volumes`.
-    pub(super) fn new(container: &Object, volumes: &[Value]) -> Self {
-        let name = container.str_at("name");
-        Self { volume: volume_name(name, volumes), content: String::new(), keys: BTreeSet::new() }
+    pub(super) fn new(container: &Object, volumes: &BTreeSet<String>) -> Self {
+        let volume = volume_name(container.str_at("name"), volumes);
+        Self { volume, content: String::new(), keys: BTreeSet::new(), numbers: BTreeMap::new() }
     }
 
     /// The variable `name` with `value` (`None`: missing); `None` if it cannot be written.
@@ -124,26 +126,27 @@ impl EnvFile {
         let safe: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         let safe = if safe.starts_with(|c: char| c.is_ascii_digit()) { format!("_{safe}") } else { safe };
         let mut key = safe.clone();
-        let mut number = 2;
         while !self.keys.insert(key.clone()) {
+            let number = self.numbers.entry(safe.clone()).or_insert(2);
             key = format!("{safe}_{number}");
-            number += 1;
+            *number += 1;
         }
         key
     }
 
-    /// Adds volume and mount to the pod, if anything is in the file.
-    pub(super) fn mount(self, ctx: &mut RenderContext<'_>, container: &mut Object, volumes: &mut Vec<Value>) {
+    /// Mounts the file, if anything is in it, and returns its volume.
+    pub(super) fn mount(self, ctx: &mut RenderContext<'_>, container: &mut Object) -> Option<Value> {
         if self.keys.is_empty() {
-            return;
+            return None;
         }
-        let Some(mounts) = json::list_mut(container, "volumeMounts") else { return };
+        let mounts = json::list_mut(container, "volumeMounts")?;
         let path = mount_path(mounts);
         mounts.push(json!({"name": self.volume, "mountPath": path, "readOnly": true}));
-        volumes.push(json!({"name": self.volume, "emptyDir": {}}));
-        let file = VolumeFile { data: self.content.into_bytes(), mode: 0o400, uid: None };
+        let volume = json!({"name": self.volume, "emptyDir": {}});
+        let file = VolumeFile { data: self.content.into_bytes().into(), mode: 0o400, uid: None };
         let files = BTreeMap::from([(FILE.to_owned(), file)]);
         ctx.volumes.push(VolumeData { name: self.volume, files, ..VolumeData::default() });
+        Some(volume)
     }
 }
 
@@ -176,13 +179,11 @@ fn unfit(name: &str, text: &str) -> Option<&'static str> {
 
 /// A path that is not among `mounts`: the kubelet refuses a path that is mounted twice.
 fn mount_path(mounts: &[Value]) -> String {
-    let taken = |path: &str| {
-        let mut paths = mounts.iter().filter_map(|mount| mount.text_at("mountPath"));
-        paths.any(|mounted| clean_path(mounted) == path)
-    };
+    let paths = mounts.iter().filter_map(|mount| mount.text_at("mountPath"));
+    let taken: BTreeSet<String> = paths.map(clean_path).collect();
     let mut path = MOUNT_PATH.to_owned();
     let mut number = 2;
-    while taken(&path) {
+    while taken.contains(&path) {
         path = format!("{MOUNT_PATH}-{number}");
         number += 1;
     }
@@ -190,8 +191,8 @@ fn mount_path(mounts: &[Value]) -> String {
 }
 
 /// A volume name for `container`: readable, at most 63 characters, and not among `volumes`.
-fn volume_name(container: &str, volumes: &[Value]) -> String {
-    let taken = |name: &str| volumes.iter().any(|volume| volume.text_at("name") == Some(name));
+fn volume_name(container: &str, volumes: &BTreeSet<String>) -> String {
+    let taken = |name: &str| volumes.contains(name);
     let plain = format!("daemonlet-env-{container}");
     if plain.len() <= 63 && !taken(&plain) {
         return plain;

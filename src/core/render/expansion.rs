@@ -19,10 +19,8 @@ pub(super) fn references(text: &str) -> impl Iterator<Item = &str> {
             let mut chars = after.chars();
             match chars.next()? {
                 '(' => {
-                    let Some(end) = after.find(')') else {
-                        rest = chars.as_str();
-                        continue;
-                    };
+                    // Without one here there is none later.
+                    let end = after.find(')')?;
                     rest = after.get(end + 1..)?;
                     return after.get(1..end);
                 }

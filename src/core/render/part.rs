@@ -2,6 +2,9 @@
 //!
 //! Owns who waits for what. Must not decide what a part that is held back means for the pod: planning does.
 
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::core::model::FieldError;
@@ -50,35 +53,46 @@ pub(super) struct Obstacles {
     /// The part that is being rendered.
     pub(super) part: Part,
     held: Vec<HeldPart>,
+    /// Where in `held` each part is.
+    places: BTreeMap<Part, usize>,
+    /// What each of `held` lacks.
+    lacks: BTreeSet<(usize, Missing)>,
 }
 
 impl Obstacles {
-    fn now(&mut self) -> &mut HeldPart {
-        let at = self.held.iter().position(|held| held.part == self.part).unwrap_or_else(|| {
-            self.held.push(HeldPart { part: self.part.clone(), unheard: true, ..HeldPart::default() });
-            self.held.len() - 1
-        });
-        &mut self.held[at]
+    fn now(&mut self) -> usize {
+        if let Some(at) = self.places.get(&self.part) {
+            return *at;
+        }
+        self.held.push(HeldPart { part: self.part.clone(), unheard: true, ..HeldPart::default() });
+        self.places.insert(self.part.clone(), self.held.len() - 1);
+        self.held.len() - 1
     }
 
     /// `unheard`: nobody has said that it does not exist.
     pub(super) fn miss(&mut self, missing: Missing, unheard: bool) {
-        let held = self.now();
-        held.unheard &= unheard;
-        if !held.missing.contains(&missing) {
-            held.missing.push(missing);
+        let at = self.now();
+        self.held[at].unheard &= unheard;
+        if self.lacks.insert((at, missing.clone())) {
+            self.held[at].missing.push(missing);
         }
     }
 
     pub(super) fn refuse(&mut self, error: FieldError) {
-        let held = self.now();
+        let at = self.now();
+        let held = &mut self.held[at];
         held.unheard = false;
         held.refused.push(error);
     }
 
     /// What the part that is being rendered lacks.
     pub(super) fn missing_now(&self) -> &[Missing] {
-        self.held.iter().find(|held| held.part == self.part).map_or(&[], |held| &held.missing)
+        self.places.get(&self.part).map_or(&[], |at| &self.held[*at].missing)
+    }
+
+    /// Whether the part that is being rendered is refused already.
+    pub(super) fn is_refused(&self) -> bool {
+        self.places.get(&self.part).is_some_and(|at| !self.held[*at].refused.is_empty())
     }
 
     pub(super) fn into_held(self) -> Vec<HeldPart> {

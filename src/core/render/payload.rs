@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,6 +15,8 @@ use crate::core::json::Json;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::TokenRequest;
+use crate::core::render::containers::ByFolder;
+use crate::core::render::containers::below;
 use crate::core::render::containers::clean_path;
 use crate::core::render::context::RenderContext;
 use crate::core::volume::VolumeFile;
@@ -44,12 +47,12 @@ impl FileOwnership {
     }
 
     /// A file with `mode` from the volume's source.
-    pub(super) fn file(self, data: Vec<u8>, mode: u32) -> VolumeFile {
+    pub(super) fn file(self, data: Arc<[u8]>, mode: u32) -> VolumeFile {
         VolumeFile { data, mode: self.widened(mode), uid: None }
     }
 
     /// A token: readable only by its user once user or group of the pod are known.
-    fn token(self, data: Vec<u8>, default_mode: u32) -> VolumeFile {
+    fn token(self, data: Arc<[u8]>, default_mode: u32) -> VolumeFile {
         let known = self.fs_user.is_some() || self.fs_group.is_some();
         VolumeFile { data, mode: self.widened(if known { 0o600 } else { default_mode }), uid: self.fs_user }
     }
@@ -146,11 +149,11 @@ impl<'a> Payload<'_, 'a> {
     }
 
     fn key(&mut self, found: Referenced<'_>, key: &str, path: &str, mode: u32, optional: bool, field: &str) {
-        let data = value(found.kind, found.object, key);
+        let data = self.ctx.shared(found.kind, found.name, key, found.object);
         self.ctx.record(found.kind, found.name, key, data.as_deref());
         match data {
             Some(data) => {
-                let file = self.owner.file(data.into_owned(), mode);
+                let file = self.owner.file(data, mode);
                 self.insert(path, file, field);
             }
             None if optional => {}
@@ -168,7 +171,7 @@ impl<'a> Payload<'_, 'a> {
         };
         match self.ctx.input.tokens.token(&request) {
             Some(token) => {
-                let file = self.owner.token(token.as_bytes().to_vec(), self.mode);
+                let file = self.owner.token(token.as_bytes().into(), self.mode);
                 let path = source.str_at("path");
                 self.insert(path, file, &format!("{field}.path"));
                 self.tokens.extend(volume_path(path));
@@ -182,7 +185,9 @@ impl<'a> Payload<'_, 'a> {
     pub(super) fn insert(&mut self, path: &str, file: VolumeFile, field: &str) {
         match volume_path(path) {
             Ok(path) => {
-                self.files.insert(path, file);
+                if self.ctx.spend(path.len() + file.data.len(), field) {
+                    self.files.insert(path, file);
+                }
             }
             Err(reason) => self.ctx.refuse(field, reason, "the kubelet cannot write such a file; choose another path"),
         }
@@ -191,12 +196,15 @@ impl<'a> Payload<'_, 'a> {
     /// The files, after checking that none of them lies where another needs a folder.
     pub(super) fn finish(self, field: &str) -> (VolumeFiles, BTreeSet<String>) {
         let Self { ctx, files, tokens, .. } = self;
-        for path in files.keys() {
-            let parents = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
-            for parent in parents.filter(|parent| files.contains_key(*parent)) {
+        let sorted: BTreeSet<_> = files.keys().map(ByFolder).collect();
+        let mut above: Vec<&str> = Vec::new();
+        for ByFolder(path) in sorted {
+            while above.pop_if(|parent| below(path, parent).is_none()).is_some() {}
+            if let Some(parent) = above.last() {
                 let reason = format!("the path {path:?} needs the folder {parent:?}, which is a file");
                 ctx.refuse(field, reason, "choose paths that do not lie inside each other");
             }
+            above.push(path);
         }
         (files, tokens)
     }

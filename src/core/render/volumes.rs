@@ -11,6 +11,7 @@ use crate::core::json::Json;
 use crate::core::model::Kind;
 use crate::core::render::Part;
 use crate::core::render::containers;
+use crate::core::render::containers::ByName;
 use crate::core::render::context::RenderContext;
 use crate::core::render::downward;
 use crate::core::render::json;
@@ -72,12 +73,13 @@ pub(super) fn convert(ctx: &mut RenderContext<'_>, pod: &downward::PodView<'_>, 
     let owner = FileOwnership { fs_group: containers::fs_group(spec), fs_user: containers::common_run_as_user(spec) };
     let mut volumes = json::take_list(spec, "volumes");
     let mut converted = BTreeSet::new();
+    let containers = containers::by_name(spec);
     for (index, volume) in volumes.iter_mut().enumerate() {
         let field = format!("spec.template.spec.volumes[{index}]");
         let Some(volume) = volume.as_object_mut() else { continue };
         let name = volume.str_at("name").to_owned();
         ctx.begin(Part::Volume(name.clone()));
-        let Some((files, tokens)) = files(ctx, pod, spec, volume, owner, &field) else { continue };
+        let Some((files, tokens)) = files(ctx, pod, &containers, volume, owner, &field) else { continue };
         volume.retain(|member, _| member == "name");
         volume.insert("emptyDir".to_owned(), json!({}));
         let fs_group = owner.fs_group;
@@ -91,8 +93,9 @@ pub(super) fn convert(ctx: &mut RenderContext<'_>, pod: &downward::PodView<'_>, 
 
 /// Notes the folders that other volumes are mounted on inside the converted ones.
 pub(super) fn nest(ctx: &mut RenderContext<'_>, spec: &Object) {
+    let mut nested = containers::nested_mount_points(spec);
     for volume in &mut ctx.volumes {
-        volume.nested_mount_points = containers::nested_mount_points(spec, &volume.name);
+        volume.nested_mount_points = nested.remove(&volume.name).unwrap_or_default();
     }
 }
 
@@ -100,7 +103,7 @@ pub(super) fn nest(ctx: &mut RenderContext<'_>, spec: &Object) {
 fn files(
     ctx: &mut RenderContext<'_>,
     pod: &downward::PodView<'_>,
-    spec: &Object,
+    containers: &ByName<'_>,
     volume: &Object,
     owner: FileOwnership,
     field: &str,
@@ -131,7 +134,7 @@ fn files(
         "secret" => payload.object(Kind::Secret, source.str_at("secretName"), source, &field),
         _ => {
             for (index, source) in sources.iter().enumerate() {
-                project(&mut payload, pod, spec, source, &format!("{field}.sources[{index}]"));
+                project(&mut payload, pod, containers, source, &format!("{field}.sources[{index}]"));
             }
         }
     }
@@ -145,7 +148,13 @@ fn source_kind(source: &Value) -> Option<&str> {
 }
 
 /// Adds one source of a projected volume.
-fn project(payload: &mut Payload<'_, '_>, pod: &downward::PodView<'_>, spec: &Object, source: &Value, field: &str) {
+fn project(
+    payload: &mut Payload<'_, '_>,
+    pod: &downward::PodView<'_>,
+    containers: &ByName<'_>,
+    source: &Value,
+    field: &str,
+) {
     let kind = source_kind(source).unwrap_or_default();
     // One without any is nothing, as upstream has it.
     let Some(inner) = source.get(kind) else { return };
@@ -155,7 +164,7 @@ fn project(payload: &mut Payload<'_, '_>, pod: &downward::PodView<'_>, spec: &Ob
         "configMap" => payload.object(Kind::ConfigMap, name, inner, &field),
         "secret" => payload.object(Kind::Secret, name, inner, &field),
         "serviceAccountToken" => payload.token(pod.service_account, inner, &field),
-        "downwardAPI" => downward::project(payload, pod, spec, inner, &field),
+        "downwardAPI" => downward::project(payload, pod, containers, inner, &field),
         "clusterTrustBundle" => payload.ctx.refuse(
             field,
             "a static pod cannot project a ClusterTrustBundle",

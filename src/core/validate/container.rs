@@ -15,6 +15,7 @@ mod security;
 mod windows;
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
@@ -25,13 +26,21 @@ pub(super) use ports::host_ports;
 pub(super) use resources::of_pod as pod_resources;
 pub(super) use security::pod_security;
 
-/// Checks one container of the pod `spec` (`validateContainerCommon` and what its callers add); `volumes` are the pod's
-/// by name.
+/// What a pod declares for its containers to use.
+pub(super) struct Declared<'a> {
+    /// Its volumes by name.
+    pub(super) volumes: BTreeMap<&'a str, &'a Value>,
+    /// The names of its resource claims.
+    pub(super) claims: BTreeSet<&'a str>,
+}
+
+/// Checks one container of the pod `spec` (`validateContainerCommon` and what its callers add); with what the pod
+/// has declared.
 pub(super) fn check(
     spec: &Value,
     container: &Value,
     is_init: bool,
-    volumes: &BTreeMap<&str, &Value>,
+    Declared { volumes, claims }: &Declared<'_>,
     place: &str,
     errors: &mut Vec<FieldError>,
 ) {
@@ -41,7 +50,7 @@ pub(super) fn check(
     mounts::check(container, volumes, place, errors);
     mounts::devices(container, volumes, place, errors);
     word(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], place, errors);
-    resources::check(spec, container, place, errors);
+    resources::check(claims, container, place, errors);
     restarts::check(container, is_init, place, errors);
     security::check(spec, container, place, errors);
     handlers::check(spec, container, is_init, place, errors);

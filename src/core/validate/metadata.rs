@@ -1,5 +1,7 @@
 //! Labels, annotations and finalizers, of a DaemonSet and of its template.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::rules;
@@ -37,6 +39,7 @@ pub(super) fn finalizers(metadata: &Value, errors: &mut Vec<FieldError>) {
 pub(super) fn of_pod(template: &Value, errors: &mut Vec<FieldError>) {
     const PLACE: &str = "spec.template.metadata.annotations";
     let spec = template.get("spec").unwrap_or(&Value::Null);
+    let names: BTreeSet<&str> = containers(spec).map(|(_, container)| container.str_at("name")).collect();
     for (key, value) in entries(template.at(["metadata", "annotations"])) {
         let place = || format!("{PLACE}[{key}]");
         if key == DELETION_COST && !is_cost(value) {
@@ -44,7 +47,7 @@ pub(super) fn of_pod(template: &Value, errors: &mut Vec<FieldError>) {
         } else if (key == POD_SECCOMP || key.starts_with(CONTAINER_SECCOMP)) && !is_seccomp(value) {
             errors.push(wrong(place(), "must be runtime/default, unconfined or localhost/PATH"));
         } else if let Some(name) = key.strip_prefix(APP_ARMOR) {
-            if containers(spec).all(|(_, container)| container.str_at("name") != name) {
+            if !names.contains(name) {
                 errors.push(wrong(place(), format!("the pod has no container {name}")));
             }
             if !(matches!(value, "" | "runtime/default" | "unconfined") || value.starts_with("localhost/")) {

@@ -20,11 +20,12 @@ pub(super) fn check(template: &Value, errors: &mut Vec<FieldError>) {
     metadata::check(template.get("metadata").unwrap_or(&empty), "spec.template.metadata", errors);
     metadata::of_pod(template, errors);
     let spec = template.get("spec").unwrap_or(&empty);
-    let volumes = volumes::check(spec, errors);
+    let claims = spec.list_at("resourceClaims").iter().map(|claim| claim.str_at("name")).collect();
+    let declared = container::Declared { volumes: volumes::check(spec, errors), claims };
     for field in ["initContainers", "containers"] {
         for (index, container) in spec.list_at(field).iter().enumerate() {
             let place = format!("{POD_SPEC}.{field}[{index}]");
-            container::check(spec, container, field == "initContainers", &volumes, &place, errors);
+            container::check(spec, container, field == "initContainers", &declared, &place, errors);
         }
     }
     container::host_ports(spec, errors);

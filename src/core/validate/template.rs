@@ -1,5 +1,7 @@
 //! `spec.template`: fields that a DaemonSet's pod must or must not have.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::wrong;
@@ -26,14 +28,14 @@ pub(super) fn check(template: Option<&Value>, errors: &mut Vec<FieldError>) {
     if spec.get("ephemeralContainers").and_then(Value::as_array).is_some_and(|containers| !containers.is_empty()) {
         errors.push(wrong(format!("{PLACE}.ephemeralContainers"), "not allowed in a pod template"));
     }
-    let mut names = Vec::new();
+    let mut names = BTreeSet::new();
     containers(spec, "initContainers", &mut names, errors);
     if containers(spec, "containers", &mut names, errors) == 0 {
         errors.push(wrong(format!("{PLACE}.containers"), "required"));
     }
 }
 
-fn containers<'a>(spec: &'a Value, field: &str, names: &mut Vec<&'a str>, errors: &mut Vec<FieldError>) -> usize {
+fn containers<'a>(spec: &'a Value, field: &str, names: &mut BTreeSet<&'a str>, errors: &mut Vec<FieldError>) -> usize {
     let Some(containers) = spec.get(field).and_then(Value::as_array) else { return 0 };
     for (index, container) in containers.iter().enumerate() {
         let place = format!("spec.template.spec.{field}[{index}]");
@@ -48,12 +50,11 @@ fn containers<'a>(spec: &'a Value, field: &str, names: &mut Vec<&'a str>, errors
     containers.len()
 }
 
-fn named<'a>(item: &'a Value, place: &str, names: &mut Vec<&'a str>, errors: &mut Vec<FieldError>) {
+fn named<'a>(item: &'a Value, place: &str, names: &mut BTreeSet<&'a str>, errors: &mut Vec<FieldError>) {
     let name = item.str_at("name");
     if let Some(reason) = dns::label(name) {
         errors.push(wrong(format!("{place}.name"), reason));
-    } else if names.contains(&name) {
+    } else if !names.insert(name) {
         errors.push(wrong(format!("{place}.name"), format!("{name} is used twice")));
     }
-    names.push(name);
 }

@@ -21,7 +21,7 @@ use crate::node::fsx::Shared;
 const UID: &str = "0f8fad5b-d9cb-569f-a165-70867728950e";
 
 fn file(data: &str, mode: u32) -> VolumeFile {
-    VolumeFile { data: data.as_bytes().to_vec(), mode, uid: None }
+    VolumeFile { data: data.as_bytes().into(), mode, uid: None }
 }
 
 fn volume(files: &[(&str, &str)]) -> VolumeData {
@@ -231,9 +231,9 @@ fn fs_group_and_owner_are_on_every_entry_also_after_an_update() {
     let mut data = volume(&[("a", "1"), ("sub/b", "2")]);
     data.fs_group = Some(4321);
     data.nested_mount_points.insert("mnt".to_owned());
-    data.files.insert("token".to_owned(), VolumeFile { data: b"t".to_vec(), mode: 0o640, uid: Some(1234) });
+    data.files.insert("token".to_owned(), VolumeFile { data: Arc::from(*b"t"), mode: 0o640, uid: Some(1234) });
     for round in 0..2 {
-        data.files.get_mut("a").unwrap().data = vec![b'0' + round];
+        data.files.get_mut("a").unwrap().data = Arc::from([b'0' + round]);
         assert!(volumes.write(UID, std::slice::from_ref(&data)).unwrap().published.contains("config"));
         let place = place(root.path());
         let at = version(&place);

@@ -138,7 +138,7 @@ fn with_others(version: &Dir, volume: &VolumeData) -> Result<VolumeData, FsError
             if stat.kind == FileKind::Folder {
                 open.push((path, dir.child(name)?));
             } else if let Some(data) = dir.read_file(name, stat.size() + 1)?.filter(|_| stat.kind == FileKind::File) {
-                files.insert(path, VolumeFile { data, mode: stat.mode, uid: Some(stat.uid) });
+                files.insert(path, VolumeFile { data: data.into(), mode: stat.mode, uid: Some(stat.uid) });
             }
         }
     }
@@ -200,7 +200,7 @@ fn file_holds(dir: &Dir, name: &str, file: &VolumeFile, ownership: VolumeOwnersh
     }
     let limit = file.data.len() as u64 + 1;
     match dir.read_file(name, limit) {
-        Ok(data) => Ok(data.is_some_and(|data| data == file.data)),
+        Ok(data) => Ok(data.is_some_and(|data| *data == *file.data)),
         // A token that belongs to its reader: a process that may not read it writes it again.
         Err(e) if e.source.raw_os_error() == Some(Errno::EACCES as i32) => Ok(false),
         Err(e) => Err(e),

@@ -137,7 +137,11 @@ impl ClusterSnapshot {
         let status: Status = serde_json::from_value(status).unwrap_or_default();
         let spec: Spec = serde_json::from_value(part("spec")).unwrap_or_default();
         let names = &mut self.names;
-        let mut daemons: Vec<(Name, Told)> = status.daemons.into_iter().take(DAEMONS).map(|d| told(names, d)).collect();
+        let mut said_of = status.daemons;
+        // What runs is never left out for what does not.
+        said_of.sort_by_key(|daemon| daemon.instances.is_empty());
+        let left_out = said_of.len().saturating_sub(DAEMONS);
+        let mut daemons: Vec<(Name, Told)> = said_of.into_iter().take(DAEMONS).map(|d| told(names, d)).collect();
         daemons.sort_by_key(|(key, _)| *key);
         let approvals = spec.approvals.iter().map(|a| {
             let fact = ApprovalFact { revision: names.of(&a.revision), at: time(&a.approved_at) };
@@ -150,6 +154,7 @@ impl ClusterSnapshot {
             said,
             spec,
             daemons,
+            left_out,
             ahead: BTreeMap::new(),
             is_new: true,
         };

@@ -107,6 +107,21 @@ fn one_report_is_taken_up_to_a_bound() {
     assert_eq!((told.instances.len(), told.stock_pod.is_none()), (32, true));
     assert!(view.names.text(told.instances[0].revision).len() <= 320);
     assert!(report.told(names[1]).is_none());
+    assert_eq!(report.left_out, 2_002 - 512);
+}
+
+#[test]
+fn what_runs_is_taken_before_what_is_refused() {
+    let mut report = tells("a", "noise");
+    let daemons = report["status"]["daemons"].as_array_mut().unwrap();
+    let refused = |number| json!({"namespace": "a", "name": format!("d{number}"), "phase": "refused", "instances": []});
+    daemons.splice(0..0, (0..512).map(refused));
+    let mut view = ClusterSnapshot::default();
+    view.put(WatchedKind::NodeDaemons, report);
+    let name = view.names.of("n/d");
+    let report = view.report("a").unwrap();
+    assert!(report.told(name).is_some());
+    assert_eq!(report.left_out, 2);
 }
 
 #[test]

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
@@ -248,15 +250,16 @@ fn every_container_has_a_file_of_its_own() {
 #[test]
 fn volume_names_are_short_and_free() {
     let long = "a".repeat(63);
-    let taken = [json!({"name": "daemonlet-env-main"})];
-    assert_eq!(volume_name("main", &[]), "daemonlet-env-main");
+    let taken = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    let (none, one) = (BTreeSet::new(), taken(&["daemonlet-env-main"]));
+    assert_eq!(volume_name("main", &none), "daemonlet-env-main");
     for name in
-        [volume_name("main", &taken), volume_name(&long, &[]), volume_name(&format!("{}-b", "a".repeat(39)), &[])]
+        [volume_name("main", &one), volume_name(&long, &none), volume_name(&format!("{}-b", "a".repeat(39)), &none)]
     {
         assert!(name.len() <= 63 && name.starts_with("daemonlet-env-"), "{name}");
     }
-    let first = volume_name("main", &taken);
-    let second = volume_name("main", &[taken[0].clone(), json!({"name": first})]);
+    let first = volume_name("main", &one);
+    let second = volume_name("main", &taken(&["daemonlet-env-main", &first]));
     assert_ne!(first, second);
 }
 

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde_json::Value;
 use serde_json::json;
 
@@ -45,7 +47,7 @@ fn a_converted_volume_is_an_empty_dir_that_is_mounted_read_only() {
 fn every_key_is_a_file_of_the_default_mode() {
     let pod = config_map(json!({"name": "conf", "defaultMode": 0o400})).rendered();
     let volume = &pod.volumes[0];
-    assert_eq!(volume.files["c"].data, [0xff, 0]);
+    assert_eq!(*volume.files["c"].data, [0xff, 0]);
     let modes: Vec<_> = volume.files.iter().map(|(path, file)| (path.as_str(), file.mode)).collect();
     assert_eq!(modes, [("a", 0o400), ("b", 0o400), ("c", 0o400)]);
 }
@@ -55,6 +57,36 @@ fn items_choose_keys_paths_and_modes() {
     let items = json!([{"key": "b", "path": "x/./y", "mode": 0o755}, {"key": "a", "path": "z"}]);
     let pod = config_map(json!({"name": "conf", "items": items})).rendered();
     assert_eq!(files(&pod, "data"), [file("x/y", "2", 0o755), file("z", "1", 0o644)]);
+}
+
+#[test]
+fn items_share_the_bytes_of_their_key_and_count_each() {
+    let fixture = |items: usize| {
+        let items: Value = (0..items).map(|index| json!({"key": "k", "path": index.to_string()})).collect();
+        let mut fixture = Fixture::volume(json!({"configMap": {"name": "big", "items": items}}));
+        fixture.put(Kind::ConfigMap, "big", json!({"data": {"k": "x".repeat(1 << 20)}}));
+        fixture.options.rules.trusted_namespaces.clear();
+        fixture
+    };
+    let pod = fixture(15).rendered();
+    let files: Vec<_> = pod.volumes[0].files.values().collect();
+    assert!(files.len() == 15 && files.iter().all(|file| Arc::ptr_eq(&file.data, &files[0].data)));
+    let refused = fixture(17).refused().join("; ");
+    assert!(refused.contains("items[15].path") && refused.contains("more than 16777216 bytes together"), "{refused}");
+    let mut trusted = fixture(17);
+    trusted.options.rules.trusted_namespaces.push("kube-system".to_owned());
+    assert_eq!(trusted.rendered().volumes[0].files.len(), 17);
+}
+
+#[test]
+fn variables_count_too() {
+    let reference = json!({"configMapKeyRef": {"name": "big", "key": "k"}});
+    let env: Value = (0..17).map(|index| json!({"name": format!("V{index}"), "valueFrom": reference})).collect();
+    let mut fixture = Fixture::container(json!({"env": env}));
+    fixture.options.rules.trusted_namespaces.clear();
+    fixture.put(Kind::ConfigMap, "big", json!({"data": {"k": "x".repeat(1 << 20)}}));
+    let refused = fixture.refused().join("; ");
+    assert!(refused.contains("env[15]") && refused.contains("more than 16777216 bytes together"), "{refused}");
 }
 
 #[test]

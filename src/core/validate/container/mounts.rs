@@ -64,7 +64,9 @@ fn recursive_read_only(mount: &Value, place: &str, errors: &mut Vec<FieldError>)
 
 /// `ValidateVolumeDevices`.
 pub(super) fn devices(container: &Value, volumes: &BTreeMap<&str, &Value>, place: &str, errors: &mut Vec<FieldError>) {
-    let mounts = container.list_at("volumeMounts");
+    let mounts = container.list_at("volumeMounts").iter();
+    let (mounted, used): (BTreeSet<_>, BTreeSet<_>) =
+        mounts.map(|mount| (mount.str_at("name"), mount.str_at("mountPath"))).unzip();
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
     for (index, device) in container.list_at("volumeDevices").iter().enumerate() {
         let place = format!("{place}.volumeDevices[{index}]");
@@ -76,7 +78,7 @@ pub(super) fn devices(container: &Value, volumes: &BTreeMap<&str, &Value>, place
             Some(volume) if volume.at("persistentVolumeClaim").or_else(|| volume.at("ephemeral")).is_none() => {
                 Some("must be a persistentVolumeClaim or ephemeral volume".to_owned())
             }
-            _ if mounts.iter().any(|mount| mount.str_at("name") == name) => Some(format!("{name} is also mounted")),
+            _ if mounted.contains(name) => Some(format!("{name} is also mounted")),
             _ => None,
         };
         errors.extend(reason.map(|reason| wrong(format!("{place}.name"), reason)));
@@ -85,9 +87,7 @@ pub(super) fn devices(container: &Value, volumes: &BTreeMap<&str, &Value>, place
             "" => Some("required".to_owned()),
             _ if goes_back(path) => Some(BACKSTEPS.to_owned()),
             _ if !paths.insert(path) => Some(format!("another device is at {path}")),
-            _ if mounts.iter().any(|mount| mount.str_at("mountPath") == path) => {
-                Some(format!("a volume is mounted at {path}"))
-            }
+            _ if used.contains(path) => Some(format!("a volume is mounted at {path}")),
             _ => None,
         };
         errors.extend(reason.map(|reason| wrong(format!("{place}.devicePath"), reason)));

@@ -1,5 +1,6 @@
 //! `resources` of a container and of a pod.
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
@@ -20,11 +21,11 @@ const LISTS: [&str; 2] = ["limits", "requests"];
 const MILLI: i128 = 1000;
 
 /// `ValidateContainerResourceRequirements`.
-pub(super) fn check(spec: &Value, container: &Value, place: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn check(declared: &BTreeSet<&str>, container: &Value, place: &str, errors: &mut Vec<FieldError>) {
     let Some(resources) = container.at("resources") else { return };
     let place = format!("{place}.resources");
     requirements(resources, no_name, &place, errors);
-    claims(spec, resources, &format!("{place}.claims"), errors);
+    claims(declared, resources, &format!("{place}.claims"), errors);
 }
 
 /// What a RuntimeClass takes on top; `validateOverhead`.
@@ -104,11 +105,11 @@ fn requirements(
         }
     }
     for (name, amount) in amounts(resources, "requests") {
-        let limit = amounts(resources, "limits").find(|(limited, _)| *limited == name);
+        let limit = resources.at("limits").and_then(|limits| limits.get(name)).map(parse_json);
         let place = |kind: &str| format!("{place}.{kind}[{name}]");
         match (amount, limit) {
             (_, None) if !may_exceed(name) => errors.push(wrong(place("limits"), "required with a request")),
-            (Some(amount), Some((_, Some(limit)))) => {
+            (Some(amount), Some(Some(limit))) => {
                 let (amount, limit) = (amount.milli_value(), limit.milli_value());
                 if amount != limit && !may_exceed(name) {
                     errors.push(wrong(place("requests"), "must be the limit"));
@@ -182,8 +183,8 @@ fn may_exceed(name: &str) -> bool {
 }
 
 /// `validateResourceClaimNames`.
-fn claims(spec: &Value, resources: &Value, place: &str, errors: &mut Vec<FieldError>) {
-    let mut seen: BTreeSet<(&str, &str)> = BTreeSet::new();
+fn claims(declared: &BTreeSet<&str>, resources: &Value, place: &str, errors: &mut Vec<FieldError>) {
+    let mut seen: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (index, claim) in resources.list_at("claims").iter().enumerate() {
         let place = format!("{place}[{index}]");
         let (name, request) = (claim.str_at("name"), claim.str_at("request"));
@@ -194,14 +195,12 @@ fn claims(spec: &Value, resources: &Value, place: &str, errors: &mut Vec<FieldEr
         if !request.is_empty() {
             errors.extend(dns::label(request).map(|reason| wrong(format!("{place}.request"), reason)));
         }
-        let overlaps = |(other, part): &(&str, &str)| {
-            *other == name && (part.is_empty() || request.is_empty() || *part == request)
-        };
-        if seen.iter().any(overlaps) {
+        let parts = seen.entry(name).or_default();
+        if !parts.is_empty() && (request.is_empty() || parts.contains("") || parts.contains(request)) {
             errors.push(wrong(&place, format!("{name} is used twice")));
         }
-        seen.insert((name, request));
-        if !spec.list_at("resourceClaims").iter().any(|claim| claim.str_at("name") == name) {
+        parts.insert(request);
+        if !declared.contains(name) {
             errors.push(wrong(format!("{place}.name"), format!("the pod has no resource claim {name}")));
         }
     }

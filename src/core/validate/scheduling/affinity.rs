@@ -119,12 +119,16 @@ pub(super) fn label_keys(term: &Value, fields: &[&str], place: &str, errors: &mu
         selector.at("matchLabels").and_then(Value::as_object).into_iter().flatten().map(|(key, _)| &**key).collect();
     let expressions = selector.list_at("matchExpressions").iter().map(|expression| expression.str_at("key"));
     let twice: BTreeSet<&str> = expressions.filter(|key| !seen.insert(*key)).collect();
+    let mismatched: BTreeSet<&str> = match fields.contains(&"mismatchLabelKeys") {
+        true => keys("mismatchLabelKeys").map(|(_, key)| key).collect(),
+        false => BTreeSet::new(),
+    };
     for (index, key) in keys("matchLabelKeys") {
         let place = format!("{place}.matchLabelKeys[{index}]");
         if twice.contains(key) {
             errors.push(wrong(&place, format!("{key} is in labelSelector, too")));
         }
-        if fields.contains(&"mismatchLabelKeys") && keys("mismatchLabelKeys").any(|(_, other)| other == key) {
+        if mismatched.contains(key) {
             errors.push(wrong(place, format!("{key} is in mismatchLabelKeys, too")));
         }
     }

@@ -48,23 +48,35 @@ fn is_iscsi_name(name: &str) -> bool {
     };
     match (name.get(..3), name.get(3..)) {
         // The expression may match anywhere in the name.
-        (Some("iqn"), _) => name.match_indices("iqn.").any(|(at, found)| is_qualified(&name[at + found.len()..])),
+        (Some("iqn"), _) => is_qualified(name),
         (Some("eui"), Some(rest)) => alphanumeric(rest, 16),
         (Some("naa"), Some(rest)) => alphanumeric(rest, 32),
         _ => false,
     }
 }
 
-/// What follows `iqn.`: a year and month, an authority, and a name.
-fn is_qualified(text: &str) -> bool {
-    let digits = |part: &str, length: usize| part.len() == length && part.bytes().all(|byte| byte.is_ascii_digit());
-    let Some((date, rest)) = text.split_once('.') else { return false };
-    let Some((authority, name)) = rest.split_once(':') else { return false };
-    date.split_once('-').is_some_and(|(year, month)| digits(year, 4) && digits(month, 2))
-        && !authority.is_empty()
-        && authority.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
-        && !name.is_empty()
-        && !name.contains([',', ';', '*', '&', '$', '|', '\t', '\n', '\u{c}', '\r', ' '])
+/// Whether `name` has `iqn.`, a year and month, an authority and a colon somewhere, and a name from there to its end.
+fn is_qualified(name: &str) -> bool {
+    let last_bad = name.rfind([',', ';', '*', '&', '$', '|', '\t', '\n', '\u{c}', '\r', ' ']);
+    // Authorities that end here have been tried.
+    let mut tried = 0;
+    name.match_indices("iqn.").any(|(at, found)| {
+        let start = at + found.len() + "2001-04.".len();
+        let Some(authority) = name.get(start..).filter(|_| start >= tried) else { return false };
+        let date = &name.as_bytes()[at + found.len()..start];
+        let is_date = date.iter().enumerate().all(|(index, byte)| match index {
+            4 => *byte == b'-',
+            7 => *byte == b'.',
+            _ => byte.is_ascii_digit(),
+        });
+        if !is_date {
+            return false;
+        }
+        let length = authority.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(byte)).count();
+        tried = start + length;
+        let is_name = name[tried..].starts_with(':') && tried + 1 < name.len();
+        length > 0 && is_name && last_bad.is_none_or(|bad| bad < tried)
+    })
 }
 
 /// `validateFCVolumeSource`.

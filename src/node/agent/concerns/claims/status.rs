@@ -2,6 +2,8 @@
 //!
 //! Owns the report as a function of a plan; it neither sends nor decides.
 
+use std::collections::BTreeMap;
+
 use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::FailedReport;
 use crate::core::cluster::node_daemons::InstanceReport;
@@ -15,6 +17,9 @@ use crate::core::record::Phase;
 use crate::core::status::State;
 use crate::node::agent::evidence::mirror_key;
 
+/// Of how many refused daemons of one namespace is told each by itself.
+const REFUSED: usize = 20;
+
 /// What is said of every daemon of a plan; `live`: what the cluster reads of this node now.
 pub(in crate::node::agent) fn status(plan: &Plan, facts: &dyn Facts, node: &str, live: &Status) -> Status {
     let reported = |d: &&DaemonPlan| {
@@ -22,14 +27,36 @@ pub(in crate::node::agent) fn status(plan: &Plan, facts: &dyn Facts, node: &str,
     };
     let daemons: Vec<&DaemonPlan> = plan.daemons.iter().filter(reported).collect();
     let ready = daemons.iter().filter(|d| d.summary.ready == Some(true)).count();
-    let trouble = daemons.iter().find(|d| d.summary.state.is_bad()).or_else(|| daemons.iter().find(|d| waits(d)));
+    let runs = daemons.iter().filter(|d| !d.record.instances.is_empty());
+    let trouble = runs.chain(&daemons).find(|d| d.summary.state.is_bad()).or_else(|| daemons.iter().find(|d| waits(d)));
     Status {
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         ready: format!("{ready}/{}", daemons.len()),
         worst: trouble
             .map_or_else(String::new, |d| format!("{}: {}: {}", d.key, d.summary.state.as_str(), d.summary.reason)),
-        daemons: daemons.into_iter().map(|d| report(d, facts, node, live)).collect(),
+        daemons: without_many_refused(daemons.into_iter().map(|d| report(d, facts, node, live)).collect()),
     }
+}
+
+/// Tells of the first refused daemons of each namespace; the last of them says how many there are more.
+fn without_many_refused(mut reports: Vec<DaemonReport>) -> Vec<DaemonReport> {
+    let is_refused = |report: &DaemonReport| report.phase == Some(State::Refused) && report.instances.is_empty();
+    let mut refused: BTreeMap<String, usize> = BTreeMap::new();
+    reports.retain(|report| {
+        let before = is_refused(report).then(|| refused.entry(report.namespace.clone()).or_default());
+        before.is_none_or(|count| {
+            *count += 1;
+            *count <= REFUSED
+        })
+    });
+    refused.retain(|_, count| *count > REFUSED);
+    for report in reports.iter_mut().rev().filter(|report| is_refused(report)) {
+        if let Some(count) = refused.remove(&report.namespace) {
+            let words = format!("; {} more DaemonSets of this namespace are refused", count - REFUSED);
+            report.message.push_str(&words);
+        }
+    }
+    reports
 }
 
 fn waits(daemon: &DaemonPlan) -> bool {
@@ -95,6 +122,26 @@ mod tests {
         assert_eq!(ready_since(&Readiness::Steady { since: at(0) }, Some(&reported)), reported.ready_since);
         assert_eq!(ready_since(&unknown, Some(&unready)), None);
         assert_eq!(ready_since(&unknown, None), None);
+    }
+
+    #[test]
+    fn of_many_refused_daemons_of_a_namespace_the_first_are_told_and_the_others_counted() {
+        let report = |namespace: &str, number: usize, phase| DaemonReport {
+            namespace: namespace.to_owned(),
+            name: format!("d{number}"),
+            phase: Some(phase),
+            message: "no".to_owned(),
+            ..DaemonReport::default()
+        };
+        let runs = DaemonReport { instances: vec![InstanceReport::default()], ..report("a", 999, State::Refused) };
+        let waits = report("a", 1_000, State::Waiting);
+        let many = (0..512).map(|number| report("a", number, State::Refused));
+        let few = (0..20).map(|number| report("b", number, State::Refused));
+        let told = without_many_refused(many.chain([runs.clone(), waits.clone()]).chain(few).collect());
+        assert_eq!(told.len(), 20 + 2 + 20);
+        assert_eq!(told[19].message, "no; 492 more DaemonSets of this namespace are refused");
+        assert_eq!(told[20..22], [runs, waits]);
+        assert!(told.iter().enumerate().all(|(index, report)| index == 19 || report.message == "no"));
     }
 
     #[test]

@@ -1,0 +1,200 @@
+//! How much one DaemonSet may have of each thing, so that nobody's DaemonSet keeps the agent from the others.
+//!
+//! Owns the numbers and the wording of a refusal. Nothing is left out to get below a bound.
+
+use serde_json::Value;
+
+use crate::core::json::Json;
+use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
+use crate::core::model::Source;
+use crate::core::policy::PodRules;
+
+/// What one DaemonSet may have at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Containers and init containers.
+    pub containers: usize,
+    pub volumes: usize,
+    /// Mounts and devices of all containers.
+    pub mounts: usize,
+    /// Sources and items of all volumes.
+    pub items: usize,
+    /// Entries of `env` and `envFrom` of all containers.
+    pub variables: usize,
+    /// Parts of the commands of all containers.
+    pub arguments: usize,
+    /// Ports of all containers.
+    pub ports: usize,
+    pub tolerations: usize,
+    /// Terms of all affinities.
+    pub terms: usize,
+    /// Values of the template, and entries of its maps and lists.
+    pub values: usize,
+    /// Names and texts of the template, in bytes.
+    pub template: usize,
+    /// Its files, and its variables from ConfigMaps and Secrets, in bytes.
+    pub data: usize,
+}
+
+/// DaemonSets of the API in namespaces that are not trusted: ten times what the largest published ones have.
+pub const TENANT: Bound = Bound {
+    containers: 100,
+    volumes: 256,
+    mounts: 512,
+    items: 256,
+    variables: 512,
+    arguments: 1024,
+    ports: 128,
+    tolerations: 64,
+    terms: 64,
+    values: 8192,
+    template: 256 << 10,
+    data: 16 << 20,
+};
+
+/// All others: of each as much as takes the agent well under a second.
+pub const EVERYONE: Bound = Bound {
+    containers: 20_000,
+    volumes: 20_000,
+    mounts: 20_000,
+    items: 20_000,
+    variables: 20_000,
+    arguments: 20_000,
+    ports: 20_000,
+    tolerations: 20_000,
+    terms: 20_000,
+    values: 400_000,
+    template: 4 << 20,
+    data: 64 << 20,
+};
+
+/// The bound of `daemon_set` under `rules`.
+pub fn of(daemon_set: &DaemonSet, rules: &PodRules) -> &'static Bound {
+    match daemon_set.source {
+        Source::Api if !rules.trusts(&daemon_set.key.namespace) => &TENANT,
+        Source::Api | Source::File { .. } => &EVERYONE,
+    }
+}
+
+impl Bound {
+    /// Everything of which `template` has more than this; [`Self::data`] is counted where it is rendered.
+    pub fn exceeded_by(&self, template: &Value) -> Vec<FieldError> {
+        let spec = template.get("spec").unwrap_or(&Value::Null);
+        let containers = || spec.list_at("initContainers").iter().chain(spec.list_at("containers"));
+        let of_containers =
+            |fields: [&str; 2]| containers().flat_map(|c| fields.map(|field| c.list_at(field).len())).sum::<usize>();
+        let volumes = spec.list_at("volumes");
+        let (values, bytes) = size(template);
+        let counts = [
+            ("spec.containers", "containers", containers().count(), self.containers),
+            ("spec.volumes", "volumes", volumes.len(), self.volumes),
+            ("spec.containers[].volumeMounts", "mounts", of_containers(["volumeMounts", "volumeDevices"]), self.mounts),
+            ("spec.volumes[].items", "sources and items", volumes.iter().map(items).sum(), self.items),
+            ("spec.containers[].env", "variables and sources", of_containers(["env", "envFrom"]), self.variables),
+            ("spec.containers[].args", "arguments", of_containers(["command", "args"]), self.arguments),
+            ("spec.containers[].ports", "ports", of_containers(["ports", ""]), self.ports),
+            ("spec.tolerations", "tolerations", spec.list_at("tolerations").len(), self.tolerations),
+            ("spec.affinity", "terms", terms(spec), self.terms),
+            ("", "values", values, self.values),
+            ("", "bytes", bytes, self.template),
+        ];
+        let over = counts.into_iter().filter(|(_, _, count, most)| count > most);
+        let told = |(field, what, count, most): (&str, &str, usize, usize)| FieldError {
+            field: ["spec.template", field].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("."),
+            reason: format!("has {count} {what}; at most {most} are allowed"),
+            hint: Some(self.hint()),
+        };
+        over.map(told).collect()
+    }
+
+    /// What to do where it is exceeded.
+    pub fn hint(&self) -> String {
+        let words = match self == &TENANT {
+            true => "use fewer, or add the namespace to policy.trusted-namespaces, whose bounds are higher",
+            false => "use fewer, or leave this DaemonSet to the stock controller",
+        };
+        words.to_owned()
+    }
+}
+
+/// The sources and items of a volume.
+fn items(volume: &Value) -> usize {
+    let items = |source: &Value| -> usize {
+        ["configMap", "secret", "downwardAPI"].iter().map(|kind| source.list_at([*kind, "items"]).len()).sum()
+    };
+    let sources = volume.list_at(["projected", "sources"]);
+    items(volume) + sources.len() + sources.iter().map(items).sum::<usize>()
+}
+
+/// The terms of a pod's affinities.
+fn terms(spec: &Value) -> usize {
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+    let of = |kind: &&str| {
+        let lists = [REQUIRED, PREFERRED].map(|list| spec.list_at(["affinity", *kind, list]).len());
+        let node = spec.list_at(["affinity", *kind, REQUIRED, "nodeSelectorTerms"]).len();
+        lists.iter().sum::<usize>() + node
+    };
+    ["nodeAffinity", "podAffinity", "podAntiAffinity"].iter().map(of).sum()
+}
+
+/// How many values `value` is, and how many bytes its names and texts have.
+fn size(value: &Value) -> (usize, usize) {
+    let add = |(values, bytes), (more, long)| (values + more, bytes + long);
+    match value {
+        Value::String(text) => (1, text.len()),
+        Value::Array(items) => items.iter().map(size).fold((1, 0), add),
+        Value::Object(map) => map.iter().map(|(name, value)| add(size(value), (0, name.len()))).fold((1, 0), add),
+        Value::Null | Value::Bool(_) | Value::Number(_) => (1, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    type Shape<'a> = &'a dyn Fn(usize) -> Value;
+
+    fn list(count: usize, item: &Value) -> Value {
+        vec![item.clone(); count].into()
+    }
+
+    #[test]
+    fn each_thing_has_a_bound_that_is_named_with_the_count() {
+        let empty = json!({});
+        let pod = |spec: Value| json!({"spec": spec});
+        let container = |field: &str, count| pod(json!({"containers": [{field: list(count, &empty)}]}));
+        let required = "requiredDuringSchedulingIgnoredDuringExecution";
+        let shapes: [(&str, usize, Shape<'_>); 10] = [
+            ("containers: has 101 containers", 100, &|n| pod(json!({"containers": list(n, &empty)}))),
+            ("volumes: has 257 volumes", 256, &|n| pod(json!({"volumes": list(n, &empty)}))),
+            ("volumeMounts: has 513 mounts", 512, &|n| container("volumeMounts", n)),
+            ("items: has 257 sources and items", 256, &|n| {
+                let projected = json!({"projected": {"sources": [{"secret": {"items": list(n - 1, &empty)}}]}});
+                pod(json!({"volumes": [projected]}))
+            }),
+            ("env: has 513 variables", 512, &|n| container("env", n)),
+            ("args: has 1025 arguments", 1024, &|n| container("args", n)),
+            ("ports: has 129 ports", 128, &|n| container("ports", n)),
+            ("tolerations: has 65 tolerations", 64, &|n| pod(json!({"tolerations": list(n, &empty)}))),
+            ("affinity: has 65 terms", 64, &|n| {
+                let terms = json!({required: {"nodeSelectorTerms": list(n, &empty)}});
+                pod(json!({"affinity": {"nodeAffinity": terms}}))
+            }),
+            ("spec.template: has 8193 values", 8192, &|n| list(n - 1, &Value::Null)),
+        ];
+        for (expected, most, shape) in shapes {
+            assert_eq!(TENANT.exceeded_by(&shape(most)), [], "{expected}");
+            let errors: Vec<_> = TENANT.exceeded_by(&shape(most + 1)).iter().map(ToString::to_string).collect();
+            assert!(errors.len() == 1 && errors[0].contains(expected), "{expected}: {errors:?}");
+            assert_eq!(EVERYONE.exceeded_by(&shape(most + 1)), [], "{expected}");
+        }
+        let text = |bytes: usize| json!({"k": "x".repeat(bytes - 1)});
+        assert_eq!(TENANT.exceeded_by(&text(256 << 10)), []);
+        let errors = TENANT.exceeded_by(&text((256 << 10) + 1));
+        assert_eq!(errors[0].reason, "has 262145 bytes; at most 262144 are allowed");
+    }
+}
