@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod dry_run;
 pub mod duration;
 pub mod enrolment;
+pub mod escape;
 pub mod explain;
 pub mod health;
 pub mod identity;

@@ -24,6 +24,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::LogTarget;
+use crate::core::escape;
 
 /// Logging could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +101,8 @@ impl<S: Subscriber> Layer<S> for JournalLayer {
 fn as_record(event: &Event<'_>, send: impl FnOnce(&::log::Record<'_>)) {
     let mut fields = Fields::default();
     event.record(&mut fields);
-    let pairs: Vec<(&str, &str)> = fields.pairs.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let pairs: Vec<(&str, _)> = fields.pairs.iter().map(|(name, value)| (*name, escape::line(value))).collect();
+    let pairs: Vec<(&str, &str)> = pairs.iter().map(|(name, value)| (*name, &**value)).collect();
     let metadata = event.metadata();
     let level = match *metadata.level() {
         Level::ERROR => ::log::Level::Error,
@@ -117,7 +119,7 @@ fn as_record(event: &Event<'_>, send: impl FnOnce(&::log::Record<'_>)) {
             .file(metadata.file())
             .line(metadata.line())
             .key_values(&pairs.as_slice())
-            .args(format_args!("{}", fields.message))
+            .args(format_args!("{}", escape::line(&fields.message)))
             .build(),
     );
 }
@@ -147,9 +149,10 @@ fn line(now: &jiff::Timestamp, level: Level, fields: &Fields, colour: bool) -> S
         Level::TRACE => ("trace", "35"),
     };
     let level = if colour { format!("\x1b[{code}m{name}\x1b[0m") } else { name.to_owned() };
-    let mut line = format!("{now:.3} {level} {}", fields.message.replace('\n', "\\n"));
+    let mut line = format!("{now:.3} {level} {}", escape::line(&fields.message));
     for (name, value) in &fields.pairs {
-        let plain = !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || c.is_control() || c == '"');
+        let is_safe = matches!(escape::line(value), std::borrow::Cow::Borrowed(_));
+        let plain = is_safe && !value.is_empty() && !value.contains(|c: char| c.is_whitespace() || c == '"');
         if plain {
             line.push_str(&format!(" {name}={value}"));
         } else {

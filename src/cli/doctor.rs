@@ -73,6 +73,7 @@ fn agent(config: &crate::config::Config) -> (AgentFinding, Option<StatusReport>)
 }
 
 fn human(report: &DoctorReport, colour: Colour) -> String {
+    let report = &output::printable(report);
     let row = |finding: &Finding| {
         let word = finding.level.as_str();
         let painted = match finding.level {

@@ -51,6 +51,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 }
 
 pub(super) fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> String {
+    let report = &output::printable(report);
     let state = match &report.status {
         Some(status) if status.reason.is_empty() => status.state.as_str().to_owned(),
         Some(status) => format!("{}: {}", status.state.as_str(), status.reason),

@@ -5,18 +5,30 @@ use std::io::IsTerminal;
 use std::io::Write;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
 use crate::config;
+use crate::core::escape;
 
-/// Writes data to standard output. That nobody reads it any more is no error.
+/// Writes text to standard output, without anything that a terminal would obey. That nobody reads it any more is no
+/// error.
 pub(super) fn data(text: &str) -> Result<(), CommandFailure> {
-    stream(text).map(|_| ())
+    as_it_is(&escape::terminal(text)).map(|_| ())
 }
 
-/// As [`data`]; gives whether anybody reads on.
-pub(super) fn stream(text: &str) -> Result<bool, CommandFailure> {
+/// The report with every text as one line.
+pub(super) fn printable<T: Clone + Serialize + DeserializeOwned>(report: &T) -> T {
+    let escaped = serde_json::to_value(report).and_then(|mut value| {
+        escape::values(&mut value);
+        serde_json::from_value(value)
+    });
+    escaped.unwrap_or_else(|_| report.clone())
+}
+
+/// Writes bytes that are no text for people; gives whether anybody reads on.
+pub(super) fn as_it_is(text: &str) -> Result<bool, CommandFailure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
@@ -42,15 +54,15 @@ pub(super) fn errors(errors: &[(String, Option<String>)]) {
     for (message, hint) in errors {
         text.push_str(&format!("{} {message}\n", colour.red("error:")));
         if let Some(hint) = hint {
-            text.push_str(&format!("{} {hint}\n", colour.cyan("hint:")));
+            text.push_str(&format!("{} {}\n", colour.cyan("hint:"), escape::line(hint)));
         }
     }
-    let _ = io::stderr().write_all(text.as_bytes());
+    let _ = io::stderr().write_all(escape::terminal(&text).as_bytes());
 }
 
 /// Writes remarks for people to standard error.
 pub(super) fn remarks(text: &str) {
-    let _ = io::stderr().write_all(text.as_bytes());
+    let _ = io::stderr().write_all(escape::terminal(text).as_bytes());
 }
 
 /// Colours for a terminal, nothing for anything else.

@@ -46,6 +46,7 @@ fn is_empty(report: &PlanReport) -> bool {
 }
 
 fn human(report: &PlanReport) -> String {
+    let report = &output::printable(report);
     let mut text = String::new();
     let hint = |text: &mut String, hint: &Option<String>| {
         text.extend(hint.iter().map(|hint| format!("  hint: {hint}\n")));

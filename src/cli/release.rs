@@ -45,6 +45,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 }
 
 fn human(report: &ReleaseReport) -> String {
+    let report = &output::printable(report);
     let line = |daemon: &ReleasedDaemon, what: &str| {
         format!("{}/{} on {}: {what}: {}\n", daemon.namespace, daemon.name, report.node, daemon.what)
     };

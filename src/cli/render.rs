@@ -100,7 +100,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     } else if arguments.output.is_some() {
         output::data(&report::lines(&entries, &inputs.unknown_fields, output::Colour::new(&std::io::stdout())))?;
     } else {
-        output::data(&report::stream(&entries))?;
+        output::as_it_is(&report::stream(&entries))?;
         output::remarks(&report::lines(&entries, &inputs.unknown_fields, output::Colour::new(&std::io::stderr())));
     }
     if entries.is_empty() && errors.is_empty() {

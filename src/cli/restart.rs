@@ -38,6 +38,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 }
 
 fn human(report: &RestartReport, key: &ObjectKey) -> String {
+    let report = &output::printable(report);
     let old = report.old.join(", ");
     match &report.new {
         Some(new) if let Some(why) = &report.unsure => {

@@ -37,6 +37,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 }
 
 fn human(report: &RetryReport, key: &ObjectKey) -> String {
+    let report = &output::printable(report);
     let mut text = match (&report.forgotten, report.backoff) {
         (Some(revision), _) => format!("{key}: revision {revision} is tried again on {}\n", report.node),
         (None, true) => format!("{key}: back-off on {} is cleared: it is tried again now\n", report.node),

@@ -17,6 +17,7 @@ use crate::cli::output::Colour;
 use crate::cli::table;
 use crate::clock::now;
 use crate::config::Config;
+use crate::core::escape;
 use crate::core::render::Missing;
 use crate::core::status::DaemonStatus;
 use crate::core::status::State;
@@ -61,13 +62,14 @@ fn watch(config: &Config, json: bool) -> Result<Exit, CommandFailure> {
         if in_place {
             let colour = Colour::new(&std::io::stdout());
             let text = human(&report, colour) + &live::lines(&report, Some(now()), colour);
-            if !output::stream(&live::redrawn(&text))? {
+            if !output::as_it_is(&live::redrawn(&text))? {
                 return Ok(exit(&report));
             }
         } else if !last.as_ref().is_some_and(|last| says_the_same(last, &report)) {
             let separator = if last.is_some() && !json { "\n" } else { "" };
             let live = if json { String::new() } else { live::lines(&report, None, Colour::new(&std::io::stdout())) };
-            if !output::stream(&format!("{separator}{}{live}", text(&report, json)?))? {
+            let told = format!("{separator}{}{live}", text(&report, json)?);
+            if !output::as_it_is(&escape::terminal(&told))? {
                 return Ok(exit(&report));
             }
         }
@@ -99,6 +101,7 @@ pub(super) fn exit(report: &StatusReport) -> Exit {
 
 /// The report as people read it: the table, and below it what is wrong beside single daemons.
 pub(super) fn human(report: &StatusReport, colour: Colour) -> String {
+    let report = &output::printable(report);
     let head = ["DAEMONSET", "SOURCE", "REVISION", "POD", "STATE", "READY", "SINCE", "REASON"];
     let rows = report.daemons.iter().map(|daemon| row(daemon, colour)).collect::<Vec<_>>();
     let mut text = if rows.is_empty() { "no daemons on this node\n".to_owned() } else { table::table(&head, &rows) };

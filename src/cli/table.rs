@@ -1,5 +1,7 @@
 //! Columns of text.
 
+use crate::core::escape;
+
 /// One cell: the text, and what is printed for it (the same, or the same in colour).
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
@@ -10,6 +12,7 @@ pub(super) struct Cell {
 impl Cell {
     /// `printed` takes no more room than `text`.
     pub(super) fn painted(text: &str, printed: String) -> Self {
+        let (text, printed) = (escape::line(text), escape::terminal(&printed).replace('\n', "\\n"));
         Self { width: text.chars().count(), printed }
     }
 }

@@ -1,6 +1,7 @@
 //! What is under way on this node, a line each.
 
 use crate::cli::output::Colour;
+use crate::core::escape;
 use crate::core::status::DaemonStatus;
 use crate::core::status::State;
 use crate::core::status::StatusReport;
@@ -52,7 +53,7 @@ fn since(time: &str, now: Option<Timestamp>) -> String {
 
 /// `text` in place of what the terminal shows: from its first line on, each line to its end, and nothing below.
 pub(super) fn redrawn(text: &str) -> String {
-    format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n"))
+    format!("\x1b[H{}\x1b[J", escape::terminal(text).replace('\n', "\x1b[K\n"))
 }
 
 #[cfg(test)]

@@ -1,0 +1,125 @@
+//! Text from outside on its way to a terminal or a log.
+//!
+//! Owns what a person may be shown as it is. What a terminal would obey, what would begin a line of its own, and what
+//! would turn the order of the letters around is escaped as in JSON.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use serde_json::Value;
+
+/// `text` as one line.
+pub fn line(text: &str) -> Cow<'_, str> {
+    escaped(text, |_| false)
+}
+
+/// `text` as lines.
+pub fn lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c == '\n')
+}
+
+/// `text` for a terminal, with the lines and the colours of this program.
+pub fn terminal(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|c| is_unsafe(c) && c != '\n') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\x1b') {
+        out.push_str(&lines(&rest[..at]));
+        let sequence = COLOURS.iter().find(|sequence| rest[at..].starts_with(*sequence));
+        let kept = sequence.map_or("\\u001b", |sequence| *sequence);
+        out.push_str(kept);
+        rest = &rest[at + sequence.map_or(1, |sequence| sequence.len())..];
+    }
+    out.push_str(&lines(rest));
+    Cow::Owned(out)
+}
+
+/// Every text in `value` as one line.
+pub fn values(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(escaped) = line(text) {
+                *text = escaped;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(values),
+        Value::Object(members) => members.values_mut().for_each(values),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The colours of this program, and their end.
+const COLOURS: [&str; 5] = ["\x1b[0m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m"];
+
+fn escaped(text: &str, keeps: fn(char) -> bool) -> Cow<'_, str> {
+    if !text.chars().any(|c| is_unsafe(c) && !keeps(c)) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            c if !is_unsafe(c) || keeps(c) => out.push(c),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            // All of them are in the plane that four digits name.
+            c => drop(write!(out, "\\u{:04x}", u32::from(c))),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Control characters, ends of lines, marks of direction, and what is not seen at all.
+fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn no_character_reaches_a_terminal_that_it_would_obey() {
+        for c in ('\0'..=char::MAX).filter(|c| is_unsafe(*c)) {
+            let text = format!("a{c}b");
+            let hidden = match c {
+                '\n' => "a\\nb".to_owned(),
+                '\r' => "a\\rb".to_owned(),
+                '\t' => "a\\tb".to_owned(),
+                c => format!("a\\u{:04x}b", u32::from(c)),
+            };
+            assert_eq!(line(&text), hidden);
+            assert_eq!(&*terminal(&text), if c == '\n' { &text } else { &hidden });
+        }
+        for plain in ["", "käse 包 🧀", "a\\nb", "\"{}\""] {
+            assert_eq!((line(plain), terminal(plain)), (plain.into(), plain.into()));
+        }
+    }
+
+    #[test]
+    fn only_this_programs_own_sequences_are_kept() {
+        let own = "\x1b[31merror:\x1b[0m text\n";
+        assert_eq!(terminal(own), own);
+        for (text, shown) in [
+            ("\x1b]0;title\x07", "\\u001b]0;title\\u0007"),
+            ("\x1b[2J\x1b[H", "\\u001b[2J\\u001b[H"),
+            ("a\x1b[31m\r\x1bc", "a\x1b[31m\\r\\u001bc"),
+            ("\u{9b}31m", "\\u009b31m"),
+            ("\x1b", "\\u001b"),
+        ] {
+            assert_eq!(terminal(text), shown);
+        }
+    }
+
+    #[test]
+    fn every_text_of_a_value_is_one_line() {
+        let mut value = json!({"a": ["x\ny", 1, null], "b": {"c": "\u{202e}z"}});
+        values(&mut value);
+        assert_eq!(value, json!({"a": ["x\\ny", 1, null], "b": {"c": "\\u202ez"}}));
+    }
+}
