@@ -29,6 +29,7 @@ mod kubectl;
 mod offline;
 mod output;
 mod plan;
+mod policy;
 mod release;
 mod render;
 mod replay;
@@ -128,6 +129,7 @@ enum Command {
     Enroll(enroll::Arguments),
     Render(render::Arguments),
     Plan(plan::Arguments),
+    Policy(policy::Arguments),
     Status(status::Arguments),
     Explain(explain::Arguments),
     Doctor(doctor::Arguments),
@@ -207,6 +209,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Enroll(arguments) => enroll::run(&arguments),
         Command::Render(arguments) => render::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
+        Command::Policy(arguments) => policy::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),

@@ -96,6 +96,7 @@ pub use release::release_offline;
 pub use reload::Ended;
 pub use reload::block_sighup;
 pub use start::AgentError;
+pub use start::policy;
 pub use teardown::Leftover;
 pub use teardown::Teardown;
 pub use teardown::teardown_offline;

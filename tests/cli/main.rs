@@ -6,6 +6,7 @@ mod config;
 mod generate;
 mod node;
 mod packaging;
+mod policy;
 mod readme;
 mod render;
 mod replay;

@@ -198,7 +198,10 @@ impl Agent {
 }
 
 /// The policy of the configuration.
-fn policy(config: &Config) -> Result<Policy, AgentError> {
+///
+/// # Errors
+/// `selector` is none.
+pub fn policy(config: &Config) -> Result<Policy, AgentError> {
     let policy = Policy::new(config.default_mode, &config.selector, config.policy_namespaces.clone())
         .map_err(|error| AgentError::Selector(error.to_string()))?;
     Ok(policy

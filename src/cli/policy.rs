@@ -1,0 +1,96 @@
+//! `daemonlet policy test`: what this node's `[policy]` says about DaemonSets in files.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::Subcommand;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::cli::CommandFailure;
+use crate::cli::ConfigArgument;
+use crate::cli::Exit;
+use crate::cli::output;
+use crate::cli::output::Colour;
+use crate::cli::render::inputs;
+use crate::cli::render::report;
+use crate::core::escape;
+use crate::core::model::DaemonSet;
+use crate::core::model::Lookup;
+use crate::core::model::ObjectKey;
+use crate::core::model::Source;
+use crate::core::policy::Admission;
+use crate::core::policy::Policy;
+use crate::core::policy::namespace_of;
+use crate::node::agent;
+
+/// Judge DaemonSets by [policy] before they are applied
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Test(Test),
+}
+
+/// Say what this node would refuse of the API server's DaemonSets, by which key, and what grants it
+///
+/// A Namespace among the files counts with its labels. Not judged: how much of the node its pods may
+/// request together. Exit code: 0 nothing refused, 1 something refused, 3 a path unreadable or a
+/// document invalid.
+#[derive(Debug, Args)]
+struct Test {
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// Files, folders (their *.yaml, *.yml and *.json, not recursive), or - for standard input
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required = true, num_args = 1..)]
+    files: Vec<PathBuf>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
+    let What::Test(arguments) = &arguments.what;
+    let policy = agent::policy(&arguments.config.load()?)?;
+    let mut inputs = inputs::read(&arguments.files);
+    let mut not_taken = std::mem::take(&mut inputs.refused);
+    not_taken.append(&mut inputs.invalid);
+    let colour = Colour::new(&std::io::stdout());
+    let (mut text, mut exit) = (String::new(), report::exit(&not_taken, false));
+    let unusable = |key: &ObjectKey| not_taken.iter().any(|entry| entry.key() == Some(key));
+    for (key, daemon_set) in inputs.daemon_sets.iter().filter(|(key, _)| !unusable(key)) {
+        let of_api = DaemonSet { source: Source::Api, ..DaemonSet::clone(daemon_set) };
+        let namespace = inputs.objects.get(&namespace_of(daemon_set)).cloned().unwrap_or_else(|| json!({}));
+        let said = judged(&policy, &of_api, &namespace);
+        if said.is_empty() {
+            text.push_str(&format!("{} {key}\n", colour.green("allowed")));
+        }
+        for (why, hint) in &said {
+            text.push_str(&format!("{} {key}: {}\n", colour.red("refused"), escape::line(why)));
+            text.extend(hint.iter().map(|hint| format!("  {} {}\n", colour.cyan("hint:"), escape::line(hint))));
+            exit = exit.max(Exit::Refused);
+        }
+    }
+    output::data(&text)?;
+    output::remarks(&report::lines(&not_taken, &BTreeMap::new(), Colour::new(&std::io::stderr())));
+    if inputs.daemon_sets.is_empty() && not_taken.is_empty() {
+        output::remarks("no DaemonSet in what was read\n");
+    }
+    output::errors(&inputs.unreadable);
+    Ok(exit.max(if inputs.unreadable.is_empty() { Exit::Success } else { Exit::Unreadable }))
+}
+
+/// Why it does not start here, each with what would let it.
+fn judged(policy: &Policy, daemon_set: &DaemonSet, namespace: &Value) -> Vec<(String, Option<String>)> {
+    if !policy.allows_namespace(&daemon_set.key.namespace) {
+        let namespace = &daemon_set.key.namespace;
+        let why = format!("namespace {namespace} is not among policy.namespaces");
+        return vec![(why, Some(format!("add {namespace:?} to policy.namespaces")))];
+    }
+    match policy.admit(daemon_set, Lookup::Present(namespace)) {
+        Admission::Refused(errors) => errors.into_iter().map(|error| (error.to_string(), error.hint)).collect(),
+        Admission::Allowed(_) | Admission::Waits(_) => Vec::new(),
+    }
+}
