@@ -37,6 +37,11 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
     checked(text, text == "*" || dns::label(text).is_none(), "is no namespace")
 }
 
+/// One namespace.
+pub(super) fn granted_namespace(text: &str) -> Result<String, String> {
+    checked(text, dns::label(text).is_none(), "is no namespace")
+}
+
 pub(super) const RELEASES: &str = "a list of \"namespace/name\" or \"namespace/*\"";
 
 /// A DaemonSet, or all of a namespace.
@@ -71,7 +76,8 @@ pub(super) fn path(text: &str) -> Result<PathBuf, String> {
 }
 
 pub(super) fn host_path(text: &str) -> Result<String, String> {
-    path(text).map(|_| text.to_owned())
+    path(text)?;
+    checked(text, !text.split('/').any(|part| part == ".."), "must not contain \"..\"")
 }
 
 /// An absolute path, or `in-cluster`, with or without `:` and an absolute path.

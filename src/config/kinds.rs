@@ -228,7 +228,7 @@ impl Kind<BTreeMap<String, Grant>> for Grants {
     fn read(&self, value: &DeValue<'_>) -> Result<BTreeMap<String, Grant>, String> {
         let DeValue::Table(table) = value else { return Err(expected("a table of grants by namespace", value)) };
         let of = |(namespace, value): (&str, &DeValue<'_>)| {
-            check::namespace(namespace)?;
+            check::granted_namespace(namespace)?;
             let grant = grant(value).map_err(|why| format!("\"{namespace}\": {why}"))?;
             Ok((namespace.to_owned(), grant))
         };

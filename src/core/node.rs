@@ -44,7 +44,9 @@ pub fn version(text: &str) -> Option<(u32, u32)> {
 
 /// What `status.allocatable` says; `None` before the kubelet has written it.
 pub fn allocatable(list: &Value) -> Option<Resources> {
-    list.as_object().filter(|list| !list.is_empty()).map(|_| Resources::of_list(list))
+    list.as_object().filter(|list| !list.is_empty())?;
+    let known = Resources::of_list(list);
+    Some(if list["pods"].is_null() { Resources { pods: u64::MAX, ..known } } else { known })
 }
 
 fn text(value: &Value) -> Option<String> {

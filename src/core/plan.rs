@@ -274,6 +274,8 @@ struct Planner<'a> {
     question: Option<Question>,
     replacing: Option<String>,
     asks_runtime: bool,
+    /// Whether what ran returns although the policy would not let it start.
+    may_return: bool,
     wake_at: Option<Timestamp>,
 }
 
@@ -294,6 +296,7 @@ impl<'a> Planner<'a> {
             question: None,
             replacing: None,
             asks_runtime: false,
+            may_return: false,
             wake_at: None,
         }
     }

@@ -188,7 +188,9 @@ fn by_sources(
     if let Some(folder) = folder_of(known, record).filter(|folder| is_override(folder) && !is_newer(known)) {
         return wanted(folder, folder_mode(folder), None);
     }
-    if known.has_file && !policy.allows_namespace(&record.key.namespace) {
+    let is_of_a_file = |d: &Arc<DaemonSet>| d.source != Source::Api;
+    let has_file = known.has_file || record.definition().is_some_and(is_of_a_file);
+    if has_file && !policy.allows_namespace(&record.key.namespace) {
         return folder::resolve_unheard(known, record);
     }
     match &known.api {
@@ -259,7 +261,7 @@ fn resolve_present(
     let policy = rules.0;
     match (covers(rules, daemon_set, folder_of(known, record), record), folder_of(known, record)) {
         (Covered::Yes(mode), None) => match by_rules(daemon_set, record, policy) {
-            Some(reason) => held(known, record, Some(mode), Hold::Narrowed(reason)),
+            Some(reason) => held(known, record, Some(mode), Hold::Forbidden(reason)),
             None => wanted(daemon_set, mode, None),
         },
         (Covered::Yes(mode), Some(_)) => wanted(daemon_set, mode, None),
@@ -393,7 +395,7 @@ fn resolve_remembered(
     };
     match (covers(rules, daemon_set, folder, record), folder) {
         (Covered::Yes(mode), None) => match by_rules(daemon_set, record, policy) {
-            Some(reason) => held(known, record, Some(mode), Hold::Narrowed(reason)),
+            Some(reason) => held(known, record, Some(mode), Hold::Forbidden(reason)),
             None => wanted(daemon_set, mode, None),
         },
         (Covered::Yes(mode), Some(_)) => wanted(daemon_set, mode, None),

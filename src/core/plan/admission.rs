@@ -16,6 +16,8 @@ impl Planner<'_> {
                 self.note_all(&notes);
                 true
             }
+            // What is held was started under another policy, and returns as it was.
+            Admission::Refused(_) if self.may_return => true,
             Admission::Refused(errors) => {
                 self.summary.revision = self.facts.revision(daemon_set);
                 self.refuse(&errors);

@@ -24,6 +24,7 @@ impl Planner<'_> {
         if self.take_definition(daemon_set) || mode == Mode::Bootstrap && self.is_handed_over(daemon_set) {
             return;
         }
+        self.may_return = matches!(why, Hold::Forbidden(_));
         self.order_retries();
         let live: Vec<_> = self.record.live().cloned().collect();
         match live.as_slice() {
@@ -54,7 +55,12 @@ impl Planner<'_> {
                 ));
                 self.hint_release();
             }
-            Hold::Narrowed(_) => {}
+            Hold::Forbidden(reason) if self.record.runs() => {
+                self.summary.state = State::Held;
+                self.add_reason(&format!("[policy] would not let it start any more: {reason}; it stays as it is"));
+                self.hint_release();
+            }
+            Hold::Narrowed(_) | Hold::Forbidden(_) => {}
         }
     }
 

@@ -40,6 +40,9 @@ pub struct Resources {
     pub cpu: u64,
     /// Bytes.
     pub memory: u64,
+    /// Pods.
+    #[serde(default)]
+    pub pods: u64,
 }
 
 impl Resources {
@@ -49,6 +52,7 @@ impl Resources {
         Self {
             cpu: of("cpu").map_or(0, |amount| saturated(amount.milli_value())),
             memory: of("memory").map_or(0, |amount| saturated(amount.value())),
+            pods: of("pods").map_or(0, |amount| saturated(amount.value())),
         }
     }
 
@@ -62,6 +66,7 @@ impl Resources {
             Self {
                 cpu: if list.at("cpu").is_some() { requests.cpu } else { limits.cpu },
                 memory: if list.at("memory").is_some() { requests.memory } else { limits.memory },
+                pods: 0,
             }
         };
         let spec = &template["spec"];
@@ -82,33 +87,40 @@ impl Resources {
         Self {
             cpu: if of_pod.cpu > 0 { of_pod.cpu } else { sum.cpu },
             memory: if of_pod.memory > 0 { of_pod.memory } else { sum.memory },
+            pods: 1,
         }
     }
 
-    fn plus(self, other: Self) -> Self {
-        Self { cpu: self.cpu.saturating_add(other.cpu), memory: self.memory.saturating_add(other.memory) }
+    /// The sum of each.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu.saturating_add(other.cpu),
+            memory: self.memory.saturating_add(other.memory),
+            pods: self.pods.saturating_add(other.pods),
+        }
     }
 
     /// The greater of each.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
-        Self { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory) }
+        Self { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory), pods: self.pods.max(other.pods) }
     }
 
     fn is_within(self, bound: Self) -> bool {
-        self.cpu <= bound.cpu && self.memory <= bound.memory
+        self.cpu <= bound.cpu && self.memory <= bound.memory && self.pods <= bound.pods
     }
 
     fn share(self, share: Share) -> Self {
         let of = |amount: u64| u64::try_from(u128::from(amount) * u128::from(share.0) / 100).unwrap_or(u64::MAX);
-        Self { cpu: of(self.cpu), memory: of(self.memory) }
+        Self { cpu: of(self.cpu), memory: of(self.memory), pods: of(self.pods) }
     }
 }
 
 impl fmt::Display for Resources {
-    /// `cpu 250m, memory 64 MiB`.
+    /// `cpu 250m, memory 64 MiB, pods 1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cpu {}m, memory {} MiB", self.cpu, self.memory.div_ceil(1 << 20))
+        write!(f, "cpu {}m, memory {} MiB, pods {}", self.cpu, self.memory.div_ceil(1 << 20), self.pods)
     }
 }
 
@@ -129,7 +141,7 @@ fn saturated(amount: i128) -> u64 {
 pub struct Asker<'a> {
     /// Its DaemonSet.
     pub key: &'a ObjectKey,
-    /// What its instance on this node requests; `None`: nothing of it runs.
+    /// What its instances on this node request, also those that end; `None`: there are none, and none returns.
     pub running: Option<Resources>,
     /// What a first instance would request, where one may start here.
     pub asked: Option<Resources>,
@@ -178,7 +190,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn mem(mib: u64) -> Resources {
-        Resources { cpu: 0, memory: mib * MIB }
+        Resources { cpu: 0, memory: mib * MIB, pods: 0 }
     }
 
     #[test]
@@ -190,10 +202,13 @@ mod tests {
             "containers": [container("250m", "64Mi"), {"resources": {"limits": {"cpu": 1, "memory": "1Mi"}}}, {}],
             "initContainers": [container("3", "1Mi"), sidecar],
         }});
-        assert_eq!(Resources::requested(&template), Resources { cpu: 3000, memory: 75 * MIB });
+        assert_eq!(Resources::requested(&template), Resources { cpu: 3000, memory: 75 * MIB, pods: 1 });
         let whole = json!({"spec": {"resources": {"requests": {"cpu": "2"}}, "containers": [container("1", "1Mi")]}});
-        assert_eq!(Resources::requested(&whole), Resources { cpu: 2000, memory: MIB });
-        assert_eq!(Resources::requested(&json!({"spec": {"containers": "?"}})), Resources::default());
+        assert_eq!(Resources::requested(&whole), Resources { cpu: 2000, memory: MIB, pods: 1 });
+        assert_eq!(
+            Resources::requested(&json!({"spec": {"containers": "?"}})),
+            Resources { pods: 1, ..Resources::default() }
+        );
         let huge = json!({"spec": {"containers": [container("9e18", "9e18"), container("9e18", "9e18"), container("-1", "x")]}});
         assert!(Resources::requested(&huge).cpu > 0, "nothing overflows");
     }
@@ -217,8 +232,8 @@ mod tests {
         let said = refusal(Share(10), mem(1000), &askers, &keys[3], mem(11)).unwrap();
         assert_eq!(
             said.reason,
-            "requests cpu 0m, memory 11 MiB; of policy.max-requests = \"10%\" (cpu 0m, memory 100 MiB on this node) cpu 0m, \
-             memory 90 MiB are taken by other daemons"
+            "requests cpu 0m, memory 11 MiB, pods 0; of policy.max-requests = \"10%\" (cpu 0m, memory 100 MiB, pods 0 on \
+             this node) cpu 0m, memory 90 MiB, pods 0 are taken by other daemons"
         );
     }
 

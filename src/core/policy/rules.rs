@@ -73,7 +73,7 @@ impl PodRules {
         let namespace = &daemon_set.key.namespace;
         let mut found = Vec::new();
         if !self.trusts(namespace) {
-            confined::violations(self, namespace, daemon_set.pod_template(), &mut found);
+            confined::violations(self, daemon_set, &mut found);
         }
         self.images(&daemon_set.pod_template()["spec"], &mut found);
         found

@@ -28,8 +28,8 @@ pub(super) fn confine(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     let mut rests = BTreeMap::new();
     for volume in members(spec, "volumes") {
         let Some(path) = volume.get("hostPath").and_then(|source| source.text_at("path")) else { continue };
-        // What runs without a grant by now stays as it is, but for being read only.
-        let (prefix, rest) = below(path, prefixes).unwrap_or((path, String::new()));
+        // What runs and was never granted stays as it is; a new instance of it does not start.
+        let Some((prefix, rest)) = below(path, prefixes) else { continue };
         let mut source = Object::new();
         source.insert("path".to_owned(), prefix.into());
         rests.insert(volume.str_at("name").to_owned(), rest);
@@ -47,7 +47,7 @@ pub(super) fn confine(ctx: &mut RenderContext<'_>, spec: &mut Object) {
                 writing.push(format!("spec.template.spec.{list}[{index}].volumeMounts[{}]", mount.str_at("mountPath")));
             }
             mount.insert("readOnly".to_owned(), true.into());
-            if is_known {
+            if is_known && matches!(mount.str_at("mountPropagation"), "" | "None") {
                 // Where the node's runtime cannot, the mount alone is read only.
                 mount.insert("recursiveReadOnly".to_owned(), "IfPossible".into());
             }

@@ -55,7 +55,8 @@ pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord,
 pub(super) fn resolve_unheard(known: &KnownDefinition<'_>, record: &DaemonRecord) -> Desired {
     let namespace = &record.key.namespace;
     let why = format!("policy.namespaces does not contain {namespace}: the API server's DaemonSet says nothing here");
-    let note = matches!(known.api, ApiState::Present(_) | ApiState::Invalid { .. }).then(|| why.clone());
+    let is_there = matches!(known.api, ApiState::Present(_) | ApiState::Invalid { .. });
+    let note = is_there.then(|| format!("the folder's stays in force: {why}"));
     match folder_of(known, record) {
         Some(folder) => match of_the_api(record, folder) {
             Some(running) => wanted(running, folder_mode(folder), Some(format!("what runs stays: {why}"))),

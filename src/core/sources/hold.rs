@@ -28,6 +28,8 @@ pub enum Hold {
     Refused(String),
     /// The configuration of this node no longer selects it, which alone ends nothing; why it does not.
     Narrowed(String),
+    /// `[policy]` no longer lets such a pod start, which ends nothing, either; what it has against it.
+    Forbidden(String),
 }
 
 /// `desired`, unless nothing but caution keeps it and it was let go.
@@ -37,11 +39,15 @@ pub(super) fn unless_released(desired: Desired, record: &DaemonRecord, policy: &
         || match &desired {
             Desired::Held { why: Hold::Narrowed(_), .. } => policy.releases(key, Releases::Pattern),
             // Want of evidence may pass: a pattern that was meant for something else ends nothing here.
-            Desired::Kept { .. } => policy.releases(key, Releases::Name),
+            Desired::Kept { .. } | Desired::Held { why: Hold::Forbidden(_), .. } => {
+                policy.releases(key, Releases::Name)
+            }
             _ => false,
         };
     match &desired {
-        Desired::Held { why: Hold::Narrowed(reason), .. } | Desired::Kept { reason } if is_released => {
+        Desired::Held { why: Hold::Narrowed(reason) | Hold::Forbidden(reason), .. } | Desired::Kept { reason }
+            if is_released =>
+        {
             Desired::Gone { reason: format!("it is released: {reason}"), by_list: false, ignore_file: None }
         }
         _ => desired,
@@ -67,7 +73,7 @@ pub(super) fn by_rules(daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, polic
 pub(super) fn held(known: &KnownDefinition<'_>, record: &DaemonRecord, mode: Option<Mode>, why: Hold) -> Desired {
     let last = last_known(known.remembered, record);
     let Some(daemon_set) = record.definition().or(last) else {
-        let (Hold::Refused(reason) | Hold::Narrowed(reason)) = why;
+        let (Hold::Refused(reason) | Hold::Narrowed(reason) | Hold::Forbidden(reason)) = why;
         return Desired::Unsure { reason };
     };
     let last = if record.bootstrap { Mode::Bootstrap } else { Mode::Static };

@@ -103,7 +103,9 @@ impl<'a> Case<'a> {
             Desired::Orphaned { .. } => "orphaned".into(),
             Desired::Confirm { .. } => "confirm".into(),
             Desired::Held { mode, why: Hold::Refused(_), .. } => format!("held as refused, {mode:?}"),
-            Desired::Held { mode, why: Hold::Narrowed(_), ask, .. } => format!("held, {mode:?}, ask={ask}"),
+            Desired::Held { mode, why: Hold::Narrowed(_) | Hold::Forbidden(_), ask, .. } => {
+                format!("held, {mode:?}, ask={ask}")
+            }
             Desired::Kept { .. } => "kept".into(),
             Desired::Unsure { .. } => "unsure".into(),
         }
@@ -336,7 +338,8 @@ fn rules_that_became_stricter_hold_what_runs_until_a_version_obeys_them() {
     let (old, other, allowed) = (with_image("old:1"), with_image("old:2"), with_image("registry.example/new:1"));
     let rules = crate::core::policy::PodRules { images: vec!["registry.example/*".to_owned()], ..Default::default() };
     let desired = |api, runs| {
-        let policy = Policy::default().with_rules(rules.clone());
+        // A pattern that was meant for something else lets nothing go.
+        let policy = Policy::default().with_rules(rules.clone()).with_release(vec!["kube-system/*".to_owned()]);
         Case { policy, ..Case::new(FolderState::Absent, ApiState::Present(api)) }.desired(&running(runs))
     };
     assert_eq!(desired(&old, &old), "held, Static, ask=false");
@@ -376,6 +379,10 @@ fn who_may_not_define_a_daemon_of_a_folder_may_not_end_it() {
     // Its file alone ends it.
     let gone = Case { has_file: true, ..case(ApiState::Present(&theirs), Confirmation::Unasked) };
     assert_eq!(Case { folder: FolderState::Absent, ..gone }.desired(&runs), "gone by_list=false ignore=None");
+    // Nor does it end while what was remembered and the folder cannot be read.
+    let unread = FolderState::Unsure { reason: "it is not mounted" };
+    let lost = Case { has_file: false, folder: unread, ..case(ApiState::Present(&theirs), Confirmation::NotCovered) };
+    assert_eq!(lost.desired(&runs), "kept");
     // What an earlier policy let the API define does not step back.
     let mut of_api = DaemonSet::clone(&theirs);
     of_api.template = json!({"spec": {"hostname": "x"}});

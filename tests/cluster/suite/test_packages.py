@@ -181,7 +181,7 @@ class Packages(Story):
         said = self.fails("daemonlet", "teardown")
         self.assertIn("another daemonlet has it", said)
         self.assertIn("hint: stop the agent first", said)
-        self.assertRegex(self.machine.run("daemonlet", "teardown", "--dry-run"), f"^would end steady-\\w+ of kube-system/steady: {MANIFESTS}/kube-system-steady-\\w+.yaml\n$")
+        self.assertRegex(self.machine.run("daemonlet", "teardown", "--dry-run"), f"^would end steady-\\w+ of kube-system/steady: {MANIFESTS}/kube-system_steady-\\w+.yaml\n$")
 
     def test_teardown_ends_what_is_ours_and_nothing_else(self):
         name = self.runs()[0]
@@ -204,7 +204,7 @@ class Packages(Story):
         daemon, before = self.runs(), self.manifests()
         said = self.apt("remove", "daemonlet")
         self.assertIn("what it started goes on running:", said)
-        self.assertIn(f"of kube-system/steady: {MANIFESTS}/kube-system-steady-", said)
+        self.assertIn(f"of kube-system/steady: {MANIFESTS}/kube-system_steady-", said)
         self.assertIn("daemonlet teardown", said)
         self.assertEqual(self.machine.run("pgrep", "-x", "daemonlet", check=False), "")
         never(lambda: self.runs() != daemon, 3, "the daemon went with the package")

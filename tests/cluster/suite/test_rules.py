@@ -163,13 +163,13 @@ class Modes(Story):
         (agent.folder / "own.yaml").write_text(as_yaml(self.daemon("own", labels={})), encoding="utf-8")
         first = self.instance(agent, "own")
         self.put(self.daemon("own", labels={}))
-        until(lambda: self.status(agent, "own")["source"] == "api", SOON, "the same template is taken from the API")
-        self.keeps(agent, first, "own", 1)
-        self.change("own", "other")
         until(lambda: any("the folder's stays in force" in note for note in self.status(agent, "own")["notes"]), SOON,
               f"status says so: {self.status(agent, 'own')}")
+        self.change("own", "other")
         self.keeps(agent, first, "own", 3)
         self.remove("own")
+        self.keeps(agent, first, "own", 3)
+        (agent.folder / "own.yaml").unlink()
         self.wait_gone(agent, "own")
 
     def test_a_missing_namespace_is_default_and_nothing_is_made_for_it(self):
@@ -177,7 +177,7 @@ class Modes(Story):
         body = self.daemon("homeless", labels={})
         del body["metadata"]["namespace"]
         (agent.folder / "homeless.yaml").write_text(as_yaml(body), encoding="utf-8")
-        self.assertTrue(self.instance(agent, "homeless").file.startswith("default-homeless-"))
+        self.assertTrue(self.instance(agent, "homeless").file.startswith("default_homeless-"))
         lonely = self.daemon("lonely", labels={}, serviceAccountName="nobody", automountServiceAccountToken=True)
         lonely["metadata"]["namespace"] = "nowhere"
         (agent.folder / "lonely.yaml").write_text(as_yaml(lonely), encoding="utf-8")

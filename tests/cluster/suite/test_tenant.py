@@ -95,7 +95,7 @@ class Tenant(Story):
     def start(self, **policy):
         """An agent whose policy trusts nobody, on a node with a core and 1 GiB."""
         agent = self.start_agent(policy={"namespaces": [self.namespace], "trusted-namespaces": []} | policy)
-        self.admin.patch("nodes", agent.node.name, {"status": {"allocatable": {"cpu": "1", "memory": "1Gi"}}}, sub="status")
+        self.admin.patch("nodes", agent.node.name, {"status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "110"}}}, sub="status")
         return agent
 
     def bounded(self, name, container=None, **pod):

@@ -3,6 +3,8 @@
 //! Owns what of such a pod would reach the host, another namespace or the cloud's metadata, and what it could take from
 //! others: the kubelet treats every static pod as critical, and never evicts it.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use serde_json::json;
 
@@ -14,10 +16,12 @@ use super::error;
 use super::grant::FREE_TYPES;
 use super::grant::below;
 use crate::core::json::Json;
+use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::policy::pod_security;
 use crate::core::policy::pod_security::Enforced;
 use crate::core::policy::pod_security::Version;
+use crate::core::quantity::Quantity;
 
 /// How the names of the priority classes begin that only the cluster's own pods are to have.
 const SYSTEM_CLASS: &str = "system-";
@@ -26,8 +30,9 @@ const HIGHEST_PRIORITY: i64 = 1_000_000_000;
 /// What a `hostPath` volume below a granted path may be: nothing that the kubelet would make, no socket, no device.
 const PATH_TYPES: [&str; 3] = ["", "Directory", "File"];
 
-/// Adds what `template` of a DaemonSet in `namespace` does against `rules`.
-pub(super) fn violations(rules: &PodRules, namespace: &str, template: &Value, found: &mut Vec<FieldError>) {
+/// Adds what the pod of `daemon_set` does against `rules`.
+pub(super) fn violations(rules: &PodRules, daemon_set: &DaemonSet, found: &mut Vec<FieldError>) {
+    let (namespace, template) = (&daemon_set.key.namespace, daemon_set.pod_template());
     let none = Grant::default();
     let pod = Confined {
         rules,
@@ -41,7 +46,7 @@ pub(super) fn violations(rules: &PodRules, namespace: &str, template: &Value, fo
     pod.ports(found);
     pod.volumes(found);
     pod.limits(found);
-    pod.pulls(found);
+    pod.pulls(&daemon_set.template["spec"], found);
 }
 
 struct Confined<'a> {
@@ -144,7 +149,7 @@ impl Confined<'_> {
     }
 
     fn empty_dir(&self, field: &str, source: &Value, found: &mut Vec<FieldError>) {
-        let is_bounded = source["medium"] == "Memory" && !source["sizeLimit"].is_null();
+        let is_bounded = source["medium"] == "Memory" && is_positive(&source["sizeLimit"]);
         if !self.rules.local_storage && !is_bounded {
             let reason = "must have medium Memory and a sizeLimit: nothing evicts a static pod that fills the disk";
             found.push(error(field, reason.to_owned(), format!("set both, or {}", self.lift())));
@@ -152,9 +157,20 @@ impl Confined<'_> {
     }
 
     fn limits(&self, found: &mut Vec<FieldError>) {
+        let pod = std::iter::once(("pod".to_owned(), self.spec));
+        for (field, holder) in pod.chain(containers(self.spec)) {
+            let names =
+                ["limits", "requests"].into_iter().filter_map(|list| holder.at(["resources", list])?.as_object());
+            let others: BTreeSet<&str> = names.flat_map(|list| list.keys()).map(String::as_str).collect();
+            for name in others.into_iter().filter(|name| !["cpu", "memory"].contains(name)) {
+                let reason = format!("{name} is only for trusted namespaces: the kubelet takes it from other pods");
+                found.push(error(&format!("{field}.resources"), reason, format!("leave it out, or {}", self.trust)));
+            }
+        }
         for (field, container) in containers(self.spec) {
-            if container.at(["resources", "limits", "memory"]).is_none_or(Value::is_null) {
-                let reason = "is missing: the kubelet evicts no static pod that takes the node's memory".to_owned();
+            if !container.at(["resources", "limits", "memory"]).is_some_and(is_positive) {
+                let reason =
+                    "is missing or 0: the kubelet evicts no static pod that takes the node's memory".to_owned();
                 let hint = format!("set a limit, or {}", self.trust);
                 found.push(error(&format!("{field}.resources.limits.memory"), reason, hint));
             }
@@ -167,9 +183,9 @@ impl Confined<'_> {
     }
 
     /// Once an image is on the node, every pod may use it: a static pod cannot name who may.
-    fn pulls(&self, found: &mut Vec<FieldError>) {
-        let names: Vec<&str> =
-            self.spec.list_at("imagePullSecrets").iter().map(|secret| secret.str_at("name")).collect();
+    /// `written`: without what admission adds, such as the ServiceAccount's.
+    fn pulls(&self, written: &Value, found: &mut Vec<FieldError>) {
+        let names: Vec<&str> = written.list_at("imagePullSecrets").iter().map(|secret| secret.str_at("name")).collect();
         if !self.rules.shared_pulls && !names.is_empty() {
             let reason =
                 format!("an image that needs a Secret ({}) would be every pod's on this node", names.join(", "));
@@ -185,6 +201,16 @@ impl Confined<'_> {
     fn key(&self, key: &str) -> String {
         format!("policy.grants.{:?}.{key}", self.namespace)
     }
+}
+
+/// Whether a quantity is more than nothing.
+fn is_positive(value: &Value) -> bool {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => return false,
+    };
+    text.parse::<Quantity>().is_ok_and(|quantity| quantity.milli_value() > 0)
 }
 
 /// The template without what [`Confined::ports`] and [`Confined::volumes`] judge.

@@ -65,7 +65,7 @@ fn changed(pointer: &str, value: Value) -> Value {
     let parent = spec.pointer_mut(parent).unwrap_or_else(|| panic!("{pointer}"));
     match last {
         "-" => parent.as_array_mut().unwrap().push(value),
-        _ => parent[last] = value,
+        _ => parent[last.replace("~1", "/")] = value,
     }
     spec
 }
@@ -114,6 +114,11 @@ fn what_a_namespace_without_grants_cannot_have() {
         ("/lifecycle", json!({"preStop": {"tcpSocket": {"host": "::1", "port": 1}}}), "probe"),
         ("/resources", json!({}), "resources.limits.memory"),
         ("/resources/limits", json!({"memory": null}), "resources.limits.memory"),
+        ("/resources/limits", json!({"memory": "0"}), "resources.limits.memory"),
+        ("/resources/limits", json!({"memory": 0}), "resources.limits.memory"),
+        ("/resources/limits/nvidia.com~1gpu", json!(8), "nvidia.com/gpu is only"),
+        ("/resources/requests", json!({"ephemeral-storage": "900Gi"}), "ephemeral-storage is only"),
+        ("/resources/limits/hugepages-2Mi", json!("2Mi"), "hugepages-2Mi is only"),
         ("/securityContext/readOnlyRootFilesystem", json!(false), "readOnlyRootFilesystem"),
         ("/securityContext/readOnlyRootFilesystem", json!("true"), "readOnlyRootFilesystem"),
     ];
@@ -133,6 +138,7 @@ fn what_a_namespace_without_grants_cannot_have() {
         ("/volumes/-", volume(json!({"emptyDir": {}})), "sizeLimit"),
         ("/volumes/-", volume(json!({"emptyDir": {"sizeLimit": "1Mi"}})), "sizeLimit"),
         ("/volumes/-", volume(json!({"emptyDir": {"medium": "Memory"}})), "sizeLimit"),
+        ("/volumes/-", volume(json!({"emptyDir": {"medium": "Memory", "sizeLimit": 0}})), "sizeLimit"),
         ("/volumes/-", volume(json!({"emptyDir": {"medium": "HugePages", "sizeLimit": "1Mi"}})), "sizeLimit"),
         ("/volumes/-", volume(json!({"hostPath": {"path": "/"}})), "host-paths"),
         ("/volumes/-", volume(json!({"hostPath": {"path": "/var/log/../../etc"}})), "host-paths"),

@@ -37,8 +37,6 @@ fn what_is_below_a_granted_path_is_resolved_beneath_it_and_read_only() {
         ("/var/log/pods//x/", json!({}), "/var/log/", with("subPath", "pods/x")),
         ("/var/log/pods", json!({"subPath": "a/b"}), "/var/log/", with("subPath", "pods/a/b")),
         ("/var/lib/$(A)", json!({"subPathExpr": "$(B)"}), "/var", with("subPathExpr", "lib/$$(A)/$(B)")),
-        // Nothing grants it any more: it runs.
-        ("/etc", json!({}), "/etc", plain.clone()),
     ];
     for (path, mount, prefix, expected) in table {
         let fixture = tenant(json!({"path": path, "type": "Directory"}), mount);
@@ -47,6 +45,17 @@ fn what_is_below_a_granted_path_is_resolved_beneath_it_and_read_only() {
         let notes = fixture.render().unwrap().notes;
         assert!(notes.iter().any(|note| note.reason.starts_with("is read only")), "{notes:?}");
     }
+}
+
+#[test]
+fn what_was_never_granted_stays_as_it_runs() {
+    let source = json!({"path": "/", "type": "Directory"});
+    let mount = json!({"readOnly": true, "mountPropagation": "HostToContainer"});
+    let (volume, mount) = rendered(&tenant(source.clone(), mount));
+    assert_eq!(volume, source);
+    assert_eq!(mount["recursiveReadOnly"], Value::Null, "the kubelet takes no manifest with both");
+    let granted = tenant(json!({"path": "/var/log"}), json!({"mountPropagation": "HostToContainer"}));
+    assert_eq!(rendered(&granted).1["recursiveReadOnly"], Value::Null);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What daemons of namespaces that are not trusted request of this node.
 
+use std::sync::Arc;
+
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::pass::Subject;
@@ -17,24 +19,31 @@ impl ObservedState<'_> {
     pub(super) fn no_room(&self, daemon_set: &DaemonSet) -> Option<FieldError> {
         self.state.policy.confines(daemon_set)?;
         let own = Resources::requested(daemon_set.pod_template());
-        let Some(allocatable) = self.state.node.allocatable else {
-            return Some(FieldError {
+        let askers = self.askers.get_or_init(|| self.subjects.iter().filter_map(|s| self.asker(s)).collect());
+        match self.state.node.allocatable {
+            Some(allocatable) => room::refusal(self.config.max_requests, allocatable, askers, &daemon_set.key, own),
+            None if askers.iter().any(|asker| *asker.key == daemon_set.key && asker.running.is_some()) => None,
+            None => Some(FieldError {
                 field: format!("Node {}", self.state.node.name),
                 reason: "its allocatable cpu and memory are not known yet: policy.max-requests is a share of them"
                     .to_owned(),
                 hint: None,
-            });
-        };
-        let askers = self.askers.get_or_init(|| self.subjects.iter().filter_map(|s| self.asker(s)).collect());
-        room::refusal(self.config.max_requests, allocatable, askers, &daemon_set.key, own)
+            }),
+        }
     }
 
     /// What a daemon of a namespace that is not trusted requests here, or would; `None` for any other.
     fn asker<'s>(&self, subject: &'s Subject<'_>) -> Option<Asker<'s>> {
         let policy = &self.state.policy;
         let of = |daemon_set: &DaemonSet| Resources::requested(daemon_set.pod_template());
-        let live = subject.record.live().filter_map(|instance| instance.daemon_set.as_ref());
-        let running = live.filter(|d| policy.confines(d).is_some()).map(|d| of(d)).reduce(Resources::max);
+        let record = subject.record;
+        let is_confined = |d: &&Arc<DaemonSet>| policy.confines(d).is_some();
+        let instances = record.instances.iter().filter_map(|instance| instance.daemon_set.as_ref()).filter(is_confined);
+        // What ended to return keeps its room.
+        let is_over = record.instances.is_empty();
+        let may_return = is_over && matches!(subject.desired, Desired::Wanted { .. } | Desired::Held { .. });
+        let returning = record.definition().filter(|d| may_return && is_confined(d));
+        let running = instances.chain(returning).map(|d| of(d)).reduce(Resources::plus);
         let asked = match &subject.desired {
             Desired::Wanted { daemon_set, .. } if policy.confines(daemon_set).is_some() => {
                 let selector = self.namespace_selector(daemon_set);
