@@ -136,7 +136,7 @@ pub(super) fn ports(text: &str) -> Result<PortRange, String> {
     wanted(text.parse().ok(), PORTS, text)
 }
 
-pub(super) const VOLUME_TYPES: &str = "a list of volume types such as \"csi\" (paths of the host: host-paths)";
+pub(super) const VOLUME_TYPES: &str = "a list of volume types such as \"nfs\" (paths of the host: host-paths)";
 
 pub(super) fn volume_type(text: &str) -> Result<String, String> {
     wanted(policy::VOLUME_TYPES.contains(&text).then(|| text.to_owned()), VOLUME_TYPES, text)

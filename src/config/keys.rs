@@ -178,7 +178,7 @@ keys! {
     /// [policy.grants."monitoring"]
     /// host-ports = ["9100", "9200-9210"]
     /// host-paths = ["/var/log"]     # with everything below, to read
-    /// volume-types = ["csi"]
+    /// volume-types = ["nfs"]
     grants: BTreeMap<String, Grant> = ("policy.grants", Grants, "{}");
     /// Whether pods of namespaces that are not trusted may write to the node's disk: a writable root
     /// file system, and emptyDir volumes that are not in memory or have no sizeLimit. The kubelet

@@ -321,7 +321,7 @@ fn each_key_of_the_example_reaches_the_configuration() {
         ("policy.pod-security", r#""restricted""#),
         (
             "policy.grants",
-            r#"{ a = { host-ports = ["9100", "1-2"], host-paths = ["/var/log"], volume-types = ["csi"] } }"#,
+            r#"{ a = { host-ports = ["9100", "1-2"], host-paths = ["/var/log"], volume-types = ["nfs"] } }"#,
         ),
         ("policy.local-storage", "true"),
         ("policy.shared-pulls", "true"),

@@ -31,7 +31,7 @@ use crate::core::validate;
 
 pub use admission::Admission;
 pub use admission::namespace_of;
-pub use room::Asker;
+pub use room::Requester;
 pub use room::Resources;
 pub use room::Share;
 pub use rules::Grant;

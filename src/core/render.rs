@@ -47,6 +47,7 @@ use crate::core::volume::VolumeData;
 
 pub use part::HeldPart;
 pub use part::Part;
+pub use volumes::cannot_mount;
 
 /// Host and port of an API server, as containers shall reach it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -191,7 +191,7 @@ fn by_sources(
     let is_of_a_file = |d: &Arc<DaemonSet>| d.source != Source::Api;
     let has_file = known.has_file || record.definition().is_some_and(is_of_a_file);
     if has_file && !policy.allows_namespace(&record.key.namespace) {
-        return folder::resolve_unheard(known, record);
+        return folder::resolve_unselected(known, record);
     }
     match &known.api {
         ApiState::Present(daemon_set) => resolve_present(known, daemon_set, record, (policy, objects)),

@@ -61,6 +61,8 @@ struct World {
     held: Vec<HeldPart>,
     /// What admission waits for.
     unjudged: Option<Missing>,
+    /// Whether admission refuses everything.
+    forbids: bool,
     references: BTreeSet<ObjectRef>,
     refused: Option<FieldError>,
     no_runtime_view: bool,
@@ -267,7 +269,7 @@ impl Facts for World {
         if let Some(missing) = &self.unjudged {
             return Admission::Waits(missing.clone());
         }
-        if evil { Admission::Refused(vec![error()]) } else { Admission::FREE }
+        if evil || self.forbids { Admission::Refused(vec![error()]) } else { Admission::FREE }
     }
 
     fn asks_admission(&self) -> bool {
@@ -815,6 +817,25 @@ fn what_is_held_keeps_its_revision_and_its_data_fresh_and_says_so() {
     bench.node.taints = vec![Taint { key: "k".into(), value: String::new(), effect: "NoExecute".into() }];
     assert_eq!(bench.pass(&narrowed), ["end uid-a-1"], "placement counts");
     assert!(!bench.record.runs());
+}
+
+#[test]
+fn what_the_rules_hold_returns_as_it_was_and_nothing_else_starts() {
+    let lost_manifest = |why: Hold| {
+        let mut bench = Bench::running("a");
+        bench.world.forbids = true;
+        let desired = held(why);
+        bench.world.manifests.clear();
+        assert_eq!(bench.pass(&desired), ["end uid-a-0"], "somebody else removed its manifest");
+        bench.world.running.clear();
+        bench.now += GONE_AFTER;
+        bench.pass(&desired)
+    };
+    assert_eq!(lost_manifest(Hold::Forbidden("host ports".to_owned())), ["finish uid-a-0", "start uid-a-1"]);
+    assert_eq!(lost_manifest(Hold::Narrowed("namespace x".to_owned())), ["finish uid-a-0"]);
+    let mut bench = Bench::new();
+    bench.world.forbids = true;
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::core::json::Json;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
-use crate::core::quantity::Quantity;
+use crate::core::quantity::parse_json;
 
 /// A share of something, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Resources {
 impl Resources {
     /// What a list such as `status.allocatable` or `resources.requests` says; what it does not say is none.
     pub fn of_list(list: &Value) -> Self {
-        let of = |name: &str| list.get(name).and_then(quantity);
+        let of = |name: &str| list.get(name).and_then(parse_json);
         Self {
             cpu: of("cpu").map_or(0, |amount| saturated(amount.milli_value())),
             memory: of("memory").map_or(0, |amount| saturated(amount.value())),
@@ -124,21 +124,13 @@ impl fmt::Display for Resources {
     }
 }
 
-fn quantity(value: &Value) -> Option<Quantity> {
-    match value {
-        Value::String(text) => text.parse().ok(),
-        Value::Number(number) => number.to_string().parse().ok(),
-        _ => None,
-    }
-}
-
 fn saturated(amount: i128) -> u64 {
     u64::try_from(amount.max(0)).unwrap_or(u64::MAX)
 }
 
 /// A daemon of a namespace that is not trusted.
 #[derive(Clone, Debug)]
-pub struct Asker<'a> {
+pub struct Requester<'a> {
     /// Its DaemonSet.
     pub key: &'a ObjectKey,
     /// What its instances on this node request, also those that end; `None`: there are none, and none returns.
@@ -147,24 +139,24 @@ pub struct Asker<'a> {
     pub asked: Option<Resources>,
 }
 
-/// Why a new instance of `key` that requests `own` has no room among `askers` (by key) on a node with `allocatable`.
+/// Why a new instance of `key` that requests `own` has no room among `requesters` (by key) on a node with `allocatable`.
 /// One that requests no more than what runs of it has room.
 pub fn refusal(
     share: Share,
     allocatable: Resources,
-    askers: &[Asker<'_>],
+    requesters: &[Requester<'_>],
     key: &ObjectKey,
     own: Resources,
 ) -> Option<FieldError> {
-    let running = askers.iter().find(|asker| asker.key == key).and_then(|asker| asker.running);
+    let running = requesters.iter().find(|requester| requester.key == key).and_then(|requester| requester.running);
     if running.is_some_and(|running| own.is_within(running)) {
         return None;
     }
     let bound = allocatable.share(share);
-    let others = || askers.iter().filter(|asker| asker.key != key);
-    let mut taken = others().filter_map(|asker| asker.running).fold(Resources::default(), Resources::plus);
-    let firsts = others().filter(|asker| asker.running.is_none() && (running.is_some() || asker.key < key));
-    for first in firsts.filter_map(|asker| asker.asked) {
+    let others = || requesters.iter().filter(|requester| requester.key != key);
+    let mut taken = others().filter_map(|requester| requester.running).fold(Resources::default(), Resources::plus);
+    let firsts = others().filter(|requester| requester.running.is_none() && (running.is_some() || requester.key < key));
+    for first in firsts.filter_map(|requester| requester.asked) {
         let with = taken.plus(first);
         taken = if with.is_within(bound) { with } else { taken };
     }
@@ -216,20 +208,24 @@ mod tests {
     #[test]
     fn what_runs_comes_first_then_the_first_by_name() {
         let keys: Vec<ObjectKey> = ["a", "b", "c", "d"].iter().map(|name| ObjectKey::new("t", *name)).collect();
-        let asker = |at: usize, running: Option<u64>, asked: Option<u64>| Asker {
+        let requester = |at: usize, running: Option<u64>, asked: Option<u64>| Requester {
             key: &keys[at],
             running: running.map(mem),
             asked: asked.map(mem),
         };
-        let askers =
-            [asker(0, None, Some(70)), asker(1, None, Some(40)), asker(2, Some(50), None), asker(3, None, Some(10))];
-        let fits = |at: usize, own: u64| refusal(Share(10), mem(1000), &askers, &keys[at], mem(own)).is_none();
+        let requesters = [
+            requester(0, None, Some(70)),
+            requester(1, None, Some(40)),
+            requester(2, Some(50), None),
+            requester(3, None, Some(10)),
+        ];
+        let fits = |at: usize, own: u64| refusal(Share(10), mem(1000), &requesters, &keys[at], mem(own)).is_none();
         assert!(!fits(0, 70), "50 are taken by what runs");
         assert!(fits(1, 40), "what has no room takes none");
         assert!(fits(2, 50) && fits(2, 20), "what runs stays");
         assert!(!fits(2, 51), "it may not grow into what others were given");
         assert!(fits(3, 10) && !fits(3, 11));
-        let said = refusal(Share(10), mem(1000), &askers, &keys[3], mem(11)).unwrap();
+        let said = refusal(Share(10), mem(1000), &requesters, &keys[3], mem(11)).unwrap();
         assert_eq!(
             said.reason,
             "requests cpu 0m, memory 11 MiB, pods 0; of policy.max-requests = \"10%\" (cpu 0m, memory 100 MiB, pods 0 on \

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::core::json::Json;
 use crate::core::model::Kind;
+use crate::core::policy::VOLUME_TYPES;
 use crate::core::render::Part;
 use crate::core::render::containers;
 use crate::core::render::containers::ByName;
@@ -21,32 +22,9 @@ use crate::core::render::payload::FileOwnership;
 use crate::core::render::payload::Payload;
 use crate::core::volume::VolumeData;
 
-/// Sources that the kubelet accepts in a static pod, if they name no Secret.
-const KEPT: [&str; 23] = [
-    "awsElasticBlockStore",
-    "azureDisk",
-    "cephfs",
-    "cinder",
-    "downwardAPI",
-    "emptyDir",
-    "fc",
-    "flexVolume",
-    "flocker",
-    "gcePersistentDisk",
-    "gitRepo",
-    "hostPath",
-    "image",
-    "iscsi",
-    "nfs",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "quobyte",
-    "rbd",
-    "scaleIO",
-    "storageos",
-    "vsphereVolume",
-    "projected",
-];
+/// Sources that the kubelet accepts in a static pod, besides those of its drivers ([`VOLUME_TYPES`], which may name no
+/// Secret).
+const KEPT: [&str; 5] = ["downwardAPI", "emptyDir", "hostPath", "image", "projected"];
 
 const HOST_STORAGE: &str =
     "use a hostPath volume on the node's own disk, or leave this DaemonSet to the stock controller";
@@ -67,6 +45,11 @@ const REFUSED: [(&str, &str, &str); 5] = [
     ("azureFile", "a static pod cannot mount azureFile: its credentials are a Secret", HOST_STORAGE),
     ("glusterfs", "a static pod cannot mount glusterfs: its servers are Endpoints in the API", HOST_STORAGE),
 ];
+
+/// Whether no static pod can have a volume of this type.
+pub fn cannot_mount(kind: &str) -> bool {
+    REFUSED.iter().any(|(refused, _, _)| *refused == kind)
+}
 
 /// Converts the volumes of `spec` and makes their mounts read-only.
 pub(super) fn convert(ctx: &mut RenderContext<'_>, pod: &downward::PodView<'_>, spec: &mut Object) {
@@ -187,7 +170,7 @@ fn project(
 fn judge(ctx: &mut RenderContext<'_>, kind: &str, source: &Value, field: &str) {
     if let Some((_, reason, hint)) = REFUSED.iter().find(|(refused, _, _)| *refused == kind) {
         ctx.refuse(field, *reason, hint);
-    } else if !KEPT.contains(&kind) {
+    } else if !KEPT.contains(&kind) && !VOLUME_TYPES.contains(&kind) {
         let reason = "this kind of volume is not known to work in a static pod";
         ctx.refuse(field, reason, "leave this DaemonSet to the stock controller");
     } else if source.get("secretRef").is_some_and(|secret| secret.text_at("name").is_some()) {

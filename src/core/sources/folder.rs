@@ -52,7 +52,7 @@ pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord,
 
 /// What is wanted of a daemon of the folders whose namespace the policy does not select: whoever may write there says
 /// nothing about it, neither by defining nor by deleting a DaemonSet of its name.
-pub(super) fn resolve_unheard(known: &KnownDefinition<'_>, record: &DaemonRecord) -> Desired {
+pub(super) fn resolve_unselected(known: &KnownDefinition<'_>, record: &DaemonRecord) -> Desired {
     let namespace = &record.key.namespace;
     let why = format!("policy.namespaces does not contain {namespace}: the API server's DaemonSet says nothing here");
     let is_there = matches!(known.api, ApiState::Present(_) | ApiState::Invalid { .. });

@@ -38,7 +38,7 @@ use crate::core::plan::ReleasedDefinition;
 use crate::core::plan::Stock;
 use crate::core::plan::VolumesFact;
 use crate::core::policy::Admission;
-use crate::core::policy::Asker;
+use crate::core::policy::Requester;
 use crate::core::policy::namespace_of;
 use crate::core::ports;
 use crate::core::ports::HostPort;
@@ -93,7 +93,7 @@ pub(super) struct ObservedState<'a> {
     /// Why the API server cannot be asked now, if so.
     pub(super) unlinked: Option<&'a str>,
     /// What daemons of namespaces that are not trusted request, once it is asked for.
-    pub(super) askers: OnceCell<Vec<Asker<'a>>>,
+    pub(super) requesters: OnceCell<Vec<Requester<'a>>>,
 }
 
 /// An object of which no source has said anything yet.

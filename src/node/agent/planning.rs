@@ -114,7 +114,7 @@ fn with_facts<T>(
         instances: &instances,
         unrelated_pods: &unrelated_pods,
         unlinked: state.unlinked(observation),
-        askers: OnceCell::new(),
+        requesters: OnceCell::new(),
     };
     f(&subjects, &facts)
 }

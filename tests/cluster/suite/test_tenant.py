@@ -80,12 +80,12 @@ VOLUMES = {
     "iscsi": ({"iscsi": {"targetPortal": "10.0.0.1", "iqn": "iqn.2001-04.com.example:s", "lun": 0}}, "volume-types"),
     "fc": ({"fc": {"targetWWNs": ["5"], "lun": 0}}, "volume-types"),
     "flex": ({"flexVolume": {"driver": "k/d"}}, "volume-types"),
-    "csi": ({"csi": {"driver": "d.example"}}, "volume-types"),
+    "csi": ({"csi": {"driver": "d.example"}}, "a static pod cannot"),
     "cephfs": ({"cephfs": {"monitors": ["m"]}}, "volume-types"),
     "rbd": ({"rbd": {"monitors": ["m"], "image": "i"}}, "volume-types"),
     "git": ({"gitRepo": {"repository": "https://r.test/x"}}, "volume-types"),
-    "claim": ({"persistentVolumeClaim": {"claimName": "c"}}, "volume-types"),
-    "claims": ({"ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}}}}, "volume-types"),
+    "claim": ({"persistentVolumeClaim": {"claimName": "c"}}, "a static pod cannot"),
+    "claims": ({"ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}}}}, "a static pod cannot"),
 }
 
 

@@ -21,7 +21,8 @@ use crate::core::model::FieldError;
 use crate::core::policy::pod_security;
 use crate::core::policy::pod_security::Enforced;
 use crate::core::policy::pod_security::Version;
-use crate::core::quantity::Quantity;
+use crate::core::quantity;
+use crate::core::render;
 
 /// How the names of the priority classes begin that only the cluster's own pods are to have.
 const SYSTEM_CLASS: &str = "system-";
@@ -113,6 +114,8 @@ impl Confined<'_> {
                     "hostPath" => self.host_path(&field, name, source, found),
                     "emptyDir" => self.empty_dir(&field, source, found),
                     free if FREE_TYPES.contains(&free) => {}
+                    // Rendering says so, whoever may have it.
+                    never if render::cannot_mount(never) => {}
                     granted if self.grant.volume_types.iter().any(|kind| kind == granted) => {}
                     other => {
                         let listed = Listed(&self.grant.volume_types);
@@ -205,12 +208,7 @@ impl Confined<'_> {
 
 /// Whether a quantity is more than nothing.
 fn is_positive(value: &Value) -> bool {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
-        _ => return false,
-    };
-    text.parse::<Quantity>().is_ok_and(|quantity| quantity.milli_value() > 0)
+    quantity::parse_json(value).is_some_and(|amount| amount.milli_value() > 0)
 }
 
 /// The template without what [`Confined::ports`] and [`Confined::volumes`] judge.

@@ -12,24 +12,19 @@ use serde::Serialize;
 /// Volume types that a namespace without a grant may use: what they hold comes from the cluster or from nowhere.
 pub(super) const FREE_TYPES: [&str; 6] = ["configMap", "downwardAPI", "emptyDir", "image", "projected", "secret"];
 
-/// Volume types that can be granted. `hostPath` is granted by path.
-pub const VOLUME_TYPES: [&str; 23] = [
+/// Volume types that can be granted: a driver of the kubelet mounts them without the API. `hostPath` is granted by path.
+pub const VOLUME_TYPES: [&str; 18] = [
     "awsElasticBlockStore",
     "azureDisk",
-    "azureFile",
     "cephfs",
     "cinder",
-    "csi",
-    "ephemeral",
     "fc",
     "flexVolume",
     "flocker",
     "gcePersistentDisk",
     "gitRepo",
-    "glusterfs",
     "iscsi",
     "nfs",
-    "persistentVolumeClaim",
     "photonPersistentDisk",
     "portworxVolume",
     "quobyte",

@@ -197,13 +197,13 @@ fn grants_lift_what_they_name_in_their_namespace_alone() {
     let rules = granting(Grant {
         host_ports: vec![PortRange { first: 9100, last: 9110 }],
         host_paths: vec!["/var/log".to_owned()],
-        volume_types: vec!["csi".to_owned()],
+        volume_types: vec!["nfs".to_owned()],
     });
     for spec in [
         path("/var/log/pods", ""),
         path("/var/log", "Directory"),
         port(9105),
-        changed("/volumes/-", json!({"name": "v", "csi": {}})),
+        changed("/volumes/-", json!({"name": "v", "nfs": {}})),
     ] {
         assert_eq!(said(&rules, "a", &spec), Vec::<String>::new());
         assert!(!said(&rules, "b", &spec).is_empty(), "{spec}");

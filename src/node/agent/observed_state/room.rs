@@ -7,7 +7,7 @@ use crate::core::model::FieldError;
 use crate::core::pass::Subject;
 use crate::core::placement;
 use crate::core::plan::Facts;
-use crate::core::policy::Asker;
+use crate::core::policy::Requester;
 use crate::core::policy::Resources;
 use crate::core::policy::room;
 use crate::core::sources::Desired;
@@ -19,10 +19,16 @@ impl ObservedState<'_> {
     pub(super) fn no_room(&self, daemon_set: &DaemonSet) -> Option<FieldError> {
         self.state.policy.confines(daemon_set)?;
         let own = Resources::requested(daemon_set.pod_template());
-        let askers = self.askers.get_or_init(|| self.subjects.iter().filter_map(|s| self.asker(s)).collect());
+        let requesters =
+            self.requesters.get_or_init(|| self.subjects.iter().filter_map(|s| self.requester(s)).collect());
         match self.state.node.allocatable {
-            Some(allocatable) => room::refusal(self.config.max_requests, allocatable, askers, &daemon_set.key, own),
-            None if askers.iter().any(|asker| *asker.key == daemon_set.key && asker.running.is_some()) => None,
+            Some(allocatable) => room::refusal(self.config.max_requests, allocatable, requesters, &daemon_set.key, own),
+            None if requesters
+                .iter()
+                .any(|requester| *requester.key == daemon_set.key && requester.running.is_some()) =>
+            {
+                None
+            }
             None => Some(FieldError {
                 field: format!("Node {}", self.state.node.name),
                 reason: "its allocatable cpu and memory are not known yet: policy.max-requests is a share of them"
@@ -33,7 +39,7 @@ impl ObservedState<'_> {
     }
 
     /// What a daemon of a namespace that is not trusted requests here, or would; `None` for any other.
-    fn asker<'s>(&self, subject: &'s Subject<'_>) -> Option<Asker<'s>> {
+    fn requester<'s>(&self, subject: &'s Subject<'_>) -> Option<Requester<'s>> {
         let policy = &self.state.policy;
         let of = |daemon_set: &DaemonSet| Resources::requested(daemon_set.pod_template());
         let record = subject.record;
@@ -52,6 +58,6 @@ impl ObservedState<'_> {
             }
             _ => None,
         };
-        (running.is_some() || asked.is_some()).then_some(Asker { key: &subject.record.key, running, asked })
+        (running.is_some() || asked.is_some()).then_some(Requester { key: &subject.record.key, running, asked })
     }
 }
