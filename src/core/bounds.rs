@@ -1,4 +1,4 @@
-//! How much one DaemonSet may have of each thing, so that nobody's DaemonSet keeps the agent from the others.
+//! How much one DaemonSet may have of each thing, so that no DaemonSet keeps the agent from the others.
 //!
 //! Owns the numbers and the wording of a refusal. Nothing is left out to get below a bound.
 

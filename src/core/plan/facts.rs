@@ -164,7 +164,7 @@ impl Withheld {
             }
             Self::Paused => "the annotation daemonlet.dev/paused holds it",
             Self::NoCoordinator => {
-                "the cluster has no NodeDaemons, which hold the coordinator's word; hint: install a coordinator, or \
+                "the cluster has no NodeDaemons, which hold the coordinator's approvals; hint: install a coordinator, or \
                  remove the annotation daemonlet.dev/first-install"
             }
         }

@@ -1,6 +1,6 @@
 //! The first instance of a DaemonSet that was never released, on a node that never ran it.
 //!
-//! Owns when it waits for the coordinator's word (`daemonlet.dev/first-install`). DaemonSets from folders and those
+//! Owns when it waits for the coordinator's approval (`daemonlet.dev/first-install`). DaemonSets from folders and those
 //! that were released once never do.
 
 use crate::core::model::FIRST_INSTALL;
@@ -14,7 +14,7 @@ use super::Withheld;
 use super::progress::Target;
 
 impl Planner<'_> {
-    /// Whether the target starts only with the coordinator's word.
+    /// Whether the target starts only with the coordinator's approval.
     pub(super) fn needs_word(&self, target: &Target) -> bool {
         let (daemon_set, record) = (&target.daemon_set, &self.record);
         let has_run = !record.instances.is_empty()
@@ -30,7 +30,7 @@ impl Planner<'_> {
             && !self.facts.coordination_is_off(daemon_set)
     }
 
-    /// Whether the target waits for the coordinator's word; the summary says so. Its images are pulled meanwhile.
+    /// Whether the target waits for the coordinator's approval; the summary says so. Its images are pulled meanwhile.
     pub(super) fn awaits_word(&mut self, target: &Target) -> bool {
         let withheld = match self.permission(target) {
             Permission::Free => Withheld::NoCoordinator,
@@ -40,7 +40,9 @@ impl Planner<'_> {
         let Some(why) = self.withheld(target, withheld) else { return false };
         self.summary.state = State::Waiting;
         self.summary.revision.clone_from(&target.revision);
-        self.add_reason(&format!("its first instance here waits for the coordinator's word ({FIRST_INSTALL}): {why}"));
+        self.add_reason(&format!(
+            "its first instance here waits for the coordinator's approval ({FIRST_INSTALL}): {why}"
+        ));
         true
     }
 

@@ -58,7 +58,7 @@ impl Default for PodRules {
 }
 
 impl PodRules {
-    /// The rules where nobody is kept from anything.
+    /// Rules that trust every namespace.
     pub fn trusting() -> Self {
         Self { trusted_namespaces: vec!["*".to_owned()], ..Self::default() }
     }

@@ -166,7 +166,7 @@ class StagesTest(Coordinated):
         def told():
             of = [(n["metadata"]["name"], d) for n in self.admin.list("nodedaemons") for d in n.get("status", {}).get("daemons", [])]
             return {node: d.get("message", "") for node, d in of if d["name"] == "first"}
-        waits = lambda: sum("waits for the coordinator's word (daemonlet.dev/first-install)" in m for m in told().values())
+        waits = lambda: sum("waits for the coordinator's approval (daemonlet.dev/first-install)" in m for m in told().values())
         self.one.kill()
         self.admin.apply(first("first", first_install="1", paused="true"))
         until(lambda: waits() == len(ZONES), SOON, "all nodes wait without a coordinator")

@@ -11,7 +11,7 @@ use super::newest;
 
 /// Nodes that a reason names at most.
 const SHOWN: usize = 5;
-/// Why nobody goes first.
+/// Why no node goes first.
 pub(super) const NONE: &str =
     "the canary selector (annotation daemonlet.dev/canary) selects no node that the daemon is for";
 

@@ -336,7 +336,7 @@ fn a_first_install_starts_only_with_a_claimed_word() {
         (None, "install a coordinator"),
         (
             Some(withheld()),
-            "first instance here waits for the coordinator's word (daemonlet.dev/first-install): the coo",
+            "first instance here waits for the coordinator's approval (daemonlet.dev/first-install): the coo",
         ),
         (Some(Permission::Withheld(Withheld::Paused)), "daemonlet.dev/paused holds it"),
         (Some(Permission::Approved), "its approval is being claimed"),

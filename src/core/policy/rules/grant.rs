@@ -1,7 +1,7 @@
 //! What one namespace may have of the host: `[policy.grants."<namespace>"]`.
 //!
-//! Owns when a path lies below a granted one, by text. Nobody looks at the host: the kubelet resolves what is left of
-//! the path beneath the prefix.
+//! Owns when a path lies below a granted one, by text. The agent does not look at the host: the kubelet resolves what
+//! is left of the path beneath the prefix.
 
 use std::fmt;
 use std::str::FromStr;

@@ -306,7 +306,7 @@ impl Life {
         assert!(taken.len() <= self.budget, "{name} makes it {taken:?} with a budget of {}", self.budget);
     }
 
-    /// What was never released starts on a node only with the coordinator's word, and on so many nodes at a time.
+    /// What was never released starts on a node only with the coordinator's approval, and on so many nodes at a time.
     fn installs_hold(&self, name: &str) {
         let daemon = self.daemon();
         let hash = history::RevisionFact::hash_of(&history::data(&daemon["spec"]["template"]));

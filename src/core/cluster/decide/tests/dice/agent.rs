@@ -60,7 +60,7 @@ fn definition(template: &Value) -> (String, bool) {
     (hash, template["spec"]["containers"][0]["image"].as_str().is_some_and(|image| image.starts_with("bad")))
 }
 
-/// Whether first instances start only with the coordinator's word.
+/// Whether first instances start only with the coordinator's approval.
 pub(super) fn needs_word(daemon: &Value) -> bool {
     let status = RolloutStatus::of(daemon.get("status").unwrap_or(&Value::Null), 0);
     daemon["metadata"]["annotations"].get(FIRST_INSTALL).is_some() && status.released.is_none()
