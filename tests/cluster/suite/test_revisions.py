@@ -71,9 +71,12 @@ class Revisions(unittest.TestCase):
             raise TooLong(f"{error}\n{self.agent.cli('status').stdout}") from None
 
     def remove(self, name):
-        """Deletes it, and waits until nothing of it runs."""
+        """Deletes it, and waits until nothing of it runs.
+
+        A kubelet that starts forgets a removal which it sees before its sources are ready; the agent stops that sandbox after a minute.
+        """
         self.admin.delete("daemonsets", name, NAMESPACE)
-        self.cri.wait_gone(f"{name}-")
+        self.cri.wait_gone(f"{name}-", 100)
 
     def stop_api(self):
         """Stops the API server; when the story has ended, it is there again, and all who watch it."""
