@@ -26,6 +26,8 @@ use crate::core::volume::VolumeData;
 
 /// What a file or variable counts beside its name and content, in bytes.
 const PER_ENTRY: usize = 128;
+/// What the files of volumes with tokens may hold however large the other data are, in bytes.
+const WITH_TOKENS: usize = 1 << 20;
 /// The ConfigMap with the cluster's CA in every namespace.
 pub(super) const ROOT_CA: &str = "kube-root-ca.crt";
 
@@ -48,6 +50,8 @@ pub(super) struct RenderContext<'a> {
     values: BTreeMap<(Kind, String, String), SharedValue>,
     /// How much more its files and variables may hold, in bytes.
     left: usize,
+    /// How much of [`WITH_TOKENS`] is left.
+    left_with_tokens: usize,
 }
 
 impl<'a> RenderContext<'a> {
@@ -64,6 +68,7 @@ impl<'a> RenderContext<'a> {
             data: Sha256::new(),
             values: BTreeMap::new(),
             left: bounds::of(input.daemon_set, &input.options.rules).data,
+            left_with_tokens: WITH_TOKENS,
         }
     }
 
@@ -178,6 +183,15 @@ impl<'a> RenderContext<'a> {
     pub(super) fn shared(&mut self, kind: Kind, name: &str, key: &str, object: &Value) -> SharedValue {
         let value = self.values.entry((kind, name.to_owned(), key.to_owned()));
         value.or_insert_with(|| payload::value(kind, object, key).map(Arc::from)).clone()
+    }
+
+    /// As [`Self::spend`] for a file of a volume with a token: data of other volumes hold no token back.
+    pub(super) fn spend_with_token(&mut self, bytes: usize, field: &str) -> bool {
+        if let Some(left) = self.left_with_tokens.checked_sub(bytes + PER_ENTRY) {
+            self.left_with_tokens = left;
+            return true;
+        }
+        self.spend(bytes, field)
     }
 
     /// Whether the pod may hold a further file or variable of `bytes`, which `field` requests; refused if not.

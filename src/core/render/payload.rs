@@ -115,6 +115,8 @@ pub(super) struct Payload<'c, 'a> {
     pub(super) files: VolumeFiles,
     /// Those of them that are tokens.
     pub(super) tokens: BTreeSet<String>,
+    /// Whether a source of it is a token.
+    pub(super) has_token: bool,
     /// The volume's `defaultMode`.
     pub(super) mode: u32,
     pub(super) owner: FileOwnership,
@@ -185,7 +187,12 @@ impl<'a> Payload<'_, 'a> {
     pub(super) fn insert(&mut self, path: &str, file: VolumeFile, field: &str) {
         match volume_path(path) {
             Ok(path) => {
-                if self.ctx.spend(path.len() + file.data.len(), field) {
+                let bytes = path.len() + file.data.len();
+                let is_within = match self.has_token {
+                    true => self.ctx.spend_with_token(bytes, field),
+                    false => self.ctx.spend(bytes, field),
+                };
+                if is_within {
                     self.files.insert(path, file);
                 }
             }

@@ -111,7 +111,8 @@ fn files(
         return None;
     }
     let (files, tokens) = (payload::VolumeFiles::new(), BTreeSet::new());
-    let mut payload = Payload { ctx, files, tokens, mode: payload::default_mode(source), owner };
+    let has_token = sources.iter().any(|source| source_kind(source) == Some("serviceAccountToken"));
+    let mut payload = Payload { ctx, files, tokens, has_token, mode: payload::default_mode(source), owner };
     match kind.as_str() {
         "configMap" => payload.object(Kind::ConfigMap, source.str_at("name"), source, &field),
         "secret" => payload.object(Kind::Secret, source.str_at("secretName"), source, &field),

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::core::model::Kind;
 use crate::core::model::ObjectRef;
+use crate::core::render::Part;
 use crate::core::render::fixture::Fixture;
 use crate::core::render::fixture::files;
 use crate::core::render::fixture::spec;
@@ -76,6 +77,20 @@ fn items_share_the_bytes_of_their_key_and_count_each() {
     let mut trusted = fixture(17);
     trusted.options.rules.trusted_namespaces.push("kube-system".to_owned());
     assert_eq!(trusted.rendered().volumes[0].files.len(), 17);
+}
+
+#[test]
+fn data_over_the_bound_hold_no_token_back() {
+    let items: Value = (0..17).map(|index| json!({"key": "k", "path": index.to_string()})).collect();
+    let mut fixture = Fixture::volume(json!({"configMap": {"name": "big", "items": items}}));
+    fixture.put(Kind::ConfigMap, "big", json!({"data": {"k": "x".repeat(1 << 20)}}));
+    fixture.options.rules.trusted_namespaces.clear();
+    fixture.daemon_set.template["spec"]["automountServiceAccountToken"] = true.into();
+    let refused = fixture.render().unwrap_err();
+    let held: Vec<_> = refused.held.iter().map(|held| &held.part).collect();
+    assert_eq!(held, [&Part::Volume("data".to_owned())]);
+    let token = refused.volumes.iter().find(|volume| volume.name == "kube-api-access").unwrap();
+    assert_eq!(token.files.keys().collect::<Vec<_>>(), ["ca.crt", "namespace", "token"]);
 }
 
 #[test]
