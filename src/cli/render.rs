@@ -43,7 +43,7 @@ const NEWEST_KUBELET: (u32, u32) = (1, 36);
 
 /// Render DaemonSets as static pods, without a cluster
 ///
-/// Exit code: 0 nothing refused, 1 something refused (with --strict also: waiting),
+/// Exit code: 0 nothing refused, 1 something refused (with --strict also: waiting, or no DaemonSet),
 /// 3 a path unreadable or a document invalid.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -72,7 +72,7 @@ pub(super) struct Arguments {
     /// Print the outcomes as JSON
     #[arg(long)]
     json: bool,
-    /// Treat what has to wait for something as refused
+    /// Treat what has to wait for something as refused, and input without any DaemonSet
     #[arg(long)]
     strict: bool,
 }
@@ -92,8 +92,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     if let Some(folder) = &arguments.output {
         errors.extend(write::write(folder, &entries));
     }
+    let is_empty = entries.is_empty() && errors.is_empty();
     let exit =
         report::exit(&entries, arguments.strict).max(if errors.is_empty() { Exit::Success } else { Exit::Unreadable });
+    let exit = if is_empty && arguments.strict { exit.max(Exit::Refused) } else { exit };
 
     if arguments.json {
         output::data(&report::json(&entries, &inputs.unknown_fields, arguments.output.is_some())?)?;
@@ -103,8 +105,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         output::as_it_is(&report::stream(&entries))?;
         output::remarks(&report::lines(&entries, &inputs.unknown_fields, output::Colour::new(&std::io::stderr())));
     }
-    if entries.is_empty() && errors.is_empty() {
-        output::remarks("no DaemonSet in what was read\n");
+    match is_empty {
+        true if arguments.strict => {
+            errors.push(("no DaemonSet in what was read, which --strict refuses".to_owned(), None));
+        }
+        true => output::remarks("no DaemonSet in what was read\n"),
+        false => {}
     }
     if arguments.strict {
         errors.extend(report::strict(&entries));

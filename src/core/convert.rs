@@ -160,6 +160,12 @@ fn object(api_version: String, kind: String, mut value: Value) -> Result<Documen
         ("scheduling.k8s.io", "v1" | "v1beta1" | "v1alpha1", "PriorityClass") => Some(Kind::PriorityClass),
         ("node.k8s.io", "v1" | "v1beta1", "RuntimeClass") => Some(Kind::RuntimeClass),
         _ => {
+            if let Some(meant) = meant(group, &kind) {
+                let reason = format!("{api_version} has no kind {kind:?}");
+                let error = FieldError { hint: Some(format!("write `{meant}`")), ..checks::wrong("kind", reason) };
+                value["kind"] = meant.rsplit(' ').next().into();
+                return Err(Box::new(RefusedObject { object: name_of(&value), error }));
+            }
             let key = name_of(&value).map_or_else(|| ObjectKey::new("", ""), |name| name.key);
             return Ok(DocumentObject::Ignored { kind: format!("{api_version} {kind}"), key });
         }
@@ -185,6 +191,27 @@ fn object(api_version: String, kind: String, mut value: Value) -> Result<Documen
     }
     let reference = ObjectRef::new(kind, name.key.namespace.clone(), name.key.name.clone());
     Ok(DocumentObject::Other(reference, value))
+}
+
+/// What an unknown `kind` of `group` is a slip of, as what to write; `None`: it is somebody else's kind.
+fn meant(group: &str, kind: &str) -> Option<&'static str> {
+    const KINDS: [(&str, &str, &str); 8] = [
+        ("apps", "DaemonSet", "apiVersion: apps/v1, kind: DaemonSet"),
+        ("", "ConfigMap", "apiVersion: v1, kind: ConfigMap"),
+        ("", "Secret", "apiVersion: v1, kind: Secret"),
+        ("", "ServiceAccount", "apiVersion: v1, kind: ServiceAccount"),
+        ("", "Namespace", "apiVersion: v1, kind: Namespace"),
+        ("", "Service", "apiVersion: v1, kind: Service"),
+        ("scheduling.k8s.io", "PriorityClass", "apiVersion: scheduling.k8s.io/v1, kind: PriorityClass"),
+        ("node.k8s.io", "RuntimeClass", "apiVersion: node.k8s.io/v1, kind: RuntimeClass"),
+    ];
+    let is_slip = |name: &str| {
+        let singular = kind.get(..name.len()).filter(|_| kind.len() == name.len() + 1 && kind.ends_with(['s', 'S']));
+        [kind, singular.unwrap_or(kind)].iter().any(|kind| kind.eq_ignore_ascii_case(name))
+    };
+    // Groups of others have dots: they may have a DaemonSet of their own.
+    let found = KINDS.iter().find(|(of, name, _)| is_slip(name) && (group == *of || !group.contains('.')));
+    found.map(|(_, _, meant)| *meant)
 }
 
 #[cfg(test)]

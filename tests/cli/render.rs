@@ -105,6 +105,7 @@ fn exit_codes() {
         ("waiting.yaml", GOOD),
         ("refused.yaml", CLAIM),
         ("wrong.yaml", &GOOD.replace("app: cni}}\n  template", "app: other}}\n  template")),
+        ("slip.yaml", &GOOD.replace("kind: DaemonSet", "kind: Daemonset")),
         ("invalid.yaml", "kind: [\n"),
         ("bad-object.yaml", &CONFIG_MAP.replace("conflist: '{}'", "conflist: [1]")),
     ]);
@@ -113,6 +114,9 @@ fn exit_codes() {
         (vec!["waiting.yaml"], 0),
         (vec!["waiting.yaml", "--strict"], 1),
         (vec!["good", "--strict"], 0),
+        (vec!["good/b.yaml"], 0),
+        (vec!["good/b.yaml", "--strict"], 1),
+        (vec!["slip.yaml"], 1),
         (vec!["good", "refused.yaml"], 1),
         (vec!["wrong.yaml"], 1),
         (vec!["invalid.yaml"], 3),

@@ -142,3 +142,30 @@ fn a_daemon_set_with_a_wrong_label_is_still_known_by_name() {
     assert_eq!(refused.object.map(|object| object.to_string()).as_deref(), Some("DaemonSet n/d"));
     assert_eq!(refused.error.to_string(), "metadata.annotations[x]: must be a string, not the number 5");
 }
+
+#[test]
+fn a_slip_in_the_kind_is_refused_and_kinds_of_others_are_ignored() {
+    let of = |api_version: &str, kind: &str| {
+        let metadata = json!({"name": "d", "namespace": "n"});
+        objects(json!({"apiVersion": api_version, "kind": kind, "metadata": metadata})).remove(0).map_err(Box::new)
+    };
+    for (api_version, kind, object) in [
+        ("apps/v1", "Daemonset", "DaemonSet n/d"),
+        ("apps/v1", "daemonsets", "DaemonSet n/d"),
+        ("v1", "DaemonSet", "DaemonSet n/d"),
+        ("app/v1", "DaemonSet", "DaemonSet n/d"),
+        ("v1", "Configmap", "ConfigMap n/d"),
+        ("apps/v1", "Secret", "Secret n/d"),
+        ("scheduling.k8s.io/v1", "Priorityclass", "PriorityClass d"),
+    ] {
+        let refused = of(api_version, kind).unwrap_err();
+        assert_eq!(refused.object.map(|object| object.to_string()).as_deref(), Some(object), "{api_version} {kind}");
+        assert_eq!(refused.error.to_string(), format!("kind: {api_version} has no kind {kind:?}"));
+        assert!(refused.error.hint.is_some_and(|hint| hint.starts_with("write `apiVersion: ")));
+    }
+    for (api_version, kind) in
+        [("apps.kruise.io/v1alpha1", "DaemonSet"), ("apps/v1", "Deployment"), ("v1", "Pod"), ("a.b/v1", "configmaps")]
+    {
+        assert!(matches!(of(api_version, kind), Ok(DocumentObject::Ignored { .. })), "{api_version} {kind}");
+    }
+}
