@@ -15,12 +15,15 @@ dependencies) is made here from what the program says of itself.
 import argparse
 import fcntl
 import gzip
+import hashlib
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
@@ -118,6 +121,53 @@ def stage(binary):
     compress(dependencies().encode(), STAGE / "DEPENDENCIES.gz")
 
 
+def members(deb):
+    """Name and content of each member of a .deb, which is an archive of ar."""
+    data, found, at = deb.read_bytes(), [], 8
+    while at < len(data):
+        name, size = data[at:at + 16].decode().strip().rstrip("/"), int(data[at + 48:at + 58])
+        found.append((name, data[at + 60:at + 60 + size]))
+        at += 60 + size + size % 2
+    return found
+
+
+def control(deb):
+    """The names of the files in a .deb's control archive."""
+    (content,) = (content for name, content in members(deb) if name.startswith("control.tar"))
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        return tar.getnames()
+
+
+def add_md5sums(deb):
+    """Adds what dpkg --verify compares with: cargo-deb leaves it out."""
+    found = members(deb)
+    (content,) = (content for name, content in found if name.startswith("data.tar"))
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        files = sorted((member.name.removeprefix("./").lstrip("/"), tar.extractfile(member).read()) for member in tar if member.isfile())
+    sums = "".join(f"{hashlib.md5(content).hexdigest()}  {name}\n" for name, content in files).encode()
+    out = b"!<arch>\n"
+    for name, content in found:
+        if name.startswith("control.tar"):
+            name, content = "control.tar.gz", with_file(content, "./md5sums", sums)
+        out += f"{name:16}{EPOCH:12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode() + content + b"\n" * (len(content) % 2)
+    deb.write_bytes(out)
+
+
+def with_file(packed, name, content):
+    """The archive with one more file."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=io.BytesIO(packed)) as old, tarfile.open(fileobj=plain, mode="w", format=tarfile.GNU_FORMAT) as new:
+        for member in old:
+            new.addfile(member, old.extractfile(member) if member.isfile() else None)
+        added = tarfile.TarInfo(name)
+        added.size, added.mode, added.mtime = len(content), 0o644, int(EPOCH)
+        new.addfile(added, io.BytesIO(content))
+    out = io.BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0) as file:
+        file.write(plain.getvalue())
+    return out.getvalue()
+
+
 def packages(options):
     """Builds both packages; gives their paths."""
     env = os.environ | {"SOURCE_DATE_EPOCH": EPOCH}
@@ -134,6 +184,9 @@ def packages(options):
         rpm += ["--payload-compress", "gzip"]
     run(*deb, env=env)
     run(*rpm, env=env)
+    for file in out.glob("*.deb"):
+        if not any(name.endswith("md5sums") for name in control(file)):
+            add_md5sums(file)
     return sorted([*out.glob("*.deb"), *out.glob("*.rpm")])
 
 

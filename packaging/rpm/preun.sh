@@ -15,4 +15,10 @@ case "$left" in
     echo "  systemctl stop daemonlet && daemonlet teardown     before the package is removed"
     ;;
 esac
+configured=$(/usr/bin/daemonlet run --print-config 2>/dev/null | sed -n 's/^state-dir = "\([^"]*\)".*/\1/p') || configured=''
+for state in /var/lib/daemonlet "$configured"; do
+    if [ -n "$state" ] && [ -d "$state" ]; then
+        echo "$state stays: the checkpoint, with Secrets and the node's certificate; remove it when this node needs it no more"
+    fi
+done
 exit 0

@@ -108,6 +108,17 @@ fn the_deployment_of_the_coordinator_fits_its_rights_and_its_configuration() {
         // What kubectl applies with both files must not be one object twice.
         assert!(!rights.iter().any(|other| other["kind"] == binding["kind"] && name(other) == name(binding)));
     }
+    let approver = documents("approver-rbac.yaml");
+    let subjects = approver[1]["subjects"].as_array().unwrap();
+    assert!(subjects.contains(&of_kind("ClusterRoleBinding")["subjects"][0]), "{subjects:?}");
+    let account = &of_kind("ServiceAccount")["metadata"];
+    let user = format!(
+        "'system:serviceaccount:{}:{}'",
+        account["namespace"].as_str().unwrap(),
+        name(of_kind("ServiceAccount"))
+    );
+    let policy = approver.iter().find(|object| object["kind"] == "ValidatingAdmissionPolicy").unwrap();
+    assert!(policy["spec"]["matchConditions"][0]["expression"].as_str().unwrap().ends_with(&user));
     let pod = &of_kind("Deployment")["spec"]["template"]["spec"];
     assert_eq!(pod["serviceAccountName"], name(of_kind("ServiceAccount")));
     let container = &pod["containers"][0];

@@ -51,8 +51,10 @@ fn dropin(folders: &[(&str, &Path)], boot_guard: bool) -> String {
          # these keys changes; `systemctl daemon-reload` and a restart put it in force.\n\
          # The folders have to exist before the unit starts, as these lines in /etc/tmpfiles.d see to:\n"
     );
-    for (_, path) in &closed {
-        text.push_str(&format!("#   d {} 0700 root root -\n", quoted(path)));
+    for (key, path) in &closed {
+        // The kubelet's folders keep the mode that they have.
+        let mode = if matches!(*key, "manifest-dir" | "kubelet-root") { "- - -" } else { "0700 root root" };
+        text.push_str(&format!("#   d {} {mode} -\n", quoted(path)));
     }
     text.push_str("[Unit]\n");
     for (_, path) in &closed {
@@ -84,7 +86,9 @@ mod tests {
         let folders =
             [("manifest-dir", Path::new("/srv/my pods/100%")), ("kubelet-root", Path::new("/var/lib/kubelet"))];
         let text = dropin(&folders, false);
-        assert!(text.contains("\n#   d \"/srv/my pods/100%%\" 0700 root root -\n"), "{text}");
+        assert!(text.contains("\n#   d \"/srv/my pods/100%%\" - - - -\n"), "{text}");
+        let state = dropin(&[("state-dir", Path::new("/srv/state"))], false);
+        assert!(state.contains("\n#   d /srv/state 0700 root root -\n"), "{state}");
         assert!(text.contains("\n[Unit]\nRequiresMountsFor=\"/srv/my pods/100%%\"\n"), "{text}");
         let service = "\n[Service]\n# manifest-dir\nReadWritePaths=\"/srv/my pods/100%%\"\n";
         assert!(text.ends_with(service), "{text}");

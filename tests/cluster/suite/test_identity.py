@@ -256,6 +256,26 @@ class IdentityTest(Story):
         for name in ("other-node", "coordinator", "both"):
             self.assertFalse(self.admin.request("GET", f"{REQUESTS}/{name}").get("status"), name)
 
+    def test_9_the_deployments_account_approves_nodes_and_nobody_else(self):
+        self.admin.kubectl("apply", "-f", str(tools.REPO / "packaging/k8s/coordinator-deployment.yaml"))
+        account = self.by_token(self.admin.kubectl("create", "token", "daemonlet-coordinator", "-n", "kube-system").strip())
+        self.one.process.stop(5)
+        self.addCleanup(self.one.start)
+        made = self.new_agent(BareNode(self.cluster, "n4"))
+        with made.node, Coordinator(self.cluster, "deployed", coordinator={"approve-nodes": True, "kubeconfig": str(account)}) as deployed:
+            self.assertEqual(self.enroll(made).returncode, 0, deployed.process.tail(20))
+        # What the program would not do, the policy refuses, too.
+        self.admin.request("POST", REQUESTS, signing_request("of-an-admin", "/O=daemonlet:nodes/CN=daemonlet:node:n1"))
+        Api(self.kubelet("n1")).request("POST", REQUESTS, signing_request("of-a-kubelet", "/O=daemonlet:nodes/CN=daemonlet:node:n1"))
+        def approve(name):
+            found = Api(account).request("GET", f"{REQUESTS}/{name}")
+            found["status"] = {"conditions": [{"type": "Approved", "status": "True", "reason": "Test", "message": "x"}]}
+            Api(account).request("PUT", f"{REQUESTS}/{name}/approval", found)
+        with self.assertRaises(Refused) as refused:
+            approve("of-an-admin")
+        self.assertIn("a coordinator approves requests of nodes, agents and the bootstrap tokens of daemonlet only", str(refused.exception))
+        approve("of-a-kubelet")
+
     @staticmethod
     def outcome(attempt):
         """How an attempt ends."""

@@ -100,6 +100,21 @@ class Packages(Story):
             self.assertIn(file, listed.splitlines())
         self.assertIn("Usage: kubectl daemonlet", self.machine.run("kubectl-daemonlet", "--help"))
         self.assertIn("serde_json", self.machine.run("zcat", "/usr/share/doc/daemonlet/DEPENDENCIES.gz"))
+        self.assertEqual(self.machine.run("dpkg", "--verify", "daemonlet"), "")
+        self.machine.run("cp", "-p", "/usr/bin/kubectl-daemonlet", "/root/kept")
+        self.machine.run("sh", "-c", "echo '#' >>/usr/bin/kubectl-daemonlet")
+        self.assertIn("??5?????? ", self.machine.run("dpkg", "--verify", "daemonlet", check=False))
+        self.machine.run("mv", "/root/kept", "/usr/bin/kubectl-daemonlet")
+
+    def test_folders_of_others_keep_their_modes(self):
+        modes = {MANIFESTS: "711", "/var/lib/kubelet": "700"}
+        before = {path: self.machine.run("stat", "-c", "%a", path).strip() for path in modes}
+        for path, mode in modes.items():
+            self.machine.run("chmod", mode, path)
+        self.machine.run("systemd-tmpfiles", "--create", "daemonlet.conf")
+        self.assertEqual({path: self.machine.run("stat", "-c", "%a", path).strip() for path in modes}, modes)
+        for path, mode in before.items():
+            self.machine.run("chmod", mode, path)
 
     def test_a_reload_takes_a_changed_configuration_in_the_same_process(self):
         pid = self.show("MainPID")
@@ -219,8 +234,16 @@ class Packages(Story):
         self.assertEqual(self.runs(), daemon)
 
     def test_purge_removes_configuration_and_state_and_no_daemon(self):
+        self.apt("install", f"/root/{WORLD.new[0].name}")
+        # What an agent left there before.
+        self.machine.run("test", "-d", "/srv/daemonlet/daemons")
+        self.machine.put(CONFIG, 'state-dir = "/srv/daemonlet"\n' + self.machine.run("cat", CONFIG))
         daemon, before = self.runs(), self.manifests()
-        self.assertIn("/etc/daemonlet has files of yours and stays", self.apt("purge", "daemonlet"))
+        said = self.apt("purge", "daemonlet")
+        for state in ("/srv/daemonlet", "/var/lib/daemonlet"):
+            self.assertIn(f"daemonlet: removed {state}: the checkpoint", said)
+            self.machine.run("test", "!", "-e", state)
+        self.assertIn("/etc/daemonlet has files of yours and stays:\n  /etc/daemonlet/kubeconfig\n", said)
         self.assertEqual(self.machine.run("ls", "/etc/daemonlet").split(), ["kubeconfig"])
         for path in (CONFIG, "/var/lib/daemonlet", "/run/daemonlet", "/usr/lib/systemd/system/daemonlet.service"):
             self.machine.run("test", "!", "-e", path)
@@ -261,7 +284,8 @@ class Rpm(unittest.TestCase):
                         f"lowerdir={tools.machine_root()},upperdir={home}/upper,workdir={home}/work", root], check=True)
         self.addCleanup(subprocess.run, ["umount", "--lazy", root], check=True)
         # The packages that it asks for are Debian's here, which rpm does not know.
-        self.rpm("--root", root, "--install", "--nodeps", WORLD.old[1])
+        said = self.rpm("--root", root, "--install", "--nodeps", WORLD.old[1])
+        self.assertIn("not started; start it, now and at each boot: systemctl enable --now daemonlet", said)
         wants = root / "etc/systemd/system/multi-user.target.wants"
         self.assertTrue((wants / "daemonlet.service").is_symlink())
         config = root / CONFIG.lstrip("/")
@@ -273,11 +297,13 @@ class Rpm(unittest.TestCase):
         self.assertEqual(self.rpm("--root", root, "-q", "daemonlet").strip(), f"daemonlet-{NEW}-1.x86_64")
         self.assertEqual(config.read_text(encoding="utf-8"), "node-name = \"mine\"\n")
         self.assertTrue((wants / "daemonlet.service").is_symlink(), "the upgrade disabled it")
-        self.rpm("--root", root, "--erase", "daemonlet")
+        (root / "srv/state").mkdir(parents=True)
+        config.write_text("state-dir = \"/srv/state\"\n", encoding="utf-8")
+        self.assertIn("/srv/state stays: the checkpoint", self.rpm("--root", root, "--erase", "daemonlet"))
         self.assertFalse((wants / "daemonlet.service").is_symlink())
         self.assertFalse((root / "usr/bin/daemonlet").exists())
         self.assertEqual(manifest.read_text(encoding="utf-8"), "# anything\n")
-        self.assertEqual(config.with_name(config.name + ".rpmsave").read_text(encoding="utf-8"), "node-name = \"mine\"\n")
+        self.assertEqual(config.with_name(config.name + ".rpmsave").read_text(encoding="utf-8"), "state-dir = \"/srv/state\"\n")
 
 
 if __name__ == "__main__":
