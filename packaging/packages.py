@@ -143,7 +143,7 @@ def add_md5sums(deb):
     found = members(deb)
     (content,) = (content for name, content in found if name.startswith("data.tar"))
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:
-        files = sorted((member.name.removeprefix("./").lstrip("/"), tar.extractfile(member).read()) for member in tar if member.isfile())
+        files = sorted((member.name.removeprefix("./").lstrip("/"), tar.extractfile(member).read()) for member in tar if member.isfile() and not member.name.startswith("./etc/"))
     sums = "".join(f"{hashlib.md5(content).hexdigest()}  {name}\n" for name, content in files).encode()
     out = b"!<arch>\n"
     for name, content in found:

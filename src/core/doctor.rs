@@ -6,6 +6,7 @@ pub mod api;
 pub mod disk;
 pub mod kubelet;
 pub mod manifests;
+pub mod policies;
 
 use serde::Deserialize;
 use serde::Serialize;

@@ -16,6 +16,8 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::Finding;
+use super::policies;
+use super::policies::Outcome;
 
 /// A larger difference between the clocks is a warning; the server's `Date` is exact to one second.
 const CLOCK_WARN: Span = Span::from_secs(5);
@@ -198,6 +200,8 @@ pub struct Answers {
     /// DaemonSets that run in place of the DaemonSet controller, as the API has them, with their pods on this node
     /// that are not mirror pods.
     pub daemons: Vec<(Value, Mode, Vec<String>)>,
+    /// What became of the writes that the admission policies have to refuse.
+    pub probes: Vec<(&'static str, Outcome)>,
     /// The address of the Service `kubernetes`, and whether it answers from here; `None`: not checked.
     pub service: Option<(String, Result<(), String>)>,
 }
@@ -238,6 +242,7 @@ pub fn examine(facts: &ApiFacts, node: &str) -> Vec<Finding> {
         None => Finding::warn("Node", format!("{node} could not be read"), "see the rights below"),
     });
     findings.extend(denied(answers));
+    findings.extend(policies::examine(&answers.probes));
     findings.push(crd(&answers.crd));
     findings.extend(answers.coordinator.as_ref().map(|(leader, now)| coordinator(leader, *now)));
     findings.extend(stock(&answers.daemons));

@@ -26,6 +26,8 @@ use crate::core::doctor::api::Right;
 use crate::core::doctor::api::rights;
 use crate::core::doctor::api::rights_of;
 use crate::core::doctor::api::rights_to_ask;
+use crate::core::doctor::policies::Outcome;
+use crate::core::doctor::policies::probes;
 use crate::core::json::Json;
 use crate::core::model::Mode;
 use crate::core::status::StatusReport;
@@ -92,6 +94,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         .as_ref()
         .ok()
         .and_then(|node| node.body.text_at(["status", "nodeInfo", "kubeletVersion"]).map(str::to_owned));
+    let crd_served = crd == Ok(true);
     let answers = Answers {
         server: format!("{endpoint} ({git})"),
         has_address_for_pods: config.api_endpoint.is_some() || connector.endpoint_for_pods().is_some(),
@@ -107,6 +110,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         asked: wanted.len(),
         unasked,
         daemons,
+        probes: asker.probes(crd_served).await,
         service: asker.service().await,
     };
     ApiFindings { facts: ApiFacts::Answers(Box::new(answers)), node_version }
@@ -202,6 +206,21 @@ impl Asker {
             }
         }
         (denied.into_iter().collect(), unasked)
+    }
+
+    /// What becomes of the writes that the admission policies have to refuse, as dry runs.
+    async fn probes(&self, crd: bool) -> Vec<(&'static str, Outcome)> {
+        let mut outcomes = Vec::new();
+        for probe in probes(crd) {
+            let answer = self.send(Method::POST, &format!("{}?dryRun=All", probe.path), Some(probe.object)).await;
+            let outcome = match answer {
+                Ok(_) => Outcome::Accepted,
+                Err(failure) if failure.kind == FailureKind::Forbidden => Outcome::Forbidden(failure.message),
+                Err(failure) => Outcome::Unknown(failure.message),
+            };
+            outcomes.push((probe.policy, outcome));
+        }
+        outcomes
     }
 
     /// Who holds the coordinator's Lease, and the API server's time.

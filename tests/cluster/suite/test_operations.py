@@ -261,6 +261,16 @@ class OperationsTest(Coordinated):
         bad, found = self.doctor()
         self.assertEqual(bad, [], json.dumps(found, indent=1))
         self.assertEqual(found["rights"][0]["level"], "ok", found["rights"])
+        self.assertEqual(found["admission policies"], [
+            {"check": "admission policies", "level": "ok", "text": "each refuses what this agent must not write"}])
+        policies = tools.REPO / "packaging/k8s/admission-policies.yaml"
+        self.admin.kubectl("delete", "validatingadmissionpolicybindings", "daemonlet-agent-leases")
+        def open_lease():
+            (finding,) = self.doctor()[1]["admission policies"]
+            return finding["level"] == "warn" and "not in force for this agent: daemonlet-agent-leases; " in finding["text"]
+        until(open_lease, SOON, "the policy that is not bound is named")
+        self.admin.kubectl("apply", "-f", str(policies))
+        until(lambda: not open_lease(), SOON, "it is in force again")
         self.assertEqual(found["secrets at rest"][0]["level"], "warn")
         self.assertEqual(found["service address"][0]["text"], f"{self.address}:443 answers from this node")
         print(self.one.cli("doctor").stdout)

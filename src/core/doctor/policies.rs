@@ -1,0 +1,141 @@
+//! Whether the packaged admission policies hold this node's agent: each is shown by a write that it has to refuse.
+//!
+//! Owns the writes, which are dry runs, and how a refusal is read. Must not send them.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::cluster::liveness;
+
+use super::Finding;
+
+/// The name of what the writes would make.
+const NAME: &str = "daemonlet-doctor";
+
+/// A write that a policy has to refuse.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probe {
+    /// The policy.
+    pub policy: &'static str,
+    /// Where the object would be created.
+    pub path: String,
+    pub object: Value,
+}
+
+/// What became of a probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing refuses it.
+    Accepted,
+    /// The API server refuses it, with this message.
+    Forbidden(String),
+    /// It could not be tried.
+    Unknown(String),
+}
+
+/// The writes of an agent whose policies are to be shown; `crd`: whether the cluster has NodeDaemons.
+pub fn probes(crd: bool) -> Vec<Probe> {
+    let nodedaemons = Probe {
+        policy: "daemonlet-agent-nodedaemons",
+        path: "/apis/daemonlet.dev/v1alpha1/nodedaemons".to_owned(),
+        object: json!({"apiVersion": "daemonlet.dev/v1alpha1", "kind": "NodeDaemons", "metadata": {"name": NAME}}),
+    };
+    let lease = Probe {
+        policy: "daemonlet-agent-leases",
+        path: format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", liveness::NAMESPACE),
+        object: json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME}}),
+    };
+    let event = Probe {
+        policy: "daemonlet-agent-events",
+        path: "/apis/events.k8s.io/v1/namespaces/default/events".to_owned(),
+        object: json!({
+            "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": NAME}, "eventTime": "2026-01-01T00:00:00.000000Z",
+            "reportingController": NAME, "reportingInstance": NAME, "action": "Doctor", "reason": "Doctor",
+            "type": "Normal", "regarding": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": NAME},
+        }),
+    };
+    let of_rollouts = [nodedaemons, lease].into_iter().filter(|_| crd);
+    of_rollouts.chain([event]).collect()
+}
+
+/// Judges the probes.
+pub(super) fn examine(probes: &[(&'static str, Outcome)]) -> Vec<Finding> {
+    const CHECK: &str = "admission policies";
+    let of = |wanted: fn(&'static str, &Outcome) -> Option<String>| {
+        let found: Vec<String> = probes.iter().filter_map(|(policy, outcome)| wanted(policy, outcome)).collect();
+        (!found.is_empty()).then(|| found.join(", "))
+    };
+    let open = of(|policy, outcome| (*outcome == Outcome::Accepted).then(|| policy.to_owned()));
+    let unknown = of(|policy, outcome| match outcome {
+        Outcome::Forbidden(message) if is_of(policy, message) => None,
+        Outcome::Forbidden(why) | Outcome::Unknown(why) => Some(format!("{policy}: {why}")),
+        Outcome::Accepted => None,
+    });
+    let open = open.map(|policies| {
+        let text = format!("not in force for this agent: {policies}; its identity can write for other nodes");
+        let hint = "kubectl apply -f /usr/share/daemonlet/k8s/admission-policies.yaml, and give the agent an identity \
+                    named daemonlet:node:NODE: `daemonlet enroll`";
+        Finding::warn(CHECK, text, hint)
+    });
+    let unknown = unknown
+        .map(|why| Finding::warn(CHECK, format!("could not be shown to be in force: {why}"), "see the rights above"));
+    let findings: Vec<Finding> = open.into_iter().chain(unknown).collect();
+    match findings.is_empty() && !probes.is_empty() {
+        true => vec![Finding::ok(CHECK, "each refuses what this agent must not write")],
+        false => findings,
+    }
+}
+
+/// Whether `message` is that of `policy` (`ValidatingAdmissionPolicy '%s' with binding '%s' denied request`, upstream's
+/// `admission/plugin/policy/validating/dispatcher.go`), not one of RBAC.
+fn is_of(policy: &str, message: &str) -> bool {
+    message.contains(&format!("ValidatingAdmissionPolicy '{policy}' "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::doctor::Severity;
+
+    const POLICY: &str = "daemonlet-agent-leases";
+
+    fn refused() -> Outcome {
+        Outcome::Forbidden(format!(
+            "leases.coordination.k8s.io \"x\" is forbidden: ValidatingAdmissionPolicy '{POLICY}' with binding '{POLICY}' \
+             denied request: no"
+        ))
+    }
+
+    #[test]
+    fn only_a_refusal_by_the_policy_itself_shows_that_it_is_in_force() {
+        let judged = |outcome: Outcome| {
+            let findings = examine(&[(POLICY, outcome)]);
+            assert_eq!(findings.len(), 1);
+            (findings[0].level, findings[0].text.clone())
+        };
+        assert_eq!(judged(refused()), (Severity::Ok, "each refuses what this agent must not write".to_owned()));
+        let (level, text) = judged(Outcome::Accepted);
+        assert_eq!(level, Severity::Warn);
+        assert!(text.starts_with("not in force for this agent: daemonlet-agent-leases; "), "{text}");
+        for other in
+            [Outcome::Forbidden("cannot create resource \"leases\"".to_owned()), Outcome::Unknown("x".to_owned())]
+        {
+            let (level, text) = judged(other);
+            assert_eq!(level, Severity::Warn);
+            assert!(text.starts_with("could not be shown to be in force: daemonlet-agent-leases: "), "{text}");
+        }
+        assert_eq!(
+            examine(&[(POLICY, refused()), ("other", Outcome::Accepted), ("third", Outcome::Unknown("x".into()))])
+                .len(),
+            2
+        );
+        assert_eq!(examine(&[]), []);
+    }
+
+    #[test]
+    fn without_node_daemons_only_events_are_tried() {
+        let of = |crd| probes(crd).into_iter().map(|probe| probe.policy).collect::<Vec<_>>();
+        assert_eq!(of(false), ["daemonlet-agent-events"]);
+        assert_eq!(of(true), ["daemonlet-agent-nodedaemons", "daemonlet-agent-leases", "daemonlet-agent-events"]);
+    }
+}
