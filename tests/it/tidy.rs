@@ -388,3 +388,34 @@ fn nothing_is_decided_by_the_text_of_a_message() {
         wrong.join("\n")
     );
 }
+
+/// The threat model names tests: each of them exists.
+#[test]
+fn the_tests_that_the_threat_model_names_exist() {
+    let page = fs::read_to_string("docs/security.md").unwrap();
+    let model = page.split("\n## ").find(|part| part.starts_with("Threat model")).unwrap();
+    let rows = model.lines().filter(|line| line.starts_with("| ")).skip(2);
+    let named: Vec<&str> = rows
+        .filter_map(|row| row.trim_end_matches('|').rsplit_once('|'))
+        .flat_map(|(_, tests)| tests.split(',').map(|name| name.trim().trim_matches('`')))
+        .filter(|name| !name.is_empty())
+        .collect();
+    assert!(named.len() > 20, "{named:?}");
+    let sources = ["src", "tests/cluster/suite"].map(|folder| text_below(Path::new(folder)));
+    for name in named {
+        let is_there = sources.iter().any(|text| {
+            [format!("fn {name}()"), format!("def {name}(self)")].iter().any(|start| text.contains(start.as_str()))
+        });
+        assert!(is_there, "{name}");
+    }
+}
+
+/// Everything that the files below `folder` say.
+fn text_below(folder: &Path) -> String {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let of = |path: PathBuf| match path.is_dir() {
+        true => text_below(&path),
+        false => fs::read_to_string(&path).unwrap_or_default(),
+    };
+    entries.map(of).collect()
+}
