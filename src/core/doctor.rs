@@ -12,6 +12,8 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::core::named::named;
+use crate::core::status::DaemonStatus;
+use crate::core::status::State;
 
 /// The version of the JSON schema of [`DoctorReport`].
 pub const SCHEMA_VERSION: u32 = 1;
@@ -129,6 +131,16 @@ pub fn agent(agent: &AgentFinding) -> Finding {
             Finding::bad(CHECK, why.clone(), "see `journalctl -u daemonlet`, and restart it")
         }
     }
+}
+
+/// Names what runs and what the configuration no longer lets start; the reason says what would let it.
+pub fn held(daemons: &[DaemonStatus]) -> Vec<Finding> {
+    let held = daemons.iter().filter(|daemon| daemon.state == State::Held);
+    let finding = |daemon: &DaemonStatus| {
+        let text = format!("{}/{} is held: {}", daemon.namespace, daemon.name, daemon.reason);
+        Finding::warn("held daemons", text, daemon.hints.join("; "))
+    };
+    held.map(finding).collect()
 }
 
 /// The container runtime.

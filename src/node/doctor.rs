@@ -21,6 +21,7 @@ pub async fn examine(config: &Config, agent: &AgentFinding, status: Option<&Stat
     let (runtime, api) = tokio::join!(runtime(config), api::facts(config, status));
     let version = api.node_version.or_else(|| config.kubelet_version.clone());
     let mut findings = vec![doctor::agent(agent)];
+    findings.extend(status.into_iter().flat_map(|status| doctor::held(&status.daemons)));
     findings.extend(doctor::kubelet::examine(&kubelet::facts(config, version)));
     findings.push(doctor::runtime(&runtime));
     findings.extend(doctor::manifests::examine(&manifests::facts(&config.manifest_dir)));

@@ -472,3 +472,32 @@ fn the_exit_code_counts_what_is_bad_and_stays_a_code() {
     assert_eq!(runtimes.map(|r| runtime(&r).level), [Severity::Ok, Severity::Warn, Severity::Bad]);
     assert_eq!((secrets(None, "/s").level, secrets(Some("tpm2"), "/s").level), (Severity::Warn, Severity::Ok));
 }
+
+#[test]
+fn what_is_held_is_named_with_what_would_let_it_start() {
+    let daemon = |state, hints: &[&str]| DaemonStatus {
+        namespace: "a".into(),
+        name: "d".into(),
+        source: crate::core::model::Source::Api,
+        mode: Some(Mode::Static),
+        revision: String::new(),
+        pod: String::new(),
+        uid: String::new(),
+        state,
+        ready: None,
+        since: None,
+        reason: "port 22 (hint: grant it)".into(),
+        failed: None,
+        pull: None,
+        replacing: None,
+        stale_volumes: Vec::new(),
+        waiting_containers: Vec::new(),
+        waiting_for: Vec::new(),
+        notes: Vec::new(),
+        hints: hints.iter().map(|hint| (*hint).to_owned()).collect(),
+        releasable: false,
+        refused_field: None,
+    };
+    let found = held(&[daemon(State::Running, &[]), daemon(State::Held, &["release it", "or not"])]);
+    assert_eq!(found, [Finding::warn("held daemons", "a/d is held: port 22 (hint: grant it)", "release it; or not")]);
+}
