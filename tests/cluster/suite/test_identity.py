@@ -267,10 +267,12 @@ class IdentityTest(Story):
         # What the program would not do, the policy refuses, too.
         self.admin.request("POST", REQUESTS, signing_request("of-an-admin", "/O=daemonlet:nodes/CN=daemonlet:node:n1"))
         Api(self.kubelet("n1")).request("POST", REQUESTS, signing_request("of-a-kubelet", "/O=daemonlet:nodes/CN=daemonlet:node:n1"))
+        # A certificate with the account's name: the same user to RBAC and to policies.
+        by_name = Api(self.cluster.kubeconfig("system:serviceaccount:kube-system:daemonlet-coordinator", ["system:serviceaccounts"]))
         def approve(name):
-            found = Api(account).request("GET", f"{REQUESTS}/{name}")
+            found = by_name.request("GET", f"{REQUESTS}/{name}")
             found["status"] = {"conditions": [{"type": "Approved", "status": "True", "reason": "Test", "message": "x"}]}
-            Api(account).request("PUT", f"{REQUESTS}/{name}/approval", found)
+            by_name.request("PUT", f"{REQUESTS}/{name}/approval", found)
         with self.assertRaises(Refused) as refused:
             approve("of-an-admin")
         self.assertIn("a coordinator approves requests of nodes, agents and the bootstrap tokens of daemonlet only", str(refused.exception))
