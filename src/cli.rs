@@ -4,6 +4,7 @@
 //! Data goes to standard output, everything else to standard error.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -155,6 +156,11 @@ struct ConfigArgument {
 impl ConfigArgument {
     fn load(&self) -> Result<Config, CommandFailure> {
         Ok(config::load(self.config.as_deref())?)
+    }
+
+    /// The file that is read.
+    fn path(&self) -> &Path {
+        self.config.as_deref().unwrap_or(Path::new(config::MAIN_FILE))
     }
 }
 

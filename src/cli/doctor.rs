@@ -20,8 +20,9 @@ use crate::node::socket::Request;
 
 /// Check this node and its cluster, and say how to mend what is wrong
 ///
-/// One line a check: ok, warn or bad, with a hint below. Run it as root, also while the agent runs.
-/// Exit code: the number of bad ones, 100 at most (2 is also bad usage); warnings do not count.
+/// One line a check: ok, warn, bad or skip, with a hint below. Run it as root, also while the agent runs:
+/// another user's checks are skipped where only root may read.
+/// Exit code: the number of bad ones, 100 at most (2 is also bad usage); the others do not count.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -34,6 +35,10 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let report = match arguments.config.load() {
         Ok(config) => report(&config)?,
+        Err(_) if doctor::is_closed(arguments.config.path()) => {
+            let path = arguments.config.path().display().to_string();
+            DoctorReport::new("", vec![Finding::skipped("configuration", &path)])
+        }
         Err(failure) => {
             let hint = "see `daemonlet run --print-config`";
             let bad = |(message, known): (String, Option<String>)| {
@@ -80,6 +85,7 @@ fn human(report: &DoctorReport, colour: Colour) -> String {
             Severity::Ok => colour.green(word),
             Severity::Warn => colour.yellow(word),
             Severity::Bad => colour.red(word),
+            Severity::Skip => colour.yellow(word),
         };
         vec![table::Cell::painted(word, painted), finding.check.as_str().into(), finding.text.as_str().into()]
     };
@@ -87,12 +93,17 @@ fn human(report: &DoctorReport, colour: Colour) -> String {
     let mut text = String::new();
     for (line, finding) in table::lines(&rows).into_iter().zip(&report.findings) {
         text.push_str(&line);
-        if let Some(hint) = &finding.hint {
+        // One hint at the end serves all that is skipped.
+        if let Some(hint) = finding.hint.as_ref().filter(|_| finding.level != Severity::Skip) {
             text.push_str(&format!("      {} {hint}\n", colour.cyan("hint:")));
         }
     }
     let checks = report.findings.len();
-    text.push_str(&format!("{checks} checks, {} bad, {} to know of\n", report.bad, report.warnings));
+    text.push_str(&format!("{checks} checks, {} bad, {} to know of", report.bad, report.warnings));
+    text.push_str(&match report.skipped {
+        0 => "\n".to_owned(),
+        skipped => format!(", {skipped} skipped: run it as root\n"),
+    });
     text
 }
 
@@ -106,13 +117,15 @@ mod tests {
             Finding::ok("kubelet", "runs"),
             Finding::bad("clock", "90 s behind the API server's", "set it"),
             Finding::warn("agent", "not running", "start it"),
+            Finding::skipped("API server", "/k"),
         ];
         assert_eq!(
             human(&DoctorReport::new("n1", findings), Colour::none()),
-            "ok    kubelet  runs\n\
-             bad   clock    90 s behind the API server's\n      hint: set it\n\
-             warn  agent    not running\n      hint: start it\n\
-             3 checks, 1 bad, 1 to know of\n"
+            "ok    kubelet     runs\n\
+             bad   clock       90 s behind the API server's\n      hint: set it\n\
+             warn  agent       not running\n      hint: start it\n\
+             skip  API server  not checked: this user may not read /k\n\
+             4 checks, 1 bad, 1 to know of, 1 skipped: run it as root\n"
         );
     }
 }

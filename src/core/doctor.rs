@@ -8,6 +8,9 @@ pub mod kubelet;
 pub mod manifests;
 pub mod policies;
 
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -32,6 +35,8 @@ named! {
         Warn = "warn",
         /// It does not work, or will not after the next boot.
         Bad = "bad",
+        /// Not checked: this user may not read what the check looks at.
+        Skip = "skip",
     }
 }
 
@@ -65,6 +70,13 @@ impl Finding {
     pub fn bad(check: &str, text: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { check: check.to_owned(), level: Severity::Bad, text: text.into(), hint: Some(hint.into()) }
     }
+
+    /// Not checked, because this user may not read `path`.
+    pub fn skipped(check: &str, path: &str) -> Self {
+        let text = format!("not checked: this user may not read {path}");
+        let hint = Some("run `daemonlet doctor` as root".to_owned());
+        Self { check: check.to_owned(), level: Severity::Skip, text, hint }
+    }
 }
 
 /// Everything that was found.
@@ -79,6 +91,9 @@ pub struct DoctorReport {
     pub bad: usize,
     /// How many warn.
     pub warnings: usize,
+    /// How many could not be checked by this user.
+    #[serde(default)]
+    pub skipped: usize,
     /// The findings, in the order of the checks.
     pub findings: Vec<Finding>,
 }
@@ -92,6 +107,7 @@ impl DoctorReport {
             node: node.to_owned(),
             bad: count(Severity::Bad),
             warnings: count(Severity::Warn),
+            skipped: count(Severity::Skip),
             findings,
         }
     }
@@ -116,8 +132,20 @@ pub enum AgentFinding {
     Unreachable(String),
 }
 
-/// Judges the agent.
-pub fn agent(agent: &AgentFinding) -> Finding {
+/// Puts one [`Finding::skipped`] in the place of all that was found by each check in `closed`, which names for a check
+/// the path that this user may not read: a judgement on what was not read is a guess, and its hint a danger.
+pub fn skip(closed: &BTreeMap<&'static str, String>, findings: Vec<Finding>) -> Vec<Finding> {
+    let mut told = BTreeSet::new();
+    let judge = |finding: Finding| match closed.get(finding.check.as_str()) {
+        None => Some(finding),
+        Some(path) => told.insert(finding.check.clone()).then(|| Finding::skipped(&finding.check, path)),
+    };
+    findings.into_iter().filter_map(judge).collect()
+}
+
+/// Judges the agent; `ours`: how many of its static pods are in the manifest folder. They run without it, but nobody
+/// looks after them.
+pub fn agent(agent: &AgentFinding, ours: usize) -> Finding {
     const CHECK: &str = "agent";
     match agent {
         AgentFinding::Runs { problems: 0 } => Finding::ok(CHECK, "runs and reports no problems"),
@@ -125,6 +153,15 @@ pub fn agent(agent: &AgentFinding) -> Finding {
             CHECK,
             format!("runs, and tells {problems} problem{}", if *problems == 1 { "" } else { "s" }),
             "see `daemonlet status`",
+        ),
+        AgentFinding::Absent if ours > 0 => Finding::bad(
+            CHECK,
+            format!(
+                "not running, and {ours} static pod{} here need{} it: their tokens expire, their data stays as it is",
+                if ours == 1 { "" } else { "s" },
+                if ours == 1 { "s" } else { "" },
+            ),
+            "see why with `journalctl -u daemonlet`, and start it: systemctl enable --now daemonlet",
         ),
         AgentFinding::Absent => Finding::warn(CHECK, "not running", "start it: systemctl enable --now daemonlet"),
         AgentFinding::Unreachable(why) => {

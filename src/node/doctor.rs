@@ -3,10 +3,15 @@
 //! Owns the requests and their timeouts. Must not judge (`core::doctor`) or change anything: it runs beside the agent,
 //! with the agent's configuration and credentials.
 
+mod access;
 mod api;
 mod disk;
 mod kubelet;
 mod manifests;
+
+use std::path::Path;
+
+pub use access::is_closed;
 
 use crate::config::Config;
 use crate::core::doctor;
@@ -20,15 +25,18 @@ use crate::node::cri::Cri;
 pub async fn examine(config: &Config, agent: &AgentFinding, status: Option<&StatusReport>) -> Vec<Finding> {
     let (runtime, api) = tokio::join!(runtime(config), api::facts(config, status));
     let version = api.node_version.or_else(|| config.kubelet_version.clone());
-    let mut findings = vec![doctor::agent(agent)];
+    let manifests = manifests::facts(&config.manifest_dir);
+    let kubelet = kubelet::facts(config, version);
+    let closed = access::closed(config, Path::new(&kubelet.path));
+    let mut findings = vec![doctor::agent(agent, manifests.ours.len())];
     findings.extend(status.into_iter().flat_map(|status| doctor::held(&status.daemons)));
-    findings.extend(doctor::kubelet::examine(&kubelet::facts(config, version)));
+    findings.extend(doctor::kubelet::examine(&kubelet));
     findings.push(doctor::runtime(&runtime));
-    findings.extend(doctor::manifests::examine(&manifests::facts(&config.manifest_dir)));
+    findings.extend(doctor::manifests::examine(&manifests));
     findings.extend(doctor::disk::examine(&disk::folders(config)));
     findings.push(doctor::secrets(config.seal_with(), &config.state_dir.display().to_string()));
     findings.extend(doctor::api::examine(&api.facts, &config.node_name));
-    findings
+    doctor::skip(&closed, findings)
 }
 
 async fn runtime(config: &Config) -> RuntimeFinding {

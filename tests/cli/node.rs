@@ -1,6 +1,9 @@
 //! `status`, `plan`, `explain` and `restart` on a node that has nothing but folders: no API server, no
 //! runtime, no kubelet; with the agent and without it.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::process::Stdio;
 use std::time::Duration;
@@ -207,4 +210,46 @@ fn a_restart_that_nobody_could_finish_is_refused() {
          starts: neither runtime-endpoint nor kubeconfig is set\n",
     );
     assert_eq!(node.manifests(), before, "what runs goes on");
+}
+
+#[test]
+fn doctor_blames_an_agent_that_is_gone_and_not_one_that_never_ran() {
+    let node = Node::new(&[("good.yaml", GOOD)]);
+    let agent = || {
+        let report = node.ask(&["doctor", "--json"]).json();
+        report["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == "agent").unwrap().clone()
+    };
+    assert_eq!(agent()["level"], "warn");
+    drop(node.start());
+    let dead = agent();
+    assert_eq!(dead["level"], "bad", "{dead}");
+    assert!(node.ask(&["doctor"]).code > 0);
+}
+
+#[test]
+fn doctor_judges_nothing_that_its_user_may_not_read() {
+    let node = Node::new(&[("good.yaml", GOOD)]);
+    drop(node.start());
+    let mode = |path: &std::path::Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    mode(&node.0.path(""), 0o755);
+    let copy = node.0.path("daemonlet");
+    std::fs::copy(env!("CARGO_BIN_EXE_daemonlet"), &copy).unwrap();
+    let manifest = node.0.path("m").join(&node.manifests()[0]);
+    // Without a right for anyone, so that only root may read it, whoever runs this test.
+    mode(&manifest, 0o000);
+    mode(&node.0.path("s"), 0o000);
+    let mut command = std::process::Command::new(copy);
+    command.args(["doctor", "--config", &node.0.text("c.toml")]);
+    if nix::unistd::geteuid().is_root() {
+        command.uid(65534).gid(65534);
+    }
+    let output = command.output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    let line = |check: &str| told.lines().find(|line| line[6..].starts_with(check)).unwrap_or_default().to_owned();
+    let manifest = format!("not checked: this user may not read {}", manifest.display());
+    assert!(line("foreign manifests").starts_with("skip") && line("foreign manifests").ends_with(&manifest), "{told}");
+    assert!(line("disk of state-dir").starts_with("skip"), "{told}");
+    assert!(!told.contains("move it out"), "{told}");
+    assert!(told.ends_with(" skipped: run it as root\n"), "{told}");
+    mode(&node.0.path("s"), 0o700);
 }

@@ -458,12 +458,15 @@ fn the_exit_code_counts_what_is_bad_and_stays_a_code() {
     let mixed =
         DoctorReport::new("n1", vec![Finding::ok("a", "b"), Finding::warn("c", "d", "e"), Finding::bad("f", "g", "h")]);
     assert_eq!((mixed.bad, mixed.warnings), (1, 1));
-    assert_eq!(agent(&AgentFinding::Runs { problems: 1 }).text, "runs, and tells 1 problem");
+    assert_eq!(agent(&AgentFinding::Runs { problems: 1 }, 2).text, "runs, and tells 1 problem");
     assert_eq!(
         [AgentFinding::Runs { problems: 0 }, AgentFinding::Absent, AgentFinding::Unreachable("s".into())]
-            .map(|a| agent(&a).level),
+            .map(|a| agent(&a, 0).level),
         [Severity::Ok, Severity::Warn, Severity::Bad]
     );
+    let dead = agent(&AgentFinding::Absent, 1);
+    assert_eq!(dead.level, Severity::Bad);
+    assert!(dead.text.contains("1 static pod here needs it"), "{dead:?}");
     let runtimes = [
         RuntimeFinding::Answers("c".into()),
         RuntimeFinding::NotConfigured,
@@ -471,6 +474,21 @@ fn the_exit_code_counts_what_is_bad_and_stays_a_code() {
     ];
     assert_eq!(runtimes.map(|r| runtime(&r).level), [Severity::Ok, Severity::Warn, Severity::Bad]);
     assert_eq!((secrets(None, "/s").level, secrets(Some("tpm2"), "/s").level), (Severity::Warn, Severity::Ok));
+}
+
+#[test]
+fn what_this_user_may_not_read_is_not_judged() {
+    let findings = vec![
+        Finding::warn("foreign manifests", "a.yaml is no pod", "move it away"),
+        Finding::bad("foreign manifests", "b.yaml is no pod", "move it away"),
+        Finding::bad("clock", "90 s behind", "set it"),
+    ];
+    let closed = [("foreign manifests", "/m/a.yaml".to_owned()), ("API server", "/k".to_owned())].into();
+    let left = skip(&closed, findings.clone());
+    assert_eq!(left, [Finding::skipped("foreign manifests", "/m/a.yaml"), findings[2].clone()]);
+    let report = DoctorReport::new("n1", left);
+    assert_eq!((report.bad, report.warnings, report.skipped, report.exit_code()), (1, 0, 1, 1));
+    assert_eq!(skip(&BTreeMap::new(), findings.clone()), findings);
 }
 
 #[test]
