@@ -7,13 +7,15 @@ use crate::cli::ConfigArgument;
 use crate::cli::Exit;
 use crate::cli::ask;
 use crate::cli::output;
+use crate::core::replies::HeldDaemon;
 use crate::core::replies::PlanReport;
+use crate::core::status::State;
 use crate::node::socket::Request;
 
 /// Show what one pass would change on this node; changes nothing
 ///
-/// Exit code: 0 nothing to do, 4 changes pending, also those that wait for something that is missing; with none of
-/// them 1 if something is refused, failing or unknown.
+/// Exit code: 0 nothing to do, 4 changes pending, also those that wait for something: an image, a Secret, the
+/// coordinator; with none of them 1 if something is refused, failing or unknown.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -42,7 +44,8 @@ fn exit(report: &PlanReport) -> Exit {
 
 /// Whether there is nothing to do, and nothing that would be done if something were not missing.
 fn is_empty(report: &PlanReport) -> bool {
-    report.changes.is_empty() && report.held.iter().all(|held| held.stale_volumes.is_empty())
+    let waits = |held: &HeldDaemon| held.state == State::Waiting || !held.stale_volumes.is_empty();
+    report.changes.is_empty() && !report.held.iter().any(waits)
 }
 
 fn human(report: &PlanReport) -> String {
@@ -61,7 +64,11 @@ fn human(report: &PlanReport) -> String {
     for held in &report.held {
         let reason = if held.reason.is_empty() { String::new() } else { format!(": {}", held.reason) };
         let changes = report.changes.iter().any(|c| (&c.namespace, &c.name) == (&held.namespace, &held.name));
-        let but = if changes { "and it" } else { "nothing, it" };
+        let but = match held.state {
+            _ if changes => "and it",
+            State::Waiting => "nothing yet, it",
+            _ => "nothing, it",
+        };
         text.push_str(&format!("{}/{}: {but} is {}{reason}\n", held.namespace, held.name, held.state.as_str()));
         hint(&mut text, &held.hint);
     }
@@ -74,11 +81,9 @@ fn human(report: &PlanReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::core::replies::HeldDaemon;
     use crate::core::replies::PlannedChange;
     use crate::core::status::Problem;
     use crate::core::status::StaleVolume;
-    use crate::core::status::State;
 
     use super::*;
 
@@ -98,7 +103,8 @@ mod tests {
         };
         assert_eq!(exit(&report), Exit::Success);
         for (state, expected) in [
-            (State::Waiting, Exit::Success),
+            (State::Waiting, Exit::Pending),
+            (State::Running, Exit::Success),
             (State::Refused, Exit::Refused),
             (State::Failing, Exit::Refused),
             (State::Unknown, Exit::Refused),
@@ -139,9 +145,9 @@ mod tests {
             held: vec![held("b", State::Refused, "spec: no"), held("c", State::Waiting, "waits for Secret a/s")],
             problems: Vec::new(),
         };
-        let lines =
-            "a/b: nothing, it is refused: spec: no\n  hint: do it\na/c: nothing, it is waiting: waits for Secret a/s\n";
-        assert_eq!(human(&report), format!("nothing to do\n{lines}"));
+        let lines = "a/b: nothing, it is refused: spec: no\n  hint: do it\n\
+                     a/c: nothing yet, it is waiting: waits for Secret a/s\n";
+        assert_eq!(human(&report), lines);
         let [namespace, name, action] = ["a", "d", "write manifest x"].map(str::to_owned);
         report.changes.push(PlannedChange { namespace, name, action, reason: String::new() });
         assert_eq!(human(&report), format!("a/d: write manifest x\n{lines}"));

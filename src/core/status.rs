@@ -175,7 +175,7 @@ pub struct DaemonStatus {
 impl DaemonStatus {
     /// Whether `status` ends with exit code 1 for it.
     pub fn is_bad(&self) -> bool {
-        self.state.is_bad() || !self.stale_volumes.is_empty()
+        self.state.is_bad() || self.failed.is_some() || !self.stale_volumes.is_empty()
     }
 }
 

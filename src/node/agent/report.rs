@@ -165,11 +165,12 @@ impl View<'_> {
     pub(super) fn plan_report_of(&self, plan: &Plan, observation: &Observation, problems: &[Problem]) -> PlanReport {
         let tokens = changes::tokens(plan, observation, self.state.node.uid.as_deref());
         let failures = self.last.outcome.failures.iter().map(failed);
+        let waiting = tokens.into_iter().chain(changes::pulls(plan, observation)).chain(changes::files(observation));
         PlanReport {
             schema_version: SCHEMA_VERSION,
             node: self.config.node_name.clone(),
             agent_running: self.is_running(),
-            changes: changes(plan).into_iter().chain(tokens).chain(changes::files(observation)).collect(),
+            changes: changes(plan).into_iter().chain(waiting).collect(),
             held: held(plan, self.is_running()),
             problems: problems.iter().cloned().chain(self.api_problems()).chain(failures).collect(),
         }

@@ -11,6 +11,7 @@ use crate::core::replies::PlannedChange;
 use crate::core::status::State;
 use crate::node::agent::observation::Observation;
 use crate::node::folders::FileView;
+use crate::node::images::PullProgress;
 
 /// The daemons that do not run as they should and for which a plan has nothing to do, and all that are
 /// refused or lack something for their data; `looked`: whether anybody has looked how they are.
@@ -66,6 +67,30 @@ pub(super) fn tokens(plan: &Plan, observation: &Observation, node_uid: Option<&s
             })
         })
         .collect()
+}
+
+/// Images that are pulled for the next instance of a daemon, or cannot be.
+pub(super) fn pulls(plan: &Plan, observation: &Observation) -> Vec<PlannedChange> {
+    let progress = |daemon: &DaemonPlan| Some(&observation.pulls.progress.get(&daemon.pull.as_ref()?.identity.uid)?.0);
+    let change = |daemon: &DaemonPlan| {
+        let (action, reason) = pulling(progress(daemon)?)?;
+        Some(PlannedChange { namespace: daemon.key.namespace.clone(), name: daemon.key.name.clone(), action, reason })
+    };
+    plan.daemons.iter().filter_map(change).collect()
+}
+
+/// What a pull still has to do, and why.
+fn pulling(progress: &PullProgress) -> Option<(String, String)> {
+    let images = || "pull images".to_owned();
+    match progress {
+        PullProgress::Pulling { image, number, count, since, .. } => {
+            Some((format!("pull image {image}"), format!("{number} of {count} for its next instance, since {since}")))
+        }
+        PullProgress::Failed { words, .. } => Some((images(), format!("retried: {words}"))),
+        PullProgress::Looking(Some(words)) => Some((images(), format!("tried again: {words}"))),
+        PullProgress::Looking(None) => Some((images(), "the runtime is asked which ones are there".to_owned())),
+        PullProgress::Done(_) => None,
+    }
 }
 
 /// Files that have changed and do not rest yet, by what they define.
@@ -162,5 +187,18 @@ mod tests {
 
     fn tokens_of(plan: &Plan, observation: &Observation, node: Option<&str>) -> Vec<String> {
         tokens(plan, observation, node).into_iter().map(|change| change.reason).collect()
+    }
+
+    #[test]
+    fn a_pull_is_pending_until_it_is_done() {
+        let [image, words] = ["r/a:1", "r/a:1: not found"].map(str::to_owned);
+        let since = crate::core::time::Timestamp::default();
+        let pending = PullProgress::Pulling { image, present: false, number: 1, count: 2, since };
+        let (action, reason) = pulling(&pending).unwrap();
+        assert_eq!(action, "pull image r/a:1");
+        assert!(reason.starts_with("1 of 2 for its next instance, since "), "{reason}");
+        let (_, reason) = pulling(&PullProgress::Looking(Some(words))).unwrap();
+        assert_eq!(reason, "tried again: r/a:1: not found");
+        assert_eq!(pulling(&PullProgress::Done(None)), None);
     }
 }
