@@ -18,7 +18,10 @@ fn read(path: &str) -> String {
 /// README and every page of docs, by their paths.
 fn pages() -> Vec<(String, String)> {
     let docs = crate::names(&root().join("docs")).into_iter().filter(|name| name.ends_with(".md"));
-    let paths = std::iter::once("README.md".to_owned()).chain(docs.map(|name| format!("docs/{name}")));
+    let paths = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+        .into_iter()
+        .map(str::to_owned)
+        .chain(docs.map(|name| format!("docs/{name}")));
     let pages: Vec<_> = paths.map(|path| (path.clone(), read(&path))).collect();
     assert!(pages.len() > 10, "the pages are not found");
     pages
