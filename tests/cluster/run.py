@@ -16,6 +16,7 @@ the checkout's debug build), DAEMONLET_CACHE, DAEMONLET_TOOLS, DAEMONLET_SCRATCH
 
 import argparse
 import ctypes
+import faulthandler
 import importlib
 import json
 import os
@@ -40,6 +41,8 @@ from kit import tools  # noqa: E402
 
 LANES = 4
 SLOWEST = 10
+# A file that takes longer, in seconds, hangs: it is ended, and what it waited for is printed.
+LIMIT = 3 * 3600 if os.environ.get("DAEMONLET_LONG") else 900
 # What each file took, by this machine's clock, when it was last measured: `run.py` orders by it.
 SECONDS = HERE / "suite" / "seconds.txt"
 _ALONE = re.compile(r"^ALONE = ", re.M)
@@ -112,6 +115,7 @@ class AsWritten(unittest.TestLoader):
 
 def _inside(file, word):
     """In the sandbox: runs one file's tests and leaves what became of them."""
+    faulthandler.dump_traceback_later(LIMIT - 10, file=sys.stdout)
     loader = AsWritten()
     if word:
         loader.testNamePatterns = [f"*{word}*"]
@@ -128,7 +132,11 @@ def _one(file, word, result):
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     run = sandbox.Sandbox()
     try:
-        status = run.start([str(HERE / "run.py"), "--inside", file, *(["-k", word] if word else [])]).wait()
+        inside = run.start([str(HERE / "run.py"), "--inside", file, *(["-k", word] if word else [])])
+        try:
+            status = inside.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            status = f"none after {LIMIT} s"
         try:
             tests = json.loads((run.scratch / "tests.json").read_text(encoding="utf-8"))
         except OSError:
