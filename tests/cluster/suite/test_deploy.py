@@ -1,0 +1,69 @@
+"""The cluster's objects as kustomizations and as a chart, applied to a real API server."""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+from kit import tools
+from kit.control_plane import ControlPlane
+from kit.sandbox import scratch
+
+BASE = ("nodedaemons", "rbac", "admission-policies", "coordinator-rbac", "coordinator-deployment")
+OVERLAYS = ("wide-rbac", "approver", "dry-run-admission")
+KUSTOMIZE = tools.REPO / "deploy" / "kustomize"
+
+
+class Deploy(unittest.TestCase):
+    """One API server; nothing runs what is applied."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cls.enterClassContext(ControlPlane())
+        cls.admin = cls.cluster.admin
+
+    def missing(self, *files, text=None):
+        """What `kubectl diff` says that the cluster does not have as these files do."""
+        argv = [tools.program("kubectl"), "--kubeconfig", self.admin.kubeconfig, "diff", *(f"--filename={file}" for file in files)]
+        # kustomize writes empty lines into the policies' expressions, which mean nothing there.
+        environment = os.environ | {"KUBECTL_EXTERNAL_DIFF": "diff -u -N -B -Igeneration"}
+        done = subprocess.run([*argv, *(["--filename=-"] if text else [])], input=text, env=environment, capture_output=True, text=True,
+                              check=False, timeout=60)
+        self.assertIn(done.returncode, (0, 1), done.stderr)
+        return done.stdout
+
+    def packaged(self, *names):
+        """The paths of packaged files."""
+        return [tools.REPO / "packaging" / "k8s" / f"{name}.yaml" for name in names]
+
+    def test_1_the_base_is_what_is_packaged(self):
+        files = self.packaged(*BASE)
+        self.assertIn("daemonlet-agent-writes", self.missing(*self.packaged("admission-policies")))
+        made = self.admin.kubectl("apply", "-k", str(KUSTOMIZE / "base"))
+        self.admin.kubectl("wait", "--for=condition=Established", "--timeout=20s", "crd/nodedaemons.daemonlet.dev")
+        self.assertEqual(self.missing(*files), "")
+        # Nothing besides: as many objects, of which the packaged files have one twice.
+        kinds = sum(len(re.findall("(?m)^kind:", file.read_text(encoding="utf-8"))) for file in files)
+        self.assertEqual(len(re.findall("(?m) (?:server-side )?(?:created|configured|applied)$", made)), kinds - 1, made)
+
+    def test_2_the_overlays_are_what_is_packaged_and_the_chart_makes_the_same(self):
+        folder = scratch() / "mine"
+        folder.mkdir()
+        path = os.path.relpath(KUSTOMIZE, folder)
+        # As docs/installation.md has it.
+        (folder / "kustomization.yaml").write_text(
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+            f"resources:\n- {path}/base\ncomponents:\n" + "".join(f"- {path}/overlays/{name}\n" for name in OVERLAYS)
+            + "images:\n- name: daemonlet\n  newName: registry.example.org/daemonlet\n", encoding="utf-8")
+        files = self.packaged("rbac-wide", "approver-rbac", "rbac-dry-run")
+        self.assertNotEqual(self.missing(*files), "")
+        self.admin.kubectl("apply", "-k", str(folder))
+        self.assertEqual(self.missing(*files), "")
+        argv = [sys.executable, tools.REPO / "packaging" / "deploy.py", "--render", "wideRbac=true", "approver=true", "dryRunAdmission=true"]
+        chart = lambda *more: subprocess.run([*argv, *more], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(self.missing(text=chart("image=registry.example.org/daemonlet:0.1.0")), "")
+        self.assertIn("replicas: 3", self.missing(text=chart("replicas=3")))
+        # The namespace goes when its controller runs.
+        self.admin.kubectl("delete", "--wait=false", "-k", str(folder))
+        self.assertEqual(self.admin.kubectl("get", "clusterroles,clusterrolebindings,validatingadmissionpolicies,crds", "-o", "name").count("daemonlet"), 0)
