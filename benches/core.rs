@@ -37,6 +37,7 @@ use daemonlet::core::plan::Evidence;
 use daemonlet::core::plan::Facts;
 use daemonlet::core::plan::Images;
 use daemonlet::core::plan::ManifestFact;
+use daemonlet::core::plan::Moment;
 use daemonlet::core::plan::Permission;
 use daemonlet::core::plan::Readiness;
 use daemonlet::core::plan::ReleasedDefinition;
@@ -207,6 +208,10 @@ impl Facts for Quiet {
         None
     }
 
+    fn moment(&self, _: &Instance) -> Moment {
+        Moment::Later
+    }
+
     fn may_run_unrecorded(&self) -> bool {
         false
     }
@@ -341,6 +346,7 @@ fn core(criterion: &mut Criterion) {
         update_jitter: Span::ZERO,
         max_removals: pass::MaxRemovals::HalfAndTwo,
         second_list: false,
+        is_only: false,
     };
     let pass = || {
         let subjects: Vec<pass::Subject<'_>> = daemons

@@ -25,9 +25,12 @@ use crate::node::agent::Agent;
 use crate::node::agent::Ended;
 use crate::node::agent::block_sighup;
 use crate::node::fsx;
+use crate::node::fsx::Real;
 use crate::node::notify::Notifier;
 use crate::node::notify::READY_WITHIN;
 use crate::node::notify::ReadyGuard;
+use crate::node::volumes::Volumes;
+use crate::node::volumes::VolumesRoot;
 
 /// Run the agent of this node
 #[derive(Debug, Args)]
@@ -43,6 +46,9 @@ pub(super) struct Arguments {
     /// Read the configuration and say what is wrong with it, then exit: 0 nothing, 3 something
     #[arg(long, conflicts_with_all = ["once", "print_config"])]
     check_config: bool,
+    /// Open the gates of pods that start after others, which a killed agent left closed, then exit
+    #[arg(long, conflicts_with_all = ["once", "print_config", "check_config"])]
+    open_gates: bool,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
@@ -53,6 +59,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     }
     if arguments.check_config {
         return check(config);
+    }
+    if arguments.open_gates {
+        let root = VolumesRoot::kubelet(&config.kubelet_root);
+        let opened = Volumes::new(Real::shared(), root).open_gates();
+        return match opened {
+            Ok(()) => Ok(Exit::Success),
+            Err(error) => Err(CommandFailure::new(Exit::Refused, error.to_string())),
+        };
     }
     if arguments.once && !config.is_written("node-name") {
         let message = "node-name: `run --once` needs it written: every pod's UID contains the node's name";
@@ -129,7 +143,7 @@ fn start(config: Config, arguments: &Arguments) -> Result<Next, CommandFailure> 
         let agent = Agent::new(config, notifier)?;
         if arguments.once {
             let report = agent.run_once().await?;
-            output::data(&status::human(&report, Colour::new(&std::io::stdout())))?;
+            output::data(&status::human(&report, Colour::new(&std::io::stdout()), None))?;
             // Readiness is not known yet, and need not be: the kubelet has only just been told.
             let bad = |daemon: &DaemonStatus| {
                 matches!(daemon.state, State::Refused | State::Failing | State::NotAccepted)

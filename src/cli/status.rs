@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use clap::ValueEnum;
 
 use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
@@ -41,34 +42,53 @@ pub(super) struct Arguments {
     /// whenever something has changed
     #[arg(long)]
     watch: bool,
+    /// Whole reasons, also on a terminal, where they are cut to 120 columns
+    #[arg(short, long, value_enum)]
+    output: Option<Form>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    Wide,
+}
+
+/// How wide the table may be on a terminal.
+const TERMINAL: usize = 120;
+
+impl Arguments {
+    /// The bound of the table's width, if there is one.
+    fn width(&self) -> Option<usize> {
+        (self.output.is_none() && std::io::stdout().is_terminal()).then_some(TERMINAL)
+    }
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
     if arguments.watch {
-        return watch(&config, arguments.json);
+        return watch(&config, arguments);
     }
     let report: StatusReport = ask::ask(&config, &Request::Status)?;
-    output::data(&text(&report, arguments.json)?)?;
+    output::data(&text(&report, arguments)?)?;
     Ok(exit(&report))
 }
 
 /// Prints each report that differs from the one before, until nobody reads or the agent ends.
-fn watch(config: &Config, json: bool) -> Result<Exit, CommandFailure> {
+fn watch(config: &Config, arguments: &Arguments) -> Result<Exit, CommandFailure> {
+    let json = arguments.json;
     let mut last: Option<StatusReport> = None;
     let in_place = !json && std::io::stdout().is_terminal();
     loop {
         let report: StatusReport = ask::ask(config, &Request::Status)?;
         if in_place {
             let colour = Colour::new(&std::io::stdout());
-            let text = human(&report, colour) + &live::lines(&report, Some(now()), colour);
+            let text = human(&report, colour, arguments.width()) + &live::lines(&report, Some(now()), colour);
             if !output::as_it_is(&live::redrawn(&text))? {
                 return Ok(exit(&report));
             }
         } else if !last.as_ref().is_some_and(|last| says_the_same(last, &report)) {
             let separator = if last.is_some() && !json { "\n" } else { "" };
             let live = if json { String::new() } else { live::lines(&report, None, Colour::new(&std::io::stdout())) };
-            let told = format!("{separator}{}{live}", text(&report, json)?);
+            let told = format!("{separator}{}{live}", text(&report, arguments)?);
             if !output::as_it_is(&escape::terminal(&told))? {
                 return Ok(exit(&report));
             }
@@ -89,8 +109,11 @@ fn says_the_same(one: &StatusReport, other: &StatusReport) -> bool {
     one == *other
 }
 
-fn text(report: &StatusReport, json: bool) -> Result<String, CommandFailure> {
-    if json { output::json(report) } else { Ok(human(report, Colour::new(&std::io::stdout()))) }
+fn text(report: &StatusReport, arguments: &Arguments) -> Result<String, CommandFailure> {
+    match arguments.json {
+        true => output::json(report),
+        false => Ok(human(report, Colour::new(&std::io::stdout()), arguments.width())),
+    }
 }
 
 /// Whether anything is refused, failing or unknown: a daemon, a file, the API server.
@@ -99,12 +122,17 @@ pub(super) fn exit(report: &StatusReport) -> Exit {
     if bad { Exit::Refused } else { Exit::Success }
 }
 
-/// The report as people read it: the table, and below it what is wrong beside single daemons.
-pub(super) fn human(report: &StatusReport, colour: Colour) -> String {
+/// The report as people read it: the table, and below it what is wrong beside single daemons. `width`: what the
+/// table's reasons are cut to, if to anything.
+pub(super) fn human(report: &StatusReport, colour: Colour, width: Option<usize>) -> String {
     let report = &output::printable(report);
     let head = ["DAEMONSET", "SOURCE", "REVISION", "POD", "STATE", "READY", "SINCE", "REASON"];
     let rows = report.daemons.iter().map(|daemon| row(daemon, colour)).collect::<Vec<_>>();
-    let mut text = if rows.is_empty() { "no daemons on this node\n".to_owned() } else { table::table(&head, &rows) };
+    let mut text = match width {
+        _ if rows.is_empty() => "no daemons on this node\n".to_owned(),
+        Some(width) => table::fitted(&head, &rows, width),
+        None => table::table(&head, &rows),
+    };
     if !matches!(report.agent.api.as_str(), "connected" | "none") {
         let since = report.agent.api_since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
         text.push_str(&format!("API: {}{since}\n", report.agent.api));

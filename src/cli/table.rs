@@ -30,6 +30,23 @@ pub(super) fn table(head: &[&str], rows: &[Vec<Cell>]) -> String {
     lines(&all).concat()
 }
 
+/// The same at most `width` wide: the last cells, which have no colour, end with `…` where they would not fit. They keep
+/// at least 20 characters.
+pub(super) fn fitted(head: &[&str], rows: &[Vec<Cell>], width: usize) -> String {
+    let Some(last) = head.len().checked_sub(1) else { return String::new() };
+    let widest = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width);
+        cells.chain([head[column].chars().count()]).max().unwrap_or_default() + 2
+    };
+    let room = width.saturating_sub((0..last).map(widest).sum()).max(20);
+    let mut rows = rows.to_vec();
+    for cell in rows.iter_mut().filter_map(|row| row.get_mut(last)).filter(|cell| cell.width > room) {
+        let begin: String = cell.printed.chars().take(room - 1).collect();
+        *cell = Cell::from(format!("{}…", begin.trim_end()).as_str());
+    }
+    table(head, &rows)
+}
+
 /// Each of `rows` as a line, each column as wide as its widest cell; nothing follows the last cell.
 pub(super) fn lines(rows: &[Vec<Cell>]) -> Vec<String> {
     let width = |column: usize| rows.iter().filter_map(|line| line.get(column)).map(|cell| cell.width).max();
@@ -43,4 +60,23 @@ pub(super) fn lines(rows: &[Vec<Cell>]) -> Vec<String> {
         format!("{}\n", row.trim_end())
     };
     rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_column_is_cut_to_the_width_and_no_other() {
+        let row = |name: &str, reason: &str| vec![Cell::from(name), Cell::from(reason)];
+        let rows = [row("kube-system/a", "it waits for the Secret kube-system/b"), row("c", "short")];
+        let text = fitted(&["NAME", "REASON"], &rows, 40);
+        assert_eq!(text, "NAME           REASON\nkube-system/a  it waits for the Secret…\nc              short\n");
+        assert!(text.lines().all(|line| line.chars().count() <= 40));
+        assert_eq!(fitted(&["NAME", "REASON"], &rows, 60), table(&["NAME", "REASON"], &rows));
+        assert_eq!(
+            fitted(&["NAME", "REASON"], &rows[..1], 0).lines().nth(1),
+            Some("kube-system/a  it waits for the Se…")
+        );
+    }
 }

@@ -8,6 +8,8 @@ use crate::core::duration;
 use crate::core::json::Json;
 use crate::core::labels;
 use crate::core::model::ABORTED;
+use crate::core::model::AFTER;
+use crate::core::model::AFTER_TIMEOUT;
 use crate::core::model::CANARY;
 use crate::core::model::CANARY_HOLD;
 use crate::core::model::COORDINATION;
@@ -31,6 +33,7 @@ use crate::core::model::STEPS;
 use crate::core::model::TOPOLOGY_KEY;
 use crate::core::model::WINDOW;
 use crate::core::nearest;
+use crate::core::start_order;
 use crate::core::time::Span;
 use crate::core::window::Window;
 
@@ -41,7 +44,7 @@ const OURS: &str = "daemonlet.dev/";
 /// one.
 type KnownAnnotation = (&'static str, fn(&str) -> bool, &'static str, &'static str);
 
-const KNOWN: [KnownAnnotation; 19] = [
+const KNOWN: [KnownAnnotation; 21] = [
     (PROGRESS_DEADLINE, |text| progress_deadline(text).is_some(), "a Go duration above 0, such as 10m", "10m is used"),
     (ROLLBACK, |text| matches!(text, "auto" | "off"), "auto or off", "off is used"),
     (RESTART_ON, |text| text == "config", "config", "changed data restarts nothing"),
@@ -85,6 +88,13 @@ const KNOWN: [KnownAnnotation; 19] = [
     (ABORTED, |text| !text.is_empty(), "a ControllerRevision, as kubectl daemonlet abort writes it", "it is void"),
     (RETRY, |text| text.contains('/'), "a revision and a mark, as kubectl daemonlet retry writes it", "it is void"),
     (PRE_PULL, |text| duration::parse(text).is_some(), "a Go duration, such as 10m", "10m is used"),
+    (
+        AFTER,
+        |text| start_order::daemons(text).is_some(),
+        "a list of DaemonSets, such as kube-system/cilium, kube-system/node-local-dns",
+        "it waits for none",
+    ),
+    (AFTER_TIMEOUT, |text| start_order::timeout(text).is_some(), "a Go duration above 0, such as 2m", "2m is used"),
     (COORDINATION, |text| text == "none", "none", "it changes by approval alone"),
 ];
 

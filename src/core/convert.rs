@@ -15,6 +15,7 @@ use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+use crate::core::nearest;
 
 /// The deepest nesting of lists that is expanded.
 const MAX_LISTS: usize = 8;
@@ -193,18 +194,29 @@ fn object(api_version: String, kind: String, mut value: Value) -> Result<Documen
     Ok(DocumentObject::Other(reference, value))
 }
 
+/// The kinds that are read: group, kind, what to write.
+const KINDS: [(&str, &str, &str); 8] = [
+    ("apps", "DaemonSet", "apiVersion: apps/v1, kind: DaemonSet"),
+    ("", "ConfigMap", "apiVersion: v1, kind: ConfigMap"),
+    ("", "Secret", "apiVersion: v1, kind: Secret"),
+    ("", "ServiceAccount", "apiVersion: v1, kind: ServiceAccount"),
+    ("", "Namespace", "apiVersion: v1, kind: Namespace"),
+    ("", "Service", "apiVersion: v1, kind: Service"),
+    ("scheduling.k8s.io", "PriorityClass", "apiVersion: scheduling.k8s.io/v1, kind: PriorityClass"),
+    ("node.k8s.io", "RuntimeClass", "apiVersion: node.k8s.io/v1, kind: RuntimeClass"),
+];
+
+/// What an ignored kind (`apiVersion kind`) is perhaps a misspelling of, as what to write.
+pub fn resembled(ignored: &str) -> Option<&'static str> {
+    let (api_version, kind) = ignored.rsplit_once(' ')?;
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let near = nearest::of(kind, KINDS.iter().map(|(_, name, _)| *name))?;
+    let found = KINDS.iter().find(|(of, name, _)| *name == near && (group == *of || !group.contains('.')));
+    found.map(|(_, _, meant)| *meant)
+}
+
 /// What an unknown `kind` of `group` is a slip of, as what to write; `None`: it is somebody else's kind.
 fn meant(group: &str, kind: &str) -> Option<&'static str> {
-    const KINDS: [(&str, &str, &str); 8] = [
-        ("apps", "DaemonSet", "apiVersion: apps/v1, kind: DaemonSet"),
-        ("", "ConfigMap", "apiVersion: v1, kind: ConfigMap"),
-        ("", "Secret", "apiVersion: v1, kind: Secret"),
-        ("", "ServiceAccount", "apiVersion: v1, kind: ServiceAccount"),
-        ("", "Namespace", "apiVersion: v1, kind: Namespace"),
-        ("", "Service", "apiVersion: v1, kind: Service"),
-        ("scheduling.k8s.io", "PriorityClass", "apiVersion: scheduling.k8s.io/v1, kind: PriorityClass"),
-        ("node.k8s.io", "RuntimeClass", "apiVersion: node.k8s.io/v1, kind: RuntimeClass"),
-    ];
     let is_slip = |name: &str| {
         let singular = kind.get(..name.len()).filter(|_| kind.len() == name.len() + 1 && kind.ends_with(['s', 'S']));
         [kind, singular.unwrap_or(kind)].iter().any(|kind| kind.eq_ignore_ascii_case(name))

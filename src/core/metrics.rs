@@ -131,6 +131,8 @@ metrics! {
     TokenExpiry: Gauge = ("daemonlet_token_expiry_timestamp_seconds", "seconds since 1970", ACCOUNT);
     /// Tokens that are missing, or not renewed, because the last request for them failed.
     TokenFailures: Gauge = ("daemonlet_token_problems", "tokens", ACCOUNT);
+    /// When the agent's own certificate expires. Missing if its kubeconfig has none that the agent renews.
+    CertificateExpiry: Gauge = ("daemonlet_certificate_expiry_timestamp_seconds", "seconds since 1970", &[]);
     /// Replacements: approved and not claimed yet, claimed (under way), or withheld by the coordinator.
     Approvals: Gauge = ("daemonlet_approvals", "daemons", &["state"]);
     /// Whether this coordinator holds the Lease. None that does: nothing is rolled out, and no status is true.
@@ -165,6 +167,11 @@ metrics! {
 pub fn of(id: Id) -> &'static Metric {
     // A test holds that each has its entry.
     METRICS.iter().find(|metric| metric.id == id).unwrap_or(&METRICS[0])
+}
+
+/// A word of the program as a label's value.
+pub fn label_value(word: &str) -> String {
+    word.replace(' ', "_")
 }
 
 /// The refused field or rule, without what differs from one daemon to the next: a label must not have a thousand

@@ -235,6 +235,10 @@ pub const RETRY: &str = "daemonlet.dev/retry";
 /// Annotation: within which time nodes pull the images of a revision that waits for its approval (a Go duration;
 /// default 10m), each at a moment of its own.
 pub const PRE_PULL: &str = "daemonlet.dev/pre-pull";
+/// Annotation: the daemons, as `namespace/name`, after which its first instance of a boot starts on a node.
+pub const AFTER: &str = "daemonlet.dev/after";
+/// Annotation: how long it waits for them at most (a Go duration; default 2m).
+pub const AFTER_TIMEOUT: &str = "daemonlet.dev/after-timeout";
 /// Annotation: while so many of its nodes are unreachable, as a number or a percentage, nothing more is approved.
 pub const MAX_UNREACHABLE: &str = "daemonlet.dev/max-unreachable";
 /// Annotation: `none` ends that the DaemonSet changes only by a coordinator's approval.
@@ -307,6 +311,10 @@ pub struct DaemonSet {
     /// from it, but not of the revision or of any identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<Arc<Value>>,
+    /// Whether its pods get a gate, so that they start after others at a boot (`daemonlet.dev/after`). A running
+    /// instance keeps what it was made with, whatever its definition says later: without a restart it cannot change.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gate: bool,
     /// What its status says of its rollouts; part of no identity.
     #[serde(default, skip_serializing_if = "RolloutStatus::is_empty")]
     pub rollout: RolloutStatus,
@@ -326,6 +334,14 @@ impl DaemonSet {
         Arc::new(Self { admitted: admitted.cloned(), ..Self::clone(self) })
     }
 
+    /// The same DaemonSet, whose pods have a gate or none.
+    pub fn with_gate(self: &Arc<Self>, gate: bool) -> Arc<Self> {
+        match self.gate == gate {
+            true => Arc::clone(self),
+            false => Arc::new(Self { gate, ..Self::clone(self) }),
+        }
+    }
+
     /// Whether `other` has the same definition, regardless of what admission changed in either.
     pub fn defines_the_same(&self, other: &Self) -> bool {
         let Self {
@@ -342,6 +358,7 @@ impl DaemonSet {
             min_ready_seconds,
             source,
             admitted: _,
+            gate: _,
             rollout: _,
         } = self;
         *key == other.key

@@ -3,6 +3,7 @@
 //! Owns the bound on removals: if too many daemons are missing at once, nothing is removed until a second complete
 //! list confirms it. Must not do I/O.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::core::model::NodeView;
@@ -14,6 +15,8 @@ use crate::core::plan::PlanContext;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
 use crate::core::sources::Desired;
+use crate::core::start_order::StartOrder;
+use crate::core::start_order::Turn;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -44,6 +47,8 @@ pub struct PassContext<'a> {
     pub boot: &'a str,
     /// When the node booted.
     pub booted: Timestamp,
+    /// Whether this is the only pass: nothing that waits would get its turn.
+    pub is_only: bool,
 }
 
 /// The plan of one pass: a value that can be printed, compared and executed.
@@ -69,6 +74,7 @@ pub struct Subject<'a> {
 
 /// Plans one pass over all daemons.
 pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Facts) -> Plan {
+    let is_only = context.is_only;
     let removals_held = !context.second_list && too_many(subjects, context.max_removals);
     let context = PlanContext {
         now: context.now,
@@ -77,9 +83,47 @@ pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Fac
         removals_held,
         boot: context.boot,
         booted: context.booted,
+        turn: Turn::default(),
     };
-    let daemons = subjects.iter().map(|s| plan::plan_daemon(&s.desired, s.record, &context, facts)).collect();
+    let known = subjects.iter().map(|subject| &subject.record.key).collect();
+    let order = match is_only {
+        true => StartOrder::default(),
+        false => {
+            StartOrder::of(subjects.iter().filter_map(|subject| subject.desired.definition()).map(Arc::as_ref), &known)
+        }
+    };
+    let daemons = match order.is_empty() {
+        true => subjects.iter().map(|s| plan::plan_daemon(&s.desired, s.record, &context, facts)).collect(),
+        false => in_order(subjects, &order, &context, facts),
+    };
     Plan { daemons, removals_held }
+}
+
+/// Plans every daemon after those that it starts after.
+fn in_order(
+    subjects: &[Subject<'_>],
+    order: &StartOrder,
+    context: &PlanContext<'_>,
+    facts: &dyn Facts,
+) -> Vec<DaemonPlan> {
+    let mut planned = BTreeMap::new();
+    let mut open: Vec<&Subject<'_>> = subjects.iter().collect();
+    while !open.is_empty() {
+        let (mut next, mut later): (Vec<_>, Vec<_>) =
+            open.into_iter().partition(|subject| order.is_next(&subject.record.key, &planned));
+        if next.is_empty() {
+            next = std::mem::take(&mut later);
+        }
+        for subject in next {
+            let key = &subject.record.key;
+            let awaited = order.awaited(key, &planned, context.boot);
+            let context = PlanContext { turn: order.turn(key, &awaited), ..*context };
+            let plan = plan::plan_daemon(&subject.desired, subject.record, &context, facts);
+            planned.insert(key, plan);
+        }
+        open = later;
+    }
+    planned.into_values().collect()
 }
 
 /// Whether more daemons are missing from lists than the bound allows to remove.

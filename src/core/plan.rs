@@ -23,6 +23,7 @@ mod retry;
 mod run;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,6 +43,7 @@ use crate::core::record::Instance;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
 use crate::core::sources::Desired;
+use crate::core::start_order::Turn;
 use crate::core::status::StaleVolume;
 pub use crate::core::status::State;
 use crate::core::status::WaitingContainer;
@@ -55,6 +57,7 @@ pub use facts::Evidence;
 pub use facts::Facts;
 pub use facts::Images;
 pub use facts::ManifestFact;
+pub use facts::Moment;
 pub use facts::Permission;
 pub use facts::Readiness;
 pub use facts::ReleasedDefinition;
@@ -64,6 +67,7 @@ pub use facts::VolumesFact;
 pub use facts::Withheld;
 pub use note::Note;
 pub use run::jitter;
+use turn::Gate;
 
 /// How long to wait, after its manifest's removal, for an instance whose sandbox was never seen: the kubelet may have
 /// been about to start it (its housekeeping period).
@@ -82,6 +86,8 @@ pub struct PlanContext<'a> {
     pub boot: &'a str,
     /// When the node booted.
     pub booted: Timestamp,
+    /// The place of this daemon in the start order.
+    pub turn: Turn<'a>,
 }
 
 /// One change. The shell executes them in order and stops at the first that fails.
@@ -127,6 +133,20 @@ pub enum Action {
         /// Volumes that keep what they have.
         #[serde(skip_serializing_if = "BTreeSet::is_empty")]
         kept: BTreeSet<String>,
+    },
+    /// Take the data of the gate away, before the kubelet starts the pod.
+    CloseGate {
+        uid: String,
+        /// Its pod's name.
+        pod: String,
+    },
+    /// Have the kubelet try the pod again: its gate has its data.
+    OpenGate {
+        uid: String,
+        /// Its pod's name.
+        pod: String,
+        /// Why now.
+        reason: String,
     },
     /// Keep the data that the instance runs with for a roll-back; before any other action.
     Keep {
@@ -224,6 +244,7 @@ pub fn plan_daemon(
         return plan.done();
     }
     plan.finish_ended();
+    plan.take_turn();
     match desired {
         Desired::Wanted { daemon_set, mode, note } => plan.wanted(daemon_set, *mode, note.as_deref()),
         Desired::Held { daemon_set, mode, why, ask } => plan.held(daemon_set, *mode, why, *ask),
@@ -274,6 +295,8 @@ struct Planner<'a> {
     question: Option<Question>,
     replacing: Option<String>,
     asks_runtime: bool,
+    /// What happens to the gates of what runs.
+    gate: Gate,
     /// Whether what ran returns although the policy would not let it start.
     may_return: bool,
     wake_at: Option<Timestamp>,
@@ -296,6 +319,7 @@ impl<'a> Planner<'a> {
             question: None,
             replacing: None,
             asks_runtime: false,
+            gate: Gate::Open,
             may_return: false,
             wake_at: None,
         }
@@ -303,6 +327,8 @@ impl<'a> Planner<'a> {
 
     fn done(mut self) -> DaemonPlan {
         self.tell_kept();
+        self.move_gates();
+        self.note_ready();
         DaemonPlan {
             key: self.record.key.clone(),
             actions: self.actions,

@@ -27,6 +27,7 @@ mod noted;
 mod order;
 mod phase;
 mod progress;
+mod this_boot;
 
 pub use answer::AdmissionAnswer;
 pub use answer::Said;
@@ -53,6 +54,7 @@ pub use progress::Good;
 pub use progress::LastRun;
 pub use progress::Progress;
 pub use progress::Retried;
+pub use this_boot::ThisBoot;
 
 /// Everything this node remembers of one daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -113,6 +115,9 @@ pub struct DaemonRecord {
     /// Since when a first instance waits only for what nobody has said anything of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unheard_since: Option<Timestamp>,
+    /// What has happened to it since the node booted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub this_boot: Option<ThisBoot>,
     /// Whether it was last run in mode `bootstrap`: what is held goes on in it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bootstrap: bool,
@@ -264,6 +269,7 @@ impl DaemonRecord {
             answer: None,
             backoff: None,
             unheard_since: None,
+            this_boot: None,
             bootstrap: false,
             released: false,
         }
@@ -355,6 +361,9 @@ impl DaemonRecord {
         times.extend(self.answer.as_mut().map(|answer| &mut answer.at));
         times.extend(self.backoff.as_mut().map(|backoff| &mut backoff.last));
         times.extend(self.unheard_since.as_mut());
+        if let Some(this) = &mut self.this_boot {
+            times.extend([&mut this.waits_since, &mut this.not_before].into_iter().flatten());
+        }
         times.extend(self.hand_over.as_mut().and_then(|hand_over| hand_over.missing.as_mut()));
         times.into_iter().for_each(change);
     }
@@ -366,5 +375,6 @@ impl DaemonRecord {
             && self.ignored_file.is_none()
             && self.hand_over.is_none()
             && self.answer.is_none()
+            && self.this_boot.is_none()
     }
 }

@@ -19,6 +19,7 @@ mod payload;
 mod scheduling;
 mod self_check;
 mod service_account;
+mod start_gate;
 mod volumes;
 mod windows;
 
@@ -47,6 +48,8 @@ use crate::core::volume::VolumeData;
 
 pub use part::HeldPart;
 pub use part::Part;
+pub use start_gate::GATE;
+pub use start_gate::open as open_gate;
 pub use volumes::cannot_mount;
 
 /// Host and port of an API server, as containers shall reach it.
@@ -269,6 +272,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     volumes::convert(ctx, &pod, &mut spec);
     env::resolve(ctx, account, &mut spec);
     api_endpoint::add(ctx, &mut spec);
+    start_gate::add(ctx, &mut spec);
     volumes::nest(ctx, &spec);
     if ctx.errors.is_empty() {
         self_check::check(ctx, &spec);

@@ -166,6 +166,16 @@ pub enum Desired {
     },
 }
 
+impl Desired {
+    /// The definition that is to run.
+    pub fn definition(&self) -> Option<&Arc<DaemonSet>> {
+        match self {
+            Self::Wanted { daemon_set, .. } | Self::Held { daemon_set, .. } => Some(daemon_set),
+            _ => None,
+        }
+    }
+}
+
 /// What the sources want of the daemon that `record` remembers.
 ///
 /// `objects` contains the Namespaces.

@@ -24,10 +24,12 @@ use crate::core::bounds::EVERYONE;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::dns;
 use crate::core::json::Json;
+use crate::core::model::AFTER;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
+use crate::core::start_order;
 
 pub use selector::selects;
 
@@ -100,6 +102,7 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
         update_strategy,
         min_ready_seconds,
         admitted: None,
+        gate: metadata.at(["annotations", AFTER]).and_then(Value::as_str).and_then(start_order::daemons).is_some(),
         rollout: match source {
             Source::Api => {
                 let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or(0);

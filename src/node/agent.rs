@@ -85,6 +85,7 @@ use requests::Requests;
 use signals::SignalCommand;
 use signals::Signals;
 use state::AgentState;
+use state::Goal;
 use wake::Callers;
 use wake::Moment;
 use wake::Until;
@@ -198,6 +199,7 @@ impl Agent {
     /// # Errors
     /// As [`Agent::run`].
     pub async fn run_once(mut self) -> Result<StatusReport, AgentError> {
+        self.state.goal = Goal::Once;
         self.requests.hurry((self.config.once_timeout / 2).into());
         let bound = tokio::time::Instant::now() + self.config.once_timeout;
         self.pass().await;

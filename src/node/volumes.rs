@@ -5,6 +5,7 @@
 //! of the kubelet's AtomicWriter (pkg/volume/util/atomic_writer.go): a reader sees one complete version or the next.
 
 mod clear;
+mod gates;
 mod layout;
 mod ownership;
 mod write;

@@ -66,7 +66,7 @@ fn the_table_has_a_line_a_daemon_and_problems_below() {
     report.agent.api_since = Some("2026-11-21T09:01:00Z".into());
     report.problems.push(Problem { object: "/etc/x".into(), reason: "is bad".into(), hint: Some("mend it".into()) });
     assert_eq!(
-        human(&report, Colour::none()),
+        human(&report, Colour::none(), None),
         "DAEMONSET        SOURCE  REVISION  POD        STATE    READY  SINCE                 REASON\n\
          kube-system/cni  API     5d8c7     cni-7x2kp  running  yes    2026-11-21T09:00:00Z\n\
          kube-system/a    API     5d8c7     -          waiting  -      -                     waits for Secret a/b (c)\n\

@@ -1,4 +1,4 @@
-//! The resource `nodedaemons.daemonlet.dev/v1alpha1`: one object a node, named as the node.
+//! The resource `nodedaemons.daemonlet.dev/v1beta1`: one object a node, named as the node.
 //!
 //! Owns its schema. `spec` is the coordinator's word, `status` the agent's; neither writes the other's.
 
@@ -17,7 +17,7 @@ pub use patch::StatusPatch;
 /// The API group.
 pub const GROUP: &str = "daemonlet.dev";
 /// The version.
-pub const VERSION: &str = "v1alpha1";
+pub const VERSION: &str = "v1beta1";
 /// The kind.
 pub const KIND: &str = "NodeDaemons";
 /// The resource's name in URLs.

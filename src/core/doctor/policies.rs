@@ -37,8 +37,8 @@ pub enum Outcome {
 pub fn probes(crd: bool) -> Vec<Probe> {
     let nodedaemons = Probe {
         policy: "daemonlet-agent-nodedaemons",
-        path: "/apis/daemonlet.dev/v1alpha1/nodedaemons".to_owned(),
-        object: json!({"apiVersion": "daemonlet.dev/v1alpha1", "kind": "NodeDaemons", "metadata": {"name": NAME}}),
+        path: "/apis/daemonlet.dev/v1beta1/nodedaemons".to_owned(),
+        object: json!({"apiVersion": "daemonlet.dev/v1beta1", "kind": "NodeDaemons", "metadata": {"name": NAME}}),
     };
     let lease = Probe {
         policy: "daemonlet-agent-leases",

@@ -11,6 +11,7 @@ use crate::core::time::Timestamp;
 use super::Exposition;
 use super::Id;
 use super::PASS_BOUNDS;
+use super::label_value;
 use super::refusal;
 
 /// Counters of the running agent.
@@ -119,6 +120,10 @@ pub fn exposition(facts: &MetricFacts<'_>) -> String {
     out.value(Id::Pulls, facts.pulls as f64);
     api(&mut out, facts);
     tokens(&mut out, facts.tokens);
+    let expires = facts.status.agent.identity.as_ref().and_then(|identity| identity.expires.parse::<Timestamp>().ok());
+    if let Some(expires) = expires {
+        out.value(Id::CertificateExpiry, expires.as_secs_f64());
+    }
     let approvals = facts.approvals;
     for (state, count) in
         [("approved", approvals.approved), ("claimed", approvals.claimed), ("withheld", approvals.withheld)]
@@ -143,12 +148,13 @@ impl Exposition {
 fn daemons(out: &mut Exposition, status: &StatusReport) {
     for state in State::ALL.iter().copied() {
         let count = status.daemons.iter().filter(|daemon| daemon.state == state).count();
-        out.sample(Id::Daemons, &[state.as_str()], count as f64);
+        out.sample(Id::Daemons, &[&label_value(state.as_str())], count as f64);
     }
     let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
     for daemon in &status.daemons {
         let (namespace, name) = (daemon.namespace.as_str(), daemon.name.as_str());
-        out.sample(Id::DaemonState, &[namespace, name, daemon.state.as_str(), &daemon.revision], 1.0);
+        let state = label_value(daemon.state.as_str());
+        out.sample(Id::DaemonState, &[namespace, name, &state, &daemon.revision], 1.0);
         if let Some(ready) = daemon.ready.filter(|_| !daemon.pod.is_empty()) {
             out.sample(Id::DaemonReady, &[namespace, name], f64::from(u8::from(ready)));
         }
@@ -159,7 +165,8 @@ fn daemons(out: &mut Exposition, status: &StatusReport) {
             out.sample(Id::VolumeRefreshBlocked, &[namespace, name, &stale.pod, &stale.volume], 1.0);
         }
         if let Some(failed) = &daemon.failed {
-            out.sample(Id::FailedRevisions, &[namespace, name, &failed.revision, failed.cause.as_str()], 1.0);
+            let cause = label_value(failed.cause.as_str());
+            out.sample(Id::FailedRevisions, &[namespace, name, &failed.revision, &cause], 1.0);
         }
     }
     for (reason, count) in refusals {

@@ -10,6 +10,7 @@ use crate::core::status::AgentStatus;
 use crate::core::status::ApiUse;
 use crate::core::status::DaemonStatus;
 use crate::core::status::FailedStatus;
+use crate::core::status::IdentityStatus;
 use crate::core::status::Passes;
 use crate::core::status::StaleVolume;
 use crate::core::status::State;
@@ -109,7 +110,12 @@ fn every_metric_is_taken_from_the_facts() {
             api: "connected".into(),
             api_since: None,
             tokens: None,
-            identity: None,
+            identity: Some(IdentityStatus {
+                user: "daemonlet:node:n1".into(),
+                expires: "1970-01-01T00:01:10Z".into(),
+                renewal_due: "1970-01-01T00:00:50Z".into(),
+                renewal: String::new(),
+            }),
             api_use: Some(ApiUse { connections_opened: 3, connections: 1, requests: 9, streams: 5 }),
             passes: Passes::default(),
         },
@@ -152,12 +158,14 @@ fn every_metric_is_taken_from_the_facts() {
         "daemonlet_daemons{state=\"failing\"} 0",
         "daemonlet_daemon_state{namespace=\"kube-system\",daemonset=\"a\",state=\"running\",revision=\"5d8c7\"} 1",
         "daemonlet_refused_daemons{reason=\"spec.template.spec.volumes.persistentVolumeClaim\"} 2",
-        "daemonlet_failed_revision{namespace=\"kube-system\",daemonset=\"a\",revision=\"8b4d\",cause=\"crash loop\"} 1",
+        "daemonlet_failed_revision{namespace=\"kube-system\",daemonset=\"a\",revision=\"8b4d\",cause=\"crash_loop\"} 1",
         "daemonlet_volume_refresh_blocked{namespace=\"kube-system\",daemonset=\"a\",pod=\"a-1\",volume=\"config\"} 1",
         "daemonlet_api_connected 0",
         "daemonlet_api_watch_up{watch=\"node\"} 0",
         "daemonlet_token_expiry_timestamp_seconds{namespace=\"kube-system\",serviceaccount=\"cni\"} 80",
         "daemonlet_token_problems{namespace=\"kube-system\",serviceaccount=\"cni\"} 2",
+        "daemonlet_certificate_expiry_timestamp_seconds 70",
+        "daemonlet_daemons{state=\"not_accepted\"} 0",
         "daemonlet_approvals{state=\"withheld\"} 3",
     ] {
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");

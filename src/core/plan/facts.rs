@@ -65,6 +65,16 @@ pub enum EndObservable {
     No(String),
 }
 
+/// What a pass is to an instance that has a manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The first look of a boot: neither a kubelet nor anything of the instance has run.
+    BeforeKubelet,
+    /// The first pass of a process; what an earlier one of this boot left closed is opened.
+    First,
+    Later,
+}
+
 /// Whether an instance is ready to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
@@ -225,6 +235,8 @@ pub trait Facts {
     fn sandbox(&self, instance: &Instance) -> Evidence;
     /// The name that the node had when the instance was made, if it has another now.
     fn former_node(&self, instance: &Instance) -> Option<&str>;
+    /// What this pass is to the instance.
+    fn moment(&self, instance: &Instance) -> Moment;
     /// Whether it can be observed that the instance has ended, if it ends now.
     fn end_observable(&self, instance: &Instance) -> EndObservable;
     /// Whether the instance is ready.

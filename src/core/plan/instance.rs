@@ -10,6 +10,7 @@ use crate::core::model::Mode;
 use crate::core::model::ObjectRef;
 use crate::core::record::Instance;
 use crate::core::record::WrittenData;
+use crate::core::render::GATE;
 use crate::core::render::HeldPart;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
@@ -187,12 +188,13 @@ impl Planner<'_> {
         self.record.by_hand = None;
         self.record.last = None;
         self.record.unheard_since = None;
+        self.note_started();
         let waiting = refresh::waiting_alone(&rendered.pod.held);
         // What starts a container that waits is no change of its data.
         let data_version = if waiting.is_empty() { rendered.pod.data_version.clone() } else { String::new() };
         self.record.bootstrap = self.summary.mode == Some(Mode::Bootstrap);
         let instance = Instance {
-            daemon_set: Some(Arc::clone(daemon_set)),
+            daemon_set: Some(daemon_set.with_gate(rendered.pod.volumes.iter().any(|volume| volume.name == GATE))),
             data_version,
             waiting,
             data: Some(WrittenData::of(rendering, &BTreeSet::new())),

@@ -199,7 +199,7 @@ impl Planner<'_> {
         let known = self.record.instance(&instance.uid);
         let judged = known.is_none_or(|i| i.available.is_some()) || self.record.failed.is_some();
         // A container that waits for its environment is no fault of the revision.
-        let waits = known.is_some_and(|i| !i.waiting.is_empty());
+        let waits = self.gate.is_closed() || known.is_some_and(|i| !i.waiting.is_empty());
         if judged || waits || instance.pinned || instance.revision != desired {
             return;
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::core::record::Instance;
 use crate::core::record::Progress;
 use crate::core::record::WrittenData;
+use crate::core::render::GATE;
 use crate::core::render::HeldPart;
 use crate::core::render::Missing;
 use crate::core::render::Part;
@@ -119,6 +120,7 @@ impl Planner<'_> {
                 is_other && !kept.manifest
             }
         };
+        let kept = self.without_gate(kept);
         self.note_rendered(instance, &rendering, &kept);
         let data = self.facts.volumes(&rendering, &kept.volumes);
         let volumes = data == VolumesFact::Differ || data == VolumesFact::Unverified && manifest;
@@ -128,6 +130,14 @@ impl Planner<'_> {
         } else if data == VolumesFact::Unverified {
             self.actions.push(Action::Verify { rendering, kept });
         }
+    }
+
+    /// The gate stays as it is while it is closed.
+    fn without_gate(&self, mut kept: Kept) -> Kept {
+        if self.gate.is_closed() {
+            kept.volumes.insert(GATE.to_owned());
+        }
+        kept
     }
 
     /// Notes what an instance has once the rendering is written.

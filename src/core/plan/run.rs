@@ -160,6 +160,8 @@ impl Planner<'_> {
                     return;
                 }
                 let prepared = self.prepare(&target, StartFor::Nothing);
+                let reason = prepared.as_ref().and_then(|_| self.start_reason());
+                let prepared = prepared.filter(|_| reason.is_some());
                 if needs_word && prepared.is_none() {
                     // Its claim is returned.
                     self.replacing = None;
@@ -170,7 +172,7 @@ impl Planner<'_> {
                     return self.add_reason("the container runtime is asked first whether one runs here already");
                 }
                 if let Some(prepared) = prepared.filter(|_| !needs_word || !self.claims_word(&target)) {
-                    self.begin(&target, &prepared, "it should run here and does not");
+                    self.begin(&target, &prepared, &reason.unwrap_or_default());
                 }
             }
         }
@@ -202,15 +204,17 @@ impl Planner<'_> {
             let adopted = known.is_some_and(|d| d.key != daemon_set.key);
             // One that admission changed is compared; any other is shared, so it need not be compared again.
             let follows = |d: &Arc<DaemonSet>| {
-                Arc::ptr_eq(d, daemon_set) || (d.admitted.is_some() && d.defines_the_same(daemon_set))
+                let is_own = d.admitted.is_some() || d.gate != daemon_set.gate;
+                Arc::ptr_eq(d, daemon_set) || (is_own && d.defines_the_same(daemon_set))
             };
             // One whose template is unknown, and whose UID another name of the node is in.
             let is_foreign = known.is_none()
                 && self.facts.rendering(daemon_set, instance.incarnation, Data::Current).identity.uid != instance.uid;
             if instance.revision == wanted && !adopted && !is_foreign && !known.is_some_and(follows) {
-                // What admission returned for the template stays with the instance.
+                // What admission returned for the template stays with the instance, and so does its gate.
                 let admitted = known.and_then(|d| d.admitted.clone());
-                instance.daemon_set = Some(daemon_set.with_admitted(admitted.as_ref()));
+                let gate = known.map_or(daemon_set.gate, |d| d.gate);
+                instance.daemon_set = Some(daemon_set.with_admitted(admitted.as_ref()).with_gate(gate));
             }
         }
     }

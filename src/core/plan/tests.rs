@@ -6,6 +6,7 @@ mod ports;
 mod progress;
 mod refresh;
 mod retry;
+mod turn;
 mod unrecorded;
 
 use crate::core::time::at;
@@ -41,6 +42,7 @@ use crate::core::render::RenderedPod;
 use crate::core::rendering::DataDigests;
 use crate::core::rendering::Rendered;
 use crate::core::sources::Hold;
+use crate::core::start_order::After;
 
 use super::*;
 
@@ -78,6 +80,7 @@ struct World {
     unreadable_manifests: Option<String>,
     end_observable: Option<EndObservable>,
     former_node: Option<String>,
+    moment: Option<Moment>,
     may_run_unrecorded: bool,
     surroundings: String,
     mirror_pod_deletions: bool,
@@ -175,6 +178,10 @@ impl Facts for World {
             return Evidence::Unknown("the runtime does not answer".to_owned());
         }
         if self.running.contains(&instance.uid) { Evidence::Running } else { Evidence::Gone }
+    }
+
+    fn moment(&self, _: &Instance) -> Moment {
+        self.moment.unwrap_or(Moment::Later)
     }
 
     fn may_run_unrecorded(&self) -> bool {
@@ -303,6 +310,7 @@ impl World {
                     self.stale_volumes.remove(&rendering.identity.uid);
                 }
                 Action::Keep { .. } => self.rollback_version.clone_from(&self.data_version),
+                Action::CloseGate { .. } | Action::OpenGate { .. } => {}
                 Action::Finish { .. } | Action::Verify { .. } | Action::Confirm { .. } => {}
             }
         }
@@ -327,6 +335,7 @@ fn daemon_set(image: &str) -> DaemonSet {
         },
         min_ready_seconds: 0,
         admitted: None,
+        gate: false,
         rollout: Default::default(),
         source: Source::File { path: "/etc/daemonlet/daemonsets.d/net.yaml".into() },
     }
@@ -349,6 +358,9 @@ struct Bench {
     held: bool,
     boot: String,
     booted: Timestamp,
+    after: Option<After>,
+    awaited: Vec<ObjectKey>,
+    is_named: bool,
 }
 
 impl Bench {
@@ -363,6 +375,9 @@ impl Bench {
             held: false,
             boot: "boot-1".to_owned(),
             booted: at(0),
+            after: None,
+            awaited: Vec::new(),
+            is_named: false,
         }
     }
 
@@ -374,6 +389,7 @@ impl Bench {
             removals_held: self.held,
             boot: &self.boot,
             booted: self.booted,
+            turn: Turn { after: self.after.as_ref(), awaited: &self.awaited, is_named: self.is_named },
         };
         plan_daemon(desired, &self.record, &context, &self.world)
     }
@@ -401,6 +417,8 @@ fn short(action: &Action) -> String {
         Action::Refresh { rendering, volumes, manifest, .. } => {
             format!("refresh {} volumes={volumes} manifest={manifest}", rendering.identity.uid)
         }
+        Action::CloseGate { uid, .. } => format!("close {uid}"),
+        Action::OpenGate { uid, .. } => format!("open {uid}"),
         Action::Verify { rendering, .. } => format!("verify {}", rendering.identity.uid),
         Action::Confirm { .. } => "confirm".to_owned(),
         Action::Keep { rendering } => format!("keep {}", rendering.identity.uid),

@@ -27,7 +27,7 @@ const MOUNT_PATH: &str = "/.daemonlet-env";
 /// The file's name in its volume.
 const FILE: &str = "env";
 /// The first kubelet that resolves `fileKeyRef` by default.
-const SINCE: (u32, u32) = (1, 35);
+pub(super) const SINCE: (u32, u32) = (1, 35);
 const INLINE: &str = "change the value, or set inline-secret-env = true in [policy]: the value then shows in the pod";
 /// The longest key that names what is missing, in bytes.
 const MAX_KEY: usize = 250;
@@ -140,7 +140,7 @@ impl EnvFile {
             return None;
         }
         let mounts = json::list_mut(container, "volumeMounts")?;
-        let path = mount_path(mounts);
+        let path = free_path(MOUNT_PATH, mounts);
         mounts.push(json!({"name": self.volume, "mountPath": path, "readOnly": true}));
         let volume = json!({"name": self.volume, "emptyDir": {}});
         let file = VolumeFile { data: self.content.into_bytes().into(), mode: 0o400, uid: None };
@@ -177,14 +177,14 @@ fn unfit(name: &str, text: &str) -> Option<&'static str> {
     (longest > MAX_LINE).then_some("whose value has a line of more than 64 KiB")
 }
 
-/// A path that is not among `mounts`: the kubelet refuses a path that is mounted twice.
-fn mount_path(mounts: &[Value]) -> String {
+/// A path like `wanted` that is not among `mounts`: the kubelet refuses a path that is mounted twice.
+pub(super) fn free_path(wanted: &str, mounts: &[Value]) -> String {
     let paths = mounts.iter().filter_map(|mount| mount.text_at("mountPath"));
     let taken: BTreeSet<String> = paths.map(clean_path).collect();
-    let mut path = MOUNT_PATH.to_owned();
+    let mut path = wanted.to_owned();
     let mut number = 2;
     while taken.contains(&path) {
-        path = format!("{MOUNT_PATH}-{number}");
+        path = format!("{wanted}-{number}");
         number += 1;
     }
     path

@@ -19,6 +19,7 @@ use crate::core::model::INCARNATION_ANNOTATION;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::model::ObjectKey;
 use crate::core::owners::MIRROR_ANNOTATION;
+use crate::core::plan::Moment;
 use crate::core::plan::Readiness;
 use crate::core::record::Instance;
 use crate::core::time::Span;
@@ -176,6 +177,16 @@ pub(super) fn mirror<'a>(api: &'a Snapshot, namespace: &str, instance: &Instance
     let pod = &api.pods.get(&mirror_key(namespace, &instance.pod_name, node))?.value;
     let hash = text_at(pod, &["metadata", "annotations", MIRROR_ANNOTATION]);
     (hash == Some(instance.uid.as_str())).then_some(pod)
+}
+
+/// What a pass that has `passes` before it is to an instance.
+pub(super) fn moment(instance: &Instance, observation: &Observation, passes: u64) -> Moment {
+    let has_run = || observation.run_in_this_boot.contains(&instance.uid);
+    match passes {
+        0 if observation.is_before_kubelet && !has_run() => Moment::BeforeKubelet,
+        0 => Moment::First,
+        _ => Moment::Later,
+    }
 }
 
 /// Why the runtime's pods are not known.

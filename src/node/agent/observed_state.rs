@@ -234,8 +234,7 @@ impl Facts for ObservedState<'_> {
         if rendering.volumes().iter().all(|volume| kept.contains(&volume.name) && volume.tokens.is_empty()) {
             return VolumesFact::Current;
         }
-        let digest = rendering.data.without(kept);
-        let uid = rendering.identity.uid.as_str();
+        let (digest, uid) = (rendering.data.without(kept), rendering.identity.uid.as_str());
         let on_disk = self.observation.volumes.get(uid);
         match self.state.written.get(uid) {
             Some(written) if *written != digest => VolumesFact::Differ,
@@ -257,6 +256,10 @@ impl Facts for ObservedState<'_> {
 
     fn sandbox(&self, instance: &Instance) -> Evidence {
         ending::sandbox(instance, &self.pods(instance))
+    }
+
+    fn moment(&self, instance: &Instance) -> crate::core::plan::Moment {
+        evidence::moment(instance, self.observation, self.state.passes)
     }
 
     fn may_run_unrecorded(&self) -> bool {

@@ -57,6 +57,7 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
             second_list: guard.has_second_list(api),
             boot: &observation.boot.id,
             booted: observation.boot.at,
+            is_only: state.goal == Goal::Once,
         };
         let mut plan = pass::plan(subjects, &context, facts);
         note_vanished(observation, &mut plan);

@@ -63,7 +63,7 @@ const DAEMONS: &str = "daemons";
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The state folder cannot be used.
-    #[error("state-dir: cannot use it")]
+    #[error("state-dir")]
     State(#[from] CheckpointError),
     /// Another agent has it.
     #[error("state-dir {}: another daemonlet has it", path.display())]

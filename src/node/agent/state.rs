@@ -50,6 +50,8 @@ pub(super) enum Goal {
     /// What folders and API define runs here.
     #[default]
     Run,
+    /// The same, and this process ends then: what starts after others is not withheld.
+    Once,
     /// Nothing of ours runs here any more.
     Teardown,
 }

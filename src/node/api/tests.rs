@@ -482,7 +482,7 @@ async fn a_status_is_written_whole_or_by_its_changes_and_each_refusal_has_its_ki
             assert_eq!(refused.kind, expected);
         }
     }
-    let path = "PATCH /apis/daemonlet.dev/v1alpha1/nodedaemons/n1/status?";
+    let path = "PATCH /apis/daemonlet.dev/v1beta1/nodedaemons/n1/status?";
     assert_eq!(fake.count(&format!("{path} application/merge-patch+json")), 2, "{:?}", fake.requests());
     assert_eq!(fake.count(&format!("{path} application/json-patch+json")), 2);
 }

@@ -72,7 +72,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
     // Connecting must not count as round-trip time: a second request measures the clock.
     let ahead = asker.clock().await.or_else(|| version.ahead(before));
     let node = asker.get(&format!("/api/v1/nodes/{}", config.node_name)).await;
-    let crd = match asker.get("/apis/daemonlet.dev/v1alpha1").await {
+    let crd = match asker.get("/apis/daemonlet.dev/v1beta1").await {
         Ok(_) => Ok(true),
         Err(failure) if failure.kind == FailureKind::NotFound => Ok(false),
         Err(failure) => Err(failure.message),

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 
 use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
+use crate::core::plan::Action;
 use crate::core::record::DaemonRecord;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -114,13 +115,27 @@ impl KubeletResync {
         self.due.extend(AFTER.iter().map(|after| now + *after));
     }
 
-    /// The instances without a sandbox whose manifests are to be touched now.
+    /// The instances whose manifests are to be touched now: those whose gates open, and those without a sandbox.
     pub(in super::super) fn manifests_to_touch(
         &mut self,
         observation: &Observation,
         plan: &Plan,
         records: &Records,
     ) -> Vec<ToTouch> {
+        let opened = plan.daemons.iter().flat_map(|daemon| {
+            daemon.actions.iter().filter_map(|action| match action {
+                Action::OpenGate { uid, pod, .. } => {
+                    Some(ToTouch { daemon: daemon.key.clone(), pod: pod.clone(), uid: uid.clone() })
+                }
+                _ => None,
+            })
+        });
+        let mut to_touch: Vec<ToTouch> = opened.collect();
+        to_touch.extend(self.without_sandbox(observation, plan, records));
+        to_touch
+    }
+
+    fn without_sandbox(&mut self, observation: &Observation, plan: &Plan, records: &Records) -> Vec<ToTouch> {
         let now = observation.now;
         let ready = self.seen_running(observation, plan);
         let news = !ready.is_subset(&self.ready);

@@ -7,6 +7,7 @@ use crate::core::manifest;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::record::DaemonRecord;
+use crate::core::render::GATE;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::Rendered;
 use crate::node::agent::decision::Decision;
@@ -81,7 +82,11 @@ impl Executor {
                     outcome.counts.refreshes += 1;
                 }
                 Action::Verify { rendering, kept } => self.write_volumes(rendering, kept, outcome)?,
-                Action::Confirm { .. } | Action::Keep { .. } => {}
+                Action::CloseGate { uid, .. } => {
+                    let closed = self.volumes.withdraw(uid, |volume| volume != GATE);
+                    closed.map_err(|e| failure::of(&e, e.hint()))?;
+                }
+                Action::Confirm { .. } | Action::Keep { .. } | Action::OpenGate { .. } => {}
             }
         }
         self.persist(plan, decision, outcome).inspect_err(|_| {

@@ -136,6 +136,8 @@ pub(in crate::node::agent) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = Pl
                 format!("keep the data of {} for a roll-back", rendering.identity.pod_name),
                 "its revision is good".to_owned(),
             ),
+            Action::CloseGate { pod, .. } => (format!("let {pod} wait at its gate"), daemon.summary.reason.clone()),
+            Action::OpenGate { pod, reason, .. } => (format!("open the gate of {pod}"), reason.clone()),
             Action::Confirm { reason } => ("ask the API server".to_owned(), reason.clone()),
         };
         Some(PlannedChange {

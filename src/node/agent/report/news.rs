@@ -166,6 +166,12 @@ impl News<'_> {
                     }
                 }
                 Action::Finish { pod, .. } => tracing::info!(daemonset, pod, "{pod} has ended"),
+                Action::CloseGate { pod, .. } => tracing::info!(daemonset, pod, "{pod} waits at its gate"),
+                Action::OpenGate { pod, reason, .. } => {
+                    tracing::info!(daemonset, pod, "opened the gate of {pod}: {reason}");
+                    let note = format!("Opened the gate of static pod {pod}: {reason}");
+                    self.event(plan, EventKind::Normal, ("GateOpened", "Start"), &note, On::Node);
+                }
                 Action::Confirm { .. } | Action::Keep { .. } | Action::Verify { .. } => {}
             }
         }

@@ -1,0 +1,256 @@
+//! Starts after other daemons.
+
+use crate::core::pass;
+
+use super::*;
+
+fn waiting() -> Bench {
+    let names = BTreeSet::from([ObjectKey::new("a", "x")]);
+    let after = After { daemons: names.clone(), timeout: Span::from_secs(120), ..After::default() };
+    Bench { after: Some(after), awaited: names.into_iter().collect(), ..Bench::new() }
+}
+
+#[test]
+fn a_first_start_waits_and_says_for_whom_and_how_long() {
+    let mut bench = waiting();
+    let desired = wanted(&daemon_set("v1"));
+    let plan = bench.plan(&desired);
+    assert_eq!(plan.actions, []);
+    assert_eq!((plan.summary.state, plan.wake_at), (State::Waiting, Some(NOW + Span::from_secs(1))));
+    assert_eq!(plan.summary.waiting_for[0].to_string(), "DaemonSet a/x");
+    assert_eq!(
+        plan.summary.reason,
+        "waits until a/x is Ready here (daemonlet.dev/after), since 1970-01-01T00:16:40Z and at most until \
+         1970-01-01T00:18:40Z (daemonlet.dev/after-timeout)"
+    );
+    assert!(plan.pull.is_some(), "its images are pulled meanwhile");
+    bench.pass(&desired);
+    bench.now += Span::from_secs(10);
+    assert_eq!(bench.plan(&desired).summary.reason, plan.summary.reason, "it does not wait anew");
+    bench.awaited.clear();
+    assert_eq!(bench.pass(&desired), ["start uid-v1-0"]);
+}
+
+#[test]
+fn it_starts_after_the_timeout_and_says_so() {
+    let mut bench = waiting();
+    let desired = wanted(&daemon_set("v1"));
+    bench.pass(&desired);
+    bench.now += Span::from_secs(120) - ms(1);
+    assert_eq!(bench.plan(&desired).wake_at, Some(NOW + Span::from_secs(120)));
+    assert_eq!(bench.pass(&desired), Vec::<String>::new());
+    bench.now += ms(1);
+    let [Action::Start { reason, .. }] = &bench.plan(&desired).actions[..] else { panic!("it waits on") };
+    assert_eq!(
+        reason,
+        "it should run here and does not, though a/x is not Ready here after 120 s (daemonlet.dev/after-timeout)"
+    );
+}
+
+#[test]
+fn a_wait_of_an_earlier_boot_does_not_count() {
+    let mut bench = waiting();
+    let desired = wanted(&daemon_set("v1"));
+    bench.pass(&desired);
+    bench.now += Span::from_secs(120);
+    bench.boot = "boot-2".to_owned();
+    assert_eq!(bench.pass(&desired), Vec::<String>::new());
+}
+
+#[test]
+fn what_has_had_a_manifest_in_this_boot_never_waits() {
+    let mut bench = waiting();
+    let awaited = std::mem::take(&mut bench.awaited);
+    assert_eq!(bench.pass(&wanted(&daemon_set("v1"))), ["start uid-v1-0"]);
+    bench.awaited = awaited;
+    bench.boot = "boot-2".to_owned();
+    assert_eq!(bench.pass(&wanted(&daemon_set("v1"))), Vec::<String>::new(), "its manifest stays at a boot");
+    assert_eq!(bench.record.live().count(), 1);
+    assert_eq!(bench.pass(&wanted(&daemon_set("v2"))), ["end uid-v1-0"]);
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    assert_eq!(bench.pass(&wanted(&daemon_set("v2"))), ["finish uid-v1-0", "start uid-v2-1"]);
+}
+
+#[test]
+fn it_claims_no_slot_while_it_waits() {
+    let mut bench = waiting();
+    let mut of_api = daemon_set("v1");
+    of_api.source = Source::Api;
+    of_api.annotations.insert(crate::core::model::FIRST_INSTALL.to_owned(), "1".to_owned());
+    bench.world.permission = Some(Permission::Approved);
+    let desired = wanted(&of_api);
+    assert_eq!(bench.plan(&desired).replacing, None);
+    bench.awaited.clear();
+    assert_eq!(bench.plan(&desired).replacing.as_deref(), Some("v1"));
+}
+
+#[test]
+fn only_readiness_of_this_boot_is_noted_and_only_where_it_is_needed() {
+    let mut bench = Bench { booted: NOW - Span::from_secs(10), ..Bench::running("v1") };
+    let desired = wanted(&daemon_set("v1"));
+    bench.world.ready.insert("uid-v1-0".to_owned(), NOW - Span::from_secs(11));
+    let noted = |bench: &mut Bench| {
+        bench.pass(&desired);
+        bench.record.this_boot.as_ref().is_some_and(|this| this.ready)
+    };
+    bench.is_named = true;
+    assert!(!noted(&mut bench), "the mirror pod shows what was before the boot");
+    bench.world.ready.insert("uid-v1-0".to_owned(), NOW - Span::from_secs(1));
+    bench.is_named = false;
+    assert!(!noted(&mut bench));
+    bench.is_named = true;
+    assert!(noted(&mut bench));
+    bench.world.ready.clear();
+    assert!(noted(&mut bench), "it has been Ready");
+    bench.boot = "boot-2".to_owned();
+    bench.world.steady.insert("uid-v1-0".to_owned(), NOW);
+    bench.pass(&desired);
+    let boot = |bench: &Bench| bench.record.this_boot.as_ref().map(|this| this.boot.clone());
+    assert_eq!(boot(&bench).as_deref(), Some("boot-1"), "it has not run for long enough");
+    bench.now += Span::from_secs(30);
+    bench.pass(&desired);
+    assert_eq!(boot(&bench).as_deref(), Some("boot-2"));
+}
+
+#[test]
+fn circles_and_unknown_names_are_reported() {
+    let mut bench = waiting();
+    let after = bench.after.as_mut().unwrap();
+    after.circle = BTreeSet::from([ObjectKey::new("a", "x"), ObjectKey::new("kube-system", "net")]);
+    after.unknown = BTreeSet::from([ObjectKey::new("a", "y")]);
+    let notes = bench.plan(&wanted(&daemon_set("v1"))).summary.notes;
+    assert_eq!(
+        notes.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [
+            "daemonlet.dev/after makes a circle of a/x, kube-system/net: there each waits only for names that come \
+             before its own",
+            "daemonlet.dev/after: this node knows no DaemonSet a/y, and does not wait for it"
+        ]
+    );
+}
+
+#[test]
+fn a_pass_looks_at_those_before_first_unless_it_is_the_only_one() {
+    let mut bench = Bench::new();
+    let mut first = daemon_set("v1");
+    first.key = ObjectKey::new("z", "first");
+    let mut second = daemon_set("v2");
+    second.annotations.insert(crate::core::model::AFTER.to_owned(), "z/first".to_owned());
+    let mut records = [&second.key, &first.key].map(|key| DaemonRecord::new(key.clone(), 0));
+    let desired = [wanted(&second), wanted(&first)];
+    let mut pass = |bench: &mut Bench, is_only: bool| {
+        let context = pass::PassContext {
+            now: bench.now,
+            node: &bench.node,
+            update_jitter: ms(0),
+            max_removals: pass::MaxRemovals::Off,
+            second_list: false,
+            boot: "boot-1",
+            booted: at(0),
+            is_only,
+        };
+        let subjects = desired.iter().zip(&records);
+        let subjects: Vec<pass::Subject<'_>> = subjects
+            .map(|(desired, record)| pass::Subject { desired: desired.clone(), record, unlisted: false })
+            .collect();
+        let plan = pass::plan(&subjects, &context, &bench.world);
+        let starts = plan.daemons.iter().flat_map(|daemon| &daemon.actions).map(short).collect::<Vec<_>>();
+        if !is_only {
+            plan.daemons.iter().for_each(|daemon| bench.world.apply(daemon));
+            records = [0, 1].map(|index: usize| plan.daemons[index].record.clone());
+        }
+        starts
+    };
+    assert_eq!(pass(&mut bench, true), ["start uid-v2-0", "start uid-v1-0"]);
+    assert_eq!(pass(&mut bench, false), ["start uid-v1-0"]);
+    assert_eq!(pass(&mut bench, false), Vec::<String>::new());
+    bench.world.ready.insert("uid-v1-0".to_owned(), NOW);
+    assert_eq!(pass(&mut bench, false), ["start uid-v2-0"]);
+}
+
+/// An instance with a gate that ran before the boot, in the first look of a boot.
+fn booted() -> (Bench, Desired) {
+    let mut definition = daemon_set("v1");
+    definition.gate = true;
+    let desired = wanted(&definition);
+    let mut bench = waiting();
+    let awaited = std::mem::take(&mut bench.awaited);
+    assert_eq!(bench.pass(&desired), ["start uid-v1-0"]);
+    for instance in &mut bench.record.instances {
+        instance.daemon_set = instance.daemon_set.as_ref().map(|d| d.with_gate(true));
+    }
+    (bench.awaited, bench.boot) = (awaited, "boot-2".to_owned());
+    bench.world.moment = Some(Moment::BeforeKubelet);
+    (bench, desired)
+}
+
+#[test]
+fn at_a_boot_what_has_a_gate_waits_behind_it_and_keeps_its_manifest() {
+    let (mut bench, desired) = booted();
+    let plan = bench.plan(&desired);
+    assert_eq!(plan.summary.state, State::Waiting);
+    assert!(plan.summary.reason.contains("waits until a/x is Ready here"), "{}", plan.summary.reason);
+    assert_eq!(bench.pass(&desired), ["close uid-v1-0"]);
+    bench.world.moment = Some(Moment::Later);
+    bench.now += Span::from_secs(119);
+    assert_eq!(bench.pass(&desired), Vec::<String>::new());
+    assert_eq!((bench.plan(&desired).summary.state, bench.record.live().count()), (State::Waiting, 1));
+    bench.awaited.clear();
+    assert_eq!(bench.pass(&desired), ["open uid-v1-0"]);
+    assert_eq!(bench.pass(&desired), Vec::<String>::new());
+}
+
+#[test]
+fn a_gate_opens_after_the_timeout_with_a_new_process_and_with_the_annotation() {
+    type Change = fn(&mut Bench);
+    let table: [(&str, Change); 3] = [
+        ("timeout", |bench| bench.now += Span::from_secs(120)),
+        ("process", |bench| bench.world.moment = Some(Moment::First)),
+        ("annotation", |bench| bench.after = None),
+    ];
+    for (what, change) in table {
+        let (mut bench, desired) = booted();
+        bench.pass(&desired);
+        bench.world.moment = Some(Moment::Later);
+        assert_eq!(bench.pass(&desired), Vec::<String>::new(), "{what}");
+        change(&mut bench);
+        assert_eq!(bench.pass(&desired), ["open uid-v1-0"], "{what}");
+        bench.world.moment = Some(Moment::Later);
+        assert_eq!(bench.pass(&desired), Vec::<String>::new(), "{what}");
+    }
+}
+
+#[test]
+fn a_gate_closes_at_the_first_look_of_a_boot_alone() {
+    for moment in [Moment::First, Moment::Later] {
+        let (mut bench, desired) = booted();
+        bench.world.moment = Some(moment);
+        assert_eq!(bench.pass(&desired), Vec::<String>::new(), "{moment:?}: the kubelet may run it");
+    }
+    let (mut bench, desired) = booted();
+    bench.awaited.clear();
+    assert_eq!(bench.pass(&desired), Vec::<String>::new(), "nobody is awaited");
+    let (mut bench, desired) = booted();
+    for instance in &mut bench.record.instances {
+        instance.daemon_set = instance.daemon_set.as_ref().map(|d| d.with_gate(false));
+    }
+    assert_eq!(bench.pass(&desired), Vec::<String>::new(), "it was made without a gate");
+    let gates: Vec<bool> = bench.record.live().filter_map(|i| Some(i.daemon_set.as_ref()?.gate)).collect();
+    assert_eq!(gates, [false], "and gets none while it runs");
+}
+
+#[test]
+fn readiness_from_before_the_first_look_is_of_an_earlier_boot() {
+    let mut bench = Bench { is_named: true, ..Bench::running("v1") };
+    let desired = wanted(&daemon_set("v1"));
+    bench.world.moment = Some(Moment::BeforeKubelet);
+    bench.world.ready.insert("uid-v1-0".to_owned(), NOW - Span::from_secs(2));
+    bench.pass(&desired);
+    bench.world.moment = Some(Moment::Later);
+    bench.pass(&desired);
+    assert!(bench.record.this_boot.as_ref().is_some_and(|this| !this.ready));
+    bench.world.ready.insert("uid-v1-0".to_owned(), NOW);
+    bench.pass(&desired);
+    assert!(bench.record.this_boot.as_ref().is_some_and(|this| this.ready));
+}

@@ -1,0 +1,190 @@
+//! When the first instance of a boot starts: after those that `daemonlet.dev/after` names.
+//!
+//! Owns the wait. No manifest is withheld from what has one, or had one in this boot. At a boot, before the kubelet
+//! starts, such an instance waits at its gate instead: the kubelet makes its sandbox, and no container.
+
+use crate::core::model::AFTER;
+use crate::core::model::AFTER_TIMEOUT;
+use crate::core::model::ObjectKey;
+use crate::core::record::Instance;
+use crate::core::record::ThisBoot;
+use crate::core::render::Missing;
+use crate::core::start_order::After;
+use crate::core::time::Span;
+
+use super::Action;
+use super::Moment;
+use super::Note;
+use super::Planner;
+use super::Readiness;
+use super::State;
+use super::ready::STEADY;
+
+/// How soon it is looked again whether the others are Ready: not every runtime reports that by itself.
+const LOOK_AGAIN: Span = Span::from_secs(1);
+
+/// The gates of a daemon's instances, before this pass and after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Gate {
+    Open,
+    /// Why.
+    Opens(String),
+    Closes,
+    Closed,
+}
+
+impl Gate {
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self, Self::Closes | Self::Closed)
+    }
+}
+
+impl Planner<'_> {
+    /// Notes what the start order needs to know, closes the gates of what waits before the kubelet starts it, and opens
+    /// them at its turn.
+    pub(super) fn take_turn(&mut self) {
+        let this = self.record.this_boot.as_ref().filter(|this| this.boot == self.context.boot);
+        let was_closed = this.map(|this| this.gate_closed);
+        let has_gate = |i: &&Instance| i.daemon_set.as_ref().is_some_and(|d| d.gate);
+        let moments: Vec<Moment> = self.record.live().filter(has_gate).map(|i| self.facts.moment(i)).collect();
+        let is_before_kubelet = self.record.live().any(|i| self.facts.moment(i) == Moment::BeforeKubelet);
+        let may_be_closed = match was_closed {
+            None => moments.contains(&Moment::BeforeKubelet),
+            Some(was_closed) => was_closed && moments.iter().all(|moment| *moment == Moment::Later),
+        };
+        let waits = if may_be_closed { self.waits() } else { Ok(String::new()) };
+        self.gate = match (was_closed == Some(true), &waits) {
+            (true, Err(_)) => Gate::Closed,
+            (false, Err(_)) => Gate::Closes,
+            (true, Ok(though)) => Gate::Opens(format!("it is its turn{though}")),
+            (false, Ok(_)) => Gate::Open,
+        };
+        if self.gate != Gate::Open {
+            self.record.in_boot(self.context.boot).gate_closed = self.gate.is_closed();
+        }
+        if self.context.turn.is_named && was_closed.is_none() && is_before_kubelet {
+            self.record.in_boot(self.context.boot).not_before = Some(self.context.now);
+        }
+        if !self.record.instances.is_empty() {
+            self.note_started();
+        }
+        let Some(after) = self.context.turn.after else { return };
+        self.summary.notes.extend(remarks(after).map(Note::Other));
+    }
+
+    /// The actions on gates, after the data has been written; says for whom what runs waits.
+    pub(super) fn move_gates(&mut self) {
+        let has_gate = |i: &&Instance| i.daemon_set.as_ref().is_some_and(|d| d.gate);
+        let gated =
+            self.record.live().filter(has_gate).map(|instance| (instance.uid.clone(), instance.pod_name.clone()));
+        let actions = gated.filter_map(|(uid, pod)| match &self.gate {
+            Gate::Opens(reason) => Some(Action::OpenGate { uid, pod, reason: reason.clone() }),
+            Gate::Closes => Some(Action::CloseGate { uid, pod }),
+            Gate::Open | Gate::Closed => None,
+        });
+        let actions: Vec<Action> = actions.collect();
+        self.actions.extend(actions);
+        if self.gate.is_closed() && self.record.live().next().is_some() {
+            self.summary.ready = Some(false);
+            if let Err(why) = self.waits() {
+                self.say_wait(&why);
+            }
+        }
+    }
+
+    /// Notes that an instance has a manifest in this boot.
+    pub(super) fn note_started(&mut self) {
+        if self.context.turn.after.is_some() {
+            let this = self.record.in_boot(self.context.boot);
+            this.started = true;
+            if !this.gate_closed {
+                this.waits_since = None;
+            }
+        }
+    }
+
+    /// Notes that a daemon that others wait for is Ready in this boot. What a mirror pod shows from before is no
+    /// evidence of that.
+    pub(super) fn note_ready(&mut self) {
+        let is_known = |this: &ThisBoot| this.boot == self.context.boot && this.ready;
+        if !self.context.turn.is_named || self.record.this_boot.as_ref().is_some_and(is_known) {
+            return;
+        }
+        let looked = self.record.this_boot.as_ref().and_then(|this| this.not_before);
+        // Kubernetes' times have no fractions.
+        let not_before =
+            looked.map_or(self.context.booted, |looked| self.context.booted.max(looked - Span::from_secs(1)));
+        let since = self.record.live().filter_map(|instance| match self.facts.readiness(instance) {
+            Readiness::Ready { since } => (since >= not_before).then_some(since),
+            Readiness::Steady { since } => Some(since + STEADY),
+            Readiness::NotReady(_) | Readiness::Unknown(_) => None,
+        });
+        match since.min() {
+            Some(at) if at > self.context.now => self.wake(at),
+            Some(_) => self.record.in_boot(self.context.boot).ready = true,
+            None => {}
+        }
+    }
+
+    /// Why the target starts now, if it does not wait for others; else the summary says for whom and how long.
+    pub(super) fn start_reason(&mut self) -> Option<String> {
+        let this = self.record.this_boot.as_ref();
+        let has_started = this.is_some_and(|this| this.boot == self.context.boot && this.started);
+        let waits = if has_started { Ok(String::new()) } else { self.waits() };
+        match waits {
+            Ok(though) => Some(format!("it should run here and does not{though}")),
+            Err(why) => {
+                self.say_wait(&why);
+                None
+            }
+        }
+    }
+
+    /// Whether others are waited for.
+    ///
+    /// # Errors
+    /// They are: for whom, since when and until when. Else for whom it waited in vain, if so.
+    fn waits(&mut self) -> Result<String, String> {
+        let turn = self.context.turn;
+        let Some(after) = turn.after.filter(|_| !turn.awaited.is_empty()) else { return Ok(String::new()) };
+        let since = *self.record.in_boot(self.context.boot).waits_since.get_or_insert(self.context.now);
+        let (until, names) = (since + after.timeout, list(turn.awaited));
+        if until <= self.context.now {
+            let waited = after.timeout.as_secs_ceil();
+            return Ok(format!(", though {names} is not Ready here after {waited} s ({AFTER_TIMEOUT})"));
+        }
+        self.wake(until.min(self.context.now + LOOK_AGAIN));
+        Err(format!(
+            "waits until {names} is Ready here ({AFTER}), since {since} and at most until {until} ({AFTER_TIMEOUT})"
+        ))
+    }
+
+    fn say_wait(&mut self, why: &str) {
+        self.summary.state = State::Waiting;
+        self.summary.since = self.record.this_boot.as_ref().and_then(|this| this.waits_since);
+        self.summary.waiting_for.extend(self.context.turn.awaited.iter().map(missing));
+        self.add_reason(why);
+    }
+}
+
+fn missing(key: &ObjectKey) -> Missing {
+    let [namespace, name] = [&key.namespace, &key.name].map(Clone::clone);
+    Missing { kind: "DaemonSet".to_owned(), namespace, name, key: String::new() }
+}
+
+fn list<'a>(keys: impl IntoIterator<Item = &'a ObjectKey>) -> String {
+    keys.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// What a person has to know of the order of one daemon.
+fn remarks(after: &After) -> impl Iterator<Item = String> {
+    let circle = (!after.circle.is_empty()).then(|| {
+        let names = list(&after.circle);
+        format!("{AFTER} makes a circle of {names}: there each waits only for names that come before its own")
+    });
+    let unknown = (!after.unknown.is_empty()).then(|| {
+        let names = list(&after.unknown);
+        format!("{AFTER}: this node knows no DaemonSet {names}, and does not wait for it")
+    });
+    circle.into_iter().chain(unknown)
+}

@@ -1,0 +1,42 @@
+//! What has happened to a daemon since the node booted, as far as the start order needs it.
+
+use serde::Deserialize;
+use serde::Serialize;
+
+use crate::core::time::Timestamp;
+
+use super::DaemonRecord;
+
+/// Kept only for a daemon that has `daemonlet.dev/after`, or that another one's names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThisBoot {
+    /// The boot (`boot_id`).
+    pub boot: String,
+    /// When it was looked at before there was a kubelet: what says that it was Ready before is of an earlier boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
+    /// Whether an instance of it has had a manifest.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub started: bool,
+    /// Whether it was Ready once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ready: bool,
+    /// Whether the gates of its instances are closed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gate_closed: bool,
+    /// Since when its start waits for other daemons.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_since: Option<Timestamp>,
+}
+
+impl DaemonRecord {
+    /// What has happened in `boot`; what is remembered of an earlier one is dropped.
+    pub fn in_boot(&mut self, boot: &str) -> &mut ThisBoot {
+        let this = self.this_boot.get_or_insert_default();
+        if this.boot != boot {
+            *this = ThisBoot { boot: boot.to_owned(), ..ThisBoot::default() };
+        }
+        this
+    }
+}

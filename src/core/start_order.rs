@@ -1,0 +1,142 @@
+//! In which order the daemons of a node start: `daemonlet.dev/after`.
+//!
+//! Owns the values of the annotations, the order that they make together, and for whom a daemon has to wait. A circle is
+//! broken by name order: of its daemons, each waits only for those whose names come before its own.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use crate::core::dns;
+use crate::core::duration;
+use crate::core::model::AFTER;
+use crate::core::model::AFTER_TIMEOUT;
+use crate::core::model::DaemonSet;
+use crate::core::model::ObjectKey;
+use crate::core::plan::DaemonPlan;
+use crate::core::plan::State;
+use crate::core::time::Span;
+
+/// How long a daemon waits if its DaemonSet does not say.
+const TIMEOUT: Span = Span::from_mins(2);
+
+/// The daemons that the annotation names; `None`: it is not understood.
+pub fn daemons(text: &str) -> Option<BTreeSet<ObjectKey>> {
+    let key = |text: &str| {
+        let (namespace, name) = text.trim().split_once('/')?;
+        let is_valid = dns::label(namespace).is_none() && dns::subdomain(name).is_none();
+        is_valid.then(|| ObjectKey::new(namespace, name))
+    };
+    text.split(',').map(key).collect()
+}
+
+/// How long the annotation lets a daemon wait; `None`: it is not understood.
+pub fn timeout(text: &str) -> Option<Span> {
+    duration::parse(text).filter(|span| *span > Span::ZERO)
+}
+
+/// What one daemon waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct After {
+    /// The daemons that start before it; all of them are known here.
+    pub daemons: BTreeSet<ObjectKey>,
+    /// Those that it names and of which this node knows nothing.
+    pub unknown: BTreeSet<ObjectKey>,
+    /// The circle that it is in, itself included; else empty.
+    pub circle: BTreeSet<ObjectKey>,
+    /// How long it waits at most.
+    pub timeout: Span,
+}
+
+/// The place of one daemon in the order, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Turn<'a> {
+    /// What it waits for; `None`: it has no valid annotation.
+    pub after: Option<&'a After>,
+    /// Those of [`After::daemons`] that have not been Ready in this boot, and still may be.
+    pub awaited: &'a [ObjectKey],
+    /// Whether another daemon starts after it.
+    pub is_named: bool,
+}
+
+/// The order of all daemons of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StartOrder {
+    after: BTreeMap<ObjectKey, After>,
+    named: BTreeSet<ObjectKey>,
+}
+
+impl StartOrder {
+    /// The order of those that `definitions` has, among all that are `known` here.
+    pub fn of<'a>(definitions: impl Iterator<Item = &'a DaemonSet>, known: &BTreeSet<&ObjectKey>) -> Self {
+        let mut order = Self::default();
+        for daemon_set in definitions {
+            let annotation = |name| daemon_set.annotations.get(name).map(String::as_str);
+            let Some(named) = annotation(AFTER).and_then(daemons) else { continue };
+            let (daemons, unknown) = named.into_iter().partition(|key| known.contains(key));
+            let timeout = annotation(AFTER_TIMEOUT).and_then(timeout).unwrap_or(TIMEOUT);
+            order.after.insert(daemon_set.key.clone(), After { daemons, unknown, circle: BTreeSet::new(), timeout });
+        }
+        order.break_circles();
+        order.named = order.after.values().flat_map(|after| after.daemons.iter().cloned()).collect();
+        order
+    }
+
+    fn break_circles(&mut self) {
+        let reached: BTreeMap<ObjectKey, BTreeSet<ObjectKey>> =
+            self.after.keys().map(|key| (key.clone(), self.reached_from(key))).collect();
+        let reaches = |from: &ObjectKey, to: &ObjectKey| reached.get(from).is_some_and(|reached| reached.contains(to));
+        for (key, after) in &mut self.after {
+            let in_circle = |other: &ObjectKey| reaches(key, other) && reaches(other, key);
+            after.circle = reached[key].iter().filter(|other| in_circle(other)).cloned().collect();
+            after.daemons.retain(|other| other < key || !in_circle(other));
+        }
+    }
+
+    /// Every daemon that comes before `key`, directly or not.
+    fn reached_from(&self, key: &ObjectKey) -> BTreeSet<ObjectKey> {
+        let mut reached = BTreeSet::new();
+        let mut open = vec![key];
+        while let Some(key) = open.pop() {
+            let before = self.after.get(key).into_iter().flat_map(|after| &after.daemons);
+            open.extend(before.filter(|before| reached.insert((*before).clone())));
+        }
+        reached
+    }
+
+    /// Whether each daemon starts at any time.
+    pub fn is_empty(&self) -> bool {
+        self.after.is_empty()
+    }
+
+    /// Whether `key` can be planned: every daemon before it is among `planned`.
+    pub fn is_next<T>(&self, key: &ObjectKey, planned: &BTreeMap<&ObjectKey, T>) -> bool {
+        self.after.get(key).is_none_or(|after| after.daemons.iter().all(|before| planned.contains_key(before)))
+    }
+
+    /// For whom `key` has to wait, by the plans of those before it.
+    pub fn awaited(&self, key: &ObjectKey, planned: &BTreeMap<&ObjectKey, DaemonPlan>, boot: &str) -> Vec<ObjectKey> {
+        let before = self.after.get(key).into_iter().flat_map(|after| &after.daemons);
+        before.filter(|key| planned.get(key).is_some_and(|plan| is_awaited(plan, boot))).cloned().collect()
+    }
+
+    /// The turn of `key`, which has to wait for `awaited`.
+    pub fn turn<'a>(&'a self, key: &ObjectKey, awaited: &'a [ObjectKey]) -> Turn<'a> {
+        Turn { after: self.after.get(key), awaited, is_named: self.named.contains(key) }
+    }
+}
+
+/// Whether a daemon is to be Ready here and has not been in this boot.
+fn is_awaited(plan: &DaemonPlan, boot: &str) -> bool {
+    let was_ready = plan.record.this_boot.as_ref().is_some_and(|this| this.boot == boot && this.ready);
+    !was_ready
+        && match plan.summary.state {
+            State::NotSelected | State::Refused | State::Stopping | State::NotAccepted | State::Orphaned => false,
+            State::Held | State::Unknown => plan.record.live().next().is_some(),
+            State::Running | State::Stale | State::Starting | State::Waiting | State::Replacing | State::Failing => {
+                true
+            }
+        }
+}
+
+#[cfg(test)]
+mod tests;

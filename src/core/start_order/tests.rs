@@ -1,0 +1,112 @@
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::core::model::Source;
+use crate::core::plan;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Instance;
+use crate::core::record::ThisBoot;
+use crate::core::time::at;
+use crate::core::validate;
+
+use super::*;
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("a", name)
+}
+
+fn keys(names: &str) -> BTreeSet<ObjectKey> {
+    names.split_whitespace().map(key).collect()
+}
+
+/// An order from lines such as `b: a c`; who is named and has no line is unknown.
+fn order(lines: &[&str]) -> StartOrder {
+    let definition = |line: &&str| {
+        let (name, after) = line.split_once(':').unwrap();
+        let after: Vec<String> = after.split_whitespace().map(|name| format!("a/{name}")).collect();
+        let annotations = match after.is_empty() {
+            true => json!({}),
+            false => json!({AFTER: after.join(", ")}),
+        };
+        let value = json!({
+            "metadata": {"namespace": "a", "name": name, "annotations": annotations},
+            "spec": {
+                "selector": {"matchLabels": {"a": "b"}},
+                "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}},
+            },
+        });
+        validate::daemon_set(&value, Source::Api).map(Arc::new).unwrap()
+    };
+    let definitions: Vec<Arc<DaemonSet>> = lines.iter().map(definition).collect();
+    let known = definitions.iter().map(|daemon_set| &daemon_set.key).collect();
+    StartOrder::of(definitions.iter().map(Arc::as_ref), &known)
+}
+
+#[test]
+fn a_list_has_full_names_only() {
+    assert_eq!(daemons("a/x, a/y ,a/x"), Some(keys("x y")));
+    for invalid in ["", "x", "a/x,", "a/x b/y", "a/x, y", "A/x", "a/x/y", "/x", "a/"] {
+        assert_eq!(daemons(invalid), None, "{invalid:?}");
+    }
+    assert_eq!(timeout("1m30s"), Some(Span::from_secs(90)));
+    assert_eq!((timeout("0"), timeout("2")), (None, None));
+}
+
+#[test]
+fn a_daemon_comes_after_those_that_are_known() {
+    let order = order(&["c: b x", "b: a", "a:"]);
+    let after = &order.after[&key("c")];
+    assert_eq!((&after.daemons, &after.unknown), (&keys("b"), &keys("x")));
+    assert_eq!((after.timeout, after.circle.len()), (TIMEOUT, 0));
+    let mut planned = BTreeMap::new();
+    let (a, b, c) = (key("a"), key("b"), key("c"));
+    assert_eq!([&a, &b, &c].map(|key| order.is_next(key, &planned)), [true, false, false]);
+    planned.insert(&a, ());
+    assert_eq!([&b, &c].map(|key| order.is_next(key, &planned)), [true, false]);
+    assert_eq!([&a, &b, &c].map(|key| order.turn(key, &[]).is_named), [true, true, false]);
+    assert_eq!(order.turn(&a, &[]).after, None);
+}
+
+#[test]
+fn a_circle_is_broken_by_name_order_and_nothing_else_is() {
+    let order = order(&["a: c", "b: a", "c: b", "d: a e", "e: e", "z: d"]);
+    let before = |name: &str| order.after[&key(name)].daemons.clone();
+    let circle = |name: &str| order.after[&key(name)].circle.clone();
+    assert_eq!((before("a"), before("b"), before("c")), (keys(""), keys("a"), keys("b")));
+    assert_eq!((circle("a"), circle("c")), (keys("a b c"), keys("a b c")));
+    assert_eq!((before("d"), circle("d")), (keys("a e"), keys("")), "it leads into circles and is in none");
+    assert_eq!((before("e"), circle("e")), (keys(""), keys("e")), "one alone");
+    assert_eq!((before("z"), circle("z")), (keys("d"), keys("")));
+}
+
+#[test]
+fn only_a_daemon_that_may_still_be_ready_in_this_boot_is_waited_for() {
+    let order = order(&["b: a", "a:"]);
+    let name = key("a");
+    let awaited = |state, runs: bool, this_boot: Option<ThisBoot>| {
+        let mut record = DaemonRecord { this_boot, ..DaemonRecord::new(name.clone(), 0) };
+        record.instances.extend(runs.then(|| Instance::new("u", "a-x", 0, "r", at(0))));
+        let mut plan = plan::empty(record);
+        plan.summary.state = state;
+        !order.awaited(&key("b"), &BTreeMap::from([(&name, plan)]), "now").is_empty()
+    };
+    for (state, without, with) in [
+        (State::NotSelected, false, false),
+        (State::Refused, false, false),
+        (State::NotAccepted, false, false),
+        (State::Stopping, false, false),
+        (State::Orphaned, false, false),
+        (State::Unknown, false, true),
+        (State::Held, false, true),
+        (State::Waiting, true, true),
+        (State::Starting, true, true),
+        (State::Failing, true, true),
+        (State::Running, true, true),
+    ] {
+        assert_eq!((awaited(state, false, None), awaited(state, true, None)), (without, with), "{state:?}");
+    }
+    let ready = |boot: &str| Some(ThisBoot { boot: boot.to_owned(), ready: true, ..ThisBoot::default() });
+    assert!(!awaited(State::Failing, true, ready("now")));
+    assert!(awaited(State::Failing, true, ready("earlier")));
+}
