@@ -67,6 +67,9 @@ fn main() -> Result<()> {
     let mut whole = command.clone();
     whole.build();
     pages(&whole, &manuals)?;
+    let mut plugin = daemonlet::cli::plugin();
+    plugin.build();
+    pages(&plugin, &manuals)?;
     fs::write(manuals.join("daemonlet.toml.5"), configuration())?;
     fs::write(manuals.join("daemonlet-daemonsets.d.5"), daemon_sets()?)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
@@ -82,8 +85,14 @@ fn pages(command: &clap::Command, folder: &Path) -> Result<()> {
         pages(subcommand, folder)?;
     }
     let mut page = Vec::new();
-    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
-    let man = Man::new(command.clone()).section("8").manual("System Administration").source(source());
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).replace(' ', "-");
+    // Examples have a section of their own, whose lines are not filled.
+    let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let man = Man::new(command.clone().display_name(&name).after_help(None))
+        .title(&name)
+        .section("8")
+        .manual("System Administration")
+        .source(source());
     man.render(&mut page)?;
     let mut more = Roff::new();
     if name == "daemonlet" {
@@ -109,6 +118,13 @@ fn pages(command: &clap::Command, folder: &Path) -> Result<()> {
         ] {
             more.control("TP", []).text([italic(file)]).text([roman(meaning)]);
         }
+    }
+    if !examples.is_empty() {
+        more.control("SH", ["EXAMPLES"]).control("nf", []);
+        for line in examples.lines().skip(1) {
+            more.text([roman(line)]);
+        }
+        more.control("fi", []);
     }
     more.control("SH", ["SEE ALSO"]);
     more.text([roman(

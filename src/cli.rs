@@ -24,8 +24,10 @@ mod boot_guard;
 mod coordinator;
 mod doctor;
 mod enroll;
+mod examples;
 mod explain;
 mod generate;
+mod help;
 mod kubectl;
 mod offline;
 mod output;
@@ -142,6 +144,7 @@ enum Command {
     SupportBundle(support_bundle::Arguments),
     Replay(replay::Arguments),
     Teardown(teardown::Arguments),
+    Help(help::Arguments),
 }
 
 /// The configuration to use.
@@ -188,7 +191,22 @@ fn start_log(config: &Config) -> Result<(), CommandFailure> {
 
 /// The command line as a value: manual pages and completions are made from it.
 pub fn command() -> clap::Command {
-    <Arguments as clap::CommandFactory>::command()
+    examples::of_daemonlet(<Arguments as clap::CommandFactory>::command())
+}
+
+/// The command line of `kubectl daemonlet` as a value.
+pub fn plugin() -> clap::Command {
+    examples::of_plugin(kubectl::command())
+}
+
+/// What `arguments` say to `command`; else the exit code, and help, version or error are printed.
+fn parse<T: clap::FromArgMatches>(mut command: clap::Command, arguments: Vec<OsString>) -> Result<T, Exit> {
+    let matches = command.try_get_matches_from_mut(arguments);
+    matches.and_then(|matches| T::from_arg_matches(&matches)).map_err(|error| {
+        // Help and version are errors to clap; a closed pipe is none to us.
+        let _ = error.print();
+        if error.use_stderr() { Exit::Usage } else { Exit::Success }
+    })
 }
 
 /// Runs the command line `arguments` (the program's name first).
@@ -201,13 +219,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     if arguments.get(1).is_some_and(|word| kubectl::is_called(word)) {
         return kubectl::main(arguments.into_iter().skip(1).collect());
     }
-    let arguments = match Arguments::try_parse_from(arguments) {
+    let arguments: Arguments = match parse(command(), arguments) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            // Help and version are errors to clap; a closed pipe is none to us.
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Usage } else { Exit::Success };
-        }
+        Err(exit) => return exit,
     };
     let result = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
@@ -227,6 +241,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Restart(arguments) => restart::run(&arguments),
         Command::BootGuard(arguments) => boot_guard::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
+        Command::Help(arguments) => help::run(&arguments),
     };
     result.unwrap_or_else(|failure| {
         output::errors(&failure.errors);

@@ -4,6 +4,7 @@
 //! DaemonSets, Nodes, NodeDaemons and the coordinator's Lease, and changes annotations where it is told to.
 
 mod cluster;
+mod complete;
 mod explain;
 mod overview;
 mod steer;
@@ -23,10 +24,15 @@ use crate::cli::Exit;
 use crate::cli::event_loop;
 use crate::cli::explain::key;
 use crate::cli::output;
+use crate::cli::parse;
+use crate::cli::plugin;
 use crate::core::model::ObjectKey;
 
 /// The name under which the binary is this plugin.
 const NAME: &str = "kubectl-daemonlet";
+
+/// The name under which kubectl asks for completions.
+const COMPLETION: &str = "kubectl_complete-daemonlet";
 
 /// Show what daemonlet runs in the cluster: each DaemonSet's rollout, and the nodes to look at
 ///
@@ -93,19 +99,27 @@ enum Command {
     },
 }
 
+/// Its command line, without examples.
+pub(super) fn command() -> clap::Command {
+    <Arguments as clap::CommandFactory>::command()
+}
+
 /// Whether the program was called as the plugin.
 pub(super) fn is_called(program: &OsStr) -> bool {
-    Path::new(program).file_name().is_some_and(|name| name == NAME)
+    Path::new(program).file_name().is_some_and(|name| name == NAME || name == COMPLETION)
 }
 
 /// Runs the plugin's command line.
 pub(super) fn main(arguments: Vec<OsString>) -> Exit {
-    let arguments = match Arguments::try_parse_from(arguments) {
+    if let Some((program, words)) = arguments.split_first()
+        && Path::new(program).file_name().is_some_and(|name| name == COMPLETION)
+    {
+        let printed = output::as_it_is(&complete::candidates(words));
+        return printed.map_or_else(|failure| failure.exit, |_| Exit::Success);
+    }
+    let arguments: Arguments = match parse(plugin(), arguments) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Usage } else { Exit::Success };
-        }
+        Err(exit) => return exit,
     };
     run(&arguments).unwrap_or_else(|failure| {
         output::errors(&failure.errors);

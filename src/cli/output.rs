@@ -70,9 +70,10 @@ pub(super) fn remarks(text: &str) {
 pub(super) struct Colour(bool);
 
 impl Colour {
-    /// Colours if `stream` is a terminal and `NO_COLOR` is not set.
+    /// Colours if `stream` is a terminal that has them and `NO_COLOR` is not set.
     pub(super) fn new(stream: &impl IsTerminal) -> Self {
-        Self(stream.is_terminal() && std::env::var_os("NO_COLOR").is_none())
+        let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+        Self(stream.is_terminal() && !is_dumb && std::env::var_os("NO_COLOR").is_none())
     }
 
     /// No colours.

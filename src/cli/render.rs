@@ -36,6 +36,7 @@ pub(in crate::cli) mod report;
 mod write;
 
 use inputs::Inputs;
+use report::Manifests;
 use report::RenderEntry;
 
 /// The newest kubelet that is known: what is rendered for when no Node says which it has.
@@ -43,8 +44,7 @@ const NEWEST_KUBELET: (u32, u32) = (1, 36);
 
 /// Render DaemonSets as static pods, without a cluster
 ///
-/// Exit code: 0 nothing refused, 1 something refused (with --strict also: waiting, or no DaemonSet),
-/// 3 a path unreadable or a document invalid.
+/// Exit code: 0 nothing refused, 1 something refused (--strict refuses more), 3 a path unreadable or a document invalid.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// Files, folders (their *.yaml, *.yml and *.json, not recursive), or - for standard input:
@@ -57,6 +57,9 @@ pub(super) struct Arguments {
     /// The node's name, a part of every pod's UID [default: the Node's, else the host name]
     #[arg(long, value_name = "NAME", value_parser = node_name)]
     node_name: Option<String>,
+    /// The kubelet to render for, such as v1.35.2 [default: the Node's, else the newest that is known]
+    #[arg(long, value_name = "VERSION", value_parser = kubelet_version)]
+    kubelet_version: Option<(u32, u32)>,
     /// The API server as pods with hostNetwork are told it
     #[arg(long, value_name = "HOST:PORT", value_parser = config::endpoint)]
     api_endpoint: Option<crate::core::render::Endpoint>,
@@ -69,16 +72,21 @@ pub(super) struct Arguments {
     /// Write DIR/manifests and DIR/volumes instead of printing the manifests
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Print the outcomes as JSON
+    /// Print the outcomes as JSON (schemaVersion 1)
     #[arg(long)]
     json: bool,
-    /// Treat what has to wait for something as refused, and input without any DaemonSet
+    /// Refuse also what has to wait for something, an object that is there twice, a kind that looks
+    /// misspelt, and input without a DaemonSet
     #[arg(long)]
     strict: bool,
 }
 
 fn node_name(text: &str) -> Result<String, String> {
     config::node_name(text)
+}
+
+fn kubelet_version(text: &str) -> Result<(u32, u32), String> {
+    node::version(text).ok_or_else(|| format!("expected a version such as v1.35.2, not {text:?}"))
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
@@ -93,27 +101,27 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         errors.extend(write::write(folder, &entries));
     }
     let is_empty = entries.is_empty() && errors.is_empty();
-    let exit =
+    let mut exit =
         report::exit(&entries, arguments.strict).max(if errors.is_empty() { Exit::Success } else { Exit::Unreadable });
-    let exit = if is_empty && arguments.strict { exit.max(Exit::Refused) } else { exit };
+    if arguments.strict {
+        let nothing = is_empty.then(|| ("no DaemonSet in what was read, which --strict refuses".to_owned(), None));
+        let refused: Vec<_> =
+            nothing.into_iter().chain(inputs.doubtful.iter().cloned()).chain(report::strict(&entries)).collect();
+        exit = exit.max(if refused.is_empty() { Exit::Success } else { Exit::Refused });
+        errors.extend(refused);
+    }
 
     if arguments.json {
-        output::data(&report::json(&entries, &inputs.unknown_fields, arguments.output.is_some())?)?;
+        let manifests = if arguments.output.is_some() { Manifests::Written } else { Manifests::Inline };
+        output::data(&report::json(&entries, &inputs.unknown_fields, manifests, &options, &errors)?)?;
     } else if arguments.output.is_some() {
         output::data(&report::lines(&entries, &inputs.unknown_fields, output::Colour::new(&std::io::stdout())))?;
     } else {
         output::as_it_is(&report::stream(&entries))?;
         output::remarks(&report::lines(&entries, &inputs.unknown_fields, output::Colour::new(&std::io::stderr())));
     }
-    match is_empty {
-        true if arguments.strict => {
-            errors.push(("no DaemonSet in what was read, which --strict refuses".to_owned(), None));
-        }
-        true => output::remarks("no DaemonSet in what was read\n"),
-        false => {}
-    }
-    if arguments.strict {
-        errors.extend(report::strict(&entries));
+    if is_empty && !arguments.strict {
+        output::remarks("no DaemonSet in what was read\n");
     }
     output::errors(&errors);
     Ok(exit)
@@ -129,10 +137,10 @@ fn options(arguments: &Arguments, node: Option<&NodeView>) -> Result<RenderOptio
                 .map_err(|why| CommandFailure::new(Exit::Usage, format!("host name: {why}")).hint("give --node-name"))?
         }
     };
-    let version = node.and_then(|node| node.kubelet_version.as_deref()).and_then(node::version);
+    let nodes = || node.and_then(|node| node.kubelet_version.as_deref()).and_then(node::version);
     Ok(RenderOptions {
         node_name,
-        kubelet_version: Some(version.unwrap_or(NEWEST_KUBELET)),
+        kubelet_version: Some(arguments.kubelet_version.or_else(nodes).unwrap_or(NEWEST_KUBELET)),
         api_endpoint: arguments.api_endpoint.clone(),
         has_api: true,
         inline_secret_env: arguments.inline_secret_env,

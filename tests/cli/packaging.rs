@@ -182,3 +182,70 @@ fn the_sign_of_life_is_the_loops_and_a_bad_configuration_fails_the_reload() {
     assert_eq!(check("c.toml").code, 3);
     assert!(check("c.toml").err.contains("no-such-key"));
 }
+
+/// What a script of `packaging` prints, and whether it succeeded; none where there is no Python.
+fn script(arguments: &[&str]) -> Option<(bool, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let Ok(output) = Command::new("python3").args(["-B"]).args(arguments).current_dir(root).output() else {
+        eprintln!("no python3 here: {arguments:?} is not run");
+        return None;
+    };
+    Some((output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap()))
+}
+
+#[test]
+fn kustomizations_and_chart_are_in_step_with_the_objects() {
+    let Some(checked) = script(&["packaging/deploy.py", "--check"]) else { return };
+    assert_eq!(checked, (true, String::new()));
+    let chosen = ["packaging/deploy.py", "--render", "approver=true", "image=example.org/d:1", "apiServerPort=443"];
+    let (_, text) = script(&chosen).unwrap();
+    let objects: Vec<serde_json::Value> = daemonlet::core::yaml::read_documents(&text)
+        .into_iter()
+        .map(|document| document.value.unwrap_or_else(|error| panic!("{error:?}")))
+        .collect();
+    let named = |kind: &str, name: &str| {
+        objects.iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+    };
+    let container = &named("Deployment", "daemonlet-coordinator").unwrap()["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "example.org/d:1");
+    assert_eq!(container["env"][1]["value"], "443");
+    assert!(named("ClusterRole", "daemonlet-approver").is_some());
+    assert!(named("ClusterRole", "daemonlet-agent-wide").is_none());
+    let config = named("ConfigMap", "daemonlet-coordinator").unwrap()["data"]["daemonlet.toml"].as_str().unwrap();
+    let scratch = Scratch::new(&[("c.toml", config)]);
+    run(["run", "--check-config", "--config", &scratch.text("c.toml")]).is(0, "", "");
+    let shown = run(["run", "--print-config", "--config", &scratch.text("c.toml")]);
+    assert!(shown.out.lines().any(|line| line.starts_with("approve-nodes = true")), "{}", shown.out);
+    // The overlay patches the whole file: it has to be the chart's.
+    let overlay = read("deploy/kustomize/overlays/approver/kustomization.yaml");
+    let patch = &daemonlet::core::yaml::read_documents(&overlay)[0].value.clone().unwrap()["patches"][0]["patch"];
+    let patch = daemonlet::core::yaml::read_documents(patch.as_str().unwrap())[0].value.clone().unwrap();
+    assert_eq!(patch["data"]["daemonlet.toml"], config);
+}
+
+#[test]
+fn krew_gets_an_archive_with_its_checksum() {
+    let scratch = Scratch::new(&[("program", "#!/bin/sh\n")]);
+    let out = scratch.text("out");
+    let words =
+        ["packaging/krew.py", "--url", "https://example.org/d/", "--binary", &scratch.text("program"), "--out", &out];
+    let Some(made) = script(&words) else { return };
+    assert!(made.0, "{}", made.1);
+    let manifest = fs::read_to_string(scratch.path("out/daemonlet.yaml")).unwrap();
+    let manifest = daemonlet::core::yaml::read_documents(&manifest)[0].value.clone().unwrap();
+    assert_eq!(manifest["spec"]["version"], format!("v{}", env!("CARGO_PKG_VERSION")));
+    let platform = &manifest["spec"]["platforms"][0];
+    let archive = platform["uri"].as_str().unwrap().strip_prefix("https://example.org/d/").unwrap();
+    let said = |command: &mut Command| String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let sum = said(Command::new("sha256sum").arg(scratch.path("out").join(archive)));
+    assert_eq!(sum.split(' ').next().unwrap(), platform["sha256"]);
+    // krew links what `bin` names under the plugin's name, as which the program is the plugin.
+    let files: Vec<&str> =
+        platform["files"].as_array().unwrap().iter().filter_map(|file| file["from"].as_str()).collect();
+    let listed = said(Command::new("tar").arg("-tvzf").arg(scratch.path("out").join(archive)));
+    for (line, mode) in listed.lines().zip(["-rw-r--r--", "-rwxr-xr-x"]) {
+        assert!(line.starts_with(mode) && files.contains(&line.rsplit(' ').next().unwrap()), "{line}");
+    }
+    assert_eq!(listed.lines().count(), files.len());
+    assert_eq!(platform["bin"], format!("kubectl-{}", manifest["metadata"]["name"].as_str().unwrap()));
+}

@@ -17,11 +17,15 @@ fn read(path: &str) -> String {
 
 /// README and every page of docs, by their paths.
 fn pages() -> Vec<(String, String)> {
-    let docs = crate::names(&root().join("docs")).into_iter().filter(|name| name.ends_with(".md"));
+    let in_folder = |folder: &str| -> Vec<String> {
+        let names = crate::names(&root().join(folder)).into_iter().filter(|name| name.ends_with(".md"));
+        names.map(|name| format!("{folder}/{name}")).collect()
+    };
     let paths = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
         .into_iter()
         .map(str::to_owned)
-        .chain(docs.map(|name| format!("docs/{name}")));
+        .chain(in_folder("docs"))
+        .chain(in_folder("docs/recipes"));
     let pages: Vec<_> = paths.map(|path| (path.clone(), read(&path))).collect();
     assert!(pages.len() > 10, "the pages are not found");
     pages
@@ -329,7 +333,9 @@ fn messages_and_units_point_to_pages_that_the_packages_install() {
         [("deb", "usr/share/doc/daemonlet/docs/"), ("generate-rpm", "/usr/share/doc/daemonlet/docs/")]
     {
         let assets = metadata[package]["assets"].to_string();
-        assert!(assets.contains("docs/*.md") && assets.contains(folder), "{package} does not install the docs");
+        for pages in ["docs/*.md", "docs/recipes/*.md"] {
+            assert!(assets.contains(pages) && assets.contains(folder), "{package} does not install {pages}");
+        }
     }
     let mut texts: Vec<(String, String)> = ["daemonlet.service", "daemonlet-boot-guard.service"]
         .map(|unit| (unit.to_owned(), read(&format!("systemd/{unit}"))))

@@ -72,8 +72,9 @@ fn the_json_is_the_contracts() {
     arguments.extend(files.iter().map(String::as_str));
     let run = run(&arguments);
     assert_eq!((run.code, run.err.as_str()), (3, ""), "the highest code wins");
-    let mut json = run.json();
-    let entries = json.as_array_mut().unwrap();
+    let json = run.json();
+    assert_eq!((&json["schemaVersion"], &json["nodeName"]), (&json!(1), &json!("n1")));
+    let entries = json["outcomes"].as_array().unwrap();
     assert_eq!(entries.len(), 3);
 
     let refused = &entries[0];
@@ -171,7 +172,7 @@ fn standard_input_is_read_and_named() {
     assert_eq!(run.code, 0);
     assert!(run.out.contains("kind: Pod"));
     let run = run_with_input(["render", "-f", "-", "--json"], "a: [\n");
-    assert_eq!((run.code, &run.json()[0]["file"]), (3, &json!("<stdin>")));
+    assert_eq!((run.code, &run.json()["outcomes"][0]["file"]), (3, &json!("<stdin>")));
 }
 
 #[test]
@@ -179,15 +180,18 @@ fn a_node_file_decides_placement_and_gives_the_name() {
     let edge = node("{role: edge}");
     let scratch = Scratch::new(&[("a.yaml", GOOD), ("edge.yaml", &edge), ("core.yaml", &node("{role: core}"))]);
     let render = |node: &str| run(["render", "--json", "-f", &scratch.text("a.yaml"), "--node", &scratch.text(node)]);
-    let selected = render("edge.yaml").json();
+    let selected = render("edge.yaml").json()["outcomes"].clone();
     assert_eq!(selected[0]["outcome"], "rendered");
     let by_name = run(["render", "--json", "-f", &scratch.text("a.yaml"), "--node-name", "n1"]).json();
-    assert_eq!(selected[0]["uid"], by_name[0]["uid"], "the node's name is part of the UID, its labels are not");
+    assert_eq!(
+        selected[0]["uid"], by_name["outcomes"][0]["uid"],
+        "the node's name is part of the UID, its labels are not"
+    );
 
     let other = render("core.yaml");
-    assert_eq!((other.code, &other.json()[0]["outcome"]), (0, &json!("notSelected")));
-    assert_eq!(other.json()[0]["manifest"], json!(null));
-    assert!(!other.json()[0]["reason"].as_str().unwrap().is_empty());
+    assert_eq!((other.code, &other.json()["outcomes"][0]["outcome"]), (0, &json!("notSelected")));
+    assert_eq!(other.json()["outcomes"][0]["manifest"], json!(null));
+    assert!(!other.json()["outcomes"][0]["reason"].as_str().unwrap().is_empty());
 }
 
 #[test]
@@ -209,10 +213,10 @@ fn what_nobody_understands_is_named_with_what_was_meant_and_rendered_all_the_sam
     assert!(rendered.err.ends_with(&warnings), "{}", rendered.err);
     assert!(rendered.out.contains("hostNetwrok: true"), "any unknown field stays as it is");
     let json = run(["render", "--json", "--node-name", "n1", "-f", &file]).json();
-    assert_eq!(json[0]["warnings"].as_array().unwrap().len(), 2, "{json}");
+    assert_eq!(json["outcomes"][0]["warnings"].as_array().unwrap().len(), 2, "{json}");
     let good = Scratch::new(&[("a.yaml", GOOD)]);
     let json = run(["render", "--json", "--node-name", "n1", "-f", &good.text("a.yaml")]).json();
-    assert_eq!(json[0].get("warnings"), None);
+    assert_eq!(json["outcomes"][0].get("warnings"), None);
 }
 
 #[test]
@@ -229,6 +233,50 @@ fn strict_says_what_it_refuses() {
              hint: give what it waits for with -f, or leave out --strict\n"
         )
     );
+}
+
+#[test]
+fn strict_refuses_what_is_there_twice_and_kinds_that_look_misspelt() {
+    let scratch = Scratch::new(&[
+        ("a.yaml", &GOOD.replace("configMap: {name: cni}", "emptyDir: {}")),
+        ("b.yaml", &GOOD.replace("configMap: {name: cni}", "emptyDir: {}")),
+        ("c.yaml", &GOOD.replace("kind: DaemonSet", "kind: DeamonSet").replace("name: cni", "name: other")),
+        ("d.yaml", "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: s}\n"),
+        ("e.yaml", "apiVersion: example.org/v1\nkind: DaemonSets\nmetadata: {name: s}\n"),
+    ]);
+    let folder = scratch.text("");
+    let arguments = ["render", "--json", "--node-name", "n1", "-f", &folder];
+    assert_eq!(run(arguments).code, 0);
+    let strict = run(arguments.iter().chain(&["--strict"]));
+    assert_eq!(strict.code, 1);
+    let [a, b, c] = ["a.yaml", "b.yaml", "c.yaml"].map(|name| scratch.text(name));
+    let twice = format!("DaemonSet kube-system/cni is there twice, in {a} and in {b}, which --strict refuses");
+    let unknown = format!("{c}:1: apps/v1 DeamonSet kube-system/other is ignored, which --strict refuses");
+    let problems = json!([
+        {"reason": twice, "hint": "the last one counts; remove the other"},
+        {"reason": unknown, "hint": "did you mean `apiVersion: apps/v1, kind: DaemonSet`?"},
+    ]);
+    assert_eq!(strict.json()["problems"], problems);
+    assert!(strict.err.contains(&twice) && strict.err.contains(&unknown), "{}", strict.err);
+}
+
+#[test]
+fn the_kubelet_that_is_rendered_for_can_be_said() {
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: kube-system}\nstringData: {k: v}\n";
+    let text = GOOD.replace("configMap: {name: cni}", "emptyDir: {}").replace(
+        "        volumeMounts",
+        "        env: [{name: K, valueFrom: {secretKeyRef: {name: s, key: k}}}]\n        volumeMounts",
+    );
+    let scratch = Scratch::new(&[("a.yaml", &text), ("b.yaml", secret)]);
+    let render = |version: &str| {
+        run(["render", "--json", "--node-name", "n1", "-f", &scratch.text(""), "--kubelet-version", version])
+    };
+    let newer = render("v1.35.2");
+    assert_eq!((newer.code, &newer.json()["kubeletVersion"]), (0, &json!("1.35")), "{newer:?}");
+    let older = render("1.33");
+    assert_eq!((older.code, &older.json()["kubeletVersion"]), (1, &json!("1.33")), "{older:?}");
+    assert_eq!(older.json()["outcomes"][0]["outcome"], "refused");
+    assert!(render("new").err.contains("expected a version such as v1.35.2, not \"new\""));
 }
 
 #[test]
@@ -251,7 +299,7 @@ fn a_folder_holds_manifests_and_volumes_of_the_last_render_only() {
         let run =
             run(["render", "--json", "--node-name", node, "-f", &files[0], &files[1], "-o", &scratch.text("out")]);
         assert_eq!((run.code, run.err.as_str()), (0, ""));
-        run.json()[0].clone()
+        run.json()["outcomes"][0].clone()
     };
     let first = render("n1");
     let manifest = first["manifest"].as_str().unwrap();
@@ -280,13 +328,14 @@ fn lines_go_to_standard_output_where_the_manifests_go_to_a_folder() {
 
 #[test]
 fn every_example_is_rendered() {
-    for folder in ["cni", "demo"] {
+    for folder in ["cni", "demo", "recipes"] {
         let folder = format!("{}/examples/{folder}", env!("CARGO_MANIFEST_DIR"));
         let run = run(["render", "--json", "--node-name", "n1", "-f", &folder]);
         assert_eq!(run.code, 0, "{run:?}");
         let json = run.json();
-        assert!(!json.as_array().unwrap().is_empty(), "{folder}");
-        for entry in json.as_array().unwrap() {
+        let entries = json["outcomes"].as_array().unwrap();
+        assert!(!entries.is_empty(), "{folder}");
+        for entry in entries {
             assert_eq!(entry["outcome"], "rendered", "{entry}");
         }
     }

@@ -35,6 +35,52 @@ fn help_and_version_are_data() {
     }
 }
 
+/// Every command below `command`, by its whole name.
+fn below(command: &clap::Command, name: &str) -> Vec<(String, clap::Command)> {
+    let subcommands = command.get_subcommands().flat_map(|one| below(one, &format!("{name} {}", one.get_name())));
+    std::iter::once((name.to_owned(), command.clone())).chain(subcommands).collect()
+}
+
+#[test]
+fn every_help_has_examples_that_can_be_typed() {
+    for program in ["daemonlet", "kubectl daemonlet"] {
+        let command = || match program {
+            "daemonlet" => daemonlet::cli::command(),
+            _ => daemonlet::cli::plugin(),
+        };
+        for (name, mut one) in below(&command(), program).into_iter().filter(|(name, _)| name != "daemonlet") {
+            let help = one.render_long_help().to_string();
+            let (_, examples) = help.split_once("\nExamples:\n").unwrap_or_else(|| panic!("{name} has no examples"));
+            let lines: Vec<&str> =
+                examples.lines().map(str::trim_start).filter(|line| !line.starts_with('#')).collect();
+            assert!(!lines.is_empty(), "{name}");
+            for line in lines {
+                assert!(line == name || line.starts_with(&format!("{name} ")), "{name}: {line}");
+                let typed = line.split(['|', '>']).next().unwrap().strip_prefix(program).unwrap();
+                let words = std::iter::once("x").chain(typed.split_whitespace());
+                command().try_get_matches_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn help_knows_commands_and_topics() {
+    let help = |words: &[&str]| run(std::iter::once(&"help").chain(words));
+    let all = help(&[]);
+    assert_eq!((all.code, all.err.as_str()), (0, ""));
+    assert!(all.out.contains("Topics, for daemonlet help TOPIC:\n  annotations, "), "{}", all.out);
+    assert_eq!(help(&["generate", "rbac"]).out, run(["generate", "rbac", "--help"]).out);
+    assert!(help(&["exit-codes"]).out.starts_with("## Exit codes\n"));
+    let unknown = help(&["exit", "codes"]);
+    assert_eq!((unknown.code, unknown.out.as_str()), (2, ""));
+    assert!(
+        unknown.err.starts_with("error: \"exit codes\" is neither a command nor a topic\nhint: "),
+        "{}",
+        unknown.err
+    );
+}
+
 #[test]
 fn once_needs_a_written_node_name() {
     let scratch = Scratch::new(&[("c.toml", "manifest-dir = \"/x\"\nruntime-endpoint = \"\"\n")]);
@@ -54,4 +100,19 @@ fn a_reader_who_leaves_is_no_error() {
     let mut errors = String::new();
     child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
     assert_eq!((child.wait().unwrap().code(), errors.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn an_error_says_what_cannot_be_used_once() {
+    let scratch = Scratch::new(&[("file", "")]);
+    let state = scratch.text("file/state");
+    let config = format!(
+        "node-name = \"n1\"\nkubeconfig = \"\"\nruntime-endpoint = \"\"\nstate-dir = \"{state}\"\nrun-dir = \"{}\"\n",
+        scratch.text("run")
+    );
+    scratch.write("c.toml", &config);
+    let run = run(["status", "--config", &scratch.text("c.toml")]);
+    let first = run.err.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
+    let why = format!("cannot use state folder {state}: cannot open {state}: Not a directory (os error 20)");
+    assert_eq!((run.code, first), (1, format!("error: state-dir: {why}").as_str()), "{run:?}");
 }

@@ -63,8 +63,8 @@ fn render(file: &Path, companions: &[PathBuf], out: &Path, tally: &mut Tally) {
     let said = oracle::text(&output.stderr);
     assert!(matches!(output.status.code(), Some(0 | 1)), "{name}: {}: {said}", output.status);
     assert_eq!(said.replace("no DaemonSet in what was read\n", ""), "", "{name}");
-    let outcomes: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
-    for rendering in &outcomes {
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    for rendering in report["outcomes"].as_array().expect("outcomes") {
         count(name, rendering, out, tally);
     }
 }

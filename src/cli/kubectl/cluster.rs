@@ -22,7 +22,7 @@ const PAGE: u32 = 500;
 pub(super) async fn read(client: &kube::Client) -> Result<Cluster, CommandFailure> {
     let nodes = list(client, "/api/v1/nodes").await.map_err(failed)?;
     let daemon_sets = list(client, "/apis/apps/v1/daemonsets").await.map_err(failed)?;
-    let reports = list(client, "/apis/daemonlet.dev/v1alpha1/nodedaemons").await.map_err(|failure| {
+    let reports = list(client, "/apis/daemonlet.dev/v1beta1/nodedaemons").await.map_err(|failure| {
         if failure.kind == FailureKind::NotFound {
             let message = "the cluster does not have the resource NodeDaemons, in which agents say what they run";
             return CommandFailure::new(Exit::Refused, message)

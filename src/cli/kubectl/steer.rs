@@ -158,7 +158,7 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
         text.push_str(&format!("{key}: revision {name} was aborted; it is rolled out again\n"));
     }
     let halted = current.revision["metadata"]["annotations"][HALTED_ANNOTATION].as_str().map(Halted::of);
-    let reports = cluster::list(client, "/apis/daemonlet.dev/v1alpha1/nodedaemons").await.map_err(cluster::failed)?;
+    let reports = cluster::list(client, "/apis/daemonlet.dev/v1beta1/nodedaemons").await.map_err(cluster::failed)?;
     let uid = current.daemon_set.str_at(["metadata", "uid"]);
     let failed = |report: &&Value| {
         let daemons = report.list_at(["status", "daemons"]);

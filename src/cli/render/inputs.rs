@@ -15,8 +15,11 @@ use crate::cli::Exit;
 use crate::cli::render::report::RenderEntry;
 use crate::config;
 use crate::core::annotations;
+use crate::core::convert;
 use crate::core::input;
 use crate::core::input::InputProblem;
+use crate::core::input::ObjectName;
+use crate::core::input::ParsedFile;
 use crate::core::input::ProblemKind;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
@@ -41,6 +44,10 @@ pub(in crate::cli) struct Inputs {
     pub(in crate::cli) invalid: Vec<RenderEntry>,
     /// Paths that cannot be read: the message, and no hint.
     pub(in crate::cli) unreadable: Vec<(String, Option<String>)>,
+    /// What `--strict` refuses, each with its hint: objects that are there twice, and kinds that look misspelt.
+    pub(super) doubtful: Vec<(String, Option<String>)>,
+    /// The file in which each object was last read.
+    seen: BTreeMap<ObjectName, PathBuf>,
 }
 
 /// What nobody understands in DaemonSets, by their names.
@@ -121,6 +128,7 @@ fn has_known_extension(path: &Path) -> bool {
 
 fn add(inputs: &mut Inputs, path: &Path, text: &str) {
     let parsed = input::parse_file(path, text);
+    add_doubtful(inputs, path, &parsed);
     for daemon_set in parsed.daemon_sets {
         let of_it = |unknown_field: &&InputProblem| {
             unknown_field.object.as_ref().is_some_and(|object| object.key == daemon_set.key)
@@ -138,6 +146,27 @@ fn add(inputs: &mut Inputs, path: &Path, text: &str) {
     inputs.objects.extend(parsed.objects);
     for problem in parsed.problems {
         add_problem(inputs, problem);
+    }
+}
+
+/// Notes what is there twice, and kinds that look like one that is read.
+fn add_doubtful(inputs: &mut Inputs, path: &Path, parsed: &ParsedFile) {
+    let daemon_sets = parsed.daemon_sets.iter().map(|daemon_set| ("DaemonSet", &daemon_set.key));
+    let others = parsed.objects.iter().map(|(object, _)| (object.kind.as_str(), &object.key));
+    for (kind, key) in daemon_sets.chain(others) {
+        let name = ObjectName { kind: kind.to_owned(), key: key.clone() };
+        if let Some(before) = inputs.seen.insert(name.clone(), path.to_owned()) {
+            let (before, path) = (before.display(), path.display());
+            let twice = format!("{name} is there twice, in {before} and in {path}, which --strict refuses");
+            inputs.doubtful.push((twice, Some("the last one counts; remove the other".to_owned())));
+        }
+    }
+    for ignored in &parsed.ignored {
+        if let Some(meant) = convert::resembled(&ignored.kind) {
+            let (path, line) = (path.display(), ignored.line);
+            let unknown = format!("{path}:{line}: {} {} is ignored, which --strict refuses", ignored.kind, ignored.key);
+            inputs.doubtful.push((unknown, Some(format!("did you mean `{meant}`?"))));
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::render::Missing;
+use crate::core::render::RenderOptions;
 use crate::core::rendering::Rendered;
 
 /// What became of one DaemonSet or document.
@@ -161,7 +162,26 @@ fn join(errors: &[FieldError]) -> String {
     errors.collect::<Vec<_>>().join("; ")
 }
 
-/// One element of the JSON array.
+/// What `--json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report<'a> {
+    schema_version: u32,
+    node_name: &'a str,
+    /// What the manifests are written for.
+    kubelet_version: Option<String>,
+    outcomes: Vec<Json<'a>>,
+    problems: Vec<JsonProblem<'a>>,
+}
+
+/// A path that cannot be read, or what `--strict` refuses.
+#[derive(Serialize)]
+struct JsonProblem<'a> {
+    reason: &'a str,
+    hint: Option<&'a str>,
+}
+
+/// What became of one DaemonSet or document.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Json<'a> {
@@ -182,30 +202,50 @@ enum Json<'a> {
     Invalid { outcome: &'static str, file: String, line: usize, column: usize, reason: String },
 }
 
-/// The JSON array; `written`: manifests are named by their path, else given by their content.
+/// Where the manifests went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manifests {
+    /// Into files, which are named.
+    Written,
+    /// Nowhere: their text is given.
+    Inline,
+}
+
+/// The JSON; `problems`: what is wrong besides, each with its hint.
 pub(super) fn json(
     entries: &[RenderEntry],
     unknown_fields: &UnknownFields,
-    written: bool,
+    manifests: Manifests,
+    options: &RenderOptions,
+    problems: &[(String, Option<String>)],
 ) -> Result<String, CommandFailure> {
-    let mut elements: Vec<Json<'_>> = entries.iter().map(|entry| element(entry, written)).collect();
+    let mut elements: Vec<Json<'_>> = entries.iter().map(|entry| element(entry, manifests)).collect();
     for (entry, element) in entries.iter().zip(&mut elements) {
         let unknown_fields = entry.key().and_then(|key| unknown_fields.get(key));
         if let (Json::DaemonSet { warnings, .. }, Some(unknown_fields)) = (element, unknown_fields) {
             *warnings = unknown_fields.iter().map(FieldError::with_hint).collect();
         }
     }
-    output::json(&elements)
+    output::json(&Report {
+        schema_version: 1,
+        node_name: &options.node_name,
+        kubelet_version: options.kubelet_version.map(|(major, minor)| format!("{major}.{minor}")),
+        outcomes: elements,
+        problems: problems.iter().map(|(reason, hint)| JsonProblem { reason, hint: hint.as_deref() }).collect(),
+    })
 }
 
-fn element(entry: &RenderEntry, written: bool) -> Json<'_> {
+fn element(entry: &RenderEntry, manifests: Manifests) -> Json<'_> {
     match entry {
         RenderEntry::Rendered { key, identity, rendered } => Json::DaemonSet {
             namespace: &key.namespace,
             name: &key.name,
             outcome: "rendered",
             reason: String::new(),
-            manifest: Some(if written { format!("manifests/{}", rendered.file) } else { rendered.text.clone() }),
+            manifest: Some(match manifests {
+                Manifests::Written => format!("manifests/{}", rendered.file),
+                Manifests::Inline => rendered.text.clone(),
+            }),
             uid: Some(&identity.uid),
             pod: Some(&identity.pod_name),
             waiting_for: entry.waiting_for(),

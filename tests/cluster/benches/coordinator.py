@@ -70,7 +70,7 @@ def main():
             local.api.create("nodes", _node(number))
             local.api.patch("nodes", name, {"status": _node(number)["status"], "spec": {"taints": None}}, sub="status")
             local.api.patch("nodes", name, {"spec": {"taints": None}})
-            local.api.create("nodedaemons", {"apiVersion": "daemonlet.dev/v1alpha1", "kind": "NodeDaemons", "metadata": {"name": name}})
+            local.api.create("nodedaemons", {"apiVersion": "daemonlet.dev/v1beta1", "kind": "NodeDaemons", "metadata": {"name": name}})
             local.api.patch("nodedaemons", name, _report(number, daemons), sub="status")
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(make, range(NODES)))

@@ -23,7 +23,7 @@ _GROUPS = {
     "controllerrevisions": "apis/apps/v1", "daemonsets": "apis/apps/v1", "deployments": "apis/apps/v1",
     "events": "apis/events.k8s.io/v1", "endpointslices": "apis/discovery.k8s.io/v1", "leases": "apis/coordination.k8s.io/v1",
     "priorityclasses": "apis/scheduling.k8s.io/v1", "runtimeclasses": "apis/node.k8s.io/v1",
-    "tokenreviews": "apis/authentication.k8s.io/v1", "nodedaemons": "apis/daemonlet.dev/v1alpha1",
+    "tokenreviews": "apis/authentication.k8s.io/v1", "nodedaemons": "apis/daemonlet.dev/v1beta1",
 }
 _CLUSTER = {"nodedaemons", "clusterrolebindings", "clusterroles", "namespaces", "nodes", "persistentvolumes", "priorityclasses",
             "runtimeclasses", "tokenreviews"}

@@ -81,7 +81,7 @@ def _daemons_of(path):
     with tempfile.TemporaryDirectory() as out:
         argv = [agent.binary(), "render", "--json", "--node-name", "n1", "--output", out, "--filename", path]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    outcomes = json.loads(done.stdout or "[]")
+    outcomes = json.loads(done.stdout)["outcomes"] if done.stdout else []
     usable = [(found["namespace"], found["name"]) for found in outcomes if found["outcome"] == "rendered"]
     if not usable:
         why = [found["reason"] for found in outcomes if found["reason"]] or done.stderr.strip().splitlines() or ["it has no DaemonSet"]

@@ -267,7 +267,7 @@ class Fidelity(unittest.TestCase):
         source.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), encoding="utf-8")
         told = subprocess.run([agent.binary(), "render", "-f", source, "-o", home, "--json", "--node-name", self.node, "--api-endpoint", "10.0.0.1:6443"],
                               capture_output=True, text=True, check=False)
-        outcome = next((one for one in json.loads(told.stdout) if one["outcome"] != "invalid"), None)
+        outcome = next((one for one in json.loads(told.stdout)["outcomes"] if one["outcome"] != "invalid"), None)
         if not outcome or outcome["outcome"] != "rendered":
             raise AssertionError(f"{meta['name']}: {told.stdout}{told.stderr}")
         taken = subprocess.run([tools.program("accepts"), "-dump", home / "manifests", self.node], capture_output=True, text=True, check=False)

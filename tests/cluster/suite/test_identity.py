@@ -307,7 +307,7 @@ class IdentityTest(Story):
         for node in ("n1", "n2"):
             self.mirror(node)
             if not self.admin.get("nodedaemons", node):
-                self.admin.create("nodedaemons", {"apiVersion": "daemonlet.dev/v1alpha1", "kind": "NodeDaemons", "metadata": {"name": node}, "spec": {}})
+                self.admin.create("nodedaemons", {"apiVersion": "daemonlet.dev/v1beta1", "kind": "NodeDaemons", "metadata": {"name": node}, "spec": {}})
         if not self.admin.get("pods", "ordinary", "kube-system"):
             self.admin.create("pods", {"metadata": {"name": "ordinary", "namespace": "kube-system"}, "spec": {
                 "nodeName": "n1", "serviceAccountName": "net", "containers": [{"name": "a", "image": "example.org/a"}]}})
@@ -360,7 +360,7 @@ class IdentityTest(Story):
         """Makes a NodeDaemons anew as `api`."""
         if self.admin.get("nodedaemons", name):
             self.admin.delete("nodedaemons", name)
-        return api.create("nodedaemons", {"apiVersion": "daemonlet.dev/v1alpha1", "kind": "NodeDaemons", "spec": spec, "metadata": {
+        return api.create("nodedaemons", {"apiVersion": "daemonlet.dev/v1beta1", "kind": "NodeDaemons", "spec": spec, "metadata": {
             "name": name, "ownerReferences": [self.node_ref(node or name)]}})
 
     def attempts(self):
@@ -467,7 +467,7 @@ class IdentityTest(Story):
     def there(self, name):
         """The name of a NodeDaemons that exists."""
         try:
-            self.admin.create("nodedaemons", {"apiVersion": "daemonlet.dev/v1alpha1", "kind": "NodeDaemons", "metadata": {"name": name}, "spec": {}})
+            self.admin.create("nodedaemons", {"apiVersion": "daemonlet.dev/v1beta1", "kind": "NodeDaemons", "metadata": {"name": name}, "spec": {}})
         except Refused as refused:
             # It is there, or its own agent was quicker.
             if refused.code != 409:

@@ -87,7 +87,8 @@ class OperationsTest(Coordinated):
         # The plugin as people have it: a link on PATH.
         cls.path = scratch() / "path"
         cls.path.mkdir()
-        (cls.path / "kubectl-daemonlet").symlink_to(binary())
+        for name in ("kubectl-daemonlet", "kubectl_complete-daemonlet"):
+            (cls.path / name).symlink_to(binary())
 
     @classmethod
     def write_kubelet(cls, **fields):
@@ -145,6 +146,10 @@ class OperationsTest(Coordinated):
         code, out, _ = self.kubectl()
         self.assertEqual(code, 0, out)
         print(out)
+        environment = os.environ | {"PATH": f"{self.path}:{os.environ['PATH']}"}
+        asked = subprocess.run([tools.program("kubectl"), "__complete", "daemonlet", "pro"], env=environment, capture_output=True,
+                               text=True, check=True, timeout=30)
+        self.assertRegex(asked.stdout, r"\Apromote\tEnd the hold .*\n:4\n")
         report = json.loads(self.kubectl("-o", "json")[1])
         self.assertEqual([(r["name"], r["desired"], r["updatedReady"]) for r in report["daemonSets"]], [("net", 3, 3)])
 
@@ -190,13 +195,14 @@ class OperationsTest(Coordinated):
         self.assertIn("daemonlet_api_connected 1\n", text)
         self.assertRegex(text, r'daemonlet_api_watch_up\{watch="nodedaemons"\} 1\n')
         self.assertRegex(self.scrape("/healthz"), r"^ok: the last pass ended \d+ s ago")
-        self.assertIn("16 rules found", promtool("check", "rules", MONITORING / "rules.yaml"))
+        self.assertIn("17 rules found", promtool("check", "rules", MONITORING / "rules.yaml"))
         # What only shows while something is wrong is in the table all the same.
         table = (MONITORING / "METRICS.md").read_text(encoding="utf-8")
         known = set(re.findall(r"(?m)^\| `(\w+)` \|", table))
         shown = set(re.findall(r"(?m)^# TYPE (\w+)", text))
         self.assertEqual(shown - known, set())
         self.assertEqual(known - shown, {"daemonlet_refused_daemons", "daemonlet_failed_revision",
+                                         "daemonlet_certificate_expiry_timestamp_seconds",
                                          "daemonlet_token_expiry_timestamp_seconds", "daemonlet_token_problems",
                                          "daemonlet_volume_refresh_blocked"}
                          | {name for name in known if name.startswith(("daemonlet_coordinator_", "daemonlet_daemonset_"))})
