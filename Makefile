@@ -1,6 +1,6 @@
 # daemonlet: the commands of daily work. `make test` is the whole truth, `make check` its quick part.
 
-.PHONY: build demo loc check test test-long sim mutants fuzz bench swarm showcase packages static cluster-tools cluster-test
+.PHONY: build demo loc check test test-long sim mutants fuzz bench swarm showcase packages static deploy krew docs cluster-tools cluster-test
 
 build:
 	cargo build --release
@@ -66,6 +66,18 @@ packages:
 # One file that needs no library, for whoever bakes images: target/x86_64-unknown-linux-musl/release/daemonlet.
 static:
 	python3 packaging/static.py
+
+# The kustomizations and the Helm chart in deploy, from the objects in packaging/k8s.
+deploy:
+	python3 packaging/deploy.py
+
+# The kubectl plugin for krew, from the binary of `make static`: make krew URL=https://where.the/archive/will/be.
+krew: static
+	python3 packaging/krew.py --url $(URL)
+
+# The pages as a book, in target/book, if mdbook is installed, with every link looked at.
+docs:
+	python3 docs/book.py
 
 # A swarm of N real agents on this machine, against a real etcd and API server: make swarm N=1000. As root;
 # a thousand take some 8 GB. Without N: 100, 300 and 1,000 one after the other, to see what grows how.

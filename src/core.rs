@@ -42,6 +42,7 @@ pub mod render;
 pub mod rendering;
 pub mod replies;
 pub mod sources;
+pub mod start_order;
 pub mod status;
 pub mod time;
 pub mod upstream;
