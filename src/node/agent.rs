@@ -92,6 +92,7 @@ use wake::Until;
 use wake::Wake;
 
 pub use answers::answer_offline;
+pub use executor::open_gates;
 pub use release::held_by;
 pub use release::release_offline;
 pub use reload::Ended;

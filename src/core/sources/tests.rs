@@ -34,7 +34,7 @@ fn daemon_set(source: Source, mode: Option<&str>) -> Arc<DaemonSet> {
         },
         min_ready_seconds: 0,
         admitted: None,
-        gate: false,
+        gate: Default::default(),
         rollout: Default::default(),
         source,
     })

@@ -28,6 +28,7 @@ use super::concerns::images;
 use super::concerns::removal_guard::Known;
 use super::decision::Decision;
 use super::decision::SaveInputs;
+use super::executor::Gates;
 use super::log::Log;
 use super::objects::Objects;
 use super::objects::is_override;
@@ -101,6 +102,7 @@ fn decide_in_order(
     Decision {
         save_inputs,
         adopters,
+        gates: Gates::of(&plan, observation, before.passes == 0),
         to_touch,
         to_clear: state.to_clear(observation.now),
         requests,
