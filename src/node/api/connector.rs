@@ -22,6 +22,7 @@ use crate::node::api::connector::pool::Inner;
 use crate::node::api::connector::pool::PoolState;
 use crate::node::api::error::ApiFailure;
 use crate::node::api::kubeconfig::ApiCredentials;
+use crate::node::api::selection::Selection;
 use crate::node::api::watches::WatchProgress;
 
 pub(super) mod pool;
@@ -106,7 +107,12 @@ impl Connector {
 
     /// A client over these connections. Needs a running tokio runtime.
     pub fn client(&self) -> kube::Client {
-        kube::Client::new(Sender { inner: self.inner.clone() }, "default")
+        self.client_of(Selection::default())
+    }
+
+    /// The same for a client whose lists and watches of all DaemonSets read only what is selected whole.
+    pub fn client_of(&self, selection: Selection) -> kube::Client {
+        kube::Client::new(Sender { inner: self.inner.clone(), selection }, "default")
     }
 
     /// Keeps one connection open for ever: reconnects with back-off.

@@ -72,6 +72,8 @@ pub struct Entry {
 pub enum Presence {
     /// It exists.
     Present(Definition),
+    /// It exists, and what it defines has not been read: this node does not select it, or did not until now.
+    NotSelected,
     /// A watch reported DELETED, or that it no longer matches the selector; the UID that it had.
     Deleted {
         /// `metadata.uid` of the deleted object.
@@ -96,6 +98,9 @@ pub struct Snapshot {
     /// The version with which its content last changed: a list that brings nothing new raises `version` alone.
     pub content: u64,
     pub daemon_sets: BTreeMap<ObjectKey, Definition>,
+    /// DaemonSets of which no more is known than that they exist, each with its resource version.
+    #[serde(default)]
+    pub(super) not_selected: Arc<BTreeMap<ObjectKey, u64>>,
     /// The own Node.
     pub node: Option<Entry>,
     /// Pods of this node (see [`Scope::Pods`]).
@@ -167,10 +172,30 @@ impl Snapshot {
         self.lists(&Scope::DaemonSets) > 0 && self.scopes.iter().all(listed)
     }
 
+    /// Removes what is known of a DaemonSet that is not selected. Whether there was anything.
+    pub(super) fn remove_outline(&mut self, key: &ObjectKey) -> bool {
+        self.not_selected.contains_key(key) && Arc::make_mut(&mut self.not_selected).remove(key).is_some()
+    }
+
+    /// Whether a DaemonSet is known to exist, and no more of it.
+    pub fn is_unread(&self, key: &ObjectKey) -> bool {
+        self.not_selected.contains_key(key)
+    }
+
+    /// Forgets the DaemonSets that are not selected, but for those of `kept`.
+    pub(crate) fn retain_outlines(&mut self, kept: impl Fn(&ObjectKey) -> bool) {
+        if self.not_selected.keys().any(|key| !kept(key)) {
+            Arc::make_mut(&mut self.not_selected).retain(|key, _| kept(key));
+        }
+    }
+
     /// What is known of one DaemonSet.
     pub fn presence(&self, key: &ObjectKey) -> Presence {
         if let Some(entry) = self.daemon_sets.get(key) {
             return Presence::Present(entry.clone());
+        }
+        if self.not_selected.contains_key(key) {
+            return Presence::NotSelected;
         }
         if let Some(Tombstone { uid, orphan }) = self.deleted.get(key) {
             return Presence::Deleted { uid: uid.clone(), orphan: *orphan };
