@@ -195,13 +195,14 @@ impl Policy {
                 None => return Covered::No(format!("it has no label {MODE_LABEL}, and default-mode is labelled")),
             },
         };
+        if !self.allows_namespace(namespace) {
+            let namespaces = self.namespaces.join(", ");
+            return Covered::No(format!("namespace {namespace} is not among policy.namespaces ({namespaces})"));
+        }
         if inherited.is_none() && !self.selector.matches(labels) {
             return Covered::No(format!("its labels do not match selector {}", self.selector));
         }
-        if self.allows_namespace(namespace) {
-            return Covered::Yes(mode);
-        }
-        Covered::No(format!("namespace {namespace} is not among policy.namespaces ({})", self.namespaces.join(", ")))
+        Covered::Yes(mode)
     }
 
     /// Whether DaemonSets of the API in `namespace` may run here.

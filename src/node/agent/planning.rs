@@ -116,6 +116,7 @@ fn with_facts<T>(
         unrelated_pods: &unrelated_pods,
         unlinked: state.unlinked(observation),
         requesters: OnceCell::new(),
+        beyond: OnceCell::new(),
     };
     f(&subjects, &facts)
 }

@@ -13,6 +13,7 @@ use crate::core::outline::Metadata;
 use crate::core::outline::OutlineStatus;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
+use crate::core::policy::is_mistyped;
 
 /// Where DaemonSets are listed and watched.
 const PATH: &str = "/apis/apps/v1/daemonsets";
@@ -70,7 +71,10 @@ impl Selection {
         let is_selected = match &*self.rule {
             Rule::All => true,
             Rule::Policy(policy) => {
-                matches!(policy.covers_labels(&metadata.namespace, &metadata.labels, None), Covered::Yes(_))
+                let (namespace, labels) = (&metadata.namespace, &metadata.labels);
+                // A misspelt mode was meant for the agents: who wrote it is to read that.
+                matches!(policy.covers_labels(namespace, labels, None), Covered::Yes(_))
+                    || is_mistyped(labels) && policy.allows_namespace(namespace)
             }
             Rule::Label => metadata.labels.get(MODE_LABEL).is_some_and(|mode| mode != "bootstrap"),
         };

@@ -32,6 +32,7 @@ use sightings::Sightings;
 pub use snapshot::Entry;
 pub use snapshot::EtcdRollback;
 pub use snapshot::EtcdRollbackDetection;
+pub use snapshot::Outline;
 pub use snapshot::Presence;
 pub use snapshot::Scope;
 pub use snapshot::ScopeState;
@@ -180,7 +181,7 @@ impl Store {
     fn define(&self, value: &Value) {
         let (key, reached) = (key_of(value), resource_version(value).unwrap_or(0));
         if is_outline(value) {
-            return self.outline(key, reached);
+            return self.outline(key, Outline::of(value, reached));
         }
         self.selection.add(&key);
         let fingerprint = definition::fingerprint(value);
@@ -204,13 +205,13 @@ impl Store {
     }
 
     /// A DaemonSet that is not selected exists. Its changes are no news.
-    fn outline(&self, key: ObjectKey, version: u64) {
+    fn outline(&self, key: ObjectKey, outline: Outline) {
         self.with(|snapshot| {
-            snapshot.etcd_rollback_detection.reached = snapshot.etcd_rollback_detection.reached.max(version);
+            snapshot.etcd_rollback_detection.reached = snapshot.etcd_rollback_detection.reached.max(outline.version);
             snapshot.deleted.remove(&key);
             // Of one that was added to the selection only now, this may be newer than what was read whole.
             let was_whole = snapshot.daemon_sets.remove(&key).is_some();
-            let is_new = Arc::make_mut(&mut snapshot.not_selected).insert(key, version).is_none();
+            let is_new = Arc::make_mut(&mut snapshot.not_selected).insert(key, outline).is_none();
             if was_whole || is_new {
                 snapshot.changed();
             }
@@ -219,7 +220,7 @@ impl Store {
 
     /// A GET of a DaemonSet whose outline is known gave this. False: a later state of it has been seen.
     pub(super) fn read(&self, value: &Value) -> bool {
-        let seen = self.snapshot().not_selected.get(&key_of(value)).copied();
+        let seen = self.snapshot().outline(&key_of(value)).map(|outline| outline.version);
         let is_new = seen.is_some_and(|seen| resource_version(value).unwrap_or(0) >= seen);
         if is_new {
             self.define(value);
