@@ -107,15 +107,12 @@ impl Outliner {
         let mut out = Vec::new();
         let mut rest = bytes;
         while let Some(byte) = rest.first() {
-            if self.in_string && !self.is_escaped {
-                // The text of a string, all at once.
-                let text = rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).unwrap_or(rest.len());
-                if text > 0 {
-                    self.read_key(&rest[..text]);
-                    self.put(&rest[..text], &mut out);
-                    rest = &rest[text..];
-                    continue;
-                }
+            let plain = rest.iter().position(|byte| self.is_read_alone(*byte)).unwrap_or(rest.len());
+            if plain > 0 {
+                self.read_key(&rest[..plain]);
+                self.put(&rest[..plain], &mut out);
+                rest = &rest[plain..];
+                continue;
             }
             rest = &rest[1..];
             match self.in_string {
@@ -124,6 +121,17 @@ impl Outliner {
             }
         }
         out
+    }
+
+    /// Whether a byte may change how the next ones are read.
+    fn is_read_alone(&self, byte: u8) -> bool {
+        match (self.in_string, self.is_escaped) {
+            (true, true) => true,
+            (true, false) => matches!(byte, b'"' | b'\\'),
+            (false, _) => {
+                matches!(byte, b'"' | b'{' | b'}' | b'[' | b']') || matches!(byte, b':' | b',') && self.has_keys()
+            }
+        }
     }
 
     /// A quote, a backslash or what is behind one.

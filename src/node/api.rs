@@ -75,6 +75,7 @@ pub use store::Definition;
 pub use store::Entry;
 pub use store::EtcdRollback;
 pub use store::EtcdRollbackDetection;
+pub use store::Outline;
 pub use store::Presence;
 pub use store::Scope;
 pub use store::ScopeState;

@@ -146,6 +146,9 @@ fn desired<'a>(
         if let (ApiState::Absent { .. }, Some(api)) = (&of_api, api) {
             of_api = orphans::unless_orphaned(of_api, record, api, node);
         }
+        if of_api == ApiState::Unread && !observation.is_linked() {
+            of_api = ApiState::Unknown;
+        }
         let about = state.definitions.version(key);
         let known = KnownDefinition {
             folder: observation.folders.state(key, &state.inputs.origins, record),

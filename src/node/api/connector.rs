@@ -1,7 +1,8 @@
 //! The agent's connections to the API server: few HTTP/2 connections under `kube::Client`.
 //!
 //! kube's stock client speaks HTTP/1.1, with a TLS connection for each watch. Owns the connections, their number, the
-//! credentials in force and the counters. Must know of Kubernetes only "watch" and "list".
+//! credentials in force and the counters. Must know of Kubernetes only "watch", "list", and which DaemonSets are read
+//! whole.
 
 use std::path::PathBuf;
 use std::sync::Arc;
