@@ -4,8 +4,10 @@ import json
 import unittest
 from pathlib import Path
 
+from kit import coordinator
 from kit.agent import grant
 from kit.control_plane import ControlPlane
+from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.wait import until
 from suite.bare import SOON
@@ -60,3 +62,20 @@ class Foreign(Story):
         until(lambda: [found.image for found in self.instances(agent, "shared")] == ["api:1"], SOON, "the API's version runs")
         self.admin.patch("daemonsets", "shared", {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "api:2"}]}}}}, self.namespace)
         until(lambda: [found.image for found in self.instances(agent, "shared")] == ["api:2"], SOON, "its changes are followed")
+
+
+class Unlabelled(Story):
+    """What no label gives to the agents, and agents run all the same."""
+
+    def test_a_coordinator_reads_what_an_agent_runs_without_a_label(self):
+        coordinator.install(self.cluster)
+        self.put(self.daemon("plain", labels={}))
+        self.put(daemonset("large", "default", {"args": ["x" * LARGE]}))
+        self.enterContext(Coordinator(self.cluster, "one"))
+        agent = self.start_agent(default_mode="static")
+        self.instance(agent, "plain", seconds=60)
+        status = lambda: self.admin.get("daemonsets", "plain", self.namespace).get("status", {})
+        until(lambda: status().get("desiredNumberScheduled") == 1, 60, "the coordinator counts its nodes")
+        self.change("plain", "two")
+        until(lambda: status().get("observedGeneration") == 2, 60, "the coordinator follows its changes")
+        self.assertEqual(self.admin.get("daemonsets", "large", "default").get("status", {}).get("conditions"), None)
