@@ -50,7 +50,7 @@ fuzz:
 	python3 fuzz/run.py $(if $(SECONDS),--seconds $(SECONDS)) $(TARGETS)
 
 # How fast it is, in one table: functions, the running agent, real nodes beside the stock controller.
-# make bench WHAT=functions (or agent, manifest, apply, power, cold, hundred) measures a part. As root.
+# make bench WHAT=functions (or agent, manifest, apply, power, cold, hundred, foreign) measures a part. As root.
 bench:
 	python3 tests/bench.py $(WHAT)
 

@@ -197,6 +197,17 @@ pub enum Mode {
     Bootstrap,
 }
 
+impl Mode {
+    /// The mode that the label among `labels` asks for; `None` without the label or with an invalid value.
+    pub fn of(labels: &BTreeMap<String, String>) -> Option<Self> {
+        match labels.get(MODE_LABEL).map(String::as_str) {
+            Some("static") => Some(Mode::Static),
+            Some("bootstrap") => Some(Mode::Bootstrap),
+            _ => None,
+        }
+    }
+}
+
 /// The label whose value is a [`Mode`].
 pub const MODE_LABEL: &str = "daemonlet.dev/mode";
 /// The node selector key that keeps the stock controller away; ignored in placement.
@@ -395,11 +406,7 @@ impl DaemonSet {
 
     /// The mode that its label asks for; `None` without the label or with an invalid value.
     pub fn mode_label(&self) -> Option<Mode> {
-        match self.labels.get(MODE_LABEL).map(String::as_str) {
-            Some("static") => Some(Mode::Static),
-            Some("bootstrap") => Some(Mode::Bootstrap),
-            _ => None,
-        }
+        Mode::of(&self.labels)
     }
 }
 

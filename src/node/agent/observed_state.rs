@@ -95,6 +95,8 @@ pub(super) struct ObservedState<'a> {
     pub(super) unlinked: Option<&'a str>,
     /// What daemons of namespaces that are not trusted request, once it is asked for.
     pub(super) requesters: OnceCell<Vec<Requester<'a>>>,
+    /// DaemonSets of which their namespaces have too many, once it is asked for.
+    pub(super) beyond: OnceCell<BTreeSet<&'a ObjectKey>>,
 }
 
 /// An object of which no source has said anything yet.
@@ -388,6 +390,9 @@ impl Facts for ObservedState<'_> {
     }
 
     fn admission(&self, daemon_set: &DaemonSet) -> Admission {
+        if let Some(error) = self.too_many(daemon_set) {
+            return Admission::Refused(vec![error]);
+        }
         let namespace = self.objects.lookup(&namespace_of(daemon_set));
         self.state.policy.admit(daemon_set, namespace).and(|| self.no_room(daemon_set))
     }
