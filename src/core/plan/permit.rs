@@ -74,7 +74,8 @@ impl Planner<'_> {
 
     /// The revision to return to, if the cluster withdraws the rollout.
     pub(super) fn taken_back(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) -> Option<Target> {
-        let approved = self.facts.approved(daemon_set).filter(|approved| *approved != desired)?.to_owned();
+        let approved = self.facts.approved(daemon_set).or_else(|| self.staged_before(daemon_set));
+        let approved = approved.filter(|approved| *approved != desired)?.to_owned();
         // The released one has the annotations and the strategy of today.
         let released = daemon_set.rollout.released.clone().filter(|released| released.hash == approved);
         let known = released.and_then(|released| {

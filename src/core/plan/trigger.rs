@@ -3,7 +3,9 @@
 //! Owns when that has come. It is asked for where something runs, or is to return, and not for first instances. What
 //! waits for a boot is claimed before (`staged`): at the boot nothing is asked, as the API server may be away.
 
+use crate::core::model::DaemonSet;
 use crate::core::model::Source;
+use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
 use crate::core::update_trigger::UpdateTrigger;
 
@@ -15,7 +17,6 @@ use super::Withheld;
 use super::instance::StartFor;
 use super::permit::is_paused;
 use super::progress::Target;
-use crate::core::record::EndConfirmation;
 
 /// What a replacement waits for that nothing else withholds.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -74,7 +75,20 @@ impl Planner<'_> {
         self.record.staged.as_ref() == Some(&target.revision)
             && matches!(UpdateTrigger::of(daemon_set), None | Some(UpdateTrigger::Boot))
             && !is_paused(daemon_set)
-            && daemon_set.rollout.halted.is_none()
+            && !self.is_halted(target)
+    }
+
+    /// The revision that was staged, while it is not known whether its approval stands.
+    pub(super) fn staged_before(&self, daemon_set: &DaemonSet) -> Option<&str> {
+        let staged = self.record.staged.as_deref()?;
+        let permission = self.facts.permission(daemon_set, staged);
+        matches!(permission, Permission::Withheld(Withheld::NotRead | Withheld::NotServed)).then_some(staged)
+    }
+
+    /// Whether the rollout of the target is halted. The way back from a halted one is not.
+    fn is_halted(&self, target: &Target) -> bool {
+        let is_back = self.summary.wanted_revision.as_ref().is_some_and(|wanted| *wanted != target.revision);
+        target.daemon_set.rollout.halted.is_some() && !is_back
     }
 
     /// Whether the target takes the place of `old` before the kubelet starts, in one pass.
@@ -89,7 +103,7 @@ impl Planner<'_> {
     pub(super) fn stage(&mut self, target: &Target, withheld: Withheld) {
         let staged = self.record.staged.take();
         let daemon_set = &target.daemon_set;
-        if daemon_set.source != Source::Api || daemon_set.rollout.halted.is_some() {
+        if daemon_set.source != Source::Api || self.is_halted(target) {
             return;
         }
         let permission = match withheld {

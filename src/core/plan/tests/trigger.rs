@@ -206,3 +206,22 @@ fn from_a_folder_a_boot_needs_no_claim() {
     bench.now += ms(1);
     assert_eq!(bench.pass(&of_folder("b")), ["start uid-b-1", "end uid-a-0"]);
 }
+
+#[test]
+fn the_way_back_of_a_halted_rollout_is_staged_and_made_at_a_boot_too() {
+    let (mut bench, desired) = bench(Permission::Claimed, "boot");
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-b-1"]);
+    let mut halted = of_api("b", "boot");
+    halted.rollout.halted = Some("it failed".to_owned());
+    let desired = wanted(&halted);
+    bench.world.approved = Some("a".to_owned());
+    bench.world.permission = Some(Permission::Staged);
+    assert_eq!(bench.pass(&desired), NONE);
+    assert_eq!(bench.record.staged.as_deref(), Some("a"));
+    bench.world.approved = None;
+    boot(&mut bench);
+    assert_eq!(bench.pass(&desired), ["start uid-a-2", "end uid-b-1"]);
+}
