@@ -221,7 +221,8 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     let waits = |i: &usize| nodes[*i].waits_for_trigger() && matches!(stands[*i], Stand::Old(_));
     plan.waiting = (0..nodes.len()).filter(|i| waits(i) && !plan.withdraw.contains(i)).count();
     let installs = first_install::plan(rules, nodes, &stands, desired, &mut plan.withdraw);
-    if candidates.is_empty() && installs.is_empty() {
+    let is_taken_back = hold.is_some() && !plan.withdraw.is_empty();
+    if candidates.is_empty() && installs.is_empty() && !is_taken_back {
         let left = |(node, stand): &(&NodeFact<'_>, &Stand)| node.should_run && matches!(stand, Stand::Old(_));
         let unable = nodes.iter().zip(&stands).filter(left).filter(|(node, _)| !node.able).count();
         if unable > 0 && plan.slots == 0 {

@@ -48,7 +48,7 @@ impl Planner<'_> {
         }
         let written = UpdateTrigger::of(&target.daemon_set);
         let is_free = permission == Permission::Free;
-        let open = [given, written].into_iter().flatten().find(|trigger| !self.has_come(*trigger, target, is_free));
+        let open = [written, given].into_iter().flatten().find(|trigger| !self.has_come(*trigger, target, is_free));
         open.map_or(permission, |trigger| Permission::Withheld(Withheld::Until(trigger)))
     }
 
