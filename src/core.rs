@@ -46,6 +46,7 @@ pub mod sources;
 pub mod start_order;
 pub mod status;
 pub mod time;
+pub mod update_trigger;
 pub mod upstream;
 pub mod validate;
 pub mod volume;
