@@ -207,7 +207,7 @@ fn a_gate_stays_closed_while_the_definition_is_in_doubt() {
     first.key = ObjectKey::new("a", "x");
     let mut second = daemon_set("v1");
     second.annotations.insert(crate::core::model::AFTER.to_owned(), "a/x".to_owned());
-    second.gate = true;
+    second.gate = StartGate::Has;
     let mut bench = Bench::new();
     assert_eq!(bench.pass(&wanted(&second)), ["start uid-v1-0"]);
     for instance in &mut bench.record.instances {
