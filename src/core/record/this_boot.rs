@@ -31,6 +31,11 @@ pub struct ThisBoot {
 }
 
 impl DaemonRecord {
+    /// Whether its instances wait at their gates.
+    pub fn has_closed_gate(&self) -> bool {
+        self.this_boot.as_ref().is_some_and(|this| this.gate_closed)
+    }
+
     /// What has happened in `boot`; what is remembered of an earlier one is dropped.
     pub fn in_boot(&mut self, boot: &str) -> &mut ThisBoot {
         let this = self.this_boot.get_or_insert_default();
