@@ -332,10 +332,10 @@ impl Agent {
     /// Whether nothing is left that the API server, a pull or a file that comes to rest could still change at once.
     fn is_settled(&self) -> bool {
         let observation = &self.last.observation;
-        let is_unread = |key| observation.snapshot().is_some_and(|api| api.is_unread(key));
         let waits = |d: &crate::core::plan::DaemonPlan| {
             let is_asked = self.state.concerns.admission_dry_runs.is_open(&d.key);
-            !d.actions.is_empty() || !d.summary.waiting_for.is_empty() || is_asked || is_unread(&d.key)
+            let is_unread = observation.snapshot().is_some_and(|api| api.is_unread(&d.key));
+            !d.actions.is_empty() || !d.summary.waiting_for.is_empty() || is_asked || is_unread
         };
         let is_complete = |api: &Api| api.store().snapshot().is_complete() && !self.last.plan.daemons.iter().any(waits);
         let rests = observation.pulls.open() == 0 && !observation.folders.view.is_held;
