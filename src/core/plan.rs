@@ -21,9 +21,9 @@ mod ready;
 mod refresh;
 mod retry;
 mod run;
-mod trigger;
 #[cfg(test)]
 mod tests;
+mod trigger;
 mod turn;
 
 use std::collections::BTreeSet;

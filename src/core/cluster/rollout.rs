@@ -270,8 +270,11 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     }
     order::sort(nodes, &stands, &mut candidates);
     let old = nodes.iter().zip(&stands).filter(|(n, s)| n.should_run && matches!(s, Stand::Old(_))).count();
-    let on_the_way =
-        nodes.iter().zip(&stands).filter(|(n, s)| (n.approval.is_some() || n.staged) && matches!(s, Stand::Old(_))).count();
+    let on_the_way = nodes
+        .iter()
+        .zip(&stands)
+        .filter(|(n, s)| (n.approval.is_some() || n.staged) && matches!(s, Stand::Old(_)))
+        .count();
     let has_begun = |(n, s): &(&NodeFact<'_>, &Stand)| {
         n.should_run && (n.has_word() || matches!(s, Stand::New { .. } | Stand::Both(_)))
     };
