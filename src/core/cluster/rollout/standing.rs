@@ -12,6 +12,11 @@ impl ApprovalFact {
     pub(super) fn is_standing(&self) -> bool {
         self.when.is_some()
     }
+
+    /// Whether it takes a slot before it is claimed.
+    pub(super) fn takes_slot(&self, rules: &Rules) -> bool {
+        !self.is_standing() && rules.when.is_none()
+    }
 }
 
 impl NodeFact<'_> {
