@@ -278,7 +278,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         .filter(|(n, s)| (n.approval.is_some() || n.staged) && matches!(s, Stand::Old(_)))
         .count();
     let has_begun = |(n, s): &(&NodeFact<'_>, &Stand)| {
-        n.should_run && (n.has_word() || matches!(s, Stand::New { .. } | Stand::Both(_)))
+        n.should_run && (n.is_under_way() || matches!(s, Stand::New { .. } | Stand::Both(_)))
     };
     let allowed = match &rules.step {
         // Nodes that run nothing yet are no part of a step.
