@@ -24,6 +24,8 @@ use crate::core::sources;
 use crate::core::sources::ApiState;
 use crate::core::sources::Desired;
 use crate::core::sources::KnownDefinition;
+use crate::core::startup_taint;
+use crate::core::startup_taint::Switch;
 use crate::node::api::Scope;
 use crate::node::manifests::Manifest;
 
@@ -60,6 +62,15 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
             is_only: state.goal == Goal::Once,
         };
         let mut plan = pass::plan(subjects, &context, facts);
+        if state.goal == Goal::Run {
+            let rules = startup_taint::Rules {
+                now: observation.now,
+                boot: &observation.boot.id,
+                is_trusted: &|daemon_set| state.policy.confines(daemon_set).is_none(),
+                switch: if config.startup_taint { Switch::On } else { Switch::Off },
+            };
+            plan.startup_taint = startup_taint::decide(subjects, &mut plan.daemons, &rules);
+        }
         note_vanished(observation, &mut plan);
         note_passed_over(observation, state, facts, &mut plan);
         plan
