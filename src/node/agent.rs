@@ -189,7 +189,7 @@ impl Agent {
         let ended = self.drive(Until::Stopped, callers, file).await;
         if ended == Ended::Stopped {
             self.reporter.notifier().stopping();
-            self.taint_at_shutdown().await;
+            leaving::taint_at_shutdown(&self.state, &self.last, &self.requests).await;
         }
         self.put_away().await;
         ended
@@ -382,7 +382,7 @@ impl Agent {
         self.connect();
         self.drive(Until::TornDown(bound), &mut Callers::default(), None).await;
         let left = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);
-        let taint = self.remove_taint().await;
+        let taint = leaving::remove_taint(&self.config, &self.state, &self.requests).await;
         Teardown { node: self.config.node_name.clone(), found, left, taint, problems: self.last.problems.clone() }
     }
 
