@@ -34,6 +34,9 @@ pub use keys::Config;
 pub use listen::Listen;
 pub(crate) use read::reason as io_reason;
 
+/// Where the agent has its socket unless the configuration says otherwise.
+pub const DEFAULT_RUN_DIR: &str = "/run/daemonlet";
+
 /// The file that is read when no `--config` is given.
 pub const MAIN_FILE: &str = "/etc/daemonlet/daemonlet.toml";
 

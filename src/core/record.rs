@@ -328,6 +328,10 @@ impl DaemonRecord {
     /// Resets times in the future to `now`: the clock was set back, and nothing should wait until it catches up.
     pub fn not_after(&mut self, now: Timestamp) {
         self.each_time(|time| *time = now.min(*time));
+        // Not shifted forward with the others: what was Ready before the clock was set has an older time than that.
+        if let Some(not_before) = self.this_boot.as_mut().and_then(|this| this.not_before.as_mut()) {
+            *not_before = now.min(*not_before);
+        }
         for order in self.instances.iter_mut().filter_map(|i| i.restart.as_mut()) {
             order.due = order.due.min(now + MAX_BACKOFF);
         }
@@ -362,7 +366,7 @@ impl DaemonRecord {
         times.extend(self.backoff.as_mut().map(|backoff| &mut backoff.last));
         times.extend(self.unheard_since.as_mut());
         if let Some(this) = &mut self.this_boot {
-            times.extend([&mut this.waits_since, &mut this.awaited_since, &mut this.not_before].into_iter().flatten());
+            times.extend([&mut this.waits_since, &mut this.awaited_since].into_iter().flatten());
         }
         times.extend(self.hand_over.as_mut().and_then(|hand_over| hand_over.missing.as_mut()));
         times.into_iter().for_each(change);

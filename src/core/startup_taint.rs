@@ -18,6 +18,7 @@ use crate::core::pass::Subject;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Note;
 use crate::core::plan::State;
+use crate::core::sources::Desired;
 use crate::core::start_order;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -36,6 +37,8 @@ pub struct Rules<'a> {
     pub now: Timestamp,
     /// Which boot of the node this is.
     pub boot: &'a str,
+    /// When the node booted.
+    pub booted: Timestamp,
     /// Whether a DaemonSet is of a folder or of a trusted namespace; others may not keep workload away.
     pub is_trusted: &'a dyn Fn(&DaemonSet) -> bool,
     /// Whether the agent may write the taint (`node.startup-taint`).
@@ -108,8 +111,18 @@ pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &Rules<
     let mut taint = StartupTaint::default();
     for (subject, plan) in subjects.iter().zip(plans) {
         let runs = plan.record.live().filter_map(|instance| instance.daemon_set.as_ref()).last();
-        let definition = subject.desired.definition().or(runs).cloned();
-        let Some(daemon_set) = definition.filter(|daemon_set| is_asked(daemon_set)) else { continue };
+        let Some(daemon_set) = subject.desired.definition().or(runs).cloned() else {
+            // What is being read may ask for it.
+            let until = rules.booted + TIMEOUT;
+            if matches!(subject.desired, Desired::Unsure { .. }) && rules.now < until {
+                plan.look_at(until);
+                taint.unknown.insert(plan.key.clone());
+            }
+            continue;
+        };
+        if !is_asked(&daemon_set) {
+            continue;
+        }
         if !(rules.is_trusted)(&daemon_set) {
             let namespace = &plan.key.namespace;
             plan.say(format!(
@@ -141,7 +154,7 @@ pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &Rules<
             ));
             continue;
         }
-        plan.wake_at = Some(plan.wake_at.map_or(until, |wake| wake.min(until)));
+        plan.look_at(until);
         if standing == Standing::Unknown {
             taint.unknown.insert(plan.key.clone());
             continue;
@@ -155,6 +168,10 @@ pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &Rules<
 }
 
 impl DaemonPlan {
+    fn look_at(&mut self, at: Timestamp) {
+        self.wake_at = Some(self.wake_at.map_or(at, |wake| wake.min(at)));
+    }
+
     fn say(&mut self, text: String) {
         self.summary.notes.push(Note::Other(text));
     }
@@ -171,12 +188,12 @@ fn standing(plan: &DaemonPlan, boot: &str) -> Standing {
     }
     let runs = record.live().next().is_some();
     match plan.summary.state {
-        State::NotSelected | State::Refused | State::Stopping | State::NotAccepted | State::Orphaned => {
-            Standing::NotHere
-        }
-        State::Held if !runs => Standing::NotHere,
+        State::NotSelected | State::Stopping | State::NotAccepted | State::Orphaned => Standing::NotHere,
+        State::Refused | State::Held if !runs => Standing::NotHere,
         State::Unknown if !runs => Standing::Unknown,
-        State::Held
+        // What runs here does so all the same.
+        State::Refused
+        | State::Held
         | State::Unknown
         | State::Running
         | State::Stale

@@ -239,6 +239,9 @@ pub trait Facts {
     fn moment(&self, instance: &Instance) -> Moment;
     /// Whether it can be observed that the instance has ended, if it ends now.
     fn end_observable(&self, instance: &Instance) -> EndObservable;
+    /// Whether the instance's pod is ready, whatever the Node is: a Node without a pod network is not ready, and what
+    /// makes that network may start after others.
+    fn pod_readiness(&self, instance: &Instance) -> Readiness;
     /// Whether the instance is ready.
     fn readiness(&self, instance: &Instance) -> Readiness;
     /// The stock controller's pod for this daemon on this node; `known`: the one that took over.

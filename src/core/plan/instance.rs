@@ -8,9 +8,9 @@ use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::Mode;
 use crate::core::model::ObjectRef;
+use crate::core::model::StartGate;
 use crate::core::record::Instance;
 use crate::core::record::WrittenData;
-use crate::core::render::GATE;
 use crate::core::render::HeldPart;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
@@ -188,13 +188,16 @@ impl Planner<'_> {
         self.record.by_hand = None;
         self.record.last = None;
         self.record.unheard_since = None;
-        self.note_started();
+        self.open_for_new();
         let waiting = refresh::waiting_alone(&rendered.pod.held);
         // What starts a container that waits is no change of its data.
         let data_version = if waiting.is_empty() { rendered.pod.data_version.clone() } else { String::new() };
         self.record.bootstrap = self.summary.mode == Some(Mode::Bootstrap);
         let instance = Instance {
-            daemon_set: Some(daemon_set.with_gate(rendered.pod.volumes.iter().any(|volume| volume.name == GATE))),
+            daemon_set: Some(daemon_set.with_gate(match rendered.pod.has_gate {
+                true => StartGate::Has,
+                false => StartGate::None,
+            })),
             data_version,
             waiting,
             data: Some(WrittenData::of(rendering, &BTreeSet::new())),

@@ -62,8 +62,13 @@ impl Bench {
         let mut plans = [plan];
         let subjects = [Subject { desired: self.desired.clone(), record: &self.record, unlisted: false }];
         let is_trusted = |daemon_set: &DaemonSet| daemon_set.key.namespace == "kube-system";
-        let rules =
-            Rules { now: Timestamp::from_secs(seconds), boot: BOOT, is_trusted: &is_trusted, switch: self.switch };
+        let rules = Rules {
+            now: Timestamp::from_secs(seconds),
+            boot: BOOT,
+            booted: Timestamp::default(),
+            is_trusted: &is_trusted,
+            switch: self.switch,
+        };
         let taint = decide(&subjects, &mut plans, &rules);
         let [plan] = plans;
         let note = plan.summary.notes.last().map(ToString::to_string).unwrap_or_default();
@@ -132,7 +137,7 @@ fn what_is_not_to_run_here_is_not_waited_for_and_what_is_unknown_changes_nothing
     let mut unknown = Bench { state: State::Unknown, ..Bench::asked() };
     assert_eq!(unknown.wish(), Wish::Unknown);
     assert_eq!(unknown.at(600).0.wish(), Wish::NoTaint, "not for ever");
-    for state in [State::Unknown, State::Held] {
+    for state in [State::Unknown, State::Held, State::Refused] {
         assert_eq!(Bench { state, ..Bench::asked().unsure() }.wish(), Wish::Taint, "an instance of it is here");
     }
 }
@@ -146,4 +151,14 @@ fn a_daemon_that_hands_over_is_waited_for_until_its_successor_is_ready() {
         bench.record.hand_over = hand_over(boot, done);
         assert_eq!(bench.wish(), wish);
     }
+}
+
+#[test]
+fn what_is_being_read_may_ask_for_it_but_not_for_ever() {
+    let mut bench = Bench::asked();
+    bench.desired = Desired::Unsure { reason: "it is being read".to_owned() };
+    let (taint, _, wake) = bench.at(599);
+    assert_eq!((taint.wish(), wake), (Wish::Unknown, Some(Timestamp::from_secs(600))));
+    assert_eq!(bench.at(600).0.wish(), Wish::NoTaint, "ten minutes after the boot");
+    assert!(bench.record.this_boot.is_none(), "nothing is remembered of it");
 }

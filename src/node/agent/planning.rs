@@ -73,6 +73,7 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
             let rules = startup_taint::Rules {
                 now: observation.now,
                 boot: &observation.boot.id,
+                booted: observation.boot.at,
                 is_trusted: &|daemon_set| state.policy.confines(daemon_set).is_none(),
                 switch: if config.startup_taint { Switch::On } else { Switch::Off },
             };
@@ -135,6 +136,7 @@ fn with_facts<T>(
         unrelated_pods: &unrelated_pods,
         unlinked: state.unlinked(observation),
         requesters: OnceCell::new(),
+        beyond: OnceCell::new(),
     };
     f(&subjects, &facts)
 }
@@ -163,6 +165,9 @@ fn desired<'a>(
         let mut of_api = api.map_or(ApiState::None, |api| state.definitions.api_state(key, api));
         if let (ApiState::Absent { .. }, Some(api)) = (&of_api, api) {
             of_api = orphans::unless_orphaned(of_api, record, api, node);
+        }
+        if of_api == ApiState::Unread && !observation.is_linked() {
+            of_api = ApiState::Unknown;
         }
         let about = state.definitions.version(key);
         let known = KnownDefinition {
