@@ -228,6 +228,7 @@ impl Config {
             taints: self.node_taints.clone(),
             kubelet_version: self.kubelet_version.clone(),
             allocatable: None,
+            unschedulable: false,
             registered: false,
         }
     }

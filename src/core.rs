@@ -47,6 +47,7 @@ pub mod start_order;
 pub mod startup_taint;
 pub mod status;
 pub mod time;
+pub mod update_trigger;
 pub mod upstream;
 pub mod validate;
 pub mod volume;

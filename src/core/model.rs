@@ -237,6 +237,8 @@ pub const TOPOLOGY_KEY: &str = "daemonlet.dev/topology-key";
 pub const SPREAD_KEY: &str = "daemonlet.dev/spread-key";
 /// Annotation: when nodes are approved, such as `Mon-Fri 02:00-04:00 Europe/Berlin`.
 pub const WINDOW: &str = "daemonlet.dev/window";
+/// Annotation: what an approved replacement waits for on its node: `drain`, `boot` or `manual`.
+pub const UPDATE: &str = "daemonlet.dev/update";
 /// Annotation: the ControllerRevision and the step, or `canary`, whose hold was ended by hand.
 pub const PROMOTED: &str = "daemonlet.dev/promoted";
 /// Annotation: the ControllerRevision whose rollout was taken back by hand.
@@ -443,6 +445,9 @@ pub struct NodeView {
     /// Cpu and memory of `status.allocatable`, once the kubelet has written it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocatable: Option<Resources>,
+    /// `spec.unschedulable`: it is cordoned or drained.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unschedulable: bool,
     /// Whether this is the API's Node; `false`: what the configuration and the kubelet's defaults say.
     pub registered: bool,
 }

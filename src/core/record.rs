@@ -96,6 +96,9 @@ pub struct DaemonRecord {
     /// The revision that an administrator asked to try here now; it needs no permission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_hand: Option<String>,
+    /// The revision that replaces what runs at the next boot: its approval is claimed, and its images were here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staged: Option<String>,
     /// The last order of the cluster to try a revision again (`daemonlet.dev/retry`) that was followed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<String>,
@@ -263,6 +266,7 @@ impl DaemonRecord {
             failed: None,
             progress: None,
             by_hand: None,
+            staged: None,
             retry: None,
             last: None,
             previous: None,

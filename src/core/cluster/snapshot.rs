@@ -225,6 +225,8 @@ pub(super) struct Told {
     pub(super) pod: Option<Box<str>>,
     /// Whether it claims an approval.
     pub(super) replacing: bool,
+    /// Whether it claims one for the next boot.
+    pub(super) staged: bool,
     /// The revision that failed, and the cause.
     pub(super) failed: Option<(Name, Name)>,
     /// The revision that ran before, and that it can return to.

@@ -114,6 +114,7 @@ impl Planner<'_> {
             None => self.target(daemon_set, &desired),
         };
         let target = self.or_last(target);
+        self.record.staged.take_if(|staged| *staged != target.revision);
         let Some(target) = self.or_released(target) else { return };
         let (current, outdated) = self.split(&target);
         let needs_word = self.needs_word(&target);
@@ -328,7 +329,8 @@ impl Planner<'_> {
             self.show(old);
             return self.add_reason(&format!("revision {wanted} waits: {hold}"));
         }
-        let beside = surge && order.is_none();
+        let at_boot = order.is_none() && self.is_swapped_at_boot(target, old);
+        let beside = surge && order.is_none() && !at_boot;
         if let Some(why) = self.in_the_way(target, old, beside) {
             self.stays(old);
             self.summary.state = State::Waiting;
@@ -337,6 +339,7 @@ impl Planner<'_> {
         // A running instance has its images: another instance of its revision need not wait for a check of them.
         let same = order.is_some() && old.revision == target.revision;
         let start_for = match (old.not_accepted, same) {
+            _ if at_boot => StartFor::Boot,
             (true, _) => StartFor::Nothing,
             (false, true) => StartFor::Restart,
             (false, false) => StartFor::Replacement,
@@ -350,7 +353,13 @@ impl Planner<'_> {
             }
             return self.add_reason(&format!("revision {wanted} cannot start, the old instance stays: {lacks}"));
         };
-        if beside {
+        if at_boot {
+            // Nothing of either runs before the kubelet does.
+            self.replacing = None;
+            self.begin(target, &prepared, "a new revision, at this boot");
+            let cause = format!("it is replaced by revision {wanted} at this boot");
+            self.end_as(&old.uid, &cause, true, EndConfirmation::NeverStarted);
+        } else if beside {
             self.refresh(old);
             self.begin(target, &prepared, "a new revision, beside the old one");
         } else {

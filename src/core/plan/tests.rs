@@ -6,6 +6,7 @@ mod ports;
 mod progress;
 mod refresh;
 mod retry;
+mod trigger;
 mod turn;
 mod unrecorded;
 

@@ -290,6 +290,7 @@ fn is_same(one: &Plan, other: &Plan) -> bool {
             pull,
             question,
             replacing,
+            staging,
             // They only say when and with what to look again.
             asks_runtime: _,
             wake_at: _,
@@ -303,6 +304,7 @@ fn is_same(one: &Plan, other: &Plan) -> bool {
             && *pull == other.pull
             && *question == other.question
             && *replacing == other.replacing
+            && *staging == other.staging
     };
     one.removals_held == other.removals_held
         && one.daemons.len() == other.daemons.len()

@@ -147,7 +147,7 @@ impl ClusterSnapshot {
         let mut daemons: Vec<(Name, Told)> = said_of.into_iter().take(DAEMONS).map(|d| told(names, d)).collect();
         daemons.sort_by_key(|(key, _)| *key);
         let approvals = spec.approvals.iter().map(|a| {
-            let fact = ApprovalFact { revision: names.of(&a.revision), at: time(&a.approved_at) };
+            let fact = ApprovalFact { revision: names.of(&a.revision), at: time(&a.approved_at), when: a.when };
             (names.of(&ObjectKey::new(&a.namespace, &a.name).to_string()), names.of(&a.uid), fact)
         });
         let report = NodeReport {
@@ -225,6 +225,7 @@ fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
         pod,
         uid: (!report.uid.is_empty()).then(|| names.of(&report.uid)),
         replacing: report.replacing.is_some(),
+        staged: report.staged.is_some(),
         failed: report.failed.map(|f| (names.of(&f.revision), names.of(&f.cause))),
         previous: report.previous.map(|p| names.of(&p)),
         phase: report.phase,
