@@ -28,8 +28,8 @@ pub const POLICY: &str = "daemonlet-agent-nodes";
 /// What gives an agent the right to write the taint, and nothing else.
 pub const GRANT: &str = "kubectl apply -f admission-policies.yaml -f startup-taint.yaml (of /usr/share/daemonlet/k8s), and \
                          give the agent an identity named daemonlet:node:NODE: `daemonlet enroll`";
-/// How long the node waits for a daemon if its DaemonSet does not say.
-const TIMEOUT: Span = Span::from_mins(10);
+/// How long the node waits for a daemon if its DaemonSet does not say, and after a boot for what cannot be read.
+pub const TIMEOUT: Span = Span::from_mins(10);
 
 /// The same for all daemons of a node.
 #[derive(Clone, Copy)]

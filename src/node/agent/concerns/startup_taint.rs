@@ -10,6 +10,7 @@ use crate::core::model::STARTING_TAINT;
 use crate::core::startup_taint::GRANT;
 use crate::core::startup_taint::POLICY;
 use crate::core::startup_taint::StartupTaint;
+use crate::core::startup_taint::TIMEOUT;
 use crate::core::startup_taint::Wish;
 use crate::core::status::Problem;
 use crate::core::time::Span;
@@ -128,14 +129,14 @@ pub(in super::super) fn by_hand(node: &str) -> String {
 }
 
 /// Whether this Node is to carry the taint, as far as that can be known: nothing is set before the pods of this node
-/// have been heard of, and nothing taken away before everything has.
+/// have been heard of, and soon after a boot nothing is taken away before everything has.
 fn wish(observation: &Observation, taint: &StartupTaint) -> Wish {
     let Some(api) = observation.snapshot().filter(|_| observation.api_answers()) else { return Wish::Unknown };
     let is_heard = api.lists(&Scope::DaemonSets) > 0
         && observation.manifests.current().is_some()
         && !observation.folders.view.has_unreadable_folder();
     match taint.wish() {
-        Wish::NoTaint if !is_heard => Wish::Unknown,
+        Wish::NoTaint if !is_heard && observation.now < observation.boot.at + TIMEOUT => Wish::Unknown,
         wish => wish,
     }
 }
@@ -216,8 +217,11 @@ mod tests {
         assert_eq!(asked(&tainted, &waits()), None);
         assert_eq!(asked(&tainted, &no_one), Some(TaintChange::Remove));
         assert_eq!(asked(&clean, &no_one), None);
-        let unheard = seen(&[STARTING_TAINT], &[], vec![]);
+        let mut unheard = seen(&[STARTING_TAINT], &[], vec![]);
+        unheard.boot.at = unheard.now + Span::from_millis(1) - TIMEOUT;
         assert_eq!(asked(&unheard, &no_one), None, "the DaemonSets may ask for it");
+        unheard.boot.at = unheard.now - TIMEOUT;
+        assert_eq!(asked(&unheard, &no_one), Some(TaintChange::Remove), "but not for ever");
         assert_eq!(asked(&seen(&[], &[], vec![]), &waits()), Some(TaintChange::Set));
         let mut silent = clean.clone();
         silent.api.as_mut().unwrap().link = crate::node::api::Link::Connecting;
