@@ -25,6 +25,7 @@ mod former_names;
 #[cfg(any(fuzzing, debug_assertions))]
 pub mod fuzzing;
 mod inputs;
+mod leaving;
 mod log;
 mod objects;
 mod observation;
@@ -133,7 +134,7 @@ struct LastPass {
 
 impl Default for LastPass {
     fn default() -> Self {
-        let plan = Plan { daemons: Vec::new(), removals_held: false };
+        let plan = Plan::default();
         Self {
             observation: Observation::default(),
             plan,
@@ -189,6 +190,7 @@ impl Agent {
         let ended = self.drive(Until::Stopped, callers, file).await;
         if ended == Ended::Stopped {
             self.reporter.notifier().stopping();
+            leaving::taint_at_shutdown(&self.state, &self.last, &self.requests).await;
         }
         self.put_away().await;
         ended
@@ -383,7 +385,8 @@ impl Agent {
         self.connect();
         self.drive(Until::TornDown(bound), &mut Callers::default(), None).await;
         let left = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);
-        Teardown { node: self.config.node_name.clone(), found, left, problems: self.last.problems.clone() }
+        let taint = leaving::remove_taint(&self.config, &self.state, &self.requests).await;
+        Teardown { node: self.config.node_name.clone(), found, left, taint, problems: self.last.problems.clone() }
     }
 
     /// Whether nothing of ours runs on the node any more, as far as the manifest folder tells.

@@ -11,7 +11,7 @@ from kit.control_plane import ControlPlane
 from kit.sandbox import scratch
 
 BASE = ("nodedaemons", "rbac", "admission-policies", "coordinator-rbac", "coordinator-deployment")
-OVERLAYS = ("wide-rbac", "approver", "dry-run-admission")
+OVERLAYS = ("wide-rbac", "approver", "dry-run-admission", "startup-taint")
 KUSTOMIZE = tools.REPO / "deploy" / "kustomize"
 
 
@@ -56,11 +56,11 @@ class Deploy(unittest.TestCase):
             "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
             f"resources:\n- {path}/base\ncomponents:\n" + "".join(f"- {path}/overlays/{name}\n" for name in OVERLAYS)
             + "images:\n- name: daemonlet\n  newName: registry.example.org/daemonlet\n", encoding="utf-8")
-        files = self.packaged("rbac-wide", "approver-rbac", "rbac-dry-run")
+        files = self.packaged("rbac-wide", "approver-rbac", "rbac-dry-run", "startup-taint")
         self.assertNotEqual(self.missing(*files), "")
         self.admin.kubectl("apply", "-k", str(folder))
         self.assertEqual(self.missing(*files), "")
-        argv = [sys.executable, tools.REPO / "packaging" / "deploy.py", "--render", "wideRbac=true", "approver=true", "dryRunAdmission=true"]
+        argv = [sys.executable, tools.REPO / "packaging" / "deploy.py", "--render", "wideRbac=true", "approver=true", "dryRunAdmission=true", "startupTaint=true"]
         chart = lambda *more: subprocess.run([*argv, *more], capture_output=True, text=True, check=True).stdout
         self.assertEqual(self.missing(text=chart("image=registry.example.org/daemonlet:0.1.0")), "")
         self.assertIn("replicas: 3", self.missing(text=chart("replicas=3")))
