@@ -27,6 +27,7 @@ use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::placement::NamespaceSelector;
+use crate::core::status::LeftAloneCause;
 use crate::core::validate;
 
 pub use admission::Admission;
@@ -174,39 +175,64 @@ impl Policy {
     /// Whether `daemon_set` of the API runs here. `folder` is the folder's definition of the same name, whose mode it
     /// inherits.
     pub fn covers(&self, daemon_set: &DaemonSet, folder: Option<&Arc<DaemonSet>>) -> Covered {
-        let mode = match (mode_label(daemon_set), folder) {
-            (Err(reason), _) => return Covered::No(reason),
-            (Ok(Some(mode)), _) => mode,
-            (Ok(None), Some(folder)) => folder.mode_label().unwrap_or(Mode::Static),
-            (Ok(None), None) => match self.default_mode {
-                Some(mode) => mode,
-                None => return Covered::No(format!("it has no label {MODE_LABEL}, and default-mode is labelled")),
-            },
+        let cause = match self.mode_of(daemon_set, folder) {
+            Ok(mode) => return Covered::Yes(mode),
+            Err(cause) => cause,
+        };
+        Covered::No(match cause {
+            LeftAloneCause::UnknownMode => {
+                let value = daemon_set.labels.get(MODE_LABEL).map(String::as_str).unwrap_or_default();
+                format!("label {MODE_LABEL} is {value:?}, which is neither static nor bootstrap")
+            }
+            LeftAloneCause::ModeLabelled => format!("it has no label {MODE_LABEL}, and default-mode is labelled"),
+            LeftAloneCause::Selector => format!("its labels do not match selector {}", self.selector),
+            LeftAloneCause::Namespace => format!(
+                "namespace {} is not among policy.namespaces ({})",
+                daemon_set.key.namespace,
+                self.namespaces.join(", ")
+            ),
+        })
+    }
+
+    /// The mode in which `daemon_set` of the API runs here, or the first cause why it does not. `folder`: as in
+    /// [`Self::covers`].
+    ///
+    /// # Errors
+    /// The configuration does not select it.
+    pub fn mode_of(&self, daemon_set: &DaemonSet, folder: Option<&Arc<DaemonSet>>) -> Result<Mode, LeftAloneCause> {
+        let inherited = folder.map(|folder| folder.mode_label().unwrap_or(Mode::Static));
+        let mode = match daemon_set.mode_label() {
+            None if daemon_set.labels.contains_key(MODE_LABEL) => return Err(LeftAloneCause::UnknownMode),
+            mode => mode.or(inherited).or(self.default_mode).ok_or(LeftAloneCause::ModeLabelled)?,
         };
         if folder.is_none() && !self.selector.matches(&daemon_set.labels) {
-            return Covered::No(format!("its labels do not match selector {}", self.selector));
+            return Err(LeftAloneCause::Selector);
         }
-        if self.allows_namespace(&daemon_set.key.namespace) {
-            return Covered::Yes(mode);
+        match self.allows_namespace(&daemon_set.key.namespace) {
+            true => Ok(mode),
+            false => Err(LeftAloneCause::Namespace),
         }
-        Covered::No(format!(
-            "namespace {} is not among policy.namespaces ({})",
-            daemon_set.key.namespace,
-            self.namespaces.join(", ")
-        ))
+    }
+
+    /// What to do so that this node runs `daemon_set` of the API, which it does not for `cause`.
+    pub fn selecting(&self, daemon_set: &DaemonSet, cause: LeftAloneCause) -> String {
+        let ObjectKey { namespace, name } = &daemon_set.key;
+        let label = format!("kubectl -n {namespace} label --overwrite daemonset {name} {MODE_LABEL}=static");
+        let mut steps = match cause {
+            LeftAloneCause::ModeLabelled | LeftAloneCause::UnknownMode => vec![format!("to run it here: {label}")],
+            LeftAloneCause::Selector => vec![format!("to run it here: label it as selector {} wants", self.selector)],
+            LeftAloneCause::Namespace => Vec::new(),
+        };
+        if !self.allows_namespace(namespace) {
+            let begin = if steps.is_empty() { "to run it here: " } else { "" };
+            steps.push(format!("{begin}add {namespace:?} to policy.namespaces in this node's configuration"));
+        }
+        steps.join("; and ")
     }
 
     /// Whether DaemonSets of the API in `namespace` may run here.
     pub fn allows_namespace(&self, namespace: &str) -> bool {
         self.namespaces.iter().any(|allowed| allowed == "*" || allowed == namespace)
-    }
-}
-
-/// The mode label, or what is wrong with it.
-fn mode_label(daemon_set: &DaemonSet) -> Result<Option<Mode>, String> {
-    match (daemon_set.mode_label(), daemon_set.labels.get(MODE_LABEL)) {
-        (None, Some(value)) => Err(format!("label {MODE_LABEL} is {value:?}, which is neither static nor bootstrap")),
-        (mode, _) => Ok(mode),
     }
 }
 
@@ -300,6 +326,25 @@ mod tests {
         for (policy, namespace, labels, expected) in table {
             assert_eq!(policy.covers(&daemon_set(namespace, labels, "x:1"), None), expected, "{namespace} {labels:?}");
         }
+    }
+
+    #[test]
+    fn what_is_left_alone_is_told_how_it_is_selected() {
+        let hint = |policy: &Policy, namespace, labels| {
+            let daemon_set = daemon_set(namespace, labels, "x:1");
+            let cause = policy.mode_of(&daemon_set, None).expect_err("it is left alone");
+            (cause, policy.selecting(&daemon_set, cause))
+        };
+        let label = "to run it here: kubectl -n kube-system label --overwrite daemonset d daemonlet.dev/mode=static";
+        let open = "add \"a\" to policy.namespaces in this node's configuration";
+        let default = Policy::default();
+        assert_eq!(hint(&default, "kube-system", &[]), (LeftAloneCause::ModeLabelled, label.to_owned()));
+        let both = format!("{}; and {open}", label.replace("kube-system", "a"));
+        assert_eq!(hint(&default, "a", &[]), (LeftAloneCause::ModeLabelled, both));
+        assert_eq!(hint(&default, "a", STATIC), (LeftAloneCause::Namespace, format!("to run it here: {open}")));
+        let selector = policy(None, "tier=node", &["a"]);
+        let wanted = "to run it here: label it as selector tier=node wants".to_owned();
+        assert_eq!(hint(&selector, "a", STATIC), (LeftAloneCause::Selector, wanted));
     }
 
     fn no(reason: &str) -> Covered {

@@ -45,6 +45,11 @@ impl ApiDefinitions {
         self.converted.iter().filter(move |(_, (_, c))| ours(c)).map(|(key, _)| key)
     }
 
+    /// Every definition that can be used.
+    pub(super) fn usable(&self) -> impl Iterator<Item = &Arc<DaemonSet>> {
+        self.converted.values().filter_map(|(_, converted)| converted.as_ref().ok())
+    }
+
     /// The definition of `key`, if the API has a usable one.
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<DaemonSet>> {
         self.converted.get(key).and_then(|(_, c)| c.as_ref().ok())

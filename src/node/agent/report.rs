@@ -173,6 +173,7 @@ impl View<'_> {
             changes: changes(plan).into_iter().chain(waiting).collect(),
             held: held(plan, self.is_running()),
             problems: problems.iter().cloned().chain(self.api_problems()).chain(failures).collect(),
+            left_alone: self.left_alone(),
         }
     }
 
@@ -199,9 +200,14 @@ impl View<'_> {
             terms = explain::explain(daemon_set, &self.state.node, &rules);
             let answer = planned.and_then(|d| d.record.answer.as_ref()).filter(|_| self.config.dry_run_admission);
             terms.extend(answer.map(|answer| explain::answer(answer, &answer.at.to_string())));
-            if let (None, Covered::No(reason)) = (&status, &covered) {
+            if let (None, Err(cause)) = (&status, self.state.policy.mode_of(daemon_set, folder)) {
                 let notes = annotations::unknown_fields(daemon_set).iter().map(FieldError::with_hint).collect();
-                status = Some(DaemonStatus { notes, ..bare(key, Some(daemon_set.source.clone()), reason) });
+                status = Some(DaemonStatus {
+                    state: State::LeftAlone,
+                    notes,
+                    hints: vec![self.state.policy.selecting(daemon_set, cause)],
+                    ..bare(key, Some(daemon_set.source.clone()), cause.as_str())
+                });
             }
         }
         ExplainReport {

@@ -24,7 +24,7 @@ fn pass() -> Pass {
         passes: Passes::default(),
     };
     let status =
-        StatusReport { schema_version: 1, node: "n1".into(), agent, daemons: Vec::new(), problems: Vec::new() };
+        StatusReport { schema_version: 1, node: "n1".into(), agent, daemons: Vec::new(), problems: Vec::new(), left_alone: Vec::new() };
     Pass {
         status,
         ended: at(5_000),
