@@ -50,7 +50,8 @@ fn is_empty(report: &PlanReport) -> bool {
     report.changes.is_empty() && !report.held.iter().any(waits)
 }
 
-fn human(report: &PlanReport) -> String {
+/// The report as people read it.
+pub(super) fn human(report: &PlanReport) -> String {
     let report = &output::printable(report);
     let mut text = String::new();
     let hint = |text: &mut String, hint: &Option<String>| {

@@ -335,7 +335,7 @@ mod tests {
             let cause = policy.mode_of(&daemon_set, None).expect_err("it is left alone");
             (cause, policy.selecting(&daemon_set, cause))
         };
-        let label = "to run it here: kubectl -n kube-system label --overwrite daemonset d daemonlet.dev/mode=static";
+        let label = "to run it here: kubectl -n kube-system label --overwrite daemonset x daemonlet.dev/mode=static";
         let open = "add \"a\" to policy.namespaces in this node's configuration";
         let default = Policy::default();
         assert_eq!(hint(&default, "kube-system", &[]), (LeftAloneCause::ModeLabelled, label.to_owned()));

@@ -130,8 +130,17 @@ pub struct FsError {
 }
 
 impl FsError {
-    fn new(doing: Doing, path: impl Into<PathBuf>, source: impl Into<std::io::Error>) -> Self {
+    pub(in crate::node) fn new(doing: Doing, path: impl Into<PathBuf>, source: impl Into<std::io::Error>) -> Self {
         Self { doing, path: path.into(), source: source.into() }
+    }
+
+    /// The step, where the path has been named.
+    pub(in crate::node) fn without_path(&self) -> String {
+        match self.doing {
+            Doing::SetAttributes => "cannot set its mode and owner".to_owned(),
+            Doing::Rename => "cannot rename it into place".to_owned(),
+            doing => format!("cannot {doing} it"),
+        }
     }
 
     /// A read of `path` that failed.

@@ -12,6 +12,8 @@ use kube::core::Status;
 use kube::runtime::watcher;
 use serde::Serialize;
 
+use crate::node::fsx::FsError;
+
 /// The kinds of failure that are treated or shown differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -142,14 +144,15 @@ fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a ApiFailure> {
     None
 }
 
-/// An error and its sources, joined by `: `, without sources that the parent already prints.
+/// An error and its sources, joined by `: `, without what is printed before: a whole source, or the path of a file.
 pub fn words(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        let part = match error.downcast_ref::<io::Error>() {
-            Some(error) => io_words(error),
-            None => error.to_string(),
+        let part = match (error.downcast_ref::<io::Error>(), error.downcast_ref::<FsError>()) {
+            (Some(error), _) => io_words(error),
+            (None, Some(step)) if names(&text, &step.path.to_string_lossy()) => step.without_path(),
+            _ => error.to_string(),
         };
         if !text.contains(&part) {
             text.push_str(": ");
@@ -158,6 +161,16 @@ pub fn words(error: &(dyn StdError + 'static)) -> String {
         source = error.source();
     }
     text
+}
+
+/// Whether `text` names exactly this path, not one below it or beside it.
+fn names(text: &str, path: &str) -> bool {
+    let follows = |at: usize| text.get(at + path.len()..).is_none_or(|rest| !rest.starts_with(is_of_path));
+    text.match_indices(path).any(|(at, _)| follows(at))
+}
+
+fn is_of_path(letter: char) -> bool {
+    letter.is_alphanumeric() || "/-_.".contains(letter)
 }
 
 /// An I/O error in lower case without its number: `connection refused`.
