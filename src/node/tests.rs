@@ -290,10 +290,11 @@ fn every_message_says_one_thing_once_and_names_its_object() {
         match hint.as_deref() {
             Some("") => found.push("has an empty hint".to_owned()),
             Some(hint) if hint == text => found.push("has itself as its hint".to_owned()),
+            // What is to be done may take more words than what is wrong.
             Some(hint) => found.extend(
                 faults(hint)
                     .into_iter()
-                    .filter(|fault| !fault.starts_with("names "))
+                    .filter(|fault| !fault.starts_with("names ") && !fault.starts_with("says "))
                     .map(|fault| format!("its hint {hint:?} {fault}")),
             ),
             None => {}

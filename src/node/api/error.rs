@@ -146,31 +146,30 @@ fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a ApiFailure> {
 
 /// An error and its sources, joined by `: `, without what is printed before: a whole source, or the path of a file.
 pub fn words(error: &(dyn StdError + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
+    let error = innermost(error);
+    let mut text = error.downcast_ref::<io::Error>().map_or_else(|| error.to_string(), io_words);
+    let mut source = error.source().map(innermost);
     while let Some(error) = source {
         let part = match (error.downcast_ref::<io::Error>(), error.downcast_ref::<FsError>()) {
             (Some(error), _) => io_words(error),
-            (None, Some(step)) if names(&text, &step.path.to_string_lossy()) => step.without_path(),
+            (None, Some(step)) => step.after(&text),
             _ => error.to_string(),
         };
         if !text.contains(&part) {
             text.push_str(": ");
             text.push_str(&part);
         }
-        source = error.source();
+        source = error.source().map(innermost);
     }
     text
 }
 
-/// Whether `text` names exactly this path, not one below it or beside it.
-fn names(text: &str, path: &str) -> bool {
-    let follows = |at: usize| text.get(at + path.len()..).is_none_or(|rest| !rest.starts_with(is_of_path));
-    text.match_indices(path).any(|(at, _)| follows(at))
-}
-
-fn is_of_path(letter: char) -> bool {
-    letter.is_alphanumeric() || "/-_.".contains(letter)
+/// Of errors that only repeat the one below them, that one.
+fn innermost<'a>(error: &'a (dyn StdError + 'static)) -> &'a (dyn StdError + 'static) {
+    match error.source() {
+        Some(below) if below.to_string() == error.to_string() => innermost(below),
+        _ => error,
+    }
 }
 
 /// An I/O error in lower case without its number: `connection refused`.
