@@ -4,7 +4,7 @@
 type Examples = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// By command; each with what it is for.
-const OF_DAEMONLET: [Examples; 24] = [
+const OF_DAEMONLET: [Examples; 25] = [
     (
         "init",
         &[
@@ -77,6 +77,7 @@ const OF_DAEMONLET: [Examples; 24] = [
         &[("daemonlet generate rbac -f kube-flannel.yml | kubectl apply -f -", "the rights that flannel's data need")],
     ),
     ("retry", &[("daemonlet retry kube-system/kube-proxy", "after you have mended what made it fail")]),
+    ("approve", &[("daemonlet approve kube-system/gpu-driver", "once nothing on this node needs the old one")]),
     (
         "release",
         &[

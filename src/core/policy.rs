@@ -175,48 +175,62 @@ impl Policy {
     /// Whether `daemon_set` of the API runs here. `folder` is the folder's definition of the same name, whose mode it
     /// inherits.
     pub fn covers(&self, daemon_set: &DaemonSet, folder: Option<&Arc<DaemonSet>>) -> Covered {
-        let cause = match self.mode_of(daemon_set, folder) {
+        let inherited = folder.map(|folder| folder.mode_label().unwrap_or(Mode::Static));
+        self.covers_labels(&daemon_set.key.namespace, &daemon_set.labels, inherited)
+    }
+
+    /// The same of a DaemonSet of which no more is known. `inherited`: the mode of the folder's definition of the same
+    /// name.
+    pub fn covers_labels(
+        &self,
+        namespace: &str,
+        labels: &BTreeMap<String, String>,
+        inherited: Option<Mode>,
+    ) -> Covered {
+        let cause = match self.mode_of(namespace, labels, inherited) {
             Ok(mode) => return Covered::Yes(mode),
             Err(cause) => cause,
         };
         Covered::No(match cause {
             LeftAloneCause::UnknownMode => {
-                let value = daemon_set.labels.get(MODE_LABEL).map(String::as_str).unwrap_or_default();
+                let value = labels.get(MODE_LABEL).map(String::as_str).unwrap_or_default();
                 format!("label {MODE_LABEL} is {value:?}, which is neither static nor bootstrap")
             }
             LeftAloneCause::ModeLabelled => format!("it has no label {MODE_LABEL}, and default-mode is labelled"),
             LeftAloneCause::Selector => format!("its labels do not match selector {}", self.selector),
-            LeftAloneCause::Namespace => format!(
-                "namespace {} is not among policy.namespaces ({})",
-                daemon_set.key.namespace,
-                self.namespaces.join(", ")
-            ),
+            LeftAloneCause::Namespace => {
+                let namespaces = self.namespaces.join(", ");
+                format!("namespace {namespace} is not among policy.namespaces ({namespaces})")
+            }
         })
     }
 
-    /// The mode in which `daemon_set` of the API runs here, or the first cause why it does not. `folder`: as in
-    /// [`Self::covers`].
+    /// The mode in which a DaemonSet of the API runs here. `inherited`: as in [`Self::covers_labels`].
     ///
     /// # Errors
-    /// The configuration does not select it.
-    pub fn mode_of(&self, daemon_set: &DaemonSet, folder: Option<&Arc<DaemonSet>>) -> Result<Mode, LeftAloneCause> {
-        let inherited = folder.map(|folder| folder.mode_label().unwrap_or(Mode::Static));
-        let mode = match daemon_set.mode_label() {
-            None if daemon_set.labels.contains_key(MODE_LABEL) => return Err(LeftAloneCause::UnknownMode),
+    /// The first cause why the configuration does not select it.
+    pub fn mode_of(
+        &self,
+        namespace: &str,
+        labels: &BTreeMap<String, String>,
+        inherited: Option<Mode>,
+    ) -> Result<Mode, LeftAloneCause> {
+        let mode = match Mode::of(labels) {
+            None if labels.contains_key(MODE_LABEL) => return Err(LeftAloneCause::UnknownMode),
             mode => mode.or(inherited).or(self.default_mode).ok_or(LeftAloneCause::ModeLabelled)?,
         };
-        if folder.is_none() && !self.selector.matches(&daemon_set.labels) {
-            return Err(LeftAloneCause::Selector);
+        if !self.allows_namespace(namespace) {
+            return Err(LeftAloneCause::Namespace);
         }
-        match self.allows_namespace(&daemon_set.key.namespace) {
+        match inherited.is_some() || self.selector.matches(labels) {
             true => Ok(mode),
-            false => Err(LeftAloneCause::Namespace),
+            false => Err(LeftAloneCause::Selector),
         }
     }
 
-    /// What to do so that this node runs `daemon_set` of the API, which it does not for `cause`.
-    pub fn selecting(&self, daemon_set: &DaemonSet, cause: LeftAloneCause) -> String {
-        let ObjectKey { namespace, name } = &daemon_set.key;
+    /// What to do so that this node runs the DaemonSet `key` of the API, which it does not for `cause`.
+    pub fn selecting(&self, key: &ObjectKey, cause: LeftAloneCause) -> String {
+        let ObjectKey { namespace, name } = key;
         let label = format!("kubectl -n {namespace} label --overwrite daemonset {name} {MODE_LABEL}=static");
         let mut steps = match cause {
             LeftAloneCause::ModeLabelled | LeftAloneCause::UnknownMode => vec![format!("to run it here: {label}")],
@@ -286,7 +300,7 @@ mod tests {
             update_strategy: UpdateStrategy::OnDelete,
             min_ready_seconds: 0,
             admitted: None,
-            gate: false,
+            gate: Default::default(),
             rollout: Default::default(),
             source: Source::Api,
         }
@@ -332,8 +346,8 @@ mod tests {
     fn what_is_left_alone_is_told_how_it_is_selected() {
         let hint = |policy: &Policy, namespace, labels| {
             let daemon_set = daemon_set(namespace, labels, "x:1");
-            let cause = policy.mode_of(&daemon_set, None).expect_err("it is left alone");
-            (cause, policy.selecting(&daemon_set, cause))
+            let cause = policy.mode_of(namespace, &daemon_set.labels, None).expect_err("it is left alone");
+            (cause, policy.selecting(&daemon_set.key, cause))
         };
         let label = "to run it here: kubectl -n kube-system label --overwrite daemonset x daemonlet.dev/mode=static";
         let open = "add \"a\" to policy.namespaces in this node's configuration";

@@ -87,6 +87,7 @@ mod tests {
             instances,
             approval: None,
             replacing: false,
+            staged: false,
             failed: false,
             passed_over: false,
         };

@@ -52,7 +52,7 @@ impl Fixture {
                 },
                 min_ready_seconds: 0,
                 admitted: None,
-                gate: false,
+                gate: Default::default(),
                 rollout: Default::default(),
                 source: Source::Api,
             },

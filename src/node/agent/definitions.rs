@@ -45,11 +45,6 @@ impl ApiDefinitions {
         self.converted.iter().filter(move |(_, (_, c))| ours(c)).map(|(key, _)| key)
     }
 
-    /// Every definition that can be used.
-    pub(super) fn usable(&self) -> impl Iterator<Item = &Arc<DaemonSet>> {
-        self.converted.values().filter_map(|(_, converted)| converted.as_ref().ok())
-    }
-
     /// The definition of `key`, if the API has a usable one.
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<DaemonSet>> {
         self.converted.get(key).and_then(|(_, c)| c.as_ref().ok())
@@ -67,6 +62,7 @@ impl ApiDefinitions {
             (None, Presence::Deleted { orphan: true, .. }) => ApiState::Orphaned,
             (None, Presence::Deleted { .. }) => ApiState::Absent { by_event: true },
             (None, Presence::ListedAbsent { .. }) => ApiState::Absent { by_event: false },
+            (None, Presence::NotSelected) => ApiState::Unread,
             (None, Presence::Unknown | Presence::Present(_)) => ApiState::Unknown,
         }
     }

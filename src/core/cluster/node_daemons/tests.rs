@@ -18,6 +18,7 @@ fn full() -> Value {
         revision: text(),
         approved_at: text(),
         lease: Some(lease),
+        when: Some(UpdateTrigger::Boot),
     };
     let instance =
         InstanceReport { pod: text(), revision: text(), created: text(), ready_since: Some(text()), ending: true };
@@ -30,6 +31,7 @@ fn full() -> Value {
         message: text(),
         instances: vec![instance],
         replacing: Some(text()),
+        staged: Some(text()),
         failed: Some(FailedReport { revision: text(), cause: text(), message: text() }),
         pull_failed: Some(text()),
         stock_pod: Some(text()),

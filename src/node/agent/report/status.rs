@@ -29,6 +29,7 @@ use crate::core::time::Timestamp;
 use crate::node::agent::failure::EffectFailure;
 use crate::node::api::ConnectionCounters;
 use crate::node::api::LinkHealth;
+use crate::node::api::Snapshot;
 use crate::node::images::PullProgress;
 
 use super::Reporter;
@@ -113,17 +114,17 @@ impl View<'_> {
         let shown: BTreeSet<&ObjectKey> =
             self.last.plan.daemons.iter().filter(|plan| is_shown(plan)).map(|plan| &plan.key).collect();
         let mut groups: BTreeMap<LeftAloneCause, LeftAlone> = BTreeMap::new();
-        for daemon_set in self.state.definitions.usable() {
-            let key = &daemon_set.key;
+        let outlines = self.last.observation.snapshot().into_iter().flat_map(Snapshot::outlines);
+        for (key, outline) in outlines {
             if shown.contains(key) || self.last.observation.folders.get(key).is_some() {
                 continue;
             }
-            let Err(cause) = self.state.policy.mode_of(daemon_set, None) else { continue };
+            let Err(cause) = self.state.policy.mode_of(&key.namespace, &outline.labels(), None) else { continue };
             let group = groups.entry(cause).or_insert_with(|| LeftAlone {
                 cause,
                 count: 0,
                 daemon_sets: Vec::new(),
-                hint: self.state.policy.selecting(daemon_set, cause),
+                hint: self.state.policy.selecting(key, cause),
             });
             group.count += 1;
             if group.daemon_sets.len() < LEFT_ALONE_NAMED {

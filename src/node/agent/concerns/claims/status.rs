@@ -87,6 +87,7 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> 
         message: if is_well { String::new() } else { daemon.summary.reason.clone() },
         instances: daemon.record.instances.iter().map(instance).collect(),
         replacing: daemon.replacing.clone(),
+        staged: daemon.staging.clone(),
         failed: daemon.record.failed.as_ref().map(|f| FailedReport {
             revision: f.revision.clone(),
             cause: f.failure.cause.as_str().to_owned(),
