@@ -164,7 +164,7 @@ class Modes(Story):
             self.assertRegex(told.stdout, r"(?m)^left alone \(policy.namespaces\): \d+ DaemonSets of the API: \S+/\S+, ")
             self.assertRegex(told.stdout, r'(?m)^hint: \S+/\S+: to run it here: add "\S+" to policy.namespaces')
         alone = json.loads(foreign.cli("status", "--json").stdout)["leftAlone"]
-        self.assertEqual([one["cause"] for one in alone], ["namespace"])
+        self.assertIn("namespace", [one["cause"] for one in alone])
         told = foreign.cli("explain", f"{self.namespace}/labelled").stdout
         self.assertIn(f"namespace {self.namespace} is not among policy.namespaces (elsewhere)", told)
         self.assertIn("neither static nor bootstrap", eager.cli("explain", f"{self.namespace}/wrong").stdout)
