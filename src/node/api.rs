@@ -86,6 +86,8 @@ pub use store::Sighting;
 pub use store::Snapshot;
 pub use store::Store;
 pub use store::convert;
+#[cfg(test)]
+pub(in crate::node) use tls::TlsError;
 pub use tokens::IssuedToken;
 pub use tokens::TokenSnapshot;
 pub use tokens::Tokens;
