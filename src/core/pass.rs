@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::plan;
 use crate::core::plan::Action;
@@ -91,15 +92,20 @@ pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Fac
     let known = subjects.iter().map(|subject| &subject.record.key).collect();
     let order = match is_only {
         true => StartOrder::default(),
-        false => {
-            StartOrder::of(subjects.iter().filter_map(|subject| subject.desired.definition()).map(Arc::as_ref), &known)
-        }
+        false => StartOrder::of(subjects.iter().filter_map(ordered_by), &known),
     };
     let daemons = match order.is_empty() {
         true => subjects.iter().map(|s| plan::plan_daemon(&s.desired, s.record, &context, facts)).collect(),
         false => in_order(subjects, &order, &context, facts),
     };
     Plan { daemons, removals_held, startup_taint: StartupTaint::default() }
+}
+
+/// The definition that says after whom a daemon starts: the one that is to run; while that is in doubt, the one that its
+/// instance was made from.
+fn ordered_by<'a>(subject: &'a Subject<'_>) -> Option<&'a DaemonSet> {
+    let of_instance = || subject.record.live().last()?.daemon_set.as_ref();
+    subject.desired.definition().or_else(of_instance).map(Arc::as_ref)
 }
 
 /// Plans every daemon after those that it starts after.
