@@ -30,6 +30,7 @@ mod named;
 pub mod nearest;
 pub mod node;
 pub mod orders;
+pub mod overlays;
 pub mod owners;
 pub mod pass;
 pub mod placement;

@@ -14,6 +14,7 @@ mod hold;
 mod instance;
 mod not_accepted;
 mod note;
+mod overlays;
 mod permit;
 mod ports;
 mod progress;
@@ -36,6 +37,7 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::model::TokenRequest;
+use crate::core::overlays::Overlays;
 use crate::core::placement;
 use crate::core::record::DaemonRecord;
 use crate::core::record::FailedRevision;
@@ -223,6 +225,9 @@ pub struct DaemonPlan {
     pub pull: Option<Arc<RenderResult>>,
     /// The dry run of a new instance's pod that must be answered before the instance is created.
     pub question: Option<Question>,
+    /// The overlays that it names, as they are on this node. A recording has them with its definition.
+    #[serde(skip)]
+    pub overlays: Option<Arc<Overlays>>,
     /// The revision whose approval is to be claimed, or to which an instance is being updated.
     pub replacing: Option<String>,
     /// Whether the container runtime is to be asked: a replacement needs to know who can say when the old one is gone.
@@ -276,6 +281,7 @@ pub(crate) fn empty(record: DaemonRecord) -> DaemonPlan {
         tokens: BTreeSet::new(),
         pull: None,
         question: None,
+        overlays: None,
         replacing: None,
         asks_runtime: false,
         wake_at: None,
@@ -293,6 +299,7 @@ struct Planner<'a> {
     tokens: BTreeSet<TokenRequest>,
     pull: Option<Arc<RenderResult>>,
     question: Option<Question>,
+    overlays: Option<Arc<Overlays>>,
     replacing: Option<String>,
     asks_runtime: bool,
     /// What happens to the gates of what runs.
@@ -317,6 +324,7 @@ impl<'a> Planner<'a> {
             tokens: BTreeSet::new(),
             pull: None,
             question: None,
+            overlays: None,
             replacing: None,
             asks_runtime: false,
             gate: Gate::Open,
@@ -338,6 +346,7 @@ impl<'a> Planner<'a> {
             tokens: self.tokens,
             pull: self.pull,
             question: self.question,
+            overlays: self.overlays,
             replacing: self.replacing,
             asks_runtime: self.asks_runtime,
             wake_at: self.wake_at,

@@ -260,6 +260,7 @@ mod tests {
             update_strategy: UpdateStrategy::OnDelete,
             min_ready_seconds: 0,
             admitted: None,
+            overlays: None,
             gate: false,
             rollout: Default::default(),
             source: Source::Api,

@@ -57,6 +57,8 @@ pub struct Rules {
 pub struct InstanceFact {
     /// Its revision.
     pub revision: Name,
+    /// The digest of its overlays, if it has any.
+    pub overlays: Option<Name>,
     /// Since when it is ready.
     pub ready_since: Option<Timestamp>,
     /// When it was made.
@@ -70,6 +72,8 @@ pub struct InstanceFact {
 pub struct ApprovalFact {
     /// Which revision may run.
     pub revision: Name,
+    /// The digest of the overlays that it may run with, if any.
+    pub overlays: Option<Name>,
     /// When it was given.
     pub at: Timestamp,
 }
@@ -97,6 +101,8 @@ pub struct NodeFact<'a> {
     pub canary: bool,
     /// The instances there, oldest first.
     pub instances: &'a [InstanceFact],
+    /// The digest of the overlays that its agent wants there, if any.
+    pub overlays: Option<Name>,
     /// The approval that stands.
     pub approval: Option<ApprovalFact>,
     /// Whether its agent has claimed one: it replaces.
@@ -105,6 +111,27 @@ pub struct NodeFact<'a> {
     pub failed: bool,
     /// Whether its agent did not claim an approval of the wanted revision in time: others come first.
     pub passed_over: bool,
+}
+
+impl NodeFact<'_> {
+    /// Whether a revision with these overlays is what is to run there.
+    pub fn wants(&self, rules: &Rules, (revision, overlays): (Name, Option<Name>)) -> bool {
+        revision == rules.wanted && overlays == self.overlays
+    }
+}
+
+impl InstanceFact {
+    /// What it is current by.
+    pub fn pair(&self) -> (Name, Option<Name>) {
+        (self.revision, self.overlays)
+    }
+}
+
+impl ApprovalFact {
+    /// What may run.
+    pub fn pair(&self) -> (Name, Option<Name>) {
+        (self.revision, self.overlays)
+    }
 }
 
 /// What is to be approved and withdrawn.
@@ -164,7 +191,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         if waits && !late {
             earlier(&mut plan.look_again, approval.at + UNCLAIMED);
         }
-        let void = approval.revision != rules.wanted || hold.is_some() || node.failed || !node.should_run;
+        let void = !node.wants(rules, approval.pair()) || hold.is_some() || node.failed || !node.should_run;
         if (void || late || done) && !node.replacing {
             plan.withdraw.push(index);
             if late {
@@ -309,7 +336,7 @@ fn stand(
     now: Timestamp,
     look_again: &mut Option<Timestamp>,
 ) -> Stand {
-    let updated = |i: &InstanceFact| i.revision == rules.wanted;
+    let updated = |i: &InstanceFact| node.wants(rules, i.pair());
     let live = || node.instances.iter().filter(|i| !i.ending);
     let Some(newest) = newest(node) else { return Stand::Missing };
     let is_available = available(node.ready, newest, min_ready, now);
@@ -343,7 +370,7 @@ fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, rules: &Rules) -> bool 
         Stand::Both(available) if exact && surges => !available,
         // It may be on its way to another revision, which was wanted before.
         Stand::New { released, .. } => {
-            !released || node.replacing || node.approval.is_some_and(|approval| approval.revision != rules.wanted)
+            !released || node.replacing || node.approval.is_some_and(|approval| !node.wants(rules, approval.pair()))
         }
         Stand::Both(_) => true,
         _ if node.approval.is_some() || node.replacing => true,

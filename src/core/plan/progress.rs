@@ -16,6 +16,7 @@
 use std::sync::Arc;
 
 use crate::core::annotations::progress_deadline;
+use crate::core::identity::template_hash;
 use crate::core::model::DaemonSet;
 use crate::core::model::PROGRESS_DEADLINE;
 use crate::core::model::RESTART_ON;
@@ -100,7 +101,7 @@ impl Planner<'_> {
     /// Forgets that a revision failed which was set aside here, once for each order of the cluster to try it again.
     fn follow_retry(&mut self, daemon_set: &DaemonSet, desired: &str) {
         let order = daemon_set.annotations.get(RETRY);
-        let is_for = |order: &&String| order.split_once('/').is_some_and(|(revision, _)| revision == desired);
+        let is_for = |order: &&String| order.split_once('/').is_some_and(|(hash, _)| hash == template_hash(desired));
         let Some(order) = order.filter(is_for).filter(|order| self.record.retry.as_ref() != Some(order)) else {
             return;
         };

@@ -283,6 +283,7 @@ fn is_same(one: &Plan, other: &Plan) -> bool {
             tokens,
             pull,
             question,
+            overlays,
             replacing,
             // They only say when and with what to look again.
             asks_runtime: _,
@@ -296,6 +297,7 @@ fn is_same(one: &Plan, other: &Plan) -> bool {
             && *tokens == other.tokens
             && *pull == other.pull
             && *question == other.question
+            && *overlays == other.overlays
             && *replacing == other.replacing
     };
     one.removals_held == other.removals_held

@@ -16,11 +16,18 @@ fn full() -> Value {
         name: text(),
         uid: text(),
         revision: text(),
+        overlays: text(),
         approved_at: text(),
         lease: Some(lease),
     };
-    let instance =
-        InstanceReport { pod: text(), revision: text(), created: text(), ready_since: Some(text()), ending: true };
+    let instance = InstanceReport {
+        pod: text(),
+        revision: text(),
+        overlays: text(),
+        created: text(),
+        ready_since: Some(text()),
+        ending: true,
+    };
     let daemon = DaemonReport {
         namespace: text(),
         name: text(),
@@ -29,6 +36,7 @@ fn full() -> Value {
         phase: Some(State::Running),
         message: text(),
         instances: vec![instance],
+        overlays: text(),
         replacing: Some(text()),
         failed: Some(FailedReport { revision: text(), cause: text(), message: text() }),
         pull_failed: Some(text()),

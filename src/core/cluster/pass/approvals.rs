@@ -36,6 +36,7 @@ pub(super) fn give(
                 name: key.name.clone(),
                 uid: daemon.uid.clone(),
                 revision: revision.to_owned(),
+                overlays: facts[index].overlays.map_or_else(String::new, |digest| view.names.text(digest).to_owned()),
                 approved_at: known.now.to_string(),
                 lease: known.state.lease().cloned(),
             });

@@ -105,6 +105,7 @@ impl ClusterSnapshot {
             update_strategy: UpdateStrategy::OnDelete,
             min_ready_seconds: 0,
             admitted: None,
+            overlays: None,
             gate: false,
             rollout: Default::default(),
             source: Source::Api,

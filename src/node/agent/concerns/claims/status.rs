@@ -8,6 +8,8 @@ use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::FailedReport;
 use crate::core::cluster::node_daemons::InstanceReport;
 use crate::core::cluster::node_daemons::Status;
+use crate::core::identity::overlays_digest;
+use crate::core::identity::template_hash;
 use crate::core::pass::Plan;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Facts;
@@ -70,7 +72,8 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> 
         let pod = mirror_key("", &i.pod_name, node).name;
         let reported = before.and_then(|d| d.instances.iter().find(|t| t.pod == pod));
         InstanceReport {
-            revision: i.revision.clone(),
+            revision: template_hash(&i.revision).to_owned(),
+            overlays: overlays_digest(&i.revision).to_owned(),
             created: i.created.to_string(),
             ready_since: ready_since(&facts.readiness(i), reported),
             ending: i.phase != Phase::Live,
@@ -86,15 +89,16 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> 
         phase: Some(daemon.summary.state),
         message: if is_well { String::new() } else { daemon.summary.reason.clone() },
         instances: daemon.record.instances.iter().map(instance).collect(),
+        overlays: daemon.overlays.as_ref().map_or_else(String::new, |overlays| overlays.reported().to_owned()),
         replacing: daemon.replacing.clone(),
         failed: daemon.record.failed.as_ref().map(|f| FailedReport {
-            revision: f.revision.clone(),
+            revision: template_hash(&f.revision).to_owned(),
             cause: f.failure.cause.as_str().to_owned(),
             message: f.failure.message.clone(),
         }),
         pull_failed: daemon.summary.pull_failed.clone(),
         stock_pod: daemon.summary.stock_pod.clone(),
-        previous: daemon.record.previous.as_ref().map(|p| p.revision.clone()),
+        previous: daemon.record.previous.as_ref().map(|p| template_hash(&p.revision).to_owned()),
     }
 }
 

@@ -60,7 +60,8 @@ fn a_claim_that_is_given_back_holds_no_more_whatever_is_still_read() {
     let text = str::to_owned;
     let (namespace, name, uid, revision, approved_at) = (text("a"), text("net"), text("u"), text("r2"), text(""));
     let mut c = claims(None);
-    c.spec.approvals = vec![Approval { namespace, name, uid, revision, approved_at, lease: None }];
+    c.spec.approvals =
+        vec![Approval { namespace, name, uid, revision, overlays: String::new(), approved_at, lease: None }];
     c.live = claims(Some("r2")).wanted;
     for daemon in c.live.daemons.iter_mut().chain(&mut c.wanted.daemons) {
         (daemon.namespace, daemon.uid) = (text("a"), text("u"));
@@ -161,6 +162,7 @@ fn what_an_earlier_holder_of_the_lease_has_approved_is_not_claimed() {
         name: "net".to_owned(),
         uid: "u".to_owned(),
         revision: "r2".to_owned(),
+        overlays: String::new(),
         approved_at: String::new(),
         lease: Some(lease(transitions)),
     };
