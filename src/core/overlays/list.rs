@@ -87,6 +87,9 @@ fn entry(index: usize, mut entry: Value, place: &str, errors: &mut Vec<FieldErro
     only(patch.as_object().into_iter().flat_map(|patch| patch.keys()), &PATCHED, &at, errors);
     let metadata = patch.get("metadata").and_then(Value::as_object).into_iter().flat_map(|metadata| metadata.keys());
     only(metadata, &["annotations"], &format!("{at}.metadata"), errors);
+    if errors.len() > before {
+        return None;
+    }
     errors.extend(
         validate::label_selector(&nodes, &BTreeMap::new(), &format!("{place}.nodes")).err().into_iter().flatten(),
     );

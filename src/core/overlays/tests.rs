@@ -123,11 +123,11 @@ fn what_is_not_understood_is_refused_by_field() {
             "ConfigMap a/o: overlays.yaml[0].patch.metadata.labels: an overlay cannot have this field",
         ),
         (
-            &format!("{all}{{spec: {{containers: [{{name: agent, imgae: y}}]}}}}"),
+            &format!("{all}{{spec: {{containers: [{{name: agent, imgae: z}}]}}}}"),
             "ConfigMap a/o: overlays.yaml[0].patch.spec.containers[0].imgae: unknown field",
         ),
         (
-            &format!("{all}{{spec: {{containers: [{{name: other, image: y}}]}}}}"),
+            &format!("{all}{{spec: {{containers: [{{name: other, image: z}}]}}}}"),
             "ConfigMap a/o: overlays.yaml[0].patch.spec.containers[0].name: the template has no container other in containers",
         ),
         (

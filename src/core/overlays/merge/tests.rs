@@ -141,3 +141,21 @@ fn a_patch_says_what_it_changes() {
         ]
     );
 }
+
+/// Without nulls and directives, which upstream leaves in items that a patch adds to a list.
+fn normal(value: &Value) -> Value {
+    cleaned(value).unwrap_or_default()
+}
+
+#[test]
+fn upstream_merges_the_same() {
+    // Random templates and patches, and what `strategicpatch.StrategicMergeMapPatch` of Kubernetes 1.36 made of them.
+    let cases = include_str!("../../../../tests/golden/overlays/merged.jsonl");
+    assert!(cases.lines().count() >= 50);
+    for line in cases.lines() {
+        let case: Value = serde_json::from_str(line).expect("JSON");
+        let mut merged = case["original"].clone();
+        merge(&mut merged, &case["patch"], "p").expect("it is merged");
+        assert_eq!(normal(&merged), normal(&case["merged"]), "{line}");
+    }
+}
