@@ -9,6 +9,7 @@ mod difference;
 mod list;
 mod merge;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::core::model::Mode;
 use crate::core::model::OVERLAYS;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+use crate::core::model::Source;
 use crate::core::rendering;
 
 pub use difference::Difference;
@@ -89,6 +91,17 @@ pub fn config_map(daemon_set: &DaemonSet) -> Option<ObjectRef> {
 /// Whether `name` can be a ConfigMap's.
 pub fn is_name(name: &str) -> bool {
     dns::subdomain(name).is_none()
+}
+
+/// `daemon_set` as policy judges it: as the API server's, if that and no folder has the list that patches a folder's
+/// DaemonSet. Who writes it there is no owner of the node.
+pub fn as_judged<'d>(daemon_set: &'d DaemonSet, is_folders: impl Fn(&ObjectRef) -> bool) -> Cow<'d, DaemonSet> {
+    let is_patched = daemon_set.overlays.as_ref().is_some_and(|overlays| overlays.template.is_some());
+    let is_candidate = is_patched && daemon_set.source != Source::Api;
+    match is_candidate && config_map(daemon_set).is_some_and(|config_map| !is_folders(&config_map)) {
+        true => Cow::Owned(DaemonSet { source: Source::Api, ..daemon_set.clone() }),
+        false => Cow::Borrowed(daemon_set),
+    }
 }
 
 /// What is known of a node for its overlays.
@@ -224,11 +237,11 @@ impl Overlays {
         }
     }
 
-    /// The digest as it is reported to the cluster: nothing while the list is not known.
-    pub fn reported(&self) -> &str {
+    /// The digest as it is reported to the cluster; `None` while the list is not known.
+    pub fn reported(&self) -> Option<&str> {
         match self.known {
-            KnownList::Missing { .. } => "",
-            _ => &self.digest,
+            KnownList::Missing { .. } => None,
+            KnownList::Read | KnownList::Last(_) | KnownList::Refused(_) => Some(&self.digest),
         }
     }
 

@@ -20,6 +20,7 @@ use crate::core::record::DaemonRecord;
 
 mod folder;
 mod hold;
+mod patched;
 
 use folder::folder_mode;
 use folder::folder_of;
@@ -49,27 +50,6 @@ pub enum FolderState<'a> {
         /// Why it proves nothing.
         reason: &'a str,
     },
-}
-
-impl<'a> FolderState<'a> {
-    /// The definition in force, if there is one.
-    pub fn daemon_set(&self) -> Option<&'a Arc<DaemonSet>> {
-        match self {
-            Self::Present { daemon_set, .. } => Some(daemon_set),
-            Self::Absent | Self::Unsure { .. } => None,
-        }
-    }
-
-    /// The same with `daemon_set` in place of its definition.
-    pub fn with<'b>(self, daemon_set: Option<&'b Arc<DaemonSet>>) -> FolderState<'b>
-    where
-        'a: 'b,
-    {
-        match (self, daemon_set) {
-            (Self::Present { fingerprint, .. }, Some(daemon_set)) => FolderState::Present { daemon_set, fingerprint },
-            (other, _) => other,
-        }
-    }
 }
 
 /// The answer of a GET that was sent because the API's view lacked the daemon, or no longer selected it.
@@ -108,27 +88,6 @@ pub enum ApiState<'a> {
     },
     /// A watch reported its deletion, and its pods are to stay (orphan).
     Orphaned,
-}
-
-impl<'a> ApiState<'a> {
-    /// The definition, if there is one.
-    pub fn daemon_set(&self) -> Option<&'a Arc<DaemonSet>> {
-        match self {
-            Self::Present(daemon_set) => Some(daemon_set),
-            _ => None,
-        }
-    }
-
-    /// The same with `daemon_set` in place of its definition.
-    pub fn with<'b>(self, daemon_set: Option<&'b Arc<DaemonSet>>) -> ApiState<'b>
-    where
-        'a: 'b,
-    {
-        match (self, daemon_set) {
-            (Self::Present(_), Some(daemon_set)) => ApiState::Present(daemon_set),
-            (other, _) => other,
-        }
-    }
 }
 
 /// Everything that is known of one daemon's definition.

@@ -1,7 +1,6 @@
 use serde_json::json;
 
 use super::*;
-use crate::core::model::Source;
 use crate::core::policy::Admission;
 use crate::core::policy::Policy;
 use crate::core::validate;
@@ -160,7 +159,7 @@ fn what_last_applied_stays_while_the_list_is_not_known() {
         assert_eq!((&again.digest, &again.template), (&last.digest, &last.template));
         let unheard = found == Lookup::Unknown;
         let first = with_facts(found, "size=big", true, None);
-        assert_eq!((&first.known, first.reported()), (&KnownList::Missing { unheard }, ""));
+        assert_eq!((&first.known, first.reported()), (&KnownList::Missing { unheard }, None));
         assert_eq!(first.digest, UNKNOWN, "nothing that runs is current by it");
     }
     let list = list(TWO);
@@ -174,16 +173,25 @@ fn what_last_applied_stays_while_the_list_is_not_known() {
 #[test]
 fn policy_judges_the_patched_pod() {
     let namespace = json!({"metadata": {"name": "a"}});
+    let labels = labels("");
     let violations = |patch: &str| -> String {
         let text = format!("- nodes: {{}}\n  patch: {patch}\n");
         let facts =
-            OverlayFacts { found: Lookup::Present(&list(&text)), labels: &labels(""), registered: true, last: None };
+            OverlayFacts { found: Lookup::Present(&list(&text)), labels: &labels, registered: true, last: None };
         let patched = resolve(&daemon_set("static"), &facts);
         match Policy::default().admit(&patched, Lookup::Present(&namespace)) {
             Admission::Refused(errors) => errors.iter().map(ToString::to_string).collect(),
             _ => String::new(),
         }
     };
+    let folder =
+        DaemonSet { source: Source::File { path: "/x.yaml".into() }, ..DaemonSet::clone(&daemon_set("static")) };
+    let facts = |list| OverlayFacts { found: Lookup::Present(list), labels: &labels, registered: true, last: None };
+    let (list, folder) = (list("- nodes: {}\n  patch: {spec: {hostPID: true}}\n"), Arc::new(folder));
+    let patched = resolve(&folder, &facts(&list));
+    assert_eq!(as_judged(&patched, |_| true).source, folder.source, "the node's owner wrote both");
+    assert_eq!(as_judged(&patched, |_| false).source, Source::Api, "the API server has the list");
+    assert_eq!(as_judged(&folder, |_| false).source, folder.source, "nothing patches it");
     assert!(!violations("{metadata: {annotations: {a: b}}}").contains("host namespaces"));
     assert!(violations("{spec: {hostPID: true}}").contains("host namespaces (hostPID=true)"));
 }

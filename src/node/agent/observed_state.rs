@@ -22,7 +22,6 @@ use crate::core::model::Lookup;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
-use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::overlays;
 use crate::core::pass::Subject;
@@ -150,14 +149,6 @@ impl ObservedState<'_> {
                     || self.state.inputs_are_lost && self.objects.is_unlisted(reference))
         };
         rendered.pod.references.iter().filter(is_doubtful).collect()
-    }
-
-    /// Whether the overlays of a folder's DaemonSet come from the API server: who writes them there is no owner of the
-    /// node.
-    fn is_patched_by_api(&self, daemon_set: &DaemonSet) -> bool {
-        let config_map = overlays::config_map(daemon_set).filter(|_| daemon_set.source != Source::Api);
-        let is_patched = daemon_set.overlays.as_ref().is_some_and(|overlays| overlays.template.is_some());
-        is_patched && config_map.is_some_and(|config_map| !self.objects.is_folders(&config_map))
     }
 
     /// What there is to say of an instance's end.
@@ -387,10 +378,8 @@ impl Facts for ObservedState<'_> {
 
     fn admission(&self, daemon_set: &DaemonSet) -> Admission {
         let namespace = self.objects.lookup(&namespace_of(daemon_set));
-        let as_of_api = || DaemonSet { source: Source::Api, ..daemon_set.clone() };
-        let judged = self.is_patched_by_api(daemon_set).then(as_of_api);
-        let judged = judged.as_ref().unwrap_or(daemon_set);
-        self.state.policy.admit(judged, namespace).and(|| self.no_room(judged))
+        let judged = overlays::as_judged(daemon_set, |config_map| self.objects.is_folders(config_map));
+        self.state.policy.admit(&judged, namespace).and(|| self.no_room(&judged))
     }
 
     fn asks_admission(&self) -> bool {

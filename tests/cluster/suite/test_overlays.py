@@ -83,8 +83,8 @@ class OverlaysTest(Coordinated):
         return self.admin.get("daemonsets", "net", NAMESPACE).get("status", {})
 
     def settled(self):
-        """Whether all nodes run it, by the DaemonSet's status."""
-        return self.status().get("numberAvailable") == len(SIZES)
+        """Whether all nodes run it."""
+        return len(self.pods()) == len(SIZES) and self.status().get("numberAvailable") == len(SIZES)
 
     def test_1_first_instances_wait_for_their_overlays(self):
         self.change("1")
@@ -92,7 +92,7 @@ class OverlaysTest(Coordinated):
         until(lambda: words in self.agents["hollow-0"].cli("status").stdout, SOON, words)
         self.assertEqual(self.pods(), {})
         self.admin.apply(overlays("a"))
-        until(lambda: len(self.pods()) == len(SIZES) and self.settled(), SOON, "it runs everywhere")
+        until(self.settled, SOON, "it runs everywhere")
         self.assertEqual(self.patched("a"), BIG)
 
     def test_2_changed_overlays_replace_within_the_budget_what_they_apply_to(self):
@@ -116,7 +116,7 @@ class OverlaysTest(Coordinated):
         self.admin.patch("nodes", "hollow-0", {"metadata": {"labels": {"size": "big"}}})
         until(lambda: self.patched("b") == ["hollow-0", *BIG], SOON, "it has become large")
         self.admin.patch("nodes", "hollow-0", {"metadata": {"labels": {"size": "small"}}})
-        until(lambda: self.patched("b") == BIG, SOON, "and small again")
+        until(lambda: self.patched("b") == BIG and self.settled(), SOON, "and small again")
 
     def test_4_what_is_refused_or_gone_changes_nothing(self):
         before = self.pods()
@@ -133,7 +133,7 @@ class OverlaysTest(Coordinated):
         until(lambda: {image for _, image, _ in self.pods().values()} == {"2"}, SOON, "the new image, with what applied last")
         until(lambda: self.patched("b") == BIG, SOON, "the overlays that applied last")
         self.admin.apply(overlays("d"))
-        until(lambda: self.patched("d") == BIG, SOON, "new overlays")
+        until(lambda: self.patched("d") == BIG and self.settled(), SOON, "new overlays")
         self.change("1")
-        until(lambda: {image for _, image, _ in self.pods().values()} == {"1"}, SOON, "the old image")
+        until(lambda: {image for _, image, _ in self.pods().values()} == {"1"} and self.settled(), SOON, "the old image")
         self.assertEqual(self.patched("d"), BIG)

@@ -89,7 +89,7 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> 
         phase: Some(daemon.summary.state),
         message: if is_well { String::new() } else { daemon.summary.reason.clone() },
         instances: daemon.record.instances.iter().map(instance).collect(),
-        overlays: daemon.overlays.as_ref().map_or_else(String::new, |overlays| overlays.reported().to_owned()),
+        overlays: overlays(daemon),
         replacing: daemon.replacing.clone(),
         failed: daemon.record.failed.as_ref().map(|f| FailedReport {
             revision: template_hash(&f.revision).to_owned(),
@@ -100,6 +100,13 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> 
         stock_pod: daemon.summary.stock_pod.clone(),
         previous: daemon.record.previous.as_ref().map(|p| template_hash(&p.revision).to_owned()),
     }
+}
+
+/// The digest of the overlays that apply here. While they are not known, what runs is as it is to be.
+fn overlays(daemon: &DaemonPlan) -> String {
+    let known = daemon.overlays.as_ref().and_then(|overlays| overlays.reported());
+    let runs = || daemon.record.live().last().map(|instance| overlays_digest(&instance.revision));
+    known.or_else(runs).unwrap_or_default().to_owned()
 }
 
 /// Since when an instance is ready. What is not known now stays as it was `reported`: an agent that starts has heard of
@@ -115,6 +122,8 @@ fn ready_since(readiness: &Readiness, reported: Option<&InstanceReport>) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::model::ObjectKey;
+    use crate::core::record::DaemonRecord;
     use crate::core::time::at;
 
     #[test]
@@ -146,6 +155,14 @@ mod tests {
         assert_eq!(told[19].message, "no; 492 more DaemonSets of this namespace are refused");
         assert_eq!(told[20..22], [runs, waits]);
         assert!(told.iter().enumerate().all(|(index, report)| index == 19 || report.message == "no"));
+    }
+
+    #[test]
+    fn while_overlays_are_not_known_those_of_what_runs_are_reported() {
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
+        assert_eq!(overlays(&crate::core::plan::empty(record.clone())), "");
+        record.instances.push(Instance::new("u", "p", 0, "hash.digest", at(0)));
+        assert_eq!(overlays(&crate::core::plan::empty(record)), "digest");
     }
 
     #[test]
